@@ -2,23 +2,25 @@
 
 import numpy as np
 
-from fedkin.report import (
+from fedkin.report.figures import (
     Band,
     Bars,
     ClientClusters,
-    ClientEvent,
     ClusterPictures,
-    ClusterTable,
     Curve,
+    Graph,
     GraphNode,
-    GraphView,
+    HeatCell,
+    HeatTable,
     Mark,
     PagePart,
     PageView,
-    Profiles,
     ResultTable,
-    RunView,
+    SampleMap,
+    Scale,
+    ScaleTree,
     TableCell,
+    Text,
     Timeline,
 )
 
@@ -69,9 +71,13 @@ def comparison() -> PageView:
         ],
         [
             PagePart(
-                "ranking", "The ranking", ["All ran on the same split."], [table], commands=["fedkin run kin-graph"]
+                "ranking",
+                "The ranking",
+                paragraphs=["All ran on the same split."],
+                figures=[table],
+                commands=["fedkin run kin-graph"],
             ),
-            PagePart("figures", "How sure this is", curves=[seeds], bars=[bars], notes=["One run did not finish."]),
+            PagePart("figures", "How sure this is", figures=[seeds, bars], notes=["One run did not finish."]),
         ],
         {"seeds": 3, "data": {"name": "digits"}},
     )
@@ -133,8 +139,8 @@ def reproduction() -> PageView:
         "Every number of the paper's second table, run again.",
         [("Within the interval", "41 of 60", "numbers of the paper"), ("Largest gap", "−3.1", "percentage points")],
         [
-            PagePart("table-2", "Table II", tables=[table], notes=["`CIFAR-10` is not augmented."]),
-            PagePart("figure-3", "Figure 3", curves=[curve]),
+            PagePart("table-2", "Table II", figures=[table], notes=["`CIFAR-10` is not augmented."]),
+            PagePart("figure-3", "Figure 3", figures=[curve]),
             PagePart(
                 "again",
                 "Run it again",
@@ -156,33 +162,42 @@ def _figure(at: int, column: int) -> TableCell:
     )
 
 
-def full_view(clusters: int = 3) -> RunView:
+def full_view(clusters: int = 3) -> PageView:
     """A run of which every part of the page is shown."""
     rng = np.random.default_rng(0)
-    nodes = [GraphNode(f"client {s}", q, 10 + s, q if s else None) for s in range(3) for q in range(clusters)]
+    nodes = [GraphNode(s, q, 10 + s, q if s else None) for s in range(3) for q in range(clusters)]
     edges = [(a, b) for a in range(len(nodes)) for b in range(a) if nodes[a].cluster == nodes[b].cluster is not None]
-    return RunView(
-        title="A run",
-        lead="What it found.",
-        summary=[("Clusters found", str(clusters), "across 3 clients")],
-        curves=[
-            Curve("Accuracy", "Higher is better.", [0, 1, 2, 3], {"ACC": [0.5, 0.7, 0.8, 0.9]}, "share"),
-            Curve("Splits", "Clusters that were divided.", [2, 3], {"Splits": [1, 0]}, "count"),
-            Curve("Traffic", "Sent.", [0, 1, 2, 3], {"sent": [5, 5, 5, 5]}, "bytes"),
+    timeline = Timeline([Band("finding", 1, 1), Band("learning", 2, 2)], [Mark(2, "1 client moved")], "Two phases.")
+    graphs = [Graph("Before", "Loose.", nodes, []), Graph("After", "Tied.", nodes, edges)]
+    members = ClientClusters(
+        ["0", "1"], [1, 2], rng.integers(-1, clusters, (2, 2)), ["A", "B"], {0: 0.5}, "Together.", timeline=timeline
+    )
+    curves = [
+        Curve("Accuracy", "Higher is better.", [0, 1, 2, 3], {"ACC": [0.5, 0.7, 0.8, 0.9]}, "share", timeline=timeline),
+        Curve("Splits", "Clusters that were divided.", [2, 3], {"Splits": [1, 0]}, "count"),
+        Curve("Traffic", "Sent.", [0, 1, 2, 3], {"sent": [5, 5, 5, 5]}, "bytes"),
+    ]
+    counts = [(f"client {at}", [HeatCell("5", -0.5)] * clusters + [HeatCell("9")]) for at in range(2)]
+    means = [(name, [HeatCell("0.50", 0.5)] * clusters) for name in ("age", "weight")]
+    bars = Bars("Heights", "Falling.", ["1", "2"], [2.0, 1.0], [True, False], "merge", 1.5, "cut")
+    scales = ScaleTree("Scales", "Rows.", [Scale([9, 1], [], 0.9, True), Scale([5, 4, 1], [0, 0, 1], 0.5, False)])
+    pictures = [ClusterPictures(g, 5, 1, rng.random((4, 4)), rng.random((2, 4, 4))) for g in range(clusters)]
+    places = SampleMap("By cluster", rng.random((9, 2)), np.arange(9) % 2, {0: "Cluster 0", 1: "Cluster 1"})
+    return PageView(
+        "A run",
+        "What it found.",
+        [("Clusters found", str(clusters), "across 3 clients")],
+        [
+            PagePart("words", "In words", of_clusters=[f"Cluster {at}: old." for at in range(clusters)]),
+            PagePart("associations", "Matched", figures=graphs),
+            PagePart("clients", "Clients", figures=[members]),
+            PagePart("clustering", "How", figures=[Text(["Four bits each.", "No guarantee."]), bars, scales]),
+            PagePart("pictures", "Pictures", figures=pictures),
+            PagePart("map", "Map", figures=[places]),
+            PagePart("profiles", "Means", figures=[HeatTable("", "Means.", "feature", range(clusters), means)]),
+            PagePart("curves", "Curves", paragraphs=[timeline.caption], figures=curves),
+            PagePart("table", "Counts", figures=[HeatTable("", "Who.", "client", range(clusters), counts, "all")]),
+            PagePart("notes", "Notes", notes=["Client 2 was missing once."]),
         ],
-        graphs=[GraphView("Before", "Loose.", nodes, []), GraphView("After", "Tied.", nodes, edges)],
-        clients=ClientClusters(
-            ["0", "1"], [1, 2], rng.integers(-1, clusters, (2, 2)), ["A", "B"], {0: 0.5}, "Together."
-        ),
-        table=ClusterTable(
-            ["client 0", "client 1"], list(range(clusters)), rng.integers(0, 9, (2, clusters)), "Who holds what."
-        ),
-        pictures=[ClusterPictures(g, 5, 1, rng.random((4, 4)), rng.random((2, 4, 4))) for g in range(clusters)],
-        profiles=Profiles(["age", "weight"], list(range(clusters)), rng.normal(size=(clusters, 2)), "Means."),
-        findings=["Four bits each.", "No guarantee."],
-        bars=[Bars("Heights", "Falling.", ["1", "2"], [2.0, 1.0], [True, False], "merge", 1.5, "cut")],
-        changes=[ClientEvent(2, "went over", ["0"], 0, clusters - 1)],
-        timeline=Timeline([Band("finding", 1, 1), Band("learning", 2, 2)], [Mark(2, "1 client moved")], "Two phases."),
-        notes=["Client 2 was missing once."],
-        settings={"method": {"epochs": 3}, "seed": 0},
+        {"method": {"epochs": 3}, "seed": 0},
     )

@@ -7,8 +7,8 @@ from fedkin.data.population import Population
 from fedkin.data.preparation import Preparation
 from fedkin.data.scaling import Scaling
 from fedkin.experiment.config import Config
-from fedkin.experiment.report_content import view_of
-from fedkin.report import RunView
+from fedkin.report.figures import PagePart, PageView
+from fedkin.report.run_page import page_of_run
 
 
 def scaling(mode: str, shape: tuple[int, ...], mean: float = 0.0, scale: float = 1.0) -> Preparation:
@@ -16,14 +16,14 @@ def scaling(mode: str, shape: tuple[int, ...], mean: float = 0.0, scale: float =
     return Preparation(Scaling(mode, shape, *ends))
 
 
-def view(config: Config, x: torch.Tensor, scaled: Preparation, *records: dict) -> RunView:
+def view(config: Config, x: torch.Tensor, scaled: Preparation, *records: dict) -> PageView:
     clusters = torch.tensor([0, 2, 2, 2])
     clients = [
         Client(0, x, state={"clusters": clusters}),
         Client(1, x[:2], state={"clusters": clusters[:2]}),
         Client(2, x),
     ]
-    return view_of(config, Population(clients, None, []), scaled, records)
+    return page_of_run(config, Population(clients, None, []), scaled, records)
 
 
 def record(step: int, **changes: object) -> dict:
@@ -35,7 +35,12 @@ def client_record(step: int, labels: list[int], accuracy: list | None = None, **
     return record(step, values={"labels": labels, **values}, metrics=metrics)
 
 
-def clustered(config: Config, *records: dict, clusters: list[int] | None = None) -> RunView:
+def clustered(config: Config, *records: dict, clusters: list[int] | None = None) -> PageView:
     clients = [Client(i, torch.zeros(5, 3)) for i in range(4)]
     hidden = None if clusters is None else torch.tensor(clusters)
-    return view_of(config, Population(clients, None, [], clusters=hidden), scaling("none", (3,)), records)
+    return page_of_run(config, Population(clients, None, [], clusters=hidden), scaling("none", (3,)), records)
+
+
+def part(view: PageView, anchor: str) -> PagePart:
+    """Return a section of a page; an empty one where the page has none."""
+    return next((one for one in view.parts if one.anchor == anchor), PagePart(anchor, ""))

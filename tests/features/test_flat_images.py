@@ -7,8 +7,8 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import adjusted_rand_score
 
 import fedkin
-from fedkin.experiment.measure_titles import method_remarks
 from fedkin.features.flat_images import are_flat_images
+from fedkin.report.measures import method_remarks
 
 PIXELS, DIGITS = load_digits(return_X_y=True)
 SIDE = 10

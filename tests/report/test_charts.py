@@ -2,12 +2,24 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
+from itertools import pairwise
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from fedkin.report import Curve, Mark, Timeline
-from fedkin.report.charts import HEIGHT, WIDTH, line_chart
-from fedkin.report.timeline import Unit
+from fedkin.report.charts import (
+    BAR_HEIGHT,
+    HEIGHT,
+    WIDTH,
+    bar_chart,
+    constants,
+    line_chart,
+    step_table,
+)
+from fedkin.report.figures import Band, Bars, Curve, Mark, Timeline, Unit
+from fedkin.report.tables import result_table
 
 
 def test_missing_values_leave_gaps_and_lone_values_a_dot() -> None:
@@ -43,7 +55,9 @@ def test_pointing_shows_the_values_and_the_table_holds_all_of_them() -> None:
 
 def test_what_happened_is_marked_and_reported_where_it_can_be_seen() -> None:
     marks = [Mark(1, "before"), Mark(3, "4 clients joined"), Mark(4, "2 clients moved", dashed=True)]
-    drawn = line_chart(Curve("C", "", [2, 3, 4], {"a": [1.0, 2.0, 3.0]}, x_label="round"), Timeline(marks=marks))
+    drawn = line_chart(
+        Curve("C", "", [2, 3, 4], {"a": [1.0, 2.0, 3.0]}, x_label="round", timeline=Timeline(marks=marks))
+    )
     assert re.findall(r'class="(mark[^"]*)"', drawn) == ["mark", "mark dashed"]
     assert 'data-tip="round 3\na: 2\n4 clients joined"' in drawn
     assert "before" not in drawn
@@ -68,3 +82,94 @@ def test_intervals_and_references_are_shown_beside_the_values_they_belong_to() -
     heads = re.findall(r'<th scope="col">([^<]*)<', drawn)
     assert heads == ["p", "a", "a, from", "a, to", "a, paper", "b", "oracle"]
     assert "<td>0.6</td><td>0.5</td><td>0.7</td><td></td><td>0.4</td><td>0.95</td>" in drawn
+
+
+# Curves of few steps, and those that never change.
+
+
+SHORT = Curve("Traffic", "Sent and received.", [1, 3], {"sent": [1000, 2e6], "received": [None, 5]}, "bytes", "step")
+STEADY = Curve("Purity", "Of clusters.", [1, 2, 3, 4], {"Purity": [0.4] * 4}, "share", "round")
+
+
+def cells(drawn: str) -> list[str]:
+    return re.findall(r"<td[^>]*><span>([^<]*)</span>", drawn)
+
+
+def test_few_steps_become_a_table_with_units_and_phases() -> None:
+    drawn = result_table(step_table([replace(SHORT, timeline=Timeline([Band("training", 3, 3)]))]))
+    assert cells(drawn) == ["–", "5 B", "1 kB", "2 MB"]
+    assert drawn.count('data-tip="Sent and received."') == 4
+    assert re.findall(r'<th scope="row">([^<]*)<', drawn) == ["Traffic: received", "Traffic: sent"]
+    assert re.findall(r'<th scope="col"[^>]*>([^<]*)<', drawn) == ["", "step 1", "step 3, training"]
+
+
+def test_what_never_changes_is_said_in_a_sentence() -> None:
+    both = Curve("Traffic", "", [1, 2, 3, 4], {"sent": [5] * 4, "received": [1] * 4}, "bytes", "round")
+    assert "Purity: 0.400 in each of 4 rounds." in constants([STEADY])
+    assert "Traffic: received 1 B, sent 5 B in each of 4 rounds." in constants([both])
+    assert constants([]) == ""
+
+
+# Bars.
+
+
+def bars(values: list[float], **changes: object) -> Bars:
+    names = [str(at) for at in range(1, len(values) + 1)]
+    plain = {"title": "Heights", "caption": "High.", "names": names, "values": values, "x_label": "merge"}
+    return Bars(**{**plain, "strong": [False] * len(values), **changes})  # type: ignore[arg-type]
+
+
+def boxes(markup: str) -> list[tuple[str, float, float, float, float]]:
+    """Look, left, top, width and height of every bar."""
+    found = re.findall(r'<rect x="(\S+)" y="(\S+)" width="(\S+)" height="(\S+)" class="(bar[^"]*)"', markup)
+    return [(look, float(x), float(y), float(w), float(h)) for x, y, w, h, look in found]
+
+
+NUMBERS = st.integers(-100_000, 100_000).map(lambda thousandths: thousandths / 1000)
+
+
+@settings(max_examples=30)
+@given(st.lists(NUMBERS, min_size=1, max_size=40), st.none() | NUMBERS)
+def test_bars_stay_inside_and_do_not_overlap(values: list[float], line: float | None) -> None:
+    found = boxes(bar_chart(bars(values, line=line)))
+    assert len(found) == len(values)
+    for _, x, y, width, height in found:
+        assert 0 <= x <= x + width <= WIDTH
+        assert 0 <= y <= y + height <= BAR_HEIGHT
+    assert all(one[1] + one[3] < other[1] + 0.2 for one, other in pairwise(found))
+
+
+def test_bars_are_as_high_as_their_values_and_those_above_the_line_end_above_it() -> None:
+    markup = bar_chart(bars([4.0, 2.0, 1.0], strong=[True, False, False], line=3.0, line_name="cut at 3"))
+    (first, *_, top, _, high), (second, *_, low), (_, *_, lowest) = boxes(markup)
+    assert (first, second) == ("bar strong", "bar")
+    assert high == pytest.approx(2 * low, abs=0.2)
+    assert low == pytest.approx(2 * lowest, abs=0.2)
+    across = re.search(r'd="M\S+ (\S+)H\S+" class="mark dashed"', markup)
+    assert across
+    assert float(across[1]) - top == pytest.approx(high / 4, abs=0.2)
+    assert "cut at 3" in markup
+
+
+@settings(max_examples=30)
+@given(st.lists(NUMBERS, min_size=3, max_size=3))
+def test_lying_bars_stay_inside_on_both_sides_of_zero(values: list[float]) -> None:
+    for _, x, _, width, _ in boxes(bar_chart(bars(values, names=["long names " * 3] * 3))):
+        assert 0 <= x <= x + width <= WIDTH
+
+
+@pytest.mark.parametrize("names", [["1", "2"], ["a long name of one", "a long name of two"]])
+def test_errors_are_whiskers_and_stand_behind_the_values(names: list[str]) -> None:
+    markup = bar_chart(bars([0.5, 1.0], names=names, errors=[0.25, None]))
+    [whisker] = re.findall(r'<path d="M(\S+) (\S+)L(\S+) (\S+)" class="whisker">', markup)
+    [one, other] = boxes(markup)
+    x0, y0, x1, y1 = map(float, whisker)
+    if x0 == x1:
+        assert y0 - y1 == pytest.approx(other[4] / 2, abs=0.2)
+        assert (y0 + y1) / 2 == pytest.approx(one[2], abs=0.2)
+    else:
+        assert x1 - x0 == pytest.approx(other[3] / 2, abs=0.2)
+        assert (x0 + x1) / 2 == pytest.approx(one[1] + one[3], abs=0.2)
+        assert max(x1, other[1] + other[3]) < WIDTH
+    assert "0.500 ± 0.250" in markup
+    assert "<td>0.25</td>" in markup

@@ -6,9 +6,8 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedkin.report import GraphNode, GraphView
-from fedkin.report.graphs import draw_graph
-from fedkin.report.rings import WIDTH, arrange
+from fedkin.report.figures import Graph, GraphNode
+from fedkin.report.graphs import WIDTH, arrange, draw_graph
 
 
 @settings(max_examples=40, deadline=None)
@@ -24,10 +23,16 @@ def test_nodes_never_overlap_and_stay_inside(clusters: list[int | None], letters
     assert [label[0] for label in layout.labels] == sorted({cluster for cluster in clusters if cluster is not None})
 
 
+def drawn_of(nodes: list[tuple[str, int, int, int | None]], edges: list[tuple[int, int]] = []) -> str:  # noqa: B006
+    """Draw a graph whose nodes have their clients' names."""
+    names = list(dict.fromkeys(name for name, *_ in nodes))
+    return draw_graph(Graph("G", "", [GraphNode(names.index(name), *more) for name, *more in nodes], edges, names))
+
+
 def test_links_across_clusters_are_dashed_and_explained() -> None:
-    nodes = [GraphNode("client 1", 0, 5, 0), GraphNode("client 2", 0, 5, 0), GraphNode("client 3", 0, 5, 1)]
-    inside = draw_graph(GraphView("G", "", nodes, [(0, 1)]))
-    across = draw_graph(GraphView("G", "", nodes, [(0, 1), (1, 2)]))
+    nodes = [("client 1", 0, 5, 0), ("client 2", 0, 5, 0), ("client 3", 0, 5, 1)]
+    inside = drawn_of(nodes, [(0, 1)])
+    across = drawn_of(nodes, [(0, 1), (1, 2)])
     assert "Dashed" not in inside
     assert "Dashed" in across
     assert [across.count(f'class="{look}') for look in ("edges", "across")] == [1, 1]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fedkin.report.write import render, render_page
+from fedkin.report.page import render
 from page_views import comparison, full_view, reproduction
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -24,8 +24,8 @@ OPTIONS = [
 WIDTH = 375
 PAGES = {
     "run": render(full_view()),
-    "comparison": render_page(comparison()),
-    "reproduction": render_page(reproduction()),
+    "comparison": render(comparison()),
+    "reproduction": render(reproduction()),
 }
 
 

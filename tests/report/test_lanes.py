@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fedkin.report import ClientClusters
+from fedkin.report.figures import ClientClusters
 from fedkin.report.lanes import WIDTH, client_clusters
 
 BOX = re.compile(r"M(\S+) (\S+?)h(\S+?)v(\S+?)H(\S+?)z")

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedkin.report.figures import Unit
 from fedkin.report.numbers import format_bytes, nice_ticks, shown
-from fedkin.report.timeline import Unit
 
 
 @given(st.floats(-1e9, 1e9), st.floats(1e-6, 1e9), st.booleans())

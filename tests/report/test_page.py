@@ -1,10 +1,36 @@
 from __future__ import annotations
 
+import os
 import re
+from dataclasses import replace
+from html.parser import HTMLParser
 from importlib import resources
-from itertools import product
+from itertools import pairwise, product
+from pathlib import Path
 
+import numpy as np
 import pytest
+
+from fedkin.core.errors import FedkinError
+from fedkin.report.figures import (
+    Band,
+    Bars,
+    Curve,
+    Figure,
+    Graph,
+    GraphNode,
+    HeatCell,
+    HeatTable,
+    Mark,
+    PagePart,
+    PageView,
+    ResultTable,
+    SampleMap,
+    TableCell,
+    Timeline,
+)
+from fedkin.report.page import render, write_page
+from page_views import COLUMNS, comparison, full_view, reproduction
 
 STYLE = resources.files("fedkin.report").joinpath("page.css").read_text(encoding="utf-8")
 
@@ -47,3 +73,169 @@ def test_text_can_be_read_by_day_and_by_night(scheme: str, text: str, ground: st
 def test_lines_and_dots_stand_out_from_what_they_are_drawn_on(scheme: str, cluster: int) -> None:
     named = colours()[scheme]
     assert contrast(named[f"g{cluster}"], named["surface"]) >= 3 - 0.05
+
+
+class Page(HTMLParser):
+    """A strict reader: every element is closed in order; keeps attributes, headings and visible text."""
+
+    void = frozenset({"meta", "br", "img", "wbr"})
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.feed(source)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert len({name for name, _ in attrs}) == len(attrs)
+        self.elements.append((tag, dict(attrs)))
+        if tag not in self.void:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if not {"style", "script"} & set(self.open):
+            self.words.append(data)
+
+    def of(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+PAGES = {
+    "nothing": render(PageView("Nothing")),
+    "one cluster": render(full_view(1)),
+    "run": render(full_view()),
+    "sixty clusters": render(full_view(60)),
+    "comparison": render(comparison()),
+    "reproduction": render(reproduction()),
+}
+
+
+@pytest.mark.parametrize("source", PAGES.values(), ids=PAGES)
+def test_page_is_well_formed_and_loads_nothing(source: str) -> None:
+    page = Page(source)
+    assert not re.search(r"https?:|//[a-z]|@import", re.sub(r"base64,[^)]*", "", source))
+    addresses = [a.get("href") or a.get("src") or "" for _, a in page.elements if "href" in a or "src" in a]
+    anchors = {a["id"] for a in page.of("section")}
+    assert {address.removeprefix("#") for address in addresses} <= anchors
+    assert all(found.startswith("data:image/png;base64,") for found in re.findall(r"url\((.{30})", source))
+
+
+@pytest.mark.parametrize("source", [PAGES["run"], PAGES["comparison"], PAGES["reproduction"]])
+def test_headings_descend_one_level_at_a_time_and_figures_are_named(source: str) -> None:
+    page = Page(source)
+    levels = [int(tag[1]) for tag, _ in page.elements if tag in ("h1", "h2", "h3")]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    assert all(a.get("aria-label") for _, a in page.elements if a.get("role") in ("img", "region"))
+    assert all(a.get("aria-label") for a in page.of("button"))
+    assert all(a.get("scope") in ("col", "row") for a in page.of("th"))
+    assert len(page.of("button")) == len(page.of("table")) + len(page.of("pre")) > 0
+
+
+def test_every_part_of_the_view_is_written_in_words() -> None:
+    words = " ".join(Page(render(full_view())).words)
+    for expected in [
+        "A run",
+        "What it found.",
+        "across 3 clients",
+        "Higher is better.",
+        "Tied.",
+        "Together.",
+        "Who.",
+        "Means.",
+        "Four bits each.",
+        "No guarantee.",
+        "Falling.",
+        "Two phases.",
+    ]:
+        assert expected in words
+    for expected in ["Client 2 was missing once.", "method.epochs", "5 samples from 1 client", "Cluster 2", "weight"]:
+        assert expected in words
+
+
+def test_equal_views_give_equal_bytes_whatever_the_order_of_dicts(tmp_path: Path) -> None:
+    write_page(tmp_path / "one.html", full_view())
+    view = full_view()
+    write_page(tmp_path / "two.html", replace(view, settings=dict(reversed(view.settings.items()))))
+    assert (tmp_path / "one.html").read_bytes() == (tmp_path / "two.html").read_bytes()
+
+
+def test_every_part_of_a_page_of_results_is_written_in_words() -> None:
+    words = " ".join(Page(PAGES["comparison"]).words)
+    for expected in [
+        *COLUMNS,
+        "kin-graph",
+        "0.981",
+        "± 0.004",
+        "best of its column",
+        "One bar stands out.",
+        "data.name",
+    ]:
+        assert expected in words
+    assert "within the spread" not in words  # no sign of it is used
+    assert "fedkin run kin-graph" in words
+
+
+def others(bad: str) -> list[Figure]:
+    """Figures of a run with the same name everywhere."""
+    timeline = Timeline([Band(bad, 0, 0)], [Mark(0, bad)], bad)
+    return [
+        Curve(bad, bad, range(4), {bad: [1.0, 2.0, 3.0, 4.0]}, x_label=bad, timeline=timeline),
+        Graph(bad, bad, [GraphNode(0, 0, 1, 0), GraphNode(0, 1, 1, None)], [(0, 1)], [bad]),
+        HeatTable(bad, bad, bad, [0], [(bad, [HeatCell(bad), HeatCell(bad)])], bad, [(bad, [bad, bad])]),
+        SampleMap(bad, np.zeros((1, 2)), np.array([0]), {0: bad}),
+    ]
+
+
+def test_results_cannot_break_out_of_the_page() -> None:
+    bad = "</script><script>alert('x')</script>\"><img src=x onerror=1>&amp;"
+    table = ResultTable(bad, bad, bad, [bad], [(bad, [TableCell(bad, bad, "best", bad)])])
+    curve = Curve(bad, bad, [0], {bad: [1.0]}, intervals={bad: [(0.0, 1.0)]}, reference={bad: [1.0], "b": [1.0]})
+    bars = Bars(bad, bad, [bad], [1.0], [True], bad, 1.0, bad)
+    part = PagePart("a", bad, [bad], [bad], [table, curve, bars, *others(bad)], [bad], [bad])
+    page = Page(render(PageView(bad, bad, [(bad, bad, bad)], [part], {bad: bad})))
+    assert len(page.of("script")) == 1
+    assert page.of("img") == []
+    assert page.words.count(bad) >= 22
+    assert bad in [a.get("data-client") for _, a in page.elements]
+
+
+def test_sixty_clusters_and_three_hundred_nodes_stay_small() -> None:
+    nodes = [GraphNode(s, q, 50, q) for s in range(100) for q in range(3)]
+    edges = [(a, b) for a in range(300) for b in range(a) if nodes[a].cluster == nodes[b].cluster][:5000]
+    graphs = PagePart("graphs", "Graphs", figures=[Graph("Many", "", nodes, edges)] * 2)
+    view = full_view(60)
+    view = replace(view, parts=[*view.parts, graphs])
+    assert len(render(view).encode()) < 700_000
+
+
+def test_a_failed_write_is_one_sentence_and_keeps_the_old_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "report.html"
+    write_page(path, full_view())
+    before = path.read_bytes()
+
+    def full_disk(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full_disk)
+    with pytest.raises(FedkinError, match=r"Cannot write .*report\.html: No space left on device"):
+        write_page(path, PageView("New"))
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_narrow_sections_stand_side_by_side_and_the_last_of_an_odd_number_alone() -> None:
+    table = ResultTable("T", "", "name", ["value"], [("a", [TableCell("1")])])
+    wide = ResultTable("T", "", "name", ["value"], [("a", [TableCell("long " * 30)])])
+    parts = [PagePart(str(at), "S", figures=[one]) for at, one in enumerate([table, table, table, wide])]
+    drawn = render(PageView("P", parts=[*parts, PagePart("4", "S", notes=["n"])], settings={"a": 1}))
+    assert re.findall(r'<section id="\w+" class="(\w+)"', drawn) == ["half", "half", "alone", "wide", "half", "half"]

@@ -56,7 +56,11 @@ class Record:
     missing : dict of int to str
         Clients that failed to give a usable reply at least once, and why.
     values : dict
-        Plain JSON values the method reports, such as losses or the number of communities.
+        Plain JSON values the method reports, such as losses or the number of communities. A run's page and the
+        terminal know ``phase``, a text; ``labels``, the cluster of each client; ``moved``, lists of client and the
+        clusters from and to; ``newcomers``, lists of client and cluster; ``founded``, numbers of new clusters;
+        ``fired``, whether clusters are formed now; ``note`` and ``warning``, sentences; and show all other numbers,
+        see `fedkin.report.measures`.
     """
 
     answered: list[int]
@@ -201,6 +205,14 @@ class Method(ABC, Generic[S]):
     def sends_samples(self) -> bool:
         """Whether samples leave their clients with these hyper-parameters."""
         return self.traits.moves_data
+
+    @classmethod
+    def figures(cls, records: Sequence[Mapping[str, Any]]) -> Sequence[Any]:
+        """Return what a run's page shows besides what it shows of any run: `fedkin.report.figures`, by default none.
+
+        `records` are the lines of ``records.jsonl``.
+        """
+        return ()
 
     def is_private(self) -> bool:
         """Whether all that clients send is covered by a privacy guarantee, with these hyper-parameters."""

@@ -32,14 +32,14 @@ from fedkin.deploy.app_folder import check_federated, check_sites
 from fedkin.engines.flower_engine.grid import FlowerFederation
 from fedkin.engines.flower_engine.roster import Roster
 from fedkin.experiment.config import Config, load_config
-from fedkin.experiment.measure_titles import join_words, privacy_of_samples
 from fedkin.experiment.outputs import RESULT, load_profile
 from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, LEDGER, RECORDS, write_config
 from fedkin.experiment.run_loop import Run, RunOutcome, prepare
 from fedkin.experiment.terminal import cluster_lines
 from fedkin.experiment.terminal_tables import table_text
 from fedkin.experiment.tracking import check_installed
-from fedkin.report.numbers import pluralize
+from fedkin.report.measures import privacy_of_samples
+from fedkin.report.numbers import join_words, pluralize
 from fedkin.secure_aggregation.sums import direct_failures
 
 # Attendance of a real federation's sites, in the file ``sites.json`` beside the results.

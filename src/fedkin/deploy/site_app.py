@@ -150,9 +150,9 @@ def keep(site: Site, request: Request, payload: Payload) -> None:
     from fedkin.data.schema import with_names
     from fedkin.experiment.checksums import write_sums
     from fedkin.experiment.label_files import label_file, labels_of
-    from fedkin.experiment.measure_titles import join_words
     from fedkin.experiment.outputs import READING, remove_result, write_reading, write_result
     from fedkin.experiment.outputs import RESULTS as FOUND
+    from fedkin.report.numbers import join_words
 
     folder = site.folder / RESULTS / request.run
     with site.memory(request.run) as memory:

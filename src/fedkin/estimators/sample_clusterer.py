@@ -38,9 +38,8 @@ from fedkin.estimators.parameters import in_python, python_advice
 from fedkin.estimators.texts import with_texts_encoded
 from fedkin.estimators.training import FeaturesOrName, GivenFeatures, extractor_of
 from fedkin.experiment.client_remarks import fewer_clusters
-from fedkin.experiment.report_content.cluster_words import remarks, sentences
-from fedkin.experiment.report_content.column_words import described
 from fedkin.features.encoders import EMBEDDED
+from fedkin.report.words import described, remarks, sentences
 
 # Predictions and descriptions of estimators that cluster samples: clusters of new samples, and clusters in words.
 

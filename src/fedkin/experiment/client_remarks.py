@@ -11,9 +11,9 @@ from fedkin.core.errors import listing
 from fedkin.core.progress import RecordLine
 from fedkin.data.checks import NO_LABEL_SHARED, SPELT_LABELS
 from fedkin.data.population import short_names
-from fedkin.experiment.measure_titles import number
-from fedkin.experiment.report_content.finding_content import AS_GUESSED
+from fedkin.report.measures import number
 from fedkin.report.numbers import pluralize
+from fedkin.report.run_page import AS_GUESSED
 
 CLIENTS = "clients.csv"
 """File of every client's cluster in a run's folder."""

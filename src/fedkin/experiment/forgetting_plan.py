@@ -13,7 +13,6 @@ from fedkin.core.method import CanForget
 from fedkin.data.population import Population, client_name, position_of, short_names
 from fedkin.experiment.checkpoint import load_checkpoint, restore
 from fedkin.experiment.config import Config
-from fedkin.experiment.measure_titles import join_words
 from fedkin.experiment.outputs import load_found
 from fedkin.experiment.run_folder import (
     KEPT,
@@ -24,7 +23,7 @@ from fedkin.experiment.run_folder import (
     read_timing,
     run_config,
 )
-from fedkin.report.numbers import format_bytes, pluralize
+from fedkin.report.numbers import format_bytes, join_words, pluralize
 
 Way = Literal["exact", "retrained"]
 """How a client is left out: from what the others have sent, or by a run without it."""

@@ -29,13 +29,12 @@ from fedkin.experiment.config import Config, preparing_for
 from fedkin.experiment.evaluation import evaluator_for, with_oracle
 from fedkin.experiment.label_files import write_labels
 from fedkin.experiment.outputs import RESULTS, load_profile, write_clients, write_encoder, write_result
-from fedkin.experiment.report_content import view_of
-from fedkin.experiment.report_content.finding_content import guess_of
-from fedkin.experiment.report_content.map_content import latents_of
 from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, RECORDS, REPORT, RunFiles, read_records
 from fedkin.experiment.target import TargetWatch
+from fedkin.experiment.terminal_tables import in_shell
 from fedkin.experiment.tracking import Trackers
-from fedkin.report import write_report
+from fedkin.report.page import write_page
+from fedkin.report.run_page import guess_of, latents_of, page_of_run
 from fedkin.secure_aggregation.sums import secure
 
 
@@ -217,8 +216,9 @@ class Run(Runner):
         records = read_records(self.folder, state.steps)
         latents = latents_of(self.method, self.population, self.method.result(state)) if state.finished else None
         profile = load_profile(self.folder) if state.finished else None
-        view = view_of(self.config, self.population, self.preparation, records, latents, profile)
-        write_report(self.folder / REPORT, view)
+        say = str if self.config.data.source == "federation" else in_shell  # distant sites' options are in files
+        view = page_of_run(self.config, self.population, self.preparation, records, latents, profile, say)
+        write_page(self.folder / REPORT, view)
         return records
 
     def advance(self, step: int) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from fedkin.core.errors import listing
 from fedkin.core.progress import Callback, RecordLine
 from fedkin.experiment.config import Config
-from fedkin.experiment.measure_titles import number
+from fedkin.report.measures import number
 
 _NAMED = 20
 

@@ -14,7 +14,11 @@ from fedkin.core.progress import Progress, RecordLine, Timing
 from fedkin.data.population import client_name, short_names
 from fedkin.data.profile import ClusterProfile
 from fedkin.experiment.client_remarks import CLIENTS, fewer_clusters, members, notes_on_clusters
-from fedkin.experiment.measure_titles import (
+from fedkin.experiment.outputs import load_profile
+from fedkin.experiment.run_folder import read_timing
+from fedkin.experiment.run_loop import RunOutcome
+from fedkin.experiment.terminal_tables import drawing_on, in_shell, print_table, printable, sentence_text
+from fedkin.report.measures import (
     Measure,
     clustering_step,
     measures,
@@ -27,13 +31,8 @@ from fedkin.experiment.measure_titles import (
     training_rounds,
     written,
 )
-from fedkin.experiment.outputs import load_profile
-from fedkin.experiment.report_content.cluster_words import remarks, sentences
-from fedkin.experiment.report_content.column_words import described
-from fedkin.experiment.run_folder import read_timing
-from fedkin.experiment.run_loop import RunOutcome
-from fedkin.experiment.terminal_tables import drawing_on, in_shell, print_table, printable, sentence_text
 from fedkin.report.numbers import format_bytes, pluralize
+from fedkin.report.words import described, remarks, sentences
 
 _MAX_SENTENCES = 12
 _SEVERAL = 3

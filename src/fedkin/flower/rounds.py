@@ -25,11 +25,12 @@ from fedkin.core.payload import owned, save_tree
 from fedkin.core.progress import RecordLine, Timing
 from fedkin.core.runner import Runner
 from fedkin.experiment.checkpoint import load_checkpoint, restore_checkpoint, snapshot
-from fedkin.experiment.report_content import view_of_rounds
 from fedkin.flower.grid_federation import GridFederation, Name
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState
-from fedkin.report import Curve, RunView, write_report
+from fedkin.report.figures import Curve, Figure, PageView
 from fedkin.report.numbers import pluralize
+from fedkin.report.page import write_page
+from fedkin.report.run_page import page_of_rounds
 
 # Log of a strategy's rounds: records and metrics, by client.
 
@@ -127,6 +128,8 @@ class ClusterResult(Result):
         The last training metrics of each node.
     method : str
         The method's name.
+    figures : function
+        Describes from records what else a page shows, see `fedkin.core.Method.figures`.
     """
 
     arrays_by_cluster: list[ArrayRecord] = field(default_factory=list)
@@ -139,6 +142,7 @@ class ClusterResult(Result):
     evaluate_metrics_by_node: dict[int, dict[Name, MetricRecord]] = field(default_factory=dict)
     train_metrics_by_node: dict[Name, MetricRecord] = field(default_factory=dict)
     method: str = ""
+    figures: Callable[[Sequence[RecordLine]], Sequence[Figure]] = lambda records: ()
 
     def members(self, cluster: int) -> list[Name]:
         """Return the nodes in `cluster`, in order."""
@@ -192,7 +196,7 @@ class ClusterResult(Result):
         FedkinError
             If it cannot be written.
         """
-        write_report(Path(path), _view(self, accuracy_key))
+        write_page(Path(path), _view(self, accuracy_key))
 
     def __repr__(self) -> str:
         """Return the clusters, followed by Flower's own representation of a result."""
@@ -205,14 +209,15 @@ def _in_a_name(node: Name) -> str:
     return "".join(one if one.isalnum() or one in "-_.@+" else f"%{ord(one):x}" for one in str(node))
 
 
-def _view(result: ClusterResult, accuracy_key: str) -> RunView:
+def _view(result: ClusterResult, accuracy_key: str) -> PageView:
     """Build the content of the page; `accuracy_key` names the accuracy among the nodes' evaluation metrics."""
     records = [_line(result, step, accuracy_key) for step in range(1, len(result.records) + 1)]
     for record in records:  # nodes that came later were in no cluster yet
         labels = record["values"]["labels"]
         labels += [-1] * (len(result.nodes) - len(labels))
-    view = view_of_rounds(f"{result.method} on Flower", records, [f"node {name}" for name in result.nodes])
-    return dataclasses.replace(view, curves=[*_evaluated(result), *view.curves])
+    names = [f"node {name}" for name in result.nodes]
+    title, evaluated = f"{result.method} on Flower", list(_evaluated(result))
+    return page_of_rounds(title, result.figures(records), records, names, evaluated)
 
 
 def _line(result: ClusterResult, step: int, accuracy_key: str) -> RecordLine:
@@ -514,4 +519,5 @@ class RoundRunner(Runner):
             },
             train_metrics_by_node={names[i]: metrics for i, metrics in log.last_trained.items()},
             method=display_name(type(self.method)),
+            figures=self.method.figures,
         )

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedkin.report.figures import ClientClusters
 from fedkin.report.markup import (
     cluster_class,
     cluster_mark,
@@ -24,8 +25,6 @@ from fedkin.report.markup import (
     text,
 )
 from fedkin.report.numbers import nice_ticks, plain, shown
-from fedkin.report.run_view import ClientClusters
-from fedkin.report.timeline import NO_EVENTS, Timeline
 
 WIDTH = 400.0
 TOP, BOTTOM = 18.0, 34.0
@@ -47,7 +46,7 @@ class _Run(NamedTuple):
     cluster: int
 
 
-def client_clusters(clusters: ClientClusters, timeline: Timeline = NO_EVENTS) -> str:
+def client_clusters(clusters: ClientClusters) -> str:
     """Draw the cluster of each client over the steps, above a table of the last clusters.
 
     The lanes are omitted with too many clients. Marks of the timeline are drawn; phases are not, as lanes without a
@@ -55,9 +54,11 @@ def client_clusters(clusters: ClientClusters, timeline: Timeline = NO_EVENTS) ->
     """
     if not clusters.clients or not clusters.steps:
         return element("p", "No clusters yet.", class_="empty")
-    caption = element("p", text(clusters.caption)) if clusters.caption else ""
-    drawing = _chart(clusters, timeline) if len(clusters.clients) <= MAX_CLIENTS else ""
-    return caption + element("figure", drawing, _table(clusters), class_="card")
+    caption = element("figcaption", element("p", text(clusters.caption))) if clusters.caption else ""
+    drawing = _chart(clusters) if len(clusters.clients) <= MAX_CLIENTS else ""
+    return element(
+        "figure", caption, element("div", element("div", drawing), _table(clusters), class_="halves"), class_="card"
+    )
 
 
 class _LaneFrame:
@@ -101,17 +102,17 @@ def _runs(clusters: Sequence[int]) -> list[_Run]:
     return found
 
 
-def _chart(clusters: ClientClusters, timeline: Timeline) -> str:
+def _chart(clusters: ClientClusters) -> str:
     frame = _LaneFrame(clusters)
     runs = {at: _runs(clusters.clusters[at, frame.columns].tolist()) for at in frame.order}
     rows = [_row(clusters, frame, runs[at], at) for at in frame.order]
     look = "lanes dense" if frame.dense else "lanes"
-    content = (_heads(clusters, frame), _lanes(frame, runs), _marks(clusters, frame, timeline), *rows)
+    content = (_heads(clusters, frame), _lanes(frame, runs), _marks(clusters, frame), *rows)
     svg = drawing(look, frame.bottom + BOTTOM, _in_words(clusters), *content)
     key = "A lane is a client, its colour and number the cluster it was in."
     if (clusters.clusters < 0).any():
         key += " Grey: in no cluster yet."
-    if any(clusters.steps[0] < mark.step <= clusters.steps[-1] for mark in timeline.marks):
+    if any(clusters.steps[0] < mark.step <= clusters.steps[-1] for mark in clusters.timeline.marks):
         key += " Vertical lines: see the table of events."
     if len(frame.columns) < len(clusters.steps):
         key += f" Shown are {len(frame.columns)} of {len(clusters.steps)} {clusters.x_label}s."
@@ -168,11 +169,11 @@ def _lanes(frame: _LaneFrame, runs: dict[int, list[_Run]]) -> str:
     )
 
 
-def _marks(clusters: ClientClusters, frame: _LaneFrame, timeline: Timeline) -> str:
+def _marks(clusters: ClientClusters, frame: _LaneFrame) -> str:
     """Draw the timeline's events as vertical lines, each before the first column at or after its step."""
     steps = [clusters.steps[column] for column in frame.columns]
     places: dict[int, bool] = {}
-    for mark in timeline.marks:
+    for mark in clusters.timeline.marks:
         column = int(np.searchsorted(steps, mark.step))
         if 0 < column < len(steps):
             places[column] = places.get(column, True) and mark.dashed
@@ -198,7 +199,7 @@ def _table(clusters: ClientClusters) -> str:
     """Write the table of the last clusters: their clients, true clusters and score."""
     last = clusters.clusters[:, -1].tolist()
     heads = ["cluster", "clients"] + (["true clusters"] if clusters.hidden else [])
-    heads += [clusters.score] if clusters.scores else []
+    heads += ["accuracy"] if clusters.scores else []
     rows = []
     for cluster in sorted(set(last), key=lambda key: (key < 0, key)):
         members = [at for at, own in enumerate(last) if own == cluster]

@@ -37,12 +37,22 @@ def fill(template: str, **values: object) -> str:
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[object]], look: str = "numbers") -> str:
     """Write an HTML table with optional column headings; cells are escaped, except `markupsafe.Markup`."""
-    return fill("table.html", heads=heads, rows=list(rows), look=look)
+    head = element("tr", *(element("th", text(name), scope="col") for name in heads))
+    body = [
+        element("tr", element("th", text(row[0]), scope="row"), *(element("td", text(cell)) for cell in row[1:]))
+        for row in rows
+    ]
+    return element("table", element("thead", head) if heads else "", element("tbody", *body), class_=look)
 
 
 def text(value: object) -> str:
-    """Escape `value` as text content."""
-    return html.escape(str(value), quote=False)
+    """Escape `value` as text content, except `markupsafe.Markup`."""
+    return str(value) if isinstance(value, Markup) else html.escape(str(value), quote=False)
+
+
+def broken_name(name: str) -> str:
+    """Escape a column's name, which may be broken after its punctuation and nowhere else."""
+    return re.sub(r"([_./-])(?=\w)", r"\1<wbr>", text(name))
 
 
 def prose(value: str) -> str:
@@ -61,8 +71,8 @@ def element(name: str, *content: str, **attributes: object) -> str:
 
 
 def card(title: str, caption: str, *content: str) -> str:
-    """Write a figure in a card: title, caption, and `content` that is already markup."""
-    heading = element("figcaption", element("h3", text(title)), element("p", text(caption)))
+    """Write a figure in a card: title, caption if any, and `content` that is already markup."""
+    heading = element("figcaption", element("h3", text(title)), element("p", text(caption)) if caption else "")
     return element("figure", heading, *content, class_="card")
 
 
@@ -103,9 +113,8 @@ def name_ranges(names: Sequence[str]) -> str:
 
 def scrolling(content: str, label: str, tall: bool = False) -> str:
     """Wrap `content` in a box that scrolls, also by keyboard; a `tall` one takes most of the window."""
-    return element(
-        "div", content, class_="scroll tall" if tall else "scroll", role="region", aria_label=label, tabindex=0
-    )
+    look = "scroll tall" if tall else "scroll"
+    return element("div", content, class_=look, role="region", aria_label=label, tabindex=0)
 
 
 def sheet(table: str, label: str, legend: str = "") -> str:
@@ -119,15 +128,14 @@ def numbers_below(title: str, heads: Sequence[str], rows: Iterable[Sequence[obje
     return folded("The numbers", sheet(table(heads, rows), f"{title}: the numbers"))
 
 
-def cluster_heads(corner: str, clusters: Sequence[int], *more: str) -> str:
-    """Write the head of a table with a column for each cluster, and `more` heads that are already markup."""
-    columns = [element("th", cluster_mark(cluster), element("span", str(cluster)), scope="col") for cluster in clusters]
-    return element("thead", element("tr", element("th", corner, scope="col"), *columns, *more))
+def paragraphs(texts: Sequence[str]) -> str:
+    """Write texts as HTML paragraphs."""
+    return "".join(element("p", prose(each)) for each in texts)
 
 
-def shade(level: int) -> str:
-    """Return the CSS class of a cell that is so many levels above or below the mean."""
-    return f"p{level}" if level > 0 else f"n{-level}"
+def notes_list(notes: Sequence[str]) -> str:
+    """Write notes as an HTML list."""
+    return element("ul", *(element("li", prose(note)) for note in notes), class_="notes")
 
 
 def copy_button(label: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from fedkin.report.timeline import Unit
+from fedkin.report.figures import Unit
 
 _BYTES = ["B", "kB", "MB", "GB", "TB", "PB"]
 
@@ -85,3 +85,11 @@ def tick_labels(ticks: Sequence[float], unit: Unit) -> list[str]:
     decimals = max(0, -math.floor(math.log10(step) + 1e-9))
     ending = {"bytes": f" {_BYTES[power]}", "percent": " %"}.get(unit, "")
     return [f"{tick / 1000**power:.{decimals}f}{ending}" for tick in ticks]
+
+
+def join_words(names: Sequence[str], maximum: int | None = None) -> str:
+    """Join names for a sentence: "a", "a and b", "a, b and c"; beyond `maximum`, "a, b and 3 more"."""
+    if maximum is not None and len(names) > maximum:
+        names = [*names[:maximum], f"{len(names) - maximum} more"]
+    *others, last = names or [""]
+    return f"{', '.join(others)} and {last}" if others else last

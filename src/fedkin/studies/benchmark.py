@@ -18,8 +18,9 @@ from fedkin.data.scenarios.partition_scenario import load_labelled
 from fedkin.experiment import registry
 from fedkin.experiment.config import Config, load_config
 from fedkin.experiment.terminal_tables import sentence_text, table_text
-from fedkin.report import PagePart, PageView, ResultTable, TableCell, write_page
+from fedkin.report.figures import PagePart, PageView, ResultTable, TableCell
 from fedkin.report.numbers import format_bytes
+from fedkin.report.page import write_page
 from fedkin.studies.cells import CellResult
 from fedkin.studies.comparison import bar, no_bar, span
 from fedkin.studies.question import Candidate, Family, method_named, selection_of
@@ -388,10 +389,10 @@ def page_of(family: Family, conditions: Conditions, scenarios: Sequence[str], re
     ranking = ranked(table)
     failures = failures_of(known)
     parts = [
-        PagePart("scenarios", "Scenario by scenario", tables=[_score_table(family, scenarios, known)],
+        PagePart("scenarios", "Scenario by scenario", figures=[_score_table(family, scenarios, known)],
                  notes=where_to_take(scenarios, known, family)),
-        PagePart("ranks", "Over all scenarios", tables=[_rank_table(ranking)], notes=[rank_sentence(ranking)]),
-        PagePart("costs", "Cost and number of clusters", tables=[_cost_table(known)]),
+        PagePart("ranks", "Over all scenarios", figures=[_rank_table(ranking)], notes=[rank_sentence(ranking)]),
+        PagePart("costs", "Cost and number of clusters", figures=[_cost_table(known)]),
     ]  # fmt: skip
     if failures:
         parts.append(PagePart("failures", "Without a result", notes=failures))

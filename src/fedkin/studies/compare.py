@@ -35,12 +35,11 @@ from fedkin.data.population import Population
 from fedkin.data.reading.dataset import encode_labels
 from fedkin.data.scenarios.partition_scenario import hold_out
 from fedkin.experiment.config import Config, apply_setting
-from fedkin.experiment.measure_titles import join_words
 from fedkin.experiment.option_models import flat
 from fedkin.experiment.registry import METHODS
 from fedkin.experiment.run import check_machine
-from fedkin.report import write_page
-from fedkin.report.numbers import format_bytes, pluralize
+from fedkin.report.numbers import format_bytes, join_words, pluralize
+from fedkin.report.page import write_page
 from fedkin.studies.cells import CellResult
 from fedkin.studies.comparison import PAGE, SCORE, TRUTH, Comparison, ComparisonRow, bar, page_of
 from fedkin.studies.question import Candidate, Question, Role, Selection, method_named, question_of, selection_of

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any
 from fedkin.core.files import write_atomically
 from fedkin.core.progress import Progress, RecordLine, Timing
 from fedkin.experiment.label_files import as_csv
-from fedkin.experiment.measure_titles import join_words
 from fedkin.experiment.terminal import Bar
 from fedkin.experiment.terminal_tables import print_table, sentence_text
-from fedkin.report import Bars, PagePart, PageView, ResultTable, TableCell
-from fedkin.report.numbers import format_bytes, pluralize
+from fedkin.report.figures import Bars, PagePart, PageView, ResultTable, TableCell
+from fedkin.report.numbers import format_bytes, join_words, pluralize
 from fedkin.studies.question import Candidate, Family, Role, method_named
 from fedkin.studies.time_budget import duration, exact_duration
 
@@ -270,10 +269,8 @@ def page_of(comparison: Comparison) -> PageView:
         summary=_summary(comparison),
         parts=[
             *([PagePart("doubts", "Before you rely on it", notes=comparison.doubts)] if comparison.doubts else []),
-            PagePart(
-                "methods", "Methods", tables=[_table(comparison)], bars=[_bars(comparison)], notes=_notes(comparison)
-            ),
-            PagePart("leaves", "What leaves a client", tables=[_leaving(comparison)]),
+            PagePart("methods", "Methods", figures=[_table(comparison), _bars(comparison)], notes=_notes(comparison)),
+            PagePart("leaves", "What leaves a client", figures=[_leaving(comparison)]),
             *([PagePart("data", "The data", notes=list(comparison.notes))] if comparison.notes else []),
             *([PagePart("next", "Next", commands=list(comparison.use))] if comparison.use else []),
         ],

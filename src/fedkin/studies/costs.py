@@ -17,9 +17,9 @@ from typing import Any
 from fedkin.core import FedkinError
 from fedkin.core.errors import unknown_name
 from fedkin.core.progress import RecordLine
-from fedkin.experiment.measure_titles import TRAINING, measures, phase_of, reached, training_rounds
 from fedkin.experiment.run_folder import CONFIG, RECORDS, no_run, read_lines, read_timing
 from fedkin.experiment.terminal_tables import sentence_text, table_text
+from fedkin.report.measures import TRAINING, measures, phase_of, reached, training_rounds
 from fedkin.report.numbers import pluralize
 
 _HEADINGS = ("run", "phase", "steps", "MB sent", "MB received", "MB in all", "client seconds", "wall seconds")

@@ -23,7 +23,7 @@ from fedkin.clustering.graph.neighbour_graph import neighbour_graph
 from fedkin.clustering.graph.trees import partitions
 from fedkin.clustering.metrics import adjusted_rand
 from fedkin.core.seeds import derive_generator
-from fedkin.experiment.report_content.clustering_content import clustering_of
+from fedkin.methods.samples.kingraph.kingraph_figures import kingraph_figures
 
 
 def blobs(clusters, each=40, spread=0.5, seed=0):
@@ -249,7 +249,7 @@ def test_a_skewed_cloud_is_one_cluster_and_the_report_says_why(columns):
     assert model.records_[-1]["agreement"] < 0.6
     assert model.scales_[0]["chosen"]
     record = {"step": 3, "answered": [0, 1, 2], "values": model.records_[-1]}
-    _, (bars,) = clustering_of([record])
+    bars = kingraph_figures([record])[1]
     assert "agree on no division" in bars.caption
     assert model.cut(3).n_clusters_ == 3
 

@@ -16,7 +16,7 @@ from fedkin.engines.site import Memory, Site
 from fedkin.experiment import registry
 from fedkin.experiment.checkpoint import restore_checkpoint, snapshot
 from fedkin.experiment.config import checked_method
-from fedkin.experiment.measure_titles import privacy_of_samples
+from fedkin.report.measures import privacy_of_samples
 from golden import corners
 from nodes import RUN, contents, federation, nodes_of, sites_of
 

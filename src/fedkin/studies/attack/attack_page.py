@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from fedkin.experiment.terminal_tables import sentence_text, table_text
 from fedkin.privacy.accounting import MEANINGFUL_EPSILON
-from fedkin.report.markup import element, scrolling, table
-from fedkin.report.page import Section, page, sentences
-from fedkin.report.pictures import sprite
-from fedkin.report.result_tables import result_table
-from fedkin.report.results_view import ResultTable, TableCell
+from fedkin.report.drawings import sprite
+from fedkin.report.figures import ResultTable, TableCell
+from fedkin.report.markup import element, notes_list, scrolling, table
+from fedkin.report.page import Section, fill_page
+from fedkin.report.tables import result_table
 
 _MUCH = 0.1
 """Advantage of membership inference, less its error, from which it is called much."""
@@ -149,10 +149,10 @@ def page_of(tree: Mapping[str, Any], pictures: Sequence[PictureRow]) -> str:
         Section("reconstruction", "Reconstruction", errors),
         *([Section("pictures", "Reconstructed samples", _grid(pictures))] if pictures else []),
         Section("membership", "Membership inference", members),
-        Section("notes", "Notes", sentences(_NOTES)),
+        Section("notes", "Notes", notes_list(_NOTES)),
     ]
     own = "What the bits that clients send reveal, by the probability P with which each is flipped."
-    return page(f"Attacks on {tree['run']}", f"{verdict(tree)}\n{own}", headlines(tree), sections)
+    return fill_page(f"Attacks on {tree['run']}", f"{verdict(tree)}\n{own}", headlines(tree), sections)
 
 
 def as_text(tree: Mapping[str, Any]) -> str:

@@ -20,7 +20,7 @@ from fedkin.engines.local import cores
 from fedkin.experiment.run import check_all
 from fedkin.experiment.run_folder import is_finished
 from fedkin.experiment.terminal_tables import drawing_on, print_table, sentence_text, table_text
-from fedkin.report import write_page
+from fedkin.report.page import write_page
 from fedkin.studies.reproduce.entry import (
     RUNS,
     EncoderFile,

@@ -14,7 +14,7 @@ from scipy.stats import t
 
 from fedkin.core.errors import hint, listing, nearest
 from fedkin.experiment.run_folder import is_finished
-from fedkin.report.result_tables import MEANINGS
+from fedkin.report.tables import MEANINGS
 from fedkin.studies.reproduce.entry import (
     EntryLine,
     EntryRow,
@@ -31,7 +31,7 @@ PaperVerdict = Literal["", "within", "higher", "lower", "unsure", "near", "above
 SIGNS: dict[PaperVerdict, str] = {
     "within": "✓", "higher": "▲", "lower": "▼", "unsure": "?", "near": "≈", "above": "△", "below": "▽",
 }  # fmt: skip
-"""The sign of each verdict in text; pages have the same, with words in `fedkin.report.result_tables.MEANINGS`."""
+"""The sign of each verdict in text; pages have the same, with words in `fedkin.report.tables.MEANINGS`."""
 
 CONFIDENCE = 0.95
 _EQUAL = 1e-9

@@ -34,7 +34,6 @@ from fedkin.core.seeds import derive_generator
 from fedkin.data.prepare import prepare
 from fedkin.engines.local import one_thread
 from fedkin.experiment.config import Config
-from fedkin.experiment.measure_titles import TRAINING, phase_of
 from fedkin.experiment.outputs import load_found
 from fedkin.experiment.run import open_federation
 from fedkin.experiment.run_folder import RECORDS, read_lines, read_timing, run_config
@@ -43,6 +42,7 @@ from fedkin.methods.samples.ccfc import ccfc
 from fedkin.methods.samples.ccfc.contrastive import Contrastive, ContrastiveTraining
 from fedkin.methods.samples.sample_method import describe_clients
 from fedkin.privacy.randomised_response import flipped
+from fedkin.report.measures import TRAINING, phase_of
 from fedkin.studies.costs import CostTarget, costs_of, target_in
 
 

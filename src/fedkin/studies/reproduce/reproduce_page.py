@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from fedkin.report import Curve, PagePart, PageView, ResultTable, TableCell
+from fedkin.report.charts import MIN_STEPS
+from fedkin.report.figures import Curve, PagePart, PageView, ResultTable, TableCell
 from fedkin.report.numbers import pluralize
-from fedkin.report.result_tables import MEANINGS
-from fedkin.report.step_tables import MIN_STEPS
+from fedkin.report.tables import MEANINGS
 from fedkin.studies.reproduce.entry import Figure
 from fedkin.studies.reproduce.entry_table import SIGNS, Checked, EntryTable, PaperVerdict, Result
 from fedkin.studies.time_budget import duration
@@ -175,10 +175,10 @@ def _parts(table: EntryTable) -> Iterator[PagePart]:
         "table",
         "Ours beside the paper's" if table.beside_paper else "Results",
         paragraphs=[f"Differs: {text}" for text in table.differs],
-        tables=[_result_table(table)],
+        figures=[_result_table(table)],
     )
     if curves := list(_curves(table)):
-        yield PagePart("curves", "As curves", curves=curves)
+        yield PagePart("curves", "As curves", figures=curves)
     if table.claims:
         yield PagePart(
             "claims", "What the paper concludes" if table.beside_paper else "Claims", notes=plain_claims(table)
@@ -191,7 +191,7 @@ def pages_part(table: EntryTable) -> PagePart:
     notes = plain_claims(table)
     paragraphs = [f"Differs: {text}" for text in table.differs]
     return PagePart(
-        f"entry-{table.plan.name}", heading(table), paragraphs=paragraphs, tables=[_result_table(table)], notes=notes
+        f"entry-{table.plan.name}", heading(table), paragraphs=paragraphs, figures=[_result_table(table)], notes=notes
     )
 
 
@@ -201,7 +201,7 @@ def page_of_all(tables: Sequence[EntryTable], scale: str) -> PageView:
         title="Reproductions",
         lead=f"{_finding(tables)}\nTables and figures of the papers at scale {scale}, ours beside what they print.",
         summary=[("Entries", str(len(tables)), "tables and figures"), *_summary(tables)],
-        parts=[PagePart("all", "All entries", tables=[_overview(tables)]), *map(pages_part, tables)],
+        parts=[PagePart("all", "All entries", figures=[_overview(tables)]), *map(pages_part, tables)],
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
@@ -30,10 +30,12 @@ from fedkin.methods.clients.client_method import (
     positions,
     round_record,
 )
+from fedkin.methods.clients.one_shot.one_shot_figures import one_shot_figures
 from fedkin.methods.clients.one_shot.tree_cuts import Clustering, cluster
 from fedkin.nn.aggregation import Means
 from fedkin.nn.descent import LocalTraining
 from fedkin.nn.modules import Classifier
+from fedkin.report.figures import Figure
 
 _SMALLEST, _SMALLEST_SHARE = 2, 0.1
 _FAR = 4.0
@@ -144,6 +146,11 @@ class OneShotMethod(AveragingMethod):
         remark = self.remark(found)
         noted: dict[str, Any] = {} if remark is None else {"note": remark}
         return after, round_record(fed, answered, labels, phase="embedding", clustering=values, **noted)
+
+    @classmethod
+    def figures(cls, records: Sequence[Mapping[str, Any]]) -> Sequence[Figure]:
+        """Describe how clusters were found, what clients sent for it, and how private that was."""
+        return one_shot_figures(records)
 
     def remark(self, found: Clustering) -> str | None:
         """Return what a user should try where the clusters found are hardly worth anything, as a sentence."""

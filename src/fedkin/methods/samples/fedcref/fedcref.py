@@ -20,7 +20,7 @@ Where the defaults differ from the paper, its form stays available by name:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -36,10 +36,12 @@ from fedkin.core.method import Count, FirstMethod, Fraction, Oracle, Positive
 from fedkin.core.replies import Expected, below, features, int64, is_list, reals, updates
 from fedkin.methods.samples.fedcref import association, fedcref_state, fedcref_tasks
 from fedkin.methods.samples.fedcref.association import AssociationGraph, LocalCluster
+from fedkin.methods.samples.fedcref.fedcref_figures import fedcref_figures
 from fedkin.methods.samples.fedcref.fedcref_state import FedCRefState, Iteration
 from fedkin.methods.samples.sample_method import SampleMethod, broadcast, checked_first, cluster_first, describe_clients
 from fedkin.nn.aggregation import Aggregation, Means
 from fedkin.nn.stack import Autoencoder, StackTraining, widths_for
+from fedkin.report.figures import Figure
 
 # Hyper-parameters of FedCRef.
 
@@ -338,6 +340,11 @@ class FedCRefMethod(FedCRefParameters):
 
     def with_first(self, first: FirstMethod) -> Self:
         return replace(self, first=first)
+
+    @classmethod
+    def figures(cls, records: Sequence[Mapping[str, Any]]) -> Sequence[Figure]:
+        """Draw the matched local clusters after the first and the last iteration."""
+        return fedcref_figures(records)
 
     def with_oracle(self, oracle: Oracle) -> Self:
         return replace(self, oracle=oracle) if self.associations == "perfect" else self

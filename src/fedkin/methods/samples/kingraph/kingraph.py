@@ -9,7 +9,7 @@ Micro-clusters are pure even if classes overlap, so that the heterogeneity of cl
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -28,6 +28,7 @@ from fedkin.features.encoders import is_encoder
 from fedkin.features.pca import PROJECTED, WIDEST
 from fedkin.methods.samples.kingraph.common_micro_clusters import SumsPath
 from fedkin.methods.samples.kingraph.downweighted_categories import are_better_separated
+from fedkin.methods.samples.kingraph.kingraph_figures import kingraph_figures
 from fedkin.methods.samples.kingraph.kingraph_space import (
     KinGraphState,
     cut_nodes,
@@ -45,6 +46,7 @@ from fedkin.methods.samples.kingraph.own_micro_clusters import (
 )
 from fedkin.methods.samples.kingraph.private_kingraph import PrivacyBudget, PrivatePath
 from fedkin.methods.samples.sample_method import SampleMethod, broadcast, reasons, repeat_step
+from fedkin.report.figures import Figure
 from fedkin.secure_aggregation.client_tasks import MIN_CLIENTS
 
 _SMOOTHING, _MAX_BROADCAST = 10, 2_000
@@ -227,6 +229,11 @@ class KinGraphMethod(SampleMethod):
     def result(self, state: KinGraphState) -> dict[str, Any]:
         """Return the nodes of the graph with their clusters, and the parameters that turn samples into points."""
         return {**cut_nodes(state), "scales": state.scales}
+
+    @classmethod
+    def figures(cls, records: Sequence[Mapping[str, Any]]) -> Sequence[Figure]:
+        """Describe how clusters were found, how stable they are, and coarser and finer ones."""
+        return kingraph_figures(records)
 
     def before_cut(self, state: KinGraphState) -> KinGraphState:
         """Return the finished `state` reset to find clusters again; refuse more clusters than nodes."""

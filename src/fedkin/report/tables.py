@@ -1,11 +1,12 @@
-"""HTML tables of results: each cell with its value to compare with and its verdict."""
+"""HTML tables: of results, each cell with what it is compared with and its verdict, and shaded ones of clusters."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-from fedkin.report.markup import element, prose, sheet, text
-from fedkin.report.results_view import CellVerdict, ResultTable, TableCell
+from fedkin.report.figures import CellVerdict, HeatCell, HeatTable, ResultTable, TableCell
+from fedkin.report.markup import broken_name, cluster_mark, element, prose, sheet, text
 
 MEANINGS: dict[CellVerdict, str] = {
     "within": "within the spread",
@@ -19,9 +20,8 @@ MEANINGS: dict[CellVerdict, str] = {
 }
 """In the order of the legend; the signs stand in the style sheet, so that they are never copied with a cell."""
 
-LONG_NAME = 18
-"""Names longer than this get more of a narrow window."""
-
+LONG_NAME, LONG_CELL = 18, 24
+"""Names longer than this get more of a narrow window, and cells longer than this several lines."""
 _NUMBER = re.compile(r"[-+−±~≈<>≤≥(]*\s*[\d.∞]|–?$|n/a")
 
 
@@ -31,11 +31,11 @@ def result_table(table: ResultTable) -> str:
     The text beside a cell is left out where a user selects and copies cells by hand; the copy button puts it in columns
     of its own.
     """
-    heading = element("figcaption", element("h3", text(table.title)), element("p", prose(table.caption)))
     looks = [_look(table, at) for at in range(len(table.columns))]
-    heads = [element("th", text(table.corner), scope="col")]
-    for name, look in zip(table.columns, looks, strict=True):
-        heads.append(element("th", text(name), scope="col", class_=look))
+    heads = [
+        element("th", text(name), scope="col", class_=look)
+        for name, look in zip([table.corner, *table.columns], [None, *looks], strict=True)
+    ]
     rows = [
         element("tr", element("th", _linked(name, table), scope="row"), *map(_cell, cells, looks))
         for name, cells in table.rows
@@ -43,7 +43,13 @@ def result_table(table: ResultTable) -> str:
     named = " named" if any(len(name) > LONG_NAME for name, _ in table.rows) else ""
     parts = (element("thead", element("tr", *heads)), element("tbody", *rows))
     drawn = element("table", *parts, class_=f"numbers results{named}")
-    return element("figure", heading, sheet(drawn, table.title, _legend(table)), class_="result")
+    return _figure(table.title, table.caption, sheet(drawn, table.title or table.corner, _legend(table)))
+
+
+def _figure(title: str, caption: str, content: str) -> str:
+    heading = [element("h3", text(title))] if title else []
+    heading += [element("p", prose(caption))] if caption else []
+    return element("figure", element("figcaption", *heading) if heading else "", content, class_="result")
 
 
 def _linked(name: str, table: ResultTable) -> str:
@@ -77,3 +83,37 @@ def _legend(table: ResultTable) -> str:
     if any(cell.tip for cell in cells):
         entries.append(element("li", "Point at a cell for more.", class_="hint"))
     return element("ul", *entries, class_="legend verdicts") if entries else ""
+
+
+def heat_table(table: HeatTable) -> str:
+    """Write a table with a column for each cluster, shaded cell by cell, as a figure."""
+    heads = [
+        element("th", cluster_mark(cluster), element("span", str(cluster)), scope="col") for cluster in table.clusters
+    ]
+    last = [element("th", text(table.last), scope="col", class_="total")] if table.last else []
+    head = element("tr", element("th", text(table.corner), scope="col"), *heads, *last)
+    rows = [
+        element("tr", _name(name), *_heat_cells(table, cells), class_="faint" if name in table.faint else None)
+        for name, cells in table.rows
+    ]
+    foot = [element("tr", _name(name), *(element("td", text(cell)) for cell in cells)) for name, cells in table.foot]
+    drawn = element(
+        "table", element("thead", head), element("tbody", *rows), element("tfoot", *foot) if foot else "", class_="heat"
+    )
+    return _figure(table.title, table.caption, sheet(drawn, table.title or table.caption))
+
+
+def _name(name: str) -> str:
+    return element("th", broken_name(name), scope="row")
+
+
+def _heat_cells(table: HeatTable, cells: Sequence[HeatCell]) -> list[str]:
+    written = []
+    for at, cell in enumerate(cells):
+        shade = max(-1.0, min(1.0, cell.shade))
+        looks = ["warm" if shade > 0 else "cool"] if shade else []
+        looks += ["long"] if len(cell.text) > LONG_CELL else []
+        looks += ["total"] if at == len(table.clusters) else []
+        style = f"--h:{66 * abs(shade):.0f}%" if shade else None
+        written.append(element("td", text(cell.text), class_=" ".join(looks) or None, style=style))
+    return written

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+import base64
+import io
 import re
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
-from fedkin.core.errors import FedkinError
-from fedkin.report import Scale, ScaleTree
-from fedkin.report.scale_trees import LEFT, RIGHT, WIDTH, scale_tree
+from fedkin.report.drawings import LEFT, RIGHT, WIDTH, sample_map, scale_tree, sprite
+from fedkin.report.figures import SampleMap, Scale, ScaleTree
 
 
 @st.composite
@@ -60,16 +63,44 @@ def test_parts_lie_below_the_whole_and_have_its_colour() -> None:
     assert "3 clusters (found)" in markup
 
 
-@pytest.mark.parametrize(
-    ("scales", "sentence"),
-    [
-        ([Scale([2, 1], [0, 0], 1.0, True)], "Parents of scale 0 of 'Scales'"),
-        ([Scale([3], [], 1.0, True), Scale([2, 1], [0, 1], 1.0, False)], "Parents of scale 1 of 'Scales'"),
-        ([Scale([3], [], 1.0, True), Scale([2, 1], [0], 1.0, False)], "Parents of scale 1 of 'Scales'"),
-        ([Scale([3], [], 1.0, False)], "Exactly one scale"),
-        ([Scale([3], [], 1.0, True), Scale([2, 1], [0, 0], 1.0, True)], "Exactly one scale"),
-    ],
-)
-def test_what_is_no_tree_is_refused(scales: list[Scale], sentence: str) -> None:
-    with pytest.raises(FedkinError, match=sentence):
-        ScaleTree("Scales", "Rows.", scales)
+# Pictures.
+
+
+def decoded(uri: str) -> np.ndarray:
+    return np.asarray(Image.open(io.BytesIO(base64.b64decode(uri.removeprefix("data:image/png;base64,")))))
+
+
+@pytest.mark.parametrize("shape", [(5, 4), (5, 4, 3)])
+def test_sprite_holds_the_mean_and_then_the_members(shape: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(0)
+    mean, members = rng.random(shape), rng.random((3, *shape))
+    pixels = decoded(sprite(mean, members, side=64))
+    assert pixels.shape == (5, 16, *shape[2:])
+    np.testing.assert_allclose(pixels[:, 4:8] / 255, members[0], atol=0.5 / 255)
+    np.testing.assert_allclose(pixels[:, :4] / 255, mean, atol=0.5 / 255)
+
+
+def test_values_outside_the_range_are_clipped_and_nan_is_black() -> None:
+    mean = np.array([[-1.0, 2.0], [np.nan, 0.0]])
+    assert decoded(sprite(mean, np.zeros((0, 2, 2)), side=64)).tolist() == [[0, 255], [0, 0]]
+
+
+# Maps.
+
+PLACES = np.array([[0.0, 0.0], [4.0, 1.0], [2.0, 2.0]])
+NAMES = {0: "cat", 3: "<dog>"}
+
+
+def test_samples_have_the_colour_of_their_label_and_are_named() -> None:
+    drawn = sample_map(SampleMap("By class", PLACES, np.array([0, 0, 3]), NAMES, {0: 3}))
+    assert drawn.count("<circle") == 3
+    assert re.findall(r'class="cloud (c\d) m0" data-tip="([^"]*)"', drawn) == [("c3", "cat"), ("c3", "&lt;dog&gt;")]
+
+
+@pytest.mark.parametrize("places", [PLACES, np.zeros((3, 2)), PLACES * 1e6 - 5e5])
+def test_every_dot_lies_inside_the_picture(places: np.ndarray) -> None:
+    drawn = sample_map(SampleMap("By class", places, np.array([0, 0, 3]), NAMES))
+    height = float(re.search(r'viewBox="0 0 400 (\S+)"', drawn)[1])  # type: ignore[index]
+    numbers = [(float(x), float(y)) for x, y in re.findall(r'cx="(\S+)" cy="(\S+)"', drawn)]
+    assert len(numbers) == 3
+    assert all(0 <= x <= WIDTH and 0 <= y <= height for x, y in numbers)

@@ -1,24 +1,12 @@
-"""Explanations and bar charts of how clusters were found, from the values of a method's records.
-
-Clusters of clients: ``clustering``, a mapping with any of ``mode``; for messages of bits ``bits``, ``flip`` (a
-probability, or one for each client), ``epsilon_bit`` and ``epsilon`` (``None`` where infinite); for messages of sums
-``numbers``, ``epsilon`` and ``delta``; and the greatest merge ``heights`` of a dendrogram and its ``cut``, or
-``silhouettes`` by number of clusters. It is empty for a method that says nothing of them.
-
-Clusters of samples: ``stabilities``, one for each of ``resolutions``, with the number of ``clusters_found`` at each and
-the ``resolution`` chosen, unless they were found ``by_density`` or by the ``linkage`` "ward", are ``compact``, a
-``valley`` divides them, or trees have too little ``agreement`` on any. On a line ``by_modes``, whether clusters are
-modes. And ``scales``, coarser and finer ones, see `fedkin.report.ScaleTree`.
-"""
+"""What a run's page shows of clusters of clients that were formed of one message each: how, and how private it was."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedkin.core.progress import RecordLine
 from fedkin.privacy.accounting import MEANINGFUL_EPSILON
-from fedkin.report import Bars, Scale, ScaleTree
+from fedkin.report.figures import Bars, Text
 from fedkin.report.numbers import pluralize
 
 _RULES = {
@@ -29,33 +17,21 @@ _RULES = {
 }
 
 
-def clustering_of(records: Sequence[RecordLine]) -> tuple[list[str], list[Bars]]:
-    """Explain how clusters were found and how private that was, with bar charts of the criterion."""
+def one_shot_figures(records: Sequence[Mapping[str, Any]]) -> list[Text | Bars]:
+    """Explain how clusters were found and how private that was, with a bar chart of the criterion.
+
+    The value ``clustering`` is a mapping with any of ``mode``; for messages of bits ``bits``, ``flip`` (a probability,
+    or one for each client), ``epsilon_bit`` and ``epsilon`` (``None`` where infinite); for messages of sums
+    ``numbers``, ``epsilon`` and ``delta``; and the greatest merge ``heights`` of a dendrogram and its ``cut``, or
+    ``silhouettes`` by number of clusters.
+    """
     for record in records:
-        found = record["values"].get("clustering")
-        if isinstance(found, Mapping):
-            return [_found(record, found), *([_privacy(found)] if found else [])], _bars(record, found)
-        if "stabilities" in record["values"]:
-            return [_cut(record)], [_stability(record["values"])]
-    return [], []
+        if isinstance(found := record["values"].get("clustering"), Mapping):
+            return [Text([_found(record, found), *([_privacy(found)] if found else [])]), *_bars(record, found)]
+    return []
 
 
-def scales_of(records: Sequence[RecordLine]) -> ScaleTree | None:
-    """Build the tree of coarser and finer clusters; ``None`` if the method reports none."""
-    for record in records:
-        scales = record["values"].get("scales", [])
-        if len(scales) > 1:
-            drawn = [Scale(one["samples"], one["parents"], one["stability"], one["chosen"]) for one in scales]
-            caption = (
-                "Each row is one division of all samples, the coarsest first, and each block a cluster, as wide as it "
-                "has samples, below the cluster that most of it is part of. Coloured rows are the clusters found and "
-                "what they divide into. `fedkin cut` gives those of another row."
-            )
-            return ScaleTree("Coarser and finer clusters", caption.replace("`", ""), drawn)
-    return None
-
-
-def _found(record: RecordLine, found: Mapping[str, Any]) -> str:
+def _found(record: Mapping[str, Any], found: Mapping[str, Any]) -> str:
     """Describe what clients sent, and the number of clusters found in it."""
     sent = "one message each"
     if "bits" in found:
@@ -118,7 +94,7 @@ def _simulated(found: Mapping[str, Any]) -> str:
     )
 
 
-def _bars(record: RecordLine, found: Mapping[str, Any]) -> list[Bars]:
+def _bars(record: Mapping[str, Any], found: Mapping[str, Any]) -> list[Bars]:
     if found.get("heights") and "cut" in found:
         return [_dendrogram(record, found)]
     if len(found.get("silhouettes", {})) > 1:
@@ -126,7 +102,7 @@ def _bars(record: RecordLine, found: Mapping[str, Any]) -> list[Bars]:
     return []
 
 
-def _dendrogram(record: RecordLine, found: Mapping[str, Any]) -> Bars:
+def _dendrogram(record: Mapping[str, Any], found: Mapping[str, Any]) -> Bars:
     heights, cut = found["heights"], found["cut"]
     caption = (
         "Starting from single clients, the two most similar clusters were merged again and again (Ward's method); the "
@@ -161,61 +137,6 @@ def _silhouettes(scores: Mapping[str, float]) -> Bars:
         f"was chosen, {counts[best]} clusters."
     )
     return Bars("Silhouette", caption, counts, values, [at == best for at in range(len(values))], "clusters")
-
-
-def _cut(record: RecordLine) -> str:
-    """Describe the number of micro-clusters, and the number of clusters found in them."""
-    values = record["values"]
-    nodes, clusters = pluralize(values["nodes"], "micro-cluster"), pluralize(values["clusters"], "cluster")
-    found_in = nodes if _other_way(values) else f"a graph of {nodes}"
-    clients = pluralize(len(record["answered"]), "client")
-    return f"In step {record['step']}, {found_in} from {clients} gave {clusters}."
-
-
-def _other_way(values: Mapping[str, Any]) -> str | None:
-    """Return how clusters were found if not in the graph."""
-    if values.get("by_density"):
-        return "these clusters are pieces of longer ones, which the gaps between micro-clusters show (HDBSCAN)"
-    if values.get("by_modes"):
-        return "samples differ in one direction alone, so clusters are the modes of their density"
-    if "by_modes" in values:
-        return "samples differ in one direction alone, and its density does not show as many clusters (k-means)"
-    if values.get("compact"):
-        return "columns of few values put samples in few places, so clusters are compact ones (k-means)"
-    if "agreement" in values:
-        return "trees of the micro-clusters agree on no division, so all are one cluster"
-    if "valley" in values:
-        return "clusters touch, but the density has valleys between them (k-means)"
-    if values.get("linkage") == "ward":
-        return "micro-clusters, in all or in a cluster, are too few for a graph, so clusters are those of Ward's method"
-    return None
-
-
-def _stability(values: Mapping[str, Any]) -> Bars:
-    chosen = values["resolutions"].index(values["resolution"])
-    if "by_modes" in values:
-        caption = (
-            "How sure it is that the shallowest valley between so many modes is more than chance: 0.5 is a guess, 1 is "
-            f"sure. A single mode has no valley. In this run {_other_way(values)}."
-        )
-        names = [str(count) for count in values["clusters_found"]]
-        return Bars(
-            "Modes", caption, names, values["stabilities"], [at == chosen for at in range(len(names))], "clusters"
-        )
-    other_way = _other_way(values)
-    caption = (
-        "ARI of the clusters found at each resolution, the coarsest first, with those found without some of the "
-        f"micro-clusters: 1 is equal. {'' if other_way else 'The coloured one was chosen. '}Below each bar: the number "
-        "of clusters."
-    )
-    found, left = values["clusters_found"][chosen], values["clusters"]
-    if other_way:
-        caption += f" None was chosen: {other_way}."
-    elif found > left:
-        caption += f" Of its {found} clusters, those with the most edges between were then merged, leaving {left}."
-    names = [str(count) for count in values["clusters_found"]]
-    strong = [at == chosen and not other_way for at in range(len(names))]
-    return Bars("Stability", caption, names, values["stabilities"], strong, "clusters, by resolution")
 
 
 def _short(epsilon: float) -> str:

@@ -1,6 +1,6 @@
-"""Titles, units and explanations of a run's numbers, for its page and the terminal.
+"""Titles, units and explanations of a run's numbers, for its page and the terminal, and what else records say.
 
-`MEASURES` lists the known ones in order of importance; any other number is shown under its own name.
+`MEASURES` lists the numbers that are shown otherwise than under their own name, in order of importance.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from fedkin.core.progress import RecordLine
-from fedkin.report.numbers import shown
-from fedkin.report.timeline import Unit
+from fedkin.report.figures import Unit
+from fedkin.report.numbers import join_words, shown
 
 TRAINING = "training"
 
@@ -42,7 +42,7 @@ class Measure:
 
 
 _charted = partial(Measure, headline=False)
-_plain = partial(Measure, headline=False, chart=False)
+_beside = partial(Measure, headline=False, chart=False)
 
 MEASURES = {
     "personal_accuracy": Measure(
@@ -83,7 +83,6 @@ MEASURES = {
         "Clustering temperature",
         "how far the directions of the clients' updates differ (OCFL); clients are clustered once it rises",
     ),
-    "splits": _plain("Splits", "times that a cluster was divided", "count"),
     "loss": _charted("Training loss", "mean over the clients that took part"),
     "reconstruction": _charted(
         "Reconstruction error", "mean squared error of the clients' autoencoder in pre-training"
@@ -92,14 +91,14 @@ MEASURES = {
         "Macro-F1 on each client's own test set", "mean over clients, beside that on the shared test set", "share",
         beside="global_f1",
     ),
-    "global_f1": _plain("Macro-F1 on the shared test set", "mean over clients", "share"),
+    "global_f1": _beside("Macro-F1 on the shared test set", "mean over clients", "share"),
     "learning_gap": _charted(
         "Learning gap", "absolute difference of macro-F1 on clients' own test sets and on the shared one", "share"
     ),
     "homogeneity": _charted(
         "Homogeneity", "how far each cluster found holds one true cluster only", "share", beside="completeness"
     ),
-    "completeness": _plain("Completeness", "how far each true cluster lies in one cluster only", "share"),
+    "completeness": _beside("Completeness", "how far each true cluster lies in one cluster only", "share"),
     "ami": _charted(
         "AMI", "adjusted mutual information of the clusters found and the true ones: 1 is equal, 0 is chance", "share"
     ),
@@ -119,40 +118,17 @@ MEASURES = {
     "generator_loss": _charted(
         "Generator loss", "mean over clients, beside the discriminator's", beside="discriminator_loss"
     ),
-    "discriminator_loss": _plain("Discriminator loss", "mean over clients"),
-    "components": _plain("Components", "principal components of the features that samples are compared by", "count"),
-    "start": _plain("First client", "whose local centroids the server began with", "count"),
+    "discriminator_loss": _beside("Discriminator loss", "mean over clients"),
     "largest_client_share": Measure(
         "Largest client's share",
         "of the samples of a cluster, mean over samples; near 100 % clusters follow clients instead of classes, unless "
         "one client holds nearly all samples",
         "percent", chart=False,
     ),
-    "share_without_smoothing": Measure(
-        "Largest client's share without smoothing", "the same, of clusters found without smoothing at clients",
-        "percent", chart=False,
-    ),
-    "nodes": _plain("Nodes", "micro-clusters in the server's graph", "count"),
-    "edges": _plain("Edges", "between nodes of the server's graph", "count"),
-    "exchanges": _plain("Exchanges", "sums asked of all clients in this step", "count"),
-    "micro_clusters": _plain("Micro-clusters", "sent by all clients together", "count"),
-    "resolution": _plain("Resolution", "of the graph's clusters: the higher, the more of them"),
-    "stability": _plain(
-        "Stability", "ARI of the clusters with those found without some of the nodes, 1 for equal", "share"
-    ),
     "silhouette": Measure(
         "Silhouette", "of micro-clusters: how much nearer each is to its own cluster than to the next, at most 1",
         "share",
     ),
-    "agreement": _plain(
-        "Agreement of trees", "ARI of one tree's clusters with another's; below 0.6 all are one cluster", "share"
-    ),
-    "valley": _plain(
-        "Valley", "links between clusters that touch, relative to those between halves of one; below 0.85 they are two",
-        "share",
-    ),
-    "modularity": _plain("Modularity", "fraction of the graph's edges within clusters, above chance", "share"),
-    "explained": _plain("Variance kept", "by the principal components, of that of the features", "percent"),
     "active": _charted("Active clients", "clients whose local clusters still change", "count"),
     "unchanged": _charted(
         "Unchanged samples", "samples of the active clients that kept their local cluster", "percent"
@@ -161,7 +137,7 @@ MEASURES = {
         "NMI", "normalised mutual information of the clusters found and the true ones: 1 is equal", "share",
         beside="kappa",
     ),
-    "kappa": _plain("Cohen's kappa", "accuracy above chance, clusters and classes matched one to one", "share"),
+    "kappa": _beside("Cohen's kappa", "accuracy above chance, clusters and classes matched one to one", "share"),
     "soft_ari": Measure(
         "Soft ARI", "ARI of memberships and classes: that of the clusters if each belongs to one alone", "share",
         chart=False,
@@ -170,16 +146,15 @@ MEASURES = {
         "Partition coefficient", "mean sum of squared memberships: 1 if each belongs to one cluster alone", "share",
         chart=False,
     ),
-    "pooled_accuracy": _plain(
-        "Accuracy over all clients", "fraction of samples whose cluster stands for their class", "share"
-    ),
-    "epsilon": _plain("Epsilon", "of the differential privacy of one sample"),
-    "delta": _plain("Delta", "of the differential privacy of one sample"),
-    "target": _plain("True classes", "classes that two or more clients have", "count"),
-    "local_clusters": _plain("Local clusters", "of all clients together", "count"),
-    "associations": _plain("Associations", "pairs of matched local clusters", "count"),
-    "cut": _plain("Cut", "height at which the dendrogram of local clusters is cut"),
+    "target": _beside("True classes", "classes that two or more clients have", "count"),
 }  # fmt: skip
+
+HIDDEN = (
+    "splits", "components", "start", "share_without_smoothing", "nodes", "edges", "exchanges", "micro_clusters",
+    "resolution", "stability", "agreement", "valley", "modularity", "explained", "pooled_accuracy", "epsilon", "delta",
+    "local_clusters", "associations", "cut",
+)  # fmt: skip
+"""Numbers that are for programs, and in figures of the method, but neither a headline nor a curve."""
 
 
 def measures(*lines: RecordLine) -> dict[str, Measure]:
@@ -191,10 +166,25 @@ def measures(*lines: RecordLine) -> dict[str, Measure]:
     return known | {name: _unknown(name, lines) for name in single if name not in known}
 
 
+def _unknown(name: str, lines: Sequence[RecordLine]) -> Measure:
+    title, is_shown = name.replace("_", " ").capitalize(), name not in HIDDEN
+    meaning = "compared with the ground truth" if any(name in line["metrics"] for line in lines) else (
+        "as the method reports it"
+    )  # fmt: skip
+    is_whole = all(isinstance(number(line, name), int | None) for line in lines)
+    return Measure(title, meaning, "count" if is_whole else "number", headline=is_shown, chart=is_shown)
+
+
 def number(line: RecordLine, name: str) -> float | None:
     """Return the scalar of this name in a record; a metric takes precedence over a value that the method reports."""
     value = line["metrics"].get(name, line["values"].get(name))
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def last_number(records: Sequence[RecordLine], name: str) -> float | None:
+    """Return the last value of a number in the records; ``None`` if no record has it."""
+    known = [number(record, name) for record in records]
+    return next((value for value in reversed(known) if value is not None), None)
 
 
 def scaled(line: RecordLine, name: str, measure: Measure) -> float | None:
@@ -240,8 +230,8 @@ def phased(records: Sequence[RecordLine]) -> str:
 
 def method_remarks(records: Iterable[RecordLine]) -> list[str]:
     """Return the method's notes and warnings, each once."""
-    said = [record["values"].get(kind) for record in records for kind in ("note", "warning")]
-    return list(dict.fromkeys(str(text) for text in said if text is not None))
+    remarks = [record["values"].get(kind) for record in records for kind in ("note", "warning")]
+    return list(dict.fromkeys(str(text) for text in remarks if text is not None))
 
 
 def privacy_of_samples(records: Iterable[RecordLine]) -> str | None:
@@ -264,18 +254,3 @@ def clustering_step(records: Sequence[RecordLine]) -> int | None:
         if fired is not None and fired is not False:
             return int(record["step"] if fired is True else fired)
     return None
-
-
-def join_words(names: Sequence[str], maximum: int | None = None) -> str:
-    """Join names for a sentence: "a", "a and b", "a, b and c"; beyond `maximum`, "a, b and 3 more"."""
-    if maximum is not None and len(names) > maximum:
-        names = [*names[:maximum], f"{len(names) - maximum} more"]
-    *others, last = names or [""]
-    return f"{', '.join(others)} and {last}" if others else last
-
-
-def _unknown(name: str, lines: Sequence[RecordLine]) -> Measure:
-    is_metric = any(name in line["metrics"] for line in lines)
-    is_whole = all(isinstance(number(line, name), int | None) for line in lines)
-    meaning = "compared with the ground truth" if is_metric else "as the method reports it"
-    return Measure(name.replace("_", " ").capitalize(), meaning, "count" if is_whole else "number")

@@ -8,8 +8,7 @@ import torch
 
 from fedkin.data.profile import ClusterProfile
 from fedkin.data.schema import SchemaColumn
-from fedkin.experiment.report_content.cluster_words import descriptions, sentences
-from fedkin.experiment.report_content.column_words import described
+from fedkin.report.words import _how_often, described, sentences
 
 COLUMNS = (
     SchemaColumn("age", "number"),
@@ -79,14 +78,56 @@ def test_clusters_that_nothing_tells_apart_say_so():
 
 def test_a_typical_sample_is_in_the_units_of_the_data():
     known = profile()
-    assert not descriptions(known).typical
+    assert not any(column.typical for column in described(known))
     few, middle = torch.full((2, 5), 6), known.sum / 40 * 6
     few[1, 0] = 0
     typical = {"typical_filled": few, "typical_sum": middle, "typical_counts": torch.tensor([[1, 5, 0], [4, 0, 2]])}
-    view = descriptions(dataclasses.replace(known, **typical))
-    cells = dict(zip(view.columns, view.typical, strict=True))
-    assert list(view.typical_rows) == [6, 6]
+    cells = {column.name: column.typical for column in described(dataclasses.replace(known, **typical))}
     assert cells["age"] == ["70", "–"]
-    assert sorted(cells.values())[-2:] == sorted([cells["town"], cells["smokes"]])
     assert cells["town"] == ["Ulm", "Bonn"]
     assert cells["smokes"] == ["yes", "no"]
+
+
+# Columns.
+
+
+def test_words_of_shares_are_true():
+    assert [_how_often(*pair) for pair in ((0.6, 0.3), (0.5, 0.3), (0.4, 0.3), (0.2, 0.3), (0.6, 0.8))] == [
+        "mostly", "often", "often", "rarely", "less often",
+    ]  # fmt: skip
+
+
+def test_a_difference_that_is_not_seen_is_not_said():
+    column = numbers([-13.0, 23.0] * 200, [80.0, 82.0])
+    assert column.phrases[0] == (0.0, "low weight (5 against 5)")
+    assert column.phrases[1][1] == "high weight (81.0 against 5)"
+    assert column.phrases[1][0] > 0
+
+
+@pytest.mark.parametrize("value", [1.23765e18, 123456789.1, 0.1, -7.0])
+def test_a_column_of_one_value_distinguishes_nothing_whatever_rounding_makes_of_its_sums(value):
+    column = numbers([value] * 333, [value] * 501, [value] * 7, rounding=1e-14)
+    assert column.effect == 0
+    assert [weight for weight, _ in column.phrases] == [0, 0, 0]
+    assert column.shifts == [0, 0, 0]
+    assert len(set(column.values)) == len(set(column.cells)) == len(set(column.typical)) == 1
+
+
+def numbers(*clusters, **options):
+    """The one column of `one_column`, described."""
+    return described(one_column(*clusters, **options))[0]
+
+
+def one_column(*clusters, name="weight", rounding=0.0, kind="number"):
+    """A profile of one column whose clusters hold these numbers."""
+    values = [torch.tensor(own, dtype=torch.float64)[:, None] for own in clusters]
+    filled = torch.tensor([[len(own)] for own in clusters])
+    around = torch.cat(values).mean(0)
+    squares = torch.stack([(own - around).square().sum(0) for own in values])
+    sums = torch.stack([own.sum(0) for own in values])
+    sums *= 1 + rounding * torch.arange(len(sums))[:, None]
+    columns = (SchemaColumn(name, kind),)
+    return ClusterProfile(
+        columns, filled[:, 0], filled, around, sums, squares, torch.zeros(len(values), 0, dtype=torch.int64),
+        filled, sums, torch.zeros(len(values), 0, dtype=torch.int64),
+    )  # fmt: skip

@@ -1,7 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedkin.experiment.measure_titles import (
+from fedkin.report.measures import (
+    HIDDEN,
     MEASURES,
     phased,
     phases,
@@ -12,7 +13,7 @@ from fedkin.experiment.measure_titles import (
 
 def test_what_measures_refer_to_exists() -> None:
     for measure in MEASURES.values():
-        assert {measure.total, measure.beside} <= {"", *MEASURES}
+        assert {measure.total, measure.beside} <= {"", *MEASURES, *HIDDEN}
 
 
 def line(step: int, **changes: dict) -> dict:

@@ -1,0 +1,133 @@
+"""Drawings of samples and clusters: the tree of coarser and finer clusters, maps in the plane, and pictures."""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from fedkin.report.figures import ClusterPictures, SampleMap, Scale, ScaleTree
+from fedkin.report.markup import card, cluster_class, cluster_mark, drawing, element, numbers_below, short, text
+from fedkin.report.numbers import pluralize, shown
+
+WIDTH, TOP, ROW, HEIGHT = 400.0, 18.0, 22.0, 18.0
+LEFT, RIGHT = 30.0, 36.0
+GAP, NAMED = 1.0, 15.0
+"""Between blocks of a tree, and the least width of one with its name in it."""
+MARGIN = 8.0
+LARGEST_TILE = 64
+BUDGET = 900_000
+"""Numbers in all tiles of a page together, which keeps it near one megabyte at worst."""
+
+
+def scale_tree(tree: ScaleTree) -> str:
+    """Draw a tree of scales as an HTML figure: a row per scale, a block per cluster as wide as its samples.
+
+    A cluster's block lies below the one that it is part of, and what is part of a final cluster has its colour.
+    """
+    parts = [
+        element("text", text(name), x=x, y=TOP - 6, class_=look)
+        for name, x, look in (("clusters", 0.0, "head"), ("stability", WIDTH, "end head"))
+    ]
+    places: list[int] = []
+    colours: list[int | None] = []
+    for row, scale in enumerate(tree.scales):
+        own = [colours[parent] for parent in scale.parents] or [None] * len(scale.samples)
+        colours = list(range(len(own))) if scale.chosen else own
+        above = [places[parent] for parent in scale.parents] or [0] * len(scale.samples)
+        order = [at for _, at in sorted(zip(above, range(len(above)), strict=True))]
+        places = [order.index(at) for at in range(len(order))]
+        parts.append(_scale_row(scale, order, colours, TOP + ROW * row))
+    words = "; ".join(map(_scale_in_words, tree.scales))
+    drawn = drawing("scales", TOP + ROW * len(tree.scales) + 4, f"{tree.title}: {words}.", *parts)
+    rows = [(len(one.samples), shown(one.stability, "number"), "found" if one.chosen else "") for one in tree.scales]
+    return card(tree.title, tree.caption, drawn, numbers_below(tree.title, ["clusters", "stability", ""], rows))
+
+
+def _scale_row(scale: Scale, order: Sequence[int], colours: Sequence[int | None], top: float) -> str:
+    base = top + HEIGHT / 2 + 4
+    named = "end name chosen" if scale.chosen else "end name"
+    parts = [element("text", text(len(order)), x=LEFT - 10, y=base, class_=named)]
+    if scale.stability is not None:
+        parts.append(element("text", text(f"{scale.stability:.2f}"), x=WIDTH, y=base, class_=named))
+    unit = (WIDTH - LEFT - RIGHT) / max(sum(scale.samples), 1)
+    ends = [LEFT + unit * end for end in accumulate((scale.samples[at] for at in order), initial=0)]
+    for at, (left, right) in zip(order, pairwise(ends), strict=True):
+        width = max(right - left - GAP, 0.4)
+        look = f"block {cluster_class(colours[at])}{' chosen' if scale.chosen else ''}"
+        part = f"\npart of cluster {scale.parents[at]} of the row above" if scale.parents else ""
+        tip = f"{_scale_in_words(scale)}\ncluster {at}: {pluralize(scale.samples[at], 'sample')}{part}"
+        parts.append(element("rect", x=left, y=top, width=width, height=HEIGHT, data_tip=tip, class_=look))
+        if scale.chosen and width >= NAMED:
+            parts.append(element("text", text(at), x=left + width / 2, y=base, class_="middle in"))
+    return "".join(parts)
+
+
+def _scale_in_words(scale: Scale) -> str:
+    stability = "" if scale.stability is None else f", stability {shown(scale.stability, 'number')}"
+    return f"{pluralize(len(scale.samples), 'cluster')}{stability}{' (found)' if scale.chosen else ''}"
+
+
+def sample_map(view: SampleMap) -> str:
+    """Draw a scatter plot of samples, with one scale for both axes."""
+    low, high = view.places.min(axis=0), view.places.max(axis=0)
+    extent, middle = float((high - low).max()) or 1.0, (low + high) / 2
+    places = (view.places - middle) / extent * (WIDTH - 2 * MARGIN) + WIDTH / 2
+    top = float(places[:, 1].min()) - MARGIN  # a flat cloud takes no more height than it needs
+    places[:, 1] -= top
+    layers, counts, entries = [], [], []
+    for label in np.unique(view.labels).tolist():
+        colour, own = view.colours.get(label, label), places[view.labels == label]
+        dots = [f'<circle cx="{short(x)}" cy="{short(y)}" r="2.4"/>' for x, y in own.tolist()]
+        layers.append(element("g", *dots, class_=f"cloud {cluster_class(colour)}", data_tip=view.names[label]))
+        counts.append(f"{view.names[label]}: {len(own)}")
+        entries.append(element("li", cluster_mark(colour, view.names[label])))
+    height = float(places[:, 1].max()) + MARGIN
+    drawn = drawing("map", height, f"{view.title}. {', '.join(counts)}.", *layers)
+    return card(view.title, "", drawn, element("ul", *entries, class_="legend"))
+
+
+def tile_side(clusters: Sequence[ClusterPictures]) -> int:
+    """Return the largest side of a tile for which the pictures of all clusters stay within the size budget."""
+    tiles = sum((1 + len(cluster.members)) * (3 if cluster.mean.ndim == 3 else 1) for cluster in clusters)
+    return max(8, min(LARGEST_TILE, math.isqrt(BUDGET // max(tiles, 1))))
+
+
+def picture_card(cluster: ClusterPictures, side: int) -> str:
+    """Write a card with the mean image of a cluster, large, and some member images, small."""
+    count = len(cluster.members)
+    tiles = [element("i", style=f"--at:{100 * at / max(count, 1):.6g}%") for at in range(count + 1)]
+    height, width = cluster.mean.shape[:2]
+    label = f"Cluster {cluster.cluster}: its mean image, then {count} of its members"
+    style = f"--sprite:url({sprite(cluster.mean, cluster.members, side)});--tiles:{count + 1};--shape:{width}/{height}"
+    strip = element("div", *tiles, class_="strip", role="img", aria_label=label, style=style)
+    title = element("h3", cluster_mark(cluster.cluster, f"Cluster {cluster.cluster}"))
+    facts = element("p", f"{pluralize(cluster.size, 'sample')} from {pluralize(cluster.clients, 'client')}")
+    classes = element("p", text(cluster.mostly)) if cluster.mostly else ""
+    return element("figure", element("figcaption", title, facts, classes), strip, class_="card")
+
+
+def sprite(mean: NDArray[np.floating[Any]], members: NDArray[np.floating[Any]], side: int) -> str:
+    """Encode images as one row of tiles, the mean first, in a PNG data URI.
+
+    They are ``(H, W)`` or ``(H, W, 3)``; values are clipped to [0, 1], and NaN becomes black. `side` is the longest
+    side of a tile in pixels; larger images are reduced to it, smaller ones kept.
+    """
+    images = np.concatenate([mean[None], members])
+    pixels = np.round(np.clip(np.nan_to_num(images), 0, 1) * 255).astype(np.uint8)
+    height, width = pixels.shape[1:3]
+    scale = min(1.0, side / max(height, width))
+    size = (max(1, round(width * scale)), max(1, round(height * scale)))
+    tiles = [Image.fromarray(tile) for tile in pixels]
+    if scale < 1:
+        tiles = [tile.resize(size, Image.Resampling.BOX) for tile in tiles]
+    file = io.BytesIO()
+    Image.fromarray(np.concatenate([np.asarray(tile) for tile in tiles], axis=1)).save(file, "PNG", optimize=True)
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()

@@ -1,0 +1,846 @@
+"""Content of a run's page, from its records, its clients' state and its method's figures; empty sections are left out.
+
+Of the values in records it knows those that any method may have, see `fedkin.core.method.Record`; all else is a number
+to be shown, or in a figure that the method describes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+from threadpoolctl import threadpool_limits
+from torch import Tensor
+
+from fedkin.core import Client, Method
+from fedkin.core.method import display_name
+from fedkin.core.progress import RecordLine
+from fedkin.data.population import Population, client_name, short_names
+from fedkin.data.preparation import Preparation
+from fedkin.data.profile import ClusterProfile
+from fedkin.data.scaling import Scaling
+from fedkin.report.figures import (
+    Band,
+    ClientClusters,
+    ClusterPictures,
+    Curve,
+    Figure,
+    Graph,
+    HeatCell,
+    HeatTable,
+    Mark,
+    PagePart,
+    PageView,
+    ResultTable,
+    SampleMap,
+    TableCell,
+    Timeline,
+)
+from fedkin.report.markup import name_ranges
+from fedkin.report.measures import (
+    MEASURES,
+    TRAINING,
+    Measure,
+    clustering_step,
+    last_number,
+    measures,
+    method_remarks,
+    number,
+    phase_of,
+    phased,
+    phases,
+    reached,
+    scaled,
+    training_rounds,
+    written,
+)
+from fedkin.report.numbers import all_of, format_bytes, join_words, pluralize
+from fedkin.report.words import MIN_EFFECT, described, remarks, sentences
+
+MapLayout = Literal["tsne", "pca", "none"]
+MAX_SAMPLES = 600
+"""Samples of a map."""
+AS_GUESSED = 0.02
+"""Accuracy by which a model must be better than the most frequent class to be called so, or worse."""
+_AGREEMENT = ((0.9999, "exactly"), (0.9, "closely"), (0.8, "well"), (0.65, "moderately"), (0.1, "poorly"))
+"""Words for an ARI from its lower bound on: those of Steinley (2004), who calls 0.9 excellent, 0.8 good, 0.65 moderate
+and what is below poor."""
+PURE, MIXED = 0.9, 0.8
+"""Fraction of the most frequent class from which a cluster counts as one class, and below which it is a mixture."""
+_STRONG = 1.5
+"""Standard deviations from which a cell is shaded most."""
+_MAX_ROWS, _MAX_NAMES, _LISTED = 40, 12, 8
+
+
+def page_of_run(
+    config: Any,
+    population: Population,
+    preparation: Preparation,
+    records: Sequence[RecordLine],
+    latents: LatentSample | None = None,
+    profile: ClusterProfile | None = None,
+    say: Callable[[str], str] = str,
+) -> PageView:
+    """Build the content of a run's page from its records and its clients' state.
+
+    `config` is a `fedkin.experiment.config.Config`. Samples of clients with int64 ``state["clusters"]`` are shown by
+    cluster. `records` are the lines of ``records.jsonl``; `latents` some samples in the latent representation of the
+    method; `profile` that of the clusters of a table. `say` words sentences on the data for their reader.
+    """
+    run = _Run(population, records)
+    clients = [client for client in population.clients if "clusters" in client.state]
+    clusters = sorted({cluster for client in clients for cluster in client.state["clusters"].tolist()})
+    mixtures = mixtures_of(clients, population)
+    mixed = mixed_in_words(list(mixtures.values()))
+    found = run.finding() if run.clients else sample_finding(clusters, clients, mixtures, records)
+    questions = [say(text) for text in preparation.questions]
+    return PageView(
+        title=f"{display_name(type(config.method))} on {Path(config.data.source).name}",
+        lead=_lead(found, records, f"{data_sentence(config.method, population)} {run.taken(found)}", questions),
+        summary=_summary(records, run.unit, config.target, mixed),
+        parts=[
+            *_described(profile, population.names),
+            *run.parts(config.method.figures(records)),
+            *_pictures(clients, clusters, preparation, mixtures),
+            *_map(latents, config.evaluation.map, population.classes),
+            *_means(clients, clusters, preparation, population, profile),
+            *run.curves(),
+            *_counts(clients, clusters, population.names, mixtures, profile),
+            *_notes([*_forgotten(population), *map(say, preparation.notes), *run.sources(), *run.happened()]),
+        ],
+        settings={name: table for name, table in config.tables.items() if name != "tracking"},
+    )
+
+
+def page_of_rounds(
+    title: str, figures: Sequence[Figure], records: Sequence[RecordLine], names: Sequence[str],
+    evaluated: Sequence[Curve] = (),
+) -> PageView:  # fmt: skip
+    """Build the content of a page of rounds whose clients are known by name and replies alone.
+
+    `figures` are the method's of these `records`, which are as in ``records.jsonl``; `names` are the clients', in order
+    of id, and `evaluated` further curves.
+    """
+    run = _Run(Population([], None, [], [], list(names)), records)
+    found = run.finding()
+    data = f"{pluralize(len(names), 'client')} took part; their samples never left them."
+    return PageView(
+        title=title,
+        lead=_lead(found, records, f"{data} {run.taken(found)}"),
+        summary=_summary(records, run.unit),
+        parts=[*run.parts(figures), *run.curves(evaluated), *_notes(run.happened())],
+    )
+
+
+def _notes(notes: Sequence[str]) -> list[PagePart]:
+    return [PagePart("notes", "Notes", notes=notes)] if notes else []
+
+
+def _lead(found: str, records: Sequence[RecordLine], data: str, questions: Sequence[str] = ()) -> str:
+    """Return what was found, what the method says of it, where the data are, and what looks wrong in them, by line."""
+    asked = ""
+    if questions:
+        more = f" See the notes for {len(questions) - 1} more." if questions[1:] else ""
+        asked = f"Something in the data looks wrong, and was used as it is: {questions[0]}{more}"
+    return "\n".join(line for line in (found, *method_remarks(records), data, asked) if line)
+
+
+# What records say of clients: their clusters, events, and who was missing.
+
+DRIFTED, JOINED, PLACED = "data changed", "joined the federation", "got a first cluster"
+MOVED, FOUNDED = "moved to another cluster", "founded a cluster"
+
+
+class Event(NamedTuple):
+    """Event of some clients, by id, at a step; `before` and `after` are clusters, or ``None`` if no client moves."""
+
+    step: float
+    what: str
+    clients: Sequence[int]
+    before: int | None = None
+    after: int | None = None
+
+
+class _Run:
+    """Records of a run with what they say of its clients. Where a run has phases, its steps are not all rounds."""
+
+    def __init__(self, population: Population, records: Sequence[RecordLine]) -> None:
+        self.population, self.records = population, records
+        with_labels = any("labels" in record["values"] for record in records)
+        self.unit = "round" if with_labels and not phases(records) else "step"
+        self.events = events_of(records, population)
+        self.timeline = timeline_of(records, self.events, self.unit)
+        self.clients = self._clients() if with_labels else None
+
+    def _names(self, clients: Iterable[int]) -> list[str]:
+        return [client_name(i, self.population.names) for i in clients]
+
+    def parts(self, figures: Sequence[Figure]) -> Iterator[PagePart]:
+        """Yield the sections of a method's figures, of the clusters of clients, and of events."""
+        names = short_names(self.population.names)
+        if graphs := [replace(one, clients=names) for one in figures if isinstance(one, Graph)]:
+            yield PagePart("associations", "Matched local clusters", figures=graphs)
+        if self.clients is not None:
+            yield PagePart("clients", "Clusters of clients", figures=[self.clients])
+        if others := [one for one in figures if not isinstance(one, Graph)]:
+            yield PagePart("clustering", "How the clusters were found", figures=others)
+        if self.events:
+            yield PagePart("changes", "Events", figures=[self._event_table()])
+
+    def _clients(self) -> ClientClusters:
+        own = [record for record in self.records if "labels" in record["values"]]
+        labels, population = np.array([record["values"]["labels"] for record in own]).T, self.population
+        hidden = [] if population.clusters is None else list(map(_letter, population.clusters.tolist()))
+        last = labels[:, -1].tolist()
+        scores: dict[int, list[float]] = {}
+        for cluster, score in zip(last, own[-1]["metrics"].get("client_accuracy", []), strict=False):
+            if score is not None and cluster >= 0:
+                scores.setdefault(cluster, []).append(score)
+        return ClientClusters(
+            short_names(population.names) or [str(client.id) for client in population.clients],
+            [record["step"] for record in own],
+            labels,
+            hidden,
+            {cluster: float(np.mean(each)) for cluster, each in sorted(scores.items())},
+            self._sizes_in_words(own[-1]["step"], last, bool(hidden)),
+            self.unit,
+            self.timeline,
+        )
+
+    def _sizes_in_words(self, step: int, labels: Sequence[int], hidden: bool) -> str:
+        sizes = [labels.count(cluster) for cluster in sorted(set(labels)) if cluster >= 0]
+        each = f" of {join_words([*map(str, sizes)])} clients"
+        if len(set(sizes)) < 2:
+            each = f" of {pluralize(sizes[0], 'client')}{' each' if len(sizes) > 1 else ''}" if sizes else ""
+        elif len(sizes) > _LISTED:
+            each = f" of {min(sizes)} to {max(sizes)} clients"
+        unknown = labels.count(-1)
+        without = f", {pluralize(unknown, 'client')} without a cluster yet" if unknown else ""
+        sentence = f"After {self.unit} {step}: {pluralize(len(sizes), 'cluster')}{each}{without}."
+        drifted = self.population.drift is not None and self.population.drift.happened
+        since = ", after the drift of some clients' data" if drifted else ""
+        return f"{sentence} Letters name the true clusters, which no method sees{since}." if hidden else sentence
+
+    def _event_table(self) -> ResultTable:
+        rows = []
+        for event in self.events:
+            ends = ("" if end is None else str(end) for end in (event.before, event.after))
+            cells = [event.what, *ends, str(len(event.clients)), name_ranges(self._names(event.clients))]
+            rows.append((f"{event.step:g}", [TableCell(text) for text in cells]))
+        return ResultTable("", "", self.unit, ["event", "from cluster", "to", "clients", "which"], rows)
+
+    def finding(self) -> str:
+        """Summarise the clusters of clients: number, agreement with the true ones, and accuracy of their models."""
+        last = [] if self.clients is None else self.clients.clusters[:, -1].tolist()
+        clusters = len({cluster for cluster in last if cluster >= 0})
+        if not clusters:
+            return ""
+        trained = any(phase_of(record) == TRAINING for record in self.records)
+        if clusters == 1 and trained:
+            found = ["One model was trained for all clients."]
+        elif clusters == len(last) and trained:
+            found = ["Each client trained a model of its own."]
+        else:
+            found = [f"{pluralize(clusters, 'cluster')} of clients {'was' if clusters == 1 else 'were'} found."]
+            ari = last_number(self.records, "ari")
+            found += [] if ari is None else [f"{_matched('clusters', ari)}."]
+        accuracy = last_number(self.records, "personal_accuracy")
+        return " ".join([*found, *([] if accuracy is None else [_worth(accuracy, self.population)])])
+
+    def taken(self, found: str) -> str:
+        """Describe the number of steps, and their phases, of a finished or unfinished run."""
+        steps, parts = pluralize(len(self.records), self.unit), phased(self.records)
+        steps += f" ({parts})" if parts else ""
+        return f"It took {steps}." if found else f"So far: {steps}."
+
+    def curves(self, evaluated: Sequence[Curve] = ()) -> list[PagePart]:
+        """Return the section of all numbers over the steps."""
+        if len(self.records) < 2:
+            return []
+        drawn = [replace(one, timeline=self.timeline) for one in (*evaluated, *_curves(self.records, self.unit))]
+        title = "Curves" if any(len(one.x) > 3 for one in drawn) else "Step by step"
+        caption = [self.timeline.caption] if self.timeline.caption else []
+        return [PagePart("curves", title, paragraphs=caption, figures=drawn)]
+
+    def sources(self) -> list[str]:
+        """Return a note on what metrics are compared with."""
+        if not self.records or not self.records[-1]["metrics"]:
+            return []
+        if self.clients is None:
+            return ["Class metrics use the data's labels, which no method sees."]
+        population = self.population
+        used = ["the true clusters"] if population.clusters is not None else []
+        used += ["test samples"] if population.tests or population.common_test is not None else []
+        return [f"Metrics use {' and '.join(used)}, which no method sees."] if used else []
+
+    def happened(self) -> list[str]:
+        """Return notes on refused and missing clients, the latter by step and reason."""
+        notes = list(dict.fromkeys(f"Refused: {why}" for line in self.records for why in line.get("refused", [])))
+        for record in self.records:
+            clients: dict[str, list[int]] = {}
+            for client, reason in record["missing"].items():
+                clients.setdefault(reason, []).append(int(client))
+            for reason, own in clients.items():
+                who = f"client {self._names(own)[0]} was" if len(own) == 1 else (
+                    f"clients {join_words(self._names(own), _MAX_NAMES)} were"
+                )  # fmt: skip
+                notes.append(f"{self.unit.capitalize()} {record['step']}: {who} missing ({reason}).")
+        return notes
+
+
+def events_of(records: Sequence[RecordLine], population: Population) -> list[Event]:
+    """List the events up to the last record in order of step, those of the scenario before those of the method."""
+    last = records[-1]["step"] if records else 0
+    events = []
+    if population.drift is not None and len(population.drift.clients):
+        events.append(Event(population.drift.step, DRIFTED, population.drift.clients.tolist()))
+    arrivals = [] if population.arrivals is None else population.arrivals.tolist()
+    for step in sorted({step for step in arrivals if step > 0}):
+        events.append(Event(step, JOINED, [i for i, own in enumerate(arrivals) if own == step]))
+    events = [event for event in events if event.step <= last]
+    for record in records:
+        founded = _list(record, "founded")
+        for before, after, clients in _by_way(_list(record, "moved")):
+            events.append(Event(record["step"], FOUNDED if after in founded else MOVED, clients, before, after))
+        newcomers = [(client, None, cluster) for client, cluster in _list(record, "newcomers")]
+        for _, after, clients in _by_way(newcomers):
+            events.append(Event(record["step"], PLACED, clients, None, after))
+    return sorted(events, key=lambda event: event.step)
+
+
+def _list(record: RecordLine, name: str) -> list[Any]:
+    """Return a list in a record's values; empty where a method uses the name for another type, such as a count."""
+    value = record["values"].get(name)
+    return value if isinstance(value, list) else []
+
+
+def _by_way(moves: Iterable[Sequence[Any]]) -> list[tuple[Any, Any, list[int]]]:
+    """Group moves by the clusters from and to, with the clients of each."""
+    ways: dict[tuple[Any, Any], list[int]] = {}
+    for client, before, after in moves:
+        ways.setdefault((before, after), []).append(client)
+    in_order = sorted(ways, key=lambda way: (-1 if way[0] is None else way[0], way[1]))
+    return [(before, after, ways[before, after]) for before, after in in_order]
+
+
+def timeline_of(records: Sequence[RecordLine], events: Sequence[Event], unit: str) -> Timeline:
+    """Build the timeline of phases and events over the steps, which are called `unit`."""
+    bands = []
+    for phase, run in groupby(records if phases(records) else (), key=phase_of):
+        steps = [record["step"] for record in run]
+        bands.append(Band(phase, steps[0], steps[-1]))
+    counts: Counter[tuple[float, str]] = Counter()
+    for event in events:
+        if event.what != PLACED:  # shown by the lane that begins
+            counts[event.step, event.what] += len(event.clients)
+    by_method = (MOVED, FOUNDED)
+    marks = [
+        Mark(step, f"{pluralize(count, 'client')}: {what}", what in by_method) for (step, what), count in counts.items()
+    ]
+    caption = [_phases_in_words(bands, unit)] if bands else []
+    for what in dict.fromkeys(what for _, what in counts):
+        line = "Dashed vertical line" if what in by_method else "Solid vertical line"
+        steps = [f"{step:g}" for step, other in counts if other == what]
+        when = join_words(steps) if len(steps) <= _LISTED else f"{steps[0]} to {steps[-1]}"
+        whose = "whose" if what == DRIFTED else "that"
+        caption.append(f"{line}: clients {whose} {what}, in {unit}{'s' if len(steps) > 1 else ''} {when}.")
+    return Timeline(bands, marks, " ".join(caption))
+
+
+def _phases_in_words(bands: Sequence[Band], unit: str) -> str:
+    """Describe the steps of each phase in a sentence."""
+    parts = [
+        f"{unit} {band.first:g}: {band.phase}"
+        if band.first == band.last
+        else f"{unit}s {band.first:g} to {band.last:g}: {band.phase}"
+        for band in bands
+    ]
+    sentence = "; ".join(parts)
+    return f"{sentence[0].upper()}{sentence[1:]}."
+
+
+def _letter(cluster: int) -> str:
+    """Return A to Z, then AA to ZZ, for a hidden cluster, to distinguish it from numbered clusters."""
+    return chr(ord("A") + cluster % 26) * (cluster // 26 + 1)
+
+
+# Headlines and curves.
+
+
+def _summary(
+    records: Sequence[RecordLine], unit: str, target: Any = None, mixed: str = ""
+) -> list[tuple[str, str, str]]:
+    if not records:
+        return []
+    known, rows = measures(*records), []
+    for name, measure in known.items():
+        own = _with_number(records, name)
+        if measure.headline and number(own[-1], name) is not None:
+            meaning = _explained(known, name, own, records, unit)
+            if name == "false_matches" and mixed:
+                meaning += f"; it does not see mixtures within local clusters: {mixed}"
+            rows.append((measure.title, written(own[-1], name, measure), meaning))
+    if any("fired" in record["values"] for record in records):
+        step = clustering_step(records)
+        when = ("not yet", "the method's trigger has not fired")
+        when = when if step is None else (f"{unit} {step}", "when the method's trigger fired")
+        rows.append(("Clusters formed", *when))
+    if target is not None and target.metric is not None and target.reach is not None:
+        rows.append(_target(target.metric, target.reach, records, unit))
+    traffic = format_bytes(records[-1]["sent"] + records[-1]["received"])
+    return [*rows, ("Traffic", traffic, "models and statistics sent to the clients and received from them")]
+
+
+def _explained(
+    known: Mapping[str, Measure], name: str, own: Sequence[RecordLine], records: Sequence[RecordLine], unit: str
+) -> str:
+    """Explain a headline number: its meaning, its companion number, and its first value."""
+    first, last, measure = own[0], own[-1], known[name]
+    text = measure.meaning
+    if number(last, measure.beside) is not None:
+        beside = known[measure.beside]
+        text += f"; {beside.in_sentence}: {written(last, measure.beside, beside)}"
+    if last is not records[-1]:
+        text += f"; as of {unit} {last['step']}"
+    if number(first, name) != number(last, name):
+        when = f"the first {unit}" if first is records[0] else f"{unit} {first['step']}"
+        text += f"; after {when} {written(first, name, measure)}"
+    return text
+
+
+def _with_number(records: Sequence[RecordLine], name: str) -> list[RecordLine]:
+    """Return the records that hold a number, since models are not evaluated in every step.
+
+    For the number of clusters, records with no cluster at all count only if there are no others.
+    """
+    own = [record for record in records if name in record["metrics"] or name in record["values"]]
+    return [record for record in own if name != "clusters" or number(record, name) != 0] or own
+
+
+def _target(metric: str, reach: float, records: Sequence[RecordLine], unit: str) -> tuple[str, str, str]:
+    """Return a headline on when the experiment's target was reached."""
+    title = MEASURES[metric].in_sentence if metric in MEASURES else metric.replace("_", " ")
+    label, rounds = f"Reached {title} {reach:g}", training_rounds(records, records[-1]["step"])
+    found = reached(records, metric, reach)
+    if found is None:
+        tried = f"{pluralize(rounds, 'round')} of training" if phases(records) else pluralize(len(records), unit)
+        return label, "no", f"not in {tried}"
+    step, traffic = found
+    after = f"after {format_bytes(traffic)} sent and received"
+    if phases(records):
+        after = f"{pluralize(training_rounds(records, step), 'round')} of training until then; {after}"
+    return label, f"{unit} {step}", after
+
+
+def _curves(records: Sequence[RecordLine], unit: str) -> list[Curve]:
+    known, curves = measures(*records), []
+    for name, measure in known.items():
+        known_in = {phase_of(record) for record in records if number(record, name) is not None}
+        own = [record for record in _with_number(records, name) if phase_of(record) in known_in]
+        if measure.chart and len(own) > 1:
+            together = {n: known[n] for n in (name, measure.beside) if n in known}
+            series = {m.title: [scaled(record, n, m) for record in own] for n, m in together.items()}
+            caption = f"{measure.meaning[0].upper()}{measure.meaning[1:]}."
+            curves.append(Curve(measure.title, caption, [record["step"] for record in own], series, measure.unit, unit))
+    own = [record for record in records if "client_accuracy" in record["metrics"]]
+    if len(own) > 1:
+        scores = [[score for score in record["metrics"]["client_accuracy"] if score is not None] for record in own]
+        spread = {
+            name: [float(np.percentile(each, percentile)) if each else None for each in scores]
+            for name, percentile in (("10th percentile", 10), ("median", 50), ("90th percentile", 90))
+        }
+        caption = "On each client's own test set: median, and 10th and 90th percentile over clients."
+        steps = [record["step"] for record in own]
+        curves.append(Curve("Accuracy across clients", caption, steps, spread, "share", unit))
+    x = [record["step"] for record in records]
+    totals = {name: [record[name] for record in records] for name in ("sent", "received")}
+    traffic = {name: np.diff(own, prepend=0).tolist() for name, own in totals.items()}
+    caption = f"Sent to the clients and received from them, in each {unit}."
+    return [*curves, Curve("Traffic", caption, x, traffic, "bytes", unit)]
+
+
+# What was found, and in which data.
+
+
+def sample_finding(
+    clusters: Sequence[int], clients: Sequence[Client], mixtures: Mapping[int, ClusterMixture],
+    records: Sequence[RecordLine],
+) -> str:  # fmt: skip
+    """Summarise the clusters of samples: number, spread across clients, and agreement with the classes."""
+    if not clusters:
+        return ""
+    ari, mixed = last_number(records, "ari"), mixed_in_words(list(mixtures.values()))
+    if len(clusters) == 1:
+        found = "No clusters were separated: all samples are in one."
+        return found if ari is None or not mixed else f"{found} {mixed[:1].upper()}{mixed[1:]}."
+    found = f"{len(clusters)} clusters of samples were found{_across(clusters, clients)}."
+    if ari is None or not mixtures:
+        return found
+    pure = sum(each.is_pure for each in mixtures.values())
+    held = f"{pure} of {len(mixtures)} hold{'s' if pure == 1 else ''} one class almost alone"
+    return f"{found} {_matched('classes', ari)}: {held}{'; ' if mixed else ''}{mixed}."
+
+
+def _across(clusters: Sequence[int], clients: Sequence[Client]) -> str:
+    """Describe at how many clients the clusters have samples."""
+    if len(clients) < 2:
+        return ""
+    holders = [sum(bool((client.state["clusters"] == cluster).any()) for client in clients) for cluster in clusters]
+    low, high = min(holders), max(holders)
+    if low == len(clients):
+        return f"; each has samples of {all_of(len(clients), 'clients')}"
+    return f"; each has samples of {low if low == high else f'{low} to {high}'} of {len(clients)} clients"
+
+
+def data_sentence(method: Method[Any], population: Population) -> str:
+    """Describe the number of samples, and what left their clients."""
+    stayed = "never left them, but synthetic copies did" if method.traits.copies_data else "never left them"
+    stayed = "left them, for this method needs all data in one place" if method.sends_samples() else stayed
+    if not population.clients:  # in a real federation the number of samples is not known here
+        return f"{pluralize(len(population.names), 'client')} took part; their samples {stayed}."
+    samples = sum(len(client) for client in population.clients)
+    count = len(population.clients) - len(population.forgotten)
+    return f"{pluralize(count, 'client')} hold{'s' if count == 1 else ''} {samples:,} samples; these {stayed}."
+
+
+def _forgotten(population: Population) -> list[str]:
+    """Return a sentence on forgotten clients; empty if there are none."""
+    forgotten = [client_name(at, population.names) for at in population.forgotten]
+    called = f"client{'' if len(forgotten) == 1 else 's'} {join_words(forgotten)}"
+    return [f"Forgotten, and part of nothing here: {called}."] if forgotten else []
+
+
+def _matched(what: str, ari: float) -> str:
+    word = next((word for bound, word in _AGREEMENT if ari >= bound), "no better than chance would")
+    return f"They match the true {what} {word} (ARI {ari:.2f})"
+
+
+def _worth(accuracy: float, population: Population) -> str:
+    """Describe the accuracy of the clients' models, beside that of always guessing the most frequent class."""
+    right = f"A client's model is right for {100 * accuracy:.0f} % of its own test samples"
+    guess = guess_of(population)
+    if guess is None:
+        return f"{right}."
+    than = "which is no better than" if accuracy <= guess + AS_GUESSED else "as against"
+    than = "which is worse than" if accuracy < guess - AS_GUESSED else than
+    return f"{right}, {than} {100 * guess:.0f} % by always guessing its most frequent class."
+
+
+def guess_of(population: Population) -> float | None:
+    """Return the mean accuracy of guessing each client's most frequent class; ``None`` where it is not known."""
+    if population.drift is not None or not population.tests:
+        return None
+    scores = []
+    for client, (_, y) in zip(population.clients, population.tests, strict=False):
+        if client.y is None or not len(client.y) or not len(y):
+            continue
+        scores.append(float((y == torch.mode(client.y).values).double().mean()))
+    return sum(scores) / len(scores) if scores else None
+
+
+# Clusters of samples: words, counts, pictures, means and a map.
+
+
+@dataclass(frozen=True)
+class ClusterMixture:
+    """Composition of a cluster: names of true classes with their fractions of its samples, the largest first."""
+
+    cluster: int
+    fractions: tuple[tuple[str, float], ...]
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether nearly all samples of the cluster are of one class."""
+        return self.fractions[0][1] >= PURE
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether many samples of the cluster are not of its most frequent class."""
+        return self.fractions[0][1] < MIXED
+
+    @property
+    def in_words(self) -> str:
+        """Classes in words, such as ``'class 8 (64 %) and class 1 (21 %)'``; only the first may be below a tenth."""
+        worth = [own for own in self.fractions[1:3] if own[1] >= 0.1]
+        return join_words([f"class {name} ({100 * part:.0f} %)" for name, part in (self.fractions[0], *worth)])
+
+
+def mixtures_of(clients: Sequence[Client], population: Population) -> dict[int, ClusterMixture]:
+    """Return the composition of every cluster that `clients` keep, by cluster; empty without a truth."""
+    if population.truth is None or not clients:
+        return {}
+    truth = torch.cat([population.truth[client.id] for client in clients])
+    found = torch.cat([client.state["clusters"] for client in clients])
+    mixtures = {}
+    for cluster in found.unique().tolist():
+        labels, counts = truth[found == cluster].unique(return_counts=True)
+        order = counts.argsort(descending=True, stable=True)
+        names = dict(enumerate(population.classes))
+        fractions = [
+            (names.get(label, str(label)), count / int(counts.sum()))
+            for label, count in zip(labels[order].tolist(), counts[order].tolist(), strict=True)
+        ]
+        mixtures[cluster] = ClusterMixture(cluster, tuple(fractions))
+    return mixtures
+
+
+def mixed_in_words(mixtures: Sequence[ClusterMixture]) -> str:
+    """Write a clause on the clusters that mix classes, the worst first; empty if there are none."""
+    mixed = sorted((each for each in mixtures if each.is_mixed), key=lambda each: each.fractions[0][1])
+    if not mixed:
+        return ""
+    named = [f"cluster {each.cluster} mixes {each.in_words}" for each in mixed[:3]]
+    more = len(mixed) - len(named)
+    return join_words([*named, f"{more} more {'is a mixture' if more == 1 else 'are mixtures'}"] if more else named)
+
+
+def _described(profile: ClusterProfile | None, names: Sequence[str]) -> list[PagePart]:
+    """Return the section of the clusters in words: a sentence each, a table of columns, and typical samples."""
+    if profile is None:
+        return []
+    columns = described(profile)
+    caption = (
+        "Mean ± standard deviation, or the most frequent category, in the units of the data. Columns that tell the "
+        "clusters apart the most come first; the effect is the share of a column's variance that lies between "
+        "clusters, or the square of Cramér's V."
+    )
+    if len(columns) > _MAX_ROWS:
+        caption += f" Shown are the first {_MAX_ROWS} of {len(columns)} columns."
+    columns, clusters = columns[:_MAX_ROWS], range(len(profile.samples))
+    rows = [
+        (
+            one.name,
+            [
+                *(HeatCell(cell, shift / _STRONG) for cell, shift in zip(one.cells, one.shifts, strict=True)),
+                HeatCell(f"{one.effect:.2f}"),
+            ],
+        )
+        for one in columns
+    ]
+    faint = frozenset(one.name for one in columns if one.effect < MIN_EFFECT)
+    tables = [HeatTable("Columns by cluster", caption, "column", clusters, rows, "effect", faint=faint)]
+    if profile.has_typical:
+        caption = (
+            "A typical sample of each cluster: the mean, or the most frequent category, of the rows nearest to the "
+            "cluster's middle at each client. It is nobody's row: cells of fewer than five rows of a client stay there."
+        )
+        rows = [(one.name, list(map(HeatCell, one.typical))) for one in columns]
+        made_of = [f"{count:,}" for count in profile.typical_filled.amax(1).tolist()]
+        foot = [("rows that it is made of", made_of)]
+        tables.append(HeatTable("Typical samples", caption, "column", clusters, rows, foot=foot))
+    spoken, caveats = sentences(profile, names, described(profile)), remarks(profile, names)
+    return [
+        PagePart("descriptions", "The clusters in words", spoken, caveats, figures=tables if columns else ()),
+    ]
+
+
+def _counts(
+    clients: Sequence[Client], clusters: Sequence[int], names: Sequence[str], mixtures: Mapping[int, ClusterMixture],
+    profile: ClusterProfile | None,
+) -> list[PagePart]:  # fmt: skip
+    """Return the section of samples by client and cluster, with confidence and the most frequent classes."""
+    if not clusters:
+        return []
+    counts = np.array([[int((client.state["clusters"] == one).sum()) for one in clusters] for client in clients])
+    largest = max(int(counts.max(initial=0)), 1)
+    rows = [
+        (client_name(client.id, names), [*(HeatCell(f"{n}", -n / largest) for n in own), HeatCell(f"{own.sum()}")])
+        for client, own in zip(clients, counts, strict=True)
+    ]
+    mostly = (f"{name}: {100 * part:.0f} %" for name, part in (mixtures[one].fractions[0] for one in mixtures))
+    foot = [("most frequent class", [*mostly, ""])] if mixtures else []
+    foot.append(("all", [str(int(total)) for total in (*counts.sum(axis=0), counts.sum())]))
+    counted = "" if profile is None else (
+        " The clients are simulated, so all their samples are counted; sites send no number below "
+        f"{profile.min_members}, and have no such table."
+    )  # fmt: skip
+    caption = f"Samples of each client by cluster.{counted}{_sureness(clients, clusters)}"
+    table = HeatTable("", caption, "client", clusters, rows, "all", foot)
+    return [PagePart("table", "Samples by client and cluster", figures=[table])]
+
+
+def _sureness(clients: Sequence[Client], clusters: Sequence[int]) -> str:
+    """Describe the mean confidence in each cluster, if it is known of every sample and clusters are few."""
+    states = [client.state for client in clients]
+    known = all(len(state.get("confidence", ())) == len(state["clusters"]) for state in states)
+    if not known or not 1 < len(clusters) <= _MAX_NAMES:
+        return ""
+    found, confidence = (torch.cat([state[name] for state in states]) for name in ("clusters", "confidence"))
+    means = [
+        f"{float(confidence[found == each].double().mean()):.2f} in cluster {each}"
+        for each in clusters
+        if (found == each).any()
+    ]
+    return f" The mean confidence, 1 in the middle of a cluster and 0 between two, is {join_words(means)}."
+
+
+_MEMBERS = 11  # with the mean they fill a card
+_ROUNDING = 1e-3
+"""Values this far outside [0, 1] count as rounding errors; less than half a shade of grey."""
+
+
+def _pictures(
+    clients: Sequence[Client], clusters: Sequence[int], preparation: Preparation, mixtures: Mapping[int, ClusterMixture]
+) -> list[PagePart]:
+    """Return the section of pictures of clusters of images, in original values, rescaled together if beyond [0, 1]."""
+    if not clusters or len(preparation.shape) != 3 or not preparation.scaling:
+        return []
+    cards = [_pictures_of(clients, cluster, preparation.scaling) for cluster in clusters]
+    if mixtures:
+        cards = [replace(card, mostly=_classes(mixtures[card.cluster])) for card in cards]
+    shown = [images for each in cards for images in (each.mean, each.members)]
+    low, high = min(float(images.min()) for images in shown), max(float(images.max()) for images in shown)
+    if low >= -_ROUNDING and high <= 1 + _ROUNDING:
+        low, high = 0.0, 1.0
+
+    def on_unit(images: NDArray[Any]) -> NDArray[Any]:
+        return ((images - low) / (high - low or 1.0)).clip(0, 1)
+
+    cards = [replace(each, mean=on_unit(each.mean), members=on_unit(each.members)) for each in cards]
+    return [PagePart("pictures", "What the clusters look like", figures=cards)]
+
+
+def _classes(mixture: ClusterMixture) -> str:
+    """Describe the true classes of a cluster for its card."""
+    return f"A mixture: {mixture.in_words}" if mixture.is_mixed else mixture.in_words.capitalize()
+
+
+def _pictures_of(clients: Sequence[Client], cluster: int, scaling: Scaling) -> ClusterPictures:
+    owners = [client for client in clients if (client.state["clusters"] == cluster).any()]
+    x = torch.cat([client.x[client.state["clusters"] == cluster] for client in owners])
+    if scaling.mode == "standard":
+        x = (x * scaling.scale.view(1, -1, 1, 1) + scaling.mean.view(1, -1, 1, 1)).float()
+    # Grey as (H, W), colour as (H, W, 3); of any other number of channels the first is shown.
+    x = x.movedim(1, -1) if x.shape[1] == 3 else x[:, 0]
+    spread = torch.linspace(0, len(x) - 1, min(_MEMBERS, len(x))).round().long()
+    return ClusterPictures(cluster, len(x), len(owners), x.mean(0).numpy(), x[spread].numpy())
+
+
+def _means(
+    clients: Sequence[Client], clusters: Sequence[int], preparation: Preparation, population: Population,
+    profile: ClusterProfile | None,
+) -> list[PagePart]:  # fmt: skip
+    """Return the section of standardised means by cluster, where there is no profile, of columns that differ most."""
+    if not clusters or len(preparation.shape) == 3 or profile is not None:
+        return []
+    x = torch.cat([client.x for client in clients]).double()
+    labels = torch.cat([client.state["clusters"] for client in clients])
+    spread = torch.where(x.amin(0) == x.amax(0), torch.inf, x.std(0, correction=0))
+    means = torch.stack([((x - x.mean(0)) / spread)[labels == cluster].mean(0) for cluster in clusters])
+    names = preparation.columns or population.features or [f"column {index + 1}" for index in range(x.shape[1])]
+    kept = means.abs().amax(0).argsort(descending=True, stable=True)[:_MAX_ROWS].sort().values.tolist()
+    caption = "Mean of each column by cluster, in standard deviations from the mean of all samples."
+    if preparation.has_limits:
+        caption += " Values far from all others count as a limit."
+    if len(kept) < len(names):
+        caption += f" Shown are the {len(kept)} of {len(names)} columns in which a cluster stands out most."
+    known = means[:, kept][means[:, kept].isfinite()].abs()
+    largest = float(known.max()) if len(known) and known.any() else 1.0
+    rows = []
+    for at in kept:
+        values = means[:, at].tolist()
+        cells = [HeatCell(f"{v:.2f}", v / largest) if np.isfinite(v) else HeatCell("–") for v in values]
+        rows.append((names[at], cells))
+    table = HeatTable("", caption, "feature", clusters, rows)
+    return [PagePart("profiles", "Feature means of the clusters", figures=[table])]
+
+
+@dataclass(frozen=True)
+class LatentSample:
+    """Subset of all clients' samples in a method's latent representation, with clusters and classes.
+
+    `points` are float32 ``(m, width)``, and `clusters` int64 ``(m,)``. So are the classes, `truth`, or ``None`` where
+    they are not known.
+    """
+
+    points: Tensor
+    clusters: Tensor
+    truth: Tensor | None
+
+
+def latents_of(
+    method: Any, population: Population, result: Mapping[str, Any], limit: int = MAX_SAMPLES
+) -> LatentSample | None:
+    """Embed at most `limit` clustered samples, spread evenly over all clients; ``None`` if no sample has a cluster.
+
+    The embedding is `SampleMethod.embed`; for other methods the samples themselves are returned.
+    """
+    holders = [client for client in population.clients if "clusters" in client.state]
+    count = sum(map(len, holders))
+    if not count:
+        return None
+    rows = torch.linspace(0, count - 1, min(limit, count), dtype=torch.float64).round().long()
+    starts = torch.tensor([0, *map(len, holders)]).cumsum(0)
+    own = [rows[(rows >= start) & (rows < stop)] - start for start, stop in pairwise(starts)]
+    x = torch.cat([client.x[chosen] for client, chosen in zip(holders, own, strict=True)])
+    clusters = torch.cat([client.state["clusters"][chosen] for client, chosen in zip(holders, own, strict=True)])
+    truth = population.truth
+    known = [] if truth is None else [truth[client.id][chosen] for client, chosen in zip(holders, own, strict=True)]
+    points = method.embed(result, x) if method.traits.clusters == "samples" else x.flatten(1)
+    return LatentSample(points, clusters, torch.cat(known) if known else None)
+
+
+_MIN_SAMPLES = 12  # below, neighbours are too few for t-SNE
+_CAPTIONS = {
+    "tsne": "t-SNE of the representation that clusters were found in: neighbours lie together, distances between "
+    "islands mean little.",
+    "pca": "First two principal components of the representation that clusters were found in.",
+}
+
+
+def _map(latents: LatentSample | None, layout: MapLayout, classes: Sequence[str]) -> list[PagePart]:
+    """Return the section of samples projected to the plane, by their clusters and, where known, their classes."""
+    if latents is None or layout == "none":
+        return []
+    points, clusters = latents.points.double().numpy(), latents.clusters.numpy()
+    if len(points) < _MIN_SAMPLES or points.shape[1] < 2:  # t-SNE starts from two components
+        layout = "pca"
+    places = _neighbours(points) if layout == "tsne" else _components(points)
+    caption = f"{len(points):,} samples of all clients. {_CAPTIONS[layout]}"
+    names = {cluster: f"Cluster {cluster}" for cluster in np.unique(clusters).tolist()}
+    maps = [SampleMap("By cluster found", places, clusters, names)]
+    if latents.truth is not None:
+        truth, called = latents.truth.numpy(), dict(enumerate(classes))
+        names = {one: called.get(one, f"Class {one}") for one in np.unique(truth).tolist()}
+        maps.append(SampleMap("By true class", places, truth, names, _colours(truth, clusters)))
+        caption += " A class has the colour of the cluster that most stands for it."
+    return [PagePart("map", "Map of the samples", paragraphs=[caption], figures=maps)]
+
+
+def _colours(truth: NDArray[Any], clusters: NDArray[Any]) -> dict[int, int]:
+    """Return the cluster matched one to one with each class; unmatched classes get numbers beyond all clusters."""
+    classes = np.unique(truth)
+    known = np.unique(clusters[clusters >= 0])
+    counts = np.array([[int(((truth == one) & (clusters == other)).sum()) for other in known] for one in classes])
+    rows, columns = linear_sum_assignment(counts, maximize=True) if len(known) else ([], [])
+    matched = {int(classes[row]): int(known[column]) for row, column in zip(rows, columns, strict=True)}
+    free = 1 + int(known.max(initial=-1))
+    rest = [int(one) for one in classes if int(one) not in matched]
+    return matched | {one: free + at for at, one in enumerate(rest)}
+
+
+def _neighbours(points: NDArray[Any]) -> NDArray[Any]:
+    from sklearn.manifold import TSNE
+
+    if not np.ptp(points, axis=0).any():
+        return _components(points)
+    perplexity = min(30.0, (len(points) - 1) / 3)
+    with threadpool_limits(1, user_api="openmp"):  # sums over several threads depend on which is first
+        search = TSNE(perplexity=perplexity, init="pca", max_iter=500, random_state=0, n_jobs=1)
+        return np.asarray(search.fit_transform(points.astype(np.float32)), dtype=np.float64)
+
+
+def _components(points: NDArray[Any]) -> NDArray[Any]:
+    left, scale, _ = np.linalg.svd(points - points.mean(0), full_matrices=False)
+    places = np.zeros((len(points), 2))
+    kept = min(2, len(scale))
+    places[:, :kept] = left[:, :kept] * scale[:kept]
+    return places

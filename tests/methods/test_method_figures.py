@@ -1,0 +1,113 @@
+"""Figures that methods show on a run's page, from their records."""
+
+import pytest
+
+from fedkin.methods.clients.one_shot.one_shot_figures import one_shot_figures
+from fedkin.methods.samples.fedcref.fedcref_figures import fedcref_figures
+from fedkin.methods.samples.kingraph.kingraph_figures import kingraph_figures
+from pages import record
+
+
+def test_clusters_of_samples_show_how_stable_they_are_at_each_resolution():
+    values = {
+        "resolutions": [0.05, 0.1, 0.2],
+        "clusters_found": [3, 5, 9],
+        "stabilities": [0.8, 0.99, 0.7],
+        "resolution": 0.1,
+        "nodes": 1200,
+        "clusters": 5,
+    }
+    graph = {"step": 2, "answered": [0, 1, 2], "values": values}
+    text, *bars = kingraph_figures([{"values": {"phase": "components"}}, graph])
+    assert text.sentences == ["In step 2, a graph of 1,200 micro-clusters from 3 clients gave 5 clusters."]
+    (drawn,) = bars
+    assert list(drawn.names) == ["3", "5", "9"]
+    assert list(drawn.values) == [0.8, 0.99, 0.7]
+    assert list(drawn.strong) == [False, True, False]
+    assert "joined" not in drawn.caption
+    values["clusters"] = 2
+    assert "Of its 5 clusters, those with the most edges" in kingraph_figures([graph])[1].caption
+
+
+def test_coarser_and_finer_clusters_are_a_tree_where_there_are_any():
+    scales = [
+        {"samples": [5, 3], "parents": [], "stability": 0.9, "chosen": True},
+        {"samples": [4, 3, 1], "parents": [0, 1, 0], "stability": 0.7, "chosen": False},
+    ]
+    (tree,) = kingraph_figures([{"values": {"phase": "components"}}, {"values": {"scales": scales}}])
+    assert [list(scale.samples) for scale in tree.scales] == [[5, 3], [4, 3, 1]]
+    assert [scale.chosen for scale in tree.scales] == [True, False]
+    assert kingraph_figures([{"values": {"scales": scales[:1]}}]) == kingraph_figures([{"values": {}}]) == []
+
+
+def embedded(step: int, **changes: object) -> dict:
+    """The record of an embedding step: 2 clusters of 2 clients, by 200 bits each."""
+    found = {
+        "mode": "gap", "separable": True, "cut": 5.0, "heights": [9.0, 2.0, 1.0],
+        "bits": 200, "flip": 0.1, "epsilon_bit": 2.1972, "epsilon": 439.44,
+    }  # fmt: skip
+    values = {"labels": [0, 0, 1, 1], "clusters": 2, "phase": "embedding", "clustering": found | changes}
+    return record(step, values=values) | {"answered": [0, 1, 2, 3]}
+
+
+def test_how_clusters_were_found_is_reported_and_drawn() -> None:
+    text, bars = one_shot_figures([embedded(1)])
+    assert text.sentences[0] == (
+        "In step 1, 4 clients sent 200 bits each, every bit flipped with probability 0.1: 2 clusters."
+    )
+    assert text.sentences[1].startswith(
+        "Privacy: no meaningful guarantee for a whole message (epsilon 439; 2.2 for one bit). It covers"
+    )
+    assert (bars.values, bars.strong, bars.line) == ([9.0, 2.0, 1.0], [True, False, False], 5.0)
+    assert "separate fewer clients" not in bars.caption
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {"epsilon_bit": 0.005, "epsilon": 1.0},
+            "Privacy: epsilon 0.005 for one bit, 1 for a whole message. It covers this message alone",
+        ),
+        ({"flip": 0.0, "epsilon_bit": None, "epsilon": None}, "Bits were sent without noise"),
+        ({"flip": [0.0, 0.1], "epsilon_bit": None, "epsilon": None}, "Bits of some clients were sent without noise"),
+        ({"flip": [0.1, 0.2]}, "(epsilon 439, for the clients with the lowest probability; 2.2 for one bit)"),
+    ],
+)
+def test_privacy_is_reported_for_what_it_is(changes: dict, words: str) -> None:
+    assert words in one_shot_figures([embedded(1, **changes)])[0].sentences[1]
+
+
+def graph(nodes: list, communities: list, **lineage: object) -> dict:
+    return {"nodes": nodes, "edges": [[0, 1]], "communities": communities, **lineage}
+
+
+def test_a_run_of_one_step_has_one_graph() -> None:
+    made = graph([[0, 0, 1], [1, 0, 1], [2, 0, 4]], [[0, 1]], clusters=[0], next={})
+    (drawn,) = fedcref_figures([record(1, values={"graph": made}), record(2)])
+    assert [tuple(node) for node in drawn.nodes] == [(0, 0, 1, 0), (1, 0, 1, 0), (2, 0, 4, None)]
+    assert drawn.caption == "1 community, each with the number of the cluster it became; 1 unmatched local cluster."
+
+
+def test_communities_have_the_number_of_the_cluster_they_became() -> None:
+    nodes = [[client, cluster, 10] for client in range(4) for cluster in range(2)]  # position is 2 * client + cluster
+    first = graph(
+        nodes, [[0, 2], [1, 3], [4, 6], [5, 7]],
+        clusters=[0, 1, 2, None],
+        next={"0": [1, 0], "1": [1, 0], "2": [2], "3": [2, 0]},
+    )  # fmt: skip
+    middle = graph(
+        [[0, 0, 10], [0, 1, 10], [1, 0, 10], [1, 1, 3], [2, 0, 20], [3, 0, 10], [3, 1, 10]],
+        [[4, 5], [1, 3, 6], [0, 2]],
+        clusters=[0, 1, 2],
+        next={"0": [1, 2], "1": [1, 2], "2": [0], "3": [0, 1]},
+    )
+    nodes = [[0, 0, 1], [0, 1, 1], [1, 0, 1], [1, 1, 1], [2, 0, 1], [3, 0, 1], [3, 1, 1]]
+    last = graph(nodes, [[0, 2, 6], [4, 5], [1, 3]], clusters=[0, 1, 2], next={})
+    records = [record(i, values={"graph": g}) for i, g in ((1, first), (2, middle), (3, last))]
+    before, after = fedcref_figures(records)
+    assert (before.title, after.title) == ("After step 1", "After step 3")
+    assert [node.cluster for node in after.nodes] == [0, 2, 0, 2, 1, 1, 0]
+    # Cluster 0 of the first went into the middle's second community, whose cluster 1 went into the last one's first.
+    assert [node.cluster for node in before.nodes] == [0, 2, 0, 2, 1, 6, 1, 6]
+    assert "the number of the cluster it became" in before.caption

@@ -1,0 +1,275 @@
+"""What a run's page shows, from records and clients."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from fedkin.core import Client
+from fedkin.data.population import Population
+from fedkin.data.profile import ClusterProfile
+from fedkin.data.schema import SchemaColumn
+from fedkin.experiment import registry
+from fedkin.experiment.config import Config, load_config
+from fedkin.report.figures import HeatTable
+from fedkin.report.run_page import (
+    LatentSample,
+    MapLayout,
+    _counts,
+    _map,
+    data_sentence,
+    latents_of,
+    mixtures_of,
+    page_of_run,
+    sample_finding,
+)
+from pages import client_record, clustered, part, record, scaling, view
+from toy import Toy
+
+
+@pytest.fixture
+def config(toy: None) -> Config:
+    return load_config("toy", ["scenario.name=toy"])
+
+
+def test_notes_begin_with_how_the_data_were_prepared_as_their_reader_needs_them(config: Config) -> None:
+    prepared = replace(scaling("none", (2,)), notes=["Column 'id' names the rows."])
+    population = Population([Client(0, torch.rand(2, 2))], None, [])
+    assert part(page_of_run(config, population, prepared, []), "notes").notes == ["Column 'id' names the rows."]
+    loud = page_of_run(config, population, prepared, [], say=str.upper)
+    assert part(loud, "notes").notes == ["COLUMN 'ID' NAMES THE ROWS."]
+
+
+def test_numbers_become_curves_headlines_and_notes(config: Config) -> None:
+    records = (
+        record(
+            1,
+            values={"links": 3, "unmatched": 4, "local_clusters": 9},
+            metrics={"false_matches": 0.5, "accuracy": 0.25},
+        ),
+        record(
+            2,
+            values={"links": 4, "unmatched": 0, "local_clusters": 8, "cut": None},
+            metrics={"false_matches": 0.125, "accuracy": None},
+            missing={"1": "no reply"},
+        ),
+    )
+    shown = view(config, torch.zeros(4, 3), scaling("none", (3,)), *records)
+    assert [(curve.title, curve.unit, curve.series) for curve in part(shown, "curves").figures] == [
+        ("Unmatched local clusters", "count", {"Unmatched local clusters": [4, 0]}),
+        ("Local accuracy", "share", {"Local accuracy": [0.25, None]}),
+        ("False matches", "percent", {"False matches": [50.0, 12.5]}),
+        ("Links", "count", {"Links": [3, 4]}),
+        ("Traffic", "bytes", {"sent": [5, 5], "received": [1, 1]}),
+    ]
+    assert [row[:2] for row in shown.summary] == [
+        ("Unmatched local clusters", "0 of 8"),
+        ("False matches", "12.5 %"),
+        ("Links", "4"),
+        ("Traffic", "12 B"),
+    ]
+    assert [row[2].partition("; ")[2] for row in shown.summary] == [
+        "after the first step 4 of 9",
+        "after the first step 50.0 %",
+        "after the first step 3",
+        "",
+    ]
+    assert part(shown, "notes").notes[-1] == "Step 2: client 1 was missing (no reply)."
+    assert (
+        shown.lead == "2 clusters of samples were found; each has samples of both clients.\n"
+        "3 clients hold 10 samples; these never left them. It took 2 steps."
+    )
+    assert shown.title == "Toy on digits"
+
+
+def test_missing_clients_are_given_by_reason(config: Config) -> None:
+    missing = {str(i): "no reply" for i in range(15)} | {"20": "'x' is not finite"}
+    assert part(clustered(config, record(3, missing=missing)), "notes").notes == [
+        "Step 3: clients 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 3 more were missing (no reply).",
+        "Step 3: client 20 was missing ('x' is not finite).",
+    ]
+
+
+def test_clusters_of_clients_are_shown_by_round(config: Config) -> None:
+    shown = clustered(
+        config,
+        client_record(1, [-1, 0, 0, 0], [None, 0.1, 0.2, 0.3]),
+        client_record(2, [-1, 1, 0, 1], [None, 0.5, 0.6, 0.7]),
+        clusters=[0, 27, 1, 2],
+    )
+    lanes = part(shown, "clients").figures[0]
+    assert (lanes.clients, lanes.steps) == (
+        ["0", "1", "2", "3"],
+        [1, 2],
+    )
+    assert part(shown, "clients").figures[0].clusters.tolist() == [[-1, -1], [0, 1], [0, 0], [0, 1]]
+    assert part(shown, "clients").figures[0].hidden == ["A", "BB", "B", "C"]
+    assert part(shown, "clients").figures[0].scores == pytest.approx({0: 0.6, 1: 0.6})
+    assert (
+        part(shown, "clients")
+        .figures[0]
+        .caption.startswith("After round 2: 2 clusters of 1 and 2 clients, 1 client without a cluster yet.")
+    )
+    assert shown.lead == (
+        "2 clusters of clients were found. They match the true clusters exactly (ARI 1.00).\n"
+        "4 clients hold 20 samples; these never left them. It took 2 rounds."
+    )
+    assert "which no method sees" in part(shown, "notes").notes[0]
+    spread = next(curve for curve in part(shown, "curves").figures if curve.title == "Accuracy across clients")
+    assert spread.series["median"] == pytest.approx([0.2, 0.6])
+    assert spread.series["10th percentile"] == pytest.approx([0.12, 0.52])
+    assert {curve.x_label for curve in part(shown, "curves").figures} == {"round"}
+
+
+CLUSTERS = ([0] * 10 + [1] * 10, [1] * 10)
+TRUTH = ([3] * 10 + [4] * 10, [4] * 4 + [5] * 6)
+
+
+def population(*truth: list[int], classes: tuple[str, ...] = ()) -> Population:
+    clients = [
+        Client(at, torch.zeros(len(found), 2), state={"clusters": torch.tensor(found)})
+        for at, found in enumerate(CLUSTERS)
+    ]
+    return Population(clients, [torch.tensor(own) for own in truth] or None, list(classes))
+
+
+def test_one_cluster_of_everything_is_no_finding_and_a_single_client_holds_its_samples() -> None:
+    own = population(*TRUTH, classes=("a", "b", "c", "d", "e", "f"))
+    for client in own.clients:
+        client.state["clusters"] *= 0
+    said = sample_finding([0], own.clients, {}, [record(1)])
+    assert said == "No clusters were separated: all samples are in one."
+    known = sample_finding([0], own.clients, mixtures_of(own.clients, own), [record(1, metrics={"ari": 0.0})])
+    assert known.startswith("No clusters were separated: all samples are in one. Cluster 0 mixes class ")
+    alone = replace(own, clients=own.clients[:1])
+    assert data_sentence(registry.resolve("method", "kfed")(n_clusters=2), alone).startswith(
+        "1 client holds 20 samples"
+    )
+
+
+def lead(population: Population, labels: list[int], accuracy: float) -> str:
+    line = record(1, values={"labels": labels}, metrics={"personal_accuracy": accuracy})
+    return page_of_run(load_config("fedavg"), population, scaling("none", (2,)), [line]).lead.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        ("kfed", "these never left them."),
+        ("kmeans", "these left them, for this method needs all data in one place."),
+        ("sda-fc", "these never left them, but synthetic copies did."),
+    ],
+)
+def test_the_page_says_what_left_the_clients(method: str, words: str) -> None:
+    made = registry.resolve("method", method)(n_clusters=2)
+    assert f"hold 30 samples; {words}" in data_sentence(made, population())
+
+
+def client(index: int, clusters: list[int], confidence: list[float] | None) -> Client:
+    own = Client(index, torch.zeros(len(clusters), 2))
+    own.state["clusters"] = torch.tensor(clusters)
+    if confidence is not None:
+        own.state["confidence"] = torch.tensor(confidence)
+    return own
+
+
+def counts(clients: list[Client], clusters: list[int], profile: ClusterProfile | None = None) -> HeatTable:
+    ((table,),) = [one.figures for one in _counts(clients, clusters, ["a", "b"], {}, profile)]
+    return table
+
+
+def test_samples_are_counted_with_the_mean_confidence_of_each_cluster() -> None:
+    table = counts([client(0, [0, 0, 1], [0.5, 0.7, 1.0]), client(1, [0, 1], [0.9, 0.5])], [0, 1])
+    assert [[cell.text for cell in cells] for _, cells in table.rows] == [["2", "1", "3"], ["1", "1", "2"]]
+    assert [cell.shade for cell in table.rows[0][1]] == [-1.0, -0.5, 0.0]
+    assert list(table.foot) == [("all", ["3", "2", "5"])]
+    assert table.caption == (
+        "Samples of each client by cluster. The mean confidence, 1 in the middle of a cluster and 0 between two, is "
+        "0.70 in cluster 0 and 0.75 in cluster 1."
+    )
+
+
+def test_of_many_columns_those_that_stand_out_are_shown_in_order_with_their_names(config: Config) -> None:
+    x = torch.zeros(4, 100)
+    x[:, 90] = torch.tensor([9.0, 0.0, 0.0, 0.0])
+    x[:, 30] = torch.tensor([0.0, 1.0, 1.0, 1.0])
+    clients = [Client(0, x, state={"clusters": torch.tensor([0, 1, 1, 1])})]
+    population = Population(clients, None, [], [f"c{at}" for at in range(100)])
+    (table,) = part(page_of_run(config, population, scaling("none", (100,)), []), "profiles").figures
+    names = [name for name, _ in table.rows]
+    assert len(names) == 40
+    assert [name for name in names if name in ("c30", "c90")] == ["c30", "c90"]
+    assert "the 40 of 100 columns" in table.caption
+
+
+@pytest.mark.parametrize(("channels", "shape"), [(1, (5, 4)), (2, (5, 4)), (3, (5, 4, 3))])
+def test_images_show_mean_and_members_as_they_were(config: Config, channels: int, shape: tuple[int, ...]) -> None:
+    scaled = scaling("standard", (channels, 5, 4), mean=0.25, scale=0.5)
+    shown = view(config, torch.full((4, channels, 5, 4), 0.5), scaled)
+    first, second = part(shown, "pictures").figures
+    assert (first.cluster, first.size, first.clients, second.cluster, second.size, second.clients) == (0, 2, 2, 2, 4, 2)
+    assert first.mean.shape == shape
+    assert second.members.shape == (4, *shape)
+    assert (first.mean == 0.5).all()
+    assert not part(shown, "profiles").figures
+
+
+def latents(samples: int, width: int = 5) -> LatentSample:
+    clusters = torch.arange(samples) % 2
+    noise = torch.randn(samples, width, generator=torch.Generator().manual_seed(0))
+    return LatentSample(noise + 20 * clusters[:, None], clusters, clusters + 1)
+
+
+@pytest.mark.parametrize(("layout", "samples"), [("tsne", 60), ("pca", 60), ("tsne", 5), ("tsne", 1), ("pca", 1)])
+def test_a_map_keeps_clusters_apart_and_is_the_same_again(layout: MapLayout, samples: int) -> None:
+    (drawn,), (again,) = (_map(latents(samples), layout, ["a", "b", "c"]) for _ in range(2))
+    by_cluster, by_class = drawn.figures
+    assert np.array_equal(by_cluster.places, again.figures[0].places)
+    assert f"{samples} samples" in drawn.paragraphs[0]
+    assert by_class.names.get(2, "c") == "c"
+    if samples > 1:
+        own = [by_cluster.places[by_cluster.labels == cluster] for cluster in (0, 1)]
+        spread = max(np.ptp(each, axis=0).max() for each in own)
+        assert np.linalg.norm(own[0].mean(0) - own[1].mean(0)) > spread / 2
+
+
+def people(*sizes: int, clustered: bool = True) -> Population:
+    clients = [Client(i, torch.full((size, 2), float(i))) for i, size in enumerate(sizes)]
+    for client in clients:
+        if clustered:
+            client.state["clusters"] = torch.full((len(client),), client.id)
+    return Population(clients, [torch.full((size,), i + 5) for i, size in enumerate(sizes)], [])
+
+
+def test_samples_of_all_clients_keep_cluster_and_class_and_of_many_some_are_taken_evenly() -> None:
+    found = latents_of(Toy(), people(3, 5), {})
+    assert found is not None
+    assert found.points[:, 0].tolist() == found.clusters.tolist() == [0, 0, 0, 1, 1, 1, 1, 1]
+    assert found.truth is not None
+    assert found.truth.tolist() == [5, 5, 5, 6, 6, 6, 6, 6]
+    many = latents_of(Toy(), people(300, 100), {}, limit=40)
+    assert many is not None
+    assert many.clusters.bincount().tolist() == [30, 10]
+    assert latents_of(Toy(), people(3, clustered=False), {}) is None
+
+
+def test_the_clusters_of_a_table_are_described_by_sentences_and_cells(config: Config) -> None:
+    n, means = torch.full((2, 2), 40), torch.tensor([[70.0, 1.0], [30.0, 1.1]], dtype=torch.float64)
+    squares = n * (means.square() + torch.tensor([5.0, 1.0], dtype=torch.float64).square())
+    columns = (SchemaColumn("age", "number"), SchemaColumn("noise", "number"))
+    nowhere = torch.zeros(2, dtype=torch.float64)
+    profile = ClusterProfile(
+        columns, n[:, 0], n, nowhere, n * means, squares, torch.zeros(2, 0, dtype=torch.int64),
+        typical_filled=n, typical_sum=n * means,
+    )  # fmt: skip
+    population = Population([client(0, [0, 1], None)], None, [])
+    shown = page_of_run(config, population, scaling("none", (2,)), [], profile=profile)
+    words = part(shown, "descriptions")
+    assert [text[:10] for text in words.of_clusters] == ["Cluster 0 ", "Cluster 1 "]
+    table, typical = words.figures
+    assert [name for name, _ in table.rows] == ["age", "noise"]
+    assert table.rows[0][1][0].shade > 0 > table.rows[0][1][1].shade
+    assert table.faint == {"noise"}
+    assert list(typical.foot) == [("rows that it is made of", ["40", "40"])]
+    assert "no number below 5" in part(shown, "table").figures[0].caption
