@@ -69,7 +69,7 @@ class Toy(Method[ToyState]):
         mean = torch.stack([state.mean, *(reply["mean"] for reply in replies.values())]).mean(0)
         seen = {**state.seen, **{str(12 - client): state.steps for client in replies}}
         after = state.next(mean=mean, seen=seen, pair=(*state.pair, len(replies)), finished=last)
-        return after, Record(list(replies), dict(fed.missing), {"first": float(mean[0]), "undefined": float("nan")})
+        return after, Record(list(replies), replies.missing, {"first": float(mean[0]), "undefined": float("nan")})
 
     def result(self, state: ToyState) -> dict[str, Any]:
         return {"mean": state.mean, "seen": list(state.seen)}

@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from fedkin.core import Client, Federation, FedkinError, task
+from fedkin.core.federation import Participation
 from fedkin.core.payload import payload_bytes
 from fedkin.core.replies import Failure
 from fedkin.engines.local import LocalFederation
@@ -99,14 +100,14 @@ def test_what_everyone_refuses_for_good_ends_the_run_and_nothing_else_does():
     assert fed.ask(double, fed.all()) == {}
     assert fed.ask(double, {1: {}}) == {}
     fed = Scripted({0: NEVER, 1: NEVER})
-    fed.away = {2}
+    fed.leave({2})
     with pytest.raises(FedkinError, match=r"^never$"):
         fed.ask(double, fed.all())
 
 
 def test_who_is_away_costs_nothing_and_is_missing_by_name():
     fed, other = Scripted({0: FINE}), Scripted({0: FINE})
-    fed.away = {1}
+    fed.leave({1})
     payload = {"add": torch.zeros(100)}
     assert list(fed.ask(double, dict.fromkeys([2, 1, 0], payload))) == [0]
     assert fed.missing == {1: "not there yet", 2: "no reply"}
@@ -118,9 +119,9 @@ def test_who_is_away_costs_nothing_and_is_missing_by_name():
 
 def test_a_client_without_a_usable_reply_is_left_out_once_enough_others_replied():
     fed, said = Scripted({0: FINE, 2: FINE}, *[{1: "switched off"}] * 30), []
-    fed.on_left_out = said.append
+    fed.on_drop = said.append
     assert list(fed.ask_until_all_reply(double, {})) == [0, 2]
-    assert fed.left_out == {1: "switched off"}
+    assert fed.dropped == {1: "switched off"}
     assert fed.present == [0, 2]
     assert said == ["Client 1 is left out of the run: switched off."]
 
@@ -129,13 +130,13 @@ def test_a_client_without_a_usable_reply_is_left_out_once_enough_others_replied(
 def test_a_reply_of_any_kind_makes_its_client_missing_and_nothing_else(answer):
     fed = Scripted({0: FINE, 1: answer, 2: FINE}, *[{1: answer}] * 9)
     assert list(fed.ask_until_all_reply(double, {})) == [0, 2]
-    assert list(fed.left_out) == [1]
+    assert list(fed.dropped) == [1]
 
 
 def test_clients_that_differ_from_a_clear_majority_are_left_out():
     fed = Scripted()
+    fed.participation = Participation(range(5))
     replies = {i: {"shape": [3]} for i in range(5)} | {1: {"shape": [10**6]}}
-    fed.ids = list(range(5))
-    assert list(fed.agreeing(replies)) == [0, 2, 3, 4]
-    assert "is not the others' [3]" in fed.left_out[1]
-    assert len(Scripted().agreeing({0: {"shape": [1]}, 1: {"shape": [2]}, 2: {"shape": [2]}})) == 3
+    assert list(fed.keep_majority(replies)) == [0, 2, 3, 4]
+    assert "is not the others' [3]" in fed.dropped[1]
+    assert len(Scripted().keep_majority({0: {"shape": [1]}, 1: {"shape": [2]}, 2: {"shape": [2]}})) == 3

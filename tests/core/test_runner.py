@@ -59,7 +59,7 @@ def test_a_step_that_nobody_answers_is_done_again() -> None:
     fed.failures = {(exchange, i) for exchange in range(1, 4) for i in range(4)}
     state, record = do_step(Asking(), fed, State())
     assert (state.steps, record.answered, fed.exchange) == (1, [0, 1, 2, 3], 4)
-    assert fed.left_out == {}
+    assert fed.dropped == {}
 
 
 def test_a_run_that_nobody_answers_ends_with_their_names_and_reasons() -> None:
@@ -73,7 +73,7 @@ def test_liars_asked_alone_are_left_out_and_the_others_go_on() -> None:
     fed = federation()
     fed.lying = (1,)
     _, record = do_step(Asking(some=(1,)), fed, State())
-    assert list(fed.left_out) == [1]
+    assert list(fed.dropped) == [1]
     assert record.answered == []  # then there is nobody to ask
     _, record = do_step(Asking(), fed, State())
     assert record.answered == [0, 2, 3]
@@ -111,12 +111,12 @@ AVERAGING = ("fedavg", "fedopt", "ifca", "gradient-loss", "sattler", "ocfl", "em
 def test_who_explodes_a_model_is_left_out_and_the_others_get_their_result(name: str) -> None:
     fed = Exploding(hostile.clients_for(name), workers=1)
     said: list[str] = []
-    fed.on_left_out = said.append
+    fed.on_drop = said.append
     result = stepped(name, fed)
     models = result.get("models", result.get("cluster_models"))
     assert all(float(model.abs().max()) < 1e6 for model in models)
     if name not in ("ifca", "fedcref", "gradient-loss"):  # there a liar may be in a cluster alone
-        assert list(fed.left_out) == [hostile.LIAR]
+        assert list(fed.dropped) == [hostile.LIAR]
         assert "Client 2 is left out of the run: its update has length" in said[0]
 
 

@@ -125,14 +125,14 @@ def test_after_a_bug_in_a_task_nothing_goes_on_behind_and_the_next_exchange_is_s
 def test_who_is_away_does_nothing_and_changes_nothing_for_others():
     reported = []
     fed, other = (LocalFederation(clients(5), 3, on_progress=lambda *parts: reported.append(parts)) for _ in range(2))
-    fed.away = {0, 3}
+    fed.leave({0, 3})
     everyone = other.all()
     found, expected = fed.ask(draw, everyone), other.ask(draw, everyone)
     assert list(found) == [1, 2, 4]
     assert all(torch.equal(found[i]["x"], expected[i]["x"]) for i in found)
     assert "asked" not in fed.clients[0].state
     assert (3, 3) in reported
-    fed.away = set()
+    fed.join(fed.ids)
     assert list(fed.ask(draw, everyone)) == [0, 1, 2, 3, 4]
 
 

@@ -228,7 +228,7 @@ def test_participants_are_drawn_from_those_present() -> None:
     expected = torch.randperm(6, generator=fed.rng("participants", 2))[:3].sort().values.tolist()
     assert method.participants(fed, State(steps=2)) == expected
     assert FedAvgMethod().participants(fed, State(steps=2)) == fed.ids
-    fed.away = {0, 1, 4}
+    fed.leave({0, 1, 4})
     seen = {client for step in range(20) for client in method.participants(fed, State(steps=step))}
     assert seen == {2, 3, 5}
     assert {len(method.participants(fed, State(steps=step))) for step in range(20)} == {2}

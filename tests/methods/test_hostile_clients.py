@@ -54,7 +54,7 @@ def test_samples_scores_and_losses_that_cannot_be_are_refused(name: str, lie: ho
     fed, result, records = hostile.run(name, lie)
     assert fed.lies
     assert result
-    named = [*fed.left_out, *(client for record in records for client in record.missing)]
+    named = [*fed.dropped, *(client for record in records for client in record.missing)]
     assert set(named) == (set() if name == "ifca seeded" else {hostile.LIAR})  # whose lie is told before the first step
 
 
@@ -69,7 +69,7 @@ def test_a_lie_about_classes_leaves_the_liar_out(classes: int) -> None:
     method, fed = hostile.method_of("fedavg"), Liar(hostile.clients_for("fedavg"))
     state = method.init(fed)
     assert state.module["classes"] == 2
-    assert list(fed.left_out) == [hostile.LIAR]
+    assert list(fed.dropped) == [hostile.LIAR]
 
 
 def test_a_client_that_denies_all_of_its_samples_is_missing() -> None:

@@ -143,7 +143,7 @@ def test_where_two_disagree_both_are_left_out_of_the_sum_but_not_of_the_run():
         1: "the shares between it and client 3 do not open",
         3: "the shares between it and client 1 do not open",
     }
-    assert fed.left_out == {}
+    assert fed.dropped == {}
     assert fed.asked.count("reveal_shares") == 1
 
 
@@ -153,11 +153,11 @@ def test_where_two_disagree_both_are_left_out_of_the_sum_but_not_of_the_run():
 def test_who_gives_a_wrong_share_is_left_out_of_the_run_and_the_sum_stands(lie):
     fed = Watched(7, {("reveal_shares", 2): lie}, failures=[(HEAR, 1)])
     said: list[str] = []
-    fed.on_left_out = said.append
+    fed.on_drop = said.append
     found = sum_of(fed)
     assert found.clients == [0, 2, 3, 4, 5, 6]  # what it gave to the sum had been given by then
     torch.testing.assert_close(found.totals["x"], fed.total(found.clients), rtol=0, atol=1e-8)
-    assert fed.left_out == {2: "it opens none of its shares of others' keys"}
+    assert fed.dropped == {2: "it opens none of its shares of others' keys"}
     assert said == ["Client 2 is left out of the run: it opens none of its shares of others' keys."]
     assert fed.missing == {1: "lost on purpose", 2: "it opens none of its shares of others' keys"}
     del fed.lies["reveal_shares", 2]
@@ -185,14 +185,14 @@ def test_who_deals_shares_of_another_key_is_left_out_of_the_run_and_the_others_s
     found = sum_of(fed)
     assert found.clients == [0, 2, 3, 4, 5]
     torch.testing.assert_close(found.totals["x"], fed.total(found.clients), rtol=0, atol=1e-8)
-    assert fed.left_out == {1: "its shares are not those of its keys"}
+    assert fed.dropped == {1: "its shares are not those of its keys"}
 
 
 def test_a_liar_that_cannot_be_spared_is_named():
     fed = Watched(4, {("reveal_shares", 2): flipped("own", 0, 0)})
     fed.min_clients = 4
     assert sum_of(fed).clients == [0, 1, 2, 3]
-    assert fed.left_out == {}
+    assert fed.dropped == {}
     assert fed.missing == {2: "it opens none of its shares of others' keys"}
 
 

@@ -243,7 +243,7 @@ def test_a_sum_of_all_is_asked_for_until_all_are_in_it():
 def test_a_sum_of_too_few_ends_though_nobody_failed():
     fed = federation()
     for client in (0, 1, 2):
-        fed.leave_out({client: "gone"})
+        fed.drop({client: "gone"})
     with pytest.raises(FedkinError, match="too few clients remain"):
         sums_of_all(fed, tell, {"add": 0.5}, TERMS)
 

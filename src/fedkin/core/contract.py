@@ -139,7 +139,7 @@ def _check_clients(name: str, record: Record) -> None:
     if not isinstance(missing, Mapping) or not all(type(one) is int for one in missing):
         raise FedkinError(
             f"{name}.step has put {kind_of(missing)} into the record's 'missing'; it is a dict of why by clients' ids, "
-            "such as dict(fed.missing)."
+            "such as replies.missing."
         )
 
 
@@ -232,8 +232,8 @@ def result_of(method: Method[Any], fed: Federation, state: Any) -> dict[str, Any
     check_result(method, found)
     if method.traits.clusters == "samples":
         _check_clustered(method, fed, found)
-    elif fed.left_out and isinstance(labels := found.get("labels"), Tensor):
-        found = {**found, "labels": labels.index_fill(0, torch.tensor(sorted(fed.left_out)), -1)}
+    elif fed.dropped and isinstance(labels := found.get("labels"), Tensor):
+        found = {**found, "labels": labels.index_fill(0, torch.tensor(sorted(fed.dropped)), -1)}
     return dict(found)
 
 
@@ -252,7 +252,7 @@ def used_clusters(labels: Iterable[Tensor]) -> int:
 
 def without_result(method: Method[Any], fed: Federation) -> dict[int, str]:
     """Return the clients of this process that have no part in the result though they began, and why."""
-    missing = dict(fed.left_out)
+    missing = dict(fed.dropped)
     if method.traits.clusters == "samples":
         having = {client.id for client in clustered(fed)}
         missing |= {i: fed.missing.get(i, "no reply") for i in fed.present if i in fed.clients and i not in having}

@@ -25,9 +25,56 @@ MIN_CLIENTS = 2
 """Clients that a run can begin with, by default; all, if there are fewer."""
 _NAMED = 5
 """Clients that a sentence names."""
+_LABELS = (
+    "name their column with 'data.label', or choose a scenario that gives labels to clients (`fedkin list scenarios`)"
+)
 
 Wanted = Expected | Callable[[int], Expected]
 """What replies must contain, the same for all clients or a function of the client's id."""
+
+
+class Replies(dict[int, Payload]):
+    """Usable replies by client id, in order of id.
+
+    Attributes
+    ----------
+    missing : dict of int to str
+        Clients that were asked and gave none, and why.
+    """
+
+    def __init__(self, values: Mapping[int, Payload], missing: Mapping[int, str]) -> None:
+        super().__init__(values)
+        self.missing = dict(missing)
+
+
+class Participation:
+    """Who takes part in a run; only its federation changes it.
+
+    Attributes
+    ----------
+    ids : list of int
+        All clients, in order, so that everyone's position stays the same.
+    joined : set of int
+        Clients that take part, unless they are dropped. Nothing is sent to others, and an engine never hears of them.
+    free : set of int
+        Ids that nobody has yet: clients that may still join have them. Part of a checkpoint.
+    dropped : dict of int to str
+        Clients that gave no usable reply when one was needed to go on, and why: they are out for the rest of the run.
+        Part of a checkpoint.
+    missing : dict of int to str
+        Clients that gave no usable reply in the last exchange, and why.
+    """
+
+    def __init__(self, ids: Iterable[int], free: Iterable[int] = ()) -> None:
+        self.ids, self.free = sorted(ids), set(free)
+        self.joined = set(self.ids) - self.free
+        self.dropped: dict[int, str] = {}
+        self.missing: dict[int, str] = {}
+
+    @property
+    def present(self) -> list[int]:
+        """Clients that take part now, in order."""
+        return [i for i in self.ids if i in self.joined and i not in self.dropped]
 
 
 class Federation(ABC):
@@ -41,9 +88,21 @@ class Federation(ABC):
         The clients' stable ids.
     seed : int
         Seed of the run; every generator is derived from it.
+    names : sequence of str
+        Names of the clients in messages, in order of id; empty where they have none.
+    min_clients : int
+        Minimum number of clients that a run goes on with when others give no usable reply.
+    on_drop : callable
+        Called with a sentence about every client that is dropped.
+    labels_advice : str, optional
+        How a client gets labels, as the end of a sentence on one that has none.
+    free : iterable of int
+        Ids that nobody has yet, see `Participation`.
 
     Attributes
     ----------
+    participation : Participation
+        Who takes part; `ids`, `present`, `missing` and `dropped` are its own.
     exchange : int
         Number of exchanges so far; part of a checkpoint, since clients' generators depend on it.
     settled : int
@@ -52,28 +111,12 @@ class Federation(ABC):
         Bytes by direction, so far.
     seconds : float
         Computing time of all clients together, so far, where the engine measures it; no method may depend on it.
-    missing : dict of int to str
-        Clients that gave no usable reply in the last exchange, and why.
-    away : set of int
-        Clients that have not joined yet. They are among `ids`, so that everyone's position stays the same, but nothing
-        is sent to them; an engine never hears of them.
-    spare : set of int
-        Ids that nobody has yet: clients that may still join have them. They are `away`; part of a checkpoint.
     needs_all : bool
         Whether the exchange under way needs all replies, so that no engine may close it before.
-    left_out : dict of int to str
-        Clients that gave no usable reply when one was needed to go on, and why. They are `away` for the rest of the
-        run; part of a checkpoint.
     refused : list of str
         A sentence about each node that was refused since the last record, which empties the list.
-    min_clients : int
-        Minimum number of clients that a run goes on with when others give no usable reply.
     requested, usable : int
-        Requests made and usable replies received since both were last set to 0, as `fedkin.core.runner.do_step` does.
-    labels_advice : str
-        How a client gets labels, as the end of a sentence on one that has none.
-    on_left_out : callable
-        Called with a sentence about every client that is left out.
+        Requests made and usable replies received so far.
     secure_sums : bool
         Whether methods may only learn sums over clients; set by `fedkin.secure_aggregation.sums.secure`.
     keys : dict of int to Tensor
@@ -86,55 +129,78 @@ class Federation(ABC):
         Whether sums over clients are hidden even if the run does not ask for it: between machines, where a server
         would see each client's part, and not in one process, where nobody is hidden from anybody.
     has_latecomers : bool
-        Whether clients that are silent when all are needed may still take part later, rather than being left out.
+        Whether clients that are silent when all are needed may still take part later, rather than being dropped.
     clients : dict of int to Client
         The clients in this process, for the evaluator and the report only; empty where clients run elsewhere.
-    client_names : sequence of str
-        Names of the clients in messages, in order of id; empty where they have none.
     """
 
     attempts: ClassVar[int] = MAX_ATTEMPTS
     hides_sums: ClassVar[bool] = True
     has_latecomers: ClassVar[bool] = False
 
-    def __init__(self, ids: Sequence[int], seed: int = 0) -> None:
-        self.ids = sorted(ids)
+    def __init__(
+        self,
+        ids: Sequence[int],
+        seed: int = 0,
+        *,
+        names: Sequence[str] = (),
+        min_clients: int = MIN_CLIENTS,
+        on_drop: Callable[[str], None] = lambda sentence: None,
+        labels_advice: str = _LABELS,
+        free: Iterable[int] = (),
+    ) -> None:
+        self.participation = Participation(ids, free)
+        self.client_names, self.min_clients, self.on_drop = names, min_clients, on_drop
+        self.labels_advice = labels_advice
         self.seed = seed
         self.exchange = 0
         self.settled = 0
         self.traffic = Traffic()
         self.seconds = 0.0
-        self.missing: dict[int, str] = {}
-        self.away: set[int] = set()
-        self.spare: set[int] = set()
         self.needs_all = False
-        self.left_out: dict[int, str] = {}
         self.refused: list[str] = []
-        self.min_clients = MIN_CLIENTS
         self.requested = 0
         self.usable = 0
         self._replied: set[str] = set()
-        self.labels_advice = (
-            "name their column with 'data.label', or choose a scenario that gives labels to clients (`fedkin list "
-            "scenarios`)"
-        )
-        self.on_left_out: Callable[[str], None] = lambda sentence: None
         self.secure_sums = False
         self.keys: dict[int, Tensor] = {}
         self.signed: dict[int, dict[str, str]] = {}
         self.clients: dict[int, Client] = {}
-        self.client_names: Sequence[str] = ()
+
+    @property
+    def ids(self) -> list[int]:
+        """Ids of all clients, in order."""
+        return self.participation.ids
 
     @property
     def present(self) -> list[int]:
-        """Ids of the clients that are not away, in order."""
-        return [i for i in self.ids if i not in self.away]
+        """Ids of the clients that take part now, in order."""
+        return self.participation.present
 
-    def ask(self, task: Task, payloads: Mapping[int, Payload], expected: Wanted | None = None) -> dict[int, Payload]:
+    @property
+    def missing(self) -> dict[int, str]:
+        """Clients that gave no usable reply in the last exchange, and why."""
+        return self.participation.missing
+
+    @property
+    def dropped(self) -> dict[int, str]:
+        """Clients that are out for the rest of the run, and why."""
+        return self.participation.dropped
+
+    def join(self, clients: Iterable[int]) -> None:
+        """Have clients take part from now on."""
+        self.participation.joined.update(clients)
+        self.participation.free.difference_update(clients)
+
+    def leave(self, clients: Iterable[int]) -> None:
+        """Have clients take no part until they join."""
+        self.participation.joined.difference_update(clients)
+
+    def ask(self, task: Task, payloads: Mapping[int, Payload], expected: Wanted | None = None) -> Replies:
         """Send `task` to the clients in `payloads`, and return their replies by client id, in order of id.
 
-        Clients that are away, failed, timed out, or replied with NaN, infinities or anything that the task or
-        `expected` does not allow are left out, and `missing` gives the reason.
+        Clients that are not present, failed, timed out, or replied with NaN, infinities or anything that the task or
+        `expected` does not allow are missing, and the replies say why.
 
         Raises
         ------
@@ -142,7 +208,8 @@ class Federation(ABC):
             If everyone is asked and refuses for good, or a task that no client has done yet fails at all that are
             asked, most of those present, with the same kind of error.
         """
-        return dict(self.stream(task, payloads, expected))
+        values = dict(self.stream(task, payloads, expected))
+        return Replies(values, self.missing)
 
     def stream(
         self, task: Task, payloads: Mapping[int, Payload], expected: Wanted | None = None
@@ -160,8 +227,9 @@ class Federation(ABC):
                 f"fed.all({named[0]}=...) is the same payload for each."
             )
         self.exchange += 1
-        self.missing = {}
-        asked = {client: payload for client, payload in payloads.items() if client not in self.away}
+        self.participation.missing = {}
+        present = set(self.present)
+        asked = {client: payload for client, payload in payloads.items() if client in present}
         try:
             self.traffic.send(asked.values())
         except TypeError as error:
@@ -181,7 +249,7 @@ class Federation(ABC):
             self.usable += 1
             self._replied.add(task.name)
             yield client, answer
-        self.missing = waiting
+        self.participation.missing = waiting
         refusals = [reason for reason in waiting.values() if failure_kind(reason) == "refused"]
         if refusals and len(refusals) == len(self.present):
             raise FedkinError(refusals[0])
@@ -210,7 +278,7 @@ class Federation(ABC):
 
     def ask_again(
         self, task: Task, payloads: Mapping[int, Payload], attempts: int, expected: Wanted | None = None
-    ) -> dict[int, Payload]:
+    ) -> Replies:
         """Send `task`, and send it again to clients without a usable reply, up to `attempts` times in all.
 
         Clients that never gave one are in `missing`. A client that refuses for good, or has sent five unusable replies,
@@ -234,22 +302,26 @@ class Federation(ABC):
             for client, reason in self.missing.items():
                 if failure_kind(reason) == "refused" or unusable[client] >= MAX_UNUSABLE:
                     refused[client] = reason
-        self.missing = dict(sorted((self.missing | refused).items()))
-        return dict(sorted(replies.items()))
+        self.note_missing({**self.missing, **refused})
+        return Replies(dict(sorted(replies.items())), self.missing)
+
+    def note_missing(self, missing: Mapping[int, str]) -> None:
+        """Set who gave no usable reply, and why, after what took several exchanges, such as a secure sum."""
+        self.participation.missing = dict(sorted(missing.items()))
 
     def ask_until_all_reply(
         self, task: Task, payload: Payload, clients: Iterable[int] | None = None, expected: Expected | None = None
-    ) -> dict[int, Payload]:
+    ) -> Replies:
         """Send `task` until every client has replied, for steps that need all of them.
 
-        Clients that give no usable reply are left out of the run if at least `min_clients` others did.
+        Clients that give no usable reply are dropped if at least `min_clients` others did.
 
         Parameters
         ----------
         task, payload, expected
             See `ask`; the payload is the same for each.
         clients : iterable of int, optional
-            Clients that are asked, none of them away; by default all that are present.
+            Clients that are asked, all of them present; by default everyone who is.
 
         Raises
         ------
@@ -261,11 +333,11 @@ class Federation(ABC):
         missing = {i: reason for i, reason in self.missing.items() if i in everyone}
         if self.has_latecomers and replies:
             missing = {i: reason for i, reason in missing.items() if lasts(reason)}
-        self.leave_out(missing)
+        self.drop(missing)
         return replies
 
-    def agreeing(self, replies: Mapping[int, Payload], name: str = "shape") -> dict[int, Payload]:
-        """Return the replies that have the most common value of `name`; the other clients are left out of the run.
+    def keep_majority(self, replies: Mapping[int, Payload], name: str = "shape") -> dict[int, Payload]:
+        """Return the replies that have the most common value of `name`; the other clients are dropped.
 
         Unless three clients and more than two thirds agree, all are returned: who is wrong is for the person at the
         keyboard to say.
@@ -275,11 +347,11 @@ class Federation(ABC):
         if count == len(replies) or 3 * count <= 2 * len(replies) or count < max(3, self.min_clients):
             return dict(replies)
         odd = {i: reply[name] for i, reply in replies.items() if str(reply[name]) != common}
-        self.leave_out({i: f"its {name} {value} is not the others' {common}" for i, value in odd.items()})
+        self.drop({i: f"its {name} {value} is not the others' {common}" for i, value in odd.items()})
         return {i: reply for i, reply in replies.items() if i not in odd}
 
-    def leave_out(self, reasons: Mapping[int, str]) -> None:
-        """Go on without clients that gave no usable reply, for these reasons: they are `away` for the rest of the run.
+    def drop(self, reasons: Mapping[int, str]) -> None:
+        """Go on without clients that gave no usable reply, for these reasons, for the rest of the run.
 
         Raises
         ------
@@ -288,31 +360,31 @@ class Federation(ABC):
         """
         if reasons and not self.can_spare(reasons):
             client, reason = next(iter(reasons.items()))
-            kind = failure_kind(reason)
+            kind, label = failure_kind(reason), self.client_label(client)
             if kind == "refused":
-                raise FedkinError(f"{self.called(client)} refuses, and too few clients remain without it: {reason}")
+                raise FedkinError(f"{label} refuses, and too few clients remain without it: {reason}")
             attempts = min(self.attempts, MAX_UNUSABLE) if kind in ("unusable", "diverged") else self.attempts
             raise FedkinError(
-                f"{self.called(client)} gave no usable reply in {attempts} attempts ({reason}); too few clients remain."
+                f"{label} gave no usable reply in {attempts} attempts ({reason}); too few clients remain."
             )
-        self.left_out |= {i: str(reason) for i, reason in reasons.items()}
-        self.away = self.away | set(reasons)
+        self.participation.dropped |= {i: str(reason) for i, reason in reasons.items()}
+        self.participation.free.difference_update(reasons)
         for client, reason in reasons.items():
-            self.on_left_out(f"{self.called(client)} is left out of the run: {reason}.".replace("..", "."))
+            self.on_drop(f"{self.client_label(client)} is left out of the run: {reason}.".replace("..", "."))
 
-    def called(self, client: int) -> str:
+    def client_label(self, client: int) -> str:
         """Return the client's name, or "Client" and its id if it has none, as the beginning of a sentence."""
         name = self.client_names[client] if client < len(self.client_names) else str(client)
         return f"Client {name.removeprefix('Client ')}"
 
     def clients_label(self, clients: Sequence[int]) -> str:
         """Return several clients by name, of which only the first few are named, as the beginning of a sentence."""
-        names = [self.called(client).removeprefix("Client ") for client in clients]
+        names = [self.client_label(client).removeprefix("Client ") for client in clients]
         return f"Client{'s' if len(names) > 1 else ''} {listing(names, _NAMED)}"
 
     def client_phrase(self, client: int) -> str:
-        """Return the client's name, as `called` does, within a sentence."""
-        return f"client{self.called(client).removeprefix('Client')}"
+        """Return the client's name, as `client_label` does, within a sentence."""
+        return f"client{self.client_label(client).removeprefix('Client')}"
 
     def can_spare(self, clients: Collection[int]) -> bool:
         """Return whether the run can go on without these clients, with at least `min_clients` others."""
@@ -320,7 +392,7 @@ class Federation(ABC):
         return len(remaining) >= min(self.min_clients, len(self.present))
 
     def arrived(self) -> list[int]:
-        """Return the clients that have joined and have a `spare` id, in order; by default none can join."""
+        """Return the clients that have a seat and do not take part yet, in order; by default none can join."""
         return []
 
     def refresh(self) -> None:  # noqa: B027

@@ -121,21 +121,21 @@ def do_step(method: Method[Any], fed: Federation, state: Any) -> tuple[Any, Reco
     """
     empty = 0
     while True:
-        fed.requested, fed.usable = 0, 0
+        requested, usable, present = fed.requested, fed.usable, set(fed.present)
         try:
             with _unchanged(method, "step"):
                 answer = method.step(fed, state)
             after, record = after_step(method, state, answer)
         except DivergedError as error:
-            reasons = {i: reason for i, reason in error.culprits.items() if i not in fed.away}
+            reasons = {i: reason for i, reason in error.culprits.items() if i in present}
             if not reasons or not fed.can_spare(reasons):
                 raise error.naming(fed.client_phrase) from error
-            fed.leave_out(reasons)
+            fed.drop(reasons)
             continue
-        if fed.usable or not fed.requested:
+        if fed.usable > usable or fed.requested == requested:
             return after, record
         empty += 1
-        reasons = {i: reason for i, reason in fed.missing.items() if i not in fed.away}
+        reasons = {i: reason for i, reason in fed.missing.items() if i in present}
         if empty < _attempts(reasons):
             fed.pause(empty)
             continue
@@ -149,7 +149,7 @@ def do_step(method: Method[Any], fed: Federation, state: Any) -> tuple[Any, Reco
                 )
             tried = f"in step {state.steps + 1}, in {empty} attempts"
             raise FedkinError(f"Nobody gave a usable reply {tried}, so the run stops ({silent}).")
-        fed.leave_out(reasons)
+        fed.drop(reasons)
         empty = 0
 
 
@@ -160,7 +160,7 @@ def _attempts(reasons: Mapping[int, str]) -> int:
 
 def record_line(record: Record, fed: Federation, step: int, metrics: Mapping[str, Any]) -> RecordLine:
     """Return the line of a step's record, in which clients that were left out of the run are missing, too."""
-    record = dataclasses.replace(record, missing={**record.missing, **fed.left_out})
+    record = dataclasses.replace(record, missing={**record.missing, **fed.dropped})
     refused = {"refused": list(fed.refused)} if fed.refused else {}
     line: RecordLine = _finite({**record.line(step, fed.traffic, metrics), **refused})
     return line

@@ -85,7 +85,7 @@ def prepare(fed: Federation, options: PreparingOptions | None = None, names: Seq
     question: Payload = {} if options.min_members == MIN_MEMBERS else {"min_members": options.min_members}
     sparing = options.scaling == "none" or fed.secure_sums
     unscaled: Payload = {"unscaled": True} if options.scaling == "none" else {}
-    replies = fed.agreeing(
+    replies = fed.keep_majority(
         fed.ask_until_all_reply(shapes if sparing else moments, unscaled if sparing else question), "scaled"
     )
     if any(reply["scaled"] for reply in replies.values()):
@@ -176,7 +176,7 @@ def arrange_columns(clients: Sequence[Client], payloads: Sequence[Payload]) -> l
 def _prepared_arrays(
     fed: Federation, mode: str, replies: Mapping[int, Payload], called: Mapping[int, str]
 ) -> Preparation:
-    replies = fed.agreeing(replies)
+    replies = fed.keep_majority(replies)
     shape = common_shape(replies)
     if mode == "none":
         return Preparation(Scaling("none", shape, torch.zeros(shape[0]).double(), torch.ones(shape[0]).double()))
@@ -359,9 +359,10 @@ def admit_joined_clients(fed: Federation, clients: Sequence[Client], away: Set[i
 
     Raises FedkinError if a client that must receive the preparation cannot be reached.
     """
-    joined = sorted(fed.away - away - fed.left_out.keys() - fed.spare)
+    part = fed.participation
+    joined = [i for i in fed.ids if i not in part.joined and i not in part.free and i not in away]
     if joined:
-        fed.away = fed.away.difference(joined)
+        fed.join(joined)
         prepare_newcomers(fed, [clients[i] for i in joined], preparation)
 
 
@@ -379,22 +380,21 @@ def prepare_newcomers(fed: Federation, clients: Sequence[Client], preparation: P
 
 
 def prepare_arrivals(fed: Federation, arrived: Collection[int], preparation: Preparation) -> set[int]:
-    """Let clients with spare ids take part, once their data are prepared as everyone's.
+    """Let clients that have arrived take part, once their data are prepared as everyone's.
 
-    Those that do not reply keep a spare id, and are tried again in the next step. Those whose data cannot be prepared
-    are left out. Return those that take part from now on.
+    Those that do not reply are tried again in the next step. Those whose data cannot be prepared are dropped. Return
+    those that take part from now on.
     """
-    fed.away = fed.away.difference(arrived)
-    ready, asked = set(arrived), _for_newcomers(preparation)
-    if asked:
-        task, payload = asked
-        ready = set(fed.ask(task, dict.fromkeys(sorted(arrived), payload)))
-        lasting = {i: reason for i, reason in fed.missing.items() if lasts(reason)}
-        fed.away = fed.away | (set(arrived) - ready)
-        fed.spare = fed.spare - lasting.keys()
-        fed.leave_out(lasting)
-    fed.spare = fed.spare - ready
-    return ready
+    fed.join(arrived)
+    if not (asked := _for_newcomers(preparation)):
+        return set(arrived)
+    task, payload = asked
+    replies = fed.ask(task, dict.fromkeys(sorted(arrived), payload))
+    silent = {i for i, reason in replies.missing.items() if not lasts(reason)}
+    fed.leave(silent)
+    fed.participation.free |= silent
+    fed.drop({i: reason for i, reason in replies.missing.items() if i not in silent})
+    return set(replies)
 
 
 def _for_newcomers(preparation: Preparation) -> tuple[Task, Payload] | None:

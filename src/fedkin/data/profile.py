@@ -378,7 +378,7 @@ def profile_clusters(
             if reply and all(tuple(reply[name].shape) == shape for name, shape in cells.items())
         }
         silent = {client: "it gave no clusters of its table" for client in replies if client not in given}
-        fed.missing = dict(sorted((fed.missing | silent).items()))
+        fed.note_missing(replies.missing | silent)
         members = {client: reply["members"] for client, reply in given.items()}
         parts = {name: [reply[name] for reply in given.values()] for name in cells}
         found = {name: torch.stack(own).sum(0) for name, own in parts.items() if own}

@@ -46,6 +46,7 @@ from fedkin.secure_aggregation.sums import direct_failures
 
 
 SITES = "sites.json"
+_LABELS = "'label' in a site's own site.toml names their column, and sites without labels cannot take part"
 _COLUMNS = ("site", "now", "since", "first step", "last reply", "why")
 
 
@@ -97,7 +98,7 @@ class Attendance(Callback):
         self.found.step, there = line["step"], self.fed.roster.there()
         for client, name in enumerate(self.fed.seats):
             site = self.found.sites.setdefault(name, Presence(line["step"]))
-            now = "left out" if client in self.fed.left_out else "there" if name in there else "away"
+            now = "left out" if client in self.fed.dropped else "there" if name in there else "away"
             now = "forgotten" if name in self.fed.roster.forgotten else now
             if site.now != now:
                 site.now, site.since = now, datetime.now(UTC).isoformat(timespec="seconds")
@@ -243,9 +244,9 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
             newcomers=max(0, wanted + engine.newcomers - len(order)),
             quorum=engine.quorum,
             counts_late=engine.late == "count",
-        )
-        fed.labels_advice = (
-            "'label' in a site's own site.toml names their column, and sites without labels cannot take part"
+            min_clients=engine.min_clients,
+            on_drop=progress.warn,
+            labels_advice=_LABELS,
         )
         progress.names = fed.names
         attendance = Attendance(folder, fed, lambda: _keep_ledger(folder, ledger.run, roster, fed.seats))
@@ -366,7 +367,11 @@ def _keep_ledger(folder: Path, run: str, roster: Roster, order: Sequence[str]) -
 def _hand_out(fed: FlowerFederation, run: Run, outcome: RunOutcome) -> None:
     """Send every site its part of the result to save."""
     found = run.method.result(outcome.state)
-    parts = {i: _part(run, found, i) for i in fed.ids if i not in fed.spare and i not in run.population.forgotten}
+    parts = {
+        i: _part(run, found, i)
+        for i in fed.ids
+        if i not in fed.participation.free and i not in run.population.forgotten
+    }
     for client, reason in fed.conclude(parts).items():
         _log(f"Site '{fed.names[client]}' has not kept its results: {reason}")
 

@@ -14,6 +14,7 @@ from contextlib import contextmanager, nullcontext
 from functools import cache, partial
 from itertools import islice
 from threading import Lock
+from typing import Any
 
 import torch
 
@@ -94,6 +95,8 @@ class LocalFederation(Federation):
         Pairs (exchange, client) that are lost on purpose; exchanges count from 1.
     on_progress : callable, optional
         Called with (clients done, clients asked) during an exchange.
+    **common
+        As of `Federation`.
     """
 
     hides_sums = False
@@ -107,8 +110,9 @@ class LocalFederation(Federation):
         drop_rate: float = 0.0,
         failures: Iterable[tuple[int, int]] = (),
         on_progress: Callable[[int, int], None] | None = None,
+        **common: Any,
     ) -> None:
-        super().__init__([client.id for client in clients], seed)
+        super().__init__([client.id for client in clients], seed, **common)
         self.clients = {client.id: client for client in clients}
         if len(self.clients) != len(clients):
             raise ValueError("Two clients have the same id.")

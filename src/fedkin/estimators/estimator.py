@@ -185,8 +185,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         forgotten, seed = self._leaving or (frozenset(), None)
         seed = self._drawn_seed() if seed is None else seed
         with self._on_device(), one_thread(), Bar() if self.verbose else Quiet() as progress:
-            fed = LocalFederation(clients, seed, on_progress=progress.part)
-            fed.client_names, fed.away = names, set(forgotten)
+            fed = LocalFederation(clients, seed, on_progress=progress.part, names=names)
+            fed.leave(forgotten)
             identity = "none" if self.id is None else self.id
             preparing = PreparingOptions(self.scaling, identity, self.lacking, self.imputation, self.indicator)
             with python_advice():

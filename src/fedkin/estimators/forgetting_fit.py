@@ -114,7 +114,7 @@ class ForgettingEstimator(Estimator):
         """Repeat the last step with the remaining clients."""
         with self._on_device(), one_thread():
             fed = self._federation(clients)
-            fed.away = self._absent | forgotten
+            fed.leave(self._absent | forgotten)
             state, record = do_step(method, fed, state)
             self._forgotten = forgotten
             self._take(method, state, clients, fed)
@@ -130,8 +130,7 @@ class ForgettingEstimator(Estimator):
 
     def _federation(self, clients: Sequence[Client]) -> LocalFederation:
         """Build a federation of the clients of `fit`, with other random numbers than before."""
-        fed = LocalFederation(clients, self._run_seed)
-        fed.client_names = self.client_names_
+        fed = LocalFederation(clients, self._run_seed, names=self.client_names_)
         fed.exchange = _SPACING * (len(self.certificates_) + 1)
         return fed
 

@@ -544,7 +544,7 @@ class MUFC(SampleClusterer, method=mufc.MUFCMethod):
         wanted = self._rows(rows, len(clients[at]))
         method = cast(mufc.MUFCMethod, self._made())
         fed = self._federation(clients)
-        fed.away = self._absent
+        fed.leave(self._absent)
         with one_thread():
             state, done = method.unlearned(fed, cast(mufc.MUFCState, self._state), {at: wanted})
             self._take(method, state, clients, fed)

@@ -27,6 +27,7 @@ def snapshot(fed: Federation, state: State) -> dict[str, Any]:
     other clients keep that on their own disks.
     """
     clients = fed.clients if isinstance(fed, LocalFederation) else {}
+    free = fed.participation.free
     tree = {
         "format": FORMAT,
         "state": state.tree(),
@@ -35,8 +36,8 @@ def snapshot(fed: Federation, state: State) -> dict[str, Any]:
         "received": fed.traffic.received,
         "keys": {str(id_): key for id_, key in fed.keys.items()},
         **({"signed": {str(id_): dict(one) for id_, one in fed.signed.items()}} if fed.signed else {}),
-        **({"spare": sorted(fed.spare)} if fed.spare else {}),
-        "left_out": {str(id_): reason for id_, reason in fed.left_out.items()},
+        **({"spare": sorted(free)} if free else {}),
+        "left_out": {str(id_): reason for id_, reason in fed.dropped.items()},
         "clients": {str(id_): dict(client.state) for id_, client in clients.items()},
     }
     return dict(owned(tree))
@@ -74,9 +75,9 @@ def restore_checkpoint(fed: Federation, state_type: type[S], tree: Mapping[str, 
     fed.traffic = Traffic(tree["sent"], tree["received"])
     fed.keys = {int(id_): key for id_, key in tree["keys"].items()}
     fed.signed = {int(id_): one for id_, one in tree.get("signed", {}).items()}
-    fed.left_out = {int(id_): reason for id_, reason in tree.get("left_out", {}).items()}
-    fed.spare = set(tree.get("spare", []))
-    fed.away = fed.away | set(fed.left_out) | fed.spare
+    fed.participation.dropped = {int(id_): reason for id_, reason in tree.get("left_out", {}).items()}
+    fed.participation.free = set(tree.get("spare", []))
+    fed.leave(fed.participation.free)
     if isinstance(fed, LocalFederation):
         for id_, client in fed.clients.items():
             client.state = tree["clients"][str(id_)]

@@ -165,7 +165,6 @@ def open_federation(
         progress.phase(f"Reading {config.data.source}")
         population = config.population()
         with _reached(config, population, folder, progress, read_only) as fed:
-            fed.client_names = short_names(population.names)
             yield population, fed
 
 
@@ -174,6 +173,9 @@ def _reached(
 ) -> AbstractContextManager[Federation]:
     """Connect to the population's clients with the engine of the configuration."""
     engine = config.engine
+    common = {
+        "names": short_names(population.names), "min_clients": engine.min_clients, "on_drop": progress.warn
+    }  # fmt: skip
     if engine.name != "flower":
         local = LocalFederation(
             population.clients,
@@ -183,14 +185,15 @@ def _reached(
             drop_rate=engine.drop_rate,
             failures=engine.failures,
             on_progress=progress.part,
+            **common,
         )
         return nullcontext(local)
     from fedkin.experiment.simulated_clients import UnreachableFederation, simulated
 
     if read_only:
-        return nullcontext(UnreachableFederation(config.seed, population, folder))
+        return nullcontext(UnreachableFederation(config.seed, population, folder, **common))
     progress.phase("Starting Flower's simulation")
-    return simulated(config, population, folder, progress.part)
+    return simulated(config, population, folder, on_progress=progress.part, **common)
 
 
 @contextmanager

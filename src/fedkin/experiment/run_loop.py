@@ -131,10 +131,8 @@ def _prepared(config: Config, population: Population, fed: Federation, progress:
 
 
 def _connect(config: Config, population: Population, fed: Federation, progress: Progress) -> None:
-    """Tell a federation who takes part from the start, and how it deals with who does not."""
-    fed.away = population.away(0) | fed.spare
-    fed.min_clients = config.engine.min_clients
-    fed.on_left_out = progress.warn
+    """Tell a federation who takes part from the start, and whether it may learn sums alone."""
+    fed.leave(population.away(0))
     if config.engine.secure_sums:
         secure(fed, config.method)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,15 +29,12 @@ _RUN = "0"
 
 
 @contextmanager
-def simulated(
-    config: Config, population: Population, folder: Path, on_progress: Callable[[int, int], None]
-) -> Iterator[Federation]:
+def simulated(config: Config, population: Population, folder: Path, **common: Any) -> Iterator[Federation]:
     """Open a federation whose clients are nodes of Flower's simulation, as a context manager.
 
     Nodes build their data from `config`, as this process does; `Federation.refresh` updates `population`, for
-    evaluation. Client i's private folder is ``clients/i`` in the run's. `on_progress` is called with (clients done,
-    clients asked) as an exchange goes on. Raises FedkinError if Flower is not installed, or the experiment uses what
-    only the local engine offers.
+    evaluation. Client i's private folder is ``clients/i`` in the run's. `common` is as of `FlowerFederation`. Raises
+    FedkinError if Flower is not installed, or the experiment uses what only the local engine offers.
     """
     require("Engine 'flower'", "flwr ray", "flower")
     _check(config.engine, population, config.tables["scenario"]["name"])
@@ -56,17 +53,15 @@ def simulated(
         roster = Roster(grid)
         roster.gather(count, engine.patience)
         watched = _watched(population, folder)
-        yield FlowerFederation(
-            roster, _RUN, config.seed, engine.timeout, population.classes, watched, on_progress=on_progress
-        )
+        yield FlowerFederation(roster, _RUN, config.seed, engine.timeout, population.classes, watched, **common)
 
 
 class UnreachableFederation(Federation):
     """Federation that gives access to the stored states of a simulated run's clients, without running them."""
 
-    def __init__(self, seed: int, population: Population, folder: Path) -> None:
+    def __init__(self, seed: int, population: Population, folder: Path, **common: Any) -> None:
         watched = _watched(population, folder)
-        super().__init__(list(watched.clients), seed)
+        super().__init__(list(watched.clients), seed, **common)
         self.clients, self.refresh = watched.clients, watched.refresh  # type: ignore[method-assign]
 
     def deliver(self, task: Task, payloads: Mapping[int, Payload]) -> Iterable[tuple[int, Payload | str]]:

@@ -200,8 +200,8 @@ Way = Callable[[Any, Task, Mapping[int, Payload]], Iterator[tuple[int, Payload |
 class MessageFederation(Federation):
     """Federation of the nodes of a Flower grid, which do tasks by the messages that FedAvg would send.
 
-    Clients are numbered as in `NodeAssignment`. Spare ids for later ones are `away` until then, and a client while
-    it is not connected.
+    Clients are numbered as in `NodeAssignment`. Ids for later ones take no part until then, and a client not while it
+    is not connected.
 
     `layout` is that of the client app's model. `seats` is the maximum number of clients, by default 1000 more than are
     connected; `known` are those of the run that is resumed, in order of id. The number of the `round` is sent to
@@ -226,11 +226,11 @@ class MessageFederation(Federation):
         self.trained: dict[int, MetricRecord] = {}
         self.has_losses = True
         self._useless: dict[int, str] = {}
-        super().__init__(range(len(list(grid.get_node_ids())) + _LATECOMERS if seats is None else seats), seed)
+        count = len(list(grid.get_node_ids())) + _LATECOMERS if seats is None else seats
+        super().__init__(range(count), seed, on_drop=log.warning)
         self.seats = NodeAssignment(
             len(self.ids), partial(names_of, grid, terms.timeout) if terms.names else None, known
         )
-        self.on_left_out = log.warning
         self.connect()
         if terms.names:  # of those that come later, one that is silent must not hold up the others
             self.seats.ask = partial(names_of, grid, min(terms.timeout, PATIENCE))
@@ -243,9 +243,10 @@ class MessageFederation(Federation):
     def connect(self) -> None:
         """Update which nodes are connected."""
         there = self.seats.update(self.grid.get_node_ids())
-        self.away = set(self.ids).difference(there) | self.left_out.keys()
+        self.leave(self.ids)
+        self.join(there)
 
-    def called(self, client: int) -> str:
+    def client_label(self, client: int) -> str:
         """Return the name of a node in messages: its own, or the id that Flower has given it."""
         return f"Node {self.names[client]}"
 
@@ -267,7 +268,7 @@ class MessageFederation(Federation):
         for (client, _), reply in self._exchange(MessageType.EVALUATE, {(i, 0): m for i, m in models.items()}).items():
             metrics = reply if isinstance(reply, str) else self._metrics(client, reply)
             if isinstance(metrics, str):
-                log.warning("%s is left out of the evaluation: %s", self.called(client), metrics)
+                log.warning("%s is left out of the evaluation: %s", self.client_label(client), metrics)
             else:
                 found[client] = metrics
         self.traffic.sent += sum(model.nbytes for model in models.values())

@@ -417,13 +417,13 @@ class RoundRunner(Runner):
             values[name] = values[name][: len(self.fed.names)]
         if not self.fed.has_losses:
             del values["loss"], values["losses"]
-        missing = record.missing | self.fed.left_out
+        missing = record.missing | self.fed.dropped
         entry = {"round": number, "answered": record.answered, "missing": missing, **values, **self._traffic()}
         self.log.records.append(entry)
         log.info("[ROUND %d/%d] %s", number, self.method.rounds, "" if number else values.get("phase", ""))
         log.info("\t├──> %d nodes answered, %d did not", len(record.answered), len(missing))
         for client, reason in missing.items():
-            log.warning("\t│\t> %s: %s", self.fed.called(client), reason)
+            log.warning("\t│\t> %s: %s", self.fed.client_label(client), reason)
         sizes = ", ".join(map(str, values["sizes"]))
         log.info("\t├──> %s of %s nodes", pluralize(values["clusters"], "cluster"), sizes or "no")
 

@@ -333,7 +333,7 @@ class ClusterStrategy(StartedStrategy):
             return GridFederation(grid, layout, terms, self.seed)
         names: list[Name] = kept.last["names"]
         fed = GridFederation(grid, layout, terms, self.seed, len(kept.last["state"]["labels"]), names)
-        if not self.names and names and fed.away.issuperset(range(len(names))):
+        if not self.names and names and min(fed.present, default=len(names)) >= len(names):
             raise FedkinError(
                 f"None of the {len(names)} nodes of the run in {kept.path} is connected, by their ids; with names=True "
                 "nodes are known by their names instead, in a simulation by their partitions."

@@ -462,7 +462,7 @@ def summed(
     """
     missing = _ask_keys(fed, payloads)
     if complete and missing:
-        fed.missing = dict(sorted(missing.items()))
+        fed.note_missing(missing)
         return {}
     waiting: dict[int, list[int]] = {}
     for client in sorted(payloads.keys() - missing.keys()):
@@ -485,9 +485,9 @@ def summed(
                 found[cluster] = Sum(one.replied, _cut(decode(totals[cluster]), terms))
                 del waiting[cluster]
     missing |= {client: _OTHERS_LOST for clients in waiting.values() for client in clients}
-    fed.missing = dict(sorted((missing | convicted).items()))
+    fed.note_missing(missing | convicted)
     if convicted and fed.can_spare(convicted):
-        fed.leave_out(convicted)
+        fed.drop(convicted)
     return dict(sorted(found.items()))
 
 
@@ -513,7 +513,7 @@ def sums_of_all(fed: Federation, task: Task, payload: Payload, terms: Sequence[T
         reasons = lost or fed.missing or dict.fromkeys(fed.present, _TOO_FEW)
         silent = listing([f"client {client}: {reason}" for client, reason in reasons.items()])
         raise FedkinError(f"A sum over all clients failed {_MAX_ATTEMPTS} times ({silent}); too few clients remain.")
-    fed.leave_out(lost)
+    fed.drop(lost)
     return sums_of_all(fed, task, payload, terms)
 
 

@@ -109,9 +109,8 @@ def run_cell(config: Config, population: Population, progress: Callback, halves:
     clients = [replace(client, state={}) for client in population.clients]
     population = replace(population, clients=clients)
     with on(device_named(engine.device, "'engine.device'"), engine.tf32, engine.execution), one_thread():
-        fed = _federation(config, clients, progress)
-        fed.client_names = short_names(population.names)
-        fed.away = population.away(0) | fed.spare
+        fed = _federation(config, clients, short_names(population.names), progress)
+        fed.leave(population.away(0))
         preparing = config.data.preparing.of(private=config.method.guards_samples())
         preparation = prepare(fed, preparing, population.names)
         for i in population.absent:
@@ -167,7 +166,7 @@ def found_again(config: Config, clients: Sequence[Client], progress: Callback) -
 
 def _on_half(config: Config, clients: list[Client], progress: Callback) -> tuple[Method[Any], Any, Labels]:
     """Run the method on the prepared clients of a half; return it, its result and the samples' clusters."""
-    fed = _federation(config, clients, progress)
+    fed = _federation(config, clients, (), progress)
     runner = Runner(config.method, fed, progress)
     found = result_of(runner.method, fed, runner.steps())
     return runner.method, found, _pooled(clients, clustered(fed))
@@ -186,7 +185,7 @@ def agreement(one: Labels, other: Labels, single: float = 0.0) -> float:
     return adjusted_rand(one, other)
 
 
-def _federation(config: Config, clients: Sequence[Client], progress: Callback) -> LocalFederation:
+def _federation(config: Config, clients: Sequence[Client], names: Sequence[str], progress: Callback) -> LocalFederation:
     engine = config.engine
     fed = LocalFederation(
         clients,
@@ -196,8 +195,9 @@ def _federation(config: Config, clients: Sequence[Client], progress: Callback) -
         drop_rate=engine.drop_rate,
         failures=engine.failures,
         on_progress=progress.part,
+        names=names,
+        min_clients=min(engine.min_clients, len(clients)),
     )
-    fed.min_clients = min(engine.min_clients, len(clients))
     if engine.secure_sums:
         secure(fed, config.method)
     return fed

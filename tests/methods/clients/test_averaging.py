@@ -185,7 +185,7 @@ def test_newcomers_get_the_model_of_least_loss():
 
 def test_the_record_of_a_round():
     fed = LocalFederation(planted.clients([0] * 5), workers=1)
-    fed.missing = {4: "no reply"}
+    fed.note_missing({4: "no reply"})
     record = round_record(fed, {2: 1.0, 0: 3.0}, torch.tensor([0, 2, 2, -1, 0]), temperature=0.5)
     assert record.answered == [0, 2]
     assert record.missing == {4: "no reply"}

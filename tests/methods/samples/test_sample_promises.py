@@ -194,7 +194,7 @@ def test_a_reply_that_is_not_as_it_must_be_counts_as_missing(name, spoil, monkey
 def test_a_client_that_never_takes_part_is_assigned_by_the_result(name):
     clients = make_clients()
     method, fed = method_of(name), LocalFederation(clients, seed=3)
-    fed.away = {1}
+    fed.leave({1})
     state = method.init(fed)
     while not state.finished:
         state, _ = method.step(fed, state)

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from flwr.app import Message
 
@@ -43,7 +44,7 @@ class FlowerFederation(Federation):
     numbers, the same at all clients. `watched` are the clients, if they run on this machine. `on_progress` is called
     with (clients done, clients asked) during an exchange. So many `newcomers` may still join; they have the ids
     after `order`. `quorum` is a fraction of the clients asked, in (0, 1]. `names` are those of the sites, in order of
-    id; a free seat has a name that no site has.
+    id; a free seat has a name that no site has. `common` are as of `Federation`.
     """
 
     def __init__(
@@ -59,14 +60,15 @@ class FlowerFederation(Federation):
         newcomers: int = 0,
         quorum: float = 1.0,
         counts_late: bool = False,
+        **common: Any,
     ) -> None:
         taken = list(order) or sorted(roster.members)
-        super().__init__(range(len(taken) + newcomers), seed)
-        self.spare = set(self.ids[len(taken) :])
-        self.away = set(self.spare)
+        seats = range(len(taken) + newcomers)
+        super().__init__(seats, seed, free=seats[len(taken) :], **common)
         self.watched = watched
         self.clients = watched.clients if watched else {}
-        self.names = self.client_names = [*taken, *(f"free seat {at + 1}" for at in range(newcomers))]
+        self.names = [*taken, *(f"free seat {at + 1}" for at in range(newcomers))]
+        self.client_names = common.get("names", self.names)
         self._taken, self.quorum, self.counts_late = len(taken), quorum, counts_late
         self._late: dict[str, tuple[int, str]] = {}
         self._left: set[str] = set()
@@ -113,7 +115,7 @@ class FlowerFederation(Federation):
             if name not in taken:
                 self.names[self._taken] = name
                 self._taken += 1
-        return [i for i in sorted(self.spare) if i < self._taken]
+        return [i for i in sorted(self.participation.free) if i < self._taken]
 
     @property
     def seats(self) -> list[str]:

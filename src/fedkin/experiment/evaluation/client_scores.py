@@ -69,7 +69,8 @@ def evaluate_clusters(
     mean over these clients; the former also before the drift. Scores of events that have not happened yet are absent.
     """
     known = state.labels.clone()
-    known[torch.tensor([i in fed.away for i in fed.ids], dtype=torch.bool)] = UNKNOWN
+    present = set(fed.present)
+    known[torch.tensor([i not in present for i in fed.ids], dtype=torch.bool)] = UNKNOWN
     labels = known.tolist()
     found = _agreement(population.clusters, state, known) | _rightly_placed(population, fed, known)
     if not models_too or not population.tests or max(labels, default=-1) < 0:
@@ -93,7 +94,7 @@ def _rightly_placed(population: Population, fed: Federation, labels: Tensor) -> 
     changed = _changed(population)
     if population.drift is None or not population.drift.happened:
         changed["drifted"] = []
-    changed["newcomers"] = [i for i in changed["newcomers"] if i not in fed.away]
+    changed["newcomers"] = [i for i in changed["newcomers"] if i in fed.present]
     return {
         f"{name}_right": sum(_is_right(i, clients, population.clusters, labels) for i in clients) / len(clients)
         for name, clients in changed.items()

@@ -32,14 +32,14 @@ def evaluate_samples(
     method's present result predicts. Without `models_too` nothing is evaluated, as that takes time where the result is
     a network. Scores are ``nmi``, ``kappa``, ``ari`` and ``pooled_accuracy`` of all samples together; ``accuracy``, ACC
     within a client, mean over clients; ``kappas``, kappa within each client, in order of id, ``None`` for those
-    that are forgotten or were left out of the run, which count nowhere; and where samples have memberships,
+    that are forgotten or were dropped, which count nowhere; and where samples have memberships,
     ``soft_ari`` and ``partition_coefficient`` of these. There are none
     without a truth, or if the method has no clusters yet.
     """
     if population.truth is None or not models_too or not method.ready(state):
         return {}
     result = method.result(state)
-    outside = {*population.forgotten, *fed.left_out}  # their samples may not even be prepared
+    outside = {*population.forgotten, *fed.dropped}  # their samples may not even be prepared
     there = [client for client in population.clients if client.id not in outside]
     clusters = [
         client.state["clusters"] if "clusters" in client.state else predicted_clusters(method, result, client.x)

@@ -117,25 +117,27 @@ UNKNOWN = -1
 
 
 @dataclass(frozen=True)
-class Participation:
+class Trained:
     """Clients that replied in a round, in order of id, and their training losses.
 
-    `loss` is the mean of these clients; `losses` are by client, empty with secure sums.
+    `loss` is the mean of these clients; `losses` are by client, empty with secure sums. `missing` are those that did
+    not, and why; by default those of the last exchange.
     """
 
     answered: list[int]
     loss: float | None
     losses: Mapping[int, float] = field(default_factory=dict)
+    missing: Mapping[int, str] | None = None
 
     @classmethod
-    def each(cls, losses: Mapping[int, float]) -> Participation:
+    def each(cls, losses: Mapping[int, float]) -> Trained:
         """Return the participation of the clients with these losses."""
         return cls(sorted(losses), sum(losses.values()) / len(losses) if losses else None, losses)
 
 
 def round_record(
     fed: Federation,
-    participation: Participation | Mapping[int, float],
+    participation: Trained | Mapping[int, float],
     labels: Tensor,
     *,
     missing: Mapping[int, str] | None = None,
@@ -149,8 +151,9 @@ def round_record(
     of clusters with clients; ``sizes``: clients in each cluster, up to the last with any; ``labels``: the cluster of
     each client, -1 where it is unknown or the client has not joined yet.
     """
-    participation = participation if isinstance(participation, Participation) else Participation.each(participation)
-    labels = labels.masked_fill(torch.tensor([i in fed.away for i in fed.ids]), UNKNOWN)
+    participation = participation if isinstance(participation, Trained) else Trained.each(participation)
+    present = set(fed.present)
+    labels = labels.masked_fill(torch.tensor([i not in present for i in fed.ids]), UNKNOWN)
     known = labels[labels >= 0]
     sizes = known.bincount().tolist()
     common = {
@@ -160,8 +163,9 @@ def round_record(
         "labels": labels.tolist(),
         "losses": {str(client): loss for client, loss in participation.losses.items()},
     }
-    away = dict(sorted(({**missing} | fed.missing).items())) if missing else dict(fed.missing)
-    return Record(answered=participation.answered, missing=away, values=common | values)
+    last = fed.missing if participation.missing is None else participation.missing
+    silent = dict(sorted({**missing, **last}.items())) if missing else dict(last)
+    return Record(answered=participation.answered, missing=silent, values=common | values)
 
 
 NotNegative = Annotated[float, Ge(0)]
@@ -283,10 +287,10 @@ class ClientMethod(Method[Any]):
                 f"{fed.clients_label(without)} {have} no labels, which {display_name(type(self))} needs; "
                 f"{fed.labels_advice}."
             )
-        fed.leave_out(dict.fromkeys(without, "it has no labels"))
-        replies = fed.agreeing({client: reply for client, reply in replies.items() if client not in without})
-        known = [reply["classes"] for reply in replies.values()]
-        return common_shape(replies), max(known) if all(known) else 0
+        fed.drop(dict.fromkeys(without, "it has no labels"))
+        alike = fed.keep_majority({client: reply for client, reply in replies.items() if client not in without})
+        known = [reply["classes"] for reply in alike.values()]
+        return common_shape(alike), max(known) if all(known) else 0
 
     def init(self, fed: Federation) -> Any:
         """Return the first state: one new model, and all clients in one cluster."""
@@ -436,7 +440,7 @@ def renumbered(labels: Sequence[int]) -> list[int]:
 
 def train_clusters(
     method: ClientMethod, fed: Federation, state: ClientMethodState, clusters: Mapping[int, int], means: Means
-) -> Participation:
+) -> Trained:
     """Have clients train the models of their `clusters`, given by client, and add their updates to `means`.
 
     Where only sums over clients may be known, the secure sum of each cluster's updates is added, and no client's loss
@@ -451,7 +455,7 @@ def train_clusters(
         )
     starts = {client: models[cluster] for client, cluster in clusters.items()}
     if not fed.secure_sums:
-        return Participation.each(method.add_each(means, method.trained(fed, state, starts), clusters))
+        return Trained.each(method.add_each(means, method.trained(fed, state, starts), clusters))
     by = "samples" if method.weighting == "samples" else None
     terms = [Term("update", (state.models.shape[1],), by), Term("samples"), Term("loss")]
     sums = summed(fed, train, method.training(state, starts), terms, clusters)
@@ -460,7 +464,7 @@ def train_clusters(
         means.add(cluster, sum_.totals["update"] / weight, weight)
     answered = sorted(client for sum_ in sums.values() for client in sum_.clients)
     loss = float(sum(sum_.totals["loss"] for sum_ in sums.values())) / len(answered) if answered else None
-    return Participation(answered, loss)
+    return Trained(answered, loss)
 
 
 def check_differ(state: ClientMethodState, shared_layers: int, instead: str) -> None:
@@ -485,7 +489,7 @@ class AveragingMethod(ClientMethod):
         after = state.next(models=models, finished=self.finished(state))
         return after, round_record(fed, participation, state.labels)
 
-    def averaged(self, fed: Federation, state: ClientMethodState) -> tuple[Participation, Means]:
+    def averaged(self, fed: Federation, state: ClientMethodState) -> tuple[Trained, Means]:
         """Train for one exchange; return the participation, with losses, and the mean update of every cluster.
 
         Clients whose cluster is unknown do not take part.

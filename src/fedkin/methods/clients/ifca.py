@@ -17,7 +17,7 @@ from fedkin.core.replies import Expected, below, candidates, is_amount, is_count
 from fedkin.methods.clients.client_method import (
     ClientMethod,
     ClientMethodState,
-    Participation,
+    Trained,
     check_differ,
     labels_of,
     positions,
@@ -118,7 +118,7 @@ class IFCAMethod(ClientMethod):
 
     def _in_one_exchange(
         self, fed: Federation, state: ClientMethodState, labels: Tensor, means: Means, worst: _Worst
-    ) -> Participation:
+    ) -> Trained:
         """Write every client's choice to `labels` and add its update to `means`, in one exchange."""
         payload = self._payload(state) | {"averaging": self.averaging}
         position, found = positions(fed), {}
@@ -131,11 +131,9 @@ class IFCAMethod(ClientMethod):
             if self.empty == "reseed":
                 worst.see(reply["loss"], client, state.models[cluster] + reply["update"])
             found[client] = reply["loss"]
-        return Participation.each(found)
+        return Trained.each(found)
 
-    def _in_two_exchanges(
-        self, fed: Federation, state: ClientMethodState, labels: Tensor, means: Means
-    ) -> Participation:
+    def _in_two_exchanges(self, fed: Federation, state: ClientMethodState, labels: Tensor, means: Means) -> Trained:
         """Do the round with secure sums: first the clients' choices, then the sums of clusters of three or more.
 
         Masks cancel within a cluster, so that clusters must be known first.
@@ -144,12 +142,10 @@ class IFCAMethod(ClientMethod):
         asked = dict.fromkeys(self.participants(fed, state), self._payload(state))
         replies = fed.ask(choose, asked, {"cluster": below(len(state.models))})
         clusters = {client: int(reply["cluster"]) for client, reply in replies.items()}
-        missing = dict(fed.missing)
         for client, cluster in clusters.items():
             labels[position[client]] = cluster
-        participation = train_clusters(self, fed, state, clusters, means)
-        fed.missing = dict(sorted((missing | fed.missing).items()))
-        return participation
+        trained = train_clusters(self, fed, state, clusters, means)
+        return dataclasses.replace(trained, missing=dict(sorted((replies.missing | fed.missing).items())))
 
     def _payload(self, state: ClientMethodState) -> Payload:
         return {

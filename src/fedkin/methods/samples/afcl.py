@@ -22,7 +22,7 @@ from torch import Tensor
 from fedkin.clustering.k_means import kmeans_plusplus_seeds
 from fedkin.clustering.nearest import nearest_centroids, pairwise_distances
 from fedkin.core import Client, Federation, Payload, Record, State, Task, client_task
-from fedkin.core.federation import MAX_ATTEMPTS
+from fedkin.core.federation import MAX_ATTEMPTS, Replies
 from fedkin.core.method import Count, Fraction
 from fedkin.core.replies import Expected, counts_to, features, int64, is_name, reals
 from fedkin.features.kept_features import cached_features
@@ -213,23 +213,21 @@ class AFCLMethod(NearestCentroidMethod):
             self.conclude(fed, after)
         return after, record
 
-    def _asked(
-        self, fed: Federation, state: AFCLState, task: Task, payload: Payload
-    ) -> tuple[dict[int, Payload], Record]:
+    def _asked(self, fed: Federation, state: AFCLState, task: Task, payload: Payload) -> tuple[Replies, Record]:
         """Ask the sampled clients; return replies, and a record that also names the clients not sampled."""
         everybody = fed.all(**payload)
         number = max(1, round(self.participation * len(everybody)))
         drawn = torch.randperm(len(everybody), generator=fed.rng("participation", state.steps))[:number].tolist()
         asked = {client: one for at, (client, one) in enumerate(everybody.items()) if at in drawn}
         replies = fed.ask(task, asked, {"means": features("groups", state.width)})
-        missing = {**dict.fromkeys(set(everybody) - set(asked), "not asked in this round"), **fed.missing}
+        missing = {**dict.fromkeys(set(everybody) - set(asked), "not asked in this round"), **replies.missing}
         return replies, Record(answered=list(replies), missing=dict(sorted(missing.items())))
 
     def _first_seeds(self, fed: Federation, state: AFCLState) -> tuple[AFCLState, Record]:
         """Choose the first seeds among those that clients propose."""
         payload = fed.all(features=state.features, seeds=self.seeds, members=self.members)
         replies = fed.ask(propose_seeds, payload, {"means": features("groups", state.width)})
-        record = Record(answered=list(replies), missing=dict(fed.missing))
+        record = Record(answered=list(replies), missing=replies.missing)
         proposed = torch.cat([torch.zeros(0, state.width), *(reply["means"] for reply in replies.values())])
         if not len(proposed):
             why = f"{reasons(record.missing)}; a client needs {self.members} samples"

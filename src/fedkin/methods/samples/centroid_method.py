@@ -214,7 +214,7 @@ class OneRoundMethod(CentroidMethod):
         """Ask clients for points, cluster them, and broadcast the centroids."""
         payloads = fed.all(**self.payload(state))
         replies = fed.ask(self.client_task, payloads, {self.points_name: ("points", state.width)})
-        record = Record(answered=list(replies), missing=dict(fed.missing))
+        record = Record(answered=list(replies), missing=replies.missing)
         if not replies:
             method = display_name(type(self))
             failure = f"No client answered {method} in {MAX_ATTEMPTS} attempts ({reasons(record.missing)})."

@@ -117,10 +117,10 @@ class DECMethod(SampleMethod):
         facts = describe_clients(fed)
         features = math.prod(facts.shape)
         if self.scope == "client":
-            if fed.away:
+            if absent := set(fed.ids).difference(fed.present):
                 raise FedkinError(
-                    f"method.scope = 'client' needs every client from the first step on, but client {min(fed.away)} "
-                    "is away."
+                    f"method.scope = 'client' needs every client from the first step on, but client {min(absent)} is "
+                    "away."
                 )
             counts = fed.ask_until_all_reply(count_clusters, {"n_clusters": self.n_clusters})
             return DECState(features=features, clusters={str(i): reply["clusters"] for i, reply in counts.items()})
@@ -179,7 +179,7 @@ class DECMethod(SampleMethod):
 
     def _cluster_all(self, fed: Federation, state: DECState) -> tuple[DECState, Record]:
         replies = fed.ask(send_flat_samples, fed.all(), {"x": (None, state.features)})
-        record = Record(answered=list(replies), missing=dict(fed.missing))
+        record = Record(answered=list(replies), missing=replies.missing)
         x = torch.cat([reply["x"] for reply in replies.values()]) if replies else torch.zeros(0, 0)
         record.values["samples"] = len(x)
         if len(x) < int(self.n_clusters):

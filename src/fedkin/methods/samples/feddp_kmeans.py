@@ -215,7 +215,7 @@ class FedDPKMeansMethod(CentroidMethod):
 
     def init(self, fed: Federation) -> FedDPKMeansState:
         """Choose the features for the clients' samples, and read those of the server."""
-        shape = common_shape(fed.agreeing(fed.ask_until_all_reply(send_shape, {})))
+        shape = common_shape(fed.keep_majority(fed.ask_until_all_reply(send_shape, {})))
         name = self.space(shape)
         width = width_of(name, shape)
         if width > WIDEST:
@@ -304,7 +304,7 @@ class FedDPKMeansMethod(CentroidMethod):
         deviation, budget = sensitivity / mu, gaussian_mu(self.epsilon, self.delta)
         shared = {"features": state.features, "bound": state.bound, "deviation": deviation, "budget": budget}
         replies = fed.ask(task, fed.all(**shared, **request), expected)
-        record = Record(answered=list(replies), missing=dict(fed.missing))
+        record = Record(answered=list(replies), missing=replies.missing)
         return [reply for reply in replies.values() if reply], record, deviation
 
     def _repeated(self, fed: Federation, state: FedDPKMeansState, record: Record) -> tuple[FedDPKMeansState, Record]:

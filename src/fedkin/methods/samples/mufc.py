@@ -19,6 +19,7 @@ from torch import Tensor
 from fedkin.clustering.k_means import k_means
 from fedkin.clustering.nearest import pairwise_distances
 from fedkin.core import Client, Federation, FedkinError, Payload, State, Task, client_task
+from fedkin.core.federation import Replies
 from fedkin.core.method import Count
 from fedkin.core.replies import Expected, counts_to, int64, is_count, is_name, reals, within
 from fedkin.features.kept_features import cached_features
@@ -140,13 +141,17 @@ class MUFCMethod(KeptPointsMethod):
         """
         unknown = [client for client in rows if str(client) not in state.points]
         if unknown:
-            raise FedkinError(f"{fed.called(unknown[0])} has no part in the clusters, so there is nothing to forget.")
+            raise FedkinError(
+                f"{fed.client_label(unknown[0])} has no part in the clusters, so there is nothing to forget."
+            )
         payload = self.payload(state)
         asked = {client: {**payload, "rows": own} for client, own in rows.items() if own is not None}
         expected = {"centres": reals("points", state.width)}
-        replies = fed.ask_again(forget, asked, FINAL_ATTEMPTS, expected) if asked else {}
-        for client, reason in fed.missing.items() if asked else ():
-            raise FedkinError(f"{fed.called(client)} has not forgotten its samples ({reason}); nothing is changed.")
+        replies = fed.ask_again(forget, asked, FINAL_ATTEMPTS, expected) if asked else Replies({}, {})
+        for client, reason in replies.missing.items():
+            raise FedkinError(
+                f"{fed.client_label(client)} has not forgotten its samples ({reason}); nothing is changed."
+            )
         points, sizes = dict(state.points), dict(state.sizes)
         done: dict[str, Any] = {}
         for client, own in rows.items():

@@ -115,7 +115,7 @@ def describe_clients(fed: Federation) -> Facts:
 
     Raises FedkinError if samples of two clients differ in shape, or a client cannot be reached.
     """
-    replies = fed.agreeing(fed.ask_until_all_reply(describe, {}))
+    replies = fed.keep_majority(fed.ask_until_all_reply(describe, {}))
     unit = all(reply["lowest"] >= 0.0 and reply["highest"] <= 1.0 for reply in replies.values())
     return Facts(common_shape(replies), {client: reply["samples"] for client, reply in replies.items()}, unit)
 

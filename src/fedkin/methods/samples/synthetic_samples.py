@@ -120,7 +120,7 @@ class SyntheticMethod(SampleMethod):
         payload: Payload = {"blueprint": self.blueprint(state).spec(), "count": self.synthetic_samples}
         payloads = dict.fromkeys(fed.present, payload)
         replies = fed.ask_again(synthesise, payloads, FINAL_ATTEMPTS, {"x": features(None, *state.shape)})
-        missing = {i: fed.missing.get(i, "not there yet") for i in fed.ids if i not in replies}
+        missing = {i: replies.missing.get(i, "not there yet") for i in fed.ids if i not in replies}
         sent = [replies[i]["x"] for i in sorted(replies)]
         if not sum(map(len, sent)):
             raise FedkinError(

@@ -82,10 +82,10 @@ def test_isolation_lasts_as_many_time_steps_as_wanted():
 def test_a_client_that_joins_late_waits_for_a_time_step_and_takes_the_best_model_or_leaves_it():
     clusters = [0, 0, 0, 1, 1, 1, 1, 2]
     fed, method = fed_of(clusters), FedDriftMethod(**SETTINGS)
-    fed.away = frozenset({6, 7})
+    fed.leave({6, 7})
     state, _ = steps(method, fed, method.init(fed), 4)
     assert state.labels[6:].tolist() == [UNKNOWN] * 2
-    fed.away = frozenset()
+    fed.join(fed.ids)
     state, records = steps(method, fed, state, 1)
     assert records[0].values["drifted"] == [7]
     assert planted.same_partition(state.labels.tolist(), clusters)

@@ -70,10 +70,10 @@ def test_who_was_lost_then_gets_a_cluster_as_soon_as_it_answers_and_nobody_else_
 
 def test_enough_newcomers_that_are_alike_found_a_cluster():
     fed = Watched(make_clients([*CLUSTERS, 3, 3, 3]))
-    fed.away = {12, 13, 14}
+    fed.leave({12, 13, 14})
     method = OneMessage(**SETTINGS, min_size=3)
     state = clustered(method, fed)
-    fed.away = set()
+    fed.join(fed.ids)
     _, record = method.step(fed, state)
     assert record.values["newcomers"] == [[12, 3], [13, 3], [14, 3]]
     assert record.values["founded"] == [3]

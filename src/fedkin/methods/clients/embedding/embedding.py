@@ -32,8 +32,8 @@ from fedkin.core.seeds import draw_seed
 from fedkin.methods.clients.client_method import (
     UNKNOWN,
     ClientMethodState,
-    Participation,
     PositiveFraction,
+    Trained,
     filling_of,
     means_by_class,
     round_record,
@@ -475,7 +475,7 @@ class EmbeddingMethod(OneShotMethod):
         centre, radius, answered = sums.centre(fed, {"encoder": state.encoder, "vector": state.vector})
         if not answered:
             return self._again(fed, state)
-        record = round_record(fed, Participation(answered, loss=None), state.labels, phase="centre")
+        record = round_record(fed, Trained(answered, loss=None), state.labels, phase="centre")
         return state.next(centre=centre, radius=radius), record
 
     @property
@@ -505,6 +505,6 @@ class EmbeddingMethod(OneShotMethod):
         replies = fed.stream(train_encoder, asked, {"update": (len(state.vector),)})
         errors = self.add_each(means, replies, dict.fromkeys(asked, 0))
         error = sum(errors.values()) / len(errors) if errors else None
-        answered = Participation(sorted(errors), loss=None)
+        answered = Trained(sorted(errors), loss=None)
         record = round_record(fed, answered, state.labels, phase="pre-training", reconstruction=error)
         return state.next(vector=means.moved(state.vector[None])[0]), record

@@ -26,7 +26,7 @@ from fedkin.methods.clients.client_method import (
     UNKNOWN,
     AveragingMethod,
     ClientMethodState,
-    Participation,
+    Trained,
     positions,
     round_record,
 )
@@ -142,7 +142,7 @@ class OneShotMethod(AveragingMethod):
         labels[rows] = found.labels
         models = state.models[:1].repeat(int(found.labels.max()) + 1, 1)
         after = state.next(messages=messages, labels=labels, models=models, finished=not state.module)
-        answered = Participation(sorted(replies), loss=None)
+        answered = Trained(sorted(replies), loss=None)
         remark = self.remark(found)
         noted: dict[str, Any] = {} if remark is None else {"note": remark}
         return after, round_record(fed, answered, labels, phase="embedding", clustering=values, **noted)

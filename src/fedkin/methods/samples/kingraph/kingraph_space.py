@@ -200,9 +200,9 @@ class Described(NamedTuple):
 def described(fed: Federation, private: bool) -> Described:
     """Ask clients to describe their samples; `private` ones send their shape alone."""
     if private:
-        shape = common_shape(fed.agreeing(fed.ask_until_all_reply(send_shape, {})))
+        shape = common_shape(fed.keep_majority(fed.ask_until_all_reply(send_shape, {})))
         return Described(shape, torch.zeros(0, dtype=torch.int64), False, {})
-    replies = fed.agreeing(fed.ask_until_all_reply(send_columns if fed.secure_sums else describe_columns, {}))
+    replies = fed.keep_majority(fed.ask_until_all_reply(send_columns if fed.secure_sums else describe_columns, {}))
     shape = common_shape(replies)
     own = [reply["blocks"] for _, reply in sorted(replies.items())]
     blocks = common_blocks(own, shape[0] if len(shape) == 1 else 0)

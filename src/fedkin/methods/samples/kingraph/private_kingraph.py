@@ -177,7 +177,7 @@ class PrivatePath:
         request = {"space": state.space, "width": width, "deviation": deviation, "budget": budget.mu}
         expected = {"total": doubles(width), "second": reals(width * (width + 1) // 2)}
         replies = fed.ask(send_noisy_moments, fed.all(**request), expected)
-        record = Record(list(replies), dict(fed.missing), {"phase": "components", "features": state.features})
+        record = Record(list(replies), replies.missing, {"phase": "components", "features": state.features})
         sent = [reply for reply in replies.values() if reply]
         if not sent:
             check_budgets(record.missing, budget.epsilon)
