@@ -56,7 +56,7 @@ def _page(name: str) -> str:
 def _listed(page: Path, base: type) -> str:
     """A page whose contents are the estimators of `base`."""
     names = _names(base)
-    contents = ["```{toctree}", "", *(f"estimators/{name}" for name in names), "```"]
+    contents = ["```{toctree}", ":titlesonly:", "", *(f"estimators/{name}" for name in names), "```"]
     text, count = _BETWEEN.subn(lambda _: "\n".join(["", *contents, "", ""]), page.read_text())
     if count != 1:
         raise ValueError(f"{page} has {count} places for estimators; it needs one.")
