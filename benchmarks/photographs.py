@@ -30,7 +30,7 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from torch.nn.functional import avg_pool2d
 
 import fedkin
-from fedkin.data.reading.sources import load
+from fedkin.data.sources import load
 from fedkin.features.extractors import extract
 from grid import spread
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine, make_blobs
 
 from arff_tables import arff_sources
-from fedkin.data.reading.sources import load
+from fedkin.data.sources import load
 from r_tables import r_sources
 
 Labels = NDArray[np.int64]

@@ -12,7 +12,7 @@ import fedkin
 from fedkin.data.checks import check_arrays, check_cells, check_new_arrays, column_moments
 from fedkin.data.encoding import PreparingOptions
 from fedkin.data.prepare import prepare
-from fedkin.data.reading.tables import frame_to_table
+from fedkin.data.tables import frame_to_table
 from fedkin.experiment.terminal_tables import in_shell
 from prepared_tables import category, federation, number, table
 

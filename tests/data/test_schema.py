@@ -11,9 +11,9 @@ from fedkin.core.errors import RefusalError
 from fedkin.core.table import Column, Table
 from fedkin.data.encoding import PreparingOptions
 from fedkin.data.prepare import prepare
-from fedkin.data.reading.tables import frame_to_table
 from fedkin.data.schema import in_common_spelling, reports_of, too_long, with_names
 from fedkin.data.statistics import moments, table_columns
+from fedkin.data.tables import frame_to_table
 from prepared_tables import federation, pooled
 
 

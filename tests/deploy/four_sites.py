@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from fedkin.data.inputs import load_clients
 from fedkin.data.preparation import restore_preparation
-from fedkin.data.reading.client_files import load_clients
 from fedkin.deploy.site_app import keep
 from fedkin.engines.site import Site
 from fedkin.experiment.config import Config, load_config

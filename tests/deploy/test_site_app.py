@@ -11,7 +11,7 @@ import torch
 from fedkin.cli import main
 from fedkin.core import FedkinError
 from fedkin.data.preparation import restore_preparation
-from fedkin.data.reading.sources import load
+from fedkin.data.sources import load
 from fedkin.data.statistics import moments
 from fedkin.deploy.server_app import _part
 from fedkin.deploy.site_app import client_app, keep

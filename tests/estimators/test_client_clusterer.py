@@ -12,8 +12,8 @@ from sklearn.datasets import load_digits
 
 import fedkin
 from fedkin.core import FedkinError
-from fedkin.data.inputs.federation_input import federation_input
-from fedkin.data.reading.table_options import TableOptions
+from fedkin.data.inputs import federation_input
+from fedkin.data.options import TableOptions
 from fedkin.estimators import ClientClusterer, SampleClusterer
 from fedkin.estimators.clients import clients_of
 from fedkin.estimators.estimator import Estimator

@@ -14,7 +14,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import fedkin
 from fedkin.core import FedkinError
-from fedkin.data.inputs.federation_input import COLLECTIONS
+from fedkin.data.inputs import COLLECTIONS
 
 QUICK = {
     "initial": "kmeans",

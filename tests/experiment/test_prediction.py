@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fedkin.core import FedkinError
-from fedkin.data.reading.sources import load
+from fedkin.data.sources import load
 from fedkin.experiment import outputs, prediction
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run import execute

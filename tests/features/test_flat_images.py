@@ -42,7 +42,7 @@ def test_digits_are_images(kept, change):
 
 
 def test_images_of_real_sets_are_images(real):
-    from fedkin.data.reading.sources import load
+    from fedkin.data.sources import load
 
     for name, split in (("mnist", "test"), ("fashion_mnist", "test"), ("kkanji49", "train")):
         x = load(str(real(name)), split=split).x[:500]

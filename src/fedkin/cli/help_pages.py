@@ -13,7 +13,7 @@ from click.shell_completion import CompletionItem
 from fedkin.cli.other_programs import COMMANDS
 from fedkin.core.errors import FedkinError
 from fedkin.core.files import read_tables, similar_path
-from fedkin.data.reading.dataset_names import EMBEDDED, check_source
+from fedkin.data.names import EMBEDDED, check_source
 from fedkin.experiment.registry import METHODS, SCENARIOS, target_of
 
 SECTIONS = ("Runs", "Finished runs", "Many runs", "More")

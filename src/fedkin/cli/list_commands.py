@@ -55,7 +55,7 @@ def list_names(name: str | None, preview: bool, data: str | None, as_json: bool)
 
 def _sections() -> dict[str, Mapping[str, str]]:
     """Return names and their descriptions, by section."""
-    from fedkin.data.reading import dataset_names
+    from fedkin.data import names as dataset_names
     from fedkin.experiment import registry
     from fedkin.nn.network_names import AUTOENCODERS, MODELS
 

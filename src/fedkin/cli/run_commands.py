@@ -14,7 +14,7 @@ from fedkin.cli import shared_options
 from fedkin.cli.app import REFUSED, app, interruptible, resumable, stop
 from fedkin.cli.help_pages import DATA, METHOD, SAMPLES
 from fedkin.cli.other_programs import setting_of
-from fedkin.data.reading.dataset_names import EMBEDDED, check_source
+from fedkin.data.names import EMBEDDED, check_source
 
 if TYPE_CHECKING:
     from fedkin.experiment.config import Config
@@ -230,11 +230,11 @@ def _on_default_number(config: Config, overrides: Sequence[str]) -> str | None:
 def _new_folder(config: Config) -> Path:
     """``runs/<method>-<data>-seed<seed>``, with a counter if it is taken; a file is called without its suffix."""
     from fedkin.core.files import ending_of, stem_of
-    from fedkin.data.reading.client_files import READERS
+    from fedkin.data.names import READ
     from fedkin.experiment import registry
 
     source = Path(config.data.source)
-    name = stem_of(source) if ending_of(source) in READERS else source.name
+    name = stem_of(source) if ending_of(source) in READ else source.name
     data = re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-.") or "data"
     first = Path("runs") / f"{registry.file_name(config.method_name)}-{data}-seed{config.seed}"
     folder, count = first, 1

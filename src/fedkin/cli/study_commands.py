@@ -11,7 +11,7 @@ import click
 
 from fedkin.cli import shared_options
 from fedkin.cli.app import app, interruptible
-from fedkin.data.reading.dataset_names import check_source
+from fedkin.data.names import check_source
 from fedkin.experiment.registry import check_known, is_known
 
 _SECTION = "Many runs"

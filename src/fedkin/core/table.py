@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final, Literal, Self
 
 import torch
@@ -33,17 +33,13 @@ class Column:
 
     Numbers are held as they are, dates as days since 1970-01-01 with fractions, all others as indices into
     `categories`: the client's own values of a boolean, ordinal or category column, in order; empty for others. `asked`
-    is whether the user has said that the column is one of categories, and `percent` whether numbers were written as
-    percentages, so that 58 % is 0.58. `written` is how a time or duration was written, which is held in hours, such as
-    ``1:30``; empty for others.
+    is whether the user has said that the column is one of categories.
     """
 
     name: str
     kind: Kind = "number"
     categories: tuple[str, ...] = ()
     asked: bool = False
-    percent: bool = field(default=False, compare=False)
-    written: str = field(default="", compare=False)
 
     @property
     def is_coded(self) -> bool:
@@ -57,11 +53,13 @@ class Table:
 
     `values` are float64 ``(n, columns)``, see `Column`; NaN where a cell is empty. `id` is the name of the column that
     identifies rows, as who holds the table says; "auto" where it is to be recognised, and "none" where no column does.
+    `decimal` is what stands before decimals in the texts that the table was read from, empty where none show it.
     """
 
     columns: tuple[Column, ...]
     values: Tensor
     id: str = "auto"
+    decimal: str = ""
 
     def __len__(self) -> int:
         return len(self.values)

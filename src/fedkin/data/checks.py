@@ -26,11 +26,19 @@ from torch import Tensor
 from fedkin.core.errors import listing, mid_sentence
 from fedkin.core.options import toml_text
 from fedkin.core.table import MEASURED, Column, Kind, Table
+from fedkin.data.cells import as_known
 from fedkin.data.encoding import OTHER, TableEncoding
-from fedkin.data.reading.cells import as_known
-from fedkin.data.reading.id_columns import is_called_recurring
 from fedkin.data.scaling import as_written
-from fedkin.data.schema import MIN_MEMBERS, SchemaColumn, aligned, clients_in_words, spelt_alike, spelt_as, with_names
+from fedkin.data.schema import (
+    MIN_MEMBERS,
+    SchemaColumn,
+    aligned,
+    clients_in_words,
+    is_called_recurring,
+    spelt_alike,
+    spelt_as,
+    with_names,
+)
 
 Check = Literal[
     "unit", "spelling", "disjoint", "missing code", "constant", "identifier", "same rows", "leak", "few rows", "empty"

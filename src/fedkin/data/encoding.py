@@ -21,7 +21,7 @@ from torch import Tensor
 from fedkin.core import Federation
 from fedkin.core.errors import FedkinError, listing, unknown_name
 from fedkin.core.table import MAX_CATEGORIES, MEASURED, Table
-from fedkin.data.reading.table_options import AUTO
+from fedkin.data.options import AUTO
 from fedkin.data.scaling import (
     NO_LIMITS,
     Limits,

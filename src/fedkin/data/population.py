@@ -15,8 +15,8 @@ from fedkin.core.client import Client
 from fedkin.core.errors import FedkinError
 from fedkin.core.files import ending_of, stem_of
 from fedkin.core.seeds import derive_generator
+from fedkin.data.names import READ
 from fedkin.data.preparation import Preparation
-from fedkin.data.reading.client_files import READERS
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ def _emptied(client: Client) -> Client:
 
 def short_names(names: Sequence[str]) -> list[str]:
     """Shorten the clients' names to file names without suffix, except where two would become equal."""
-    short = [stem_of(name) if ending_of(name) in READERS else name for name in names]
+    short = [stem_of(name) if ending_of(name) in READ else name for name in names]
     times = Counter(name.lower() for name in short)
     return [own if own and times[own.lower()] == 1 else name for own, name in zip(short, names, strict=True)]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
@@ -14,24 +14,17 @@ from fedkin.core import Client, FedkinError
 from fedkin.core.payload import from_bytes, owned, to_bytes
 from fedkin.core.replies import MAX_NUMBER
 from fedkin.core.table import Column, Table
+from fedkin.data.arrays import as_dataset, plain_numbers
 from fedkin.data.checks import check_new_arrays, check_new_rows
+from fedkin.data.dataset import Dataset
 from fedkin.data.encoding import TableEncoding
-from fedkin.data.inputs.client_input import ClientInput, client_input
-from fedkin.data.reading.arrays import as_dataset, plain_numbers
-from fedkin.data.reading.client_files import read_file
-from fedkin.data.reading.dataset import Dataset
-from fedkin.data.reading.dataset_names import expanded
-from fedkin.data.reading.image_ranges import as_in_fit
-from fedkin.data.reading.sources import load
-from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
+from fedkin.data.inputs import ClientInput, client_input
+from fedkin.data.names import expanded
+from fedkin.data.options import NO_OPTIONS, TableOptions
 from fedkin.data.scaling import Scaling, restore_scaling
 
 STATE = "preparation"
 """Where a client's state has the encoding of its table, uint8."""
-
-
-_ABOVE_ONE = 1.5
-"""Mean from which on numbers are surely not in [0, 1]."""
 
 
 @dataclass(frozen=True)
@@ -133,28 +126,10 @@ class Preparation:
         left_out = [*labels, *([] if given.label is None else [given.label])]
         reading = replace(self.reading, drop=[*self.reading.drop, *left_out])
         if isinstance(given.x, str | Path):
-            where, data = f"'{given.x}'", read_file(expanded(str(given.x)), options=reading)
-        else:
-            data = as_dataset(given.x, where, where, options=reading)
-        return self.in_form_of_fit(data, where), where
+            from fedkin.data.files import read_file
 
-    def in_form_of_fit(self, data: Dataset, where: str) -> Dataset:
-        """Return new samples, just read, with images in the form of those of fit: bytes, or bytes divided by 255.
-
-        `where` names them. Raises FedkinError if they are bytes, and the others were in [0, 1].
-        """
-        if self.scaling is None or data.table is not None or (ends := self._ends()) is None:
-            return data
-        return replace(data, x=as_in_fit(data.x, ends, where))
-
-    def _ends(self) -> tuple[float, float] | None:
-        """Return the ends of all numbers of arrays; about, or ``None``, where only their scale is known."""
-        if self.reach is not None:
-            return float(self.reach[0].min()), float(self.reach[1].max())
-        if self.scaling is None or self.scaling.mode in ("none", "common"):
-            return None
-        largest = float(self.scaling.mean.max())
-        return (0.0, 1.0) if self.scaling.mode == "unit" else (0.0, 255.0) if largest > _ABOVE_ONE else None
+            return read_file(expanded(str(given.x)), options=reading), f"'{given.x}'"
+        return as_dataset(given.x, where, where, options=reading), where
 
     def prepared(
         self,
@@ -204,7 +179,7 @@ class Preparation:
         return [] if data.table is None else [*check_new_rows(data.table, self.encoding, where, self.reach)]
 
     def read(self, source: str) -> Tensor:
-        """Read samples by name or path, see `fedkin.data.reading.sources.load`, and prepare them.
+        """Read samples by name or path, see `fedkin.data.sources.load`, and prepare them.
 
         Raises FedkinError if there are none, they do not fit, or `source` is no text.
         """
@@ -212,7 +187,9 @@ class Preparation:
             raise FedkinError(
                 f"read takes a name or a path, not a {type(source).__name__}; apply(x) takes DataFrames and arrays."
             )
-        data = self.in_form_of_fit(load(source, options=self.reading, must_have=False), f"'{source}'")
+        from fedkin.data.sources import load
+
+        data = load(source, options=self.reading, must_have=False)
         return self.prepared(data.x, None if data.table is None else data.table.columns, f"'{source}'")
 
     def tree(self) -> dict[str, Any]:
@@ -231,6 +208,12 @@ class Preparation:
         if "table" in tree:
             return cls(None, TableEncoding.from_tree(tree["table"]), said, asked, reach=reach)
         return cls(Scaling.from_tree(tree["scaling"]), None, said, asked, reach=reach)
+
+
+def remembered(tables: Iterable[Table | None]) -> dict[str, Any]:
+    """Return the option by which new rows are read as clients' tables, if all that show a decimal sign show one."""
+    signs = {table.decimal for table in tables if table is not None} - {""}
+    return {"decimal": signs.pop()} if len(signs) == 1 else {}
 
 
 def remember(client: Client, encoding: TableEncoding) -> None:

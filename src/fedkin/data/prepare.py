@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, get_args
 
 import torch
@@ -25,32 +24,24 @@ from fedkin.core.replies import (
     objection,
     one_of,
 )
-from fedkin.core.table import MAX_CATEGORIES, Table
+from fedkin.core.table import MAX_CATEGORIES
+from fedkin.data.cells import merged_wholes
 from fedkin.data.checks import check_arrays, check_columns, check_names, column_moments
 from fedkin.data.encoding import Imputation, Mode, PreparingOptions, TableEncoding, fitted_encoding
 from fedkin.data.preparation import STATE, Preparation, remember, restore_preparation
-from fedkin.data.reading.cells import merged_wholes
-from fedkin.data.reading.client_files import load_clients
-from fedkin.data.reading.dataset import Dataset
-from fedkin.data.reading.table_errors import ClientsError, ReadSoFar
-from fedkin.data.reading.table_options import AUTO, NO_OPTIONS, TableOptions
 from fedkin.data.scaling import Scaling, ends_outward, rescale, scale_arrays, scale_arrays_by_sums, unlimited
 from fedkin.data.schema import (
     MIN_MEMBERS,
-    ColumnReport,
     Reports,
     Schema,
     SchemaColumn,
     agree,
     clients_in_words,
-    disagreements,
     in_common_spelling,
     is_place,
     reports_by_name,
-    reports_of,
     settled,
     shortened,
-    too_long,
     without,
 )
 from fedkin.data.statistics import (
@@ -405,60 +396,3 @@ def _for_newcomers(preparation: Preparation) -> tuple[Task, Payload] | None:
         scaling = preparation.scaling
         return rescale, {"mean": scaling.mean, "scale": scaling.scale, **scaling.limits}
     return None
-
-
-def load_agreeing_clients(
-    source: str | Path | Sequence[Any] | Mapping[str, Any],
-    label: str | None = None,
-    options: TableOptions = NO_OPTIONS,
-) -> list[Dataset]:
-    """Load clients' data with `fedkin.data.reading.client_files.load_clients`, and report disagreements of tables.
-
-    Where data are refused, columns that hold something else at one client than at another are in the same error; else
-    `prepare` reports these. Columns that some clients lack are looked at, too, if the options say that they are
-    imputed, for then they are kept. Raises FedkinError as `load_clients` does.
-    """
-    try:
-        sites = load_clients(source, label, options)
-    except ClientsError as error:
-        raise ClientsError([*error.problems, *_disagreements(error.read, options)], error.read) from error
-    tables = {site.name: site.table for site in sites if site.table is not None}
-    long = [text for name, table in tables.items() for text in too_long(table, MIN_MEMBERS, name)]
-    refuse([*long, *_percentages_at_some(tables)])
-    return sites
-
-
-def _disagreements(read: Mapping[str, ReadSoFar], options: TableOptions) -> list[str]:
-    """Return a sentence for each column, of those to be kept, that differs between clients with any rows."""
-    filled = {client: own for client, own in read.items() if len(own.table)}
-    if len(filled) < 2:
-        return []
-    named = [own.names for own in filled.values()]
-    kept = set.union(*named) if options.lacking == "impute" else set.intersection(*named)
-    reports: dict[int, dict[str, ColumnReport]] = {}
-    for client, own in enumerate(filled.values()):
-        at = [position for position, name in enumerate(own.table.names) if name in kept]
-        columns, values = tuple(own.table.columns[one] for one in at), own.table.values[:, torch.tensor(at).long()]
-        reports[client] = reports_by_name(reports_of(replace(own.table, columns=columns, values=values), MIN_MEMBERS))
-    known = any(options.id in own for own in reports.values())
-    return disagreements(reports, options.id if known else AUTO, dict(enumerate(filled)), options.lacking)
-
-
-def _percentages_at_some(tables: Mapping[str, Table]) -> list[str]:
-    """Return a sentence on each column of percentages at some clients, and of numbers above 1 at others."""
-    signed: dict[str, str] = {}
-    for client, table in tables.items():
-        for column in table.columns:
-            if column.percent:
-                signed.setdefault(column.name, client)
-    problems = []
-    for name, client in signed.items():
-        for other, table in tables.items():
-            plain = [column for column in table.columns if column.name == name and not column.percent]
-            if plain and plain[0].kind == "number" and (largest := float(table.of(name).nan_to_num(0).max())) > 1:
-                problems.append(
-                    f"Column '{name}' has percentages at client {client}, so that 58% is 0.58, and plain numbers up to "
-                    f"{largest:,.4g} at client {other}; write all in one way, with or without the sign."
-                )
-                break
-    return problems

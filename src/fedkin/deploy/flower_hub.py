@@ -18,8 +18,8 @@ from flwr.serverapp import Grid, ServerApp
 from fedkin import __version__
 from fedkin.core import FedkinError
 from fedkin.core.files import check_empty
+from fedkin.data.names import expanded
 from fedkin.data.population import Population
-from fedkin.data.reading.dataset_names import expanded
 from fedkin.deploy.app_folder import (
     check_federated,
     columns_of_sites,

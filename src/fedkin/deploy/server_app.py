@@ -24,10 +24,10 @@ from fedkin.core.files import folder_lock, read_json, write_atomically, write_se
 from fedkin.core.progress import Callback, Progress, RecordLine, Timing
 from fedkin.core.tasks import named_object
 from fedkin.data.checks import check_labels
+from fedkin.data.dataset import in_order
+from fedkin.data.names import expanded
 from fedkin.data.population import Population
 from fedkin.data.profile import ClusterProfile
-from fedkin.data.reading.dataset import in_order
-from fedkin.data.reading.dataset_names import expanded
 from fedkin.deploy.app_folder import check_federated, check_sites
 from fedkin.engines.flower_engine.grid import FlowerFederation
 from fedkin.engines.flower_engine.roster import Roster

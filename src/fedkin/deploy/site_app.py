@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -18,13 +19,12 @@ from fedkin.core.errors import FedkinError, listing
 from fedkin.core.files import make_private, read_tables, write_atomically
 from fedkin.core.options import validation_sentence
 from fedkin.data.checks import check_cells
-from fedkin.data.preparation import restore_preparation
-from fedkin.data.reading.asked_columns import check_asked
-from fedkin.data.reading.dataset_names import HUB, expanded
-from fedkin.data.reading.label_columns import note_on_many_classes
-from fedkin.data.reading.sources import load
-from fedkin.data.reading.table_options import AUTO, TableOptions
+from fedkin.data.dataset import note_on_many_classes
+from fedkin.data.names import HUB, expanded
+from fedkin.data.options import AUTO, TableOptions, check_asked
+from fedkin.data.preparation import remembered, restore_preparation
 from fedkin.data.schema import MIN_MEMBERS
+from fedkin.data.sources import load
 from fedkin.engines.flower_engine.node_app import SiteDataError
 from fedkin.engines.flower_engine.node_app import client_app as answering
 from fedkin.engines.site import Request, Site
@@ -43,7 +43,7 @@ KEY = "site.key"
 class SiteFile(BaseModel):
     """Content of a site's file; relative paths in it start at the file's own folder.
 
-    `data` is a file, or anything else that `fedkin.data.reading.sources.load` takes, and `folder` the private
+    `data` is a file, or anything else that `fedkin.data.sources.load` takes, and `folder` the private
     folder. `label` is the column of labels, if it has no usual name; "none" to use no labels. Each task has so many
     `threads` of torch, and may come from `packages` besides fedkin. `epsilon`, with `delta`, is the privacy budget,
     if there is one. `min_members` are samples below which nothing is reported, where the server asks for less.
@@ -84,7 +84,7 @@ class SiteFile(BaseModel):
         try:
             own = (self.drop, self.id, self.categorical, self.ordinal, self.decimal)
             others = (self.encoding, self.na_values, self.sheet, self.dayfirst, self.header)
-            table = TableOptions(*own, "drop", *others)
+            table = TableOptions(*own, *others)
         except FedkinError as error:
             raise FedkinError(f"{str(error).rstrip('.')}, in {path}.") from error
         device = device_named(self.device, f"'device' in {path}")
@@ -92,6 +92,7 @@ class SiteFile(BaseModel):
         data, folder = here / expanded(self.data), here / expanded(self.folder)
         is_file = data.exists() or (Path(self.data).suffix and not self.data.startswith(HUB))
         read = load(str(data) if is_file else self.data, self.label, options=table)
+        table = replace(table, **remembered([read.table])) if table.decimal == AUTO else table
         return Site(
             self.name,
             folder,

@@ -28,7 +28,7 @@ from fedkin.core.replies import failure_of, is_name
 from fedkin.core.seeds import KEY, Secret, derive_generator
 from fedkin.core.table import Table
 from fedkin.core.tasks import Task, known_task, trusted_packages
-from fedkin.data.reading.table_options import TableOptions
+from fedkin.data.options import TableOptions
 from fedkin.secure_aggregation.signatures import SiteIdentity, own_public_text
 
 # A server's request to a site, independent of the transport.

@@ -17,8 +17,8 @@ from fedkin.core.contract import used_clusters
 from fedkin.core.errors import FedkinWarning, listing, mid_sentence
 from fedkin.core.progress import Followers, callbacks_of
 from fedkin.core.seeds import derive_generator
-from fedkin.data.inputs.client_input import ClientInput
-from fedkin.data.inputs.federation_input import (
+from fedkin.data.inputs import (
+    ClientInput,
     as_given,
     federation_input,
     holds_several,

@@ -15,17 +15,31 @@ from torch import Tensor
 from fedkin.core import Client
 from fedkin.core.errors import FedkinError, mid_sentence, raised_by, refuse, unknown_name
 from fedkin.data.checks import check_cells, check_labels
-from fedkin.data.inputs.client_input import ClientInput, client_input, is_form
-from fedkin.data.inputs.federation_input import FederationInput, as_given, holds_several, is_named, named_data
-from fedkin.data.prepare import load_agreeing_clients
-from fedkin.data.reading.alike_clients import said_once
-from fedkin.data.reading.client_files import read_file
-from fedkin.data.reading.dataset import Dataset, are_whole, fractions
-from fedkin.data.reading.dataset_names import expanded
-from fedkin.data.reading.label_columns import check_are_classes, note_on_many_classes, notes_on_outcomes
-from fedkin.data.reading.table_options import TableOptions
-from fedkin.data.reading.tables import as_frame
+from fedkin.data.dataset import (
+    Dataset,
+    are_whole,
+    check_are_classes,
+    fractions,
+    note_on_many_classes,
+    notes_on_outcomes,
+)
+from fedkin.data.files import read_file
+from fedkin.data.inputs import (
+    ClientInput,
+    FederationInput,
+    as_given,
+    client_input,
+    holds_several,
+    is_form,
+    is_named,
+    load_clients,
+    named_data,
+    said_once,
+)
+from fedkin.data.names import expanded
+from fedkin.data.options import TableOptions
 from fedkin.data.scenarios.partition_scenario import client_of
+from fedkin.data.tables import as_frame
 from fedkin.estimators.parameters import python_advice
 
 ClassLabels = NDArray[Any]
@@ -40,7 +54,7 @@ def clients_of(
     samples or labels cannot be used, or clients differ in the shape of a sample.
     """
     with python_advice():
-        read = load_agreeing_clients(given.source, given.column, options)
+        read = load_clients(given.source, given.column, options)
     beside = given.labels or [None] * len(read)
     labels = [labels_in(data) if y is None else y for y, data in zip(beside, read, strict=True)]
     called = [data.name for data in read]
@@ -49,8 +63,7 @@ def clients_of(
         return clients, np.array([], dtype=np.int64), called, []
     _check_all_labelled(labels, called, labels_needed)
     map_clients = [(y, len(data), data.name) for y, data in zip(labels, read, strict=True)]
-    problems = [line for own in map_clients for line in raised_by(read_labels, *own)]
-    refuse(said_once(problems, called))
+    refuse(said_once([(own[2], line) for own in map_clients for line in raised_by(read_labels, *own)]))
     arrays = [read_labels(*own) for own in map_clients]
     classes = classes_of(arrays, called)
     check_are_classes([str(name) for name in classes.tolist()], sum(map(len, read)), given.label)
@@ -72,7 +85,7 @@ def notes_on_clients(
     labels = {name: one.y.tolist() for name, one in called if one.y is not None and one.table is not None}
     spelt, apart = check_labels(own)
     many = note_on_many_classes([str(one) for one in classes], sum(len(one.x) for one in clients))
-    asked = [*many, *notes_on_outcomes(list(tables.values()))]
+    asked = [*many, *notes_on_outcomes(table.names for table in tables.values())]
     questions = [*asked, *spelt, *check_cells(tables, labels)]
     return [*apart, *questions], questions
 

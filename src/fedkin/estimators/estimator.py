@@ -23,11 +23,11 @@ from fedkin.core.method import ServerData, check_class, with_server_data
 from fedkin.core.options import options_of
 from fedkin.core.progress import Callbacks, run_with_callbacks
 from fedkin.data.encoding import PreparingOptions
-from fedkin.data.inputs.client_input import ClientInput, client_input
-from fedkin.data.preparation import Preparation
+from fedkin.data.inputs import ClientInput, client_input
+from fedkin.data.options import TableOptions
+from fedkin.data.preparation import Preparation, remembered
 from fedkin.data.prepare import prepare
 from fedkin.data.profile import ClusterProfile, profile_clusters
-from fedkin.data.reading.table_options import TableOptions
 from fedkin.data.scaling import ends_of
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.estimators.fitting import FitHooks, FitRunner
@@ -174,8 +174,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
     def _table_options(self) -> TableOptions:
         """Return the options for reading the columns of DataFrames."""
-        kinds = (self.drop, self.id, self.categorical, self.ordinal or {})
-        return TableOptions(*kinds, lacking=self.lacking)
+        return TableOptions(self.drop, self.id, self.categorical, self.ordinal or {})
 
     def _run(
         self, clients: Sequence[Client], names: Sequence[str], options: dict[str, Any], following: FitHooks
@@ -191,6 +190,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             preparing = PreparingOptions(self.scaling, identity, self.lacking, self.imputation, self.indicator)
             with python_advice():
                 preparation = prepare(fed, preparing_for(method, preparing), names)
+                preparation = dataclasses.replace(preparation, files=remembered(one.table for one in clients))
             if preparation.mode == "none" and preparation.encoding is None and not method.guards_samples():
                 preparation = dataclasses.replace(preparation, reach=ends_of([one.x for one in clients if len(one)]))
             judges = {one.split: one.population(clients, preparation) for one in following.held_out}

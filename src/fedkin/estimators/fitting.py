@@ -20,12 +20,19 @@ from fedkin.core.progress import Callback, Callbacks, RecordLine, Timing
 from fedkin.core.runner import Runner
 from fedkin.core.seeds import derive_generator
 from fedkin.core.table import Table
-from fedkin.data.inputs.client_input import ClientInput, dimensions, is_pair
-from fedkin.data.inputs.federation_input import as_given, holds_several, is_named, labels_beside, named_data
+from fedkin.data.inputs import (
+    ClientInput,
+    as_given,
+    dimensions,
+    holds_several,
+    is_named,
+    is_pair,
+    labels_beside,
+    named_data,
+)
+from fedkin.data.names import expanded, holds_clients
 from fedkin.data.population import Population
 from fedkin.data.preparation import Preparation
-from fedkin.data.reading.client_files import holds_clients
-from fedkin.data.reading.dataset_names import expanded
 from fedkin.engines.local import LocalFederation
 from fedkin.estimators.clients import labelled_data
 from fedkin.estimators.metrics import mean_of

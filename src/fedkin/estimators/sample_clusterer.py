@@ -22,11 +22,10 @@ from fedkin.core.aliases import checked_keywords
 from fedkin.core.contract import predicted_clusters, used_clusters
 from fedkin.core.errors import FedkinWarning
 from fedkin.core.progress import Followers, callbacks_of
-from fedkin.data.inputs.client_input import ClientInput
-from fedkin.data.inputs.federation_input import FederationInput, federation_input, holds_several
+from fedkin.data.inputs import ClientInput, FederationInput, federation_input, holds_several
+from fedkin.data.options import NO_LABELS
 from fedkin.data.population import Population
 from fedkin.data.profile import ClusterProfile, profile_clusters
-from fedkin.data.reading.dataset import NO_LABELS
 from fedkin.data.scenarios.already_split import ClientFiles
 from fedkin.engines.local import LocalFederation
 from fedkin.estimators.clients import ByClient, data_and_labels, map_clients, read_labels

@@ -19,7 +19,7 @@ from fedkin.core.errors import FedkinWarning
 from fedkin.core.method import ServerData
 from fedkin.core.progress import Followers
 from fedkin.core.seeds import derive_generator
-from fedkin.data.inputs.client_input import client_input
+from fedkin.data.inputs import client_input
 from fedkin.data.preparation import Preparation
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.estimators.clients import ByClient

@@ -12,8 +12,7 @@ from scipy.sparse import issparse
 
 from fedkin.core.errors import FedkinError, kind_of
 from fedkin.core.files import ending_of
-from fedkin.data.inputs.client_input import is_record
-from fedkin.data.inputs.dataset_items import SAMPLE_KEYS
+from fedkin.data.inputs import SAMPLE_KEYS, is_record
 from fedkin.features.encoders import TEXTS, encode_texts
 
 

@@ -21,7 +21,7 @@ from pydantic import BaseModel, Field, NonNegativeInt, ValidationError, create_m
 from fedkin.core.errors import FedkinError, listing, refuse
 from fedkin.core.files import read_tables
 from fedkin.core.method import Method, allowed_for_sums, display_name
-from fedkin.data.reading.dataset_names import expanded
+from fedkin.data.names import expanded
 from fedkin.experiment import registry
 from fedkin.experiment.option_models import built, model_of, plain_tables, sentence_of, with_none
 from fedkin.experiment.option_owners import check_owners
@@ -96,7 +96,7 @@ class Config:
         FedkinError
             If the data are refused, or a client that is to be forgotten does not exist.
         """
-        from fedkin.data.reading.client_files import folders_of_images
+        from fedkin.data.names import folders_of_images
         from fedkin.data.scenarios.already_split import ClientFiles
 
         everybody: Population = self.scenario.build(self.data_seed)
@@ -366,7 +366,7 @@ def _is_folder(tables: dict[str, Any]) -> bool:
 def _has_files_of_clients(tables: dict[str, Any]) -> bool:
     if not _is_folder(tables):
         return False
-    from fedkin.data.reading.client_files import files_of_clients
+    from fedkin.data.names import files_of_clients
 
     return bool(files_of_clients(tables["data"]["source"]))
 

@@ -20,7 +20,7 @@ from typing import Any
 import fedkin
 
 _ROOT = fedkin.__name__
-_LIGHT = (f"{_ROOT}.core.method", f"{_ROOT}.data.reading.table_options")
+_LIGHT = (f"{_ROOT}.core.method", f"{_ROOT}.data.options")
 """Modules that are imported instead of read, as they do not import torch: the base class of methods needs its code."""
 
 

@@ -16,12 +16,12 @@ from torch import Tensor
 from fedkin.core import FedkinError
 from fedkin.core.files import check_regular, read_tables, similar_path, write_atomically
 from fedkin.core.payload import owned, pack, unpack
+from fedkin.data.dataset import Dataset
+from fedkin.data.options import AUTO, NO_LABELS, TableOptions
 from fedkin.data.population import Population
 from fedkin.data.preparation import Preparation
 from fedkin.data.profile import ClusterProfile
-from fedkin.data.reading.dataset import NO_LABELS, Dataset
-from fedkin.data.reading.sources import load
-from fedkin.data.reading.table_options import AUTO, TableOptions
+from fedkin.data.sources import load
 from fedkin.experiment import registry
 from fedkin.experiment.checkpoint import FORMAT, check_format
 from fedkin.experiment.checksums import check_sum
@@ -113,8 +113,7 @@ class SavedResult:
     def read(self, source: str, label: str | None, **options: str | None) -> Dataset:
         """Read new samples, with column types and `na_values` as in the clients' data, and what else is not given."""
         how = self.how_it_was_read() | {name: value for name, value in options.items() if value is not None}
-        data = load(source, label, options=replace(self.preparation.reading, **how), must_have=False)
-        return self.preparation.in_form_of_fit(data, f"'{source}'")
+        return load(source, label, options=replace(self.preparation.reading, **how), must_have=False)
 
     @property
     def label(self) -> str | None:

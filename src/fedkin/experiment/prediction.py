@@ -13,10 +13,9 @@ from fedkin.core.contract import predicted_clusters
 from fedkin.core.errors import listing, refuse
 from fedkin.core.method import CanPredict
 from fedkin.core.seeds import derive_generator
+from fedkin.data.dataset import Dataset
+from fedkin.data.names import expanded, files_of_clients
 from fedkin.data.population import client_name, position_of, short_names
-from fedkin.data.reading.client_files import files_of_clients
-from fedkin.data.reading.dataset import Dataset
-from fedkin.data.reading.dataset_names import expanded
 from fedkin.experiment.label_files import as_csv, as_objects, cluster_columns, membership_columns, row_names
 from fedkin.experiment.outputs import SavedResult, load_found
 
@@ -36,7 +35,7 @@ def predict(
 ) -> str:
     """Predict new samples by the models of the run in `folder`, as CSV or JSON text.
 
-    `source` is a name or path, see `fedkin.data.reading.sources.load`, or a folder with one file per client; `label` is
+    `source` is a name or path, see `fedkin.data.sources.load`, or a folder with one file per client; `label` is
     its column of labels, which is ignored, where that has no usual name. `decimal`, `encoding` and `sheet` are by
     default those of the run's data.
 

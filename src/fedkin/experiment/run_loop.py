@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,9 @@ from fedkin.core.payload import owned
 from fedkin.core.progress import Callback, Callbacks, Progress, RecordLine, Timing, run_with_callbacks
 from fedkin.core.runner import Runner
 from fedkin.data.encoding import PreparingOptions
+from fedkin.data.options import AUTO
 from fedkin.data.population import Population, short_names
-from fedkin.data.preparation import Preparation, restore_preparation
+from fedkin.data.preparation import Preparation, remembered, restore_preparation
 from fedkin.data.prepare import admit_joined_clients, prepare_arrivals
 from fedkin.data.prepare import prepare as prepare_data
 from fedkin.data.profile import ClusterProfile, profile_clusters
@@ -28,7 +29,15 @@ from fedkin.experiment.checksums import write_sums
 from fedkin.experiment.config import Config, preparing_for
 from fedkin.experiment.evaluation import evaluator_for, with_oracle
 from fedkin.experiment.label_files import write_labels
-from fedkin.experiment.outputs import RESULTS, load_profile, write_clients, write_encoder, write_result
+from fedkin.experiment.outputs import (
+    READING,
+    RESULTS,
+    load_profile,
+    write_clients,
+    write_encoder,
+    write_reading,
+    write_result,
+)
 from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, RECORDS, REPORT, RunFiles, read_records
 from fedkin.experiment.target import TargetWatch
 from fedkin.experiment.terminal_tables import in_shell
@@ -187,7 +196,11 @@ class Run(Runner):
             write_clients(self.folder, found["labels"], short_names(self.population.names), found.get("memberships"))
         write_encoder(self.folder, found)
         write_result(self.folder, self.config.method_name, found, self.preparation, self.population, profile)
-        write_sums(self.folder, [CONFIG, RECORDS, *RESULTS])
+        reading = remembered(client.table for client in self.population.clients)
+        commas = self.config.data.decimal == AUTO and reading.get("decimal") == ","
+        if commas:  # of which a single new row may not tell
+            write_reading(self.folder, replace(self.config.data.table, **reading))
+        write_sums(self.folder, [CONFIG, RECORDS, *RESULTS, *([READING] if commas else [])])
         return state
 
     def _profile(self, found: Mapping[str, Any]) -> ClusterProfile | None:

@@ -11,9 +11,9 @@ from torch import nn
 
 from fedkin.core import FedkinError
 from fedkin.core.tasks import trusted_packages
+from fedkin.data.dataset import are_whole
 from fedkin.data.population import client_name
 from fedkin.data.preparation import Preparation
-from fedkin.data.reading.dataset import are_whole
 from fedkin.experiment.outputs import load_found
 from fedkin.nn.modules import Classifier
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, FiniteFloat, NonNeg
 from pydantic_core import PydanticCustomError
 
 from fedkin.core.errors import FedkinError
-from fedkin.data.reading.table_options import AUTO, NA_VALUES, TableOptions, are_na_values
+from fedkin.data.options import AUTO, NA_VALUES, TableOptions, are_na_values
 from fedkin.secure_aggregation.signatures import public_keys
 
 if TYPE_CHECKING:
@@ -115,13 +115,13 @@ class DataSection(BaseModel):
 
     @property
     def labels(self) -> str | None:
-        """The column of labels as `fedkin.data.reading.sources.load` takes it."""
+        """The column of labels as `fedkin.data.sources.load` takes it."""
         return None if self.label == AUTO else self.label
 
     @property
     def of_columns(self) -> dict[str, Any]:
         """Options of columns that differ from their defaults; in a real federation each site's own file has them."""
-        from fedkin.data.reading.asked_columns import COLUMN_KEYS
+        from fedkin.data.options import COLUMN_KEYS
 
         return {
             key: given for key in COLUMN_KEYS if (given := getattr(self, key)) != type(self).model_fields[key].default
@@ -131,7 +131,7 @@ class DataSection(BaseModel):
     def table(self) -> TableOptions:
         """Options for reading the columns of tables."""
         kinds = (self.drop, self.id, self.categorical, self.ordinal)
-        own = (*kinds, self.decimal, self.lacking, self.encoding, self.na_values, self.sheet)
+        own = (*kinds, self.decimal, self.encoding, self.na_values, self.sheet)
         return TableOptions(*own, dayfirst=self.dayfirst, header=self.header)
 
     @property

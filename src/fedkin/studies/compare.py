@@ -30,9 +30,9 @@ from fedkin.core.aliases import checked_keywords
 from fedkin.core.errors import all_problems, kind_of
 from fedkin.core.progress import Progress
 from fedkin.core.seeds import derive_generator
-from fedkin.data.inputs.federation_input import FederationInput, federation_input
+from fedkin.data.dataset import encode_labels
+from fedkin.data.inputs import FederationInput, federation_input
 from fedkin.data.population import Population
-from fedkin.data.reading.dataset import encode_labels
 from fedkin.data.scenarios.partition_scenario import hold_out
 from fedkin.experiment.config import Config, apply_setting
 from fedkin.experiment.option_models import flat

@@ -14,7 +14,7 @@ from torch import Tensor
 from fedkin.core import Client, FedkinError
 from fedkin.core.seeds import derive_generator
 from fedkin.data.prepare import prepare
-from fedkin.data.reading.sources import load
+from fedkin.data.sources import load
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.nn.descent import LocalTraining, train_locally
 from fedkin.nn.encoder import Encoder, Pretrained, choose_autoencoder
@@ -41,7 +41,7 @@ def pretrain(
     Parameters
     ----------
     source : str
-        Name or path, see `fedkin.data.reading.sources.load`; another data set than the clients', such as a public one.
+        Name or path, see `fedkin.data.sources.load`; another data set than the clients', such as a public one.
     path : Path
         File of the encoder.
     label : str, optional

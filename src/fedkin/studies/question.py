@@ -11,8 +11,8 @@ from typing import Any, Literal, get_args, get_type_hints
 from fedkin.core import FedkinError, Method
 from fedkin.core.files import read_tables
 from fedkin.core.options import options_of
+from fedkin.data.names import files_of_clients
 from fedkin.data.population import Population
-from fedkin.data.reading.client_files import files_of_clients
 from fedkin.data.scenarios.partition_scenario import PartitionScenario
 from fedkin.experiment import registry
 from fedkin.experiment.config import Config, apply_setting, check_section, config_of
@@ -238,7 +238,7 @@ def question_of(
     """Build the question from what a user gives on the command line or in Python.
 
     `what` is a path that ends in ``.toml``, of which all but the method and the target is taken; a scenario's name; or
-    data: a name, a file or a folder, as `fedkin.data.reading.sources.load` and `load_clients` take them. `data` and
+    data: a name, a file or a folder, as `fedkin.data.sources.load` and `load_clients` take them. `data` and
     `scenario` are for what it does not name; `clients` is their number, for scenarios that take one; `seed` is that of
     the data and of the first run, by default the file's, or 0. `settings` are ``"section.key=value"``; those of
     ``method`` are for all methods that have the key.

@@ -276,7 +276,7 @@ class _SentProgress(Progress):
 
 def main() -> None:
     """Carry out calls from stdin until it closes."""
-    from fedkin.data.reading.sources import keep_read
+    from fedkin.data.sources import keep_read
     from fedkin.engines.local import give_back_memory, keep_freed_memory
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which kills this process

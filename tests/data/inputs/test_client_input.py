@@ -8,12 +8,11 @@ import pytest
 from PIL import Image
 
 from fedkin.core import FedkinError
-from fedkin.data.inputs.client_input import client_input
-from fedkin.data.inputs.federation_input import federation_input
-from fedkin.data.reading.arrays import as_tensor
-from fedkin.data.reading.sources import load
-from fedkin.data.reading.table_options import TableOptions
-from fedkin.data.reading.tables import frame_to_table
+from fedkin.data.arrays import as_tensor
+from fedkin.data.inputs import client_input, federation_input
+from fedkin.data.options import TableOptions
+from fedkin.data.sources import load
+from fedkin.data.tables import frame_to_table
 
 RNG = np.random.default_rng(0)
 

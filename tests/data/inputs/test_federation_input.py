@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import TensorDataset
 
 from fedkin.core import FedkinError
-from fedkin.data.inputs.federation_input import federation_input, holds_several
+from fedkin.data.inputs import federation_input, holds_several
 
 X = np.arange(8.0).reshape(4, 2)
 Y = np.array([0, 1, 0, 1])

@@ -9,8 +9,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from fedkin.core import FedkinError
-from fedkin.data.inputs.client_input import client_input
-from fedkin.data.inputs.federation_input import federation_input
+from fedkin.data.inputs import client_input, federation_input
 
 PIXELS = np.arange(48, dtype=np.uint8).reshape(3, 4, 4)
 IMAGES = datasets.Dataset.from_dict(

@@ -18,7 +18,7 @@ from torch.utils.data import (
 )
 
 from fedkin.core import FedkinError
-from fedkin.data.inputs.client_input import client_input
+from fedkin.data.inputs import client_input
 
 X = torch.arange(12.0).view(6, 2)
 Y = torch.tensor([0, 1, 2, 0, 1, 2])

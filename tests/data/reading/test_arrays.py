@@ -6,7 +6,7 @@ from sklearn.metrics import adjusted_rand_score
 
 import fedkin
 from fedkin.core.errors import FedkinError
-from fedkin.data.reading.arrays import as_tensor, read_npz
+from fedkin.data.arrays import as_tensor, read_npz
 
 
 @pytest.mark.parametrize(

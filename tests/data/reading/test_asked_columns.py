@@ -7,9 +7,8 @@ import pandas as pd
 import pytest
 
 from fedkin.core.errors import FedkinError
-from fedkin.data.reading.asked_columns import lines_lacking
-from fedkin.data.reading.table_options import NO_OPTIONS
-from fedkin.data.reading.tables import frame_to_table
+from fedkin.data.options import NO_OPTIONS, lines_lacking
+from fedkin.data.tables import frame_to_table
 
 FRAME = pd.DataFrame({"age": [1, 2, 3], "bought": ["a", "b", "a"], "ward": [7, 8, 7], "pain": ["no", "much", "no"]})
 TABLE = frame_to_table(FRAME, "here")

@@ -4,18 +4,18 @@ import gzip
 from pathlib import Path
 
 import pytest
+from fedkin.data.reading import csv_files
 
 from fedkin.core.errors import FedkinError
 from fedkin.core.table import Table
-from fedkin.data.reading import csv_files
-from fedkin.data.reading.table_options import TableOptions
-from fedkin.data.reading.tables import read_table
+from fedkin.data.files import read_file
+from fedkin.data.options import TableOptions
 
 
 def table(path: Path, content: str | bytes, **options: object) -> Table:
     """The table in a file with this content."""
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    found = read_table(path, options=TableOptions(**options)).table  # type: ignore[arg-type]
+    found = read_file(path, options=TableOptions(**options)).table  # type: ignore[arg-type]
     assert found is not None
     return found
 

@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 from fedkin.core.errors import FedkinError
-from fedkin.data.reading.dataset import encode_labels
+from fedkin.data.dataset import encode_labels
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 import subprocess
 import sys
 
-from fedkin.data.reading.dataset_names import EMBEDDED
-from fedkin.data.reading.sources import load
+from fedkin.data.names import EMBEDDED
+from fedkin.data.sources import load
 
 
 def test_every_embedded_name_loads():
@@ -15,5 +15,5 @@ def test_every_entry_is_one_line():
 
 def test_listing_imports_nothing_heavy():
     heavy = "torch numpy pandas sklearn datasets"
-    code = f"import sys, fedkin.data.reading.dataset_names; print([m for m in '{heavy}'.split() if m in sys.modules])"
+    code = f"import sys, fedkin.data.names; print([m for m in '{heavy}'.split() if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -12,10 +12,9 @@ from torch.utils.data import Dataset
 
 import fedkin
 from fedkin.core import FedkinError
-from fedkin.data.inputs.client_input import client_input
-from fedkin.data.reading import disk_store
-from fedkin.data.reading.arrays import as_tensor
-from fedkin.data.reading.disk_store import is_on_disk, new_store
+from fedkin.data import arrays as disk_store
+from fedkin.data.arrays import as_tensor, is_on_disk, new_store
+from fedkin.data.inputs import client_input
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedkin.core.errors import FedkinError
-from fedkin.data.reading.dataset import Dataset
-from fedkin.data.reading.sources import load
+from fedkin.data.dataset import Dataset
+from fedkin.data.sources import load
 from fuzzing import damaged_bytes, fuzzed
 
 TABLES = [

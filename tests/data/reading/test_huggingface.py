@@ -7,9 +7,9 @@ import torch
 from PIL import Image
 
 from fedkin.core.errors import FedkinError
-from fedkin.data.reading.huggingface import decode_images
-from fedkin.data.reading.sources import load
-from fedkin.data.reading.table_options import TableOptions
+from fedkin.data.huggingface import decode_images
+from fedkin.data.options import TableOptions
+from fedkin.data.sources import load
 
 
 @pytest.fixture(autouse=True)
@@ -73,7 +73,7 @@ def test_grey_images_with_class_labels(tmp_path):
             {"a": [1, 2], "label": [0, None]},
             {"a": datasets.Value("int64"), "label": datasets.ClassLabel(names=["u"])},
             {},
-            "Column 'label' of '{}' lacks 1 of 2 labels; leave out the rows without one, or the labels altogether.",
+            "Column 'label' of '{}' lacks 1 of 2 labels; leave out these rows, or set label = 'none' to use no labels.",
         ),
         (
             {"a": [1]},

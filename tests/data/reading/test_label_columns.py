@@ -3,7 +3,7 @@
 import pytest
 
 from fedkin.core.errors import FedkinError
-from fedkin.data.reading.label_columns import check_are_classes
+from fedkin.data.dataset import check_are_classes
 
 SALARIES = [str(91_000 + 137 * row) for row in range(371)]
 

@@ -8,9 +8,10 @@ import pandas as pd
 import pytest
 
 from fedkin.core import FedkinError
-from fedkin.data.reading.table_options import TableOptions
-from fedkin.data.reading.tables import frame_to_table, read_table
+from fedkin.data.files import read_file
+from fedkin.data.options import TableOptions
 from fedkin.data.scenarios.already_split import ClientFiles
+from fedkin.data.tables import frame_to_table
 from fedkin.experiment.terminal_tables import in_shell
 
 
@@ -33,7 +34,7 @@ def test_a_number_that_is_a_true_value_elsewhere_is_asked_about(tmp_path: Path) 
     frame = pd.DataFrame({"chol level": np.where(rows % 6, 150 + rows, 0), "kids": rows % 4, "text": ["0", "x"] * 30})
     frame.to_csv(tmp_path / "a.csv", index=False)
     with pytest.raises(FedkinError, match="15 cells of 'kids'") as error:
-        read_table(tmp_path / "a.csv", options=TableOptions(na_values=0))
+        read_file(tmp_path / "a.csv", options=TableOptions(na_values=0))
     form = str(error.value).rpartition("set na_values = ")[2].removesuffix(".")
     assert in_shell(str(error.value)).endswith(f"""give --set 'data.na_values={form.replace(" = [", "=[")}'.""")
     given = tomllib.loads(f"na_values = {form}")["na_values"]

@@ -11,10 +11,10 @@ import torch
 
 import fedkin
 from fedkin.core import FedkinError
-from fedkin.data.reading.arrays import as_tensor
-from fedkin.data.reading.client_files import load_clients
-from fedkin.data.reading.sources import load
-from fedkin.data.reading.table_options import TableOptions
+from fedkin.data.arrays import as_tensor
+from fedkin.data.inputs import load_clients
+from fedkin.data.options import TableOptions
+from fedkin.data.sources import load
 
 RNG = np.random.default_rng(0)
 BLOBS = [RNG.normal(size=(30, 3)) + 9 * (np.arange(30) % 3)[:, None] for _ in range(3)]

@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 import torch
+from fedkin.data.reading import sources as module
 
 from fedkin.core.errors import FedkinError
-from fedkin.data.reading import sources as module
-from fedkin.data.reading.client_files import load_clients
-from fedkin.data.reading.dataset import Dataset
-from fedkin.data.reading.sources import load
+from fedkin.data.dataset import Dataset
+from fedkin.data.inputs import load_clients
+from fedkin.data.sources import load
 
 
 def test_digits_are_images_in_the_unit_interval():

@@ -1,7 +1,7 @@
 import pytest
 
 from fedkin.core.errors import FedkinError
-from fedkin.data.reading.table_options import TableOptions
+from fedkin.data.options import TableOptions
 
 
 def test_lists_become_tuples_and_levels_texts():

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from fedkin.core.errors import FedkinError
-from fedkin.data.reading.tables import frame_to_table, read_table
+from fedkin.data.files import read_file
+from fedkin.data.tables import frame_to_table
 
 
 def write(path, text):
@@ -19,7 +20,7 @@ def test_numbers_booleans_and_labels(tmp_path, suffix):
     frame = pd.DataFrame({"a": [1, 2], "ok": [True, False], "class": ["dog", "cat"], "b": [0.5, 1e6]})
     path = tmp_path / f"t{suffix}"
     frame.to_csv(path, index=False) if suffix == ".csv" else frame.to_parquet(path)
-    dataset = read_table(path)
+    dataset = read_file(path)
     assert dataset.name == path.name
     assert dataset.features == ["a", "ok", "b"]
     assert dataset.x is dataset.table.values
@@ -35,12 +36,12 @@ def test_a_column_of_clusters_is_no_feature_and_not_taken_for_labels(tmp_path, s
     frame = pd.DataFrame({"a": [1, 2], "label": ["u", "v"], "target": [5, 4]})
     path = tmp_path / f"t{suffix}"
     frame.to_csv(path, index=False) if suffix == ".csv" else frame.to_parquet(path)
-    dataset = read_table(path, cluster="label")
+    dataset = read_file(path, cluster="label")
     assert (dataset.features, dataset.classes) == (["a"], ["4", "5"])
     clusters, names = dataset.clusters
     assert (clusters.tolist(), names) == ([0, 1], ["u", "v"])
-    assert read_table(path).clusters is None
-    same = read_table(write(tmp_path / "same.csv", "a,y\n1,5\n2,4\n"), "y", "y")
+    assert read_file(path).clusters is None
+    same = read_file(write(tmp_path / "same.csv", "a,y\n1,5\n2,4\n"), "y", "y")
     assert same.y.tolist() == same.clusters[0].tolist() == [1, 0]
 
 
@@ -56,7 +57,7 @@ def test_a_column_of_clusters_is_no_feature_and_not_taken_for_labels(tmp_path, s
 def test_a_table_that_cannot_be_used_is_refused(tmp_path, text, label, said):
     path = write(tmp_path / "t.csv", text)
     with pytest.raises(FedkinError) as error:
-        read_table(path, label)
+        read_file(path, label)
     assert str(error.value).startswith(said.format(path))
 
 
@@ -67,7 +68,7 @@ def test_whatever_arrow_says_of_a_damaged_schema_is_one_sentence(tmp_path, error
 
     monkeypatch.setattr(pd, "read_parquet", fail)
     with pytest.raises(FedkinError, match=r"t\.parquet' cannot be read as \.parquet \("):
-        read_table(tmp_path / "t.parquet")
+        read_file(tmp_path / "t.parquet")
 
 
 @pytest.mark.parametrize("level", ["average", "total x", "mw"])

@@ -8,9 +8,8 @@ import zipfile
 import pytest
 
 from fedkin.core.errors import FedkinError
-from fedkin.data.reading.sources import load
-from fedkin.data.reading.tables import read_table
-from fedkin.data.reading.workbook import read_sheet
+from fedkin.data.files import read_file, read_sheet
+from fedkin.data.sources import load
 from workbooks import saved
 
 ROWS = [
@@ -52,7 +51,7 @@ def open_document(path, rows):
 
 def test_cells_are_what_the_workbook_has(tmp_path):
     """Codes with zeros in front stay texts, whatever stands around the table."""
-    found = read_table(saved(tmp_path / "t.xlsx", S=[[], *([None, *row] for row in ROWS)])).table
+    found = read_file(saved(tmp_path / "t.xlsx", S=[[], *([None, *row] for row in ROWS)])).table
     assert {one.name: one.kind for one in found.columns} == {
         "age": "number", "code": "category", "seen": "date", "from": "number", "smokes": "boolean", "part": "number",
         "note": "category", "rate": "number",
@@ -100,7 +99,7 @@ def test_a_cell_too_far_from_the_others_is_refused_before_it_ends_the_process(tm
                 b"</table:table>",
             )
             archive.writestr(name, content)
-    code = "import sys; from fedkin.data.reading.sources import load; load(sys.argv[1])"
+    code = "import sys; from fedkin.data.sources import load; load(sys.argv[1])"
     done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "fedkin.core.errors.FedkinError" in done.stderr

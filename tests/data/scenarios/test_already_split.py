@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from fedkin.core import FedkinError
-from fedkin.data.reading.table_options import TableOptions
+from fedkin.data.options import TableOptions
 from fedkin.data.scenarios.already_split import ClientFiles
 
 

@@ -1,8 +1,8 @@
 import torch
 
 from fedkin.core import Client
+from fedkin.data.names import READ
 from fedkin.data.population import Population
-from fedkin.data.reading.client_files import READERS
 from fedkin.data.scenarios.preview import preview, previews
 from fedkin.experiment import registry
 
@@ -30,7 +30,7 @@ def test_every_scenario_can_be_shown_or_says_what_it_needs():
     assert list(texts) == list(registry.SCENARIOS)
     refused = {name: text for name, text in texts.items() if "clients" not in text}
     assert refused == {
-        "files": f"'digits' is not a folder; give one with a file ({', '.join(READERS)}) per client.",
+        "files": f"'digits' is not a folder; give one with a file ({', '.join(READ)}) per client.",
         "domain": "'digits' has no column 'domain'; the scenario 'domain' needs data from several domains, such as "
         "PACS.",
     }

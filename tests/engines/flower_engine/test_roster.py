@@ -13,9 +13,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 from flwr.app import Context, Message
 
 from fedkin.core import FedkinError
-from fedkin.data.reading.asked_columns import check_asked
-from fedkin.data.reading.table_options import NO_OPTIONS
-from fedkin.data.reading.tables import frame_to_table
+from fedkin.data.options import NO_OPTIONS, check_asked
+from fedkin.data.tables import frame_to_table
 from fedkin.deploy.app_folder import make_key
 from fedkin.engines.flower_engine.roster import NOWHERE, Member, Roster
 from fedkin.engines.flower_engine.transport import content, read

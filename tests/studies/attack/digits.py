@@ -5,7 +5,7 @@ from functools import cache
 from torch import Tensor
 
 from fedkin.core.seeds import derive_generator
-from fedkin.data.reading.sources import load
+from fedkin.data.sources import load
 from fedkin.nn.descent import LocalTraining, train_locally
 from fedkin.nn.encoder import Encoder
 from fedkin.studies.attack.attack import KnownEncoder

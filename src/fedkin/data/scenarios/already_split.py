@@ -13,20 +13,14 @@ from fedkin.core.errors import FedkinError, listing
 from fedkin.core.method import Fraction
 from fedkin.core.seeds import derive_generator
 from fedkin.data.checks import check_cells, check_labels
+from fedkin.data.dataset import Dataset, check_are_classes, note_on_many_classes, notes_on_outcomes, too_many_labels
+from fedkin.data.inputs import load_clients
+from fedkin.data.names import ignored_in
+from fedkin.data.options import NO_OPTIONS, TableOptions
 from fedkin.data.population import Population
-from fedkin.data.prepare import load_agreeing_clients
-from fedkin.data.reading.client_files import ignored_in
-from fedkin.data.reading.dataset import Dataset
-from fedkin.data.reading.label_columns import (
-    check_are_classes,
-    note_on_many_classes,
-    notes_on_outcomes,
-    too_many_labels,
-)
-from fedkin.data.reading.na_values import note_on_unheld
-from fedkin.data.reading.sources import clients_in_one
-from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
 from fedkin.data.scenarios.partition_scenario import client_of, hold_out
+from fedkin.data.sources import clients_in_one
+from fedkin.data.tables import note_on_unheld
 
 _LISTED = 5
 """Files and clients that a sentence names."""
@@ -40,7 +34,7 @@ class ClientFiles:
     ----------
     data : str, Path, sequence or mapping
         A folder with one file per client, or the file, DataFrame or array of each client, in order or by the client's
-        name; see `fedkin.data.reading.client_files.load_clients`.
+        name; see `fedkin.data.inputs.load_clients`.
     label : str or None
         The column or array of labels of every client, or "none" if there are no labels. If all have labels, they are
         the clients' and the truth.
@@ -65,7 +59,7 @@ class ClientFiles:
         arrays differ in shape, or tests are wanted of data without labels.
         """
         sites = (
-            load_agreeing_clients(self.data, self.label, self.table)
+            load_clients(self.data, self.label, self.table)
             if self.column is None
             else clients_in_one(self.data, self.column, self.label, self.table)
         )
@@ -79,7 +73,7 @@ class ClientFiles:
         tables = {site.name: site.table for site in sites if site.table is not None}
         spelt, apart = check_labels(_classes_at(sites, labelled))
         questions = (*spelt, *check_cells(tables, _labels_at(sites)))
-        guesses = [*notes_on_outcomes(list(tables.values())), *_label_notes(sites, self.label, labelled)]
+        guesses = [*notes_on_outcomes(site.features for site in sites), *_label_notes(sites, self.label, labelled)]
         clients, tests = [], []
         for i, site in enumerate(sites):
             samples = torch.arange(len(site))

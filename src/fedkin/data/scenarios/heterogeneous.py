@@ -13,9 +13,9 @@ from torch import Tensor
 from fedkin.core.method import Count
 from fedkin.core.seeds import derive_generator
 from fedkin.data.population import Population
-from fedkin.data.reading.sources import load
 from fedkin.data.scenarios.partition_scenario import Labelled, PartitionScenario, client_of
 from fedkin.data.scenarios.split import allocate_in_proportion, dirichlet_split, iid_split, shard_split
+from fedkin.data.sources import load
 
 
 @dataclass(frozen=True)

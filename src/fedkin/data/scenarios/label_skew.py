@@ -10,10 +10,10 @@ from torch import Tensor
 
 from fedkin.core.errors import FedkinError, unknown_name
 from fedkin.core.seeds import derive_generator
+from fedkin.data.dataset import Dataset
 from fedkin.data.population import Population
-from fedkin.data.reading.dataset import Dataset
-from fedkin.data.reading.sources import load
 from fedkin.data.scenarios.partition_scenario import DataSetScenario, check_fraction, client_of
+from fedkin.data.sources import load
 
 _INITIAL = ("method", "true", "dirty")
 

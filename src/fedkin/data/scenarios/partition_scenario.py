@@ -16,14 +16,14 @@ from fedkin.core.errors import FedkinError
 from fedkin.core.method import Count, Fraction
 from fedkin.core.replies import check_same_shape
 from fedkin.core.seeds import derive_generator
+from fedkin.core.table import Table
 from fedkin.data.checks import check_cells
+from fedkin.data.dataset import Dataset, SplitError, check_are_classes, in_order
+from fedkin.data.names import READ, holds_clients
+from fedkin.data.options import NO_OPTIONS, TableOptions
 from fedkin.data.population import Population
-from fedkin.data.reading.client_files import READERS, holds_clients
-from fedkin.data.reading.common_columns import united
-from fedkin.data.reading.dataset import Dataset, SplitError, in_order
-from fedkin.data.reading.label_columns import check_are_classes
-from fedkin.data.reading.sources import load
-from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
+from fedkin.data.schema import SchemaColumn, aligned
+from fedkin.data.sources import load
 
 LARGE = 10_000
 """Training samples from which on a scenario has as many clients as its paper by default."""
@@ -48,7 +48,7 @@ class DataSetScenario(ABC):
     Attributes
     ----------
     data : str
-        Name or path, see `fedkin.data.reading.sources.load`.
+        Name or path, see `fedkin.data.sources.load`.
     label : str or None
         Column of labels, where it does not have a usual name.
     table : TableOptions
@@ -109,8 +109,7 @@ def load_labelled(source: str, label: str | None = None, options: TableOptions =
     if test is None:
         return Labelled(train.name, train.x, y, train.classes, train.table)
     if train.table is not None and test.table is not None:
-        tables = united([train.table, test.table], [f"'{source}'", f"the test split of '{source}'"])
-        train, test = (replace(one, table=t, x=t.values) for one, t in zip((train, test), tables, strict=True))
+        train, test = _in_columns_of_both(train, train.table, test, test.table)
     shapes = {f"'{source}'": tuple(train.x.shape[1:]), f"The test split of '{source}'": tuple(test.x.shape[1:])}
     check_same_shape(shapes)
     if test.classes != train.classes:
@@ -131,7 +130,7 @@ def labels_of(dataset: Dataset) -> Tensor:
     """Return the labels of a data set, after checking that it has some."""
     if dataset.y is None:
         or_files = ", or take scenario 'files' if it has one file per client" if holds_clients(dataset.name) else ""
-        if Path(dataset.name).suffix.lower() in READERS:
+        if Path(dataset.name).suffix.lower() in READ:
             or_files = (
                 "; or, to have each client's own rows, give a folder with one file per client, or the column that "
                 "names each row's client, as by --set scenario.column=site"
@@ -218,6 +217,22 @@ def clients_or_default(clients: int | None, n_samples: int, paper: int) -> int:
     if clients is not None:
         return clients
     return paper if n_samples >= LARGE else _SMALL_CLIENTS
+
+
+def _in_columns_of_both(train: Dataset, table: Table, test: Dataset, other: Table) -> tuple[Dataset, Dataset]:
+    """Return both splits with the columns of the first, of which those of categories have the values of both."""
+    tested = {column.name: column for column in other.columns}
+    columns = []
+    for column in table.columns:
+        levels = [own.categories for own in (column, tested.get(column.name, column)) if own.kind == "category"]
+        united = tuple(in_order(name for own in levels for name in own)) if levels else column.categories
+        columns.append(replace(column, kind="category" if levels else column.kind, categories=united))
+    wanted = [SchemaColumn(column.name, column.kind, column.categories) for column in columns]
+    made = []
+    for split, own, where in ((train, table, "The data"), (test, other, "The test split")):
+        values = aligned(own, wanted, where, imputes=False)
+        made.append(replace(split, x=values, table=replace(own, columns=tuple(columns), values=values)))
+    return made[0], made[1]
 
 
 def _test_split(source: str, label: str | None, options: TableOptions) -> Dataset | None:

@@ -11,9 +11,8 @@ from torch.nn.functional import avg_pool2d
 from fedkin.core.errors import FedkinError
 from fedkin.core.method import Count, Fraction, Positive
 from fedkin.core.seeds import derive_generator
+from fedkin.data.names import EMBEDDED
 from fedkin.data.population import Population
-from fedkin.data.reading.dataset_names import EMBEDDED
-from fedkin.data.reading.sources import load
 from fedkin.data.scenarios.partition_scenario import (
     DataSetScenario,
     Labelled,
@@ -24,6 +23,7 @@ from fedkin.data.scenarios.partition_scenario import (
     populate,
 )
 from fedkin.data.scenarios.split import capped_dirichlet
+from fedkin.data.sources import load
 
 _DOMAINS = ("photo", "art_painting", "cartoon", "sketch")
 _PAPER_CLIENTS = 100

@@ -172,7 +172,7 @@ class FedDPKMeansMethod(CentroidMethod):
         Guarantee for all that leaves a client in a run. Simulated noise follows from the run's seed, and hides nothing
         from who knows it.
     server_data : str or None
-        Samples of the server: a name or path, see `fedkin.data.reading.sources.load`, prepared as the clients'
+        Samples of the server: a name or path, see `fedkin.data.sources.load`, prepared as the clients'
         are. At most 1,000 of them are used, drawn at random. They are not protected: clients receive values computed
         from them.
     bound : float or "auto"

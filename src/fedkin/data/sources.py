@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,11 @@ from torch import Tensor
 from fedkin.core.errors import FedkinError, refuse, unknown_name
 from fedkin.core.files import ending_of
 from fedkin.core.table import Table
-from fedkin.data.reading.client_files import READERS, holds_clients, not_read, read_file
-from fedkin.data.reading.dataset import NO_LABELS, Dataset, SplitError
-from fedkin.data.reading.dataset_names import EMBEDDED, HUB, below_fedkin_data, expanded, missing
-from fedkin.data.reading.huggingface import read_huggingface
-from fedkin.data.reading.label_columns import no_labels_after_all
-from fedkin.data.reading.table_errors import ReadSoFar, TableError
-from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
+from fedkin.data.dataset import Dataset, SplitError, not_labels
+from fedkin.data.files import read_file
+from fedkin.data.huggingface import read_huggingface
+from fedkin.data.names import EMBEDDED, HUB, READ, below_fedkin_data, expanded, files_of_clients, missing, not_read
+from fedkin.data.options import NO_LABELS, NO_OPTIONS, TableOptions
 
 _KEPT: OrderedDict[tuple[str, str | None, str, str | None, str], Dataset] | None = None
 _MAX_KEPT = 4
@@ -48,7 +45,7 @@ def load(
     Parameters
     ----------
     source : str
-        In this order: the name of an embedded data set (`fedkin.data.reading.dataset_names.EMBEDDED`); a ``.npz``,
+        In this order: the name of an embedded data set (`fedkin.data.names.EMBEDDED`); a ``.npz``,
         ``.csv``, ``.tsv`` or ``.parquet`` file, or a workbook such as ``.xlsx``; a directory in Hugging Face layout;
         the name of one below the directory in the environment variable ``FEDKIN_DATA``, with ``-`` or ``_``. With
         ``hf:`` before it, such a name is looked for on the Hugging Face hub where it is not there.
@@ -68,20 +65,10 @@ def load(
     FedkinError
         If there is no such data set, it cannot be used, or it has no column that `options` name.
     """
-    try:
-        read = _load(source, label, split, cluster, options)
-    except TableError as error:
-        named = _unknown(error.read, options, (label, cluster)) if must_have else []
-        raise TableError([*error.problems, *named], error.read) from error
+    read = _load(source, label, split, cluster, options)
     if must_have and read.table is not None:
-        so_far = ReadSoFar(read.table, left_out=read.left_out)
-        refuse(_unknown(so_far, options, (label, cluster)))
+        refuse(options.unknown({*read.features, *read.left_out, *filter(None, (label, cluster))}))
     return read
-
-
-def _unknown(read: ReadSoFar, options: TableOptions, labels: Sequence[str | None]) -> list[str]:
-    """Return a sentence for each column that the options name and the table lacks."""
-    return options.unknown({*read.names, *(name for name in labels if name is not None)})
 
 
 def _load(source: str, label: str | None, split: str, cluster: str | None, options: TableOptions) -> Dataset:
@@ -100,21 +87,22 @@ def _load(source: str, label: str | None, split: str, cluster: str | None, optio
     if path.is_dir():
         try:
             return _read_kept(str(path), source, label, split, cluster, options)
-        except TableError:
-            raise
         except FedkinError as error:
             if not any(path.rglob("*")):
                 raise FedkinError(
-                    f"'{source}' holds no files; one ({', '.join(READERS)}) per client is needed."
+                    f"'{source}' holds no files; one ({', '.join(READ)}) per client is needed."
                 ) from error
-            raise type(error)(f"{error}{_of_clients(source)}") from error
-    if ending_of(path) in READERS:
+            if not (names := files_of_clients(source)):
+                raise
+            advice = "If it has one file per client, scenario 'files' reads it as such; else give one file, such as"
+            raise type(error)(f"{error} {advice} '{path / names[0]}'.") from error
+    if ending_of(path) in READ:
         _only_train(source, split)
         return read_file(path, label, cluster, options)
     if path.exists():
         if path.is_file():
             raise not_read(source, ", or a directory")
-        raise FedkinError(f"'{source}' is no regular file; allowed: {', '.join(READERS)}, or a directory.")
+        raise FedkinError(f"'{source}' is no regular file; allowed: {', '.join(READ)}, or a directory.")
     mirrored = below_fedkin_data(source)
     if mirrored is not None:
         return _read_kept(str(mirrored), source, label, split, cluster, options)
@@ -144,15 +132,6 @@ def _table(name: str, x: Any, y: Any, classes: list[str], features: list[str], o
 
 def _float(array: Any) -> Tensor:
     return torch.tensor(array, dtype=torch.float32)
-
-
-def _of_clients(source: str) -> str:
-    """Return advice on a folder that may have one file per client, as the end of an error message."""
-    names = holds_clients(source)
-    if not names:
-        return ""
-    one = expanded(source) / names[0]
-    return f" If it has one file per client, scenario 'files' reads it as such; else give one file, such as '{one}'."
 
 
 def _read_kept(
@@ -193,7 +172,7 @@ def clients_in_one(
             f"{f'{source!r} is a folder' if isinstance(source, str | Path) else 'here each client has its own'}."
         )
     whole = load(str(source), label, cluster=column, options=options)
-    if label is None and (features := no_labels_after_all([whole])):
+    if label is None and (features := not_labels([whole])):
         whole = load(str(source), cluster=column, options=replace(options, features=[*options.features, *features]))
     assert whole.clusters is not None
     index, names = whole.clusters

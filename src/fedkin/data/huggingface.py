@@ -13,15 +13,13 @@ import torch
 from torch import Tensor
 
 from fedkin.core.errors import FedkinError, no_column, require
-from fedkin.data.reading.dataset import NO_LABELS, Dataset, SplitError, encode_labels, lacking_labels, usual_label
-from fedkin.data.reading.table_options import TableOptions
-from fedkin.data.reading.tables import frame_to_table
+from fedkin.data.dataset import Dataset, SplitError, encode_labels, lacking_labels, usual_label
+from fedkin.data.options import NO_LABELS, TableOptions
+from fedkin.data.tables import frame_to_table, with_named_empty
 
 if TYPE_CHECKING:
     import pandas as pd
 
-IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
-"""Ends of the names of files with an image."""
 _GREY = ("1", "L", "LA")
 _DEEP = ("I", "F", "I;16", "I;16B", "I;16L")
 
@@ -64,8 +62,9 @@ def read_huggingface(
         return Dataset(name, decode_images(table.column(images[0]).to_pylist(), where), y, classes, clusters=clusters)
     others = {column: kind for column, kind in features.items() if column not in (label, cluster)}
     frame = _with_named_classes(table.select(list(others)).to_pandas(), others)
-    columns = frame_to_table(frame, where, options, left_out=tuple(dropped))
-    return Dataset(name, columns.values, y, classes, columns, clusters, tuple(dropped))
+    frame, held = with_named_empty(frame, options)
+    columns = frame_to_table(frame, where, options)
+    return Dataset(name, columns.values, y, classes, columns, clusters, tuple(dropped), na_values=held)
 
 
 def _with_named_classes(frame: pd.DataFrame, features: Mapping[str, Any]) -> pd.DataFrame:
@@ -149,17 +148,6 @@ def _labels(table: Any, features: dict[str, Any], label: str, where: str) -> tup
     if missing:
         raise lacking_labels(f"Column '{label}' of {where}", missing, len(y))
     return y, list(kind.names)
-
-
-def is_hub_dataset(value: Any) -> bool:
-    """Return whether a value is a ``datasets.Dataset``, without importing the library."""
-    library = sys.modules.get("datasets")
-    return library is not None and isinstance(value, getattr(library, "Dataset", ()))
-
-
-def is_transformed(rows: Any) -> bool:
-    """Return whether a data set has a transform of the user's, by ``with_transform`` or ``set_transform``."""
-    return bool(rows.format["type"] == "custom")
 
 
 def read_rows(rows: Any, where: str, label: str | None = None) -> tuple[Any, Any, str | None]:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from fedkin.core.errors import FedkinError
 from fedkin.core.table import Column
-from fedkin.data.reading.columns import read_column
-from fedkin.data.reading.table_options import TableOptions
+from fedkin.data.cells import read_column
+from fedkin.data.options import TableOptions
 
 
 def read(cells, **options):

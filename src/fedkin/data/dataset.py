@@ -1,8 +1,9 @@
-"""Data sets in memory, and the encoding of labels of any type as class indices."""
+"""Data sets in memory, and labels of any type as class indices."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import unicodedata
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -12,10 +13,15 @@ from torch import Tensor
 
 from fedkin.core.errors import FedkinError
 from fedkin.core.table import Table
-from fedkin.data.reading.cells import composed
 
 LABEL_NAMES = ("label", "labels", "fine_label", "class", "target", "y")
 """Columns and arrays that are taken for labels when none is named, the first that exists."""
+
+
+def composed(value: Any) -> str:
+    """Return a value as text whose accents and umlauts are composed (NFC), so that what looks alike is alike."""
+    text = str(value)
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
 def usual_label(columns: Iterable[str]) -> str | None:
@@ -26,13 +32,6 @@ def usual_label(columns: Iterable[str]) -> str | None:
     names = list(columns)
     spelt = {name.lower(): name for name in reversed(names) if len(name) > 1} | {name: name for name in names}
     return next((spelt[name] for name in LABEL_NAMES if name in spelt), None)
-
-
-_NO_CLASSES = "; labels must be classes, for regression is not supported."
-"""End of a sentence on labels that are quantities."""
-
-NO_LABELS = "none"
-"""Name of a column of labels that says that there are none, whatever columns are called."""
 
 
 class SplitError(FedkinError):
@@ -102,14 +101,6 @@ class Dataset:
         return self.table.names if self.table is not None else []
 
 
-class LackingLabelsError(FedkinError):
-    """Error of labels of which some are missing; `if_found` is what to say of a column that nobody named as labels."""
-
-    def __init__(self, sentence: str, if_found: str = "") -> None:
-        super().__init__(sentence)
-        self.if_found = if_found or sentence
-
-
 _CONTAINERS = (list, tuple, dict, set, frozenset, np.ndarray)
 """Types of cells that hold several values."""
 
@@ -144,24 +135,18 @@ def are_whole(classes: Iterable[str]) -> bool:
     return all(name.removeprefix("-").isdecimal() for name in classes)
 
 
-def lacking_labels(where: str, missing: int, rows: int) -> LackingLabelsError:
+def lacking_labels(where: str, missing: int, rows: int) -> FedkinError:
     """Return the error on labels some of which are missing, or all."""
-    if missing == rows:
-        return LackingLabelsError(
-            f"{where} lacks all labels; leave out this client, or the labels of all.",
-            f"{where} is called like labels, but all of its cells are empty; leave out this client, or set "
-            "label = 'none' to use no labels.",
-        )
-    return LackingLabelsError(
-        f"{where} lacks {missing} of {rows} labels; leave out the rows without one, or the labels altogether.",
-        f"{where} is called like labels, but {missing} of {rows} cells are empty; leave out these rows, or set "
-        "label = 'none' if it holds no labels.",
-    )
+    lacks, these = ("all labels", "this client") if missing == rows else (f"{missing} of {rows} labels", "these rows")
+    return FedkinError(f"{where} lacks {lacks}; leave out {these}, or set label = 'none' to use no labels.")
 
 
 def fractions(where: str, example: object) -> FedkinError:
     """Return the error on labels that are fractions, such as `example`."""
-    return FedkinError(f"{where} has labels that are fractions, such as {example}{_NO_CLASSES}")
+    return FedkinError(
+        f"{where} has labels that are fractions, such as {example}; labels must be classes, for regression is not "
+        "supported."
+    )
 
 
 def _is_missing(label: Any) -> bool:
@@ -178,3 +163,73 @@ def in_order(names: Iterable[str]) -> list[str]:
         return sorted(distinct, key=float)
     except ValueError:
         return distinct
+
+
+_FEW, _SOME, _SHARE = 20, 100, 0.1
+"""Different labels that are never too many, and so many that are if they are more than this share of the rows."""
+_ONCE_OR_TWICE = 3
+"""Fewer rows to each of many numbers than this are too few for classes."""
+
+
+def too_many_labels(classes: int, rows: int) -> bool:
+    """Return whether so many different values are more than classes of so many rows can be, as free texts are."""
+    return classes > max(_FEW, rows / 2) or classes > max(_SOME, _SHARE * rows)
+
+
+def check_are_classes(classes: Sequence[str], rows: int, column: str | None) -> None:
+    """Check that labels which a user has named, of all clients together, are no measured numbers.
+
+    They are if they are numbers of which most come once or twice. Raises FedkinError if they are.
+    """
+    if len(classes) > max(_FEW, rows / _ONCE_OR_TWICE) and _are_numbers(classes):
+        named = "The labels are" if column is None else f"Column '{column}' has"
+        raise FedkinError(
+            f"{named} {len(classes):,} different numbers in {rows:,} rows; labels must be classes, such as ranges of "
+            "these numbers, for regression is not supported."
+        )
+
+
+def note_on_many_classes(classes: Sequence[str], rows: int) -> list[str]:
+    """Return a note if there are fewer than ten rows to each of many classes."""
+    if len(classes) <= max(_FEW, _SHARE * rows):
+        return []
+    return [f"Labels are {len(classes):,} different values in {rows:,} rows, and each is a class of its own."]
+
+
+def _are_numbers(classes: Iterable[str]) -> bool:
+    try:
+        return bool(np.isfinite([float(name) for name in classes]).all())
+    except ValueError:
+        return False
+
+
+def not_labels(clients: Sequence[Dataset]) -> list[str]:
+    """Return columns that were taken for labels of a client and are features, since they cannot be those of another.
+
+    Or since all clients together have too many different ones, see `too_many_labels`.
+    """
+    taken: dict[str, list[Dataset]] = {}
+    for client in clients:
+        if client.label is not None:
+            taken.setdefault(client.label, []).append(client)
+    return [
+        name
+        for name, labelled in taken.items()
+        if any(name in client.features for client in clients)
+        or too_many_labels(len({each for one in labelled for each in one.classes}), sum(map(len, labelled)))
+    ]
+
+
+def notes_on_outcomes(clients: Iterable[Sequence[str]]) -> list[str]:
+    """Return a note on each column that is called like labels and is a feature, from the names of clients' columns.
+
+    A column ``y`` beside one called ``x`` is a coordinate.
+    """
+    called = dict.fromkeys(
+        name for names in clients for name in names if usual_label([name]) and not (name == "y" and "x" in names)
+    )
+    return [
+        f"Column '{name}' is called like labels and is a feature; if it is an outcome, which clusters should not "
+        "depend on, name it in drop, or, if it holds labels, with data.label."
+        for name in called
+    ]

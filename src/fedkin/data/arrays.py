@@ -1,9 +1,11 @@
-"""Conversion of arrays of any kind to the tensors that clients hold."""
+"""Arrays of any kind as the tensors that clients hold, in memory or, where they are too many, in a file."""
 
 from __future__ import annotations
 
+import math
+import os
+import tempfile
 from collections.abc import Iterator, Mapping, Set
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,24 +14,18 @@ import torch
 from scipy.sparse import issparse
 from torch import Tensor
 
-from fedkin.core.errors import FedkinError, refuse, unknown_name
-from fedkin.core.files import check_room
+from fedkin.core.errors import FedkinError, refuse
 from fedkin.core.table import Table
-from fedkin.data.reading.dataset import NO_LABELS, Dataset, encode_labels, usual_label
-from fedkin.data.reading.disk_store import is_on_disk
-from fedkin.data.reading.label_columns import label_of
-from fedkin.data.reading.table_options import NO_OPTIONS, TableOptions
-from fedkin.data.reading.tables import LARGEST, as_frame, frame_to_dataset, frame_to_table
+from fedkin.data.dataset import Dataset
+from fedkin.data.options import NO_OPTIONS, TableOptions
+from fedkin.data.tables import LARGEST, as_frame, frame_to_dataset, frame_to_table
 
-_ARRAY_COPIES = 2
-"""Copies of an array that are in memory while it is read: as it is saved, and in float32."""
 _PIECE = 1000
 """Samples that are looked at together."""
 _FEWEST_BITS = 10
 """Bits of a column's range that float32 has to keep: in less than a thousandth of it no cluster is told apart."""
-_WITH_LABELS = {"x": "y", "x_train": "y_train", "train_images": "train_labels"}
-_SAMPLES = (*_WITH_LABELS, "images", "data")
-"""Names of the samples' array in a file of several, the first that exists, and of the labels beside it."""
+LARGE = 2**30
+"""Bytes from which on the samples of a data set lie on disk."""
 _SHAPES = "(n, features) or (n, channels, height, width)"
 
 
@@ -113,13 +109,12 @@ def as_dataset(
 
     `name` is that of the data set, and `where` that of the source, at the beginning of error messages. `label` is the
     column of a DataFrame that holds labels; without it one of a usual name is taken for them, as in files, see
-    `label_of`. Raises FedkinError if it cannot be used.
+    `fedkin.data.tables.label_of`. Raises FedkinError if it cannot be used.
     """
     frame = as_frame(value)
     if frame is None:
         return Dataset(name, as_tensor(value, where))
-    taken = label_of(frame, label, options.no_labels)
-    return frame_to_dataset(frame, name, where, taken, options=options, found=label is None)
+    return frame_to_dataset(frame, name, where, label, options=options)
 
 
 def plain_numbers(table: Table, where: str) -> Tensor:
@@ -142,51 +137,6 @@ def plain_numbers(table: Table, where: str) -> Tensor:
             )
     refuse(problems)
     return x
-
-
-def read_npz(
-    path: Path, label: str | None = None, cluster: str | None = None, options: TableOptions = NO_OPTIONS
-) -> Dataset:
-    """Read a ``.npz`` file: its array ``x``, or its only array with two or more dimensions, and labels if it has any.
-
-    Its columns have no names, so `options` say nothing about them.
-    """
-    where = f"'{path}'"
-    try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            check_room(where, _ARRAY_COPIES * sum(member.file_size for member in file.zip.infolist()))
-            arrays = {name: file[name] for name in file.files}
-    except FedkinError:
-        raise
-    except Exception as error:  # whatever zipfile, zlib and NumPy's reader of headers raise over damaged bytes
-        raise FedkinError(
-            f"{where} cannot be read as .npz; it must hold plain numeric arrays, as numpy.savez(path, x=..., y=...) "
-            "saves them, and no Python objects such as a dict."
-        ) from error
-    for wanted in (label, cluster):
-        if wanted not in (None, NO_LABELS) and wanted not in arrays:
-            raise unknown_name(f"array of labels in {where}", wanted, arrays)
-    if label is None:
-        beside = (_WITH_LABELS[name] for name in _SAMPLES if name in arrays and name in _WITH_LABELS)
-        label = usual_label(name for name in arrays if name != cluster) or next(beside, None)
-        label = label if label in arrays else None
-    label = None if label == NO_LABELS else label
-    wide = [name for name, array in arrays.items() if array.ndim >= 2 and name not in (label, cluster)]
-    samples = next((name for name in _SAMPLES if name in arrays), wide[0] if len(wide) == 1 else None)
-    if samples is None:
-        raise FedkinError(f"{where} holds the arrays {', '.join(arrays) or 'none'}; name the samples' array 'x'.")
-    x = as_tensor(arrays[samples], where)
-    coded = {name: _coded(arrays, name, len(x), where) for name in (label, cluster) if name is not None}
-    y, classes = coded[label] if label is not None else (None, [])
-    return Dataset(path.name, x, y, classes, clusters=None if cluster is None else coded[cluster])
-
-
-def _coded(arrays: Mapping[str, npt.NDArray[Any]], name: str, samples: int, where: str) -> tuple[Tensor, list[str]]:
-    """Return the labels in one array as class indices, after checking that there is one for each sample."""
-    y, classes = encode_labels(arrays[name], f"Array '{name}' of {where}")
-    if len(y) != samples:
-        raise FedkinError(f"{where} holds {samples} samples, but {len(y)} labels in '{name}'.")
-    return y, classes
 
 
 def _as_array(value: Any, where: str) -> npt.NDArray[Any]:
@@ -231,3 +181,32 @@ def unmasked(value: Any) -> Any:
         return value
     array = np.ma.array(value)
     return np.ma.filled(array.astype(np.float64), np.nan) if np.ma.getmaskarray(array).any() else array.data
+
+
+def new_store(count: int, shape: tuple[int, ...], dtype: torch.dtype, where: str) -> Tensor:
+    """Allocate a tensor ``(count, *shape)``: in memory, or if it is large in a memory-mapped temporary file.
+
+    The file is in the folder for temporary files, which ``TMPDIR`` names. It has no name there, so that nothing of it
+    remains. Raises FedkinError if there is not enough room on disk.
+    """
+    numbers = count * math.prod(shape)
+    size = numbers * dtype.itemsize
+    if size < LARGE:
+        return torch.empty((count, *shape), dtype=dtype)
+    handle, path = tempfile.mkstemp(prefix="fedkin-")
+    try:
+        os.posix_fallocate(handle, 0, size)  # a sparse file would end the program when the disk is full
+        return torch.from_file(path, shared=True, size=numbers, dtype=dtype).view(count, *shape)
+    except OSError as error:
+        raise FedkinError(
+            f"{where} holds {size / 2**30:.1f} GiB, for which there is no room in {tempfile.gettempdir()} "
+            f"({error.strerror}); name a larger folder by TMPDIR."
+        ) from error
+    finally:
+        os.close(handle)
+        os.unlink(path)
+
+
+def is_on_disk(x: Tensor) -> bool:
+    """Return whether a tensor is mapped from a file."""
+    return x.layout == torch.strided and not x.is_nested and x.untyped_storage().filename is not None

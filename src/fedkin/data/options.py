@@ -1,15 +1,24 @@
-"""Options for the columns of tables, where the files alone do not determine how to read them."""
+"""Options for the columns of tables, where the files alone do not determine how to read them.
+
+In a real federation each site's own file has them; what an experiment says of columns is only compared with it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from fedkin.core.errors import FedkinError, unknown_name
+from fedkin.core.options import toml_text
+
+if TYPE_CHECKING:
+    from fedkin.core.table import Table
 
 AUTO, NO_ID = "auto", "none"
 """Values of `TableOptions.id` that are no names of columns."""
+NO_LABELS = "none"
+"""Name of a column of labels that says that there are none, whatever columns are called."""
 
 NA_VALUES = 'texts and numbers, one or in a list such as ["unknown", -9], or such lists by column: {age = [-9]}'
 """What `TableOptions.na_values` may be, for sentences; written as TOML."""
@@ -25,7 +34,6 @@ class TableOptions:
     in text where they can be read in two ways, as 1.234; "auto" refuses such columns. `encoding` is that of CSV files
     that are not UTF-8, by a name that Python knows, such as "cp1252", and `header` is whether their first line names
     the columns. Of a workbook the first of the names in `sheet` that it has is read, by default its only sheet.
-    `lacking` is whether columns that some clients lack are left out or imputed, so whether they have to agree.
     `dayfirst` is whether the day is before the month in dates such as 03/04/2024 where no date of the column shows it.
     `na_values` stand for an empty cell, such as "unknown" or -9, in all columns or by column; they become a mapping, in
     which "" stands for all columns.
@@ -41,7 +49,6 @@ class TableOptions:
     categorical: str | Sequence[str] = ()
     ordinal: Mapping[str, Sequence[str]] = field(default_factory=dict)
     decimal: str = AUTO
-    lacking: Literal["drop", "impute"] = "drop"
     encoding: str = "utf-8"
     na_values: str | float | Sequence[str | float] | Mapping[str, Any] = ()
     sheet: str | Sequence[str] = ()
@@ -168,3 +175,53 @@ def _names(given: Any, option: str) -> tuple[str, ...]:
 
 NO_OPTIONS = TableOptions()
 """Options of tables of which the files alone say how to read them."""
+
+COLUMN_KEYS = (
+    "label", "drop", "id", "categorical", "ordinal", "decimal", "encoding", "header", "sheet", "na_values", "dayfirst",
+)  # fmt: skip
+"""Keys of an experiment's ``[data]`` that a site's own file has, too, and that describe its columns."""
+_NAMED = ("drop", "categorical", "ordinal", "na_values")
+"""Those among them that name columns, of which a site must not be ignorant."""
+
+
+def lines_lacking(
+    asked: Mapping[str, Any], table: Table | None, options: TableOptions, named: str | None, taken: str | None
+) -> list[str]:
+    """Return lines, as TOML, that a site's file lacks to have its columns as an experiment says.
+
+    `asked` is what the experiment says, by key. The site has read its `table` by its own `options`; `named` is what its
+    file says of the column of labels, if anything, and `taken` the column that holds them. What is asked is compared
+    with names of columns and options alone, never with values, and changes nothing. Raises FedkinError if it is not of
+    the right form.
+    """
+    if table is None:
+        return []
+    label, names = asked.get("label"), set(table.names)
+    wanted = TableOptions(**{key: asked[key] for key in _NAMED if key in asked})
+    lines = []
+    if label == NO_LABELS and named is None and taken is not None:
+        lines.append(f"label = {toml_text(NO_LABELS)}")
+    elif label in table.names:
+        lines.append(f"label = {toml_text(label)}" if named is None else f"drop = {toml_text([label])}")
+    known = {*options.drop, options.id, *options.categorical, *options.ordinal}
+    for key in ("drop", "categorical"):
+        if unknown := [name for name in getattr(wanted, key) if name in names - known]:
+            lines.append(f"{key} = {toml_text(unknown)}")
+    if levels := {name: own for name, own in wanted.ordinal.items() if name in names - known}:
+        lines.append(f"ordinal = {toml_text(levels)}")
+    empty = {name: own for name, own in wanted.of_files["na_values"].items() if not name or name in names}
+    if empty and not options.of_files["na_values"]:
+        lines.append(f"na_values = {toml_text(empty.get('', empty))}")
+    return lines
+
+
+def check_asked(asked: Mapping[str, Any], site: str, **read: Any) -> None:
+    """Refuse to take part if lines are lacking in a site's file; raise FedkinError with them.
+
+    `read` is what `lines_lacking` takes besides what is `asked`.
+    """
+    if lines := lines_lacking(asked, **read):
+        raise FedkinError(
+            f"Site '{site}' has columns otherwise than the experiment says; its site.toml lacks {'; '.join(lines)}.",
+            public=True,
+        )

@@ -1,0 +1,159 @@
+"""Names and paths of data sets, looked at without reading them; nothing heavy is imported, so that it costs nothing."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from fedkin.core.errors import FedkinError, listing
+from fedkin.core.files import HIDDEN, ending_of, shown_in, similar_path
+
+HUB = "hf:"
+"""Before a name on the hub, which nothing else asks for."""
+
+EMBEDDED = {
+    "digits": "handwritten digits, 1,797 grey images of 8 x 8, 10 classes",
+    "wine": "chemistry of 178 wines, 13 columns, 3 classes",
+    "iris": "measures of 150 flowers, 4 columns, 3 classes",
+    "breast-cancer": "cell nuclei of 569 biopsies, 30 columns, 2 classes",
+    "blobs": "2,000 points in 20 columns around 5 centres, always the same",
+}
+"""Data sets that need no network and no file, by the name `fedkin.data.sources.load` knows them by."""
+
+WORKBOOKS = (".xlsx", ".xlsm", ".xls", ".ods")
+READ = (".npz", ".csv", ".tsv", ".parquet", *WORKBOOKS)
+"""Ends of the names of files that are read; those of text may be compressed, as ``.csv.gz``."""
+IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
+SPLIT = re.compile(r"(train|test|valid|validation|dev|eval)([-_.]|ing[-_.])", re.IGNORECASE)
+OTHER_TABLES = (
+    ".txt", ".dat", ".data", ".dta", ".sav", ".feather", ".numbers", ".xlsb", ".json", ".jsonl", ".gz", ".zip"
+)  # fmt: skip
+"""Ends of the names of files that could be tables, in formats that are not read."""
+_ADVICE = {
+    (".txt", ".data", ".dat"): "; call it .csv, if it is text",
+    (".numbers", ".xlsb"): "; save its sheet as .xlsx or .csv",
+    (".npy",): "; save it as .npz, with an array x, and labels y",
+    (".gz", ".zip", ".bz2", ".xz"): "; unpack it",
+    (".json", ".jsonl", ".feather", ".dta", ".sav", ".sas7bdat"): "; read it with pandas, and give its DataFrame or "
+    "save it as .parquet",
+}
+
+
+def check_source(source: str) -> None:
+    """Raise FedkinError if no data set has this name and nothing is at this path; the hub is not asked."""
+    if source in EMBEDDED or source.startswith(HUB) or below_fedkin_data(source) is not None:
+        return
+    path = expanded(source)
+    if not path.exists():
+        raise missing(source, path)
+
+
+def expanded(source: str) -> Path:
+    """Return the path with ``~`` replaced by the home directory; raise FedkinError if there is no such user."""
+    try:
+        return Path(source).expanduser()
+    except RuntimeError as error:
+        raise FedkinError(f"'{source}' begins with the home of a user that this machine does not know.") from error
+
+
+def missing(source: str, path: Path) -> FedkinError:
+    """Return an error for a name or path that does not exist, which suggests the nearest one that does."""
+    root = os.environ.get("FEDKIN_DATA")
+    near = similar_path(path, {name: name for name in (*EMBEDDED, *(shown_in(expanded(root)) if root else ()))})
+    if path.suffix or path.is_absolute() or source.startswith((".", "~")) or source.count("/") > 1:
+        wanted = near or "give a file, a directory or the name of a data set."
+        return FedkinError(f"'{source}' does not exist; {wanted}")
+    places = f"neither embedded ({', '.join(EMBEDDED)}) nor a path nor below FEDKIN_DATA"
+    hub = f"data set of the Hugging Face hub is asked for by 'hf:{source}'."
+    return FedkinError(f"'{source}' is {places}; {f'{near} A {hub}' if near else f'a {hub}'}")
+
+
+def below_fedkin_data(name: str) -> Path | None:
+    """Return the folder of a data set below the directory that ``FEDKIN_DATA`` names, if it is there."""
+    root = os.environ.get("FEDKIN_DATA")
+    if not root:
+        return None
+    candidates = [expanded(root) / spelling for spelling in (name, name.replace("-", "_"))]
+    return next((path for path in candidates if path.is_dir()), None)
+
+
+def not_read(source: str, more: str = "") -> FedkinError:
+    """Return the error for a file of a kind that is not read; `more` is what may be given beside files that are."""
+    suffix = Path(source).suffix
+    advice = next((way for suffixes, way in _ADVICE.items() if suffix.lower() in suffixes), "")
+    return FedkinError(f"'{source}' is a {suffix or 'nameless'} file; allowed: {', '.join(READ)}{more}{advice}.")
+
+
+def files_in(source: str) -> list[Path]:
+    """Return the files of a folder with one per client, in order of name, or its folders of images.
+
+    Raises FedkinError if it is no folder, or has neither.
+    """
+    folder = expanded(source)
+    if not folder.is_dir():
+        wanted = f"give one with a file ({', '.join(READ)}) per client."
+        meant = "" if folder.exists() else similar_path(folder)
+        raise FedkinError(f"'{source}' is {'a file and ' if folder.is_file() else ''}not a folder; {meant or wanted}")
+    try:
+        shown = [path for path in folder.iterdir() if not path.name.startswith(HIDDEN)]
+        paths = sorted(path for path in shown if ending_of(path) in READ and path.is_file())
+    except OSError as error:
+        raise FedkinError(f"'{source}' cannot be listed ({error.strerror}).") from error
+    paths = paths or [folder / name for name in folders_of_images(folder)]
+    if not paths:
+        raise FedkinError(
+            f"'{source}' has no {', '.join(READ)} files; one per client is needed, and it "
+            f"{f'holds only {listing(sorted(shown_in(folder)), 3)}' if shown_in(folder) else 'is empty'}."
+        )
+    return paths
+
+
+def holds_clients(source: str) -> list[str]:
+    """Return the names of data files directly in a folder, each perhaps one client's; empty if there is no folder."""
+    folder = expanded(source)
+    names = shown_in(folder) if folder.is_dir() else []
+    return sorted(name for name in names if ending_of(name) in READ and (folder / name).is_file())
+
+
+def files_of_clients(source: str) -> list[str]:
+    """Do the same as `holds_clients`, but return none for data sets that are embedded, on the hub, or have splits."""
+    if source in EMBEDDED or source.startswith(HUB):
+        return []
+    names = holds_clients(source)
+    return names if any(not SPLIT.match(name) for name in names) else []
+
+
+def images_in(folder: Path) -> list[str]:
+    """Return the names of the images directly in a folder, in order."""
+    return sorted(name for name in shown_in(folder) if ending_of(name) in IMAGES)
+
+
+def folders_of_images(source: str | Path) -> list[str]:
+    """Return the subfolders of a folder without data files that hold images, two or more of them, else none."""
+    folder = expanded(str(source))
+    if not folder.is_dir() or holds_clients(str(source)):
+        return []
+    found = [
+        name
+        for name in sorted(shown_in(folder))
+        if (folder / name).is_dir() and not SPLIT.match(f"{name}.") and images_in(folder / name)
+    ]
+    return found if len(found) > 1 else []
+
+
+def ignored_in(source: object) -> list[str]:
+    """Return what in a folder of clients' files could hold a client's data and is not read.
+
+    That is files in an unsupported format, and subfolders with files; runs and what belongs to a site, which have a
+    TOML file, are none.
+    """
+    if not isinstance(source, str | Path) or not (folder := expanded(str(source))).is_dir():
+        return []
+    found = []
+    for name in sorted(shown_in(folder)):
+        inside = {ending_of(one) for one in shown_in(folder / name)} if (folder / name).is_dir() else set()
+        is_other = (folder / name).is_dir() if ending_of(name) in READ else name.lower().endswith(OTHER_TABLES)
+        if is_other or (inside.intersection(READ) and ".toml" not in inside):
+            found.append(name)
+    return found

@@ -1,1 +1,0 @@
-"""Reading of one data set into tensors: files, arrays, tables, names on the Hugging Face hub; no clients' agreement."""
