@@ -418,3 +418,11 @@ def test_each_row_alone_is_as_among_all(tmp_path, as_file):
             row.to_csv(path := tmp_path / "row.csv", index=False)
         alone = model.preparation_.apply(path if as_file else row)
         assert alone[0].tolist() == pytest.approx(together[at].tolist(), abs=1e-6)
+
+
+def test_a_single_new_row_is_read_by_the_sign_that_the_clients_showed():
+    cells = [f"{at // 4},{25 * (at % 4):02}" for at in range(20)]
+    frames = [pd.DataFrame({"a": cells, "b": range(20)}), pd.DataFrame({"a": cells[::-1], "b": range(20)})]
+    model = fedkin.KFed(n_clusters=2, random_state=0).fit(frames)
+    row = pd.DataFrame({"a": ["1,250"], "b": [3]})
+    assert model.preparation_.apply(row).tolist() == model.preparation_.apply(row.assign(a=1.25)).tolist()

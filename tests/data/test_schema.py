@@ -188,20 +188,6 @@ def many(bad: object = None) -> list[object]:
     return [bad if bad is not None and at == 3 else 7 * at % 30 + 0.5 for at in range(30)]
 
 
-def test_every_door_lists_all_problems():
-    clients = [pd.DataFrame({"age": many("old"), "sex": ["f", "m"] * 15}), pd.DataFrame({"age": many(), "sex": many()})]
-    fit = fedkin.KFed(n_clusters=2, random_state=0).fit
-    learn = fedkin.FedAvg(rounds=1, random_state=0).fit
-    y = [0, 1] * 15
-    for call in (lambda: fit(clients), lambda: learn([(x, y) for x in clients]), lambda: fedkin.compare(clients)):
-        with pytest.raises(FedkinError) as error:
-            call()
-        assert len(str(error.value).splitlines()) == 2
-    with pytest.raises(FedkinError) as error:
-        learn([(x[["sex"]].astype(str), [0.5] * 30) for x in clients])
-    assert [line[:24] for line in str(error.value).splitlines()] == ["Clients 0 and 1 have lab"]
-
-
 @pytest.mark.parametrize("name", ["c", "c" * 600])
 def test_names_and_categories_too_long_to_be_reported_are_refused_with_column_client_and_limit(name):
     fine, long = (pd.DataFrame({name: [text] * 30, "age": many()}) for text in ("a", "b" * 505))

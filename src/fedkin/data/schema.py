@@ -137,7 +137,7 @@ def reports_of(table: Table, min_members: int) -> dict[str, Any]:
     return {"names": table.names, "columns": columns}
 
 
-def too_long(table: Table, min_members: int, where: str = "the table") -> list[str]:
+def too_long(table: Table, min_members: int, where: str) -> list[str]:
     """Return a sentence on each column whose name, or a category that leaves the client, is longer than may be sent."""
     problems = []
     for at, column in enumerate(table.columns):

@@ -213,7 +213,7 @@ def moments(client: Client, payload: Payload) -> Payload:
     if client.table is None:
         x = _by_feature(client.x)
         return {"count": len(x), "sum": x.sum(0), "min": x.amin(0), "max": x.amax(0), **facts}
-    facts |= moments_of(client.table) | _reports_of(client.table, _min_members(client, payload))
+    facts |= moments_of(client.table) | _reports_of(client, client.table, _min_members(client, payload))
     return {"count": len(client), **facts}
 
 
@@ -222,12 +222,12 @@ def table_columns(client: Client, payload: Payload) -> Payload:
     """Report the columns of a table, and nothing of its samples except names of frequent categories."""
     if client.table is None:
         return {"names": [], "columns": []}
-    return _reports_of(client.table, _min_members(client, payload))
+    return _reports_of(client, client.table, _min_members(client, payload))
 
 
-def _reports_of(table: Table, min_members: int) -> Payload:
+def _reports_of(client: Client, table: Table, min_members: int) -> Payload:
     """Report on a table; raise RefusalError if a name or category is too long, before the server refuses the report."""
-    if problems := too_long(table, min_members):
+    if problems := too_long(table, min_members, f"Client {client.id}"):
         raise RefusalError(" ".join(problems), public=True)  # names and lengths
     return reports_of(table, min_members)
 

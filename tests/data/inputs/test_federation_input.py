@@ -107,7 +107,7 @@ def test_keys_with_a_clear_text_are_names(keys: Any, names: list[str]) -> None:
     [
         (FRAME, None, "fit takes clients in a list, in a dict by name, in a folder with one file each, or as a "),
         ([X, X], Y, "y is a ndarray of int64; it takes the name of the column of labels, or one array of"),
-        ([X, X], "kind", "Clients 0 and 1 are of type ndarray and have"),
+        ([X, X], "kind", "Client 0 is of type ndarray and has"),
         ([FRAME], "kin", "Client 0 has no column 'kin'; did you mean 'kind'?"),
         ([X], {"north": Y}, "y has labels by name, but clients have no names; give both in lists, or both in dicts."),
         ({"north": X, "south": X}, {"north": Y}, "y has no labels of client 'south'; give one array for each client."),

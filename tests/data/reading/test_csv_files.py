@@ -4,12 +4,12 @@ import gzip
 from pathlib import Path
 
 import pytest
-from fedkin.data.reading import csv_files
 
 from fedkin.core.errors import FedkinError
 from fedkin.core.table import Table
 from fedkin.data.files import read_file
 from fedkin.data.options import TableOptions
+from fedkin.data.tables import MAX_COLUMNS
 
 
 def table(path: Path, content: str | bytes, **options: object) -> Table:
@@ -52,6 +52,29 @@ def test_what_files_of_people_have_reads_without_an_option(
     assert cells(table(tmp_path / "t.csv", content)) == [[pytest.approx(cell) for cell in row] for row in expected]
 
 
+def test_a_column_that_can_be_read_in_two_ways_names_the_option_unless_another_tells(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    with pytest.raises(FedkinError, match=r"'a' .*set decimal = '.' if .* else set decimal = ','"):
+        table(path, "a;b\n1.234;x\n5.678;y\n")
+    assert cells(table(path, "a;b\n1.234;x\n5.678;y\n", decimal=",")) == [[1234, "x"], [5678, "y"]]
+    for content, sign, first in (
+        ("a;b\n1.234;0.5\n5.678;2\n", ".", 1.234),
+        ("a;b\n1.234;0,5\n5.678;2\n", ",", 1234),
+        ("a,b\n1.234,x\n5.678,y\n", ".", 1.234),
+    ):
+        found = table(path, content)
+        assert (found.decimal, cells(found)[0][0]) == (sign, first)
+
+
+def test_codes_and_long_numbers_stay_texts_and_all_other_numbers_are_numbers(tmp_path: Path) -> None:
+    rows = "007;90071992547409931;01.02.2024;0.5;NA;NA\n;90071992547409937;31.12.2024;-;5;\n010;;01.01.2024;1e3;;x\n"
+    found = table(tmp_path / "t.csv", "code;far;day;n;whole;w\n" + rows)
+    kinds = [one.kind for one in found.columns]
+    assert kinds == ["category", "category", "date", "number", "number", "category"]
+    assert found.columns[0].categories == ("007", "010")
+    assert cells(table(tmp_path / "t.csv", "a,b\n1,2\nNA,-\n,\n3,4\n")) == [[1, 2], [None, None], [3, 4]]
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
@@ -77,7 +100,7 @@ def test_encodings_and_archives(tmp_path: Path) -> None:
 def test_files_beyond_limits_are_refused_before_they_fill_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wide = ",".join(f"c{at}" for at in range(csv_files.MAX_COLUMNS + 1))
+    wide = ",".join(f"c{at}" for at in range(MAX_COLUMNS + 1))
     with pytest.raises(FedkinError, match="columns"):
         table(tmp_path / "t.csv", f"{wide}\n{wide}\n")
     monkeypatch.setattr("fedkin.core.files.room", lambda: 10_000)

@@ -29,8 +29,8 @@ def test_labels_of_any_plain_type_become_indices(values, indices, classes):
     ("values", "sentence"),
     [
         ([2.0, 1.5], "It has labels that are fractions, such as"),
-        ([1.0, np.nan], "It lacks 1 of 2 labels; leave out the rows without one, or the labels altogether."),
-        (pd.array(["a", None], dtype="string"), "It lacks 1 of 2 labels; leave out the rows"),
+        ([1.0, np.nan], "It lacks 1 of 2 labels; leave out these rows, or set label = 'none' to use no labels."),
+        (pd.array(["a", None], dtype="string"), "It lacks 1 of 2 labels; leave out these rows"),
     ],
 )
 def test_labels_that_cannot_be_used_are_refused(values, sentence):

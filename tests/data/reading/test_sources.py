@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 import torch
-from fedkin.data.reading import sources as module
 
 from fedkin.core.errors import FedkinError
+from fedkin.data import sources as module
 from fedkin.data.dataset import Dataset
 from fedkin.data.inputs import load_clients
 from fedkin.data.sources import load

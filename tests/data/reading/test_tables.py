@@ -66,6 +66,7 @@ def test_whatever_arrow_says_of_a_damaged_schema_is_one_sentence(tmp_path, error
     def fail(path):
         raise error
 
+    (tmp_path / "t.parquet").touch()
     monkeypatch.setattr(pd, "read_parquet", fail)
     with pytest.raises(FedkinError, match=r"t\.parquet' cannot be read as \.parquet \("):
         read_file(tmp_path / "t.parquet")
