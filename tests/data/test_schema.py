@@ -77,7 +77,7 @@ def test_a_client_refuses_what_is_too_long_to_be_reported_before_the_server_does
                 task.run([client], [{}])
             assert "private" not in str(error.value)
     rare = Table((Column("c", "category", (text, "b")),), torch.tensor(once).double()[:, None])
-    assert too_long(rare, 5) == []
+    assert too_long(rare, 5, "It") == []
 
 
 def patients(seed: int, rows: int = 60) -> pd.DataFrame:

@@ -24,6 +24,13 @@ def test_numbers_and_texts_are_emptied_in_every_column() -> None:
     assert frame.a.tolist() == [1, -9, 3, 4]  # not modified
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ([True], r"^na_values has True; it should have texts and numbers, such as 'unknown' or -9\.$"),
+        ({"age": None}, r"^na_values\['age'\] has None; it should have texts and numbers"),
+    ],
+)
 def test_other_values_are_refused(given: object, said: str) -> None:
     with pytest.raises(FedkinError, match=said):
         TableOptions(na_values=given)  # type: ignore[arg-type]
