@@ -96,7 +96,7 @@ def _verdicts() -> str:
     for line in lines("reproduce"):
         scale, paper, _ = line["table"].split("/")
         cells.setdefault((paper, scale), Counter())[line["verdict"]] += 1
-    text = _row(["paper", "claims that hold, quick", "near/higher/lower/open", "full size: claims", "cells"])
+    text = _row(["paper", "claims that hold, quick", "near / higher / lower / open", "full size: claims", "cells"])
     text += _row(["---"] * 5, "|")
     for paper in dict.fromkeys(paper for paper, _ in cells):
         row = [f"`{paper}`"]
@@ -104,7 +104,7 @@ def _verdicts() -> str:
             held, found = claims.get((paper, scale), Counter()), cells.get((paper, scale), Counter())
             tested = held["holds"] + held["does not hold"] + held["open"]
             beside = [found["✓"] + found["≈"], found["▲"] + found["△"], found["▼"] + found["▽"], found["?"]]
-            row += [f"{held['holds']}/{tested}" if tested else "", "/".join(map(str, beside)) if any(beside) else ""]
+            row += [f"{held['holds']}/{tested}" if tested else "", " / ".join(map(str, beside)) if any(beside) else ""]
         text += _row(row)
     return text + "\n"
 
