@@ -10,16 +10,14 @@ import difflib
 import io
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
 
 import click
-from click.shell_completion import get_completion_class
 
 from fedkin import __version__
-from fedkin.cli.help_pages import Argument, Group
-from fedkin.cli.other_programs import SENTENCES, key_of, key_of_method
+from fedkin.cli.help_pages import Group
 from fedkin.experiment.terminal_tables import PlainStream, in_shell
 
 DONE, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
@@ -31,7 +29,10 @@ DONE, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
 )
 @click.version_option(__version__, "-V", "--version", message="fedkin %(version)s", help="Show the version and exit.")
 def app() -> None:
-    """Federated clustering: discovers clusters of clients or samples, without moving the data."""
+    """Federated clustering: discovers clusters of clients or samples, without moving the data.
+
+    In bash, eval "$(_FEDKIN_COMPLETE=bash_source fedkin)" completes commands; in zsh and fish alike.
+    """
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
@@ -83,45 +84,6 @@ def _plain_terminal() -> Iterator[None]:
                 setattr(sys, name, stream.raw)
 
 
-@app.command("help")
-@click.argument(
-    "words",
-    cls=Argument,
-    metavar="[COMMAND]...",
-    nargs=-1,
-    help="A command, such as run or federation init; without any, all are listed.",
-)
-@click.pass_context
-def show_help(ctx: click.Context, words: tuple[str, ...]) -> None:
-    """Show the help of a command."""
-    shown = ctx.find_root()
-    for word in words:
-        if not isinstance(shown.command, click.Group):
-            raise click.UsageError(f"'{shown.command_path}' has no commands below it.", shown)
-        _, found, _ = shown.command.resolve_command(shown, [word])
-        assert found is not None  # else it has raised
-        shown = click.Context(found, shown, word)
-    click.echo(shown.get_help())
-
-
-@app.command()
-@click.argument(
-    "shell", cls=Argument, type=click.Choice(["bash", "zsh", "fish"]), help="The shell that the script is for."
-)
-def completion(shell: str) -> None:
-    """Print a script for the shell's completion.
-
-    \b
-    bash:  eval "$(fedkin completion bash)"  in ~/.bashrc
-    zsh:   eval "$(fedkin completion zsh)"   in ~/.zshrc
-    fish:  fedkin completion fish | source   in ~/.config/fish/config.fish
-    """  # noqa: D301  # \b is click's mark for lines that stay as they are
-    made = get_completion_class(shell)
-    assert made is not None  # click has all three
-    script = made(app, {}, "fedkin", "_FEDKIN_COMPLETE")
-    click.echo(script.source_template % script.source_vars())
-
-
 @contextmanager
 def interruptible(how: str, written: Path | None = None) -> Iterator[None]:
     """End on Ctrl-C with a sentence on how to continue, or that nothing was `written` yet; a context manager."""
@@ -149,27 +111,69 @@ def stop(sentence: str, code: int) -> NoReturn:
     raise SystemExit(code)
 
 
+# What a wrong option or argument was probably meant to be.
+
+
 def _sentence(error: click.UsageError, words: Sequence[str]) -> str:
     """Describe a command-line error, with the nearest existing option and how to get help."""
-    said, hint = error.format_message().rstrip("."), ""
+    wrong, hint = error.format_message().rstrip("."), ""
     if isinstance(error, click.NoSuchOption) and error.ctx is not None:
         options = [name for each in error.ctx.command.params for name in each.opts]
-        said = f"No such option '{error.option_name}'"
-        if known := SENTENCES.get(error.option_name.lstrip("-")):
-            hint = f"{known} "
-        elif key := key_of_method(error, words):
+        name = error.option_name.lstrip("-").replace("-", "_")
+        wrong = f"No such option '{error.option_name}'"
+        takes_keys = "--set" in options
+        if name == "seeds":
+            hint = "A run has one --seed; `fedkin compare` and `fedkin reproduce STUDY.toml` take several. "
+        elif takes_keys and (key := _key_of_method(name, words)):
             hint = f"It is set by --set {key}=VALUE. "
         elif near := difflib.get_close_matches(error.option_name, options, n=1, cutoff=0.7):
-            said += f"; did you mean '{near[0]}'?"
-        elif key := key_of(error):
+            wrong += f"; did you mean '{near[0]}'?"
+        elif takes_keys and (key := _key_that_ends(name)):
             hint = f"It is set by --set {key}=VALUE. "
-        elif "--set" in options:
+        elif takes_keys:
             hint = "Any key of the experiment is set by --set KEY=VALUE. "
-    elif "unexpected extra argument" in said and error.ctx is not None and "methods" in error.ctx.params:
-        hint = (
-            "It takes data and makes the runs itself; `fedkin costs RUN RUN` compares what finished runs cost. "
-            if any((Path(word) / "config.toml").is_file() for word in words)
-            else "Names have commas between them, as in --methods kfed,kin-graph. "
-        )
+    elif "unexpected extra argument" in wrong and error.ctx is not None and "methods" in error.ctx.params:
+        hint = "Names have commas between them, as in --methods kfed,kin-graph. "
     path = error.ctx.command_path if error.ctx else "fedkin"
-    return f"{said}{'' if said.endswith('?') else '.'} {hint}See `{path} --help`."
+    return f"{wrong}{'' if wrong.endswith('?') else '.'} {hint}See `{path} --help`."
+
+
+def _key_of_method(name: str, words: Sequence[str]) -> str | None:
+    """Return the key of an option that a method named among the `words` of the command line has."""
+    from fedkin.core import FedkinError
+    from fedkin.core.options import options_of
+    from fedkin.experiment import registry
+
+    for word in [part for each in words for part in each.split(",")]:
+        with suppress(FedkinError):
+            if registry.is_known("method", word) and any(
+                option.name == name for option in options_of(registry.declared("method", word))
+            ):
+                return f"method.{name}"
+    return None
+
+
+def setting_of(given: str) -> str | None:
+    """Return the setting, as --set takes it, that was given in the place of data; ``None`` if it is none."""
+    name, equals, value = given.partition("=")
+    key = name if "." in name else _key_that_ends(name.replace("-", "_"))
+    return f"{key}={value}" if equals and key and not Path(given).exists() else None
+
+
+def _key_that_ends(word: str) -> str | None:
+    """Return the experiment's key whose last part is a word, or what another library's word means here."""
+    from fedkin.core.aliases import ALIASES
+    from fedkin.core.options import options_of
+    from fedkin.experiment import registry
+    from fedkin.experiment.sections import DataSection, EngineSection
+
+    kinds: tuple[registry.Kind, ...] = ("method", "scenario")
+    for name in (*ALIASES.get(word, ()), word):
+        for section, fields in (("engine", EngineSection.model_fields), ("data", DataSection.model_fields)):
+            if name in fields:
+                return f"{section}.{name}"
+        for kind in kinds:
+            listed = registry.METHODS if kind == "method" else registry.SCENARIOS
+            if any(option.name == name for each in listed for option in options_of(registry.declared(kind, each))):
+                return f"{kind}.{name}"
+    return None

@@ -1,41 +1,64 @@
-"""Commands on finished runs: reports, costs, records, predictions and assignments."""
+"""Commands on finished runs, and those that prepare a real federation."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 
-from fedkin.cli import shared_options
 from fedkin.cli.app import REFUSED, app, interruptible, resumable, stop, warn
-from fedkin.cli.help_pages import SAMPLES
+from fedkin.cli.help_pages import (
+    COUNT,
+    METHOD,
+    NETWORKS,
+    PATH,
+    SAMPLES,
+    Group,
+    argument,
+    as_json,
+    computing_on,
+    device,
+    flag,
+    option,
+    out,
+    quiet,
+    run_folder,
+    run_folders,
+    settings,
+    tools,
+)
 
 _SECTION = "Finished runs"
 _MAX_NAME = 100
 """Bytes of clients' names in that of a folder."""
 
 
-_decimal = click.option(
-    "--decimal",
-    type=click.Choice([".", ","]),
-    help="What stands before the decimals of numbers in CSV; by default as in the run.",
-)
-_encoding = click.option(
-    "--encoding", metavar="NAME", help="Encoding of CSV that is not UTF-8, such as cp1252; by default as in the run."
-)
-_sheet = click.option(
-    "--sheet", metavar="NAME", help="Sheet of a workbook that has several, such as .xlsx; by default as in the run."
-)
+def _new_rows(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of how new rows are read, and of packages that a run's classes may come from."""
+    for add in (
+        option(
+            "--package packages", "Package besides fedkin that a method, model or features may come from. May be "
+            "repeated.", "NAME", multiple=True,
+        ),
+        option("--sheet", "Sheet of a workbook that has several, such as .xlsx; by default as in the run.", "NAME"),
+        option("--encoding", "Encoding of CSV that is not UTF-8, such as cp1252; by default as in the run.", "NAME"),
+        option(
+            "--decimal", "What stands before the decimals of numbers in CSV; by default as in the run.",
+            type=click.Choice([".", ","]),
+        ),
+    ):  # fmt: skip
+        command = add(command)
+    return command
 
 
 @app.command(section=_SECTION)
-@shared_options.folder()
-@shared_options.quiet
+@run_folder("Folder of a run.")
+@quiet
 def report(folder: Path, quiet: bool) -> None:
     """Write a run's report.html again."""
     from fedkin.experiment.run import report as write_again
@@ -46,26 +69,17 @@ def report(folder: Path, quiet: bool) -> None:
 
 
 @app.command(section=_SECTION)
-@shared_options.folder(help="Folder of a finished run.")
-@shared_options.argument(
-    "data", "New samples: anything --data takes, or a folder with one file per client.", metavar="DATA", type=SAMPLES
-)
-@click.option("--label", metavar="COLUMN", help="Column of labels to leave out.")
-@click.option("--client", metavar="NAME", help="Client of the run whose model predicts, by name or number.")
-@click.option("--cluster", type=int, help="Cluster whose model predicts, for a new client; see `fedkin assign`.")
-@shared_options.out("File to write; by default, standard output.")
-@_decimal
-@_encoding
-@_sheet
-@click.option(
-    "--memberships",
-    is_flag=True,
-    help="Add to what part each sample belongs to each cluster; with kin-graph nearly all wholly to one.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Write JSON, an object per sample, instead of CSV.")
-@shared_options.device("Where networks and kin-graph's large searches compute, such as cuda.")
-@shared_options.packages
-@click.option("-q", "--quiet", is_flag=True, help="Leave out notes on the data.")
+@run_folder()
+@argument("data", "New samples: anything --data takes, or a folder with one file per client.", "DATA", type=SAMPLES)
+@option("--label", "Column of labels to leave out.", "COLUMN")
+@option("--client", "Client of the run whose model predicts, by name or number.", "NAME")
+@option("--cluster", "Cluster whose model predicts, for a new client; see `fedkin assign`.", type=int)
+@out("File to write; by default, standard output.")
+@_new_rows
+@flag("--memberships", "Add to what part each sample belongs to each cluster.")
+@flag("--json as_json", "Write JSON, an object per sample, instead of CSV.")
+@device(NETWORKS)
+@flag("-q --quiet", "Leave out notes on the data.")
 def predict(
     folder: Path, data: str, out: Path | None, device: str, packages: tuple[str, ...], quiet: bool, **options: Any
 ) -> None:
@@ -73,7 +87,7 @@ def predict(
     from fedkin.core.files import write_atomically
     from fedkin.experiment.prediction import predict as predicted
 
-    with _only_from(packages), _options_of_new_rows(), shared_options.computing_on(device):
+    with _only_from(packages), _options_of_new_rows(), computing_on(device):
         text = predicted(folder, data, **options, warn=None if quiet else warn)
     if out:
         write_atomically(out, text)
@@ -94,13 +108,10 @@ def _options_of_new_rows() -> Iterator[None]:
 
 
 @app.command(section=_SECTION)
-@shared_options.folder(help="Folder of a finished run.")
-@shared_options.argument("data", "The client's samples: anything --data takes.", metavar="DATA", type=SAMPLES)
-@click.option("--label", metavar="COLUMN", help="Column of labels, if it has neither the run's nor a usual name.")
-@_decimal
-@_encoding
-@_sheet
-@shared_options.packages
+@run_folder()
+@argument("data", "The client's samples: anything --data takes.", "DATA", type=SAMPLES)
+@option("--label", "Column of labels, if it has neither the run's nor a usual name.", "COLUMN")
+@_new_rows
 def assign(folder: Path, data: str, packages: tuple[str, ...], **options: Any) -> None:
     """Assign a client unseen in training to a cluster. Its samples are labelled where the method needs it."""
     from fedkin.experiment.prediction import assign as cluster_of
@@ -110,12 +121,12 @@ def assign(folder: Path, data: str, packages: tuple[str, ...], **options: Any) -
 
 
 @app.command(section=_SECTION)
-@shared_options.folder(help="Folder of a finished run.")
-@click.option("--clusters", type=int, help="Number of clusters.")
-@click.option("--resolution", type=float, help="Resolution instead of a number: the higher, the more clusters.")
-@shared_options.out("Folder for the results; by default one beside the run's.")
-@shared_options.as_json
-@shared_options.quiet
+@run_folder()
+@option("--clusters", "Number of clusters.", type=int)
+@option("--resolution", "Resolution instead of a number: the higher, the more clusters.", type=float)
+@out("Folder for the results; by default one beside the run's.")
+@as_json
+@quiet
 def cut(
     folder: Path, clusters: int | None, resolution: float | None, out: Path | None, as_json: bool, quiet: bool
 ) -> None:
@@ -139,21 +150,16 @@ def cut(
 
 
 @app.command(section=_SECTION)
-@shared_options.folder(help="Folder of a finished run.")
-@click.option(
-    "--client",
-    "clients",
-    metavar="NAME",
-    multiple=True,
-    required=True,
-    help="Client to forget, by name or number. May be repeated.",
+@run_folder()
+@option(
+    "--client clients", "Client to forget, by name or number. May be repeated.", "NAME", multiple=True, required=True
 )
-@click.option("--retrain", is_flag=True, help="Run again without it, even where the method can leave it out exactly.")
-@click.option("--in-place", is_flag=True, help="Replace the run; by default it stays as it is.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done and what it costs, and do nothing.")
-@shared_options.out("Folder for the run without it; by default one beside the run's.")
-@shared_options.as_json
-@shared_options.quiet
+@flag("--retrain", "Run again without it, even where the method can leave it out exactly.")
+@flag("--in-place", "Replace the run; by default it stays as it is.")
+@flag("--dry-run", "Say what would be done and what it costs, and do nothing.")
+@out("Folder for the run without it; by default one beside the run's.")
+@as_json
+@quiet
 def forget(
     folder: Path, clients: tuple[str, ...], retrain: bool, in_place: bool, dry_run: bool, out: Path | None,
     as_json: bool, quiet: bool,
@@ -195,11 +201,9 @@ def _beside(folder: Path, clients: Sequence[int], names: Sequence[str]) -> Path:
 
 
 @app.command(section=_SECTION)
-@shared_options.folders
-@click.option(
-    "--target", metavar="METRIC=NUMBER", help="Count until a number is reached, such as personal_accuracy=0.95."
-)
-@shared_options.as_json
+@run_folders
+@option("--target", "Count until a number is reached, such as personal_accuracy=0.95.", "METRIC=NUMBER")
+@as_json
 def costs(folders: tuple[Path, ...], target: str | None, as_json: bool) -> None:
     """Show what runs cost: bytes and seconds, by phase. Further runs are also relative to the first."""
     from fedkin.studies import costs as accounts
@@ -210,17 +214,17 @@ def costs(folders: tuple[Path, ...], target: str | None, as_json: bool) -> None:
 
 
 @app.command(section=_SECTION)
-@shared_options.folder(help="Folder of a finished run of `embedding`.")
-@shared_options.out("Folder for the results; by default, the run's.")
-@shared_options.device("Where the encoder computes, such as cuda.")
-@shared_options.as_json
-@shared_options.quiet
+@run_folder("Folder of a finished run of `embedding`.")
+@out("Folder for the results; by default, the run's.")
+@device("the encoder computes")
+@as_json
+@quiet
 def attack(folder: Path, out: Path | None, device: str, as_json: bool, quiet: bool) -> None:
     """Measure what an `embedding` run's messages give away. That is samples, and membership."""
     from fedkin.studies.attack.attack import JSON
     from fedkin.studies.attack.attack import attack as attacked
 
-    with shared_options.computing_on(device):
+    with computing_on(device):
         text = attacked(folder, out)
     if as_json:
         print(((out or folder) / JSON).read_text(encoding="utf-8"), end="")
@@ -229,11 +233,11 @@ def attack(folder: Path, out: Path | None, device: str, as_json: bool, quiet: bo
 
 
 @app.command(section=_SECTION)
-@shared_options.folders
-@shared_options.tools("--to", default="; by default, those of the experiment")
-@shared_options.settings("Any key of [tracking], such as tracking.project=trials.")
-@click.option("--new", "anew", is_flag=True, help="Start a new tracked run, even if a tool knows the run.")
-@shared_options.quiet
+@run_folders
+@tools("--to", default="; by default, those of the experiment")
+@settings("Any key of [tracking], such as tracking.project=trials.")
+@flag("--new anew", "Start a new tracked run, even if a tool knows the run.")
+@quiet
 def track(folders: tuple[Path, ...], to: tuple[str, ...], settings: tuple[str, ...], anew: bool, quiet: bool) -> None:
     """Send the records of runs to tracking tools. Records that a tool already has are left out."""
     with interruptible("the same command sends what is missing"):
@@ -251,3 +255,78 @@ def _only_from(packages: tuple[str, ...]) -> AbstractContextManager[None]:
 
     why = "so it is not imported; --package allows another package that you trust"
     return trusted_packages(["fedkin", *packages], why)
+
+
+# A real federation.
+
+
+@app.group(cls=Group, no_args_is_help=True)
+def federation() -> None:
+    """Prepare a real federation; Flower runs it."""
+
+
+@federation.command()
+@argument("folder", "New folder for the Flower app.", type=PATH)
+@argument("experiment", "A method's name or a .toml file.", "[METHOD-or-FILE]", default="kin-graph", type=METHOD)
+@option("--sites", "Number of sites; by default federation.clients, else 3.", "INTEGER", type=COUNT)
+@option("--host", "Name or address that sites know the server by.", default="127.0.0.1")
+@option("--port", "The server's port.", "INTEGER", type=click.IntRange(1, 65535), default=8000)
+@flag("--insecure", "No encryption, no check of who takes part.")
+@option("--hub", "Write an app for Flower Hub instead, of this account.", "PUBLISHER")
+@settings("Any key of the experiment, such as method.n_clusters=4.")
+def init(folder: Path, experiment: str, hub: str | None, settings: tuple[str, ...], **network: Any) -> None:
+    """Write a folder that runs an experiment on real sites. It is a Flower app, with certificates."""
+    _needs_flower()
+    if hub is not None:
+        from fedkin.deploy.flower_hub import init_hub
+
+        init_hub(folder, experiment, list(settings), hub)
+        print(f"Wrote {folder}; `flwr app publish {folder}` publishes it, once you have logged in.")
+        return
+    from fedkin.deploy.app_folder import init as written
+
+    written(folder, experiment, settings=list(settings), **network)
+    print(f"Wrote {folder}; {folder / 'README.md'} says how to start.")
+
+
+@federation.command()
+@argument("path", "File for the private key.", "FILE", type=PATH)
+def key(path: Path) -> None:
+    """Make a site's key; the server registers its public half."""
+    _needs_flower()
+    from fedkin.deploy.app_folder import make_key
+
+    print(f"Wrote {path}, which stays here, and {make_key(path)} for the server.")
+
+
+@federation.command()
+@argument("path", "A site's own file.", "SITE.toml", type=PATH)
+def check(path: Path) -> None:
+    """Check a site's file and its data. Nothing is sent, and nothing is written."""
+    _needs_flower()
+    from fedkin.core import FedkinError
+    from fedkin.deploy.site_app import checked
+
+    try:
+        sentences = checked(path)
+    except FedkinError as error:  # its options are those of the site's file, and not of --set
+        print(f"fedkin: {error}", file=sys.stderr)
+        raise SystemExit(REFUSED) from error
+    print("\n".join(sentences))
+
+
+@federation.command()
+@run_folder("Results of a real federation.", "results")
+@as_json
+def sites(results: Path, as_json: bool) -> None:
+    """Show which sites are there, since when, and when each last replied."""
+    _needs_flower()
+    from fedkin.deploy.server_app import json_of_sites, table_of_sites
+
+    print(json_of_sites(results) if as_json else table_of_sites(results))
+
+
+def _needs_flower() -> None:
+    from fedkin.engines.flower_engine.version import check_flower
+
+    check_flower()

@@ -1,20 +1,23 @@
-"""Click commands whose help describes every argument, and which complete names from the registry."""
+"""Click commands whose help describes every argument and which complete names, and options that several share."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
-from fedkin.cli.other_programs import COMMANDS
 from fedkin.core.errors import FedkinError
 from fedkin.core.files import read_tables, similar_path
 from fedkin.data.names import EMBEDDED, check_source
 from fedkin.experiment.registry import METHODS, SCENARIOS, target_of
+
+Decorator = Callable[[Any], Any]
+"""Of a command's function, to which it adds an argument or an option."""
 
 SECTIONS = ("Runs", "Finished runs", "Many runs", "More")
 """What `fedkin --help` divides commands into, in order."""
@@ -60,7 +63,6 @@ class Group(click.Group):
         if args and not args[0].startswith("-") and args[0] not in self.commands:
             near = difflib.get_close_matches(args[0], self.commands, n=1)
             meant = f"; did you mean '{near[0]}'?" if near else "."
-            meant = f"; {COMMANDS[args[0]]}." if args[0] in COMMANDS else meant
             raise click.UsageError(f"No such command '{args[0]}'{meant}", ctx)
         return super().resolve_command(ctx, args)
 
@@ -80,8 +82,19 @@ class Group(click.Group):
                 formatter.write_dl(own)
 
 
+def _write_parameters(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    for title, kind in (("Arguments", click.Argument), ("Options", click.Option)):
+        records = [each.get_help_record(ctx) for each in command.get_params(ctx) if isinstance(each, kind)]
+        if rows := [record for record in records if record is not None]:
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+
+# Types of parameters, which are checked before anything heavy is imported.
+
+
 class Name(click.ParamType):  # type: ignore[type-arg]  # generic in recent versions alone
-    """Parameter type of a name, which is checked before anything heavy is imported, and which the shell completes.
+    """Parameter type of a name, which the shell completes.
 
     `names` are what the shell completes to or, with `files`, to a path; `check` raises FedkinError if a value is no
     name and no path.
@@ -112,12 +125,6 @@ def _check_experiment(value: str) -> None:
         read_tables(Path(value))
 
 
-METHOD = Name(lambda: METHODS, files=True, check=_check_experiment)
-SCENARIO = Name(lambda: SCENARIOS, check=lambda name: target_of("scenario", name))
-DATA = Name(lambda: EMBEDDED, files=True)
-SAMPLES = Name(lambda: EMBEDDED, files=True, check=check_source)
-
-
 class RunFolder(click.Path):
     """Parameter type of a run's folder, which exists."""
 
@@ -131,10 +138,69 @@ class RunFolder(click.Path):
         return folder
 
 
-def _write_parameters(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-    parameters = command.get_params(ctx)
-    for title, kind in (("Arguments", click.Argument), ("Options", click.Option)):
-        records = [each.get_help_record(ctx) for each in parameters if isinstance(each, kind)]
-        if rows := [record for record in records if record is not None]:
-            with formatter.section(title):
-                formatter.write_dl(rows)
+METHOD = Name(lambda: METHODS, files=True, check=_check_experiment)
+SCENARIO = Name(lambda: SCENARIOS, check=lambda name: target_of("scenario", name))
+DATA = Name(lambda: EMBEDDED, files=True)
+SAMPLES = Name(lambda: EMBEDDED, files=True, check=check_source)
+PATH, COUNT = click.Path(path_type=Path), click.IntRange(1)
+
+
+# Arguments and options, as decorators.
+
+
+def argument(name: str, help: str, metavar: str | None = None, **more: Any) -> Decorator:
+    """Add an argument with a description."""
+    return click.argument(name, cls=Argument, help=help, metavar=metavar, **more)
+
+
+def option(name: str, help: str, metavar: str | None = None, **more: Any) -> Decorator:
+    """Add an option; `name` may hold several, as ``"-o --out"``, the last one without hyphens for the parameter."""
+    return click.option(*name.split(), help=help, metavar=metavar, **more)
+
+
+def flag(name: str, help: str) -> Decorator:
+    """Add an option without a value."""
+    return click.option(*name.split(), is_flag=True, help=help)
+
+
+def settings(help: str) -> Decorator:
+    """Add the option ``--set KEY=VALUE``, which may be repeated."""
+    return option("-s --set settings", f"{help} May be repeated.", "KEY=VALUE", multiple=True)
+
+
+def out(help: str, **more: Any) -> Decorator:
+    """Add the option for the output folder."""
+    return option("-o --out", help, type=PATH, **more)
+
+
+def run_folder(help: str = "Folder of a finished run.", name: str = "folder") -> Decorator:
+    """Add the argument for the folder of a run."""
+    return argument(name, help, "RUN", type=RunFolder())
+
+
+def device(what: str, default: str | None = "cpu") -> Decorator:
+    """Add the option for the device that `what` compute on."""
+    help = f"Where {what}, such as cuda."
+    return option("--device", help, "NAME", default=default, show_default=default is not None)
+
+
+def tools(name: str, default: str = "") -> Decorator:
+    """Add the option for tracking tools; `default` ends its help text."""
+    names = ["tensorboard", "mlflow", "wandb"]
+    help = f"Tool to send records to: tensorboard, mlflow or wandb{default}. May be repeated."
+    return option(name, help, "TOOL", type=click.Choice(names), multiple=True)
+
+
+run_folders = argument("folders", "Folders of runs.", "RUN...", type=RunFolder(), nargs=-1, required=True)
+as_json = flag("--json as_json", "Print JSON instead of text.")
+quiet = flag("-q --quiet", "Print nothing but warnings and errors.")
+NETWORKS = "networks and kin-graph's large searches compute"
+
+
+@contextmanager
+def computing_on(name: str) -> Iterator[None]:
+    """Set the device that `--device` names, as a context manager."""
+    from fedkin.core.device import device_named, on
+
+    with on(device_named(name, "'--device'")):
+        yield

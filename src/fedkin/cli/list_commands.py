@@ -9,11 +9,8 @@ from shutil import get_terminal_size
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from fedkin.cli import shared_options
 from fedkin.cli.app import REFUSED, app, stop
-from fedkin.cli.help_pages import DATA, Argument, Name
+from fedkin.cli.help_pages import DATA, Name, argument, as_json, flag, option
 
 if TYPE_CHECKING:
     from fedkin.core.options import Option
@@ -29,17 +26,13 @@ def _listed() -> list[str]:
 
 
 @app.command("list")
-@click.argument(
-    "name",
-    cls=Argument,
-    required=False,
-    type=Name(_listed),
-    help=f"{', '.join(_SECTIONS[:-1])} or {_SECTIONS[-1]}; or a method or a scenario, to list its options. By default, "
-    "all names are listed.",
-)
-@click.option("--preview", is_flag=True, help="Show for every scenario which client has which classes.")
-@click.option("--data", metavar="DATA", type=DATA, help="Data set for --preview; by default, digits.")
-@shared_options.as_json
+@argument(
+    "name", f"{', '.join(_SECTIONS[:-1])} or {_SECTIONS[-1]}; or a method or a scenario, to list its options. By "
+    "default, all names are listed.", required=False, type=Name(_listed),
+)  # fmt: skip
+@flag("--preview", "Show for every scenario which client has which classes.")
+@option("--data", "Data set for --preview; by default, digits.", "DATA", type=DATA)
+@as_json
 def list_names(name: str | None, preview: bool, data: str | None, as_json: bool) -> None:
     """List methods, data, scenarios and models. With a method or a scenario, list its options."""
     sections = _sections()
@@ -126,10 +119,10 @@ def _print_options(options: Sequence[Option]) -> None:
     width = min(get_terminal_size().columns, 100)
     heads = [f"{option.name} = {option.default_text}" if option.default_text else option.name for option in options]
     column = min(max(map(len, heads), default=0), 36)
-    for head, option in zip(heads, options, strict=True):
-        print("\n" + _lines(option.allowed, f"  {head:<{column}}  ", " " * 6))
-        if option.meaning:
-            print(fill(option.meaning, width, initial_indent=" " * 6, subsequent_indent=" " * 6))
+    for head, each in zip(heads, options, strict=True):
+        print("\n" + _lines(each.allowed, f"  {head:<{column}}  ", " " * 6))
+        if each.meaning:
+            print(fill(each.meaning, width, initial_indent=" " * 6, subsequent_indent=" " * 6))
 
 
 def _lines(text: str, first: str = "", others: str = "") -> str:

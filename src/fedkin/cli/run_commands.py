@@ -1,74 +1,76 @@
-"""Commands that run or resume one experiment."""
+"""Commands that make runs: one experiment, or many."""
 
 from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from fedkin.cli import shared_options
-from fedkin.cli.app import REFUSED, app, interruptible, resumable, stop
-from fedkin.cli.help_pages import DATA, METHOD, SAMPLES
-from fedkin.cli.other_programs import setting_of
+from fedkin.cli.app import REFUSED, app, interruptible, resumable, setting_of, stop
+from fedkin.cli.help_pages import (
+    COUNT,
+    DATA,
+    METHOD,
+    NETWORKS,
+    SAMPLES,
+    SCENARIO,
+    argument,
+    as_json,
+    computing_on,
+    device,
+    flag,
+    option,
+    out,
+    quiet,
+    run_folder,
+    settings,
+    tools,
+)
 from fedkin.data.names import EMBEDDED, check_source
+from fedkin.experiment.registry import check_known, is_known
 
 if TYPE_CHECKING:
     from fedkin.experiment.config import Config
 
-_SECTION = "Runs"
-_OPTIONS = {
-    "data.source": "--data", "scenario.name": "--scenario", "method.n_clusters": "--clusters",
-    "engine.name": "--engine", "tracking.to": "--track",
+_KEYS = {
+    "data": "data.source", "scenario": "scenario.name", "clients": "scenario.clients", "clusters": "method.n_clusters",
+    "seed": "seed", "engine": "engine.name", "track": "tracking.to",
 }  # fmt: skip
-"""Options that are called other than the key that they set."""
+"""Keys of an experiment that options set, by the option's name."""
 _WITH_FILES = (
     "Your own CSV files: put one per client into a folder, with the same columns, and run `fedkin cluster FOLDER`."
 )
+_scenario = option("--scenario", "How clients get data: a name from `fedkin list`.", "NAME", type=SCENARIO)
+_seed = option("--seed", "Seed of everything random.", type=int)
+_new_folder_in_runs = out("Folder for the results; by default a new one in runs/.")
 
 
-@app.command(section=_SECTION)
-@shared_options.argument(
-    "experiment", "A method's name from `fedkin list`, or a .toml file.", metavar="METHOD-or-FILE", type=METHOD
-)
-@shared_options.argument("given", "The data set, as --data takes it.", metavar="[DATA]", required=False, type=DATA)
-@shared_options.data("Data set: a name from `fedkin list`, a file, a folder, or hf:NAME of the Hugging Face hub.")
-@shared_options.scenario("How clients get data: a name from `fedkin list`.")
-@shared_options.clients
-@click.option("--clusters", type=int, help="Number of clusters, as --set method.n_clusters does.")
-@click.option("--seed", type=int, help="Seed of everything random.")
-@click.option(
-    "--engine",
-    metavar="NAME",
+@app.command(section="Runs")
+@argument("experiment", "A method's name from `fedkin list`, or a .toml file.", "METHOD-or-FILE", type=METHOD)
+@argument("given", "The data set, as --data takes it.", "[DATA]", required=False, type=DATA)
+@option("--data", "A name from `fedkin list`, a file, a folder, or hf:NAME of the Hugging Face hub.", "DATA", type=DATA)
+@_scenario
+@option("--clients", "Number of clients.", type=int)
+@option("--clusters", "Number of clusters, as --set method.n_clusters does.", type=int)
+@_seed
+@option(
+    "--engine", "Execution backend: local, or flower for Flower's simulation.", "NAME",
     type=click.Choice(["local", "flower"]),
-    help="Execution backend: local, or flower for Flower's simulation.",
-)
-@shared_options.tools("--track")
-@shared_options.out("Folder for the results; by default a new one in runs/.")
-@shared_options.settings("Any key of the experiment, such as method.local_epochs=30.")
-@click.option("--dry-run", is_flag=True, help="Check the experiment and its data, print both in full, and run nothing.")
-@shared_options.as_json
-@shared_options.quiet
-def run(
-    experiment: str,
-    given: str | None,
-    data: str | None,
-    scenario: str | None,
-    clients: int | None,
-    clusters: int | None,
-    seed: int | None,
-    engine: str | None,
-    track: tuple[str, ...],
-    out: Path | None,
-    settings: tuple[str, ...],
-    dry_run: bool,
-    as_json: bool,
-    quiet: bool,
-) -> None:
+)  # fmt: skip
+@tools("--track")
+@_new_folder_in_runs
+@settings("Any key of the experiment, such as method.local_epochs=30.")
+@flag("--dry-run", "Check the experiment and its data, print both in full, and run nothing.")
+@as_json
+@quiet
+def run(experiment: str, given: str | None, **options: Any) -> None:
     """Run an experiment and write its results to a folder."""
+    data, scenario = options["data"], options["scenario"]
     if given is not None and data is not None:
         stop(f"The data set was given twice, as '{given}' and as '{data}'.", REFUSED)
     if given is not None and (setting := setting_of(given)):
@@ -76,65 +78,46 @@ def run(
     data = given if data is None else data
     if data is not None and scenario != "files" and ":" not in (scenario or "") and not experiment.endswith(".toml"):
         check_source(data)  # a scenario of one's own may call its data as it likes
-    keys = {
-        "data.source": data, "scenario.name": scenario, "scenario.clients": clients, "method.n_clusters": clusters,
-        "seed": seed, "engine.name": engine, "tracking.to": track or None,
-    }  # fmt: skip
-    _run(experiment, keys, settings, out, dry_run, as_json, quiet)
+    _run(experiment, options | {"data": data, "track": options["track"] or None})
 
 
-@app.command(section=_SECTION)
-@shared_options.argument(
-    "data", "A folder with one file per client, such as north.csv, or any other data as --data of `run` takes it.",
-    metavar="DATA", type=SAMPLES,
-)  # fmt: skip
-@click.option("--clients", type=int, help="Number of clients that one data set is dealt to at random.")
-@click.option("--clusters", type=int, help="Number of clusters; by default it is found.")
-@click.option("--seed", type=int, help="Seed of everything random.")
-@shared_options.out("Folder for the results; by default a new one in runs/.")
-@shared_options.settings("Any key of the experiment, such as data.id=patient.")
-@click.option("--dry-run", is_flag=True, help="Check the data, print how they are understood, and run nothing.")
-@shared_options.as_json
-@shared_options.quiet
-def cluster(
-    data: str,
-    clients: int | None,
-    clusters: int | None,
-    seed: int | None,
-    out: Path | None,
-    settings: tuple[str, ...],
-    dry_run: bool,
-    as_json: bool,
-    quiet: bool,
-) -> None:
+@app.command(section="Runs")
+@argument("data", "A folder with one file per client, or what --data of `run` takes.", "DATA", type=SAMPLES)
+@option("--clients", "Number of clients that one data set is dealt to at random.", type=int)
+@option("--clusters", "Number of clusters; by default it is found.", type=int)
+@_seed
+@_new_folder_in_runs
+@settings("Any key of the experiment, such as data.id=patient.")
+@flag("--dry-run", "Check the data, print how they are understood, and run nothing.")
+@as_json
+@quiet
+def cluster(**options: Any) -> None:
     """Cluster the samples of all clients. It is `fedkin run kin-graph DATA`."""
-    keys = {"data.source": data, "scenario.clients": clients, "method.n_clusters": clusters, "seed": seed}
-    if clients is not None and not Path(data).is_dir() and not any(one.startswith("scenario.") for one in settings):
-        keys["scenario.name"] = "iid"  # the method's default scenario has a client for each class
-    _run("kin-graph", keys, settings, out, dry_run, as_json, quiet)
-    if data in EMBEDDED and not (dry_run or as_json or quiet):
+    data, chosen = options["data"], any(one.startswith("scenario.") for one in options["settings"])
+    if options["clients"] is not None and not Path(data).is_dir() and not chosen:
+        options["scenario"] = "iid"  # the method's default scenario has a client for each class
+    _run("kin-graph", options)
+    if data in EMBEDDED and not any(options[name] for name in ("dry_run", "as_json", "quiet")):
         print(_WITH_FILES)
 
 
-def _run(
-    experiment: str, keys: Mapping[str, Any], settings: Sequence[str], out: Path | None, dry_run: bool, as_json: bool,
-    quiet: bool,
-) -> None:  # fmt: skip
-    """Run an experiment with the values of options by key, ``None`` where one is not given, and those of --set."""
-    wanted = {key: json.dumps(value, ensure_ascii=False) for key, value in keys.items() if value is not None}
-    _check_said_once(wanted, settings)
-    overrides = [*(f"{key}={value}" for key, value in wanted.items()), *settings]
+def _run(experiment: str, options: Mapping[str, Any]) -> None:
+    """Run an experiment with the options of the command line, ``None`` where one is not given."""
+    given = {name: value for name, value in options.items() if name in _KEYS and value is not None}
+    wanted = {name: json.dumps(value, ensure_ascii=False) for name, value in given.items()}
+    _check_given_once(wanted, options["settings"])
+    overrides = [*(f"{_KEYS[name]}={value}" for name, value in wanted.items()), *options["settings"]]
     from fedkin.experiment.config import load_config
 
     config = load_config(experiment, overrides)
-    folder = out or _new_folder(config)
+    folder, quiet = options["out"] or _new_folder(config), options["quiet"]
     with resumable(folder):
         from fedkin.engines.local import keep_freed_memory
         from fedkin.experiment.run import check, execute
         from fedkin.experiment.terminal import show_outcome, show_progress
 
         keep_freed_memory()
-        if dry_run:
+        if options["dry_run"]:
             with show_progress(quiet) as progress:
                 read = check(config, folder, progress)
             print(config.to_toml(), end="")
@@ -145,16 +128,14 @@ def _run(
             if sentence := _on_default_number(config, overrides):
                 progress.note(sentence)
             outcome = execute(config, folder, progress)
-        show_outcome(outcome, as_json, quiet)
+        show_outcome(outcome, options["as_json"], quiet)
 
 
-@app.command(section=_SECTION)
-@shared_options.folder()
-@shared_options.device(
-    "Where networks and kin-graph's large searches compute from here on, such as cuda; by default, as before.", None
-)
-@shared_options.as_json
-@shared_options.quiet
+@app.command(section="Runs")
+@run_folder("Folder of a run.")
+@device(f"{NETWORKS} from here on; by default as before", None)
+@as_json
+@quiet
 def resume(folder: Path, device: str | None, as_json: bool, quiet: bool) -> None:
     """Resume a stopped run from its last checkpoint."""
     with resumable(folder):
@@ -168,23 +149,23 @@ def resume(folder: Path, device: str | None, as_json: bool, quiet: bool) -> None
         show_outcome(outcome, as_json, quiet)
 
 
-@app.command(section=_SECTION)
-@shared_options.argument("data", "Data other than the clients': anything --data takes.", metavar="DATA", type=SAMPLES)
-@shared_options.out("File for the encoder; training resumes from it.", required=True)
-@click.option("--model", metavar="NAME", default="auto", help="An autoencoder from `fedkin list`.")
-@click.option("--epochs", type=int, default=20, help="Passes over the data.")
-@click.option("--samples", type=int, help="Maximum number of samples, drawn at random.")
-@click.option("--label", metavar="COLUMN", help="Column of labels to leave out.")
-@click.option("--seed", type=int, default=0, help="Seed of everything random.")
-@shared_options.device("Where the network computes, such as cuda.")
-@shared_options.quiet
+@app.command(section="Runs")
+@argument("data", "Data other than the clients': anything --data takes.", "DATA", type=SAMPLES)
+@out("File for the encoder; training resumes from it.", required=True)
+@option("--model", "An autoencoder from `fedkin list`.", "NAME", default="auto")
+@option("--epochs", "Passes over the data.", type=int, default=20)
+@option("--samples", "Maximum number of samples, drawn at random.", type=int)
+@option("--label", "Column of labels to leave out.", "COLUMN")
+@option("--seed", "Seed of everything random.", type=int, default=0)
+@device("the network computes")
+@quiet
 def pretrain(data: str, out: Path, model: str, device: str, quiet: bool, **options: Any) -> None:
     """Train an encoder for the method `embedding` on other data."""
     with interruptible(f"the same command resumes from the last epoch in {out}", out):
         from fedkin.experiment.terminal import show_progress
         from fedkin.studies.pretrain import pretrain as trained
 
-        with show_progress(quiet) as progress, shared_options.computing_on(device):
+        with show_progress(quiet) as progress, computing_on(device):
             progress.phase(f"Reading {data}")
 
             def done(epoch: int, epochs: int, error: float) -> None:
@@ -195,19 +176,19 @@ def pretrain(data: str, out: Path, model: str, device: str, quiet: bool, **optio
         print(f"Encoder: {out}, mean squared error {made.about['error']:.4f} after {made.about['epochs']} epochs")
 
 
-def _check_said_once(wanted: Mapping[str, str], settings: Sequence[str]) -> None:
-    """Check that no option and --set give two values of one key; `wanted` are the options' by key, as TOML."""
+def _check_given_once(wanted: Mapping[str, str], settings: Sequence[str]) -> None:
+    """Check that no option and --set give two values of one key; `wanted` are the options' by name, as TOML."""
     from fedkin.experiment.config import apply_setting
 
+    names = {_KEYS[name]: name for name in wanted}
     for setting in settings:
         tables: dict[str, Any] = {}
         path = apply_setting(tables, setting)
-        if path in wanted:
+        if path in names:
             section, _, key = path.rpartition(".")
-            given, other = json.loads(wanted[path]), (tables[section] if section else tables)[key]
+            given, other = json.loads(wanted[names[path]]), (tables[section] if section else tables)[key]
             if given != other:
-                option = _OPTIONS.get(path, f"--{key}")
-                stop(f"'{path}' is {given!r} by {option}, and {other!r} by --set; give it once.", REFUSED)
+                stop(f"'{path}' is {given!r} by --{names[path]}, and {other!r} by --set; give it once.", REFUSED)
 
 
 def _on_default_number(config: Config, overrides: Sequence[str]) -> str | None:
@@ -242,3 +223,122 @@ def _new_folder(config: Config) -> Path:
         count += 1
         folder = first.with_name(f"{first.name}-{count}")
     return folder
+
+
+# Many runs.
+
+
+@app.command(section="Many runs")
+@argument("what", "Data, as --data takes them; a scenario from `fedkin list`; or a .toml file.", "DATA-or-SCENARIO")
+@option("--methods", "Names with commas between them, or all that suit.", "NAMES", default="all")
+@option("--budget", "Time for all runs together, such as 90s, 10m or 2h.", "TIME", default="10m")
+@option("--question", "What is to be clustered.", type=click.Choice(["samples", "clients", "auto"]), default="auto")
+@option("--clusters", "Number of clusters, if it is known.", type=int)
+@option("--seeds", "Runs of each method.", type=int, default=3)
+@option("--seed", "Seed of the partition and of the first run; by default 0.", type=int)
+@option(
+    "--by", "Ranking of methods: by score, which needs no labels, or by truth.",
+    type=click.Choice(["score", "truth"]), default="score",
+)  # fmt: skip
+@option("--data", "Data set, where a scenario is compared.", "DATA", type=DATA)
+@_scenario
+@option("--clients", "Number of clients.", type=int)
+@out("Folder; by default one in comparisons/. Existing results are reused.")
+@settings("Any key of the experiments, such as method.rounds=10.")
+@as_json
+@quiet
+def compare(
+    what: str, methods: str, budget: str, question: str, clusters: int | None, seeds: int, by: str, out: Path | None,
+    as_json: bool, quiet: bool, **experiment: Any,
+) -> None:  # fmt: skip
+    """Run the methods that suit some data, and recommend one. Methods are ranked with or without labels."""
+    began = time.monotonic()
+    if not is_known("scenario", what) and not what.endswith(".toml"):
+        check_source(what)
+    names = _known_methods(methods)
+    from fedkin.studies.compare import Options, compared
+    from fedkin.studies.comparison import bar, no_bar, print_comparison
+    from fedkin.studies.question import question_of
+
+    asked = question_of(what, asked=question, methods=names, **experiment)
+    folder = out or Path("comparisons") / asked.name
+    with interruptible("the same command resumes the comparison"):
+        options = Options(names, clusters, seeds, budget, by)
+        found = compared(asked, options, folder, no_bar if quiet else bar, began=began)
+    if as_json:
+        print(found.to_json(), end="")
+    elif not quiet:
+        print_comparison(found)
+
+
+@app.command(section="Many runs")
+@argument(
+    "names", "Such as fedcref/table-6, papers, all, or a .toml file; by default all are listed.", "ENTRY...", nargs=-1
+)
+@option("--scale", "quick, or the paper's own size.", type=click.Choice(["quick", "paper"]), default="quick")
+@option("--seeds", "Number of seeds, instead of the entry's.", "INTEGER", type=COUNT)
+@option("-j --jobs", "Runs at a time; by default one per core.", "INTEGER", type=COUNT)
+@out("Folder for runs and tables; existing runs are reused.", default=Path("reproductions"))
+@option("--only", "A row or a column by its name; by default, all. May be repeated.", "NAME", multiple=True)
+@device(f"{NETWORKS}; runs on another device are other runs")
+@flag("--show", "Run nothing; write the tables of existing runs.")
+@flag("--markdown", "Print tables as Markdown.")
+@as_json
+@quiet
+def reproduce(names: tuple[str, ...], out: Path, markdown: bool, as_json: bool, **options: Any) -> None:
+    """Reproduce tables of the papers. Figures become tables, too."""
+    from fedkin.studies.reproduce.entry import chosen
+
+    for name in names:
+        chosen(name)
+    from fedkin.studies.reproduce import command
+
+    if not names:
+        print(command.listing(out))
+        return
+    form: command.Form = "json" if as_json else "markdown" if markdown else "table"
+    with interruptible("the same command resumes where it stopped"):
+        command.reproduced(names, out=out, form=form, **options)
+
+
+@app.command(section="Many runs")
+@argument("what", "What methods cluster.", type=click.Choice(["clients", "samples"]))
+@option("--budget", "Time for all runs of this call, such as 10m or 2h.", "TIME", default="2h")
+@option("--limit", "Time for one run, after which it is given up.", "TIME", default="10m")
+@option("--data", "Labelled data set.", "DATA", default="digits")
+@option("--methods", "Names with commas between them, or all; also NAME+OPTION=VALUE.", "NAMES", default="all")
+@option("--scenarios", "Names with commas between them, or all.", "NAMES", default="all")
+@option("--seeds", "Seeds of each scenario and method.", type=int, default=3)
+@option("--rounds", "Rounds of methods that cluster clients.", type=int, default=20)
+@option("--module", "Network of methods that cluster clients.", "NAME", default="perceptron")
+@out("Folder; by default one in benchmark-runs/. Existing results count.")
+@as_json
+@quiet
+def benchmark(
+    what: Literal["clients", "samples"], data: str, methods: str, scenarios: str, out: Path | None, as_json: bool,
+    quiet: bool, **sizes: Any,
+) -> None:  # fmt: skip
+    """Run all methods on all scenarios, and rank them. The same command resumes where it stopped."""
+    names = _known_methods(methods)
+    from fedkin.studies.benchmark import PAGE, BenchmarkOptions, as_text, benchmarked, plain, scenarios_of
+
+    options = BenchmarkOptions(what, data, names, _names(scenarios), **sizes)
+    folder = out or Path("benchmark-runs") / f"{what}-{data.replace('/', '-')}"
+    with interruptible("the same command resumes the benchmark"):
+        found = benchmarked(options, folder, shows=not quiet)
+    if as_json:
+        print(json.dumps(plain(found), indent=2))
+    elif not quiet:
+        print(as_text(what, scenarios_of(what, options.scenarios), found))
+        print(f"{len(found)} results; the page: {folder / PAGE}")
+
+
+def _names(listed: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in listed.split(",") if name.strip())
+
+
+def _known_methods(listed: str) -> tuple[str, ...]:
+    """Return the names of methods, of which each exists; options may follow one, ``NAME+OPTION=VALUE``."""
+    for name in _names(listed):
+        check_known("method", name.partition("+")[0])
+    return _names(listed)

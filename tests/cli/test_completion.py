@@ -4,7 +4,6 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from fedkin.cli import app
-from shell import fedkin
 
 
 @pytest.mark.parametrize(
@@ -23,11 +22,3 @@ def test_a_shell_completes_commands_options_and_names(words: str, completed: lis
     _, *before, last = words.split()
     made = ShellComplete(app, {}, "fedkin", "_FEDKIN_COMPLETE")
     assert [item.value for item in made.get_completions(before, last)] == completed
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_completion_script_is_printed(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert fedkin("completion", shell) == 0
-    script = capsys.readouterr().out
-    assert f"_FEDKIN_COMPLETE={shell}_complete" in script
-    assert "%(" not in script
