@@ -10,7 +10,7 @@ from sklearn.metrics import adjusted_rand_score
 from torch import Tensor
 
 from fedkin.clustering import from_distances
-from fedkin.clustering.matching import cheapest_matching
+from fedkin.clustering.matching import cheapest_matching, matched_labels
 from fedkin.clustering.subspace_angles import angles_between
 
 TRUTH = [2, 0, 1, 1, 0, 2, 2, 0, 1, 0, 1, 2, 0, 2, 1]
@@ -99,3 +99,10 @@ def test_the_matching_is_the_cheapest_of_all():
     rows = range(4)
     best = min(permutations(range(5), 4), key=lambda order: sum(float(costs[row, order[row]]) for row in rows))
     assert found == list(best)
+
+
+def test_as_many_points_as_possible_keep_their_number():
+    before = torch.tensor([2, 2, 2, 0, 0, 1, -1])
+    labels = torch.tensor([0, 0, 0, 1, 1, 2, 2])
+    assert matched_labels(labels, before, 3).tolist() == [2, 2, 2, 0, 0, 1, 1]
+    assert matched_labels(torch.tensor([0, 1, 1]), torch.tensor([1, 1, 1]), 2).tolist() == [0, 1, 1]

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -33,11 +34,13 @@ def test_the_same_tree_gives_the_same_bytes(tmp_path: Path) -> None:
 
 def test_going_on_from_a_checkpoint_is_going_on(tmp_path: Path) -> None:
     fed, state = started()
+    exchange, traffic = fed.exchange, replace(fed.traffic)
     save_tree(tmp_path / "checkpoint", snapshot(fed, state))
     state = restore_checkpoint(fed, ToyState, snapshot(fed, state))
     fresh = LocalFederation(Blobs("digits", clients=12).build(0).clients, seed=5)
     resumed = restore_checkpoint(fresh, ToyState, load_tree(tmp_path / "checkpoint"))
     assert resumed.pair == state.pair == (12,)
+    assert (fresh.exchange, fresh.traffic) == (fed.exchange, fed.traffic) == (exchange, traffic)
     for now, then in ((fed, state), (fresh, resumed)):
         now_state, _ = Toy().step(now, then)
         save_tree(tmp_path / f"{id(now)}", snapshot(now, now_state))

@@ -136,7 +136,7 @@ def test_gradients_are_those_of_each_model_alone(module: str, form: str) -> None
     assert close(gradients(module, Execution(convolutions=form)), alone(module))
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.skipif(
     torch.backends.cpu.get_cpu_capability() == "DEFAULT", reason="torch compiles no vectors for such a processor"
 )
