@@ -114,6 +114,8 @@ def means_by_class(client: Client, filling: Tensor, describe: Callable[[Tensor],
 
 UNKNOWN = -1
 """Label of a client whose cluster is not known yet."""
+UPDATES = "the change of its model, the number of its samples and its loss"
+"""What a client sends in a round of training, for `Traits.sends`."""
 
 
 @dataclass(frozen=True)
@@ -326,6 +328,25 @@ class ClientMethod(Method[Any]):
         drawn = torch.randperm(len(present), generator=fed.rng("participants", state.steps))[:count]
         return sorted(present[at] for at in drawn.tolist())
 
+    def step(self, fed: Federation, state: Any) -> tuple[Any, Record]:
+        """Have clients train the model of their cluster, and add to each model its cluster's mean update."""
+        participation, means = self.averaged(fed, state)
+        models = means.moved(state.models, self.server_learning_rate)
+        after = state.next(models=models, finished=self.finished(state))
+        return after, round_record(fed, participation, state.labels)
+
+    def averaged(self, fed: Federation, state: ClientMethodState) -> tuple[Trained, Means]:
+        """Train for one exchange; return the participation, with losses, and the mean update of every cluster.
+
+        Clients whose cluster is unknown do not take part.
+        """
+        means, clusters = self.means(state), self.known_clusters(fed, state.labels, self.participants(fed, state))
+        return train_clusters(self, fed, state, clusters, means), means
+
+    def means(self, state: ClientMethodState) -> Means:
+        """Return an empty accumulator of a round's mean updates."""
+        return self.means_of(*state.models.shape)
+
     def trained(
         self, fed: Federation, state: ClientMethodState, starts: Mapping[int, Tensor]
     ) -> Iterator[tuple[int, Payload]]:
@@ -474,29 +495,3 @@ def check_differ(state: ClientMethodState, shared_layers: int, instead: str) -> 
         raise FedkinError(
             f"All {len(models)} models start with the same weights, so clients cannot choose among them; {instead}."
         )
-
-
-@dataclass(frozen=True)
-class AveragingMethod(ClientMethod):
-    """Base class of methods whose rounds add to each cluster's model the mean update of its clients."""
-
-    traits = ClientMethod.traits.replace(sends="the change of its model, the number of its samples and its loss")
-
-    def step(self, fed: Federation, state: ClientMethodState) -> tuple[ClientMethodState, Record]:
-        """Have clients train the model of their cluster, and add to each model its cluster's mean update."""
-        participation, means = self.averaged(fed, state)
-        models = means.moved(state.models, self.server_learning_rate)
-        after = state.next(models=models, finished=self.finished(state))
-        return after, round_record(fed, participation, state.labels)
-
-    def averaged(self, fed: Federation, state: ClientMethodState) -> tuple[Trained, Means]:
-        """Train for one exchange; return the participation, with losses, and the mean update of every cluster.
-
-        Clients whose cluster is unknown do not take part.
-        """
-        means, clusters = self.means(state), self.known_clusters(fed, state.labels, self.participants(fed, state))
-        return train_clusters(self, fed, state, clusters, means), means
-
-    def means(self, state: ClientMethodState) -> Means:
-        """Return an empty accumulator of a round's mean updates."""
-        return self.means_of(*state.models.shape)

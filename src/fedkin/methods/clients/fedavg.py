@@ -7,24 +7,24 @@ from dataclasses import dataclass, replace
 import torch
 
 from fedkin.core import Federation
-from fedkin.methods.clients.client_method import AveragingMethod, ClientMethodState
+from fedkin.methods.clients.client_method import UPDATES, ClientMethod, ClientMethodState
 
 
 @dataclass(frozen=True)
-class FedAvgMethod(AveragingMethod):
+class FedAvgMethod(ClientMethod):
     """Trains one model for all clients by federated averaging (McMahan et al. 2017, algorithm 1), or FedProx."""
 
-    traits = AveragingMethod.traits.replace(baseline=True, sums_suffice={"aggregation": "mean"})
+    traits = ClientMethod.traits.replace(sends=UPDATES, baseline=True, sums_suffice={"aggregation": "mean"})
 
 
 @dataclass(frozen=True)
-class LocalMethod(AveragingMethod):
+class LocalMethod(ClientMethod):
     """Trains every client by itself, from the same initial model: one cluster per client.
 
     A baseline for comparisons; models reach the server only to be scored.
     """
 
-    traits = AveragingMethod.traits.replace(baseline=True)
+    traits = ClientMethod.traits.replace(sends=UPDATES, baseline=True)
 
     def init(self, fed: Federation) -> ClientMethodState:
         """Return one new model, copied for each client."""

@@ -13,13 +13,19 @@ from fedkin.clustering.k_means import k_means
 from fedkin.core import Federation, Record
 from fedkin.core.method import Count
 from fedkin.methods.clients.client_method import NotNegative
-from fedkin.methods.clients.update_splits import OneSplitMethod, Round, SplitState, cosine_distances
+from fedkin.methods.clients.update_splits import (
+    Round,
+    SplitState,
+    UpdateMethod,
+    check_clustering_round,
+    cosine_distances,
+)
 
 _SHORTEST = 1e-12
 
 
 @dataclass(frozen=True)
-class FedGroupMethod(OneSplitMethod):
+class FedGroupMethod(UpdateMethod):
     """Clusters clients once, by the cosines of their updates with the updates' principal directions.
 
     The measure is the paper's EDC: updates are described by their cosines with the first K singular vectors of all
@@ -31,6 +37,8 @@ class FedGroupMethod(OneSplitMethod):
 
     Attributes
     ----------
+    clustering_round : int
+        The round, counted from 1, whose updates are clustered; at most `rounds`.
     n_clusters : int
         K, the number of clusters.
     between_clusters : float
@@ -38,10 +46,17 @@ class FedGroupMethod(OneSplitMethod):
         sum of the others, each scaled to length 1. 0 for none.
     """
 
+    clustering_round: Count = 1
     n_clusters: Count = 3
     between_clusters: NotNegative = 0.0
 
-    traits = OneSplitMethod.traits.replace(finds_k=False, takes_k=True)
+    traits = UpdateMethod.traits.replace(finds_k=False, takes_k=True)
+
+    def init(self, fed: Federation) -> SplitState:
+        """Return one new model, and all clients in one cluster; refuse a `clustering_round` after the last."""
+        check_clustering_round(self.clustering_round, self.rounds)
+        state: SplitState = super().init(fed)
+        return state
 
     def can_split(self, state: SplitState) -> bool:
         """Whether this is the clustering round, or a later one if no client replied in it."""

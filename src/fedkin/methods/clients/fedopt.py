@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedkin.core import Federation, Record
 from fedkin.core.method import Positive
-from fedkin.methods.clients.client_method import AveragingMethod, ClientMethodState, round_record
+from fedkin.methods.clients.client_method import UPDATES, ClientMethod, ClientMethodState, round_record
 from fedkin.nn.modules import Classifier
 
 Decay = Annotated[float, Interval(ge=0, lt=1)]
@@ -26,7 +26,7 @@ class FedOptState(ClientMethodState):
 
 
 @dataclass(frozen=True)
-class FedOptMethod(AveragingMethod):
+class FedOptMethod(ClientMethod):
     """Trains one model for all clients; the server's optimiser treats their mean update as a gradient (algorithm 2).
 
     Attributes
@@ -50,7 +50,7 @@ class FedOptMethod(AveragingMethod):
     adaptivity: Positive = 1e-3
 
     state_type: ClassVar[type[ClientMethodState]] = FedOptState
-    traits = AveragingMethod.traits.replace(baseline=True, sums_suffice={"aggregation": "mean"})
+    traits = ClientMethod.traits.replace(sends=UPDATES, baseline=True, sums_suffice={"aggregation": "mean"})
 
     def init(self, fed: Federation) -> FedOptState:
         """Return the state of FedAvg, with initial moments."""

@@ -15,6 +15,7 @@ from fedkin.core import Federation, Record
 from fedkin.core.method import Count
 from fedkin.methods.clients.client_method import (
     UNKNOWN,
+    UPDATES,
     ClientMethod,
     ClientMethodState,
     positions,
@@ -46,9 +47,7 @@ class FeSEMMethod(ClientMethod):
     n_clusters: Count = 3
     start: Literal["kmeans", "random"] = "kmeans"
 
-    traits = ClientMethod.traits.replace(
-        finds_k=False, takes_k=True, sends="the change of its model, the number of its samples and its loss"
-    )
+    traits = ClientMethod.traits.replace(finds_k=False, takes_k=True, sends=UPDATES)
 
     def init(self, fed: Federation) -> ClientMethodState:
         """Return K copies of one new model, and no client in a cluster yet."""

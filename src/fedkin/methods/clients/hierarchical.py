@@ -14,9 +14,10 @@ from fedkin.core import Federation, FedkinError
 from fedkin.core.method import Count
 from fedkin.methods.clients.client_method import NotNegative
 from fedkin.methods.clients.update_splits import (
-    OneSplitMethod,
     Round,
     SplitState,
+    UpdateMethod,
+    check_clustering_round,
     cosine_distances,
     cosine_similarities,
 )
@@ -26,11 +27,13 @@ Linkage = Literal["average", "complete", "single", "ward"]
 
 
 @dataclass(frozen=True)
-class HierarchicalMethod(OneSplitMethod):
+class HierarchicalMethod(UpdateMethod):
     """Trains one model for some rounds, then clusters clients once by a tree of their updates, cut at a height.
 
     Attributes
     ----------
+    clustering_round : int
+        The round, counted from 1, whose updates are clustered; at most `rounds`.
     distance : {"cosine", "euclidean", "manhattan", "similarity"}
         Distance between updates; the paper tries the first three (its L2 and L1). "similarity" reproduces a
         mistake in the code of OCFL (baseline BCL): cosine similarities used as distances, so that the most
@@ -51,6 +54,12 @@ class HierarchicalMethod(OneSplitMethod):
         super().__post_init__()
         if self.linkage == "ward" and self.distance != "euclidean":
             raise FedkinError(f"linkage 'ward' needs distance 'euclidean', not '{self.distance}'.")
+
+    def init(self, fed: Federation) -> SplitState:
+        """Return one new model, and all clients in one cluster; refuse a `clustering_round` after the last."""
+        check_clustering_round(self.clustering_round, self.rounds)
+        state: SplitState = super().init(fed)
+        return state
 
     def can_split(self, state: SplitState) -> bool:
         """Whether this is the clustering round."""

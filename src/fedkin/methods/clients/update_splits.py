@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Record
-from fedkin.core.method import Count
 from fedkin.methods.clients.client_method import (
     UNKNOWN,
+    UPDATES,
     ClientMethod,
     ClientMethodState,
     labels_of,
@@ -205,7 +205,7 @@ class UpdateMethod(ClientMethod):
 
     compare: Literal["parameters", "floats", "everything"] = "parameters"
 
-    traits = ClientMethod.traits.replace(sends="the change of its model, the number of its samples and its loss")
+    traits = ClientMethod.traits.replace(sends=UPDATES)
     state_type: ClassVar[type[ClientMethodState]] = SplitState
 
     @abstractmethod
@@ -288,29 +288,13 @@ class UpdateMethod(ClientMethod):
         return cluster
 
 
-@dataclass(frozen=True)
-class OneSplitMethod(UpdateMethod):
-    """Clusters clients once, by the updates of one round.
-
-    Attributes
-    ----------
-    clustering_round : int
-        The round, counted from 1, whose updates are clustered; at most `rounds`.
-    """
-
-    clustering_round: Count = 1
-
-    def init(self, fed: Federation) -> Any:
-        """Return one new model, and all clients in one cluster.
-
-        Raises FedkinError if `clustering_round` is greater than `rounds`.
-        """
-        if self.clustering_round > self.rounds:
-            raise FedkinError(
-                f"clustering_round is {self.clustering_round}, but the number of rounds is {self.rounds}, so clients "
-                "would never be clustered; set it no higher than that."
-            )
-        return super().init(fed)
+def check_clustering_round(number: int, rounds: int) -> None:
+    """Raise FedkinError if clients would be clustered after the last of so many rounds."""
+    if number > rounds:
+        raise FedkinError(
+            f"clustering_round is {number}, but the number of rounds is {rounds}, so clients would never be clustered; "
+            "set it no higher than that."
+        )
 
 
 def _merged(watched: Sequence[UpdateDistances]) -> dict[str, Any]:

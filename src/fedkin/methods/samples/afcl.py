@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
@@ -26,8 +26,24 @@ from fedkin.core.federation import MAX_ATTEMPTS, Replies
 from fedkin.core.method import Count, Fraction
 from fedkin.core.replies import Expected, counts_to, features, int64, is_name, reals
 from fedkin.features.kept_features import cached_features
-from fedkin.methods.samples.centroid_method import CentroidState, NearestCentroidMethod, scaled_like_features
-from fedkin.methods.samples.sample_method import reasons, repeat_step
+from fedkin.methods.samples.centroid_method import (
+    CentroidState,
+    assign_to_centroids,
+    centroid_margin,
+    centroid_result,
+    embed_features,
+    features_for,
+    predict_nearest,
+    scaled_like_features,
+)
+from fedkin.methods.samples.sample_method import (
+    SampleMethod,
+    broadcast,
+    checked_result,
+    describe_clients,
+    reasons,
+    repeat_step,
+)
 from fedkin.nn.network_forms import MANY
 
 # Tasks of AFCL's clients: send means of small groups of samples that have the same nearest seed.
@@ -135,7 +151,7 @@ class AFCLState(CentroidState):
 
 
 @dataclass(frozen=True)
-class AFCLMethod(NearestCentroidMethod):
+class AFCLMethod(SampleMethod):
     """Clusters samples by seeds that compete for them and cooperate; seeds that meet become one cluster.
 
     Differences from the paper and its code: clients send means of `members` samples or more and the groups stay the
@@ -172,9 +188,29 @@ class AFCLMethod(NearestCentroidMethod):
     participation: Fraction = 1.0
 
     state_type: ClassVar[type[State]] = AFCLState
-    traits = NearestCentroidMethod.traits.replace(
+    traits = SampleMethod.traits.replace(
         finds_k=True, takes_k=False, sends="means of a few of its samples each, in every round", cost="cheap"
     )
+
+    predict = staticmethod(predict_nearest)
+    confidence = staticmethod(centroid_margin)
+    embed = staticmethod(embed_features)
+
+    def init(self, fed: Federation) -> AFCLState:
+        """Choose the features for the clients' samples, and return the first state."""
+        return AFCLState(**features_for(self.features, describe_clients(fed).shape))
+
+    def ready(self, state: AFCLState) -> bool:
+        """Whether there are centroids."""
+        return len(state.centroids) > 0
+
+    def result(self, state: AFCLState) -> dict[str, Any]:
+        """Return the centroids, and the name of their features."""
+        return centroid_result(state)
+
+    def conclude(self, fed: Federation, state: AFCLState) -> None:
+        """Have every client assign its samples to the centroids of `state`."""
+        broadcast(fed, assign_to_centroids, fed.all(result=checked_result(self, state, assign_to_centroids)))
 
     def step(self, fed: Federation, state: AFCLState) -> tuple[AFCLState, Record]:
         """Draw the first seeds, or move seeds by the means of all clients."""

@@ -6,9 +6,9 @@ with them.
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import torch
 from annotated_types import Gt
@@ -16,11 +16,25 @@ from torch import Tensor
 
 from fedkin.clustering.fuzzy_c_means import fuzzy_c_means
 from fedkin.clustering.k_means import k_means, kmeans_plusplus_seeds
-from fedkin.core import Client, Federation, Payload, Task, client_task
+from fedkin.core import Client, Federation, Payload, Record, client_task
+from fedkin.core.federation import Replies
 from fedkin.core.method import Count, Positive
 from fedkin.core.replies import features, is_name
 from fedkin.features.kept_features import cached_features
-from fedkin.methods.samples.centroid_method import CentroidState, OneRoundMethod, RoundOutcome, scaled_like_features
+from fedkin.methods.samples.centroid_method import (
+    CentroidMethod,
+    CentroidState,
+    RoundOutcome,
+    one_round,
+    scaled_like_features,
+)
+
+_TRAITS = CentroidMethod.traits.replace(
+    moves_data=True, sends="the features of all its samples", baseline=True, cost="cheap"
+)
+
+Found = tuple[Tensor, dict[str, Any]]
+"""Centroids ``(k, width)`` of points ``(n, width)``, and plain values for the record."""
 
 
 @client_task(takes={"features": is_name}, holds={"points": features(None, None)}, moves_data=True)
@@ -29,32 +43,21 @@ def send_samples(client: Client, payload: Payload) -> Payload:
     return {"points": cached_features(payload["features"], client.x)}
 
 
-@dataclass(frozen=True)
-class CentralizedMethod(OneRoundMethod):
-    """Base of centralised baselines, which cluster all samples at the server."""
+def cluster_all(
+    method: CentroidMethod, fed: Federation, state: CentroidState, search: Callable[[Tensor, torch.Generator], Found]
+) -> tuple[CentroidState, Record]:
+    """Do the only step of a centralised baseline: `search` finds centroids of all samples at the server."""
 
-    client_task: ClassVar[Task] = send_samples
-    points_name: ClassVar[str] = "points"
-
-    traits = OneRoundMethod.traits.replace(moves_data=True)
-
-    def payload(self, state: CentroidState) -> Payload:
-        """Return the name of the features that clients send."""
-        return {"features": state.features}
-
-    def cluster(self, fed: Federation, state: CentroidState, replies: dict[int, Payload]) -> RoundOutcome:
-        """Find the centroids of all samples received."""
+    def cluster(replies: Replies) -> RoundOutcome:
         points = torch.cat([reply["points"] for reply in replies.values()])
-        centroids, values = self.centroids(points, fed.rng("centroids"))
+        centroids, values = search(points, fed.rng("centroids"))
         return {"centroids": scaled_like_features(state.features, centroids)}, values
 
-    @abstractmethod
-    def centroids(self, points: Tensor, rng: torch.Generator) -> tuple[Tensor, dict[str, Any]]:
-        """Return centroids ``(k, width)`` of points ``(n, width)``, and plain values for the record."""
+    return one_round(method, fed, state, send_samples, {"features": state.features}, cluster, "points")
 
 
 @dataclass(frozen=True)
-class KMeansMethod(CentralizedMethod):
+class KMeansMethod(CentroidMethod):
     """Centralised baseline: k-means of all samples together; the data leave the clients.
 
     Attributes
@@ -65,19 +68,23 @@ class KMeansMethod(CentralizedMethod):
         Maximum number of Lloyd iterations per start.
     """
 
-    traits = CentralizedMethod.traits.replace(sends="the features of all its samples", baseline=True)
+    traits = _TRAITS
 
     n_init: Count = 10
     max_iter: Count = 300
 
-    def centroids(self, points: Tensor, rng: torch.Generator) -> tuple[Tensor, dict[str, Any]]:
+    def step(self, fed: Federation, state: CentroidState) -> tuple[CentroidState, Record]:
+        """Cluster all samples, and send clients the centroids."""
+        return cluster_all(self, fed, state, self.centroids)
+
+    def centroids(self, points: Tensor, rng: torch.Generator) -> Found:
         """Return the centroids of Lloyd's algorithm, the best of several k-means++ starts."""
         found = k_means(points, self.n_clusters, rng, self.n_init, self.max_iter)
         return found.centres, {"iterations": found.iterations}
 
 
 @dataclass(frozen=True)
-class FuzzyCMeansMethod(CentralizedMethod):
+class FuzzyCMeansMethod(CentroidMethod):
     """Centralised baseline: fuzzy c-means of all samples together; the data leave the clients.
 
     A sample belongs to the cluster of the nearest centroid, in which its membership is largest.
@@ -92,7 +99,7 @@ class FuzzyCMeansMethod(CentralizedMethod):
         Maximum number of iterations.
     """
 
-    traits = CentralizedMethod.traits.replace(sends="the features of all its samples", baseline=True)
+    traits = _TRAITS
 
     soft = True
 
@@ -100,7 +107,11 @@ class FuzzyCMeansMethod(CentralizedMethod):
     tolerance: Positive = 1e-4
     max_iter: Count = 1000
 
-    def centroids(self, points: Tensor, rng: torch.Generator) -> tuple[Tensor, dict[str, Any]]:
+    def step(self, fed: Federation, state: CentroidState) -> tuple[CentroidState, Record]:
+        """Cluster all samples, and send clients the centroids."""
+        return cluster_all(self, fed, state, self.centroids)
+
+    def centroids(self, points: Tensor, rng: torch.Generator) -> Found:
         """Return the centroids of fuzzy c-means, started from k-means++ seeds."""
         seeds = kmeans_plusplus_seeds(points, self.n_clusters, rng)
         found = fuzzy_c_means(points, seeds, self.fuzziness, self.tolerance, self.max_iter)

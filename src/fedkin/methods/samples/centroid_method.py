@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import Any, ClassVar
@@ -15,7 +14,7 @@ from torch.nn.functional import normalize
 from fedkin.clustering.margins import distance_margin, share_margin
 from fedkin.clustering.nearest import nearest_centroids, pairwise_distances
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, Task, client_task
-from fedkin.core.federation import MAX_ATTEMPTS
+from fedkin.core.federation import MAX_ATTEMPTS, Replies
 from fedkin.core.method import Count, display_name
 from fedkin.core.replies import Expected, Optional, is_count, is_name, positive, reals
 from fedkin.features.encoders import is_encoder
@@ -123,52 +122,27 @@ def assign_to_nearest(client: Client, payload: Payload) -> Payload:
     return assign_samples(client, payload, predict_nearest, centroid_margin, fuzzy_memberships)
 
 
-class NearestCentroidMethod(SampleMethod):
-    """Base of methods whose result is centroids, of any number."""
+def centroid_result(state: Any) -> dict[str, Any]:
+    """Return the result of a `CentroidState`: the centroids, and the name of their features."""
+    return {"n_clusters": len(state.centroids), "centroids": state.centroids, "features": state.features}
 
-    features: str
-    assign_task: ClassVar[Task] = assign_to_centroids
-    """The task by which clients assign their samples at the end."""
 
-    def space(self, shape: tuple[int, ...]) -> str:
-        """Return the name of the features for samples of `shape`."""
-        if self.features != "auto":
-            return self.features
-        return "unit" if len(shape) == 3 else "raw"
+def features_for(features: str, shape: tuple[int, ...]) -> dict[str, Any]:
+    """Return the fields of a `CentroidState` for samples of `shape`, if `features` are wanted: their name and number.
 
-    def fields(self, shape: tuple[int, ...]) -> dict[str, Any]:
-        """Return the fields of the state that name the features and their number."""
-        features = self.space(shape)
-        return {"features": features, "width": width_of(features, shape)}
+    "auto" is "unit" for images and "raw" for tables.
+    """
+    name = features if features != "auto" else "unit" if len(shape) == 3 else "raw"
+    return {"features": name, "width": width_of(name, shape)}
 
-    def init(self, fed: Federation) -> Any:
-        """Choose the features for the clients' samples, and return the first state."""
-        return self.state_type(**self.fields(describe_clients(fed).shape))
 
-    def ready(self, state: Any) -> bool:
-        """Whether there are centroids."""
-        return len(state.centroids) > 0
-
-    def result(self, state: Any) -> dict[str, Any]:
-        """Return the centroids, and the name of their features."""
-        return {"n_clusters": len(state.centroids), "centroids": state.centroids, "features": state.features}
-
-    predict = staticmethod(predict_nearest)
-    confidence = staticmethod(centroid_margin)
-    memberships = staticmethod(fuzzy_memberships)
-
-    @staticmethod
-    def embed(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """Return the features of samples ``(n, *shape)``: float32 ``(n, width)``."""
-        return extract(result["features"], x)
-
-    def conclude(self, fed: Federation, state: Any) -> None:
-        """Have every client assign its samples to the centroids of `state`."""
-        broadcast(fed, self.assign_task, fed.all(result=checked_result(self, state, self.assign_task)))
+def embed_features(result: Mapping[str, Any], x: Tensor) -> Tensor:
+    """Return the features of samples ``(n, *shape)``: float32 ``(n, width)``."""
+    return extract(result["features"], x)
 
 
 @dataclass(frozen=True)
-class CentroidMethod(NearestCentroidMethod):
+class CentroidMethod(SampleMethod):
     """Base of methods that find a given number of centroids.
 
     Attributes
@@ -186,97 +160,90 @@ class CentroidMethod(NearestCentroidMethod):
     features: str = "auto"
 
     state_type: ClassVar[type[State]] = CentroidState
+    assign_task: ClassVar[Task] = assign_to_centroids
+    """The task by which clients assign their samples at the end."""
+
+    def fields(self, shape: tuple[int, ...]) -> dict[str, Any]:
+        """Return the fields of the state that name the features and their number."""
+        return features_for(self.features, shape)
+
+    def init(self, fed: Federation) -> Any:
+        """Choose the features for the clients' samples, and return the first state."""
+        return self.state_type(**self.fields(describe_clients(fed).shape))
+
+    def ready(self, state: Any) -> bool:
+        """Whether there are centroids."""
+        return len(state.centroids) > 0
+
+    def result(self, state: Any) -> dict[str, Any]:
+        """Return the centroids, and the name of their features."""
+        return centroid_result(state)
+
+    predict = staticmethod(predict_nearest)
+    confidence = staticmethod(centroid_margin)
+    memberships = staticmethod(fuzzy_memberships)
+    embed = staticmethod(embed_features)
+
+    def conclude(self, fed: Federation, state: Any) -> None:
+        """Have every client assign its samples to the centroids of `state`."""
+        broadcast(fed, self.assign_task, fed.all(result=checked_result(self, state, self.assign_task)))
 
 
-@dataclass(frozen=True)
-class OneRoundMethod(CentroidMethod):
-    """Base of methods with a single exchange: clients send points, and the server clusters them.
+# Methods with a single exchange: clients send points, and the server clusters them.
 
-    Points of clients that do not reply are missing, but their samples are also assigned at the end. If no client
-    replies, the next step tries again, up to twenty times.
+
+def one_round(
+    method: CentroidMethod,
+    fed: Federation,
+    state: Any,
+    task: Task,
+    payload: Payload,
+    cluster: Callable[[Replies], RoundOutcome],
+    points: str = "centres",
+) -> tuple[Any, Record]:
+    """Have clients do `task` with the same `payload`, cluster what they send, and send them the centroids.
+
+    A reply has `points` ``(n, width)`` under this name; `cluster` takes one or more. Clients that do not reply are
+    missing, but their samples are assigned at the end, too. If none replies, the next step tries again, up to twenty
+    times.
     """
-
-    traits = CentroidMethod.traits.replace(cost="cheap")
-    client_task: ClassVar[Task]
-    """Task of the exchange."""
-    points_name: ClassVar[str]
-    """Name of the points ``(n, width)`` in a reply."""
-
-    @abstractmethod
-    def payload(self, state: Any) -> Payload:
-        """Return the payload that asks clients for points, the same for all clients."""
-
-    @abstractmethod
-    def cluster(self, fed: Federation, state: Any, replies: dict[int, Payload]) -> RoundOutcome:
-        """Cluster the points in one or more `replies`."""
-
-    def step(self, fed: Federation, state: Any) -> tuple[Any, Record]:
-        """Ask clients for points, cluster them, and broadcast the centroids."""
-        payloads = fed.all(**self.payload(state))
-        replies = fed.ask(self.client_task, payloads, {self.points_name: ("points", state.width)})
-        record = Record(answered=list(replies), missing=replies.missing)
-        if not replies:
-            method = display_name(type(self))
-            failure = f"No client answered {method} in {MAX_ATTEMPTS} attempts ({reasons(record.missing)})."
-            return repeat_step(fed, state, record, failure)
-        changes, values = self.cluster(fed, state, replies)
-        record.values.update(values)
-        after = state.next(finished=True, **changes)
-        self.conclude(fed, after)
-        return after, record
+    replies = fed.ask(task, fed.all(**payload), {points: ("points", state.width)})
+    record = Record(answered=list(replies), missing=replies.missing)
+    if not replies:
+        name = display_name(type(method))
+        failure = f"No client answered {name} in {MAX_ATTEMPTS} attempts ({reasons(record.missing)})."
+        return repeat_step(fed, state, record, failure)
+    changes, values = cluster(replies)
+    record.values.update(values)
+    after = state.next(finished=True, **changes)
+    method.conclude(fed, after)
+    return after, record
 
 
-@dataclass(frozen=True)
-class PointsState(CentroidState):
-    """State of one-round methods that keep the points of each client.
+def points_of(replies: Replies) -> dict[str, Any]:
+    """Return the fields of a state that keeps what clients sent.
 
-    By client id as text, `points` that it sent, float32 ``(m, width)``, and `sizes`, int64 ``(m,)``, the number of
-    samples that each stands for.
+    By client id as text they are `points`, float32 ``(m, width)``, and `sizes`, int64 ``(m,)``, the number of samples
+    that each stands for.
     """
+    points = {str(client): reply["centres"] for client, reply in replies.items()}
+    return {"points": points, "sizes": {str(client): reply["sizes"] for client, reply in replies.items()}}
 
-    points: dict[str, Tensor] = field(default_factory=dict)
-    sizes: dict[str, Tensor] = field(default_factory=dict)
+
+def without_points(state: Any, clients: Collection[int]) -> Any:
+    """Return a finished state with `points_of` clients, reset to before its step, without those of `clients`."""
+    kept = {name: own for name, own in state.points.items() if int(name) not in clients}
+    if not kept:
+        raise FedkinError("Nothing would be left to cluster.")
+    sizes = {name: state.sizes[name] for name in kept}
+    nothing = torch.zeros(0, 0)
+    return replace(state, steps=state.steps - 1, finished=False, points=kept, sizes=sizes, centroids=nothing)
 
 
-@dataclass(frozen=True)
-class KeptPointsMethod(OneRoundMethod):
-    """Base of one-round methods that keep each client's points, so that a client can be removed afterwards."""
-
-    state_type: ClassVar[type[State]] = PointsState
-    points_name: ClassVar[str] = "centres"
-
-    @abstractmethod
-    def cluster_points(
-        self, fed: Federation, state: Any, points: Mapping[str, Tensor], sizes: Mapping[str, Tensor]
-    ) -> RoundOutcome:
-        """Cluster points by client, in the form of `PointsState`."""
-
-    def cluster(self, fed: Federation, state: Any, replies: dict[int, Payload]) -> RoundOutcome:
-        """Cluster all points received, and keep them in the state."""
-        points = {str(client): reply[self.points_name] for client, reply in replies.items()}
-        sizes = {str(client): reply["sizes"] for client, reply in replies.items()}
-        changes, values = self.cluster_points(fed, state, points, sizes)
-        return {**changes, "points": points, "sizes": sizes}, values
-
-    def step(self, fed: Federation, state: Any) -> tuple[Any, Record]:
-        """Ask for points, cluster them, and broadcast the centroids; points already in the state are not asked for."""
-        if not state.points:
-            return super().step(fed, state)
-        changes, values = self.cluster_points(fed, state, state.points, state.sizes)
-        after = state.next(finished=True, **changes)
-        self.conclude(fed, after)
-        answered = [client for client in fed.present if client not in fed.missing]
-        return after, Record(answered, dict(fed.missing), values)
-
-    def without(self, state: Any, clients: Collection[int]) -> Any:
-        """Return the finished `state` reset to before its step, without the points of `clients`."""
-        kept = {name: own for name, own in state.points.items() if int(name) not in clients}
-        if not kept:
-            raise FedkinError("Nothing would be left to cluster.")
-        sizes = {name: state.sizes[name] for name in kept}
-        nothing = torch.zeros(0, 0)
-        return replace(state, steps=state.steps - 1, finished=False, points=kept, sizes=sizes, centroids=nothing)
-
-    def remains(self) -> str:
-        """Return nothing: points are all that a client sends."""
-        return ""
+def cluster_again(method: CentroidMethod, fed: Federation, state: Any, outcome: RoundOutcome) -> tuple[Any, Record]:
+    """Send clients the `outcome` of clustering the points of a state `without_points` of some."""
+    changes, values = outcome
+    after = state.next(finished=True, **changes)
+    method.conclude(fed, after)
+    answered = [client for client in fed.present if client not in fed.missing]
+    return after, Record(answered, dict(fed.missing), values)

@@ -216,8 +216,7 @@ class FedDPKMeansMethod(CentroidMethod):
     def init(self, fed: Federation) -> FedDPKMeansState:
         """Choose the features for the clients' samples, and read those of the server."""
         shape = common_shape(fed.keep_majority(fed.ask_until_all_reply(send_shape, {})))
-        name = self.space(shape)
-        width = width_of(name, shape)
+        name, width = self.fields(shape).values()
         if width > WIDEST:
             raise FedkinError(f"FedDP-KMeans takes at most {WIDEST:,} features, and samples have {width:,}.")
         bound = self.bound if self.bound != "auto" else 1.0 if name == "unit" else math.sqrt(width)

@@ -11,7 +11,7 @@ centroids.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -20,18 +20,23 @@ from torch import Tensor
 
 from fedkin.clustering.k_means import awasthi_sheffet, farthest_points, k_means
 from fedkin.clustering.nearest import nearest_centroids
-from fedkin.core import Client, Federation, Payload, State, Task, client_task
+from fedkin.core import Client, Federation, Payload, Record, State, client_task
+from fedkin.core.federation import Replies
 from fedkin.core.method import Count
 from fedkin.core.replies import counts_to, int64, is_count, is_name, reals
 from fedkin.features.kept_features import cached_features
 from fedkin.methods.samples.centroid_method import (
     CENTROIDS,
-    KeptPointsMethod,
-    PointsState,
+    CentroidMethod,
+    CentroidState,
     RoundOutcome,
     centroid_margin,
+    cluster_again,
+    one_round,
+    points_of,
     predict_nearest,
     scaled_like_features,
+    without_points,
 )
 from fedkin.methods.samples.sample_method import broadcast, checked_result
 from fedkin.nn.network_forms import MANY
@@ -63,14 +68,16 @@ def assign_by_local_cluster(client: Client, payload: Payload) -> Payload:
 
 
 @dataclass(frozen=True)
-class KFedState(PointsState):
-    """State of k-FED: the clients' centres, and by client id as text the cluster of each local cluster, int64."""
+class KFedState(CentroidState):
+    """State of k-FED: by client id as text, the centres, their sizes, and the cluster of each local cluster, int64."""
 
+    points: dict[str, Tensor] = field(default_factory=dict)
+    sizes: dict[str, Tensor] = field(default_factory=dict)
     clusters: dict[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class KFedMethod(KeptPointsMethod):
+class KFedMethod(CentroidMethod):
     """k-FED: one-shot federated k-means of the clients' local centres.
 
     Attributes
@@ -92,23 +99,29 @@ class KFedMethod(KeptPointsMethod):
     server: Literal["until-stable", "one-round"] = "until-stable"
     assign: Literal["nearest", "induced"] = "nearest"
 
-    traits = KeptPointsMethod.traits.replace(sends="the centroids of its own clusters, and how many there are")
+    traits = CentroidMethod.traits.replace(
+        sends="the centroids of its own clusters, and how many there are", cost="cheap"
+    )
     state_type: ClassVar[type[State]] = KFedState
-    client_task: ClassVar[Task] = cluster_locally
 
-    def payload(self, state: KFedState) -> Payload:
-        """Return the number of local clusters and the features, which clients need."""
-        return {"features": state.features, "local_clusters": self.local_clusters or self.n_clusters}
+    def step(self, fed: Federation, state: KFedState) -> tuple[KFedState, Record]:
+        """Ask clients for the centres of their own clusters, cluster these, and send all clients the centroids."""
+        if state.points:  # some were left out
+            return cluster_again(self, fed, state, self.clustered(fed, state, state.points, state.sizes))
 
-    def cluster(self, fed: Federation, state: KFedState, replies: dict[int, Payload]) -> RoundOutcome:
-        """Cluster all centres received; the record has the number of iterations of each client."""
-        changes, values = super().cluster(fed, state, replies)
-        return changes, {**values, "iterations": {str(i): reply["iterations"] for i, reply in replies.items()}}
+        def cluster(replies: Replies) -> RoundOutcome:
+            kept = points_of(replies)
+            changes, values = self.clustered(fed, state, **kept)
+            iterations = {str(client): reply["iterations"] for client, reply in replies.items()}
+            return {**changes, **kept}, {**values, "iterations": iterations}
 
-    def cluster_points(
+        payload = {"features": state.features, "local_clusters": self.local_clusters or self.n_clusters}
+        return one_round(self, fed, state, cluster_locally, payload, cluster)
+
+    def clustered(
         self, fed: Federation, state: KFedState, points: Mapping[str, Tensor], sizes: Mapping[str, Tensor]
     ) -> RoundOutcome:
-        """Run k-means on all centres."""
+        """Run k-means on all centres, from those of one client and others far away from them."""
         samples = {client: int(own.sum()) for client, own in sizes.items()}
         first = max(samples, key=lambda client: samples[client]) if self.start == "largest" else min(samples, key=int)
         pooled = torch.cat(list(points.values()))
@@ -131,3 +144,12 @@ class KFedMethod(KeptPointsMethod):
         result, unknown = checked_result(self, state, assign_by_local_cluster), torch.zeros(0, dtype=torch.int64)
         payloads = {i: {"result": result, "clusters": state.clusters.get(str(i), unknown)} for i in fed.present}
         return broadcast(fed, assign_by_local_cluster, payloads)
+
+    def without(self, state: KFedState, clients: Collection[int]) -> KFedState:
+        """Return the finished `state` reset to before its step, without the centres of `clients`."""
+        left: KFedState = without_points(state, clients)
+        return left
+
+    def remains(self) -> str:
+        """Return nothing: centres are all that a client sends."""
+        return ""

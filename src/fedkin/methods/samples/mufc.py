@@ -8,8 +8,8 @@ only from the first centroid that is one of them: the outcome has the distributi
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
 import torch
@@ -18,19 +18,23 @@ from torch import Tensor
 
 from fedkin.clustering.k_means import k_means
 from fedkin.clustering.nearest import pairwise_distances
-from fedkin.core import Client, Federation, FedkinError, Payload, State, Task, client_task
+from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, Task, client_task
 from fedkin.core.federation import Replies
 from fedkin.core.method import Count
 from fedkin.core.replies import Expected, counts_to, int64, is_count, is_name, reals, within
 from fedkin.features.kept_features import cached_features
 from fedkin.methods.samples.centroid_method import (
     CENTROIDS,
-    KeptPointsMethod,
-    PointsState,
+    CentroidMethod,
+    CentroidState,
     RoundOutcome,
     centroid_margin,
+    cluster_again,
+    one_round,
+    points_of,
     predict_nearest,
     scaled_like_features,
+    without_points,
 )
 from fedkin.methods.samples.sample_method import FINAL_ATTEMPTS
 from fedkin.nn.network_forms import MANY
@@ -82,14 +86,16 @@ def assign_remaining(client: Client, payload: Payload) -> Payload:
 
 
 @dataclass(frozen=True)
-class MUFCState(PointsState):
-    """State of MUFC: the clients' rounded centroids, and the number of requests to forget samples so far."""
+class MUFCState(CentroidState):
+    """State of MUFC: the clients' rounded centroids and their sizes, and the number of requests to forget so far."""
 
+    points: dict[str, Tensor] = field(default_factory=dict)
+    sizes: dict[str, Tensor] = field(default_factory=dict)
     requests: int = 0
 
 
 @dataclass(frozen=True)
-class MUFCMethod(KeptPointsMethod):
+class MUFCMethod(CentroidMethod):
     """One-shot k-means of the clients' rounded k-means++ seeds, which supports unlearning.
 
     Differences from the paper: clients' points are sent openly, where the paper uses secure aggregation so that the
@@ -108,22 +114,39 @@ class MUFCMethod(KeptPointsMethod):
     grid: Annotated[float, Ge(0)] = 0.05
 
     state_type: ClassVar[type[State]] = MUFCState
-    traits = KeptPointsMethod.traits.replace(
-        sends="some of its samples, rounded to a grid, and how many are nearest to each"
+    traits = CentroidMethod.traits.replace(
+        sends="some of its samples, rounded to a grid, and how many are nearest to each", cost="cheap"
     )
-    client_task: ClassVar[Task] = draw_centroids
     assign_task: ClassVar[Task] = assign_remaining
 
     def payload(self, state: MUFCState) -> Payload:
         """Return the features, the number of centroids, and the grid, which clients need."""
         return {"features": state.features, "local_clusters": self.local_clusters or self.n_clusters, "grid": self.grid}
 
-    def cluster_points(
-        self, fed: Federation, state: MUFCState, points: Mapping[str, Tensor], sizes: Mapping[str, Tensor]
-    ) -> RoundOutcome:
-        """Cluster all points by weighted k-means."""
-        centroids = self._centroids(fed, state, points, sizes)
-        return {"centroids": centroids}, {"local_clusters": [len(own) for own in points.values()]}
+    def step(self, fed: Federation, state: MUFCState) -> tuple[MUFCState, Record]:
+        """Ask clients for rounded centroids, cluster these by weighted k-means, and send all clients the result."""
+
+        def clustered(points: Mapping[str, Tensor], sizes: Mapping[str, Tensor]) -> RoundOutcome:
+            centroids = self._centroids(fed, state, points, sizes)
+            return {"centroids": centroids}, {"local_clusters": [len(own) for own in points.values()]}
+
+        def cluster(replies: Replies) -> RoundOutcome:
+            kept = points_of(replies)
+            changes, values = clustered(**kept)
+            return {**changes, **kept}, values
+
+        if state.points:  # some were left out
+            return cluster_again(self, fed, state, clustered(state.points, state.sizes))
+        return one_round(self, fed, state, draw_centroids, self.payload(state), cluster)
+
+    def without(self, state: MUFCState, clients: Collection[int]) -> MUFCState:
+        """Return the finished `state` reset to before its step, without the centroids of `clients`."""
+        left: MUFCState = without_points(state, clients)
+        return left
+
+    def remains(self) -> str:
+        """Return nothing: centroids are all that a client sends."""
+        return ""
 
     def unlearned(
         self, fed: Federation, state: MUFCState, rows: Mapping[int, Tensor | None]

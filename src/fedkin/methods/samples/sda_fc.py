@@ -66,7 +66,7 @@ class SDAFCMethod(SyntheticMethod, CentroidMethod):
 
     def cluster(self, fed: Federation, state: Any, x: Tensor) -> dict[str, Any]:
         """Find centroids of the synthetic samples by k-means or fuzzy c-means."""
-        space, rng = self.space(tuple(state.shape)), fed.rng("grouping")
+        space, rng = self.fields(tuple(state.shape))["features"], fed.rng("grouping")
         points = extract(space, x)
         if self.clustering == "kmeans":
             centroids = k_means(points, self.n_clusters, rng).centres

@@ -24,7 +24,8 @@ from fedkin.core.federation import MAX_ATTEMPTS
 from fedkin.core.method import Count, display_name
 from fedkin.methods.clients.client_method import (
     UNKNOWN,
-    AveragingMethod,
+    UPDATES,
+    ClientMethod,
     ClientMethodState,
     Trained,
     positions,
@@ -55,7 +56,7 @@ class OneShotState(ClientMethodState):
 
 
 @dataclass(frozen=True)
-class OneShotMethod(AveragingMethod):
+class OneShotMethod(ClientMethod):
     """Base of methods that cluster clients by one message from each, and then average within clusters.
 
     Attributes
@@ -75,7 +76,7 @@ class OneShotMethod(AveragingMethod):
     shared_layers: Annotated[int, Ge(0)] = 0
 
     state_type: ClassVar[type[ClientMethodState]] = OneShotState
-    traits = AveragingMethod.traits.replace(scenario="rotation")
+    traits = ClientMethod.traits.replace(sends=UPDATES, scenario="rotation")
 
     @abstractmethod
     def messages(self, fed: Federation, state: Any, clients: Sequence[int]) -> dict[int, Tensor]:
