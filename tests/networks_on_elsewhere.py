@@ -196,25 +196,6 @@ def test_compiled_steps_train_the_same() -> None:
         assert loss == pytest.approx(our_loss, rel=1e-3)
 
 
-@pytest.mark.skipif(not second_device.REAL, reason="nothing is compiled for a stand-in")
-def test_compiled_contrastive_steps_train_the_same() -> None:
-    alone = contrastive(IMAGES)
-    with on(ELSEWHERE, execution=Execution(compile=True)):
-        compiled = contrastive(IMAGES)
-    for here, there in zip(alone, compiled, strict=True):
-        assert torch.allclose(here, there, rtol=0, atol=second_device.TOLERANCE)
-
-
-def test_what_memory_does_not_hold_together_trains_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    with on(ELSEWHERE):
-        together = descend_all(jobs("perceptron", VECTORS, LocalTraining(batch_size=8)))
-        monkeypatch.setattr("fedkin.core.device._ASSUMED", 1)
-        in_turn = descend_all(jobs("perceptron", VECTORS, LocalTraining(batch_size=8)))
-    for (model, loss), (other, other_loss) in zip(together, in_turn, strict=True):
-        assert torch.allclose(model, other, rtol=0, atol=max(second_device.TOLERANCE, 1e-5))
-        assert loss == pytest.approx(other_loss, rel=1e-3)
-
-
 @pytest.mark.parametrize("module", ["lenet5", "perceptron", NORMED])
 def test_recorded_steps_are_the_same_to_the_bit(module: str) -> None:
     shape = {"lenet5": IMAGES, "perceptron": VECTORS}.get(module, COLOURS)
@@ -257,14 +238,6 @@ def test_samples_are_sent_once() -> None:
             for other in others:
                 assert torch.equal(placed(other).cpu(), other)
         assert placed(others[2]) is placed(others[2])
-
-
-def test_dropout_and_recipes_train_alone() -> None:
-    with on(ELSEWHERE):
-        dropped = jobs("ocfl-cnn", (1, 4, 4), LocalTraining(batch_size=8))
-        assert not can_stack(dropped[0].architecture, dropped[0].descent)
-        assert len(descend_all(dropped)) == len(SIZES)
-        assert not can_stack(jobs("perceptron", VECTORS, LocalTraining())[0].architecture, LocalTraining(recipe="x:y"))
 
 
 @pytest.mark.parametrize(

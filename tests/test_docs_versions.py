@@ -2,7 +2,6 @@
 
 import json
 import runpy
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -57,19 +56,3 @@ def test_every_release_with_docs_is_built_once_and_listed_newest_first(repositor
     assert "ten" in (site / "v0.10.0" / "index.html").read_text()
     assert (site / "v0.9.0" / "index.html").read_text() == "built before"
     assert 'url=v0.10.0/"' in (site / "index.html").read_text()  # the newest that is no candidate
-
-
-@pytest.mark.pages
-def test_a_version_that_cannot_be_built_ends_it(repository: Path, tmp_path: Path) -> None:
-    shutil.rmtree(repository / "src")
-    with pytest.raises(subprocess.CalledProcessError):
-        VERSIONS["write_site"](repository, tmp_path / "site")
-    assert not (tmp_path / "site" / "versions.json").exists()
-
-
-def test_every_page_has_the_choice_and_reads_what_is_written() -> None:
-    template = (ROOT / "docs" / "_templates" / "versions.html").read_text()
-    script = (ROOT / "docs" / "_static" / "versions.js").read_text()
-    assert 'class="versions" hidden' in template
-    assert 'fetch(new URL("versions.json", site))' in script
-    assert "{ version, url }" in script

@@ -209,16 +209,6 @@ def test_every_client_has_a_label_and_every_label_a_model(changes: dict[str, Any
         do_step(Placed(lambda state: (state.next(**good | changes), RECORD)), federation(), before)
 
 
-def test_numbers_of_numpy_and_torch_are_plain_in_a_record() -> None:
-    values = {"a": torch.tensor(3), "b": np.float32(0.5), "c": [np.bool_(True), np.array(2)], "d": {1: np.int64(4)}}
-    method = Given(lambda state: (state.next(), Record([0], values=values | {"e": "f", "g": None, "h": float("inf")})))
-    _, record = do_step(method, federation(), Centres())
-    plain = {"a": 3, "b": 0.5, "c": [True, 2], "d": {"1": 4}, "e": "f", "g": None, "h": float("inf")}
-    assert record.values == plain
-    assert [type(record.values[name]) for name in "ab"] == [int, float]
-    assert record.values["c"][0] is True
-
-
 @pytest.mark.parametrize(
     ("found", "sentence"),
     [

@@ -11,7 +11,6 @@ from flwr.cli.build import build_fab_from_disk
 
 from fedkin.cli import main
 from fedkin.core import FedkinError
-from fedkin.deploy import app_folder
 from fedkin.deploy.app_folder import init, make_key, new_certificates, write_certificates
 
 
@@ -136,23 +135,6 @@ def test_what_is_no_name_of_a_host_is_refused_and_leaves_nothing(
         f"{host!r} is no name of a host: " in found.replace("\n", " ") or "has more than one form in ASCII; " in found
     )
     assert not (tmp_path / "app").exists()
-
-
-def test_a_site_that_was_stopped_while_its_key_was_made_makes_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def stop(path: Path, content: bytes) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(app_folder, "write_secret", stop)
-        with pytest.raises(KeyboardInterrupt):
-            make_key(tmp_path / "site.key")
-    assert [path.name for path in tmp_path.iterdir()] == ["site.key.pub"]
-    private = load_ssh_private_key(
-        (tmp_path / "site.key").read_bytes() if make_key(tmp_path / "site.key") else b"", None
-    )
-    assert private.public_key() == load_ssh_public_key((tmp_path / "site.key.pub").read_bytes())
 
 
 def test_the_servers_database_is_for_its_owner_alone(tmp_path: Path) -> None:

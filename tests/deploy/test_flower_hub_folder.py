@@ -15,7 +15,6 @@ from flwr.cli.config_utils import load_and_validate
 from flwr.supercore.fab_format_version import normalize_and_validate_fab_format
 
 from fedkin.cli import main
-from fedkin.core import FedkinError
 from fedkin.deploy import flower_hub
 from fedkin.deploy.flower_hub import init_hub
 from nodes import Nodes
@@ -71,14 +70,6 @@ def test_it_runs_on_partitions_of_built_in_data(folder, apps, tmp_path):
     assert (tmp_path / "out" / "report.html").exists()
     labels = list(tmp_path.glob("fedkin-*/site-*/results/*/labels/*.csv"))
     assert sorted(path.stem for path in labels) == [f"site-{at:04}" for at in range(4)]
-
-
-def test_at_a_real_site_its_file_is_needed(apps):
-    where = Nodes(apps["clientapp"], 1)
-    context = next(iter(where.contexts.values()))
-    context.node_config = {}
-    with pytest.raises(FedkinError, match="started without a site's file"):
-        flower_hub.site_of(context)
 
 
 @pytest.mark.parametrize(

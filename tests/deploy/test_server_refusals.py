@@ -8,7 +8,6 @@ import pytest
 from flwr.app import Context, RecordDict
 from four_sites import OPTIONS, config, grid
 
-from fedkin.cli import main
 from fedkin.core import FedkinError
 from fedkin.core.files import folder_lock
 from fedkin.deploy.server_app import serve
@@ -56,22 +55,3 @@ def test_a_second_server_in_the_same_folder_is_refused(data: Path, tmp_path: Pat
         with pytest.raises(FedkinError, match=r"Another process is at work in .*out; wait for it, or stop it first"):
             serve(grid(data, tmp_path), config("fedavg", *OPTIONS), tmp_path / "out")
         assert [file.name for file in (tmp_path / "out").iterdir()] == [".fedkin.lock"]
-
-
-def test_a_mistake_in_a_run_that_never_began_is_mended_in_its_folder(data: Path, tmp_path: Path, capsys) -> None:
-    asks = ["method.n_clusters=6", "engine.patience=0.1"]
-    with pytest.raises(FedkinError, match="0 of 2 sites are there"):
-        serve(
-            grid(data, tmp_path),
-            config("kfed", *asks, "federation.clients=['stie-0', 'b']", "engine.sites=2"),
-            tmp_path / "out",
-        )
-    serve(grid(data, tmp_path), config("kfed", *asks), tmp_path / "out")
-    said = capsys.readouterr().out
-    assert f"fedkin: Found at most 6 clusters of samples\nfedkin: Done; results are in {tmp_path / 'out'}\n" in said
-    with pytest.raises(FedkinError, match="holds another experiment"):
-        serve(grid(data, tmp_path), config("kfed", *asks, "seed=1"), tmp_path / "out")
-    for command, who in (("resume", "resumes it"), ("report", "its server writes the report")):
-        with pytest.raises(SystemExit):
-            main([command, str(tmp_path / "out")])
-        assert who in capsys.readouterr().err

@@ -10,7 +10,7 @@ from fedkin.data.statistics import table_columns
 from fedkin.deploy.app_folder import make_key
 from fedkin.deploy.site_app import read_site
 from fedkin.engines.site import Request, Site
-from fedkin.methods.samples.kingraph.own_micro_clusters import send_summary
+from fedkin.methods.samples.kingraph.own_micro_clusters import send_moments, send_summary
 from fedkin.privacy.gaussian import gaussian_mu
 from fedkin.secure_aggregation.signatures import SiteIdentity
 
@@ -127,12 +127,13 @@ def test_a_site_reports_nothing_of_fewer_samples_than_its_file_says(tmp_path: Pa
     (tmp_path / "a.csv").write_text("ward,age\n" + "north,1\n" * 9 + "south,2\n" * 6)
     space = {"features": "raw", "projection": None, "bound": None, "mean": torch.zeros(3), "directions": torch.eye(3)}
     nodes = {"space": space, "least": 2, "smoothing": 0, "rounds": 0, "most": 4}
-    named, summaries = [], []
+    named, sent = [], []
     for more in ("", "min_members = 8"):
         site = built(minimal(tmp_path, more, "a.csv"))
         named.append(site.answer(Request("ab", 0, 0, 1, 0, table_columns.name), {"min_members": 6})[0]["columns"][0][3])
         site = built(minimal(tmp_path, more))
-        summaries.append(site.answer(Request("cd", 0, 0, 1, 0, send_summary.name), nodes)[0])
+        asked = {send_moments.name: {"space": space, "least": 2}, send_summary.name: nodes}
+        sent += [site.answer(Request("cd", 0, 0, 1, 0, name), payload)[0] for name, payload in asked.items()]
     assert named == [["north", "south"], ["north"]]
-    assert summaries[0]["counts"].sum() == 4
-    assert summaries[1] == {}
+    assert (float(sent[0]["count"]), int(sent[1]["counts"].sum())) == (4, 4)
+    assert sent[2:] == [{}, {}]

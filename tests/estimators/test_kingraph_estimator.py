@@ -1,22 +1,16 @@
 """The estimator of kin-graph: nothing need be said, and features may be anything."""
 
 import pickle
-from functools import partial
 
 import numpy as np
 import pytest
 import torch
-from sklearn.base import clone
 from sklearn.datasets import make_blobs
-from sklearn.metrics import adjusted_rand_score
-from torch import nn
 
-import fedkin
 from fedkin.estimators import KinGraph
 
 X, Y = make_blobs([60, 60, 60], n_features=8, random_state=0)
 SITES = [X[Y != 2], X[Y != 0], X[Y != 1]]
-TRUTH = np.concatenate([Y[Y != 2], Y[Y != 0], Y[Y != 1]])
 
 
 @pytest.fixture(scope="module")
@@ -27,24 +21,6 @@ def fitted():
 
 def twice(x: torch.Tensor) -> torch.Tensor:
     return 2 * x.flatten(1)
-
-
-@pytest.mark.parametrize("given", [nn.Sequential(nn.Dropout(0.9), nn.Linear(8, 8)), twice])
-@pytest.mark.parametrize(
-    "made",
-    [
-        KinGraph,
-        *(partial(kind, n_clusters=3) for kind in (fedkin.FFCM, fedkin.FuzzyCMeans, fedkin.KMeans, fedkin.MUFC)),
-    ],
-)
-def test_features_may_be_a_module_or_a_function(made, given):
-    torch.manual_seed(0)
-    model = made(features=given, random_state=0).fit(SITES)
-    assert adjusted_rand_score(TRUTH, np.concatenate(model.labels_)) == 1.0
-    again = pickle.loads(pickle.dumps(model))
-    np.testing.assert_array_equal(again.predict(X), model.predict(X))
-    np.testing.assert_array_equal(again.predict(SITES)[0], model.predict(SITES)[0])
-    np.testing.assert_array_equal(np.concatenate(clone(model).fit(SITES).labels_), np.concatenate(model.labels_))
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,12 @@
 """Networks, losses, optimisers, schedules and augmentation of a user's own, in the forms in which people write them."""
 
-import copy
 import functools
-import gc
-import pickle
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from sklearn.base import clone
 from sklearn.datasets import make_blobs
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau, StepLR
@@ -151,20 +147,6 @@ def test_any_form_is_trained(module: Any) -> None:
     assert model.get_params()["module"] is module
     assert model.score(X, Y) > 0.9
     assert torch.equal(torch_modules_fitted(module, local_epochs=30).result_["models"], model.result_["models"])
-
-
-def test_pickles_and_copies_bring_the_module_along() -> None:
-    model = torch_modules_fitted(net())
-    expected = model.predict_proba(X)
-    text, twin = pickle.dumps(model), copy.deepcopy(model)
-    del model
-    gc.collect()
-    read = pickle.loads(text)
-    assert read.result_["module"]["name"] == read._architecture.name
-    for other in (read, twin):
-        assert np.array_equal(other.predict_proba(X), expected)
-        assert other.assign(X, Y) == 0
-    assert np.array_equal(clone(read).fit(TORCH_MODULES_CLIENTS).predict_proba(X), expected)
 
 
 @pytest.mark.parametrize(

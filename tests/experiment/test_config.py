@@ -114,15 +114,6 @@ def test_a_bad_value_gets_one_sentence(override: str, sentence: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("content", [b"seed = ", b"\xff\xfe", None])
-def test_an_unreadable_file_gets_one_sentence(content: bytes | None, tmp_path: Path) -> None:
-    path = tmp_path / "mine.toml"
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(FedkinError, match=r"^(Cannot read .*mine\.toml: No such|.*mine\.toml is not a TOML file: )"):
-        load_config(path)
-
-
 OPEN = "'engine.secure_sums' is true, but method '{}' needs more than sums over clients; these do not: "
 ABLE = "kin-graph, ffcm with aggregation = 'mean' and start = 'uniform', fedavg, "
 ABLE += "fedopt, ifca."

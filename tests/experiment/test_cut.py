@@ -13,8 +13,7 @@ from fedkin.core import FedkinError
 from fedkin.experiment.config import load_config
 from fedkin.experiment.cut import cut
 from fedkin.experiment.outputs import load_found
-from fedkin.experiment.prediction import predict
-from fedkin.experiment.run import execute, report, resume
+from fedkin.experiment.run import execute
 from fedkin.experiment.run_folder import is_finished
 from fuzzing import damaged_bytes, fuzzed
 
@@ -54,22 +53,6 @@ def test_a_cut_is_a_run_that_was_given_the_number(run: Path, tmp_path: Path) -> 
     assert load_found(outcome.folder).result["n_clusters"] == 5
 
 
-def test_a_cut_is_a_run_in_all_that_can_be_done_with_it(run: Path, tmp_path: Path) -> None:
-    assert cut(run, tmp_path / "deep" / "cut", resolution=1.5) is not None
-    folder = tmp_path / "deep" / "cut"
-    assert is_finished(folder)
-    found = contents(folder)
-    assert report(folder).read_bytes() == found["report.html"]
-    resume(folder)
-    assert {name: text for name, text in contents(folder).items() if name != "timing.jsonl"} == {
-        name: text for name, text in found.items() if name != "timing.jsonl"
-    }
-    assert b"Coarser and finer clusters" in found["report.html"]
-    assert predict(folder, "digits").startswith("row,cluster,confidence\n0,")
-    assert cut(folder, tmp_path / "again", 3) is not None, "a cut can be cut"
-    assert labels(tmp_path / "again") == labels(cut(run, tmp_path / "three", 3).folder)  # type: ignore[union-attr]
-
-
 def test_a_folder_that_cannot_be_cut_is_refused_and_nothing_is_written(run: Path, tmp_path: Path) -> None:
     other = tmp_path / "kfed"
     execute(load_config("kfed", OPTIONS), other)
@@ -86,21 +69,6 @@ def test_a_folder_that_cannot_be_cut_is_refused_and_nothing_is_written(run: Path
     with pytest.raises(FedkinError, match="has not finished; `fedkin resume"):
         cut(half, tmp_path / "cut", 2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["half", "kfed"]
-
-
-def test_where_the_data_have_gone_there_is_no_cut(tmp_path: Path) -> None:
-    folder = tmp_path / "tables"
-    folder.mkdir()
-    for name, low in (("north", 0), ("south", 1)):
-        rows = [f"{(i * 7) % 11 + low},{(i * 5) % 13 + 30 * (i % 2)}" for i in range(40)]
-        (folder / f"{name}.csv").write_text("\n".join(["a,b", *rows]) + "\n")
-    options = [f"data.source={str(folder)!r}", "scenario.name='files'", "method.min_members=2"]
-    execute(load_config("kin-graph", options), tmp_path / "run")
-    (folder / "south.csv").unlink()
-    (folder / "north.csv").unlink()
-    with pytest.raises(FedkinError):
-        cut(tmp_path / "run", tmp_path / "cut", 2)
-    assert not (tmp_path / "cut").exists()
 
 
 @pytest.mark.filterwarnings("ignore:.*timing.jsonl was damaged:UserWarning")

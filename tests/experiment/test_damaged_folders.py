@@ -1,6 +1,5 @@
 """Run folders whose files are damaged: one sentence, or a warning where nothing depends on the file."""
 
-import json
 import os
 import shutil
 import tomllib
@@ -12,7 +11,6 @@ import pytest
 import toy
 from fedkin.cli import main
 from fedkin.core import FedkinError
-from fedkin.core.progress import Progress
 from fedkin.experiment import registry
 from fedkin.experiment.config import load_config
 from fedkin.experiment.forgetting import forget
@@ -37,23 +35,6 @@ def folder(finished: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(finished, tmp_path / "run"))
 
 
-class Warned(Progress):
-    def __init__(self) -> None:
-        self.warnings: list[str] = []
-
-    def warn(self, text: str) -> None:
-        self.warnings.append(text)
-
-
-@pytest.mark.parametrize("content", ["", "# nothing\n", "seed = 0\n"])
-def test_an_empty_experiment_is_no_experiment_of_defaults(content: str, folder: Path) -> None:
-    (folder / "SHA256SUMS").unlink()
-    (folder / "config.toml").write_text(content)
-    for ask in (resume, report):
-        with pytest.raises(FedkinError, match=r"config\.toml is damaged: '(seed|data)' is absent"):
-            ask(folder)
-
-
 @pytest.mark.parametrize(
     "section", ["seed", "data", "scenario", "method", "engine", "evaluation", "target", "tracking"]
 )
@@ -68,20 +49,6 @@ def test_an_experiment_that_was_cut_off_is_refused(section: str, folder: Path) -
 
 
 DAMAGED = ["{{{\n", "\x00\x01\n", "[1]\n", "null\n", '{"step": "x"}\n', '{"step": 1}\n', "[" * 100_000 + "\n"]
-
-
-@pytest.mark.parametrize("line", DAMAGED, ids=range(len(DAMAGED)))
-def test_broken_times_are_a_warning_and_change_no_result(line: str, folder: Path) -> None:
-    path = folder / "timing.jsonl"
-    first, *rest = path.read_text().splitlines(keepends=True)
-    path.write_text("".join([first, line, *rest[1:]]))
-    page = (folder / "report.html").read_bytes()
-    progress = Warned()
-    resume(folder, progress)
-    assert [sentence for sentence in progress.warnings if "timing.jsonl was damaged: 1 line with" in sentence]
-    assert (folder / "report.html").read_bytes() == page
-    assert [json.loads(text)["step"] for text in path.read_text().splitlines()] == [0, 2, 3, 4]
-    report(folder)
 
 
 @pytest.mark.parametrize("line", DAMAGED, ids=range(len(DAMAGED)))

@@ -3,7 +3,6 @@
 import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import torch
 
 from fedkin.core import FedkinError
 from fedkin.core.payload import load_tree
-from fedkin.experiment.checkpoint import restore
 from fedkin.experiment.checksums import sha256_of
 from fedkin.experiment.config import load_config
 from fedkin.experiment.forgetting import FORGOTTEN, forget
@@ -21,8 +19,6 @@ from fedkin.experiment.outputs import load_found
 from fedkin.experiment.prediction import predict
 from fedkin.experiment.run import execute, report, resume
 from fedkin.experiment.run_folder import CHECKPOINT, LEDGER, is_finished
-from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
-from fedkin.methods.samples.kingraph.kingraph_space import KinGraphState
 from site_files import sites
 
 FEW = ["scenario.name=label-skew", "scenario.clients=5", "scenario.samples_per_class=20", "evaluation.map=none"]
@@ -108,22 +104,6 @@ def test_a_graph_without_a_client_is_the_graph_of_what_others_have_sent(graph: P
     held = {entry["file"]: entry["what"] for entry in certificate_of(outcome.folder)["still_hold"]}
     assert held["records.jsonl"].startswith("that it answered in steps 1 to 2")
     assert held["models.safetensors"].startswith("the axes of its space")
-
-
-def test_what_cannot_be_told_apart_is_run_again(graph: Path) -> None:
-    plan = plan_forgetting(graph, [2], retrain=True)
-    assert (plan.way, plan.begins, plan.steps, plan.checkpoint) == ("retrained", 0, 3, None)
-    assert plan.seconds > 0
-    assert "by running again from the start: 3 steps, which took" in plan.sentence()
-    state = restore(KinGraphState, load_tree(graph / CHECKPOINT)["state"])
-    kept = KinGraphMethod().without(state, [2])
-    assert kept is not None
-    assert set(kept.own[:, 0].tolist()) == {0, 1, 3, 4}
-    common = replace(state, own=KinGraphState().own)
-    merged = replace(state, centroids=state.centroids[1:])
-    assert KinGraphMethod().without(common, [2]) is KinGraphMethod().without(merged, [2]) is None
-    with pytest.raises(FedkinError, match="Nothing would be left"):
-        KinGraphMethod().without(state, range(5))
 
 
 @pytest.mark.parametrize(("method", "options"), [("ocfl", CLIENTS), ("ffcm", [*FEW, "method.rounds=3"])])

@@ -67,24 +67,3 @@ def test_files_are_predicted_as_the_runs_were_read_and_clients_by_name(tmp_path:
     assert "--set" not in said
     assert "data." not in said
     assert len(rows_of(prediction.predict(tmp_path / "run", str(tmp_path / "new.csv"), client=1, decimal=","))) == 2
-
-
-def test_files_that_are_not_utf_8_are_read_and_predicted_in_the_runs_encoding(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    (tmp_path / "sites").mkdir()
-    for name, encoding in (("nord", "cp1252"), ("süd", "utf-8")):
-        rows = [f"{9 * (i % 2) + rng.normal():.2f},{('groß', 'klein')[i % 2]}" for i in range(40)]
-        (tmp_path / "sites" / f"{name}.csv").write_text("a,höhe\n" + "\n".join(rows) + "\n", encoding=encoding)
-    source, new = f"data.source={tmp_path / 'sites'}", str(tmp_path / "sites" / "nord.csv")
-    with pytest.raises(FedkinError, match=r"nord\.csv' cannot be read as \.csv .*; set encoding = 'cp1252'"):
-        execute(load_config("kfed", [source, "method.n_clusters=2"]), tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-    outcome = execute(load_config("kfed", [source, "method.n_clusters=2", "data.encoding=cp1252"]), tmp_path / "run")
-    assert outcome.folder == tmp_path / "run"
-    text = prediction.predict(tmp_path / "run", new)
-    assert len({row[1] for row in rows_of(text)[1:]}) == 2
-    assert text == prediction.predict(tmp_path / "run", new, encoding="latin-1")
-    with pytest.raises(FedkinError, match=r"line 1 is no ascii"):
-        prediction.predict(tmp_path / "run", new, encoding="ascii")
-    with pytest.raises(FedkinError, match=r"encoding is 'cp12'; it should name one of text"):
-        prediction.predict(tmp_path / "run", new, encoding="cp12")

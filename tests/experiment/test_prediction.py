@@ -79,25 +79,6 @@ def test_a_new_client_gets_its_cluster(cluster: int, found: Path, tmp_path: Path
     assert prediction.assign(found, save(tmp_path, HELD[cluster])) == clusters[2 * cluster] == clusters[2 * cluster + 1]
 
 
-@pytest.mark.parametrize(
-    ("client", "sentence"),
-    [
-        (None, "has a model for each cluster of clients; say by --client whose model predicts"),
-        (6, "has no client 6"),
-        (-1, "has no client -1"),
-    ],
-)
-def test_a_client_must_be_named(client: int | None, sentence: str, found: Path) -> None:
-    with pytest.raises(FedkinError, match=rf"{sentence}; allowed: 0 to 5{NEW}$"):
-        prediction.predict(found, "digits", client=client)
-
-
-def test_a_new_client_is_served_by_the_model_of_its_cluster(found: Path, tmp_path: Path) -> None:
-    source = save(tmp_path, HELD[1])
-    cluster = prediction.assign(found, source)
-    assert prediction.predict(found, source, cluster=cluster) == prediction.predict(found, source, client=2)
-
-
 @pytest.fixture(scope="module")
 def turned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Fourteen files of unlabelled digits, odd ones turned by a quarter; twelve of them are a folder."""

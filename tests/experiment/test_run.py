@@ -5,13 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from fedkin.cli import main
 from fedkin.core import FedkinError
 from fedkin.core.payload import load_tree, save_tree
 from fedkin.core.progress import Callback, RecordLine, Timing
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run import execute, report, resume
-from toy import METHOD, Toy
 from toy_runs import OPTIONS, files, run
 
 pytestmark = pytest.mark.usefixtures("toy")
@@ -79,20 +77,6 @@ def test_lost_records_are_refused(content: str | None, tmp_path: Path) -> None:
         resume(tmp_path / "run")
 
 
-def test_metrics_go_into_the_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def evaluate(method, population, fed, state):
-        return {"truths": sum(map(len, population.truth)), "place": float(fed.clients[0].state["place"][0])}
-
-    def evaluator_for(method, models_too, common_test):
-        return evaluate if isinstance(method, Toy) else None
-
-    monkeypatch.setattr("fedkin.experiment.run_loop.evaluator_for", evaluator_for)
-    records = run(tmp_path / "run").records
-    assert [line["metrics"]["truths"] for line in records] == [18] * 4
-    assert load_tree(tmp_path / "run" / "checkpoint.safetensors")["exchange"] > 4
-    assert METHOD.target not in (tmp_path / "run" / "records.jsonl").read_text()
-
-
 def test_a_checkpoint_of_another_version_is_refused_in_a_sentence(tmp_path: Path) -> None:
     run(tmp_path / "run")
     path = tmp_path / "run" / "checkpoint.safetensors"
@@ -104,20 +88,6 @@ def test_a_checkpoint_of_another_version_is_refused_in_a_sentence(tmp_path: Path
         for ask in (resume, report):
             with pytest.raises(FedkinError, match=r"run was written by another version of fedkin \(format"):
                 ask(tmp_path / "run")
-
-
-def test_a_result_of_another_version_is_refused_in_a_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run(tmp_path / "run")
-    path = tmp_path / "run" / "result.json"
-    result = json.loads(path.read_text())
-    (tmp_path / "run" / "SHA256SUMS").unlink()
-    path.write_text(json.dumps({name: value for name, value in result.items() if name != "format"}))
-    with pytest.raises(SystemExit) as end:
-        main(["predict", str(tmp_path / "run"), "digits"])
-    assert end.value.code == 2
-    assert "was written by another version of fedkin (format 1;" in capsys.readouterr().err
 
 
 def test_a_late_step_writes_no_more_than_an_early_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

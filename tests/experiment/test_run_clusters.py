@@ -170,57 +170,6 @@ def test_a_run_whose_world_changes_resumes_to_the_same_bytes(method: str, scenar
     assert files(tmp_path / "run") == files(expected.folder)
 
 
-EMBEDDING = ["method.pretraining_rounds=2", "method.pretraining_steps=1", "method.refresh=2", "method.flip=0.02"]
-
-
-@pytest.mark.parametrize(
-    ("scenario", "change"), [("drift-swap", "moved"), ("arrivals", "newcomers"), ("rotation", "newcomers")]
-)
-def test_a_run_that_clusters_by_embeddings_resumes_to_the_same_bytes(
-    scenario: str, change: str, tmp_path: Path
-) -> None:
-    happens = [] if scenario == "rotation" else ["scenario.step=6", "scenario.changed_fraction=0.4"]
-    options = [*LOSSY, "scenario.clients=24", f"scenario.name={scenario}", *happens, *EMBEDDING]
-    config = small("embedding", *options)
-    whole = execute(config, tmp_path / "whole")
-    values = [line["values"] for line in whole.records]
-    assert [value["phase"] for value in values] == ["pre-training"] * 2 + ["embedding"] + ["training"] * 6
-    assert any(change in value for value in values)
-    assert max(value["clusters"] for value in values) > 1
-    with pytest.raises(KeyboardInterrupt):
-        execute(config, tmp_path / "run", Interrupt(2))  # pre-training
-    for step in (3, 4, 6, 6, 7, 9):  # the embedding, training, twice when messages are sent anew, and the end
-        with pytest.raises(KeyboardInterrupt):
-            resume(tmp_path / "run", Interrupt(step))
-        assert len((tmp_path / "run" / "records.jsonl").read_text().splitlines()) == step - 1
-    resume(tmp_path / "run")
-    assert files(tmp_path / "run") == files(whole.folder)
-
-
-@pytest.mark.filterwarnings("ignore:The privacy guarantee does not cover")
-@pytest.mark.parametrize(
-    "method",
-    [
-        "embedding method.form=prototypes method.pretraining_rounds=1 method.refresh=1",
-        "embedding method.message=sums method.epsilon=50 method.pretraining_rounds=1",
-        "ladd method.refresh=1",
-    ],
-)
-def test_other_ways_to_cluster_at_once_resume_to_the_same_bytes_too(method: str, tmp_path: Path) -> None:
-    name, *overrides = method.split()
-    overrides += ["scenario.name=rotation", "scenario.clients=16", *LOSSY, "method.rounds=3"]
-    config = small(name, *overrides)
-    whole = execute(config, tmp_path / "whole")
-    begun = len(whole.records) - 3
-    with pytest.raises(KeyboardInterrupt):
-        execute(config, tmp_path / "run", Interrupt(1))
-    for step in (begun, begun + 1, begun + 2):
-        with pytest.raises(KeyboardInterrupt):
-            resume(tmp_path / "run", Interrupt(step))
-    resume(tmp_path / "run")
-    assert files(tmp_path / "run") == files(whole.folder)
-
-
 def test_participants_are_drawn_from_those_present() -> None:
     config = small("fedavg", "scenario.clients=6")
     fed = LocalFederation(config.scenario.build(0).clients, seed=5)

@@ -4,14 +4,12 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn.datasets import load_wine
 
 from fedkin.experiment import run_loop
 from fedkin.experiment.config import load_config
 from fedkin.experiment.outputs import load_profile
-from fedkin.experiment.prediction import predict
 from fedkin.experiment.run import execute
 from fedkin.experiment.terminal import Quiet, print_outcome
 
@@ -57,18 +55,6 @@ def test_a_run_on_tables_says_what_its_clusters_are(tables, tmp_path, capsys):
     assert json.loads((outcome.folder / "result.json").read_text())["profile"]
 
 
-def test_labels_are_called_after_files_and_keep_ids(tables, tmp_path):
-    folder = ran(config(tables), tmp_path / "run").folder
-    given, found = pd.read_csv(tables / "north.csv"), pd.read_csv(folder / "labels" / "north.csv")
-    assert sorted(path.name for path in (folder / "labels").iterdir()) == ["north.csv", "south.csv", "west.csv"]
-    memberships = [f"membership_{cluster}" for cluster in range(3)]
-    assert list(found.columns) == ["row", "bottle", "cluster", "confidence", *memberships]
-    assert found["bottle"].tolist() == given["bottle"].tolist()
-    assert found["confidence"].between(0, 1).all()
-    again = predict(folder, str(tables / "north.csv"), memberships=True)
-    assert again == (folder / "labels" / "north.csv").read_text()
-
-
 def test_nothing_of_a_run_depends_on_the_profile(tables, tmp_path, monkeypatch):
     with_it = ran(config(tables), tmp_path / "with").folder
     monkeypatch.setattr(run_loop, "profile_clusters", lambda *_: None)
@@ -84,13 +70,3 @@ def test_a_private_run_asks_for_no_profile(tables, tmp_path):
         [f"data.source='{tables}'", "scenario.name=files", "method.epsilon=50.0", "evaluation.map=none"],
     )
     assert load_profile(ran(private, tmp_path / "run").folder) is None
-
-
-def test_secure_sums_give_the_same_sentences(tables, tmp_path):
-    secure = config(
-        tables, "method.aggregation=mean", "method.start=uniform", "data.scaling=standard", "engine.secure_sums=true"
-    )
-    profile = load_profile(ran(secure, tmp_path / "run").folder)
-    assert profile is not None
-    assert profile.members == {}
-    assert int(profile.samples.sum()) > 150

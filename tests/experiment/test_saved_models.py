@@ -62,12 +62,6 @@ def test_a_module_says_what_fedkin_predict_says(run: Path, files: Path) -> None:
         assert [found.classes[one] for one in logits.argmax(1)] == said
 
 
-def test_a_file_is_read_as_the_run_read_it_and_a_data_frame_as_it_is(run: Path, files: Path) -> None:
-    preparation = fedkin.load_models(run).preparation
-    frame = pd.read_csv(files / "north.csv", decimal=",", sep=";", na_values=[-9])
-    assert torch.equal(preparation.apply(files / "north.csv"), preparation.apply(frame))
-
-
 def test_what_has_no_models_is_refused_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(FedkinError, match=r"'.*nowhere' does not exist"):
         fedkin.load_models(tmp_path / "nowhere")

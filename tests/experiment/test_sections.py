@@ -1,7 +1,5 @@
 """Settings that must agree with each other: the clients of a federation, by name or key."""
 
-from pathlib import Path
-
 import pytest
 
 from fedkin.core import FedkinError
@@ -11,18 +9,6 @@ KEY = (
     "ecdsa-sha2-nistp256 AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAAIbmlz"
     "dHAyNTYAAABBBIdDw+s7fBft4h6QKziAStYoMKsc7XLErW4dKso9HeTtOtJAbcfA499BLVVaO9xDqRNEtpJ4UYDH+Od4VoOlOhw="
 )
-
-
-def test_the_clients_of_a_federation_are_listed_by_name_or_key(tmp_path: Path) -> None:
-    assert load_config("kfed").federation.listed == {}
-    assert load_config("kfed", ["federation.clients=['b', 'a']"]).federation.listed == {"b": "", "a": ""}
-    path = tmp_path / "mine.toml"
-    path.write_text(f'[federation.keys]\nnorth = "{KEY} site at north\\n"\n')
-    config = load_config(path)
-    assert config.federation.listed == {"north": KEY}
-    assert load_config(path, ["federation.clients=['north', 'a']"]).federation.listed == {"north": KEY, "a": ""}
-    path.write_text(config.to_toml())
-    assert load_config(path) == config
 
 
 @pytest.mark.parametrize(

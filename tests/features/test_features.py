@@ -10,7 +10,7 @@ from torch.nn.functional import conv2d, grid_sample
 from fedkin.core import Client, FedkinError
 from fedkin.engines.local import LocalFederation
 from fedkin.features import kept_features
-from fedkin.features.extractors import extract, forget, register, suited
+from fedkin.features.extractors import extract, forget, register
 from fedkin.features.gradients import gradients, upright
 from fedkin.features.hog import hog
 from fedkin.methods.samples.afcl import AFCLMethod
@@ -72,12 +72,6 @@ def test_registered_features_go_by_their_name():
         extract("first-number", torch.eye(3))
 
 
-def test_images_are_compared_by_their_gradients_if_large_enough():
-    assert suited((1, 8, 8), False) == suited((3, 32, 32), False) == "gradients"
-    assert suited((1, 7, 28), False) == suited((13,), False) == "raw"
-    assert suited((64,), True) == "flat-gradients"
-
-
 def images(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.rand(*shape, generator=torch.Generator().manual_seed(seed))
 
@@ -130,14 +124,6 @@ def test_contrast_does_not_matter_and_an_image_without_edges_has_none():
 )
 def test_images_of_any_size_have_about_as_many_points(shape: tuple[int, ...], points: int):
     assert gradients(images(2, *shape)).shape == (2, 8 * points)
-
-
-def test_an_edge_is_in_the_bin_of_its_direction():
-    x = torch.zeros(2, 1, 12, 12)
-    x[0, :, 6:] = 1.0  # grows downwards
-    x[1, :, :, 6:] = 1.0
-    directions = hog(x).view(2, -1, 8).sum(1)
-    assert (directions > 0).nonzero().tolist() == [[0, 4], [1, 0]]
 
 
 def test_the_channel_with_the_strongest_gradient_counts():

@@ -1,6 +1,5 @@
 """What a strategy is given, and what its rounds ask of nodes."""
 
-import inspect
 import json
 from typing import Any
 
@@ -42,17 +41,6 @@ def test_what_is_not_allowed_gets_a_sentence(make, sentence):
     with pytest.raises(FedkinError) as refused:
         make()
     assert str(refused.value).startswith(sentence)
-
-
-def test_a_strategy_of_ones_own_inherits_its_method():
-    class Quiet(flower.OCFLStrategy):
-        def summary(self) -> None:
-            pass
-
-    assert "clusterer" in inspect.signature(Quiet).parameters
-    assert start(Quiet(clusterer="meanshift"), grid()).method == "OCFL"
-    with pytest.raises(FedkinError, match=r"^Mine.configure_train would never be called: .* function of the round"):
-        type("Mine", (flower.OCFLStrategy,), {"configure_train": None})
 
 
 def spoils(where: app_nodes.Fleet, spoil: Any, partitions: set[int]) -> None:

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, l1_loss
 
-from fedkin.core.seeds import derive_generator, draw_seed
+from fedkin.core.seeds import derive_generator
 from fedkin.nn.networks import Dropout
 from fedkin.nn.resident import Architecture, Resident, vector_of
 
@@ -54,17 +54,6 @@ def test_a_vector_is_parameters_then_statistics_then_counters():
     assert torch.equal(vector[architecture.parameters : architecture.parameters + 3], module[1].running_mean)
     assert vector[architecture.floats :].tolist() == [1.0]
     assert torch.equal(vector_of(architecture.module(vector)), vector)
-
-
-def test_initial_models_are_the_modules_own_and_leave_the_global_generator_alone():
-    architecture = Doubling(plain)
-    before = torch.get_rng_state()
-    found = architecture.initial(rng("w"))
-    assert torch.equal(torch.get_rng_state(), before)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(draw_seed(rng("w")))
-        assert torch.equal(found, vector_of(plain()))
-    assert not torch.equal(found, architecture.initial(rng("other")))
 
 
 def resident_rng(*path):

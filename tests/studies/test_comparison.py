@@ -1,7 +1,6 @@
 """What a comparison asks, tries and judges."""
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,21 +10,11 @@ from fedkin.core.progress import Callback
 from fedkin.data.scenarios.already_split import ClientFiles
 from fedkin.experiment import registry
 from fedkin.experiment.config import load_config
-from fedkin.experiment.run import execute
-from fedkin.studies import time_budget
 from fedkin.studies.benchmark import critical_difference, ranked
 from fedkin.studies.cells import CellResult, run_cell
 from fedkin.studies.question import Candidate, Selection, method_named, question_of, selection_of
 from fedkin.studies.ranking import CandidateScore, best_numbers, recommend, score_of
-from fedkin.studies.time_budget import TimeBudget
 from site_files import sites
-
-
-def test_data_are_partitioned_for_clusters_of_samples() -> None:
-    question = question_of("blobs")
-    assert (question.family, question.data, question.scenario) == ("samples", "blobs", "own-class")
-    assert question.name == "blobs-own-class"
-    assert "--question clients" in question.description
 
 
 @pytest.mark.parametrize(
@@ -225,18 +214,6 @@ def test_ranks_are_means_over_scenarios_with_ties_shared():
     assert found.as_good == ["b", "a", "c"]  # two scenarios show nothing
 
 
-def test_a_budget_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [100.0]
-    monkeypatch.setattr(time_budget, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    made = TimeBudget(5.0)
-    now[0] += 2
-    assert (made.left, made.spent) == (3.0, 2.0)
-    now[0] += 4
-    assert (made.left, made.spent) == (0.0, 6.0)
-    begun = TimeBudget(20.0, kept=2.0, began=100.0)
-    assert (begun.left, begun.spent) == (12.0, 6.0)
-
-
 RNG = np.random.default_rng(3)
 
 
@@ -254,15 +231,3 @@ def test_separate_clusters_are_found_again_and_pieces_of_a_cloud_less_so() -> No
     assert pieces.again is not None
     assert pieces.again < 0.6
     assert result_on(cloud, seed=1).again != pieces.again  # another split
-
-
-def test_a_cell_has_the_clusters_bytes_and_steps_of_a_run(tmp_path: Path) -> None:
-    folder = sites(tmp_path / "sites")
-    config = load_config("kfed", ["method.n_clusters=2", f"data.source={folder}", "scenario.name=files"])
-    cell = run_cell(config, config.population(), Callback())
-    outcome = execute(config, tmp_path / "run")
-    assert cell.labels == [one for path in sorted((tmp_path / "run" / "labels").iterdir()) for one in
-                           np.loadtxt(path, int, delimiter=",", skiprows=1, usecols=1).tolist()]  # fmt: skip
-    last = outcome.records[-1]
-    assert (cell.bytes, cell.steps) == (last["sent"] + last["received"], last["step"])
-    assert cell.metrics["ari"] == last["metrics"]["ari"]

@@ -1,4 +1,3 @@
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -30,22 +29,6 @@ class Steps(Progress):
 def call(worker: Worker, folder: Path, *settings: str, seconds: float = 300, progress: Any = None) -> None:
     tables = load_config("toy", [*TOY, *settings]).tables
     worker.call(make_run, tables, targets(tables), str(folder), [], None, seconds=seconds, progress=progress or Steps())
-
-
-def test_a_worker_carries_out_calls_one_after_another_and_says_what_is_refused(tmp_path: Path, toy: None) -> None:
-    with Worker() as worker:
-        first, second = Steps(), Steps()
-        call(worker, tmp_path / "first", progress=first)
-        process = worker._process
-        assert worker.memory > 10**7 or sys.platform != "linux"
-        with pytest.raises(FedkinError, match="it failed with RuntimeError: The size of tensor"):
-            call(worker, tmp_path / "failed", "scenario.name=own-class", "data.source=iris")
-        call(worker, tmp_path / "second", "seed=1", progress=second)
-        assert worker._process is process
-        assert first.steps == second.steps == [1, 2, 3, 4]
-        assert first.phases[0] == "Reading digits"
-    assert process is not None
-    assert process.poll() is not None
 
 
 def test_what_takes_too_long_or_is_interrupted_is_killed_and_resumes(

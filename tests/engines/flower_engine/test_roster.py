@@ -156,19 +156,6 @@ def test_who_introduces_itself_with_half_a_character_is_refused(field: str, tmp_
     assert all(text.isprintable() for text in reports)
 
 
-def test_two_names_cannot_share_a_folder(tmp_path: Path) -> None:
-    nodes = grid(tmp_path, site(tmp_path / "1", "a"), site(tmp_path / "1", "b"), site(tmp_path / "3", "c"))
-    nodes.away = {1}
-    roster = Roster(nodes)
-    assert len(roster.gather(2, 5)) == 2
-    nodes.away = set()
-    roster.known = {}
-    assert roster.greet() == []
-    assert roster.refused == ["Site 'b' has the private folder of site 'a'; every site needs one of its own."]
-    resumed = Roster(nodes, {"a": roster.members["a"].identity, "b": "token"})
-    assert [member.name for member in resumed.greet()] == ["a"]
-
-
 def with_keys(folder: Path, *names: str) -> tuple[Nodes, list[bytes]]:
     """Sites that have keys, which Flower has authenticated their nodes with; and those keys."""
     sites, keys = [], []

@@ -41,17 +41,6 @@ def test_the_right_result_has_full_marks() -> None:
     }  # fmt: skip
 
 
-def test_accuracy_is_the_mean_over_clients_of_local_clusters() -> None:
-    people, fed, state = situation([[0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0]])
-    assert evaluate_associations(METHOD, people, fed, state)["accuracy"] == pytest.approx((1 + 5 / 6 + 1) / 3)
-
-
-def test_wrong_is_the_share_of_associations_between_classes() -> None:
-    edges = [[1, 2], [3, 4], [0, 2], [1, 5]]
-    assert evaluate_associations(METHOD, *perfect(edges=edges))["false_matches"] == 0.5
-    assert evaluate_associations(METHOD, *perfect(edges=[]))["false_matches"] == 0.0
-
-
 def test_clusters_are_compared_over_all_samples_of_known_clients() -> None:
     one_cluster = {"0": [0, 0], "1": [0, 0], "2": [0, 0]}
     metrics = evaluate_associations(METHOD, *perfect(clusters=one_cluster))

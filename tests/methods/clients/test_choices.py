@@ -14,7 +14,6 @@ import planted
 from fedkin.core import Client, FedkinError
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.clients.cfl_gp import CFLGPMethod, number_of_clusters, train_and_profile
-from fedkin.methods.clients.client_method import UNKNOWN
 from fedkin.methods.clients.clove import CLoVEMethod
 from fedkin.methods.clients.fedgroup import FedGroupMethod, decomposed_cosines, with_others
 from fedkin.methods.clients.fedrc import FedRCMethod, sample_losses, shares_of, weigh_and_train
@@ -174,25 +173,6 @@ def test_a_round_is_computed_by_hand():
         assert torch.allclose(after.models, before.models + moves, atol=1e-6)
 
 
-def test_a_stand_in_trains_the_cluster_it_stands_in_for_and_stays_in_its_own():
-    settings = planted.FULL_BATCH | {"n_clusters": 3, "rounds": 1}
-    sites = [planted.client(0), planted.client(1), planted.client(2)]
-    method, chosen = (
-        GradientLossMethod(**settings),
-        planted.run(GradientLossMethod(**settings, empty="keep"), sites).labels,
-    )
-    done = planted.run(method, sites)
-    start, end = done.states
-    assert len(set(chosen)) < 3
-    assert done.labels == done.values[0]["labels"] == chosen
-    stand_ins = method._stand_ins(done.fed, start, [0, 1, 2])
-    assert sorted(stand_ins.values()) == [0, 1, 2]
-    for client, cluster in stand_ins.items():
-        site = done.fed.clients[client]
-        gradient = planted.gradient(start.module, start.models[cluster], site.x, site.y)
-        assert torch.allclose(end.models[cluster], start.models[cluster] - 0.5 * gradient, atol=1e-6)
-
-
 def test_a_single_sample_and_a_batch_norm_are_a_missing_reply():
     method = GradientLossMethod(**(SETTINGS | {"module": "planted:normalised", "rounds": 2}), empty="keep")
     done = planted.run(method, [planted.client(0), planted.client(1), planted.client(2, samples=1)])
@@ -204,9 +184,6 @@ def test_the_euclidean_similarity_is_minus_the_distance_at_the_gradients_scale()
     distance = torch.tensor([3.0, (9.0 + 196.0) ** 0.5, 2.0])
     expected = -0.25 * distance - 0.75 * LOSSES
     assert torch.allclose(wanted(LOSSES, GRADIENTS, MOVES, similarity="euclidean"), expected)
-
-
-FESEM_SETTINGS: dict[str, Any] = planted.LEARNING | {"rounds": 4, "n_clusters": 2}
 
 
 FESEM_CLUSTERS = [0, 1, 1, 0, 1, 0]
@@ -225,30 +202,6 @@ def test_a_centre_is_the_mean_of_the_models_nearest_to_it():
     for cluster in range(2):
         mean = torch.stack([model for model, own in zip(trained, nearest, strict=True) if own == cluster]).mean(0)
         assert torch.allclose(after.models[cluster], mean, atol=1e-5)
-
-
-def test_a_late_client_starts_from_the_model_with_the_lowest_loss():
-    fed = LocalFederation(planted.clients(FESEM_CLUSTERS, planted.OPPOSITE), workers=1, failures=[(2, 5)])
-    method = FeSEMMethod(**FESEM_SETTINGS)
-    state, _ = method.step(fed, method.init(fed))
-    assert int(state.labels[5]) == UNKNOWN
-    before = fed.exchange
-    state, record = method.step(fed, state)
-    assert fed.exchange == before + 2
-    assert record.missing == {}
-    assert planted.same_partition(state.labels.tolist(), FESEM_CLUSTERS)
-
-
-def test_random_sets_are_a_start_too():
-    starts = [
-        planted.run(
-            FeSEMMethod(**(FESEM_SETTINGS | {"rounds": 1}), start="random"),
-            planted.clients(FESEM_CLUSTERS, planted.OPPOSITE),
-            seed=seed,
-        ).labels
-        for seed in range(4)
-    ]
-    assert any(not planted.same_partition(labels, FESEM_CLUSTERS) for labels in starts)
 
 
 FEDGROUP_SETTINGS: dict[str, Any] = planted.LEARNING | {"rounds": 3, "n_clusters": 4}
@@ -276,32 +229,11 @@ def test_models_move_towards_the_others_directions():
     assert torch.allclose(together.states[1].models, with_others(alone.states[1].models, 0.1), atol=1e-6)
 
 
-CLOVE_SETTINGS: dict[str, Any] = planted.LEARNING | {"rounds": 4, "n_clusters": 2}
-
-
 CLOVE_CLUSTERS = [0, 1, 1, 0, 1, 0]
 
 
 def people(clusters: list[int] = CLOVE_CLUSTERS) -> list[Client]:
     return planted.clients(clusters, planted.OPPOSITE)
-
-
-def test_after_the_clustering_rounds_only_new_clients_send_losses():
-    fed = LocalFederation(people(), workers=1, failures=[(2, 5), (4, 5)])
-    method = CLoVEMethod(**CLOVE_SETTINGS, clustering_rounds=1)
-    state, record = method.step(fed, method.init(fed))
-    assert list(record.missing) == [5]
-    assert int(state.labels[5]) == UNKNOWN
-    before = state.labels[:5].tolist()
-    state, record = method.step(fed, state)
-    assert list(record.missing) == [5]
-    state, record = method.step(fed, state)
-    assert record.missing == {}
-    assert state.labels[:5].tolist() == before
-    assert int(state.labels[5]) != UNKNOWN
-    exchanges = fed.exchange
-    method.step(fed, state)
-    assert fed.exchange == exchanges + 1
 
 
 def test_a_round_is_the_mean_of_its_clusters_updates():

@@ -55,19 +55,6 @@ def test_a_client_lost_at_first_joins_later_and_one_unlike_all_forms_a_cluster()
     assert len(state.models) == 4
 
 
-def test_clients_that_change_move_and_those_that_do_not_stay():
-    people = planted.clients([0, 0, 0, 3, 3, 3])
-    method = PACFLMethod(**(SHORT | {"rounds": 3}), refresh=1)
-    fed = LocalFederation(people, workers=1)
-    state = method.init(fed)
-    state, _ = method.step(fed, state)
-    state, _ = method.step(fed, state)
-    people[2].y = planted.client(2, planted.LEVELS[3]).y
-    state, record = method.step(fed, state)
-    assert record.values["moved"] == [[2, 0, 1]]
-    assert state.labels.tolist() == [0, 0, 1, 1, 1, 1]
-
-
 def test_small_clusters_join_the_nearest_large_one():
     angles = torch.tensor([[0.0, 1, 60, 20], [1, 0, 60, 20], [60, 60, 0, 70], [20, 20, 70, 0]], dtype=torch.float64)
     assert without_small(torch.tensor([0, 0, 1, 2]), angles, 2).tolist() == [0, 0, 0, 0]

@@ -100,18 +100,6 @@ def test_a_client_lost_at_first_joins_later():
     assert planted.same_partition(state.labels.tolist(), pictures.TURNS)
 
 
-def test_clients_that_change_move_with_refresh():
-    fed, method = LocalFederation(people(), workers=1), FLUXMethod(**(RENAMED | {"rounds": 6, "refresh": 2}))
-    state, moved = method.init(fed), []
-    while not state.finished:
-        if state.steps == 4:
-            fed.clients[0].y = renamed(0, 1).y
-        state, record = method.step(fed, state)
-        moved += record.values.get("moved", [])
-    assert moved == [[0, 0, 1]]
-    assert state.labels.tolist()[:2] == [1, 1]
-
-
 def test_deviations_that_cannot_be_are_refused():
     zeros = torch.zeros(3, 2)
     assert describe_distribution.refusal({"means": zeros, "deviations": zeros - 1}) is None

@@ -55,20 +55,6 @@ def test_similarities_are_cut_at_a_similarity(threshold, parts):
     assert float(distances[0, 1]) == pytest.approx(-0.6)
 
 
-def test_the_clusters_models_move_by_the_same_updates():
-    settings = planted.FULL_BATCH | {"rounds": 3, "clustering_round": 3}
-    done = planted.run(HierarchicalMethod(**settings, threshold=0.5), make_clients())
-    before, after = done.states[-2:]
-    assert len(after.models) > 1
-    for cluster in range(len(after.models)):
-        steps = [
-            -0.5 * planted.gradient(before.module, before.models[0], client.x, client.y)
-            for client in done.fed.clients.values()
-            if int(after.labels[client.id]) == cluster
-        ]
-        assert torch.allclose(after.models[cluster] - before.models[0], torch.stack(steps).mean(0), atol=1e-6)
-
-
 @pytest.mark.parametrize(
     ("distance", "linkage", "threshold"),
     [("euclidean", "average", 0.9), ("euclidean", "ward", 2.0), ("manhattan", "complete", 3.0)],

@@ -10,7 +10,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import adjusted_rand_score
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
@@ -136,24 +135,6 @@ def halves(split: dict[str, Any], clusters: list[int] = SATTLER_CLUSTERS) -> set
     return {frozenset(clusters[client] for client, part in pairs if part == half) for half in (0, 1)}
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_two_levels_of_planted_clusters_are_found(seed):
-    done = planted.run(SattlerMethod(**SETTINGS), make_clients(), seed=seed)
-    splits = done.states[-1].splits
-    assert len(splits) == 3
-    assert halves(splits[0]) == {frozenset({0, 1}), frozenset({2, 3})}
-    assert sorted(splits[0]["clients"]) == list(range(16))
-    below = {frozenset(half) for split in splits[1:] for half in halves(split)}
-    assert below == {frozenset({cluster}) for cluster in range(4)}
-    for split in splits[1:]:  # positions in the cluster, not ids, are what a second cut gets to see
-        inside = {SATTLER_CLUSTERS[client] for client in split["clients"]}
-        assert inside in ({0, 1}, {2, 3})
-        assert split["clients"] == [client for client in range(16) if SATTLER_CLUSTERS[client] in inside]
-    assert adjusted_rand_score(SATTLER_CLUSTERS, done.labels) == 1.0
-    assert adjusted_rand_score(SATTLER_CLUSTERS, done.values[-1]["labels"]) == 1.0
-    assert done.result["n_clusters"] == 4
-
-
 def part(*updates: tuple[float, ...], weights: list[float] | None = None) -> Round:
     stack = torch.tensor(updates)
     return Round(0, list(range(len(stack))), stack, stack, weights or [1.0] * len(stack))
@@ -269,22 +250,6 @@ def test_it_fires_at_the_first_rise_of_the_temperature(seed):
     assert all(later <= earlier for earlier, later in pairwise(seen[:-1]))
 
 
-def test_the_same_updates_move_the_models_of_the_new_clusters():
-    unequal = [planted.client(i, SWAPS[cluster], samples=12 + 6 * (i % 3)) for i, cluster in enumerate(OCFL_CLUSTERS)]
-    settings = planted.FULL_BATCH | {"rounds": 20, "clusterer": "kmeans"}
-    done = planted.run(OCFLMethod(**settings), unequal)
-    at = fired_in(done)
-    before, after = done.states[at - 1 : at + 1]
-    assert len(after.models) == 3
-    for cluster in range(3):
-        steps = [
-            -0.5 * planted.gradient(before.module, before.models[0], client.x, client.y)
-            for client in done.fed.clients.values()
-            if int(after.labels[client.id]) == cluster
-        ]
-        assert torch.allclose(after.models[cluster] - before.models[0], torch.stack(steps).mean(0), atol=1e-6)
-
-
 def test_temperatures_are_compared_over_clients_that_were_there_in_both_rounds():
     """Clients 0-2 and 3-5 pull apart; with one side away the temperature falls, and rises when it is back."""
     apart = torch.tensor([[1.0, 0.0]] * 3 + [[-1.0, 0.0]] * 3)
@@ -339,27 +304,6 @@ def test_clients_that_drift_are_placed_again():
     assert set(states[7].pending) == {str(number) for number in waiting}
     assert states[7].labels.tolist() == states[6].labels.tolist()  # meanwhile they keep their cluster's model
     assert states[8].pending == {}
-
-
-def test_a_single_cluster_that_comes_apart_is_clustered_again():
-    people = {number: 1 for number in range(12) if number % 2}
-    settings = OCFL_SETTINGS | {"rounds": 12, "clusterer": "linkage"}
-
-    def last(again: float | None) -> OCFLState:
-        method = OCFLMethod(**settings, again=again)
-        fed = LocalFederation([planted.client(number) for number in range(12)], seed=1, workers=1)
-        state = replace(method.init(fed), fired=True)
-        while not state.finished:
-            if state.steps + 1 == 6:
-                for number, cluster in people.items():
-                    fed.clients[number] = planted.client(number, SWAPS[cluster])
-            state, _ = method.step(fed, state)
-        return state
-
-    assert set(last(None).labels.tolist()) == {0}
-    found = last(0.05)
-    assert planted.same_partition(found.labels.tolist(), [number % 2 for number in range(12)])
-    assert len(found.splits) == 1
 
 
 def test_as_printed_the_first_round_fires():

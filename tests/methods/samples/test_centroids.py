@@ -169,18 +169,6 @@ def test_means_count_supports_and_keep_what_nobody_reports():
     assert mean_by_index(before, replies).tolist() == [[1.0], [2.0], [5.0]]
 
 
-def test_rounds_are_a_limit_and_a_round_in_which_nobody_answers_is_no_rest():
-    clients, _ = ffcm_planted()
-    states, records = ffcm_run(
-        FFCMMethod(n_clusters=4, rounds=3, tolerance=1e-12), clients, failures=[(3, i) for i in range(3)]
-    )
-    assert len(records) == 3
-    assert records[1].answered == []
-    assert torch.equal(states[1].centroids, states[2].centroids)
-    assert not states[2].finished
-    assert all("clusters" in client.state for client in clients)
-
-
 def test_with_sums_alone_it_finds_the_same_centres():
     method = FFCMMethod(n_clusters=4, aggregation="mean", start="uniform", fuzziness=2.0)
     (open_, plain), (hidden, secret) = (
@@ -214,15 +202,6 @@ def mufc_run(method: MUFCMethod, people: list[Client], **options):
     state = method.init(fed)
     state, record = method.step(fed, state)
     return fed, state, record
-
-
-def test_points_are_samples_rounded_to_the_grid():
-    people, _ = mufc_planted()
-    _, state, _ = mufc_run(MUFCMethod(n_clusters=4, grid=0.5), people)
-    for one in people:
-        points = state.points[str(one.id)]
-        assert torch.equal((points / 0.5).round() * 0.5, points)
-        assert torch.equal(points, (one.x[one.state["centroid_rows"]] / 0.5).round() * 0.5)
 
 
 def test_seeds_are_drawn_by_their_squared_distance():

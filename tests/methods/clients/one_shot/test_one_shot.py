@@ -79,17 +79,6 @@ def test_enough_newcomers_that_are_alike_found_a_cluster():
     assert record.values["founded"] == [3]
 
 
-def test_layers_that_all_clusters_share_move_by_the_mean_of_all_clients():
-    together, apart = (planted.run(OneMessage(**SETTINGS, shared_layers=layers), make_clients()) for layers in (1, 0))
-    start, weights = together.states[1].models[0], planted.CLASSES**2
-    everyone = mean_step(together.fed, together.states[1].module, start, range(12))
-    for own in range(3):
-        after, alone = together.states[2].models[own], apart.states[2].models[own]
-        assert torch.allclose(after[:weights] - start[:weights], everyone[:weights], atol=1e-6)
-        assert torch.equal(after[weights:], alone[weights:])
-        assert not torch.allclose(after[:weights], alone[:weights], atol=1e-3)
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_lost_clients_are_no_accident(seed):
     clusters = [0, 1, 2] * 8
@@ -189,20 +178,6 @@ def test_a_cluster_that_lost_all_its_clients_keeps_its_model_and_nobody_is_drawn
     assert not bool(result["centroids"][left].isfinite().any())
     message = report_means.run([fed.clients[1]], [{}])[0]["message"]
     assert nearest_cluster(result["centroids"], message) == int(state_.labels[1])
-
-
-def test_who_did_not_report_again_stays_where_it_was_and_is_missing_though_it_trained():
-    fed = Watched(make_clients(), failures=[(4, 0), (4, 1)])
-    method = OneMessage(**SETTINGS, refresh=1)
-    state = steps(method, fed, method.init(fed), 2)[-1][0]
-    moves(fed, 0, 1)
-    after, record = method.step(fed, state)
-    assert fed.asked[-2][0] == "report_means"
-    assert torch.equal(after.labels, state.labels)
-    assert sorted(record.missing) == [0, 1]
-    assert record.answered == [i for i in range(12) if i > 1]
-    _, record = method.step(fed, after)
-    assert record.values["moved"] == [[0, int(state.labels[0]), int(state.labels[1])]]
 
 
 def rng(seed: int = 0) -> torch.Generator:

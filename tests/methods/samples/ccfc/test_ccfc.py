@@ -66,19 +66,6 @@ def exchanges(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[int, Any]
     return exchanges
 
 
-def test_models_are_averaged_by_samples_with_statistics_and_counters(exchanges):
-    clients, _ = make_clients()
-    states, _, _ = run(CCFCMethod(**TINY), clients)
-    replies = exchanges[1][2]
-    mean = sum(reply["model"].double() * len(clients[i]) for i, reply in replies.items()) / 60
-    network = Contrastive.of(states[0].network)
-    assert torch.allclose(states[1].models["all"].double(), mean, atol=1e-6)
-    assert network.floats < network.size == len(mean)
-    counters = [float(reply["model"][-1]) for reply in replies.values()]
-    assert counters == [6.0, 4.0, 6.0]  # two views of each batch of 8, of 24, 16 and 20 samples
-    assert float(states[1].models["all"][-1]) == pytest.approx((24 * 6 + 16 * 4 + 20 * 6) / 60)
-
-
 def test_local_centroids_are_of_the_clients_own_network_and_clusters_of_the_common_one(exchanges):
     clients, _ = make_clients()
     states, _, _ = run(CCFCMethod(**TINY), clients)
@@ -163,16 +150,6 @@ def test_decorrelation_reaches_the_clients(exchanges):
         task: payloads[0]["training"]["decorrelation"] for task, payloads, _ in exchanges if "training" in payloads[0]
     }
     assert sent == {"learn_views": 0.5, "learn_clusters": 0.5}
-
-
-def test_the_network_for_mnist_is_that_of_the_authors_code():
-    network = ContrastiveNetwork(Design((1, 28, 28)).decided())
-    assert sum(parameter.numel() for parameter in network.parameters()) == 1_322_608
-    x = torch.rand(4, 1, 28, 28)
-    z = network.encoder(x)
-    assert z.shape == (4, 256)
-    assert torch.allclose(z.mean(0), torch.zeros(256), atol=1e-4)  # the last normalisation has no scale of its own
-    assert network(x).shape == (4, 256)
 
 
 def some(n: int = 12, latent: int = 6) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -14,7 +14,6 @@ from fedkin.engines.local import LocalFederation
 from fedkin.experiment.evaluation import evaluate_associations, with_oracle
 from fedkin.methods.samples.fedcref import association
 from fedkin.methods.samples.fedcref.association import (
-    by_held_out_rule,
     by_threshold,
     match_by_linkage,
     match_scored,
@@ -128,18 +127,6 @@ def test_stable_clients_train_once_more_and_rest(monkeypatch):
     assert 0 < rested[-1] < 5  # some have rested, and others have gone on beside them
 
 
-def test_the_loop_as_printed_goes_on_while_clients_are_active_or_the_graph_varies():
-    at_rest = dataclasses.replace(SWIFT, stability=0.0, patience=2, max_iterations=9, tolerance=9.0)
-    ends = {ending: run(dataclasses.replace(at_rest, ending=ending), population()) for ending in ("both", "graph")}
-    for fed, state, records in ends.values():
-        assert state.steps == 3
-        assert [record.values["active"] for record in records] == [5, 0, 0]
-        assert all("clusters" in client.state for client in fed.clients.values())
-    restless = dataclasses.replace(at_rest, stability=1.0, max_iterations=5)
-    assert run(dataclasses.replace(restless, ending="both"), population())[1].steps == 5
-    assert run(dataclasses.replace(restless, ending="graph"), population())[1].steps == 3
-
-
 @settings(max_examples=4)
 @given(st.integers(0, 100))
 def test_it_survives_any_loss(seed):
@@ -227,18 +214,6 @@ def test_the_papers_rule_needs_both_directions_and_joins_components():
     assert graph.clusters() == {0: [0, 1], 1: [0], 2: [0, 2]}
 
 
-def test_kinship_counts_every_pair_of_a_cluster():
-    shares = torch.full((5, 5), 0.95)
-    for a in (0, 2, 4):
-        for b in (0, 2, 4):
-            shares[a, b] = 0.5
-    graph = by_held_out_rule(NODES, shares, None)
-    assert graph.communities == [[0, 2, 4]]
-    assert graph.edges == [[0, 2], [0, 4], [2, 4]]
-    assert 0.5 < graph.cut < 0.95
-    assert by_held_out_rule(NODES, shares, 0.4).communities == []
-
-
 def test_the_papers_statistic_is_the_percentile_of_each_pairs_own_scale():
     generator = np.random.default_rng(0)
     own, foreign = generator.random(40), generator.random((3, 40))
@@ -322,12 +297,6 @@ def test_halves_are_even_within_every_cluster(labels):
     for cluster in labels.unique():
         inside = halves[labels == cluster]
         assert 0 <= (inside == 0).sum() - (inside == 1).sum() <= 1
-
-
-def test_shares_count_losses_and_half_of_ties():
-    own, foreign = torch.tensor([1.0, 1.0, 1.0, 1.0]), torch.tensor([[2.0, 2.0, 0.5, 1.0]])
-    losses = association.loss_rates(own, foreign, torch.tensor([0, 0, 1, 1]), 2)
-    assert losses.tolist() == [[1.0], [0.25]]
 
 
 @given(st.integers(0, 100), st.permutations(range(12)))

@@ -277,23 +277,6 @@ def test_columns_of_noise_hide_no_clusters(power: float, least: float, most: flo
     assert least <= found <= most
 
 
-@pytest.mark.parametrize("levels", [2, 4])
-def test_random_categories_hide_no_clusters(levels: int):
-    rng = generator()
-    truth = torch.arange(900) % 3
-    clusters = 8 * torch.eye(3)[truth] + torch.randn(900, 3, generator=rng)
-    categories = torch.eye(levels)[torch.randint(levels, (900,), generator=rng)]
-    categories = (categories - 1 / levels) * 4 / (1 - 1 / levels) ** 0.5  # the block varies as much as a column
-    x = torch.cat([clusters, categories], dim=1)
-    clients = [Client(i, x[i::3]) for i in range(3)]
-    method, fed = KinGraphMethod(), LocalFederation(clients, 0)
-    state = method.init(fed)
-    while not state.finished:
-        state, _ = method.step(fed, state)
-    found = adjusted_rand(pooled([truth[i::3] for i in range(3)]), pooled([c.state["clusters"] for c in clients]))
-    assert found > 0.95
-
-
 SPACES = "fedkin.methods.samples.kingraph.kingraph_space"
 
 
@@ -361,14 +344,6 @@ def test_clients_with_the_same_noise_are_no_clusters() -> None:
     assert int(state.clusters.max()) + 1 == values["clusters"]
     again = torch.cat([client.state["clusters"] for client in clients]).unique()
     assert len(again) == values["clusters"]
-
-
-def test_clusters_that_a_client_has_to_itself_stay() -> None:
-    state, values, _ = last(noise(apart=60.0))
-    assert "warning" not in values
-    assert values["clusters"] == 4
-    assert values["largest_client_share"] == values["share_without_smoothing"] == 1.0
-    assert state.smoothing == 10
 
 
 @pytest.mark.parametrize("apart", [0.0, 60.0])
