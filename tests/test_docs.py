@@ -25,7 +25,7 @@ from fedkin.experiment.option_models import options_of_section
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
-FIRST = ("README.md", "docs/get-started.md", "docs/your-tables.md")
+FIRST = ("README.md", "docs/get-started.md", "docs/data.md")
 METHODS = ROOT / "docs" / "methods"
 BLOCK = re.compile(r"^```(python|toml|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CELL = re.compile(r"^```\{code-cell\} python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
