@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -408,6 +408,30 @@ class Federation(ABC):
     def rng(self, *path: int | str) -> torch.Generator:
         """Return the server's generator for `path`, the names of a purpose and a step."""
         return derive_generator(self.seed, "server", *path)
+
+    def tree(self) -> dict[str, Any]:
+        """Return what a run needs of the federation to resume, by name in a checkpoint."""
+        part = self.participation
+        return {
+            "exchange": self.exchange,
+            "sent": self.traffic.sent,
+            "received": self.traffic.received,
+            "keys": {str(client): key for client, key in self.keys.items()},
+            **({"signed": {str(client): dict(one) for client, one in self.signed.items()}} if self.signed else {}),
+            **({"spare": sorted(part.free)} if part.free else {}),
+            "left_out": {str(client): reason for client, reason in part.dropped.items()},
+        }
+
+    def restore(self, tree: Mapping[str, Any]) -> None:
+        """Go on from the `tree` of a checkpoint, whose tensors are taken over."""
+        self.exchange = self.settled = tree["exchange"]
+        self.traffic = Traffic(tree["sent"], tree["received"])
+        self.keys = {int(client): key for client, key in tree["keys"].items()}
+        self.signed = {int(client): one for client, one in tree.get("signed", {}).items()}
+        part = self.participation
+        part.dropped = {int(client): reason for client, reason in tree.get("left_out", {}).items()}
+        part.free = set(tree.get("spare", []))
+        self.leave(part.free)
 
     @abstractmethod
     def deliver(self, task: Task, payloads: Mapping[int, Payload]) -> Iterable[tuple[int, Payload | str]]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_origin, get_type_hints
 
-from fedkin.core import Federation, FedkinError, State, Traffic
+from fedkin.core import Federation, FedkinError, State
 from fedkin.core.payload import load_tree, owned
 from fedkin.engines.local import LocalFederation
 
@@ -23,21 +23,14 @@ FORMAT = 2
 def snapshot(fed: Federation, state: State) -> dict[str, Any]:
     """Return everything a run needs to resume, as a tree that shares no memory with it (`owned`).
 
-    That is the method's state, the exchange counter, traffic and, with the local engine, what the clients remember;
+    That is the method's state, the federation's part and, with the local engine, what the clients remember;
     other clients keep that on their own disks.
     """
     clients = fed.clients if isinstance(fed, LocalFederation) else {}
-    free = fed.participation.free
     tree = {
         "format": FORMAT,
         "state": state.tree(),
-        "exchange": fed.exchange,
-        "sent": fed.traffic.sent,
-        "received": fed.traffic.received,
-        "keys": {str(id_): key for id_, key in fed.keys.items()},
-        **({"signed": {str(id_): dict(one) for id_, one in fed.signed.items()}} if fed.signed else {}),
-        **({"spare": sorted(free)} if free else {}),
-        "left_out": {str(id_): reason for id_, reason in fed.dropped.items()},
+        **fed.tree(),
         "clients": {str(id_): dict(client.state) for id_, client in clients.items()},
     }
     return dict(owned(tree))
@@ -71,13 +64,7 @@ def restore_checkpoint(fed: Federation, state_type: type[S], tree: Mapping[str, 
     A run calls it after every step, not only when it resumes. Each step then starts from exactly what a checkpoint
     gives back, including order of keys and memory layout, and resuming is exact by construction.
     """
-    fed.exchange = fed.settled = tree["exchange"]
-    fed.traffic = Traffic(tree["sent"], tree["received"])
-    fed.keys = {int(id_): key for id_, key in tree["keys"].items()}
-    fed.signed = {int(id_): one for id_, one in tree.get("signed", {}).items()}
-    fed.participation.dropped = {int(id_): reason for id_, reason in tree.get("left_out", {}).items()}
-    fed.participation.free = set(tree.get("spare", []))
-    fed.leave(fed.participation.free)
+    fed.restore(tree)
     if isinstance(fed, LocalFederation):
         for id_, client in fed.clients.items():
             client.state = tree["clients"][str(id_)]

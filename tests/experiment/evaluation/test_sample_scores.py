@@ -8,8 +8,7 @@ from fedkin.data.population import Population
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment.evaluation import evaluate_associations, evaluate_samples, with_oracle
 from fedkin.methods.samples.centroid_method import CentroidState
-from fedkin.methods.samples.fedcref.fedcref import FedCRefMethod
-from fedkin.methods.samples.fedcref.fedcref_state import FedCRefState
+from fedkin.methods.samples.fedcref.fedcref import FedCRefMethod, FedCRefState
 from fedkin.methods.samples.kfed import KFedMethod
 from toy import Toy
 

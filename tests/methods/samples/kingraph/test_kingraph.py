@@ -19,9 +19,14 @@ from fedkin.engines.local import LocalFederation
 from fedkin.features import kept_features
 from fedkin.features.extractors import extract
 from fedkin.methods.samples.kingraph import kingraph_space
-from fedkin.methods.samples.kingraph.downweighted_categories import are_better_separated
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
-from fedkin.methods.samples.kingraph.kingraph_space import client_features, client_points, described, receive_clusters
+from fedkin.methods.samples.kingraph.kingraph_space import (
+    are_better_separated,
+    client_features,
+    client_points,
+    described,
+    receive_clusters,
+)
 
 CENTRES = 20 * torch.eye(6, 20)
 

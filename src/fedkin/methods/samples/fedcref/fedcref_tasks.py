@@ -39,8 +39,7 @@ from fedkin.core.replies import (
 from fedkin.core.seeds import derive_generator, draw_seed
 from fedkin.methods.samples.fedcref import association
 from fedkin.methods.samples.fedcref.association import percentile_difference
-from fedkin.methods.samples.fedcref.fedcref_state import profiles_of
-from fedkin.methods.samples.first_clusters import initial_labels
+from fedkin.methods.samples.fedcref.first_clusters import initial_labels
 from fedkin.methods.samples.sample_method import own_count
 from fedkin.nn.network_forms import MANY, OUTPUT, STACK_TRAINING, WIDTHS
 from fedkin.nn.stack import Autoencoder, StackTraining, fit
@@ -262,6 +261,12 @@ def _margin(errors: Tensor, clusters: Tensor, found: Tensor) -> Tensor:
         0, position[:, None].expand_as(errors), errors.float(), "amin"
     )
     return distance_margin(lowest.T, torch.searchsorted(known, found))
+
+
+def profiles_of(x: Tensor, labels: Tensor) -> Tensor:
+    """Return each cluster's mean and standard deviation of every feature: ``(clusters, 2 * features)``."""
+    parts = [x[labels == cluster] for cluster in range(int(labels.max()) + 1)]
+    return torch.stack([torch.cat([part.mean(0), part.std(0, correction=0)]) for part in parts])
 
 
 def _trained(client: Client, with_profiles: bool) -> Payload:

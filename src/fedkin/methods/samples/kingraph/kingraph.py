@@ -27,10 +27,10 @@ from fedkin.features import extractors as named
 from fedkin.features.encoders import is_encoder
 from fedkin.features.pca import PROJECTED, WIDEST
 from fedkin.methods.samples.kingraph.common_micro_clusters import SumsPath
-from fedkin.methods.samples.kingraph.downweighted_categories import are_better_separated
 from fedkin.methods.samples.kingraph.kingraph_figures import kingraph_figures
 from fedkin.methods.samples.kingraph.kingraph_space import (
     KinGraphState,
+    are_better_separated,
     cut_nodes,
     described,
     memory_of,

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fedkin.clustering.graph.community_joining import FEW_DIMENSIONS
+from fedkin.clustering.graph.few_nodes import silhouette
 from fedkin.clustering.graph.node_clusters import Discrete
 from fedkin.clustering.micro_clusters import smoothed
 from fedkin.clustering.node_votes import Votes, counted, nearest_nodes, node_margins
@@ -38,7 +39,6 @@ from fedkin.features.flat_images import all_flat_images, are_flat_images
 from fedkin.features.kept_features import drop, kept_or_computed
 from fedkin.features.pca import PROJECTED, Components, FeatureMoments, components, random_projection
 from fedkin.features.shared_variation import shared_basis, unexplained_covariance
-from fedkin.methods.samples.kingraph.downweighted_categories import downweighting_matrix
 from fedkin.methods.samples.private_releases import send_shape
 from fedkin.nn.network_forms import MANY
 
@@ -84,7 +84,7 @@ class KinGraphState(State):
     whitened : bool
         Whether directions are whitened by the scatter between neighbours.
     downweighting : Tensor
-        float32 ``(d, d)``, takes points to the second space, see `downweighted_categories`; empty if there is none.
+        float32 ``(d, d)``, takes points to the second space, see `downweighting_matrix`; empty if there is none.
     downweighted : bool
         Whether directions and centroids are those of the second space.
     centroids : Tensor
@@ -349,3 +349,46 @@ def nodes_of_samples(client: Client, own: Tensor) -> Votes:
         return memory
     nodes = own[own[:, 0] == client.id, 1][client.state["micro_clusters"]]
     return Votes(nodes[:, None].int(), torch.ones(len(nodes), 1))
+
+
+# A second space in which the discrete columns of a table count by how little other columns explain of them.
+#
+# Neighbours mostly have the same categories, so that whitening by their differences takes categories for directions in
+# which clusters differ, and one category beside two numbers outweighs these. In the second space a category varies
+# between neighbours at least as much as a linear regression on all other columns leaves of it. That is right where
+# numbers show clusters, and wrong where categories alone do. So clusters are found in both spaces, and those of the
+# second are taken if resamples hardly change them and they are better separated there than those of the first.
+
+
+_STABLE = 0.95
+"""Minimum stability of clusters in the second space. On R's tables whose classes are categories it is at most 0.82."""
+
+
+def downweighting_matrix(scatter: Tensor, unexplained: Tensor, samples: int, power: float, ties: bool) -> Tensor:
+    """Return the matrix that takes points to the second space: float32 ``(d, d)``, empty if both are the same.
+
+    The `scatter` between neighbours and `unexplained`, what other columns leave of discrete ones, are float64
+    ``(d, d)``; the other arguments are those of `whitened`.
+    """
+    missing, axes = torch.linalg.eigh(unexplained - scatter)
+    if not (missing > 0).any():
+        return torch.zeros(0, 0)
+    raised = scatter + (axes * missing.clamp_min(0)) @ axes.T
+    same = torch.eye(len(scatter))
+    first, second = (whitened(same, each, samples, power, ties).double() for each in (scatter, raised))
+    matrix: Tensor = torch.linalg.solve(first, second)
+    return matrix.float()
+
+
+def are_better_separated(points: Tensor, clusters: Tensor, others: Tensor, evidence: dict[str, Any]) -> bool:
+    """Return whether clusters of the second space are taken.
+
+    `points`, float32 ``(m, d)``, are in the second space, `clusters` those found there with their `evidence`, see
+    `communities`, and `others` those of the first space, both int64 ``(m,)``.
+    """
+    stability = evidence.get("stability")
+    if stability is None:  # of the graph at its resolution, where other clusters were taken
+        stability = evidence["stabilities"][evidence["resolutions"].index(evidence["resolution"])]
+    if stability < _STABLE or not clusters.any():
+        return False
+    return silhouette(points.numpy(), clusters.numpy()) > silhouette(points.numpy(), others.numpy())
