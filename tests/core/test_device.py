@@ -104,5 +104,5 @@ def test_estimators_have_a_device_if_they_use_it() -> None:
 def test_training_on_a_device(tmp_path: Path) -> None:
     """In a process of its own, for the device that is made up there would be seen by all tests."""
     files = "on_elsewhere.py", "networks_on_elsewhere.py"
-    code, printed, errors = forked.Program(TESTS, tmp_path / "log", forked.run_tests, *files).ended()
+    code, printed, errors = forked.Program(TESTS, tmp_path / "log", forked.run_tests, *files).ended(1200)
     assert code == 0, printed + errors
