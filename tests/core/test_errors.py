@@ -2,6 +2,7 @@
 
 import pytest
 
+from fedkin.core.aliases import ALIASES, meant_by
 from fedkin.core.errors import nearest
 
 
@@ -20,3 +21,35 @@ from fedkin.core.errors import nearest
 )
 def test_a_name_is_proposed_only_if_it_alone_is_near(name: str, known: list[str], meant: str | None) -> None:
     assert nearest(name, known) == meant
+
+
+@pytest.mark.parametrize(
+    ("word", "names", "meant"),
+    [
+        ("lr", ["learning_rate", "local_epochs"], "learning_rate"),
+        ("seed", ["random_state", "rounds"], "random_state"),  # of an estimator
+        ("random_state", ["seed", "seeds"], "seed"),  # of compare
+        ("scheduler", ["method.learning_rates"], "method.learning_rates"),  # of an experiment's file
+        ("fraction_fit", ["fraction_train", "fraction_evaluate"], "fraction_train"),  # of a strategy
+        ("target", ["y", "eval"], "y"),
+        ("learning_rat", ["learning_rate", "rounds"], "learning_rate"),
+        ("qqq", ["learning_rate"], None),
+    ],
+)
+def test_a_word_means_what_the_door_has(word: str, names: list[str], meant: str | None) -> None:
+    assert meant_by(word, names) == meant
+
+
+def test_every_alias_is_an_option_somewhere() -> None:
+    """A word that stands for nothing would hide the nearest name."""
+    from fedkin import estimators
+    from fedkin.core.options import options_of
+    from fedkin.experiment import registry
+    from fedkin.experiment.sections import DataSection
+    from fedkin.flower.strategy_options import OWN
+    from fedkin.studies.compare import compare
+
+    names = {option.name for name in registry.METHODS for option in options_of(registry.declared("method", name))}
+    names |= {*DataSection.model_fields, *OWN, *estimators.IFCA().get_params()}
+    names |= {*compare.__wrapped__.__code__.co_varnames, *estimators.IFCA.fit.__wrapped__.__code__.co_varnames}
+    assert {alias for aliases in ALIASES.values() for alias in aliases} - names == {"num_rounds"}  # of start()

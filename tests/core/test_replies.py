@@ -1,7 +1,22 @@
+"""What replies must be, and what becomes of those that are not."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
 
+import crossed
+from declared import fits
+from fedkin.core import Federation, Payload, Task
 from fedkin.core.replies import (
+    Nullable,
+    Optional,
+    are_counts,
     below,
     int64,
     is_amount,
@@ -10,10 +25,13 @@ from fedkin.core.replies import (
     is_list,
     is_number,
     is_shape,
+    objection,
+    positive,
     reals,
     refusal,
     updates,
 )
+from fuzzing import damaged_tree, fuzzed
 
 
 @pytest.mark.parametrize(
@@ -42,3 +60,135 @@ def test_tensors_have_the_dtype_and_range_that_is_wanted():
     assert refusal({"x": torch.ones(2, dtype=torch.bool)}, {"x": reals(2)}) is not None
     assert refusal({"x": torch.tensor([1e11])}, {"x": updates(1)}) is not None
     assert refusal({"x": torch.tensor([3])}, {"x": int64(1, bound=3)}) is not None
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), torch.tensor([1.0, float("nan")])])
+def test_what_is_not_finite_is_refused_by_name(bad):
+    assert refusal({"fine": 1.0, "deep": [{"bad": bad}]}) == "'deep/0/bad' is not finite"
+
+
+@pytest.mark.parametrize("kind", [torch.complex64, torch.float8_e4m3fn])
+def test_tensors_of_other_than_real_numbers_are_refused(kind):
+    assert refusal({"x": torch.zeros(3).to(kind)}) == f"'x' is of {kind}"
+
+
+def test_wrong_shapes_are_refused_by_name():
+    reply = {"models": torch.zeros(2, 3)}
+    assert refusal(reply, {"models": (None, 3)}) is None
+    assert refusal(reply, {"models": (None, 4)}) == "'models' has shape (2, 3) where (None, 4) was expected"
+    assert refusal(reply, {"models": (2,)}) is not None
+    assert refusal({}, {"models": (2,)}) == "'models' is absent"
+    assert refusal({"models": 2.0}, {"models": ()}) == "'models' is not a tensor"
+
+
+def test_more_may_be_expected_of_the_same_name_and_some_is_optional():
+    reply = {"clusters": torch.tensor([0, 2])}
+    assert refusal(reply, {"clusters": are_counts}, {"clusters": (2,)}) is None
+    assert refusal(reply, {"clusters": below(2)}, {"clusters": (2,)}) == "'clusters' is not what it should be"
+    assert refusal(reply, optional={"loss": is_number}) is None
+    assert refusal({"loss": "low"}, optional={"loss": is_number}) == "'loss' is not what it should be"
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [10**400, 2**53 + 1, 1e31, "x" * 5000, "\ud800", torch.tensor([3e38]), {"x" * 5000: 1}],
+    ids=["long int", "int", "float", "text", "surrogate", "tensor", "key"],
+)
+def test_what_is_beyond_all_bounds_is_refused_wherever_it_stands(bad):
+    assert refusal({"fine": 1.0, "deep": [{"bad": bad}]}) is not None
+
+
+SPACE = {"mean": reals("width"), "seed": Nullable(is_count), "more": Optional(is_number)}
+
+
+@pytest.mark.parametrize(
+    ("payload", "reason"),
+    [
+        ({"space": {"mean": torch.ones(2), "seed": None}, "radius": 1.0}, None),
+        ({"space": {"mean": torch.ones(2), "seed": 3, "more": 1}, "radius": 1.0}, None),
+        ({"space": {"mean": torch.ones(5, 2), "seed": None}, "radius": 1.0},
+         "'space/mean' has shape (5, 2) where ('width',) was expected"),
+        ({"space": {"mean": torch.ones(2), "seed": None}, "radius": torch.ones(2)},
+         "'radius' is not what it should be"),
+        ({"space": {"mean": torch.ones(2), "seed": None}, "radius": float("nan")}, "'radius' is not what it should be"),
+        ({"space": {"mean": torch.ones(2)}, "radius": 1.0}, "'space/seed' is absent"),
+        ({"space": 3, "radius": 1.0}, "'space' is no mapping"),
+        ({"space": {"mean": torch.ones(2), "seed": None}, "radius": 1.0, "x": 1}, "'x' is not expected"),
+        ({"space": {"mean": torch.ones(2), "seed": None, "x" * 9999: 1}, "radius": 1.0}, "'space/?' is not expected"),
+        ({"space": {"mean": torch.ones(2), "seed": None}, "radius": 1.0, "\ud800": 1}, "'?' is not expected"),
+    ],
+)  # fmt: skip
+def test_a_payload_is_what_the_task_takes(payload, reason):
+    assert objection(payload, {"space": SPACE, "radius": positive}) == reason
+
+
+class Sending(Federation):
+    """Client 1 sends a given reply, clients 0 and 2 an honest one."""
+
+    def __init__(self, reply: Any, honest: Payload) -> None:
+        super().__init__([0, 1, 2])
+        self.replies = [honest, reply, honest]
+
+    def deliver(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Any]]:
+        yield from enumerate(self.replies)
+
+
+@pytest.mark.parametrize("source", crossed.tried())
+def test_a_damaged_reply_makes_its_client_missing_or_is_as_declared(source: str) -> None:
+    crossings, ends = [crossing for crossing in crossed.crossings(source).values() if crossing.reply], Counter[str]()
+
+    @fuzzed(30, len(crossed.tried()))
+    @given(st.data())
+    def check(data: st.DataObject) -> None:
+        crossing = data.draw(st.sampled_from(crossings))
+        reply = data.draw(damaged_tree(crossing.reply))
+        fed = Sending(reply, crossing.reply)
+        replies = fed.ask(crossing.task, fed.all())
+        assert replies.keys() >= {0, 2}
+        if 1 in replies:
+            ends["used"] += 1
+            assert replies[1] is reply
+            assert is_declared(reply, crossing.task)
+        else:
+            ends["missing"] += 1
+            assert fed.missing[1].kind in ("unusable", "diverged")
+            assert 0 < len(fed.missing[1].encode()) < 10_000
+
+    check()
+    assert ends["missing"] > ends.total() / 3
+
+
+def is_declared(reply: Payload, task: Task) -> bool:
+    """Whether a reply holds what it must, and nothing that no reply may hold."""
+    if task.may_be_empty and not reply:
+        return True
+    there = all(name in reply and fits(reply[name], want) for name, want in task.holds.items())
+    may = all(fits(reply[name], want) for name, want in task.may_hold.items() if name in reply)
+    finite = all(torch.isfinite(leaf).all() for leaf in _leaves(reply) if isinstance(leaf, Tensor))
+    short = all(len(leaf.encode()) < 5 * 4096 for leaf in _leaves(reply) if isinstance(leaf, str))
+    return there and may and finite and short
+
+
+@fuzzed(50)
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary() | st.just(torch.zeros(2)),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.integers(), inner) | st.sets(st.integers()),
+        max_leaves=6,
+    ).filter(lambda reply: not isinstance(reply, str))  # which is an engine's own way to say why there is none
+)
+def test_whatever_is_sent_in_place_of_a_reply_harms_nobody_else(reply: object) -> None:
+    crossing = crossed.crossings("kfed")["fedkin.methods.samples.kfed.cluster_locally"]
+    fed = Sending(reply, crossing.reply)
+    assert list(fed.ask(crossing.task, fed.all())) == [0, 2]
+    assert fed.missing[1]
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, Mapping):
+        value = [*value, *value.values()]
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from _leaves(item)
+    else:
+        yield value

@@ -1,8 +1,11 @@
+import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import chisquare, kstest
 
-from fedkin.core.seeds import derive_seed
+from fedkin.core.seeds import Secret, derive_seed, integers_below, noise_for, uniform
 
 paths = st.lists(st.integers(0, 10**6) | st.text(max_size=6), max_size=4)
 
@@ -34,3 +37,51 @@ def test_other_paths_give_other_seeds():
     }
     assert len(seeds) == 500
     assert derive_seed(0, "client", 1) != derive_seed(0, "server", 1)
+
+
+KEY = bytes(range(32))
+
+
+def test_a_key_gives_the_same_stream_and_another_key_another():
+    first, again, other = Secret(KEY), Secret(KEY), Secret(KEY[::-1])
+    drawn = first.uniform(100)
+    assert drawn.equal(again.uniform(100))
+    assert not drawn.equal(other.uniform(100))
+    assert not drawn.equal(first.uniform(100))  # which goes on
+    assert not Secret().uniform(3).equal(Secret().uniform(3))
+
+
+def test_every_bit_of_a_key_counts():
+    drawn = {tuple(Secret((1 << bit).to_bytes(32, "little")).uniform(2).tolist()) for bit in range(256)}
+    assert len(drawn) == 256
+
+
+@pytest.mark.parametrize("source", [Secret(KEY), torch.Generator().manual_seed(0)])
+def test_numbers_are_distributed_as_they_are_called(source):
+    flat = uniform((100, 200), source)
+    assert flat.shape == (100, 200)
+    assert flat.dtype == torch.float64
+    assert float(flat.min()) >= 0
+    assert float(flat.max()) < 1
+    assert kstest(flat.flatten().numpy(), "uniform").pvalue > 1e-3
+    assert uniform((2, 0), source).shape == (2, 0)
+    assert uniform((3,), source, torch.float32).dtype == torch.float32
+    bounds = np.repeat([1, 3, 3 * 2**61], 3000)  # a quarter of all words is above the last, and drawn again
+    whole = integers_below(bounds, source).reshape(3, -1)
+    assert not whole[0].any()
+    assert chisquare(np.bincount(whole[1], minlength=3)).pvalue > 1e-3
+    assert kstest(whole[2] / (3 * 2.0**61), "uniform").pvalue > 1e-3
+
+
+def test_the_same_values_get_the_same_noise_and_others_get_another():
+    values, others = [torch.arange(3.0), torch.tensor(1)], [torch.arange(3.0), torch.tensor(2)]
+    noise, name = noise_for(Secret(KEY), values)
+    again, same_name = noise_for(Secret(KEY), values)
+    other, other_name = noise_for(Secret(KEY), others)
+    assert name == same_name != other_name
+    assert uniform((4,), noise).equal(uniform((4,), again))
+    assert not uniform((4,), Secret(KEY).about(b"a")).equal(uniform((4,), Secret(KEY).about(b"b")))
+    assert not uniform((4,), noise).equal(uniform((4,), other))
+    rng = torch.Generator().manual_seed(1)
+    assert noise_for(rng, values)[0] is rng
+    assert noise_for(rng, values)[1] != noise_for(torch.Generator().manual_seed(2), values)[1]

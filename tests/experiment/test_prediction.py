@@ -5,18 +5,24 @@ import io
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
+import fedkin
 from fedkin.core import FedkinError
 from fedkin.data.sources import load
 from fedkin.experiment import outputs, prediction
 from fedkin.experiment.config import load_config
+from fedkin.experiment.prediction import predict
 from fedkin.experiment.run import execute
 
 OPTIONS = ["scenario.clients=6", "method.module=perceptron", "method.learning_rate=0.2", "method.rounds=6"]
+
+
 HELD = ((0, 1, 2, 3), (4, 5, 6), (7, 8, 9))
 """Classes of the clusters of the scenario 'label-clusters'; clients are in order of cluster."""
+
 
 NEW = "; for a new client give --cluster, which `fedkin assign` finds."
 
@@ -132,3 +138,126 @@ def test_memberships_are_columns_of_labels_and_of_predictions(tmp_path: Path) ->
     assert "soft_ari" not in hard.records[-1]["metrics"]
     with pytest.raises(FedkinError, match=r"'kfed' of .* has no memberships"):
         prediction.predict(tmp_path / "hard", "iris", memberships=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("data = 3", "data is 3 in {}; it should be a section of options."),
+        ("[data]\ndecimal = 7", "{} cannot be used: decimal is 7; allowed: '.', ',' and 'auto'."),
+        ("[data]\nencoding = []", "{} cannot be used: encoding is []; it should name one of text, such as 'utf-8'"),
+        ("[data]\nna_values = {a = {b = 1}}", "{} cannot be used: na_values['a'] has {'b': 1}; it should have texts"),
+        ("[data", "{} is not a TOML file: "),
+    ],
+)
+def test_a_damaged_file_of_how_rows_are_read_is_one_sentence(text: str, sentence: str, tmp_path: Path) -> None:
+    (tmp_path / "sites").mkdir()
+    for name in ("north", "south"):
+        rows = "\n".join(f"{7 * at % 40},{at % 2}" for at in range(40))
+        (tmp_path / "sites" / f"{name}.csv").write_text(f"a,b\n{rows}\n")
+    execute(load_config("kfed", [f"data.source={tmp_path / 'sites'}", "method.n_clusters=2"]), tmp_path / "run")
+    damaged = tmp_path / "run" / "reading.toml"
+    damaged.write_text(text)
+    with pytest.raises(FedkinError) as error:
+        prediction.predict(tmp_path / "run", str(tmp_path / "sites" / "north.csv"))
+    assert str(error.value).startswith(sentence.replace("{}", str(damaged), 1))
+
+
+def test_files_are_predicted_as_the_runs_were_read_and_clients_by_name(tmp_path: Path) -> None:
+    """With a decimal comma, and by the file's name."""
+    rng = np.random.default_rng(0)
+    (tmp_path / "sites").mkdir()
+    for name in ("north", "south"):
+        rows = [f"{1.5 + 9 * (i % 2) + rng.normal():.2f};{rng.normal():.2f};{i % 2}" for i in range(40)]
+        (tmp_path / "sites" / f"{name}.csv").write_text("a;b;ill\n" + "\n".join(rows).replace(".", ",") + "\n")
+    data = [f"data.source={tmp_path / 'sites'}", "data.label=ill", "scenario.name=files"]
+    execute(load_config("ifca", [*data, "method.rounds=1", "method.n_clusters=2"]), tmp_path / "run")
+    source = str(tmp_path / "sites" / "south.csv")
+    text = prediction.predict(tmp_path / "run", source, client="south.csv")
+    assert text == prediction.predict(tmp_path / "run", source, client=1)
+    assert text == prediction.predict(tmp_path / "run", source, client="1", decimal=",")
+    assert len(rows_of(text)) == 41
+    with pytest.raises(FedkinError, match=r"has no client west; allowed: 0 to 1, or north, south"):
+        prediction.predict(tmp_path / "run", source, client="west")
+    (tmp_path / "new.csv").write_text("a;b\n1,125;2,500\n")
+    learned, given = (
+        prediction.predict(tmp_path / "run", str(tmp_path / "new.csv"), client=1, **more)
+        for more in ({}, {"decimal": ","})
+    )
+    assert learned == given
+    assert len(rows_of(given)) == 2
+
+
+QUICK = ["method.rounds=2", "method.module=perceptron", "evaluation.map=none"]
+
+
+GENERATOR = np.random.default_rng(0)
+
+
+def hospital(unit: float, rows: int = 40) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "dose": GENERATOR.normal(5, 1, rows).round(2) * unit,
+            "ward": GENERATOR.choice(["east", "west"], rows),
+            "found": GENERATOR.choice(["sick", "well"], rows),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Clients' files with decimal commas, and -9 where the dose is missing."""
+    folder = tmp_path_factory.mktemp("hospitals")
+    for name, unit in (("north", 1.0), ("south", 1.1), ("west", 0.9)):
+        frame = hospital(unit)
+        frame.loc[3, "dose"] = -9
+        frame.to_csv(folder / f"{name}.csv", index=False, decimal=",", sep=";")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(files: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "ifca"
+    options = [f"data.source={files}", "scenario.name=files", "data.label=found", "data.decimal=,", "data.na_values=-9"]
+    with pytest.warns(UserWarning, match=r"3 of 240 cells are empty"):
+        execute(load_config("ifca", [*options, *QUICK, "method.n_clusters=2"]), folder)
+    return folder
+
+
+def test_a_module_says_what_fedkin_predict_says(run: Path, files: Path) -> None:
+    found = fedkin.load_models(str(run))
+    assert len(found.models) == 2
+    assert not any(model.training for model in found.models)
+    assert found.classes == ["sick", "well"]
+    assert set(found.clusters) == {"north", "south", "west"}
+    listed = pd.read_csv(run / "clients.csv")
+    assert dict(zip(listed["name"], listed["cluster"], strict=True)) == found.clusters
+    for name, cluster in found.clusters.items():
+        with torch.no_grad():
+            logits = found.models[cluster](found.preparation.apply(files / f"{name}.csv"))
+        said = [line.split(",")[-1] for line in predict(run, str(files / f"{name}.csv"), client=name).splitlines()[1:]]
+        assert [found.classes[one] for one in logits.argmax(1)] == said
+
+
+def test_what_has_no_models_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(FedkinError, match=r"'.*nowhere' does not exist"):
+        fedkin.load_models(tmp_path / "nowhere")
+    with pytest.raises(FedkinError, match=r"holds no result"):
+        fedkin.load_models(tmp_path)
+    execute(load_config("kfed", ["evaluation.map=none"]), tmp_path / "samples")
+    with pytest.raises(FedkinError, match=r"Method 'kfed' of .* clusters samples and has no models"):
+        fedkin.load_models(tmp_path / "samples")
+
+
+def test_a_module_of_another_package_is_imported_only_if_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = "nn.Sequential(nn.Flatten(), nn.Linear(64, classes))"
+    text = f"from torch import nn\n\n\ndef make(shape, classes):\n    return {made}\n"
+    (tmp_path / "ownnet.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    settings = ["scenario.clients=3", *QUICK, "method.module=ownnet:make"]
+    execute(load_config("fedavg", settings), tmp_path / "run")
+    with pytest.raises(FedkinError, match=r"'ownnet' is not from fedkin, so it is not imported; packages="):
+        fedkin.load_models(tmp_path / "run")
+    assert fedkin.load_models(tmp_path / "run", packages=["ownnet"]).models[0](torch.zeros(1, 64)).shape == (1, 10)

@@ -17,11 +17,8 @@ from safetensors.torch import load_file
 from sklearn.datasets import load_digits
 from torch import nn
 
-import app_nodes
 import planted
 from fedkin import flower
-
-CLUSTERS = [0, 1, 1, 0, 1, 0]
 
 
 def simulate(app: ClientApp, nodes: int, main: Callable[[Grid], None]) -> None:
@@ -46,27 +43,6 @@ def partitions(result: Any) -> list[int]:
         int(result.train_metrics_by_node[node]["partition-id"]): cluster for node, cluster in result.clusters.items()
     }
     return [clusters[partition] for partition in sorted(clusters)]
-
-
-@pytest.mark.slow
-def test_planted_clusters_are_found_in_a_simulation(tmp_path, monkeypatch):
-    monkeypatch.setenv("FLWR_HOME", str(tmp_path))
-    found = []
-
-    def network() -> nn.Module:
-        return planted.linear((planted.CLASSES,), planted.CLASSES)
-
-    def main(grid: Grid) -> None:
-        strategy = flower.OCFLStrategy(fraction_evaluate=0.5)
-        first = app_nodes.arrays(network)
-        found.append(strategy.start(grid=grid, initial_arrays=first, num_rounds=3, train_config=app_nodes.START))
-
-    sites = planted.clients(CLUSTERS, planted.OPPOSITE)
-    app = app_nodes.client_app(sites, network, more=lambda client: {"partition-id": client.id})
-    simulate(app, len(CLUSTERS), main)
-    assert planted.same_partition(partitions(found[0]), CLUSTERS)
-    assert found[0].evaluate_metrics_clientapp[3]["eval_acc"] == 1.0
-    assert [entry["missing"] for entry in found[0].records] == [{}, {}, {}]
 
 
 class Net(nn.Module):

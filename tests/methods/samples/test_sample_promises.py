@@ -12,10 +12,9 @@ from torch import Tensor
 
 import spoiled
 from fedkin.core import Client, Federation, FedkinError
-from fedkin.core.payload import load_tree, pack, save_tree
+from fedkin.core.payload import pack
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment import registry
-from fedkin.experiment.checkpoint import restore_checkpoint, snapshot
 from fedkin.experiment.config import checked_method, load_config
 from fedkin.experiment.prediction import predict
 from fedkin.experiment.run import execute
@@ -146,20 +145,6 @@ def test_a_reply_does_not_depend_on_who_else_is_asked(name):
     _, alone, _ = run(name, make_clients(), chunk=1)
     _, together, _ = run(name, make_clients(), chunk=99, workers=1)
     assert torch.equal(clusters_of(alone), clusters_of(together))
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_stopped_after_any_step_it_goes_on_as_if_nothing_had_been(name, tmp_path: Path):
-    method, fed, state = reference(name)
-    other = LocalFederation(make_clients(), seed=3)
-    resumed = method.init(other)
-    while not resumed.finished:
-        save_tree(tmp_path / "checkpoint", snapshot(other, resumed))
-        other = LocalFederation(make_clients(), seed=3)
-        resumed = restore_checkpoint(other, method.state_type, load_tree(tmp_path / "checkpoint"))
-        resumed, _ = method.step(other, resumed)
-    assert same(method.result(state), method.result(resumed))
-    assert torch.equal(clusters_of(fed), clusters_of(other))
 
 
 @pytest.mark.parametrize("name", NAMES)
