@@ -213,4 +213,4 @@ def test_a_site_checks_its_file_and_data_before_anybody_sees_them(
     with pytest.raises(SystemExit) as ended:
         main(["federation", "check", str(tmp_path / "site" / "site.toml")])
     assert ended.value.code == 2
-    assert "set decimal = ','" in capsys.readouterr().err
+    assert 'set decimal = ","' in capsys.readouterr().err

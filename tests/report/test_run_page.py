@@ -33,12 +33,10 @@ def config(toy: None) -> Config:
     return load_config("toy", ["scenario.name=toy"])
 
 
-def test_notes_begin_with_how_the_data_were_prepared_as_their_reader_needs_them(config: Config) -> None:
+def test_notes_begin_with_how_the_data_were_prepared(config: Config) -> None:
     prepared = replace(scaling("none", (2,)), notes=["Column 'id' names the rows."])
     population = Population([Client(0, torch.rand(2, 2))], None, [])
     assert part(page_of_run(config, population, prepared, []), "notes").notes == ["Column 'id' names the rows."]
-    loud = page_of_run(config, population, prepared, [], say=str.upper)
-    assert part(loud, "notes").notes == ["COLUMN 'ID' NAMES THE ROWS."]
 
 
 def test_numbers_become_curves_headlines_and_notes(config: Config) -> None:

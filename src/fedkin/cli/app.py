@@ -18,7 +18,8 @@ import click
 
 from fedkin import __version__
 from fedkin.cli.help_pages import Group
-from fedkin.experiment.terminal_tables import PlainStream, in_shell
+from fedkin.core.doors import SHELL, at_door
+from fedkin.experiment.terminal_tables import PlainStream
 
 DONE, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
 """How a command ends: done; failed by a fault of fedkin's; refused in a sentence; interrupted by Ctrl-C."""
@@ -40,7 +41,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a letter that the terminal or the pipe has no code for ends nothing
             stream.reconfigure(errors="replace")
-    with _plain_terminal():
+    with _plain_terminal(), at_door(SHELL):
         _run(arguments)
 
 
@@ -102,7 +103,7 @@ def resumable(folder: Path) -> AbstractContextManager[None]:
 
 def warn(sentence: str) -> None:
     """Print a sentence on stderr."""
-    print(f"fedkin: {in_shell(sentence)}", file=sys.stderr)
+    print(f"fedkin: {sentence}", file=sys.stderr)
 
 
 def stop(sentence: str, code: int) -> NoReturn:

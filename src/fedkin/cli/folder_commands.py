@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from fedkin.cli.help_pages import (
     settings,
     tools,
 )
+from fedkin.core.doors import FILE, NEW_ROWS, at_door
 
 _SECTION = "Finished runs"
 _MAX_NAME = 100
@@ -87,24 +88,12 @@ def predict(
     from fedkin.core.files import write_atomically
     from fedkin.experiment.prediction import predict as predicted
 
-    with _only_from(packages), _options_of_new_rows(), computing_on(device):
+    with _only_from(packages), at_door(NEW_ROWS), computing_on(device):
         text = predicted(folder, data, **options, warn=None if quiet else warn)
     if out:
         write_atomically(out, text)
     else:
         sys.stdout.write(text)
-
-
-@contextmanager
-def _options_of_new_rows() -> Iterator[None]:
-    """Have errors name options as `predict` and `assign` have them, without --set; a context manager."""
-    from fedkin.core import FedkinError
-
-    try:
-        yield
-    except FedkinError as error:
-        said = re.sub(r"\bset (decimal|encoding|sheet) = ('[^']*')", r"give --\1 \2", str(error))
-        raise FedkinError(said.replace(", or name the columns in categorical", "")) from error
 
 
 @app.command(section=_SECTION)
@@ -116,7 +105,7 @@ def assign(folder: Path, data: str, packages: tuple[str, ...], **options: Any) -
     """Assign a client unseen in training to a cluster. Its samples are labelled where the method needs it."""
     from fedkin.experiment.prediction import assign as cluster_of
 
-    with _only_from(packages), _options_of_new_rows():
+    with _only_from(packages), at_door(NEW_ROWS):
         print(cluster_of(folder, data, **options))
 
 
@@ -304,15 +293,10 @@ def key(path: Path) -> None:
 def check(path: Path) -> None:
     """Check a site's file and its data. Nothing is sent, and nothing is written."""
     _needs_flower()
-    from fedkin.core import FedkinError
     from fedkin.deploy.site_app import checked
 
-    try:
-        sentences = checked(path)
-    except FedkinError as error:  # its options are those of the site's file, and not of --set
-        print(f"fedkin: {error}", file=sys.stderr)
-        raise SystemExit(REFUSED) from error
-    print("\n".join(sentences))
+    with at_door(FILE):
+        print("\n".join(checked(path)))
 
 
 @federation.command()

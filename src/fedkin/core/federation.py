@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core.client import Client
+from fedkin.core.doors import option
 from fedkin.core.errors import FedkinError, kind_of, listing
 from fedkin.core.payload import Payload, Traffic, find_unsupported, payload_bytes
 from fedkin.core.replies import Expected, Failure, failure_kind, lasts
@@ -25,9 +26,6 @@ MIN_CLIENTS = 2
 """Clients that a run can begin with, by default; all, if there are fewer."""
 _NAMED = 5
 """Clients that a sentence names."""
-_LABELS = (
-    "name their column with 'data.label', or choose a scenario that gives labels to clients (`fedkin list scenarios`)"
-)
 
 Wanted = Expected | Callable[[int], Expected]
 """What replies must contain, the same for all clients or a function of the client's id."""
@@ -146,12 +144,15 @@ class Federation(ABC):
         names: Sequence[str] = (),
         min_clients: int = MIN_CLIENTS,
         on_drop: Callable[[str], None] = lambda sentence: None,
-        labels_advice: str = _LABELS,
+        labels_advice: str | None = None,
         free: Iterable[int] = (),
     ) -> None:
         self.participation = Participation(ids, free)
         self.client_names, self.min_clients, self.on_drop = names, min_clients, on_drop
-        self.labels_advice = labels_advice
+        self.labels_advice = labels_advice or (
+            f"name their column with {option('label')}, or choose a scenario that gives labels to clients (`fedkin "
+            "list scenarios`)"
+        )
         self.seed = seed
         self.exchange = 0
         self.settled = 0

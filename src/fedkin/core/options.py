@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,10 +14,9 @@ from annotated_types import Ge, Gt, Interval, Le, Lt
 from pydantic import ValidationError
 
 from fedkin.core.aliases import meant_by
+from fedkin.core.doors import toml_text
 from fedkin.core.errors import FedkinError, hint, listing, nearest_few, unknown_name
 
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
-"""Keys that TOML has without quotation marks."""
 _SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
 _ENTRY = re.compile(r"^(\S.*)\n((?:(?:[ ].*)?\n)*)", re.MULTILINE)
 _BOUNDS = ((Gt, "gt", ">"), (Ge, "ge", ">="), (Lt, "lt", "<"), (Le, "le", "<="))
@@ -73,17 +71,6 @@ def is_function(kind: Any) -> bool:
 def first_sentences(made: type[Any]) -> str:
     """Return the first paragraph of a class's docstring, on one line."""
     return " ".join(inspect.cleandoc(made.__doc__ or "").partition("\n\n")[0].split())
-
-
-def toml_text(value: Any) -> str:
-    """Return a value as TOML writes it, on one line."""
-    if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{_key(name)} = {toml_text(own)}' for name, own in value.items())}}}"
-    return json.dumps("none" if value is None else value, ensure_ascii=False)
-
-
-def _key(name: str) -> str:
-    return name if _BARE.fullmatch(name) else toml_text(name)
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:

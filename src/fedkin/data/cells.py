@@ -17,6 +17,7 @@ from uuid import UUID
 import numpy as np
 import numpy.typing as npt
 
+from fedkin.core.doors import option, setting
 from fedkin.core.errors import FedkinError, mid_sentence
 from fedkin.core.table import Column
 from fedkin.data.dataset import composed, in_order
@@ -79,8 +80,8 @@ class AmbiguousError(FedkinError):
         called = "point" if sign == POINT else "comma"
         super().__init__(
             f"{here} holds numbers whose {called} may stand before decimals or separate thousands, for three digits "
-            f"follow it in all; set decimal = '{sign}' if it stands before decimals, else set decimal = "
-            f"'{COMMA if sign == POINT else POINT}'.",
+            f"follow it in all; {setting('decimal', sign)} if it stands before decimals, else "
+            f"{setting('decimal', COMMA if sign == POINT else POINT)}.",
             public=True,
         )
 
@@ -245,8 +246,8 @@ def _is_day_first(parts: Sequence[tuple[str, ...]], dayfirst: bool | None, here:
         return False
     if dayfirst is None and any(int(part[0]) != int(part[2]) for part in parts):
         raise FedkinError(
-            f"{here} holds dates of which day and month cannot be distinguished; set dayfirst = true or false, or "
-            "write them as 2024-12-31.",
+            f"{here} holds dates of which day and month cannot be distinguished; {setting('dayfirst', True)} if the "
+            f"day is first, {setting('dayfirst', False)} if the month is, or write them as 2024-12-31.",
             public=True,
         )
     return bool(dayfirst)
@@ -267,8 +268,8 @@ def _check_no_mixture(words: Words, codes: Codes, here: str) -> None:
                 return
             raise FedkinError(
                 f"{here} holds {kind}s written in several ways, or in one that is not read or that the calendar does "
-                "not have; write them in one way, such as 1234.5 and 2024-12-31, or name the column in categorical or "
-                "drop.",
+                "not have; write them in one way, such as 1234.5 and 2024-12-31, or name the column in "
+                f"{option('categorical')} or {option('drop')}.",
                 public=True,
             )
         wrong = (codes >= 0) & ~np.append(like, False)[codes]
@@ -276,7 +277,7 @@ def _check_no_mixture(words: Words, codes: Codes, here: str) -> None:
         more, them = (f", and {count:,} such cells in all", "them") if count > 1 else ("", "it")
         raise FedkinError(
             f"{here} holds {kind}s, but a {kinds[codes[row]]} in row {row + 1:,}{more}; correct or empty {them}, name "
-            f"{them} in na_values, or name the column in categorical.",
+            f"{them} in {option('na_values')}, or name the column in {option('categorical')}.",
             public=True,
         )
 
@@ -347,7 +348,7 @@ def _distinct(cells: pd.Series, here: str) -> tuple[Codes, Words]:
 def _no_cell(here: str, value: object) -> FedkinError:
     return FedkinError(
         f"{here} holds values of type {type(value).__name__}, but a cell needs a number, text or date; write their "
-        "parts into columns, or name it in drop.",
+        f"parts into columns, or name it in {option('drop')}.",
         public=True,
     )
 

@@ -23,8 +23,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from fedkin.core.doors import has_option, setting
 from fedkin.core.errors import listing, mid_sentence
-from fedkin.core.options import toml_text
 from fedkin.core.table import MEASURED, Column, Kind, Table
 from fedkin.data.cells import as_known
 from fedkin.data.encoding import OTHER, TableEncoding
@@ -85,6 +85,9 @@ class Finding(str):
         made = super().__new__(cls, sentence)
         made.check = check
         return made
+
+    def __getnewargs__(self) -> tuple[Check, str]:  # type: ignore[override]
+        return self.check, str(self)
 
 
 class Moments(NamedTuple):
@@ -561,7 +564,7 @@ def _identifiers(names: Iterable[str]) -> list[Finding]:
         return []
     are = "are called like ids and count" if len(called) > 1 else "is called like an id and counts"
     which = "Columns" if len(called) > 1 else "Column"
-    sentence = f"{which} {_quoted(called)} {are} as numbers; {_drop(called)}, or {_set('categorical', called)}."
+    sentence = f"{which} {_quoted(called)} {are} as numbers; {_drop(called)}, or {setting('categorical', called)}."
     return [Finding("identifier", sentence)]
 
 
@@ -573,7 +576,7 @@ def _few_rows(tables: Mapping[str, Table]) -> list[Finding]:
     some = len(few) > 1
     sentence = (
         f"{listing(few, _NAMED)} {'have' if some else 'has'} fewer than {MIN_MEMBERS} rows, of which nothing is "
-        f"reported; {_without(few)} to leave {'them' if some else 'it'} out."
+        f"reported; {_without(few, 'them' if some else 'it')}."
     )
     return [Finding("few rows", sentence)]
 
@@ -592,7 +595,7 @@ def _same_rows(tables: Mapping[str, Table]) -> list[Finding]:
             if count > _SHARED * len(rows):
                 sentence = (
                     f"{client} holds {count:,} of its {len(rows):,} different rows at {other}, too; "
-                    f"{_without([client])} to leave it out if it is a copy."
+                    f"{_without([client], 'it')} if it is a copy."
                 )
                 findings.append(Finding("same rows", sentence))
         owner |= dict.fromkeys(rows, client)
@@ -676,7 +679,7 @@ def _missing_codes(tables: Mapping[str, Table]) -> list[Finding]:
             values = {name: [_plain(written)] for name in names}
             sentence = (
                 f"{_columns(names, 'hold', 'holds')} {written}, {place}, in {most_of}{where}; if it is no true value "
-                f"but stands for a missing one, {_set('na_values', values)}."
+                f"but stands for a missing one, {setting('na_values', values)}."
             )
             findings.append(Finding("missing code", sentence))
     return findings
@@ -726,15 +729,14 @@ def _quoted(names: Sequence[str]) -> str:
     return listing([f"'{name}'" for name in names], _NAMED)
 
 
-def _set(option: str, value: Any) -> str:
-    return f"set {option} = {toml_text(value)}"
-
-
 def _drop(names: Sequence[str]) -> str:
-    return _set("drop", [*names])
+    return setting("drop", [*names])
 
 
-def _without(clients: Sequence[str]) -> str:
-    """Return the option that leaves clients out; those without a name go by their number."""
+def _without(clients: Sequence[str], it: str) -> str:
+    """Return how to leave clients out; those without a name go by their number."""
+    if not has_option("engine.forgotten"):
+        return f"leave {it} out"
     numbers = [client.removeprefix("Client ") for client in clients]
-    return _set("engine.forgotten", [int(one) if one.isdecimal() else one for one in numbers])
+    forgotten = setting("engine.forgotten", [int(one) if one.isdecimal() else one for one in numbers])
+    return f"{forgotten} to leave {it} out"

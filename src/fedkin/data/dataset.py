@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedkin.core.doors import option, setting
 from fedkin.core.errors import FedkinError
 from fedkin.core.table import Table
 
@@ -138,7 +139,7 @@ def are_whole(classes: Iterable[str]) -> bool:
 def lacking_labels(where: str, missing: int, rows: int) -> FedkinError:
     """Return the error on labels some of which are missing, or all."""
     lacks, these = ("all labels", "this client") if missing == rows else (f"{missing} of {rows} labels", "these rows")
-    return FedkinError(f"{where} lacks {lacks}; leave out {these}, or set label = 'none' to use no labels.")
+    return FedkinError(f"{where} lacks {lacks}; leave out {these}, or {setting('label', 'none')} to use no labels.")
 
 
 def fractions(where: str, example: object) -> FedkinError:
@@ -230,6 +231,6 @@ def notes_on_outcomes(clients: Iterable[Sequence[str]]) -> list[str]:
     )
     return [
         f"Column '{name}' is called like labels and is a feature; if it is an outcome, which clusters should not "
-        "depend on, name it in drop, or, if it holds labels, with data.label."
+        f"depend on, name it in {option('drop')}, or, if it holds labels, with {option('label')}."
         for name in called
     ]

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Federation
+from fedkin.core.doors import has_option, option
 from fedkin.core.errors import FedkinError, listing, unknown_name
 from fedkin.core.table import MAX_CATEGORIES, MEASURED, Table
 from fedkin.data.options import AUTO
@@ -386,10 +387,11 @@ def _notes(columns: Sequence[SchemaColumn], sums: ColumnSums, encoding: TableEnc
     if rare:
         pooled = [f"'{column.name}'" for column in rare]
         most = any(len(column.categories) == MAX_CATEGORIES for column in rare)
+        how = f" ({option('min_members')})" if has_option("min_members") else ""
         notes.append(
-            f"Categories of {listing(pooled, _NAMED)} with too few samples at every client to be named "
-            f"(data.min_members){f', and all but the {MAX_CATEGORIES} most frequent of a column,' if most else ''} are "
-            f"pooled as '{OTHER}'."
+            f"Categories of {listing(pooled, _NAMED)} with too few samples at every client to be named{how}"
+            f"{f', and all but the {MAX_CATEGORIES} most frequent of a column,' if most else ''} are pooled as "
+            f"'{OTHER}'."
         )
     return notes
 

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from fedkin.core.doors import setting
 from fedkin.core.errors import FedkinError, listing, require, unknown_name
 from fedkin.core.files import check_room, ending_of
 from fedkin.data.arrays import as_tensor
@@ -270,7 +271,8 @@ def _check_is_header(rows: Sequence[Sequence[str]], where: str) -> None:
     counted = names == [str(at) for at in range(len(names))]
     if not counted and all(NUMBER.fullmatch(name.replace(",", ".")) for name in names):
         raise FedkinError(
-            f"The first line of {where} holds numbers; it must name the columns, or set header = false if it is a row."
+            f"The first line of {where} holds numbers; it must name the columns, or {setting('header', False)} "
+            "if it is a row."
         )
     numbers, texts = [], 0
     for at, name in enumerate(names):
@@ -283,7 +285,7 @@ def _check_is_header(rows: Sequence[Sequence[str]], where: str) -> None:
     if (texts or not ordered) and 2 * (len(numbers) + texts) > len(names):
         raise FedkinError(
             f"The first line of {where} looks like a row of data, or is there twice; it must name the columns once, or "
-            "set header = false if it is a row."
+            f"{setting('header', False)} if it is a row."
         )
 
 
@@ -322,15 +324,15 @@ def _text(path: Path, where: str, encoding: str) -> str:
             return _without_end(content.decode("utf-8"))
     if encoding.startswith("utf-8") and b"\0" in content:
         raise FedkinError(
-            f"{where} has bytes of 0; set encoding = 'utf-16-le' if it is UTF-16 without a byte order mark, or copy it "
-            "again, for it is damaged."
+            f"{where} has bytes of 0; {setting('encoding', 'utf-16-le')} if it is UTF-16 without a byte order mark, or "
+            "copy it again, for it is damaged."
         )
     try:
         return _without_end(content.decode(encoding))
     except UnicodeError as error:
         line = content[: getattr(error, "start", 0)].count(b"\n") + 1
         called = "UTF-8" if encoding in ("utf-8", "utf-8-sig") else encoding
-        advice = "set encoding = 'cp1252' or what it is in, or save it as UTF-8, in Excel 'CSV UTF-8'"
+        advice = f"{setting('encoding', 'cp1252')} or what it is in, or save it as UTF-8, in Excel 'CSV UTF-8'"
         raise FedkinError(
             f"{where} cannot be read as {ending_of(path)} (line {line:,} is no {called}); {advice}."
         ) from error
@@ -445,7 +447,8 @@ def _chosen(book: CalamineWorkbook, where: str, names: Sequence[str]) -> list[li
     filled = {name: rows for name in visible if (rows := rows_of(name))}
     if len(filled) > 1:
         sheets = listing([f"'{name}'" for name in filled], _LISTED)
-        raise FedkinError(f"{where} has {len(filled)} sheets, {sheets}; set sheet = '{next(iter(filled))}' or another.")
+        first = setting("sheet", next(iter(filled)))
+        raise FedkinError(f"{where} has {len(filled)} sheets, {sheets}; {first} for the first.")
     if not filled:
         raise FedkinError(f"{where} has no sheet that holds anything.")
     return next(iter(filled.values()))

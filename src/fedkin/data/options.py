@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from fedkin.core.doors import current_door, toml_text
+from fedkin.core.doors import option as name_of
 from fedkin.core.errors import FedkinError, unknown_name
-from fedkin.core.options import toml_text
 
 if TYPE_CHECKING:
     from fedkin.core.table import Table
@@ -84,7 +85,9 @@ class TableOptions:
         every = self.na_values if isinstance(self.na_values, Mapping) else {"": self.na_values}
         object.__setattr__(self, "na_values", {str(name): _values(given, name) for name, given in every.items()})
         if both := sorted(set(self.categorical) & set(self.ordinal)):
-            raise FedkinError(f"Column '{both[0]}' is both in categorical and in ordinal; it can be in one.")
+            raise FedkinError(
+                f"Column '{both[0]}' is both in {name_of('categorical')} and in {name_of('ordinal')}; it can be in one."
+            )
 
     @property
     def named(self) -> dict[str, str]:
@@ -128,8 +131,9 @@ def _unknown(name: str, option: str, known: set[str]) -> str:
     """Return a sentence on a column that an option names and no table has; several in one text should be a list."""
     parts = [part.strip() for part in name.split(",")]
     if len(parts) > 1 and known.issuperset(parts):
-        return f"{option} names one column '{name}', which does not exist; several are a list: {option} = {parts}."
-    return str(unknown_name(f"column in {option}", name, known))
+        several = current_door().given(option, parts)
+        return f"{name_of(option)} names one column '{name}', which does not exist; several are a list: {several}."
+    return str(unknown_name(f"column in {name_of(option)}", name, known))
 
 
 def _is_encoding(name: Any) -> bool:

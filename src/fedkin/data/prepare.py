@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Payload, Task, client_task, task
+from fedkin.core.doors import option, setting
 from fedkin.core.errors import RefusalError, listing, refuse
 from fedkin.core.replies import (
     Array,
@@ -108,7 +109,7 @@ def _not_covered(options: PreparingOptions, more: str) -> list[str]:
         return []
     return [
         "The privacy guarantee does not cover the preparation of the data, for which clients sent statistics such as "
-        f"minima and maxima{more}; scale numbers to [0, 1] by public ones before, and set scaling = 'none'."
+        f"minima and maxima{more}; scale numbers to [0, 1] by public ones before, and {setting('scaling', 'none')}."
     ]
 
 
@@ -260,7 +261,7 @@ def _check_truths(columns: Sequence[SchemaColumn], replies: Mapping[int, Payload
         if beyond:
             problems.append(
                 f"Column '{name}' holds truth values at some clients, but other numbers than 0 to 1 at "
-                f"{clients_in_words(beyond)}; write it in one way, or name it in drop."
+                f"{clients_in_words(beyond)}; write it in one way, or name it in {option('drop')}."
             )
     refuse(problems)
 
@@ -306,8 +307,8 @@ def _without_places(schema: Schema, sums: ColumnSums, reports: Reports) -> tuple
     if len(dropped) > 1:
         has, says, them = f"Columns {quoted} have", "they say where a row comes from and are", "them"
     note = (
-        f"{has} one value at each client and another at every other, so {says} left out; name {them} in categorical to "
-        f"keep {them}."
+        f"{has} one value at each client and another at every other, so {says} left out; name {them} in "
+        f"{option('categorical')} to keep {them}."
     )
     kept = [at for at, name in enumerate(schema.names) if name not in dropped]
     return without(schema, dropped, note), sums.of(kept)
@@ -330,7 +331,7 @@ def _mostly_filled(schema: Schema, sums: ColumnSums) -> tuple[Schema, ColumnSums
         listed = listing([f"'{name}' ({count:,})" for name, count in gone.items()])
         said, it = f"Columns {listed} are empty in more than half of {rows:,} rows, so they are left out", "them"
     kept = [at for at, name in enumerate(schema.names) if name not in gone]
-    return without(schema, gone, f"{said}; lacking = 'impute' keeps {it}."), sums.of(kept)
+    return without(schema, gone, f"{said}; {option('lacking', 'impute')} keeps {it}."), sums.of(kept)
 
 
 def _most_frequent(schema: Schema, sums: ColumnSums) -> tuple[Schema, ColumnSums]:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Client, Federation, Payload, client_task
+from fedkin.core.doors import option
 from fedkin.core.errors import FedkinError, listing
 from fedkin.core.replies import MAX_NUMBER, Optional, common_shape, doubles
 from fedkin.core.table import Kind
@@ -348,8 +349,8 @@ def note_on_outliers(
     if not said:
         return []
     return [
-        f"Some values are far from all others and count as a limit: {listing(said, _NAMED)}; scaling = 'standard' "
-        "takes them as they are."
+        f"Some values are far from all others and count as a limit: {listing(said, _NAMED)}; "
+        f"{option('scaling', 'standard')} takes them as they are."
     ]
 
 

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Payload
+from fedkin.core.doors import option
 from fedkin.core.errors import FedkinError, listing, mid_sentence, refuse, unknown_name
 from fedkin.core.table import IN_WORDS, MAX_CATEGORIES, MEASURED, Column, Kind, Table
 from fedkin.data.cells import LEADING_ZERO, NUMBER, as_known, merged_wholes
@@ -151,7 +152,7 @@ def too_long(table: Table, min_members: int, where: str) -> list[str]:
                 continue
             said = (
                 f"Column '{shown}' of {where} has a text of {length:,} characters that comes so often that it is a "
-                "category; name the column in drop, or shorten its texts to at most"
+                f"category; name the column in {option('drop')}, or shorten its texts to at most"
             )
         else:
             continue
@@ -462,8 +463,8 @@ def _agreed(
         *(f"{_columns(own, 'differs', 'differ')} in kind: {said}; 1 counts as true." for said, own in truths.items()),
         *([f"{_columns(empty, 'is', 'are')} empty at all clients, so {_left_out(empty)}."] * bool(empty)),
         *(
-            f"{_columns(own, 'is', 'are')} empty or absent at {where}, so {_left_out(own)}; lacking = 'impute' keeps "
-            f"{'it' if len(own) == 1 else 'them'}."
+            f"{_columns(own, 'is', 'are')} empty or absent at {where}, so {_left_out(own)}; "
+            f"{option('lacking', 'impute')} keeps {'it' if len(own) == 1 else 'them'}."
             for where, own in absent.items()
         ),
     ]
@@ -581,25 +582,28 @@ def _advice_on_kinds(reports: Mapping[int, ColumnReport]) -> str:
     """Return what to do with a column whose kinds differ, in sentences with places for it and its."""
     kinds = {own.kind for own in reports.values()}
     levels = [level for own in reports.values() for level in own.categories]
+    kept = option("categorical")
     if kinds == {"category", "number"} and levels and all(map(LEADING_ZERO.match, levels)):
-        return "Numbers with leading zeros are codes, so name {it} in categorical, or in drop."
+        return f"Numbers with leading zeros are codes, so name {{it}} in {kept}, or in {option('drop')}."
     if kinds == {"category", "ordinal"}:
-        return "Name {its} levels in ordinal, from the lowest to the highest, or write {it} in one way."
+        return (
+            f"Name {{its}} levels in {option('ordinal')}, from the lowest to the highest, or write {{it}} in one way."
+        )
     if "number" in kinds and kinds <= {"category", "ordinal", "number"}:
         return (
-            "Write {it} in one way, as numbers if {its} values have an order; name {it} in categorical only if {its} "
-            "numbers are codes, or in drop."
+            f"Write {{it}} in one way, as numbers if {{its}} values have an order; name {{it}} in {kept} only if "
+            f"{{its}} numbers are codes, or in {option('drop')}."
         )
     if kinds == {"date", "number"}:
-        return "Write {it} in one way, as dates such as 2024-12-31, or name {it} in drop."
-    return "Write {it} in one way, or name {it} in categorical, or in drop."
+        return f"Write {{it}} in one way, as dates such as 2024-12-31, or name {{it}} in {option('drop')}."
+    return f"Write {{it}} in one way, or name {{it}} in {kept}, or in {option('drop')}."
 
 
 def _on_levels(name: str, levels: Sequence[Sequence[str]]) -> str:
     other = next(own for own in levels if own != levels[0])
     return (
         f"Column '{name}' has levels {', '.join(levels[0])} at one client and {', '.join(other)} at another; name them "
-        "in ordinal."
+        f"in {option('ordinal')}."
     )
 
 
@@ -638,7 +642,7 @@ def _keeps(names: Sequence[str], numbers: Collection[str]) -> str:
             if len(kept) == len(names)
             else listing([f"'{one}'" for one in kept], _NAMED)
         )
-        return f"; id = 'none' keeps {it}"
+        return f"; {option('id', 'none')} keeps {it}"
     return "" if any(map(is_called_id, names)) else "; embeddings of such texts can be compared, as columns of numbers"
 
 

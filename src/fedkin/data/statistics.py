@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Client, Federation, Payload, client_task, task
+from fedkin.core.doors import setting
 from fedkin.core.errors import FedkinError, RefusalError
 from fedkin.core.replies import Expected, Optional, doubles, int64, is_count, is_flag, is_list, is_shape, is_text
 from fedkin.core.table import Kind, Table
@@ -190,7 +191,7 @@ def shapes(client: Client, payload: Payload) -> Payload:
     if payload.get("unscaled") and client.table is None and client.x.dtype == torch.float64:
         raise RefusalError(
             "A column is so far from zero that float32 would lose what varies in it; subtract a common number from it "
-            "at every client, or set scaling = 'standard'.",
+            f"at every client, or {setting('scaling', 'standard')}.",
             public=True,
         )
     reply: Payload = {"shape": list(client.x.shape[1:]), "scaled": is_prepared(client)}

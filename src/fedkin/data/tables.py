@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from fedkin.core.doors import option, setting
 from fedkin.core.errors import FedkinError, all_problems, listing, mid_sentence, no_column, refuse
-from fedkin.core.options import toml_text
 from fedkin.core.replies import MAX_NUMBER
 from fedkin.core.table import Column, Table
 from fedkin.data.cells import COMMA, EXACT, MISSING, NONE, POINT, AmbiguousError, decimal_in, read_column
@@ -217,17 +217,17 @@ def _too_large(columns: Sequence[Column], values: npt.NDArray[np.float64], where
         infinite = np.isinf(values)
         widest = np.where(np.isfinite(values), np.abs(values), 0.0).max(0)
     for at in np.flatnonzero(infinite.any(0)).tolist():
-        form = toml_text({columns[at].name: ["inf", "-inf"]})
+        empty = setting("na_values", {columns[at].name: ["inf", "-inf"]})
         found.append(
             f"Column '{columns[at].name}' of {mid_sentence(where)} has {int(infinite[:, at].sum())} infinite values in "
-            f"{len(values)} rows; empty these cells, or set na_values = {form}."
+            f"{len(values)} rows; empty these cells, or {empty}."
         )
     for at in np.flatnonzero((widest > LARGEST) | ((widest > 0) & (widest < _SMALLEST))).tolist():
         size = "numbers too large" if widest[at] > 1 else f"no number above {_SMALLEST:.0e}, too small"
         found.append(
             f"Column '{columns[at].name}' of {mid_sentence(where)} has {size} to add up; write them in another unit, "
-            "name those that stand for a missing value in na_values, or name the column in categorical, if they are "
-            "codes, or in drop."
+            f"name those that stand for a missing value in {option('na_values')}, or name the column in "
+            f"{option('categorical')}, if they are codes, or in {option('drop')}."
         )
     return found
 
@@ -320,4 +320,5 @@ def note_on_unheld(clients: Iterable[Dataset], options: TableOptions) -> list[st
     if not unheld:
         return []
     written = "are they" if len(unheld) > 1 else "is it"
-    return [f"No cell holds {listing(unheld, _NAMED)}, as named in na_values; {written} written otherwise there?"]
+    named = f"{listing(unheld, _NAMED)}, as named in {option('na_values')}"
+    return [f"No cell holds {named}; {written} written otherwise there?"]

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext
+from contextvars import copy_context
 from functools import cache, partial
 from itertools import islice
 from threading import Lock
@@ -210,7 +211,9 @@ def _in_order(
     waiting: deque[tuple[list[int], Future[list[Payload]]]] = deque()
     try:
         while True:
-            waiting.extend((chunk, pool.submit(work, chunk)) for chunk in islice(chunks, ahead - len(waiting)))
+            waiting.extend(
+                (chunk, pool.submit(copy_context().run, work, chunk)) for chunk in islice(chunks, ahead - len(waiting))
+            )
             if not waiting:
                 return
             chunk, future = waiting.popleft()

@@ -21,6 +21,7 @@ from fedkin.core import Client, FedkinError, Payload
 from fedkin.core.client import LASTING
 from fedkin.core.contract import run_task
 from fedkin.core.device import on
+from fedkin.core.doors import option
 from fedkin.core.errors import FailedTaskError, RefusalError
 from fedkin.core.files import FileError, file_lock, make_private, write_atomically, write_secret
 from fedkin.core.payload import load_tree, owned, to_bytes, with_checksum
@@ -311,7 +312,8 @@ class Site:
         if self.reserve is not None and not task.accounted:
             raise RefusalError(
                 f"Site '{self.name}' has a privacy budget, and task '{task.name}' is not accounted for; what is, is "
-                "kin-graph with epsilon and feddp-kmeans, with data.scaling = 'none' and columns of complete numbers.",
+                f"kin-graph with epsilon and feddp-kmeans, with {option('scaling', 'none')} and columns of complete "
+                "numbers.",
                 public=True,
             )
         if (reason := task.objection(payload)) is not None:

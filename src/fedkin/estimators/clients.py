@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from fedkin.core import Client
+from fedkin.core.doors import PYTHON, at_door
 from fedkin.core.errors import FedkinError, mid_sentence, raised_by, refuse, unknown_name
 from fedkin.data.checks import check_cells, check_labels
 from fedkin.data.dataset import (
@@ -40,11 +41,11 @@ from fedkin.data.names import expanded
 from fedkin.data.options import TableOptions
 from fedkin.data.scenarios.partition_scenario import client_of
 from fedkin.data.tables import as_frame
-from fedkin.estimators.parameters import python_advice
 
 ClassLabels = NDArray[Any]
 
 
+@at_door(PYTHON)
 def clients_of(
     given: FederationInput, options: TableOptions, labels_needed: bool = True
 ) -> tuple[list[Client], ClassLabels, list[str], list[str]]:
@@ -53,8 +54,7 @@ def clients_of(
     Unless labels are needed, all clients may lack them, and there are no classes then. Raises FedkinError if a client's
     samples or labels cannot be used, or clients differ in the shape of a sample.
     """
-    with python_advice():
-        read = load_clients(given.source, given.column, options)
+    read = load_clients(given.source, given.column, options)
     beside = given.labels or [None] * len(read)
     labels = [labels_in(data) if y is None else y for y, data in zip(beside, read, strict=True)]
     called = [data.name for data in read]
@@ -72,6 +72,7 @@ def clients_of(
     return clients, classes, called, []
 
 
+@at_door(PYTHON)
 def notes_on_clients(
     clients: Sequence[Client], classes: ClassLabels, names: Sequence[str]
 ) -> tuple[list[str], list[str]]:
@@ -90,14 +91,14 @@ def notes_on_clients(
     return [*apart, *questions], questions
 
 
+@at_door(PYTHON)
 def labelled_data(value: Any, where: str, label: str | None) -> ClientInput:
     """Read one client's data with its labels, which may be in a file or in the column `label` of a table.
 
     Labels are ``None`` where there are none. Raises FedkinError if data are of another form, or a file cannot be read.
     """
     if isinstance(value, str | Path):
-        with python_advice():
-            return ClientInput(value, labels_in(read_file(expanded(str(value)), label)))
+        return ClientInput(value, labels_in(read_file(expanded(str(value)), label)))
     frame = as_frame(value)
     if frame is not None and label is not None and label not in [str(name) for name in frame.columns]:
         label = None

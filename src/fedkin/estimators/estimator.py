@@ -18,6 +18,7 @@ from torch import Tensor
 from fedkin.core import Client, FedkinError, Method, State
 from fedkin.core.contract import result_of, without_result
 from fedkin.core.device import device_named, on
+from fedkin.core.doors import PYTHON, at_door
 from fedkin.core.errors import FedkinWarning, listing
 from fedkin.core.method import ServerData, check_class, with_server_data
 from fedkin.core.options import options_of
@@ -35,10 +36,8 @@ from fedkin.estimators.metrics import Row, client_panels, figure_of, history_row
 from fedkin.estimators.parameters import (
     ATTRIBUTES,
     EstimatorOptions,
-    in_python,
     initialiser,
     no_parameter,
-    python_advice,
     with_attributes,
     with_parameters,
 )
@@ -77,9 +76,7 @@ class FitOutcome:
 
     def noted(self, notes: Sequence[str], questions: Sequence[str]) -> Self:
         """Return the outcome with these notes, some of them questions, before those of the preparation."""
-        noted = self.preparation.noted(notes, questions)
-        said, asked = [in_python(note) for note in noted.notes], tuple(in_python(note) for note in noted.questions)
-        return dataclasses.replace(self, preparation=dataclasses.replace(noted, notes=said, questions=asked))
+        return dataclasses.replace(self, preparation=self.preparation.noted(notes, questions))
 
 
 class Estimator(BaseEstimator):  # type: ignore[misc]
@@ -176,6 +173,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         """Return the options for reading the columns of DataFrames."""
         return TableOptions(self.drop, self.id, self.categorical, self.ordinal or {})
 
+    @at_door(PYTHON)
     def _run(
         self, clients: Sequence[Client], names: Sequence[str], options: dict[str, Any], following: FitHooks
     ) -> FitOutcome:
@@ -188,9 +186,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             fed.leave(forgotten)
             identity = "none" if self.id is None else self.id
             preparing = PreparingOptions(self.scaling, identity, self.lacking, self.imputation, self.indicator)
-            with python_advice():
-                preparation = prepare(fed, preparing_for(method, preparing), names)
-                preparation = dataclasses.replace(preparation, files=remembered(one.table for one in clients))
+            preparation = prepare(fed, preparing_for(method, preparing), names)
+            preparation = dataclasses.replace(preparation, files=remembered(one.table for one in clients))
             if preparation.mode == "none" and preparation.encoding is None and not method.guards_samples():
                 preparation = dataclasses.replace(preparation, reach=ends_of([one.x for one in clients if len(one)]))
             judges = {one.split: one.population(clients, preparation) for one in following.held_out}
@@ -312,6 +309,7 @@ def _first(sentences: Sequence[str]) -> str:
     return " ".join([*sentences[:_ASKED], *more])
 
 
+@at_door(PYTHON)
 def prepared_samples(
     preparation: Preparation, given: ClientInput, where: str, label: str | None = None, warns: bool = False
 ) -> Tensor:
@@ -319,9 +317,8 @@ def prepared_samples(
 
     With `warns` there is a warning if they are unlike those of `fit`, with the first sentences on columns.
     """
-    with python_advice():
-        data, where = preparation.read_again(given, where, [] if label is None else [label])
-        x = preparation.prepared(data.x, None if data.table is None else data.table.columns, where)
+    data, where = preparation.read_again(given, where, [] if label is None else [label])
+    x = preparation.prepared(data.x, None if data.table is None else data.table.columns, where)
     if warns and (notes := preparation.notes_on(data, where)):
-        warnings.warn(in_python(_first(notes)), FedkinWarning, stacklevel=3)
+        warnings.warn(_first(notes), FedkinWarning, stacklevel=4)  # beside the decorator
     return x

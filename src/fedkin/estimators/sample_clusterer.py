@@ -20,6 +20,7 @@ from fedkin.clustering.metrics import adjusted_rand
 from fedkin.core import Client, FedkinError
 from fedkin.core.aliases import checked_keywords
 from fedkin.core.contract import predicted_clusters, used_clusters
+from fedkin.core.doors import PYTHON, at_door
 from fedkin.core.errors import FedkinWarning
 from fedkin.core.progress import Followers, callbacks_of
 from fedkin.data.inputs import ClientInput, FederationInput, federation_input, holds_several
@@ -33,7 +34,6 @@ from fedkin.estimators.estimator import prepared_samples, warn_of_missing, warn_
 from fedkin.estimators.fitting import FitHooks, HeldOut, Samples, held_out_of
 from fedkin.estimators.forgetting_fit import ForgettingEstimator
 from fedkin.estimators.metrics import Row, agreement_rows, sizes_of
-from fedkin.estimators.parameters import in_python, python_advice
 from fedkin.estimators.texts import with_texts_encoded
 from fedkin.estimators.training import FeaturesOrName, GivenFeatures, extractor_of
 from fedkin.experiment.client_remarks import fewer_clusters
@@ -330,12 +330,12 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
         clients, names = self._clients(X, y)
         return self._fitted(clients, names, self._hyper_parameters(), eval, callbacks)
 
+    @at_door(PYTHON)
     def _clients(self, data: Any, y: Any = None) -> tuple[list[Client], list[str]]:
         """Build the clients, and return them with their names."""
         data, self._of_texts = with_texts_encoded(data, getattr(self, "features", None))
         given = federation_input(data, y)
-        with python_advice():
-            population = ClientFiles(given.source, given.column, table=self._table_options()).build()
+        population = ClientFiles(given.source, given.column, table=self._table_options()).build()
         notes, questions = ((*given.notes, *own) for own in (population.notes, population.questions))
         guesses = () if given.label == NO_LABELS else population.guesses
         self._read = _Read(notes, questions, guesses, given.label, _truth(given, population))
@@ -362,7 +362,7 @@ class SampleClusterer(ClusterMixin, SamplePredictor):  # type: ignore[misc]
         outcome = outcome.noted(self._read.notes, self._read.questions)
         warn_of_questions(outcome.preparation, 5)  # the caller of what checks the keywords of fit
         for guess in self._read.guesses:
-            warnings.warn(in_python(guess), FedkinWarning, stacklevel=4)
+            warnings.warn(guess, FedkinWarning, stacklevel=4)
         self._remember(outcome, clients, names)
         warn_of_missing(self.missing_, 5)
         self._label = self._read.label

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import tomli_w
 from pydantic import BaseModel, Field, NonNegativeInt, ValidationError, create_model
 
+from fedkin.core.doors import current_door, flag
 from fedkin.core.errors import FedkinError, listing, refuse
 from fedkin.core.files import read_tables
 from fedkin.core.method import Method, allowed_for_sums, display_name
@@ -119,7 +120,7 @@ class Config:
         return "\n".join([f"seed = {self.seed}\n", *sections])
 
 
-def load_config(experiment: str | Path, overrides: Sequence[str] = (), place: str = "on the command line") -> Config:
+def load_config(experiment: str | Path, overrides: Sequence[str] = (), place: str | None = None) -> Config:
     """Read an experiment's configuration from a TOML file, or build the default one of a method.
 
     Parameters
@@ -128,14 +129,15 @@ def load_config(experiment: str | Path, overrides: Sequence[str] = (), place: st
         A path that ends in ``.toml``, or the name of a method.
     overrides : sequence of str
         ``"section.key=value"``, applied in order; values are TOML, and bare words are strings.
-    place : str
-        Where they were given, for errors: "on the command line", or "in" and what else.
+    place : str, optional
+        Where they were given, for errors: "in" and what; by default as the `Door` says.
 
     Raises
     ------
     FedkinError
         If the file cannot be read, or a name, key, type or value is not allowed.
     """
+    place = place or current_door().place
     is_file = str(experiment).endswith(".toml")
     tables = read_tables(Path(experiment)) if is_file else {"method": {"name": str(experiment)}}
     inside = [f"{name}.{key}" for name, table in tables.items() if isinstance(table, dict) for key in table]
@@ -182,21 +184,21 @@ def apply_setting(tables: dict[str, Any], override: str) -> str:
     path, equals, text = override.partition("=")
     *parents, key = path.strip().split(".")
     if not equals or not key or not all(parents):
-        raise FedkinError(f"--set takes section.key=value, such as method.local_epochs=30, not '{override}'.")
+        raise FedkinError(f"{flag('set')} takes section.key=value, such as method.local_epochs=30, not '{override}'.")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError as error:
         if "\\" in text and _is_toml(text.replace("\\", "\\\\")):
             raise FedkinError(
-                f"--set {override} cannot be read, for TOML takes a backslash in double quotes for the beginning of "
-                "another character; put the text in single quotes, or double the backslash."
+                f"{flag('set')} {override} cannot be read, for TOML takes a backslash in double quotes for the "
+                "beginning of another character; put the text in single quotes, or double the backslash."
             ) from error
         value = text
     table = tables
     for parent in parents:
         table = table.setdefault(parent, {})
         if not isinstance(table, dict):
-            raise FedkinError(f"'{parent}' is not a section, so --set {override} cannot be applied.")
+            raise FedkinError(f"'{parent}' is not a section, so {flag('set')} {override} cannot be applied.")
     table[key] = value
     return path.strip()
 
@@ -330,7 +332,7 @@ def check_section(tables: dict[str, Any], section: str, place: str) -> None:
 
 
 def _named(tables: dict[str, Any], section: registry.Kind, default: str, places: dict[str, str]) -> type[Any]:
-    check_section(tables, section, places.get(section, "on the command line"))
+    check_section(tables, section, places.get(section, current_door().place))
     return registry.declared(section, _name(tables, section, default))
 
 
@@ -351,7 +353,7 @@ def _check_clients(
     first = "label-skew" if method.traits.clusters == "samples" else "label-clusters"
     other = "" if name == "files" else f", or choose a scenario that takes one, such as --scenario {first} or iid"
     raise FedkinError(
-        f"'scenario.clients' is {given['clients']!r} {places.get('scenario.clients', 'on the command line')}, but "
+        f"'scenario.clients' is {given['clients']!r} {places.get('scenario.clients', current_door().place)}, but "
         f"scenario '{name}'{usual} takes no number of clients ({registry.summary_of('scenario', name)}); leave it "
         f"out{instead}{other}."
     )

@@ -9,6 +9,7 @@ from typing import Any, get_args, get_type_hints
 
 from pydantic import BaseModel, Field, ValidationError, create_model
 
+from fedkin.core.doors import current_door, flag
 from fedkin.core.errors import FedkinError
 from fedkin.core.method import BeginsWithClusters
 from fedkin.core.options import Option, is_function, meanings_of, validation_sentence
@@ -82,8 +83,8 @@ def sentence_of(
 ) -> FedkinError:
     """Convert pydantic's first error about `tables` to a `FedkinError`; see `validation_sentence`."""
     allowed = [*model.model_fields, *_allowed(model)]
-    example = ", as in --set {path}=value"
-    return validation_sentence(error, tables, allowed, "on the command line", places, depth, example)
+    example = f", as in {flag('set')} {{path}}=value"
+    return validation_sentence(error, tables, allowed, current_door().place, places, depth, example)
 
 
 def _allowed(model: type[BaseModel]) -> list[str]:

@@ -40,7 +40,6 @@ from fedkin.experiment.outputs import (
 )
 from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, RECORDS, REPORT, RunFiles, read_records
 from fedkin.experiment.target import TargetWatch
-from fedkin.experiment.terminal_tables import in_shell
 from fedkin.experiment.tracking import Trackers
 from fedkin.report.page import write_page
 from fedkin.report.run_page import guess_of, latents_of, page_of_run
@@ -227,8 +226,7 @@ class Run(Runner):
         records = read_records(self.folder, state.steps)
         latents = latents_of(self.method, self.population, self.method.result(state)) if state.finished else None
         profile = load_profile(self.folder) if state.finished else None
-        say = str if self.config.data.source == "federation" else in_shell  # distant sites' options are in files
-        view = page_of_run(self.config, self.population, self.preparation, records, latents, profile, say)
+        view = page_of_run(self.config, self.population, self.preparation, records, latents, profile)
         write_page(self.folder / REPORT, view)
         return records
 

@@ -17,7 +17,7 @@ from fedkin.experiment.client_remarks import CLIENTS, fewer_clusters, members, n
 from fedkin.experiment.outputs import load_profile
 from fedkin.experiment.run_folder import read_timing
 from fedkin.experiment.run_loop import RunOutcome
-from fedkin.experiment.terminal_tables import drawing_on, in_shell, print_table, printable, sentence_text
+from fedkin.experiment.terminal_tables import drawing_on, print_table, printable, sentence_text
 from fedkin.report.measures import (
     Measure,
     clustering_step,
@@ -78,7 +78,7 @@ class Bar(Progress):
         self.display.console.print(text, highlight=False, markup=False)
 
     def warn(self, text: str) -> None:
-        self.display.console.print(f"fedkin: {printable(in_shell(text))}", highlight=False, markup=False)
+        self.display.console.print(f"fedkin: {printable(text)}", highlight=False, markup=False)
 
 
 class Quiet(Progress):
@@ -94,7 +94,7 @@ class Quiet(Progress):
         return None
 
     def warn(self, text: str) -> None:
-        print(f"fedkin: {in_shell(text)}", file=sys.stderr)
+        print(f"fedkin: {text}", file=sys.stderr)
 
     def note(self, text: str) -> None:
         if self.notes:

@@ -1,9 +1,8 @@
-"""Tables and sentences on standard output, wrapped to the terminal's width, and options as the shell names them."""
+"""Tables and sentences on standard output, wrapped to the terminal's width."""
 
 from __future__ import annotations
 
 import re
-import shlex
 import sys
 from collections.abc import Collection, Sequence
 from shutil import get_terminal_size
@@ -12,20 +11,6 @@ from typing import Any, TextIO
 
 _EDGES, _BETWEEN, _ROOM = 4, 3, 16
 """Characters that lines take beside and between columns, and what a column of words needs at least."""
-
-_NAMED_OPTION = re.compile(r"(?<!data\.)\b(set )?(lacking|id|label|scaling|decimal|encoding|sheet) = '([^']*)'")
-_STRING = r'"(?:[^"\\]|\\.)*"'
-_SET_OPTION = re.compile(
-    rf"\bset (engine\.)?(drop|categorical|forgotten|na_values) = "
-    rf"(\[(?:{_STRING}|[^\[\]\"])*\]|\{{(?:{_STRING}|[^{{}}\"])*\}})"
-)
-_BLANK = re.compile(rf"({_STRING})|\s+")
-_LIST_OPTION = re.compile(r"\bseveral are a list: (\w+) = \['([^\]]*)'\]")
-_IN_OPTION = re.compile(
-    r"\bin (categorical or drop|drop or categorical|categorical|drop|ordinal|na_values)"
-    r"(?=[,.; ]|$)"
-)
-
 
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Characters that move, colour or reorder what a terminal shows; tabs and ends of lines are none."""
@@ -113,29 +98,3 @@ def _min_width(rows: Sequence[Sequence[str]], left: Collection[int]) -> int:
     if left:
         widths[max(left)] = min(widths[max(left)], _ROOM)
     return sum(widths) + _BETWEEN * (len(widths) - 1) + _EDGES
-
-
-def in_shell(sentence: str) -> str:
-    """Return a sentence with options of tables as the shell takes them, such as ``--set data.lacking=impute``."""
-    said = _LIST_OPTION.sub(_as_list, _NAMED_OPTION.sub(_as_set, sentence))
-    said = _SET_OPTION.sub(_as_value, said)
-    said = said.replace(
-        "set dayfirst = true or false", "give --set data.dayfirst=true or --set data.dayfirst=false"
-    ).replace("set header = false", "give --set data.header=false")
-    return _IN_OPTION.sub(lambda found: "in " + " or ".join(f"data.{name}" for name in found[1].split(" or ")), said)
-
-
-def _as_list(found: re.Match[str]) -> str:
-    names = found[2].replace('"', r"\"").replace("', '", '","')
-    return f"""several are a list: --set 'data.{found[1]}=["{names}"]'"""
-
-
-def _as_value(found: re.Match[str]) -> str:
-    section, name, value = found.groups()
-    value = _BLANK.sub(lambda part: part[1] or "", value)  # without blanks it stays on one line of the terminal
-    return f"give --set {shlex.quote((section or 'data.') + f'{name}={value}')}"
-
-
-def _as_set(found: re.Match[str]) -> str:
-    _, name, value = found.groups()
-    return f"{'give ' if found[1] else ''}--set data.{name}={value if value.isalnum() else repr(value)}"

@@ -7,7 +7,7 @@ to be shown, or in a figure that the method describes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -87,13 +87,12 @@ def page_of_run(
     records: Sequence[RecordLine],
     latents: LatentSample | None = None,
     profile: ClusterProfile | None = None,
-    say: Callable[[str], str] = str,
 ) -> PageView:
     """Build the content of a run's page from its records and its clients' state.
 
     `config` is a `fedkin.experiment.config.Config`. Samples of clients with int64 ``state["clusters"]`` are shown by
     cluster. `records` are the lines of ``records.jsonl``; `latents` some samples in the latent representation of the
-    method; `profile` that of the clusters of a table. `say` words sentences on the data for their reader.
+    method; `profile` that of the clusters of a table.
     """
     run = _Run(population, records)
     clients = [client for client in population.clients if "clusters" in client.state]
@@ -101,7 +100,7 @@ def page_of_run(
     mixtures = mixtures_of(clients, population)
     mixed = mixed_in_words(list(mixtures.values()))
     found = run.finding() if run.clients else sample_finding(clusters, clients, mixtures, records)
-    questions = [say(text) for text in preparation.questions]
+    questions = preparation.questions
     return PageView(
         title=f"{display_name(type(config.method))} on {Path(config.data.source).name}",
         lead=_lead(found, records, f"{data_sentence(config.method, population)} {run.taken(found)}", questions),
@@ -114,7 +113,7 @@ def page_of_run(
             *_means(clients, clusters, preparation, population, profile),
             *run.curves(),
             *_counts(clients, clusters, population.names, mixtures, profile),
-            *_notes([*_forgotten(population), *map(say, preparation.notes), *run.sources(), *run.happened()]),
+            *_notes([*_forgotten(population), *preparation.notes, *run.sources(), *run.happened()]),
         ],
         settings={name: table for name, table in config.tables.items() if name != "tracking"},
     )

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.stats import friedmanchisquare, rankdata, studentized_range
 
 from fedkin.core import FedkinError
+from fedkin.core.doors import flag
 from fedkin.core.errors import unknown_name
 from fedkin.data.scenarios.partition_scenario import load_labelled
 from fedkin.experiment import registry
@@ -247,11 +248,11 @@ class BenchmarkOptions:
         """
         if self.family not in ("samples", "clients"):
             raise FedkinError(f"What is benchmarked is '{self.family}'; it should be clients or samples.")
-        for name, value in (("--seeds", self.seeds), ("--rounds", self.rounds)):
+        for name, value in (("seeds", self.seeds), ("rounds", self.rounds)):
             if value < 1:
-                raise FedkinError(f"{name} is {value}; allowed: 1 or more.")
+                raise FedkinError(f"{flag(name)} is {value}; allowed: 1 or more.")
         parsed_duration(self.budget)
-        parsed_duration(self.limit, "--limit")
+        parsed_duration(self.limit, "limit")
 
 
 def benchmarked(
@@ -273,7 +274,7 @@ def benchmarked(
     for method in methods:
         conditions.config(cells_of(scenarios, [method], 1)[0])  # settings are refused before anything runs
     plan = {"family": options.family, "data": options.data, **shared}
-    budget, limit = TimeBudget(parsed_duration(options.budget)), parsed_duration(options.limit, "--limit")
+    budget, limit = TimeBudget(parsed_duration(options.budget)), parsed_duration(options.limit, "limit")
     with worker or Worker(threads=1) as runs, Study(out, plan, "benchmark", runs) as study:
         waiting = [cell for cell in cells if study.waits(cell, limit)]
         for at, cell in enumerate(waiting):

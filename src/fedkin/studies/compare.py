@@ -10,10 +10,9 @@ again when all had their turn, the cheapest method first, as long as there is mo
 from __future__ import annotations
 
 import json
-import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from importlib import import_module
@@ -27,6 +26,7 @@ from torch import Tensor
 
 from fedkin.core import FedkinError, Method
 from fedkin.core.aliases import checked_keywords
+from fedkin.core.doors import COMPARE, at_door, flag
 from fedkin.core.errors import all_problems, kind_of
 from fedkin.core.progress import Progress
 from fedkin.core.seeds import derive_generator
@@ -101,11 +101,11 @@ class Options:
         Raises FedkinError, which names the first option that is not.
         """
         if self.clusters is not None and self.clusters < 2:
-            raise FedkinError(f"--clusters is {self.clusters}; allowed: 2 or more clusters.")
+            raise FedkinError(f"{flag('clusters')} is {self.clusters}; allowed: 2 or more clusters.")
         if self.seeds < 1:
-            raise FedkinError(f"--seeds is {self.seeds}; allowed: 1 or more.")
+            raise FedkinError(f"{flag('seeds')} is {self.seeds}; allowed: 1 or more.")
         if self.by not in ("score", "truth"):
-            raise FedkinError(f"--by is '{self.by}'; it should be score or truth.")
+            raise FedkinError(f"{flag('by')} is '{self.by}'; it should be score or truth.")
         parsed_duration(self.budget)
 
 
@@ -167,7 +167,7 @@ def compare(
         If an argument is out of its range, no method suits the data, `out` holds anything else, or no run finished in
         the budget.
     """
-    with _named_as_in_python():
+    with at_door(COMPARE):
         names = _method_names(methods)
         common = _settings(settings)
         number = None if n_clusters is None else _whole("n_clusters", n_clusters)
@@ -214,7 +214,7 @@ def compared(
     population = question.check(config.population() if given is None else _in_memory(config, given))
     truth = population.truth if question.family == "samples" else population.clusters
     if options.by == "truth" and truth is None:
-        raise FedkinError(f"--by truth needs a truth, and '{question.data}' has none; leave it out.")
+        raise FedkinError(f"{flag('by')} truth needs a truth, and '{question.data}' has none; leave it out.")
     sent = None if given is None else SentPopulation.of(population)
     plan = {**asdict(question), "clusters": options.clusters, "clients": {} if given is None else _sums(population)}
     with nullcontext(worker) if worker else Worker() as at_work, Study(out, plan, "comparison", at_work, sent) as study:
@@ -685,20 +685,3 @@ def _method_names(methods: Any) -> tuple[str, ...]:
             options = "" if isinstance(each, type) else ", and its options as settings"
             raise FedkinError(f"methods has {what}, and it takes names; give '{registered or path}'{options}.")
     return names
-
-
-_ARGUMENTS = {"--clusters": "n_clusters"} | {
-    f"--{name}": name for name in ("budget", "by", "methods", "out", "question", "seed", "seeds")
-}
-_ARGUMENTS |= {"--set takes": "settings takes", "on the command line": "in settings"}
-_ARGUMENT = re.compile(rf"(?<![\w'-])(?:{'|'.join(_ARGUMENTS)})(?![\w-])")
-
-
-@contextmanager
-def _named_as_in_python() -> Iterator[None]:
-    """Have errors name the arguments of `compare` where they name options of the command."""
-    try:
-        yield
-    except FedkinError as error:
-        error.args = (_ARGUMENT.sub(lambda option: _ARGUMENTS[option[0]], str(error)),)
-        raise

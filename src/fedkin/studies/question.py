@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_type_hints
 
 from fedkin.core import FedkinError, Method
+from fedkin.core.doors import current_door, flag, option
 from fedkin.core.files import read_tables
 from fedkin.core.options import options_of
 from fedkin.data.names import files_of_clients
@@ -126,7 +127,7 @@ def selection_of(family: Family, methods: Sequence[str]) -> Selection:
                 if "+" in name:
                     raise FedkinError(
                         f"'{name}' sets an option of a method, as `fedkin benchmark` takes it; a comparison has each "
-                        "method once, with --set method.OPTION=VALUE for all that have the option."
+                        f"method once, with {flag('set')} method.OPTION=VALUE for all that have the option."
                     )
                 registry.check_known("method", name)
             other = method_named(name).traits.clusters
@@ -143,7 +144,7 @@ def selection_of(family: Family, methods: Sequence[str]) -> Selection:
         own = [name for name in methods if name not in names]
         names = [*(name for name in names if name in methods), *dict.fromkeys(own)]
     if not names:
-        raise FedkinError("--methods names no method; give one or more from `fedkin list methods`, or all.")
+        raise FedkinError(f"{flag('methods')} names no method; give one or more from `fedkin list methods`, or all.")
     return Selection(family, tuple(names))
 
 
@@ -213,8 +214,9 @@ class Question:
         if self.family == "clients" and any(client.y is None for client in population.clients):
             raise FedkinError(
                 f"Clients of scenario '{self.scenario}' on '{self.data}' have no labels, which methods that cluster "
-                "clients learn from; ask --question samples, name the labels with --set data.label=COLUMN, or take a "
-                "scenario with labelled clients such as label-clusters or rotation."
+                f"clients learn from; ask {flag('question')} samples, name the labels with "
+                f"{option('label', 'COLUMN')}, or take a scenario with labelled clients such as label-clusters or "
+                "rotation."
             )
         if self.family == "clients" and not population.tests:
             raise FedkinError(
@@ -248,7 +250,7 @@ def question_of(
     is given twice, or is not allowed.
     """
     if asked not in ("auto", "samples", "clients"):
-        raise FedkinError(f"--question is '{asked}'; it should be samples, clients or auto.")
+        raise FedkinError(f"{flag('question')} is '{asked}'; it should be samples, clients or auto.")
     tables: dict[str, Any] = {}
     if what.endswith(".toml"):
         tables = {name: table for name, table in read_tables(Path(what)).items() if name not in _NOT_INHERITED}
@@ -268,9 +270,11 @@ def question_of(
             tables.setdefault(section, {})[key] = value
     for setting in settings:
         apply_setting(tables, setting)
-    _check_sections(tables, "on the command line")
+    _check_sections(tables, current_door().place)
     if "target" in tables:
-        raise FedkinError("--set target.* cannot be applied to a comparison, whose runs all come to their end.")
+        raise FedkinError(
+            f"{flag('set')} target.* cannot be applied to a comparison, whose runs all come to their end."
+        )
     first, shared = tables.pop("seed", 0), tables.pop("method", {})
     tables["data"] = dict(tables.get("data", {}))
     tables["evaluation"] = {"every": 1_000_000, "map": "pca"} | tables.get("evaluation", {})
@@ -302,9 +306,9 @@ def _asked(tables: dict[str, Any], asked: str, methods: Sequence[str]) -> tuple[
     return scenario, family
 
 
-def _once(option: str, what: str, given: str | None) -> str:
+def _once(name: str, what: str, given: str | None) -> str:
     if given is not None:
-        raise FedkinError(f"'{what}' names the {option} already; leave --{option} {given} out.")
+        raise FedkinError(f"'{what}' names the {name} already; leave {flag(name)} {given} out.")
     return what
 
 
@@ -314,6 +318,7 @@ def _known(settings: dict[str, Any], methods: Sequence[str]) -> dict[str, Any]:
     names = {field.name for name in listed for field in options_of(registry.resolve("method", name))}
     for key in settings:
         if key not in names or key == "n_clusters":
-            hint = "--clusters says how many clusters there are" if key == "n_clusters" else "no method has this key"
-            raise FedkinError(f"--set method.{key} cannot be applied to the methods compared; {hint}.")
+            number = f"{flag('clusters')} says how many clusters there are"
+            hint = number if key == "n_clusters" else "no method has this key"
+            raise FedkinError(f"{flag('set')} method.{key} cannot be applied to the methods compared; {hint}.")
     return settings

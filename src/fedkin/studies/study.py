@@ -12,6 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from fedkin.core import Client, FedkinError
+from fedkin.core.doors import flag
 from fedkin.core.files import LOCK, append, check_regular, folder_lock, read_json, write_atomically
 from fedkin.core.progress import Progress
 from fedkin.core.table import Table
@@ -63,7 +64,7 @@ class Study(AbstractContextManager["Study"]):
     ) -> None:
         self.out, self.worker, self.sent = out, worker, sent
         if out.exists() and not out.is_dir():
-            raise FedkinError(f"{out} is a file; give another --out.")
+            raise FedkinError(f"{out} is a file; give another {flag('out')}.")
         self._lock = folder_lock(out)
         self._lock.__enter__()
         try:
@@ -121,7 +122,7 @@ def _keep_plan(out: Path, plan: dict[str, Any], what: str) -> None:
     if not (out / PLAN).exists():
         there = [path.name for path in out.iterdir() if path.suffix != ".partial" and path.name != LOCK]
         if there:
-            raise FedkinError(f"{out} holds {there[0]}, which is not part of a {what}; give another --out.")
+            raise FedkinError(f"{out} holds {there[0]}, which is not part of a {what}; give another {flag('out')}.")
         write_atomically(out / PLAN, json.dumps(plan, indent=2, sort_keys=True) + "\n")
         return
     before = read_json(out / PLAN, dict[str, Any], "; remove the folder to begin again")
@@ -130,7 +131,8 @@ def _keep_plan(out: Path, plan: dict[str, Any], what: str) -> None:
         if old.get(path) != new.get(path):
             name, was, now = path.rpartition(".")[2], old.get(path, "not set"), new.get(path, "not set")
             raise FedkinError(
-                f"{out} holds another {what}: its {name} is {was}, not {now}; give another --out, or remove the folder."
+                f"{out} holds another {what}: its {name} is {was}, not {now}; give another {flag('out')}, or remove "
+                "the folder."
             )
 
 

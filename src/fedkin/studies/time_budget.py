@@ -8,19 +8,20 @@ import time
 from numbers import Real
 
 from fedkin.core import FedkinError
+from fedkin.core.doors import flag
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-def parsed_duration(text: str, option: str = "--budget") -> float:
+def parsed_duration(text: str, name: str = "budget") -> float:
     """Parse a duration such as ``"90s"``, ``"10m"``, ``"1.5h"`` or ``"1h30m"`` to seconds.
 
-    Raises FedkinError if `text` is something else, or zero; the message names the `option`.
+    Raises FedkinError if `text` is something else, or zero; the message has the `name` of the option.
     """
     parts = re.findall(r"(\d+(?:\.\d+)?)([smh])", text)
     seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
     if "".join(number + unit for number, unit in parts) != text or seconds <= 0:
-        raise FedkinError(f"{option} is '{text}'; it should be a time above 0, such as 90s, 10m or 2h.")
+        raise FedkinError(f"{flag(name)} is '{text}'; it should be a time above 0, such as 90s, 10m or 2h.")
     return seconds
 
 
@@ -33,7 +34,7 @@ def given_duration(time: str | float) -> str:
         return time
     if isinstance(time, bool) or not isinstance(time, Real) or not 0 < float(time) < math.inf:
         raise FedkinError(
-            f"--budget is {time!r}; it should be seconds above 0, or a text such as '90s', '10m' or '2h'."
+            f"{flag('budget')} is {time!r}; it should be seconds above 0, or a text such as '90s', '10m' or '2h'."
         )
     return f"{float(time):.6f}".rstrip("0").rstrip(".") + "s"
 

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from fedkin.core import FedkinError
+from fedkin.core.doors import at_door, current_door
 from fedkin.core.progress import Progress, RecordLine, Timing
 from fedkin.experiment import registry
 from fedkin.experiment.terminal import Quiet
@@ -100,7 +101,7 @@ class Worker(AbstractContextManager["Worker"]):
         self.begin()
         assert self._process is not None
         assert self._process.stdin is not None
-        pickle.dump((function, arguments), self._process.stdin)
+        pickle.dump((current_door(), function, arguments), self._process.stdin)
         self._process.stdin.flush()
 
     def begin(self) -> None:
@@ -294,12 +295,13 @@ def main() -> None:
     keep_freed_memory()
     progress = _SentProgress(messages)
     while True:
-        function, arguments = calls.get()
+        door, function, arguments = calls.get()
         with suppress(OSError):  # not Linux, or not allowed
             _RESET.write_text(_FORGET_PEAK, encoding="ascii")
         progress.send("ready")
         try:
-            outcome = ("done", function(*arguments, progress))
+            with at_door(door):
+                outcome = ("done", function(*arguments, progress))
         except FedkinError as error:
             outcome = ("refused", str(error))
         except BrokenPipeError:

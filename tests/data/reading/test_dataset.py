@@ -29,7 +29,7 @@ def test_labels_of_any_plain_type_become_indices(values, indices, classes):
     ("values", "sentence"),
     [
         ([2.0, 1.5], "It has labels that are fractions, such as"),
-        ([1.0, np.nan], "It lacks 1 of 2 labels; leave out these rows, or set label = 'none' to use no labels."),
+        ([1.0, np.nan], 'It lacks 1 of 2 labels; leave out these rows, or set label = "none" to use no labels.'),
         (pd.array(["a", None], dtype="string"), "It lacks 1 of 2 labels; leave out these rows"),
     ],
 )

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from fedkin.core.doors import option, setting
 from fedkin.core.errors import FedkinError, listing
 from fedkin.core.method import Fraction
 from fedkin.core.seeds import derive_generator
@@ -124,13 +125,13 @@ def _label_notes(sites: Sequence[Dataset], label: str | None, labelled: bool) ->
     if labelled:
         return [
             f"Column '{name}' is taken for labels{_of_some(own, sites)}, so it is no feature; if it is one, name the "
-            "labels with data.label, or 'none'."
+            f"labels with {option('label')}, or {option('label', 'none')}."
             for name, own in columns.items()
         ]
     without = listing([site.name for site in sites if site.y is None], _LISTED)
     return [
         f"Column '{name}'{_of_some(own, sites)} is called like labels, but none are in {without}, so it is left "
-        "out and nothing is compared with labels; if it is a feature, say data.label = 'none'; to use it, leave "
+        f"out and nothing is compared with labels; if it is a feature, {setting('label', 'none')}; to use it, leave "
         "out the clients without."
         for name, own in columns.items()
     ]

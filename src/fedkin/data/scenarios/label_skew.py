@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from fedkin.core.doors import option
 from fedkin.core.errors import FedkinError, unknown_name
 from fedkin.core.seeds import derive_generator
 from fedkin.data.dataset import Dataset
@@ -81,7 +82,7 @@ class LabelSkew(DataSetScenario):
         dataset = load(self.data, self.label, options=self.table)
         if dataset.y is None:
             raise FedkinError(
-                f"'{self.data}' has no labels to partition its samples by; name their column with 'data.label', "
+                f"'{self.data}' has no labels to partition its samples by; name their column with {option('label')}, "
                 "or use the scenario 'files' if it holds one file per client."
             )
         if self.n_classes is None:

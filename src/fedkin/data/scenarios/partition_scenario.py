@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core.client import Client
+from fedkin.core.doors import option
 from fedkin.core.errors import FedkinError
 from fedkin.core.method import Count, Fraction
 from fedkin.core.replies import check_same_shape
@@ -133,11 +134,11 @@ def labels_of(dataset: Dataset) -> Tensor:
         if Path(dataset.name).suffix.lower() in READ:
             or_files = (
                 "; or, to have each client's own rows, give a folder with one file per client, or the column that "
-                "names each row's client, as by --set scenario.column=site"
+                f"names each row's client, as by {option('scenario.column', 'site')}"
             )
         raise FedkinError(
             f"'{dataset.name}' has no labels, but clients of this scenario need them; name their column with "
-            f"'data.label'{or_files}."
+            f"{option('label')}{or_files}."
         )
     return dataset.y
 

@@ -1,0 +1,81 @@
+"""Sentences name options as the door of the running code does."""
+
+import shlex
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fedkin
+from fedkin.core import FedkinError
+from fedkin.core.doors import COMPARE, FILE, NEW_ROWS, PYTHON, SHELL, Door, at_door, flag, option, setting
+from fedkin.experiment.config import apply_setting
+from shell import fedkin as run
+
+
+@pytest.mark.parametrize(
+    ("door", "form"),
+    [
+        (FILE, 'set label = "outcome"'),
+        (SHELL, "give --set data.label=outcome"),
+        (PYTHON, "set y='outcome'"),
+        (COMPARE, "set y='outcome'"),
+    ],
+)
+def test_each_door_has_its_own_form(door: Door, form: str) -> None:
+    with at_door(door):
+        assert setting("label", "outcome") == form
+        assert option("label", "outcome") == form.removeprefix("set ").removeprefix("give ")
+        assert (flag("clusters") == "--clusters") == (door is not COMPARE)
+    assert setting("label", "outcome") == 'set label = "outcome"'  # a file's, outside of any door
+
+
+VALUES = [
+    ("drop", ["a b", 'say "so"', "it's", "it's O'"]),
+    ("na_values", {"chol level": [-9, "none, known"], "b": [0.5]}),
+    ("decimal", ","),
+    ("id", "'"),
+    ("header", False),
+    ("engine.forgotten", [3, "north"]),
+]
+
+
+@pytest.mark.parametrize(("key", "value"), VALUES)
+def test_what_is_advised_can_be_typed(key: str, value: Any) -> None:
+    """The shell's form comes out of the shell as the value, and a file's is TOML."""
+    with at_door(SHELL):
+        how, given = shlex.split(option(key, value))
+    tables: dict[str, Any] = {}
+    path = apply_setting(tables, given)
+    section, _, name = path.partition(".")
+    assert (how, tables[section][name]) == ("--set", value)
+    assert path == (key if "." in key else f"data.{key}")
+    read = tomllib.loads(option(key, value))
+    assert (read["engine"]["forgotten"] if "." in key else read[key]) == value
+
+
+def test_commands_on_new_rows_name_their_flags() -> None:
+    with at_door(NEW_ROWS):
+        assert shlex.split(setting("decimal", ",")) == ["give", "--decimal", ","]
+
+
+def frame() -> pd.DataFrame:
+    rows = np.arange(40.0)
+    return pd.DataFrame({"x": np.where(rows > 38, np.inf, rows), "z": rows % 7})
+
+
+def test_one_sentence_at_three_doors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Made deep inside, and in Python also in a worker's thread."""
+    frame().to_csv(tmp_path / "a.csv", index=False)
+    assert run("run", "kfed", str(tmp_path / "a.csv"), "--out", str(tmp_path / "out")) == 2
+    assert """give --set 'data.na_values={x=["inf","-inf"]}'.""" in capsys.readouterr().err
+    with pytest.raises(FedkinError, match=r"na_values={'x': \['inf', '-inf'\]}\) and give the DataFrames"):
+        fedkin.KFed(n_clusters=2).fit([frame()])
+    with pytest.raises(FedkinError, match=r"settings={'data.na_values': {'x': \['inf', '-inf'\]}}"):
+        fedkin.compare(tmp_path / "a.csv", methods="kfed", out=tmp_path / "compared")
+    long = pd.DataFrame({"t": ["y" * 501] * 40, "z": range(40)})
+    with pytest.raises(FedkinError, match="name the column in drop"):
+        fedkin.KFed(n_clusters=2).fit([long, long.assign(z=range(40, 80))])
