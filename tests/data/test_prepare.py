@@ -16,7 +16,7 @@ from fedkin.core.table import Column, Table
 from fedkin.data.encoding import PreparingOptions, from_neighbours
 from fedkin.data.preparation import Preparation, restore_preparation
 from fedkin.data.prepare import admit_joined_clients, arrange_columns, encode_table, prepare
-from fedkin.data.scenarios.drift import Arrivals
+from fedkin.data.scenarios.hidden import Arrivals
 from fedkin.data.scenarios.partition_scenario import Labelled
 from fedkin.data.schema import SchemaColumn
 from fedkin.data.statistics import moments, table_columns

@@ -85,38 +85,39 @@ DEFAULT_METHOD = "fedcref"
 
 SCENARIOS = {
     "label-skew": _scenario(
-        "label_skew:LabelSkew", "one labelled data set partitioned so that each client holds only a few of its classes"
+        "mixtures:LabelSkew", "one labelled data set partitioned so that each client holds only a few of its classes"
     ),
     "own-class": _scenario(
-        "own_class:OwnClass", "one client per class, with samples of that class mostly or only (CCFC, SDA-FC)"
+        "mixtures:OwnClass", "one client per class, with samples of that class mostly or only (CCFC, SDA-FC)"
     ),
     "files": _scenario(
         "already_split:ClientFiles", "data that are split already: a folder with one file per client, taken as they are"
     ),
     "label-clusters": _scenario(
-        "label_clusters:LabelClusters",
+        "hidden:LabelClusters",
         "three clusters of clients with classes of their own, disjoint or overlapping (OCFL)",
     ),
     "missing-classes": _scenario(
-        "label_clusters:MissingClasses",
+        "hidden:MissingClasses",
         "clusters of clients that each lack a few of the classes (gradient-loss clustering)",
     ),
     "rotation": _scenario(
-        "planted:Rotation", "clusters of clients whose images are turned by 0, 90, 180 or 270 degrees"
+        "hidden:Rotation", "clusters of clients whose images are turned by 0, 90, 180 or 270 degrees"
     ),
-    "label-flip": _scenario("planted:LabelFlip", "clusters of clients that call the same classes by different labels"),
+    "label-flip": _scenario("hidden:LabelFlip", "clusters of clients that call the same classes by different labels"),
     "domain": _scenario(
-        "planted:Domain", "clusters of clients from different domains, such as the photos and sketches of PACS"
+        "hidden:Domain", "clusters of clients from different domains, such as the photos and sketches of PACS"
     ),
     "drift-swap": _scenario(
-        "drift:DriftSwap", "rotation or label-flip, and in the middle of a run some clients change their cluster"
+        "hidden:DriftSwap",
+        "rotation or label-flip, and in the middle of a run some clients change their cluster",
     ),
-    "arrivals": _scenario("drift:Arrivals", "rotation or label-flip, and some clients join in the middle of a run"),
-    "dirichlet": _scenario("heterogeneous:Dirichlet", "every class split in random proportions; no hidden clusters"),
+    "arrivals": _scenario("hidden:Arrivals", "rotation or label-flip, and some clients join in the middle of a run"),
+    "dirichlet": _scenario("mixtures:Dirichlet", "every class split in random proportions; no hidden clusters"),
     "shards": _scenario(
-        "heterogeneous:Shards", "every client gets a few blocks of the samples sorted by class; no hidden clusters"
+        "mixtures:Shards", "every client gets a few blocks of the samples sorted by class; no hidden clusters"
     ),
-    "iid": _scenario("heterogeneous:Iid", "samples allocated at random; no hidden clusters"),
+    "iid": _scenario("mixtures:Iid", "samples allocated at random; no hidden clusters"),
 }
 
 _TABLES: dict[Kind, dict[str, RegistryEntry]] = {"method": METHODS, "scenario": SCENARIOS}

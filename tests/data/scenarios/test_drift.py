@@ -4,9 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedkin.core import FedkinError
-from fedkin.data.scenarios.drift import Arrivals, DriftSwap
+from fedkin.data.scenarios.hidden import Arrivals, DriftSwap, LabelFlip, Rotation
 from fedkin.data.scenarios.partition_scenario import Labelled
-from fedkin.data.scenarios.planted import LabelFlip, Rotation
 
 
 def samples(n, classes, channels, seed):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedkin.core import FedkinError
-from fedkin.data.scenarios.heterogeneous import Dirichlet, Iid, Shards
+from fedkin.data.scenarios.mixtures import Dirichlet, Iid, Shards
 from fedkin.data.scenarios.partition_scenario import Labelled
 
 ALL = [Dirichlet(), Shards(), Iid()]

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from fedkin.core import FedkinError
-from fedkin.data.scenarios.label_clusters import LabelClusters, MissingClasses
+from fedkin.data.scenarios.hidden import LabelClusters, MissingClasses
 from fedkin.data.scenarios.partition_scenario import Labelled
 
 DISJOINT = [{0, 1, 2, 3}, {4, 5, 6}, {7, 8, 9}]

@@ -4,12 +4,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedkin.core import FedkinError
-from fedkin.data.scenarios.heterogeneous import Iid
-from fedkin.data.scenarios.label_skew import (
+from fedkin.data.scenarios.mixtures import (
+    Iid,
     LabelSkew,
+    OwnClass,
     label_skew,
 )
-from fedkin.data.scenarios.own_class import OwnClass
 
 
 def test_the_default_is_digits_at_ten_clients_with_fifty_per_class():

@@ -2,7 +2,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedkin.data.scenarios.own_class import OwnClass, own_class
+from fedkin.data.scenarios.mixtures import OwnClass, own_class
 
 
 @given(

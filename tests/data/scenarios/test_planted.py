@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from fedkin.core import FedkinError
+from fedkin.data.scenarios.hidden import Domain, LabelFlip, Rotation
 from fedkin.data.scenarios.partition_scenario import Labelled
-from fedkin.data.scenarios.planted import Domain, LabelFlip, Rotation
 
 
 def images(n, side=3, classes=10):

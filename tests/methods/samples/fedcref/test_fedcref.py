@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fedkin.core import Client, Federation, FedkinError
 from fedkin.core.payload import pack
 from fedkin.core.seeds import derive_generator
-from fedkin.data.scenarios.label_skew import LabelSkew
+from fedkin.data.scenarios.mixtures import LabelSkew
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment.evaluation import evaluate_associations, with_oracle
 from fedkin.methods.samples.fedcref import association

@@ -1,20 +1,227 @@
-"""Scenario of FedCRef: unlabelled clients that have samples of a few classes each."""
+"""Scenarios without hidden clusters of clients: clients differ in their mixture of classes, or by chance alone.
+
+Parameters of Dirichlet, shards and i.i.d. partitions are called as in flwr-datasets, except that ``num_partitions`` is
+`clients`, as everywhere in fedkin, and ``partition_by`` is `label`.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import torch
+from annotated_types import Interval
 from torch import Tensor
 
 from fedkin.core.doors import option
 from fedkin.core.errors import FedkinError, unknown_name
+from fedkin.core.method import Count, Fraction
 from fedkin.core.seeds import derive_generator
 from fedkin.data.dataset import Dataset
 from fedkin.data.population import Population
-from fedkin.data.scenarios.partition_scenario import DataSetScenario, check_fraction, client_of
+from fedkin.data.scenarios.partition_scenario import (
+    DataSetScenario,
+    Labelled,
+    PartitionScenario,
+    check_fraction,
+    client_of,
+    load_labelled,
+)
+from fedkin.data.scenarios.split import allocate_in_proportion, apportion, dirichlet_split, iid_split, shard_split
 from fedkin.data.sources import load
+
+
+@dataclass(frozen=True)
+class Dirichlet(PartitionScenario):
+    """Dirichlet partition: each class is allocated in proportions drawn from a Dirichlet distribution.
+
+    See `fedkin.data.scenarios.split.dirichlet_split`. A test split of the data is partitioned in the proportions of
+    each client's training samples.
+
+    Attributes
+    ----------
+    clients : int
+        Number of clients, ``num_partitions`` of flwr-datasets.
+    alpha : float or list of float
+        Concentration, above 0, for all clients or for each.
+    min_partition_size : int
+        Samples that every client has at least, before anything is held out.
+    self_balancing : bool
+        Clients with more samples than the average get none of the classes that follow.
+    """
+
+    clients: Count = 10
+    alpha: float | list[float] = 0.5
+    min_partition_size: int = 10
+    self_balancing: bool = False
+
+    def partition(self, data: Labelled, seed: int) -> Population:
+        parts = dirichlet_split(
+            data.y,
+            self.clients,
+            self.alpha,
+            derive_generator(seed, "partition"),
+            min_partition_size=self.min_partition_size,
+            self_balancing=self.self_balancing,
+        )
+        return _with_tests_alike(self, data, parts, seed)
+
+
+@dataclass(frozen=True)
+class Shards(PartitionScenario):
+    """Partition into shards: blocks of the samples sorted by class, which are allocated at random.
+
+    See `fedkin.data.scenarios.split.shard_split`. A test split of the data is partitioned in the proportions of each
+    client's training samples.
+
+    Attributes
+    ----------
+    clients : int
+        Number of clients, ``num_partitions`` of flwr-datasets.
+    num_shards_per_partition : int or None
+        Shards of each client.
+    shard_size : int or None
+        Samples of each shard; by default as many as there are.
+    keep_incomplete_shard : bool
+        Whether what is left over makes a smaller shard.
+    """
+
+    clients: Count = 10
+    num_shards_per_partition: Count | None = 2
+    shard_size: Count | None = None
+    keep_incomplete_shard: bool = False
+
+    def partition(self, data: Labelled, seed: int) -> Population:
+        parts = shard_split(
+            data.y,
+            self.clients,
+            derive_generator(seed, "partition"),
+            num_shards_per_partition=self.num_shards_per_partition,
+            shard_size=self.shard_size,
+            keep_incomplete_shard=self.keep_incomplete_shard,
+        )
+        return _with_tests_alike(self, data, parts, seed)
+
+
+@dataclass(frozen=True)
+class Iid(PartitionScenario):
+    """I.i.d. partition: samples at random, the same number for every client up to one; they need no labels.
+
+    See `fedkin.data.scenarios.split.iid_split`. A test split of the data is partitioned at random, too, and needs a
+    sample for every client.
+
+    Attributes
+    ----------
+    clients : int
+        Number of clients, ``num_partitions`` of flwr-datasets.
+    """
+
+    clients: Count = 10
+
+    def build(self, seed: int = 0) -> Population:
+        data = load(self.data, self.label, options=self.table)
+        if data.y is None:  # there is nothing to test against either
+            parts = iid_split(len(data), self.clients, derive_generator(seed, "partition"))
+            clients = [client_of(i, data, part[: self.samples_per_client]) for i, part in enumerate(parts)]
+            return Population(clients, None, [], data.features)
+        return super().build(seed)
+
+    def partition(self, data: Labelled, seed: int) -> Population:
+        parts = iid_split(len(data), self.clients, derive_generator(seed, "partition"))
+        tests = None
+        if data.test is not None:
+            tests = iid_split(len(data.test[1]), self.clients, derive_generator(seed, "test"))
+        return self.populated(data, parts, seed, tests=tests)
+
+
+def _with_tests_alike(scenario: PartitionScenario, data: Labelled, parts: list[Tensor], seed: int) -> Population:
+    """Populate clients with tests in the class proportions of their training samples.
+
+    Drawing proportions anew for the test split would test a client on other classes than it trains on.
+    """
+    tests = None
+    if data.test is not None:
+        tests = allocate_in_proportion(data.test[1], [data.y[part] for part in parts], derive_generator(seed, "test"))
+    return scenario.populated(data, parts, seed, tests=tests)
+
+
+# One client for every class, as of CCFC and SDA-FC.
+
+
+@dataclass(frozen=True)
+class OwnClass(DataSetScenario):
+    """One unlabelled client per class, a fraction of whose samples is of that class (CCFC, section 4.1).
+
+    The paper draws a client's other samples from the entire data; here as in the authors' code they are what the
+    others leave, so that every sample is at exactly one client. With a `heterogeneity` of 1 client c holds all of class
+    c and nothing else. A class too small for its client's fraction goes to it whole. The splits for training
+    and test are taken together.
+
+    Attributes
+    ----------
+    heterogeneity : float
+        The paper's p: from 0, all samples allocated at random, to 1, each client a class.
+    fraction : float
+        Fraction of the data that is used, chosen at random; in (0, 1].
+    """
+
+    heterogeneity: Fraction = 0.5
+    fraction: Annotated[float, Interval(gt=0, le=1)] = 1.0
+
+    def build(self, seed: int) -> Population:
+        """Build the clients, without labels, and the truth; see `DataSetScenario.build`."""
+        data = self._pooled(seed)
+        y = data.y
+        classes = len(data.classes)
+        if len(y) < classes:
+            raise FedkinError(
+                f"'{self.data}' has {len(y)} samples for {classes} clients, one per class; scenario.fraction is "
+                f"{self.fraction:g}, and a larger one is needed."
+            )
+        parts = own_class(y, classes, self.heterogeneity, derive_generator(seed, "partition"))
+        for held, name in zip(parts, data.classes, strict=True):
+            if not len(held):
+                raise FedkinError(f"With scenario.fraction = {self.fraction:g} no sample of class '{name}' is left.")
+        clients = [client_of(i, data, part) for i, part in enumerate(parts)]
+        return Population(clients, [y[part] for part in parts], data.classes, data.features)
+
+    def _pooled(self, seed: int) -> Labelled:
+        """Return training and test samples together, or the fraction of them that takes part."""
+        data = load_labelled(self.data, self.label, self.table)
+        x, y = data.x, data.y
+        if data.test is not None:
+            x, y = torch.cat([x, data.test[0]]), torch.cat([y, data.test[1]])
+        if self.fraction < 1.0:
+            count = round(self.fraction * len(y))
+            kept = torch.randperm(len(y), generator=derive_generator(seed, "fraction"))[:count].sort().values
+            x, y = x[kept], y[kept]
+        table = None if data.table is None else replace(data.table, values=x)
+        return replace(data, x=x, y=y, table=table, test=None)
+
+
+def own_class(y: Tensor, clients: int, heterogeneity: float, rng: torch.Generator) -> list[Tensor]:
+    """Partition samples so that a fraction `heterogeneity`, in [0, 1], of client c's samples is of class c.
+
+    `y` is int64 ``(n,)``, classes in ``0..clients-1``. Every row is in exactly one of the clients' rows, int64. Below a
+    heterogeneity of 1 all have ``n / clients`` samples, or one more: the first of the client's class in the order of
+    `y`, then others at random.
+    """
+    members = [(y == label).nonzero()[:, 0] for label in range(clients)]
+    if heterogeneity == 1.0:
+        return members
+    sizes = apportion(len(y), [1] * clients)
+    own = [rows[: round(heterogeneity * size)] for rows, size in zip(members, sizes, strict=True)]
+    free = torch.ones(len(y), dtype=torch.bool)
+    free[torch.cat(own)] = False
+    rest = free.nonzero()[:, 0]
+    rest = rest[torch.randperm(len(rest), generator=rng)]
+    others = rest.split([size - len(rows) for rows, size in zip(own, sizes, strict=True)])
+    return [torch.cat(pair) for pair in zip(own, others, strict=True)]
+
+
+# Unlabelled clients that have samples of a few classes each, as of FedCRef.
+
 
 _INITIAL = ("method", "true", "dirty")
 
