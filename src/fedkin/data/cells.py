@@ -194,12 +194,8 @@ def as_numbers(words: Words, decimal: str = AUTO, here: str = "The column") -> V
 
 
 def decimal_in(cells: pd.Series) -> str | None:
-    """Return the sign that stands before decimals in a column all of whose texts are numbers, if any tells."""
-    try:
-        distinct = cells.dropna().unique()
-    except TypeError:  # of lists and the like
-        return None
-    texts = [text.strip().translate(_TYPOGRAPHIC) for text in distinct if isinstance(text, str)]
+    """Return the sign that stands before decimals in a column whose texts are numbers, if the first thousand tell."""
+    texts = [text.strip().translate(_TYPOGRAPHIC) for text in cells.dropna().unique()[:1000] if isinstance(text, str)]
     texts = [text.removesuffix("%").rstrip() for text in texts if text.lower() not in MISSING and text != NONE]
     fits = [sign for sign, form in _FORMS.items() if all(map(form.fullmatch, texts))]
     return fits[0] if texts and len(fits) == 1 else None

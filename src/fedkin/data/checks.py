@@ -5,8 +5,9 @@ as they are. What is odd in one table alone is no matter of this module. Three n
 where these are, so in a real federation at each site; the others take what clients report anyway. No finding holds a
 value that fewer than five rows share.
 
-Constants are set so that tables of R's packages, of which three clients have rows at random, hardly ever raise one:
-``benchmarks/all_r_tables.py checks`` counts them.
+Constants are chosen on the tables of one half of R's packages, whose rows three clients have at random, so that fewer
+than one table in 100 raises a false alarm, and judged on the other half (``benchmarks/all_r_tables.py``, `choose` and
+`checks`). By these tables units could differ less; but clients whose samples differ in truth are not among them.
 """
 
 from __future__ import annotations

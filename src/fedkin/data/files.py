@@ -53,13 +53,14 @@ _TEXT_COPIES = 6
 _ARRAY_COPIES = 2
 """Copies of an array that are in memory while it is read: as it is saved, and in float32."""
 _PROBED_ROWS = 200
-_THOUSANDS = re.compile(r"[+-]?\d{1,3}\.\d{3}")
+_THOUSANDS = {POINT: re.compile(r"[+-]?\d{1,3}\.\d{3}"), COMMA: re.compile(r"[+-]?\d{1,3},\d{3}")}
 _ROUNDING = 1e-6
 """What float64 rounds in thousandths of numbers below 1,000, and much more."""
 _EXACT_DIGITS = 15
 """Digits that float64 always holds."""
 _EMPTY_WORDS = sorted({form for word in MISSING for form in (word, word.upper(), word.capitalize())} | {"NaN", "<NA>"})
 """Words of an empty cell among numbers, as pandas is to know them."""
+_TYPED: dict[str, Any] = {"na_values": _EMPTY_WORDS, "low_memory": False}
 _WITH_LABELS = {"x": "y", "x_train": "y_train", "train_images": "train_labels"}
 _SAMPLES = (*_WITH_LABELS, "images", "data")
 """Names of the samples' array in a file of several, the first that exists, and of the labels beside it."""
@@ -135,7 +136,7 @@ def read_csv(path: Path, where: str, options: TableOptions = NO_OPTIONS) -> pd.D
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
-            frame = read(na_values=_EMPTY_WORDS, low_memory=False)
+            frame = read(**_TYPED)
             if names and frame.shape[1] != len(names):  # a cell is longer than Python's reader takes
                 raise ValueError(f"its first line names {len(names)} columns, its rows have {frame.shape[1]} cells")
             frame = _with_texts(
@@ -159,45 +160,50 @@ def _with_texts(
     """Return a file's columns as texts, but for those of plain numbers alone, which pandas has typed in `frame`.
 
     Texts are also numbers that may be codes, as those with leading zeros, if the file has any `codes`, and those beyond
-    2^53, or whose point may separate thousands; and columns that options name. `read` reads the file anew.
+    2^53, or whose point or comma may separate thousands; and columns that options name. `read` reads the file anew.
     """
     named = {*options.categorical, *options.ordinal, *options.levels}
-    plain, doubtful, point = set[int](), list[int](), False
-    for at, (name, kind) in enumerate(zip(frame.columns, frame.dtypes, strict=True)):
-        if name in named or not isinstance(kind, np.dtype) or kind.kind not in "iuf":
-            continue
-        values = frame.iloc[:, at].to_numpy()
-        values = values[np.isfinite(values)]
-        fractions, largest = kind.kind == "f" and bool((values % 1).any()), np.abs(values).max(initial=0)
-        thousands = separator != COMMA and kind.kind == "f" and largest < 1000 and _are_thousandths(values)
-        if largest > EXACT or thousands or (not fractions and codes()):
-            doubtful.append(at)
-        else:
+    rest = [at for at, name in enumerate(frame.columns) if name not in named]
+    plain, signs = set[int](), set[str]()
+    for sign in (POINT,) if separator == COMMA else (POINT, COMMA):
+        if not rest:
+            break
+        typed = frame.iloc[:, rest] if sign == POINT else read(decimal=sign, usecols=rest, **_TYPED)
+        doubtful = []
+        for at, (_, column) in zip(rest, typed.items(), strict=True):
+            if not isinstance(column.dtype, np.dtype) or column.dtype.kind not in "iuf":
+                continue
+            values = column.to_numpy()
+            values = values[np.isfinite(values)]
+            fractions, largest = values.dtype.kind == "f" and bool((values % 1).any()), np.abs(values).max(initial=0)
+            thousands = separator != COMMA and values.dtype.kind == "f" and largest < 1000 and _are_thousandths(values)
+            if largest > EXACT or thousands or (not fractions and codes()):
+                doubtful.append((at, column))
+                continue
             plain.add(at)
-            point |= fractions
-    if doubtful:
-        for at, (_, column) in zip(doubtful, read(dtype=object, usecols=doubtful).items(), strict=True):
-            cells = [cell.strip() for cell in column.fillna("")]
-            long = any(len(cell) > _EXACT_DIGITS for cell in cells)
-            if not long and not any(map(LEADING_ZERO.match, cells)) and not _may_be_thousands(cells, separator):
+            frame.isetitem(at, column)
+            signs |= {sign} if fractions else set()
+        texts = read(dtype=object, usecols=[at for at, _ in doubtful]).items() if doubtful else ()
+        for (at, column), (_, written) in zip(doubtful, texts, strict=True):
+            cells = [cell.strip() for cell in written.fillna("")]
+            signed = [cell for cell in cells if sign in cell]
+            if separator != COMMA and signed and all(map(_THOUSANDS[sign].fullmatch, signed)):
+                continue
+            if not any(len(cell) > _EXACT_DIGITS for cell in cells) and not any(map(LEADING_ZERO.match, cells)):
                 plain.add(at)
-                point |= any(POINT in cell for cell in cells)
-    if rest := [at for at in range(frame.shape[1]) if at not in plain]:
-        for at, (_, column) in zip(rest, read(dtype=object, usecols=rest).items(), strict=True):
-            frame.isetitem(at, column.fillna(""))
-    frame.attrs["decimal"] = POINT if point else None
+                frame.isetitem(at, column)
+                signs |= {sign} if signed else set()
+        rest = [at for at in rest if at not in plain and not (sign == POINT and at in dict(doubtful))]
+    if others := [at for at in range(frame.shape[1]) if at not in plain]:
+        for at, (_, written) in zip(others, read(dtype=object, usecols=others).items(), strict=True):
+            frame.isetitem(at, written.fillna(""))
+    frame.attrs["decimal"] = signs.pop() if len(signs) == 1 else None
     return frame
 
 
 def _are_thousandths(values: npt.NDArray[np.float64]) -> bool:
     """Return whether no number has more than three decimals."""
     return bool((np.abs(1000 * values - np.round(1000 * values)) < _ROUNDING).all())
-
-
-def _may_be_thousands(cells: Sequence[str], separator: str) -> bool:
-    """Return whether the points of a column's numbers may separate thousands: three digits follow each."""
-    signed = [cell for cell in cells if POINT in cell]
-    return separator != COMMA and bool(signed) and all(map(_THOUSANDS.fullmatch, signed))
 
 
 def _holds_codes(text: str, separator: str) -> bool:

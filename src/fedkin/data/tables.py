@@ -181,33 +181,34 @@ def _read(
     columns = [Column(composed(name)) for name in frame.columns]
     plain = _plain_numbers(frame, options)
     values[:, plain] = frame.iloc[:, plain].to_numpy(dtype=np.float64)
-    decimal = _decimal_of(frame, plain)
+    signs: set[str | None] = {frame.attrs.get("decimal")}
+    ambiguous: list[tuple[int, FedkinError]] = []
     unread: list[int] = []
     for at in np.flatnonzero(~plain).tolist():
         name, cells = columns[at].name, frame.iloc[:, at]
         try:
-            try:
-                columns[at], values[:, at] = read_column(cells, name, where, options)
-            except AmbiguousError:
-                if not decimal:
-                    raise
-                columns[at], values[:, at] = read_column(cells, name, where, replace(options, decimal=decimal))
+            columns[at], values[:, at] = read_column(cells, name, where, options)
+            if columns[at].kind == "number" and cells.dtype.kind not in "biufmM":
+                signs.add(decimal_in(cells))
+        except AmbiguousError as error:
+            ambiguous.append((at, error))
         except FedkinError as error:
             unread.append(at)
             if not options.features or name in options.features:  # of new rows only what is compared has to be read
                 problems.append(str(error))
+    signs = signs - {None} or ({POINT} if frame.attrs.get("separator") == COMMA else set())
+    decimal = str(signs.pop()) if len(signs) == 1 else ""
+    for at, unclear in ambiguous:
+        if decimal:
+            known = replace(options, decimal=decimal)
+            columns[at], values[:, at] = read_column(frame.iloc[:, at], columns[at].name, where, known)
+        else:
+            unread.append(at)
+            problems.append(str(unclear))
     if not unread:
         return columns, values, decimal
     kept = [at for at in range(len(columns)) if at not in unread]
     return [columns[at] for at in kept], values[:, kept], decimal
-
-
-def _decimal_of(frame: pd.DataFrame, plain: npt.NDArray[np.bool_]) -> str:
-    """Return the sign before decimals in all columns that show one; without any, the point of a file with commas."""
-    texts = [at for at in np.flatnonzero(~plain).tolist() if frame.dtypes.iloc[at].kind not in "biufmM"]
-    signs = {decimal_in(frame.iloc[:, at]) for at in texts} | {frame.attrs.get("decimal")}
-    signs = signs - {None} or ({POINT} if frame.attrs.get("separator") == COMMA else set())
-    return str(signs.pop()) if len(signs) == 1 else ""
 
 
 def _too_large(columns: Sequence[Column], values: npt.NDArray[np.float64], where: str) -> list[str]:
