@@ -42,12 +42,19 @@ from fedkin.data.schema import (
 )
 
 Check = Literal[
-    "unit", "spelling", "disjoint", "missing code", "constant", "identifier", "same rows", "leak", "few rows", "empty"
+    "unit",
+    "spelling",
+    "disjoint",
+    "missing code",
+    "constant",
+    "identifier",
+    "same rows",
+    "leak",
+    "few rows",
+    "empty",
+    "labels",
 ]
 Values = npt.NDArray[np.float64]
-
-NO_LABEL_SHARED, SPELT_LABELS = "no label with the other clients", "Labels that differ in spelling alone"
-"""Words of findings on labels that explain clusters of clients."""
 
 _NAMED = 8
 """Columns that a sentence names."""
@@ -159,7 +166,11 @@ def check_labels(by_client: Mapping[str, Sequence[str]]) -> tuple[list[Finding],
     Where no two clients share a label, each may have classes of its own, and nothing is said.
     """
     spelt = [
-        Finding("spelling", f"{SPELT_LABELS} are different classes: {listed}; spell them alike if they are the same.")
+        Finding(
+            "labels",
+            f"Labels that differ in spelling alone are different classes: {listed}; spell them alike if they are the "
+            "same.",
+        )
         for listed in _spelt(by_client)
     ]
     parts = _parts({client: set(own) for client, own in by_client.items() if own})
@@ -168,10 +179,10 @@ def check_labels(by_client: Mapping[str, Sequence[str]]) -> tuple[list[Finding],
     said = " and ".join(f"{clients_in_words(part)} ('{by_client[part[0]][0]}', ...)" for part in parts[1:])
     share = "shares" if len(parts) == 2 and len(parts[1]) == 1 else "share"
     sentence = (
-        f"{said[0].upper()}{said[1:]} {share} {NO_LABEL_SHARED}, which alone can make clusters of clients; write "
-        "labels alike if they mean the same."
+        f"{said[0].upper()}{said[1:]} {share} no label with the other clients, which alone can make clusters of "
+        "clients; write labels alike if they mean the same."
     )
-    return spelt, [Finding("disjoint", sentence)]
+    return spelt, [Finding("labels", sentence)]
 
 
 def check_names(names: Mapping[int, Collection[str]], drops: bool) -> list[Finding]:

@@ -539,8 +539,7 @@ def without(schema: Schema, dropped: Iterable[str], *notes: str) -> Schema:
     columns = tuple(column for column in schema.columns if column.name not in gone)
     if not columns:
         raise FedkinError(f"No column is left to compare samples by: {' '.join(notes)}")
-    said = [own for own in schema.notes if not own.startswith(tuple(f"Column '{name}' " for name in gone))]
-    return Schema(columns, schema.id, [*said, *notes])
+    return Schema(columns, schema.id, [*schema.notes, *notes])
 
 
 def settled(schema: Schema, are_truths: Sequence[bool]) -> Schema:

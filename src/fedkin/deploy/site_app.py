@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 import torch
 from flwr.app import Context
 from flwr.clientapp import ClientApp
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
+from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
 
 from fedkin.core import Payload
 from fedkin.core.device import device_named
@@ -21,14 +20,14 @@ from fedkin.core.options import validation_sentence
 from fedkin.data.checks import check_cells
 from fedkin.data.dataset import note_on_many_classes
 from fedkin.data.names import HUB, expanded
-from fedkin.data.options import AUTO, TableOptions, check_asked
+from fedkin.data.options import AUTO, check_asked
 from fedkin.data.preparation import remembered, restore_preparation
 from fedkin.data.schema import MIN_MEMBERS
 from fedkin.data.sources import load
 from fedkin.engines.flower_engine.node_app import SiteDataError
 from fedkin.engines.flower_engine.node_app import client_app as answering
 from fedkin.engines.site import Request, Site
-from fedkin.experiment.sections import Names, NaValues
+from fedkin.experiment.sections import ColumnOptions
 from fedkin.privacy.budget import Account
 from fedkin.report.numbers import pluralize
 from fedkin.secure_aggregation.signatures import public_keys
@@ -40,15 +39,14 @@ KEY = "site.key"
 """The site's private key, beside its file, as ``start-site.sh`` makes it and starts the SuperNode with it."""
 
 
-class SiteFile(BaseModel):
+class SiteFile(ColumnOptions):
     """Content of a site's file; relative paths in it start at the file's own folder.
 
     `data` is a file, or anything else that `fedkin.data.sources.load` takes, and `folder` the private
     folder. `label` is the column of labels, if it has no usual name; "none" to use no labels. Each task has so many
     `threads` of torch, and may come from `packages` besides fedkin. `epsilon`, with `delta`, is the privacy budget,
     if there is one. `min_members` are samples below which nothing is reported, where the server asks for less.
-    `drop` to `na_values` are options for reading tables, see `TableOptions`. `keys` are public keys of the sites
-    that it shares a secure sum with, by name.
+    `keys` are public keys of the sites that it shares a secure sum with, by name.
     """
 
     model_config = ConfigDict(strict=True, extra="forbid")
@@ -58,21 +56,11 @@ class SiteFile(BaseModel):
     label: str | None = None
     threads: PositiveInt = 1
     device: str = Field(default="cpu", min_length=1)
-    packages: list[str] = []
+    packages: list[str] = Field(default=[])
     epsilon: PositiveFloat | None = Field(default=None, allow_inf_nan=False)
     delta: float = Field(default=1e-5, gt=0, lt=1)
     min_members: int | None = Field(default=None, ge=MIN_MEMBERS)
-    drop: Names = []
-    id: str = Field(default=AUTO, min_length=1)
-    categorical: Names = []
-    ordinal: dict[str, list[str]] = {}
-    decimal: Literal["auto", ".", ","] = "auto"
-    encoding: str = "utf-8"
-    header: bool = True
-    sheet: Names = []
-    na_values: NaValues = []
-    dayfirst: bool | None = None
-    keys: dict[str, str] = {}
+    keys: dict[str, str] = Field(default={})
 
     def site(self, path: Path) -> Site:
         """Read the site's data, and build the site whose file this is.
@@ -82,9 +70,7 @@ class SiteFile(BaseModel):
         """
         here = path.parent
         try:
-            own = (self.drop, self.id, self.categorical, self.ordinal, self.decimal)
-            others = (self.encoding, self.na_values, self.sheet, self.dayfirst, self.header)
-            table = TableOptions(*own, *others)
+            table = self.table
         except FedkinError as error:
             raise FedkinError(f"{str(error).rstrip('.')}, in {path}.") from error
         device = device_named(self.device, f"'device' in {path}")

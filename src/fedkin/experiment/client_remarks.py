@@ -9,7 +9,7 @@ import numpy as np
 
 from fedkin.core.errors import listing
 from fedkin.core.progress import RecordLine
-from fedkin.data.checks import NO_LABEL_SHARED, SPELT_LABELS
+from fedkin.data.checks import Finding
 from fedkin.data.population import short_names
 from fedkin.report.measures import number
 from fedkin.report.numbers import pluralize
@@ -73,5 +73,5 @@ def notes_on_clusters(line: RecordLine, guess: float | None, notes: Sequence[str
             "their own test sets."
         )
     if several:
-        said += [note for note in notes if NO_LABEL_SHARED in note or note.startswith(SPELT_LABELS)]
+        said += [note for note in notes if isinstance(note, Finding) and note.check == "labels"]
     return said

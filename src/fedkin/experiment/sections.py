@@ -48,18 +48,11 @@ NaValues = Annotated[dict[_Name, _Values] | _Values, BeforeValidator(_checked_na
 """Values that stand for empty cells, as `TableOptions.na_values` takes them."""
 
 
-class DataSection(BaseModel):
-    """Section ``[data]``: the data set, its label column, and how values are prepared.
+class ColumnOptions(BaseModel):
+    """Options for the columns of tables, as an experiment's file and a site's own have them; see `TableOptions`.
 
     Attributes
     ----------
-    source : str
-        A data set's name or path.
-    label : str
-        The column or array of labels; "auto" takes one of a usual name, "none" says that there are no labels.
-    scaling : {"auto", "standard", "none"}
-        How numbers are scaled: "standard" standardises each column; "auto" gives columns of the same unit one
-        scale, and limits values far from all others.
     drop : list of str
         Columns of tables that are left out.
     id : str
@@ -80,23 +73,9 @@ class DataSection(BaseModel):
         Values that stand for empty cells, such as "unknown" or -9: in all columns, or by column.
     dayfirst : bool or None
         Whether the day is before the month in dates such as 03/04/2024, where no date of the column shows it.
-    lacking : {"drop", "impute"}
-        What happens to columns that are absent or empty at a client.
-    imputation : {"neighbours", "median"}
-        What empty cells take: the mean of similar rows of the same client, or the median or most frequent value.
-    indicator : bool
-        Whether empty cells get a column of their own.
-    min_members : int
-        Minimum number of one client's samples in a category for the category's name to leave the client.
-    seed : int or None
-        Seed of the partition of samples and of the choice of absent clients; by default the run's. Runs with the
-        same one have the same clients.
     """
 
     model_config = STRICT
-    source: str = "digits"
-    label: str = "auto"
-    scaling: Literal["auto", "standard", "none"] = "auto"
     drop: Names = []
     id: _Name = "auto"
     categorical: Names = []
@@ -107,16 +86,6 @@ class DataSection(BaseModel):
     sheet: Names = []
     na_values: NaValues = []
     dayfirst: bool | None = None
-    lacking: Literal["drop", "impute"] = "drop"
-    imputation: Literal["neighbours", "median"] = "neighbours"
-    indicator: bool = False
-    min_members: Annotated[int, Ge(5)] = 5
-    seed: NonNegativeInt | None = None
-
-    @property
-    def labels(self) -> str | None:
-        """The column of labels as `fedkin.data.sources.load` takes it."""
-        return None if self.label == AUTO else self.label
 
     @property
     def of_columns(self) -> dict[str, Any]:
@@ -133,6 +102,55 @@ class DataSection(BaseModel):
         kinds = (self.drop, self.id, self.categorical, self.ordinal)
         own = (*kinds, self.decimal, self.encoding, self.na_values, self.sheet)
         return TableOptions(*own, dayfirst=self.dayfirst, header=self.header)
+
+
+class _Source(BaseModel):
+    """What data there are.
+
+    Attributes
+    ----------
+    source : str
+        A data set's name or path.
+    label : str
+        The column or array of labels; "auto" takes one of a usual name, "none" says that there are no labels.
+    scaling : {"auto", "standard", "none"}
+        How numbers are scaled: "standard" standardises each column; "auto" gives columns of the same unit one
+        scale, and limits values far from all others.
+    """
+
+    source: str = "digits"
+    label: str = "auto"
+    scaling: Literal["auto", "standard", "none"] = "auto"
+
+
+class DataSection(ColumnOptions, _Source):
+    """Section ``[data]``: the data set, its label column, and how values are prepared.
+
+    Attributes
+    ----------
+    lacking : {"drop", "impute"}
+        What happens to columns that are absent or empty at a client.
+    imputation : {"neighbours", "median"}
+        What empty cells take: the mean of similar rows of the same client, or the median or most frequent value.
+    indicator : bool
+        Whether empty cells get a column of their own.
+    min_members : int
+        Minimum number of one client's samples in a category for the category's name to leave the client.
+    seed : int or None
+        Seed of the partition of samples and of the choice of absent clients; by default the run's. Runs with the
+        same one have the same clients.
+    """
+
+    lacking: Literal["drop", "impute"] = "drop"
+    imputation: Literal["neighbours", "median"] = "neighbours"
+    indicator: bool = False
+    min_members: Annotated[int, Ge(5)] = 5
+    seed: NonNegativeInt | None = None
+
+    @property
+    def labels(self) -> str | None:
+        """The column of labels as `fedkin.data.sources.load` takes it."""
+        return None if self.label == AUTO else self.label
 
     @property
     def preparing(self) -> PreparingOptions:
