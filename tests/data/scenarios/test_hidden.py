@@ -1,0 +1,319 @@
+"""Scenarios of hidden clusters, and clients that drift or join late."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedkin.core import FedkinError
+from fedkin.data.scenarios.hidden import Arrivals, Domain, DriftSwap, LabelClusters, LabelFlip, MissingClasses, Rotation
+from fedkin.data.scenarios.partition_scenario import Labelled
+
+
+def images(n, side=3, classes=10):
+    """Sample i has the number i in its upper left corner, and 0 elsewhere."""
+    x = torch.zeros(n, 1, side, side)
+    x[:, 0, 0, 0] = torch.arange(n) + 1
+    return x, torch.arange(n) % classes
+
+
+def labelled(n=600, n_test=None, **shape):
+    return Labelled(
+        "pictures", *images(n, **shape), list("0123456789"), test=None if n_test is None else images(n_test, **shape)
+    )
+
+
+def numbers(x):
+    """The samples' numbers, wherever their corner has gone."""
+    return x.flatten(1).amax(1).long() - 1
+
+
+CORNERS = {0: (0, 0), 90: (-1, 0), 180: (-1, -1), 270: (0, -1)}
+"""Where a quarter turn counter-clockwise takes the upper left corner."""
+
+
+@pytest.mark.parametrize("n_test", [None, 400])
+def test_clusters_are_turned_counter_clockwise(n_test):
+    population = Rotation().partition(labelled(n_test=n_test), 0)
+    assert population.clusters.tolist() == [i % 4 for i in range(20)]
+    assert population.common_test is None
+    for client, (x, y), cluster in zip(population.clients, population.tests, population.clusters.tolist(), strict=True):
+        row, column = list(CORNERS.values())[cluster]
+        for samples, labels in ((client.x, client.y), (x, y)):
+            assert len(samples) > 0
+            assert torch.equal(samples[:, 0, row, column].long() - 1, numbers(samples))
+            assert torch.equal(numbers(samples) % 10, labels)
+            assert samples.is_contiguous()
+
+
+@pytest.mark.parametrize("n_test", [None, 400])
+def test_clusters_call_classes_by_other_labels(n_test):
+    population = LabelFlip().partition(labelled(n_test=n_test), 0)
+    assert population.clusters.tolist() == [i % 4 for i in range(20)]
+    assert population.common_test is None
+    for client, truth, (x, y), cluster in zip(
+        population.clients, population.truth, population.tests, population.clusters.tolist(), strict=True
+    ):
+        assert torch.equal(client.y, (numbers(client.x) - cluster) % 10)
+        assert torch.equal(y, (numbers(x) - cluster) % 10)
+        assert torch.equal(client.y, truth)
+
+
+@pytest.mark.parametrize("scenario", [Rotation(), LabelFlip()])
+def test_both_splits_are_allocated_once_and_by_the_seed(scenario):
+    population = scenario.partition(labelled(600, 400), 0)
+    for tensors, n in (([client.x for client in population.clients], 600), ([x for x, _ in population.tests], 400)):
+        assert sorted(numbers(torch.cat(tensors)).tolist()) == list(range(n))
+    same, other = scenario.partition(labelled(600, 400), 0), scenario.partition(labelled(600, 400), 1)
+    assert all(torch.equal(a.x, b.x) for a, b in zip(population.clients, same.clients, strict=True))
+    assert any(len(a) != len(b) for a, b in zip(population.clients, other.clients, strict=True))
+
+
+@pytest.fixture
+def domains(tmp_path):
+    """A hundred samples each from three domains; sample i is the number i."""
+    rows = np.arange(300)
+    names = np.repeat(["sketch", "photo", "antique"], 100)
+    np.savez(tmp_path / "d.npz", x=rows[:, None], y=rows % 5, domain=names, source=np.repeat([0, 1, 2], 100))
+    return str(tmp_path / "d.npz")
+
+
+@pytest.mark.parametrize("domain", [["a", "b"], [0, 1]])
+@pytest.mark.parametrize("label", [["u", "v"], [3, 4]])
+def test_the_domain_of_a_table_is_no_feature(tmp_path, domain, label):
+    rows = np.arange(60)
+    columns = {"a": rows, "domain": np.repeat(domain, 30), "kind": np.array(label)[rows % 2]}
+    pd.DataFrame(columns).to_csv(tmp_path / "d.csv", index=False)
+    population = Domain(str(tmp_path / "d.csv"), label="kind", clients_per_domain=1).build(0)
+    assert population.features == ["a"]
+    assert population.classes == [str(name) for name in label]
+    for cluster, (client, (x, y)) in enumerate(zip(population.clients, population.tests, strict=True)):
+        held = torch.cat([client.x, x])[:, 0].long()
+        assert sorted(held.tolist()) == list(range(30 * cluster, 30 * cluster + 30))
+        assert torch.equal(torch.cat([client.y, y]), held % 2)
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda _: Rotation("iris").build(0), "'iris' is a table, but the scenario 'rotation' turns square images."),
+        (lambda _: Rotation(angles=[0, 45]).build(0), "angles is [0, 45]; allowed: one or more multiples of 90."),
+        (lambda _: Rotation(clients=3).build(0), "clients is 3; allowed: 4 or more, one for each cluster."),
+        (lambda _: LabelFlip(clients=180).build(0), "1797 samples are too few for 180 clients with at least 10 each."),
+        (
+            lambda path: Domain(path, column="place").build(0),
+            "Unknown array of labels in '{}' 'place'; allowed: domain, source, x, y.",
+        ),
+    ],
+)
+def test_impossible_options_are_refused(call, sentence, domains):
+    with pytest.raises(FedkinError) as error:
+        call(domains)
+    assert str(error.value) == sentence.format(domains)
+
+
+DISJOINT = [{0, 1, 2, 3}, {4, 5, 6}, {7, 8, 9}]
+OVERLAPPING = [{0, 1, 2, 3, 8, 9}, {4, 5, 6, 7, 8, 9}, {0, 1, 2, 3, 4, 5}]
+
+
+def ten_classes(per_class=300, classes=10, name="numbers", test_per_class=None):
+    """Sample i is the number i, so that whoever holds it can be told."""
+
+    def numbered(count):
+        return torch.arange(count * classes, dtype=torch.float32)[:, None], torch.arange(count * classes) % classes
+
+    test = None if test_per_class is None else numbered(test_per_class)
+    return Labelled(name, *numbered(per_class), [str(c) for c in range(classes)], test=test)
+
+
+def everything(population):
+    """Per client, the numbers of all its samples."""
+    pairs = zip(population.clients, population.tests, strict=True)
+    return [torch.cat([client.x, x])[:, 0].long() for client, (x, _) in pairs]
+
+
+def classes_by_cluster(population):
+    held = {}
+    for client, (_, y), cluster in zip(population.clients, population.tests, population.clusters.tolist(), strict=True):
+        held.setdefault(cluster, set()).update(client.y.tolist(), y.tolist())
+    return [held[cluster] for cluster in sorted(held)]
+
+
+@pytest.mark.parametrize("drawing", ["disjoint", "replacement"])
+@pytest.mark.parametrize("balanced", [True, False])
+@pytest.mark.parametrize(("overlap", "classes"), [(False, DISJOINT), (True, OVERLAPPING)])
+def test_clusters_hold_their_classes(overlap, classes, balanced, drawing):
+    scenario = LabelClusters(overlap=overlap, balanced=balanced, drawing=drawing)
+    population = scenario.partition(ten_classes(test_per_class=20), 0)
+    assert all(held <= own for held, own in zip(classes_by_cluster(population), classes, strict=True))
+    if balanced:
+        assert classes_by_cluster(population) == classes
+    for client, numbers, truth in zip(population.clients, everything(population), population.truth, strict=True):
+        assert len(numbers.unique()) == len(numbers)
+        assert torch.equal(client.x[:, 0].long() % 10, client.y)
+        assert truth is client.y
+        assert round(0.7 * len(numbers)) == pytest.approx(len(client), abs=1)
+    together = torch.cat(everything(population))
+    assert (len(together.unique()) == len(together)) == (drawing == "disjoint")
+    assert len(population.common_test[1]) == 200
+
+
+@pytest.mark.parametrize(
+    ("clients", "balanced", "sizes"),
+    [
+        (15, True, [5, 5, 5]),
+        (30, True, [10, 10, 10]),
+        (15, False, [3, 7, 5]),
+        (30, False, [7, 14, 9]),
+        (3, False, [1, 1, 1]),
+        (60, False, [12, 28, 20]),
+    ],
+)
+def test_sizes_of_clusters(clients, balanced, sizes):
+    clusters = LabelClusters(clients=clients, balanced=balanced).partition(ten_classes(), 0).clusters
+    assert torch.bincount(clusters).tolist() == sizes
+    assert clusters.tolist() == sorted(clusters.tolist())
+
+
+def test_the_authors_draw_leaves_the_distinct_images_of_the_paper():
+    """60,000 balanced images at 15 clients: 3,693, 3,569 and 3,588 expected, at 30 clients 1,921, 1,888 and 1,893."""
+    for clients, expected in ((15, [3693, 3556, 3556]), (30, [1921, 1893, 1893])):
+        population = LabelClusters(clients=clients, drawing="replacement").partition(ten_classes(6000), 0)
+        sizes = torch.tensor([len(numbers) for numbers in everything(population)], dtype=torch.float64)
+        means = [float(sizes[population.clusters == cluster].mean()) for cluster in range(3)]
+        assert means == pytest.approx(expected, rel=0.01)
+
+
+@pytest.mark.parametrize("scenario", [LabelClusters(), LabelClusters(drawing="replacement"), MissingClasses()])
+def test_the_defaults_work_with_digits_and_the_seed_decides(scenario):
+    one, same, other = (scenario.build(seed) for seed in (0, 0, 1))
+    assert all(torch.equal(a.x, b.x) for a, b in zip(one.clients, same.clients, strict=True))
+    assert any(
+        a.x.shape != b.x.shape or not torch.equal(a.x, b.x) for a, b in zip(one.clients, other.clients, strict=True)
+    )
+    assert len(one.clients) == (20 if isinstance(scenario, MissingClasses) else 15)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "classes", "sentence"),
+    [
+        (LabelClusters(clients=2), 10, "clients is 2; allowed: 3 or more, one for each cluster."),
+        (LabelClusters(), 11, "'numbers' has 11 classes, but the clusters"),
+        (MissingClasses(clients=3), 10, "clients is 3; allowed: 4 or more, one for each cluster."),
+        (MissingClasses(missing=[[0], [10]]), 10, "missing names class 10 for cluster 1; allowed: 0 to 9."),
+    ],
+)
+def test_impossible_options_are_refused_of_label_clusters(scenario, classes, sentence):
+    with pytest.raises(FedkinError) as error:
+        scenario.partition(ten_classes(classes=classes), 0)
+    assert str(error.value).startswith(sentence)
+
+
+def samples(n, classes, channels, seed):
+    return torch.rand(n, channels, 3, 3, generator=torch.Generator().manual_seed(seed)), torch.arange(n) % classes
+
+
+def few_images(n=900, n_test=900, classes=10, channels=1):
+    test = None if n_test is None else samples(n_test, classes, channels, 1)
+    return Labelled("pictures", *samples(n, classes, channels, 0), [str(c) for c in range(classes)], test=test)
+
+
+def world(kind, clients=20, **options):
+    """The scenario without events, and each cluster's samples as any cluster would have them."""
+    made = Rotation if kind == "rotation" else LabelFlip
+    return made(clients=clients, **options).partition(few_images(), 0)
+
+
+def seen_from(kind, x, y, cluster, other):
+    """Samples of one cluster as another one sees them."""
+    if kind == "rotation":
+        return torch.rot90(x, other - cluster, (2, 3)), y
+    return x, (y - (other - cluster)) % 10
+
+
+def equal(one, other):
+    return all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+@pytest.mark.parametrize("kind", ["rotation", "label-flip"])
+def test_before_its_step_nothing_has_changed(kind):
+    plain, population = world(kind), DriftSwap(kind=kind, clients=20, step=3).partition(few_images(), 0)
+    for step in (0, 1, 2):
+        assert population.at(step) is population
+    assert torch.equal(population.clusters, plain.clusters)
+    assert all(equal((a.x, a.y), (b.x, b.y)) for a, b in zip(population.clients, plain.clients, strict=True))
+    assert all(equal(a, b) for a, b in zip(population.tests, plain.tests, strict=True))
+
+
+@pytest.mark.parametrize("step", [3, 9])
+@pytest.mark.parametrize("kind", ["rotation", "label-flip"])
+def test_from_its_step_on_some_of_every_cluster_see_as_the_next_does(kind, step):
+    plain, before = world(kind), DriftSwap(kind=kind, clients=20, step=3).partition(few_images(), 0)
+    after = before.at(step)
+    drifted = after.drift.clients.tolist()
+    assert torch.bincount(plain.clusters[drifted]).tolist() == [2] * 4
+    assert drifted == sorted(drifted)
+    assert after.drift.happened
+    assert after.at(step + 1) is after
+    for i in range(20):
+        cluster = int(plain.clusters[i])
+        now = (cluster + 1) % 4 if i in drifted else cluster
+        assert int(after.clusters[i]) == now
+        client, old = after.clients[i], plain.clients[i]
+        assert equal((client.x, client.y), seen_from(kind, old.x, old.y, cluster, now))
+        assert equal(after.tests[i], seen_from(kind, *plain.tests[i], cluster, now))
+        assert torch.equal(after.truth[i], client.y)
+        assert client.x.is_contiguous()
+
+
+@pytest.mark.parametrize(
+    ("angles", "seen"),
+    [([0, 180], lambda upright: upright.rot90(1, (2, 3))), ([90, 0, 180, 270], lambda upright: upright.flip(3))],
+)
+def test_a_new_world_is_a_quarter_that_is_free_or_mirrored(angles, seen):
+    plain = world("rotation", angles=angles)
+    population = DriftSwap(clients=20, angles=angles, step=1, to="new").partition(few_images(), 0).at(1)
+    assert len(population.drift.clients) > 0
+    for i in population.drift.clients.tolist():
+        upright = plain.clients[i].x.rot90(-angles[i % len(angles)] // 90, (2, 3))
+        assert torch.equal(population.clients[i].x, seen(upright))
+        assert int(population.clusters[i]) == len(angles)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(8, 25), st.floats(0, 1))
+def test_the_share_is_that_of_every_cluster(clients, share):
+    population = DriftSwap(clients=clients, changed_fraction=share).partition(few_images(n_test=None), 0)
+    sizes, drifted = torch.bincount(population.clusters), population.clusters[population.drift.clients]
+    for cluster, size in enumerate(sizes.tolist()):
+        gone = int((drifted == cluster).sum())
+        assert gone == (min(size - 1, max(1, round(share * size))) if share else 0)
+    late = Arrivals(clients=clients, changed_fraction=share).partition(few_images(n_test=None), 0)
+    if share == 0:
+        assert late.arrivals is None
+        return
+    there = late.arrivals == 0
+    assert torch.equal(there, there.sort(descending=True).values)
+    assert int((~there).sum()) == min(clients - 4, max(4, round(share * clients)))
+    assert len(late.clusters[there].unique()) == len(late.clusters[~there].unique()) == 4
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: DriftSwap(clients=4).partition(few_images(), 0), "clients is 4; allowed: 5 or more, so that"),
+        (
+            lambda: DriftSwap(kind="label-flip", clients=20, n_clusters=10, to="new").partition(few_images(), 0),
+            "n_clusters is 10; allowed: less than the 10 classes, to have a shift to spare.",
+        ),
+        (lambda: DriftSwap(angles=[45]).partition(few_images(), 0), "angles is [45]; allowed: one or more"),
+    ],
+)
+def test_impossible_options_are_refused_of_drift(call, sentence):
+    with pytest.raises(FedkinError) as error:
+        call()
+    assert str(error.value).startswith(sentence)

@@ -1,0 +1,233 @@
+"""Scenarios without hidden clusters."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedkin.core import FedkinError
+from fedkin.data.scenarios.mixtures import Dirichlet, Iid, LabelSkew, OwnClass, Shards, label_skew, own_class
+from fedkin.data.scenarios.partition_scenario import Labelled
+
+ALL = [Dirichlet(), Shards(), Iid()]
+
+
+def numbered(n, classes=10):
+    """Sample i is the number i, so that whoever holds it can be told."""
+    return torch.arange(n, dtype=torch.float32)[:, None], torch.arange(n) % classes
+
+
+def labelled(n=1000, n_test=None):
+    x, y = numbered(n)
+    return Labelled("numbers", x, y, list("0123456789"), test=None if n_test is None else numbered(n_test))
+
+
+def ids(tensors):
+    return [x[:, 0].long().tolist() for x in tensors]
+
+
+@pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: type(scenario).__name__)
+def test_every_client_holds_samples_of_its_own_with_labels_and_tests(scenario):
+    population = scenario.build(0)
+    assert len(population.clients) == len(population.tests) == 10
+    assert population.clusters is None
+    assert population.common_test is None
+    for client, truth, (x, y) in zip(population.clients, population.truth, population.tests, strict=True):
+        assert client.y is truth
+        assert client.x.shape == (len(truth), 1, 8, 8)
+        assert len(x) == len(y) == round(0.2 * (len(truth) + len(y)))
+
+
+@pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: type(scenario).__name__)
+def test_samples_keep_their_labels_and_are_allocated_once(scenario):
+    population = scenario.partition(labelled(), 3)
+    train, test = ids(client.x for client in population.clients), ids(x for x, _ in population.tests)
+    together = [i for part in (*train, *test) for i in part]
+    assert sorted(together) == list(range(1000))
+    for part, client in zip(train, population.clients, strict=True):
+        assert [i % 10 for i in part] == client.y.tolist()
+    for part, (_, y) in zip(test, population.tests, strict=True):
+        assert [i % 10 for i in part] == y.tolist()
+
+
+@pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: type(scenario).__name__)
+def test_the_same_seed_gives_the_same_clients(scenario):
+    one, same, other = (ids(c.x for c in scenario.partition(labelled(), seed).clients) for seed in (1, 1, 2))
+    assert one == same
+    assert one != other
+
+
+@pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: type(scenario).__name__)
+def test_a_test_split_is_partitioned_like_the_training_split(scenario):
+    data = labelled(1000, 500)
+    population = replace(scenario, test_fraction=0.9).partition(data, 0)
+    assert sum(len(client) for client in population.clients) == 1000
+    assert sorted(i for part in ids(x for x, _ in population.tests) for i in part) == list(range(500))
+    assert population.common_test is data.test
+    if not isinstance(scenario, Iid):
+        for client, (_, y) in zip(population.clients, population.tests, strict=True):
+            apart = torch.bincount(client.y, minlength=10) / 2 - torch.bincount(y, minlength=10)
+            assert float(apart.abs().max()) < 1
+
+
+@pytest.mark.parametrize(
+    ("scenario", "sentence"),
+    [
+        (Iid(clients=1001), "The number of clients is 1001; allowed: 1 to 1000, the number of samples."),
+        (Iid(samples_per_client=0), "samples_per_client is 0; allowed: 1 or more."),
+    ],
+)
+def test_impossible_options_are_refused(scenario, sentence):
+    with pytest.raises(FedkinError) as error:
+        scenario.partition(labelled(), 0)
+    assert str(error.value).startswith(sentence)
+
+
+def test_unlabelled_rows_are_dealt_out(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("a,b\n" + "".join(f"{i},{i % 7}\n" for i in range(30)))
+    population = Iid(data=str(path), clients=3).build(0)
+    assert population.truth is None
+    assert [len(client) for client in population.clients] == [10, 10, 10]
+    held = ids([client.table.values for client in population.clients])
+    assert sorted(row for rows in held for row in rows) == list(range(30))
+
+
+@given(
+    sizes=st.lists(st.integers(1, 30), min_size=2, max_size=6),
+    heterogeneity=st.floats(0, 1),
+    seed=st.integers(0, 1000),
+)
+def test_every_sample_is_at_exactly_one_client(sizes, heterogeneity, seed):
+    y = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
+    y = y[torch.randperm(len(y), generator=torch.Generator().manual_seed(seed))]
+    parts = own_class(y, len(sizes), heterogeneity, torch.Generator().manual_seed(seed))
+    assert torch.cat(parts).sort().values.tolist() == list(range(len(y)))
+    if heterogeneity < 1:
+        assert max(map(len, parts)) - min(map(len, parts)) <= 1
+    else:
+        assert [y[part].unique().tolist() for part in parts] == [[c] for c in range(len(sizes))]
+
+
+def test_a_class_too_small_for_its_share_is_given_whole():
+    y = torch.tensor([0] * 5 + [1] * 95)
+    first, second = own_class(y, 2, 0.9, torch.Generator().manual_seed(0))
+    assert (y[first] == 0).sum() == 5
+    assert (len(first), len(second)) == (50, 50)
+
+
+def test_clients_are_unlabelled_and_only_part_of_the_data_may_take_part():
+    population = OwnClass(heterogeneity=0.5, fraction=0.25).build(1)
+    assert len(population.clients) == 10
+    assert all(client.y is None for client in population.clients)
+    assert sum(map(len, population.clients)) == round(0.25 * 1797)
+    assert population.truth is not None
+    assert [len(y) for y in population.truth] == [len(client) for client in population.clients]
+
+
+def test_the_default_is_digits_at_ten_clients_with_fifty_per_class():
+    population = LabelSkew().build(seed=0)
+    assert [client.id for client in population.clients] == list(range(10))
+    assert population.clients[0].x.shape[1:] == (1, 8, 8)
+    assert population.classes == list("0123456789")
+    for client, truth in zip(population.clients, population.truth, strict=True):
+        assert client.y is None
+        assert client.x.shape == (len(truth), 1, 8, 8)
+        assert set(torch.bincount(truth).tolist()) <= {0, 50}
+        assert list(client.state) == ["n_clusters"]
+        assert int(client.state["n_clusters"]) == len(truth.unique())
+        assert 2 <= int(client.state["n_clusters"]) <= 5
+
+
+def test_true_starting_labels_are_the_truth_renumbered():
+    population = LabelSkew(initial="true").build(0)
+    for client, truth in zip(population.clients, population.truth, strict=True):
+        given = client.state["given"]
+        assert given.dtype == torch.int64
+        assert torch.equal(truth.unique()[given], truth)
+
+
+def test_the_same_seed_gives_the_same_population():
+    one, same, other = (LabelSkew(initial="dirty").build(seed) for seed in (3, 3, 4))
+    for a, b in zip(one.clients, same.clients, strict=True):
+        assert torch.equal(a.x, b.x)
+        assert torch.equal(a.state["given"], b.state["given"])
+    assert any(a.tolist() != b.tolist() for a, b in zip(one.truth, other.truth, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"initial": "dirt"}, "Unknown value for initial 'dirt'; did you mean 'dirty'?"),
+        ({"n_classes": 0}, "n_classes is 0; allowed: 1 to 10, the number of classes in 'digits'."),
+        ({"n_classes": 3, "max_classes": 4}, "A client would have up to 4 classes, but the data have only 3."),
+        ({"clients": -1, "samples_per_class": 5}, "clients is -1; allowed: 1 or more."),
+        ({"samples_per_class": 500}, "samples_per_class is 500, but the smallest class has only 174 samples."),
+        ({"overlap": -1}, "overlap is -1; allowed: 0 to 1."),
+    ],
+)
+def test_options_out_of_range_are_refused(options, sentence):
+    with pytest.raises(FedkinError) as error:
+        LabelSkew(**options).build(0)
+    assert str(error.value).startswith(sentence)
+
+
+def test_a_partitioned_table_is_sliced_with_its_columns(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a,kind,label\n" + "".join(f"{i},{'uv'[i % 2]},{i % 3}\n" for i in range(30)))
+    for scenario in (LabelSkew(str(path), clients=3), OwnClass(str(path)), Iid(str(path), clients=3)):
+        population = scenario.build(0)
+        for at, (client, truth) in enumerate(zip(population.clients, population.truth, strict=True)):
+            assert client.x is client.table.values
+            assert [one.kind for one in client.table.columns] == ["number", "category"]
+            assert torch.equal(client.table.of("a") % 3, truth.double())
+            assert torch.equal(client.table.of("a") % 2, client.table.of("kind"))
+            if population.tests:
+                x, y = population.tests[at]
+                assert torch.equal(x[:, 0] % 3, y.double())
+    kept = LabelSkew(str(path), clients=2, n_classes=2, min_classes=2).build(0)
+    assert all(torch.equal(one.table.of("a") % 3, y.double()) for one, y in zip(kept.clients, kept.truth, strict=True))
+
+
+TEN = torch.arange(10).repeat(100)
+
+
+def rng(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def allocate(y=TEN, clients=5, low=2, high=5, samples=10, seed=0, overlap=0.0):
+    options = {"classes_per_client": (low, high), "samples_per_class": samples}
+    return label_skew(y, clients, **options, overlap=overlap, rng=rng(seed))
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    seed=st.integers(0, 1000),
+    clients=st.integers(1, 12),
+    low=st.integers(1, 5),
+    more=st.integers(0, 5),
+    samples=st.integers(1, 100),
+)
+def test_every_client_has_a_few_classes_with_equally_many_distinct_samples(seed, clients, low, more, samples):
+    parts = allocate(clients=clients, low=low, high=low + more, samples=samples, seed=seed)
+    assert len(parts) == clients
+    for part in parts:
+        counts = torch.bincount(TEN[part], minlength=10)
+        assert set(counts.tolist()) <= {0, samples}
+        assert low <= int((counts > 0).sum()) <= low + more
+        assert len(part.unique()) == len(part)
+
+
+def test_only_a_class_that_ran_out_is_allocated_anew_and_its_last_samples_first():
+    y = torch.tensor([0] * 10 + [1] * 100)
+    parts = allocate(y, clients=3, low=2, high=2, samples=6)
+    scarce = [set(part[y[part] == 0].tolist()) for part in parts]
+    assert len(scarce[0] | scarce[1]) == 10
+    assert all(len(held) == 6 for held in scarce)
+    plenty = torch.cat([part[y[part] == 1] for part in parts])
+    assert len(plenty.unique()) == 18

@@ -1,0 +1,432 @@
+"""Clients in every form that users pass, and what they give by mistake."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from PIL import Image
+from torch.utils.data import (
+    ConcatDataset,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    Subset,
+    SubsetRandomSampler,
+    TensorDataset,
+)
+
+import fedkin
+from fedkin.core import FedkinError
+from fedkin.data.arrays import as_tensor
+from fedkin.data.inputs import client_input, federation_input, holds_several, load_clients
+from fedkin.data.options import TableOptions
+from fedkin.data.sources import load
+from fedkin.data.tables import frame_to_table
+
+RNG = np.random.default_rng(0)
+
+
+def pictures(count: int, shape: tuple[int, ...]) -> list[Image.Image]:
+    return [Image.fromarray(RNG.integers(0, 256, shape, dtype=np.uint8)) for _ in range(count)]
+
+
+@pytest.mark.parametrize(("shape", "channels"), [((8, 6), 1), ((8, 6, 3), 3)])
+def test_lists_of_pictures_and_of_their_paths_are_the_same_clients(
+    shape: tuple[int, ...], channels: int, tmp_path: Path
+) -> None:
+    clients = [pictures(count, shape) for count in (4, 2)]
+    paths = [[tmp_path / f"{at}-{number}.png" for number in range(len(own))] for at, own in enumerate(clients)]
+    for own, of_client in zip(clients, paths, strict=True):
+        for picture, path in zip(own, of_client, strict=True):
+            picture.save(path)
+    as_texts = [[str(path) for path in own] for own in paths]
+    for given in (clients, paths, as_texts, {"a": as_texts[0], "b": as_texts[1]}):
+        source = federation_input(given).source
+        first, second = source.values() if isinstance(source, dict) else source
+        assert as_tensor(first, "It").shape == (4, channels, 8, 6)
+        assert as_tensor(second, "It").tolist() == as_tensor(client_input(clients[1], "It").x, "It").tolist()
+
+
+def test_groups_of_a_table_in_a_list_are_clients_by_name() -> None:
+    frame = pd.DataFrame({"a": RNG.normal(size=12), "b": RNG.normal(size=12), "site": list("nnnsss") * 2})
+    found = federation_input(list(frame.groupby("site")))
+    assert list(found.source) == ["n", "s"]
+
+
+@pytest.mark.parametrize("names", [("x", "y"), ("x_train", "y_train"), ("train_images", "train_labels")])
+def test_arrays_of_usual_names_are_samples_and_labels(names: tuple[str, str], tmp_path: Path) -> None:
+    arrays = {names[0]: RNG.random((6, 4)), names[1]: np.arange(6) % 2, "x_test": RNG.random((2, 4))}
+    np.savez(tmp_path / "t.npz", **arrays)
+    found = load(str(tmp_path / "t.npz"))
+    assert (tuple(found.x.shape), found.classes) == ((6, 4), ["0", "1"])
+    assert load(str(tmp_path / "t.npz"), "none").y is None
+
+
+@pytest.mark.parametrize("options", [{}, {"na_values": [-9]}, {"na_values": {"t": -9}}])
+def test_cells_with_several_values_are_refused_whatever_the_options(options: dict[str, object]) -> None:
+    with pytest.raises(FedkinError, match="Column 't' of It holds values of type list"):
+        frame_to_table(pd.DataFrame({"a": range(9), "t": [["x"]] * 9}), "It", TableOptions(**options))  # type: ignore[arg-type]
+
+
+X = np.arange(8.0).reshape(4, 2)
+Y = np.array([0, 1, 0, 1])
+NO_ARRAYS = np.empty(2, dtype=object)
+NO_ARRAYS[:] = [X, X]
+FRAME = pd.DataFrame(X, columns=["a", "b"]).assign(kind=Y)
+
+
+@pytest.mark.parametrize(
+    ("clients", "y"),
+    [
+        ([(X, Y), (X, Y)], None),
+        ([[X, Y], [X.tolist(), Y.tolist()]], None),
+        (iter([(X, Y), (X, Y)]), None),
+        ({0: (X, Y), 1: (X, Y)}.values(), None),
+        ([{"x": X, "y": Y}, {"features": X, "label": Y}], None),
+        ([X, X], [Y, Y]),
+        ([X, X], np.stack([Y, Y])),
+        (np.stack([X, X]), iter([Y, Y])),
+        (NO_ARRAYS, [Y, Y]),
+        ([FRAME, FRAME], "kind"),
+        ([FRAME.rename(columns={"kind": "target"})] * 2, None),
+    ],
+)
+def test_labels_are_beside_or_inside(clients: Any, y: Any) -> None:
+    found = federation_input(clients, y, seek_labels=True)
+    assert [list(own) for own in found.labels] == [Y.tolist()] * 2
+    assert [np.asarray(x)[:, :2].tolist() for x in found.source] == [X.tolist()] * 2
+
+
+def test_clients_keep_their_names_and_numbers_are_names() -> None:
+    assert list(federation_input({"north": X, 7: X}).source) == ["north", "7"]
+    by_name = federation_input({"north": X, "south": X}, {"south": 1 - Y, "north": Y})
+    assert [own.tolist() for own in by_name.labels] == [Y.tolist(), (1 - Y).tolist()]
+    in_order = federation_input({"north": X, "south": X}, [Y, 1 - Y])
+    assert [own.tolist() for own in in_order.labels] == [Y.tolist(), (1 - Y).tolist()]
+
+
+@pytest.mark.parametrize(
+    ("value", "several"),
+    [
+        (X, False),
+        (X.tolist(), False),
+        ((X, Y), False),
+        ([X.tolist(), Y.tolist()], False),
+        ({"x": X, "y": Y}, False),
+        (FRAME, False),
+        ("a.csv", False),
+        ([X, X], True),
+        ((X, X), True),
+        ([(X, Y)], True),
+        ({"x": X, "y": X}, True),
+        ({"north": X}, True),
+        ([FRAME], True),
+        (["a.csv", "b.csv"], True),
+        (iter([X]), True),
+    ],
+)
+def test_one_client_is_told_from_several(value: Any, several: bool) -> None:
+    assert holds_several(value) == several
+
+
+@pytest.mark.parametrize("keys", ["clinic", ["clinic"], pd.Series(["south", "north", "south", "north"])], ids=str)
+def test_a_table_divided_by_a_column_is_clients_by_name_without_it(keys: Any) -> None:
+    whole = FRAME.assign(clinic=["south", "north", "south", "north"])
+    found = federation_input(whole.groupby(keys), "kind")
+    assert list(found.source) == ["north", "south"]
+    kept = ["a", "b", "kind"] if not isinstance(keys, pd.Series) else ["a", "b", "kind", "clinic"]
+    assert all(list(table.columns) == kept for table in found.source.values())
+    assert [list(own) for own in found.labels] == [[1, 1], [0, 0]]
+    assert list(federation_input(whole.groupby(["clinic", "kind"])).source) == ["north, 1", "south, 0"]
+    assert holds_several(whole.groupby(keys))
+
+
+@pytest.mark.parametrize(
+    ("keys", "names"),
+    [
+        ([True, False, True, False], ["False", "True"]),
+        ([1.0, 2.0, 1.0, 2.5], ["1", "2", "2.5"]),
+        (pd.PeriodIndex(["2024", "2023", "2024", "2023"], freq="Y"), ["2023", "2024"]),
+        (pd.cut(pd.Series([1, 2, 1, 2]), [0, 1, 2]), ["(0, 1]", "(1, 2]"]),
+        (pd.to_datetime(["2024-05-01", "2024-05-02"] * 2), ["2024-05-01", "2024-05-02"]),
+    ],
+)
+def test_keys_with_a_clear_text_are_names(keys: Any, names: list[str]) -> None:
+    groups = FRAME.assign(key=keys).groupby("key", observed=True)
+    found = federation_input(groups, "kind")
+    assert list(found.source) == names
+    assert list(federation_input(dict(list(groups)), "kind").source) == names
+    assert found.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("clients", "y", "sentence"),
+    [
+        (FRAME, None, "fit takes clients in a list, in a dict by name, in a folder with one file each, or as a "),
+        ([X, X], Y, "y is a ndarray of int64; it takes the name of the column of labels, or one array of"),
+        ([X, X], "kind", "Client 0 is of type ndarray and has"),
+        ([FRAME], "kin", "Client 0 has no column 'kin'; did you mean 'kind'?"),
+        ([X], {"north": Y}, "y has labels by name, but clients have no names; give both in lists, or both in dicts."),
+        ({"north": X, "south": X}, {"north": Y}, "y has no labels of client 'south'; give one array for each client."),
+        ({"x": X, "y": Y}, None, "fit takes clients in a list, in a dict by name"),
+        (
+            [(TensorDataset(torch.tensor(X)), TensorDataset(torch.tensor(X)))],
+            None,
+            "Client 0 is a pair of data sets; if they are for training and ",
+        ),
+        ([iter([X])], None, "Client 0 is of type list_iterator; a client's data are"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(clients: Any, y: Any, sentence: str) -> None:
+    with pytest.raises(FedkinError) as raised:
+        federation_input(clients, y)
+    assert str(raised.value).startswith(sentence)
+
+
+DRAWS = np.random.default_rng(0)
+BLOBS = [DRAWS.normal(size=(30, 3)) + 9 * (np.arange(30) % 3)[:, None] for _ in range(3)]
+
+
+def clusters(clients: Any, **options: Any) -> int:
+    return int(fedkin.KFed(n_clusters=3, random_state=0, **options).fit(clients).n_clusters_)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x.csv")
+    with pytest.raises(FedkinError, match="is no regular file, but a pipe or device"):
+        load(str(tmp_path / "x.csv"))
+    with pytest.raises(FedkinError, match="is no regular file, but a pipe or device"):
+        load_clients([tmp_path / "x.csv"])
+
+
+def test_masked_values_are_missing_values() -> None:
+    masked = np.ma.masked_array(BLOBS[0], mask=BLOBS[0] > 15)
+    rows = int((BLOBS[0] > 15).any(1).sum())
+    for value in (masked, list(masked)):
+        with pytest.raises(FedkinError, match=f"missing or infinite values in {rows} of 30 samples"):
+            as_tensor(value, "Client 0")
+    assert torch.equal(as_tensor(np.ma.masked_array(BLOBS[0]), "Client 0"), as_tensor(BLOBS[0], "Client 0"))
+    model = fedkin.KFed(n_clusters=3, random_state=0).fit(BLOBS)
+    with pytest.raises(FedkinError, match="missing or infinite"):
+        model.predict(masked)
+
+
+@pytest.mark.parametrize(
+    ("client", "kind"),
+    [((row for row in BLOBS[0]), "generator"), ({"a": 1.0}, "dict"), ({1.0}, "set"), (None, "NoneType")],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_is_no_client_is_named(client: Any, kind: str) -> None:
+    with pytest.raises(FedkinError, match=f"Client 1 is of type {kind}; a client's data are an array, a tensor"):
+        clusters([BLOBS[0], client])
+
+
+@pytest.mark.parametrize("kind", ["csv.gz", "npz", "parquet"])
+def test_what_unpacks_beyond_the_memory_is_refused(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, frame = tmp_path / f"zeros.{kind}", pd.DataFrame({name: np.zeros(1_000_000) for name in "ab"})
+    if kind == "csv.gz":
+        frame.to_csv(path, index=False)
+    elif kind == "parquet":
+        frame.to_parquet(path)
+    else:
+        np.savez_compressed(path, x=frame.to_numpy())
+    monkeypatch.setattr("fedkin.core.files.room", lambda: 10_000_000)
+    with pytest.raises(FedkinError, match="memory"):
+        load(str(path))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # torch's on forms that it may change
+@pytest.mark.parametrize("form", ["sparse", "csr", "quantised", "meta", "mkldnn", "complex"])
+def test_a_tensor_without_plain_numbers_is_refused(form: str) -> None:
+    x = torch.ones(3, 2)
+    tensors = {
+        "sparse": x.to_sparse,
+        "csr": x.to_sparse_csr,
+        "quantised": lambda: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8),
+        "meta": lambda: x.to("meta"),
+        "mkldnn": x.to_mkldnn,
+        "complex": lambda: x + 0j,
+    }
+    with pytest.raises(FedkinError):
+        as_tensor(tensors[form](), "It")
+
+
+@pytest.mark.parametrize(
+    "cell", [["x"], {"a": 1}, {1}, np.zeros(2), (1, 2)], ids=["list", "dict", "set", "array", "tuple"]
+)
+def test_a_cell_that_is_no_single_value_is_refused_unless_dropped(cell: Any) -> None:
+    frame = pd.DataFrame({"a": range(9), "t": pd.Series([cell] * 9, dtype=object)})
+    with pytest.raises(FedkinError):
+        load_clients([frame])
+    with pytest.raises(FedkinError):
+        load_clients([frame], label="t")
+    assert load_clients([frame], options=TableOptions(drop=["t"]))[0].features == ["a"]
+
+
+ITEM_X = torch.arange(12.0).view(6, 2)
+
+
+ITEM_Y = torch.tensor([0, 1, 2, 0, 1, 2])
+
+
+PAIRS = TensorDataset(ITEM_X, ITEM_Y)
+
+
+class Own(Dataset[Any]):
+    def __init__(self, items: list[Any]) -> None:
+        self.items = items
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, at: int) -> Any:
+        return self.items[at]
+
+
+class Stream(IterableDataset[Any]):
+    def __iter__(self) -> Iterator[Any]:
+        return iter(PAIRS)
+
+
+@pytest.mark.parametrize(
+    ("given", "rows"),
+    [
+        (PAIRS, range(6)),
+        (Own([(x, int(y)) for x, y in PAIRS]), range(6)),
+        (Own([{"img": x.numpy(), "label": y} for x, y in PAIRS]), range(6)),
+        (Own([{"pixels": x.tolist(), "y": y} for x, y in PAIRS]), range(6)),
+        (Subset(PAIRS, [4, 1]), [4, 1]),
+        (Subset(Subset(PAIRS, [5, 4, 3]), [2, 0]), [3, 5]),
+        (Subset(Own(list(PAIRS)), [4, 1]), [4, 1]),
+        (ConcatDataset([Subset(PAIRS, [0]), Subset(PAIRS, [3])]), [0, 3]),
+        (Stream(), range(6)),
+        (DataLoader(PAIRS, batch_size=4, shuffle=True, drop_last=True), range(6)),
+        (DataLoader(PAIRS, sampler=SubsetRandomSampler([4, 2])), [4, 2]),
+        (DataLoader(Subset(PAIRS, [5, 0]), batch_size=None), [5, 0]),
+        (DataLoader(Stream(), batch_size=4), range(6)),
+        (DataLoader(Own([{"x": x, "y": y} for x, y in PAIRS]), batch_size=4), range(6)),
+    ],
+)
+def test_items_come_in_the_order_of_the_data_set(given: Any, rows: Any) -> None:
+    found = client_input(given, "Client 0")
+    assert torch.equal(found.x, ITEM_X[list(rows)])
+    assert found.y.tolist() == ITEM_Y[list(rows)].tolist()
+
+
+def test_pictures_have_the_channels_first_and_255_is_1() -> None:
+    colour = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
+    found = client_input(Own([(Image.fromarray(colour), "cat"), (Image.fromarray(colour + 1), "dog")]), "Client 0")
+    assert (found.x.dtype, found.x.shape, found.y.tolist()) == (torch.float32, (2, 3, 4, 4), ["cat", "dog"])
+    assert torch.equal(found.x[0].permute(1, 2, 0), torch.from_numpy(colour) / 255)
+    grey = client_input(Own([Image.fromarray(colour[..., 0])]), "Client 0")
+    assert grey.x.shape == (1, 1, 4, 4)
+
+
+class Broken(Own):
+    def __getitem__(self, at: int) -> Any:
+        raise OSError("no such file: 3.png")
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (Own([]), "Client 0 is empty; every client needs at least one sample."),
+        (
+            Own([(ITEM_X[0], 1), (ITEM_X[0, :1], 1)]),
+            "Item 1 of Client 0 has the shape (1,) where the first has (2,); all need",
+        ),
+        (
+            Own([(ITEM_X[0], 1, 2)]),
+            "Item 0 of Client 0 has 3 parts; an item is x, a pair (x, y), or a dict of these.",
+        ),
+        (Own([("text", 1)]), "Item 0 of Client 0 is of type str, which is no array of numbers."),
+    ],
+)
+def test_items_that_cannot_be_used_are_refused(given: Any, sentence: str) -> None:
+    with pytest.raises(FedkinError) as raised:
+        client_input(given, "Client 0")
+    assert str(raised.value).startswith(sentence)
+
+
+PIXELS = np.arange(48, dtype=np.uint8).reshape(3, 4, 4)
+
+
+IMAGES = datasets.Dataset.from_dict(
+    {"img": list(PIXELS), "fine": [2, 0, 2], "label": [1, 0, 1]},
+    features=datasets.Features(
+        {"img": datasets.Image(), "fine": datasets.Value("int64"), "label": datasets.ClassLabel(names=["cat", "dog"])}
+    ),
+)
+
+
+TABLE = datasets.Dataset.from_dict({"age": [30.0, 40.0], "ward": ["a", "b"], "target": [0, 1]})
+
+
+def test_images_and_their_labels() -> None:
+    found = client_input(IMAGES, "Client 0")
+    assert torch.equal(found.x[:, 0], torch.from_numpy(PIXELS) / 255)
+    assert found.y.tolist() == [1, 0, 1]
+    assert client_input(IMAGES, "Client 0", "fine").y.tolist() == [2, 0, 2]
+    with pytest.raises(FedkinError, match="Client 0 has no column 'fin'; did you mean 'fine'"):
+        client_input(IMAGES, "Client 0", "fin")
+
+
+def test_a_table_is_one_with_its_column_of_labels() -> None:
+    found = client_input(TABLE, "Client 0")
+    assert list(found.x.columns) == ["age", "ward", "target"]
+    assert (found.y.tolist(), found.label) == ([0, 1], "target")
+
+
+def brighter(batch: dict[str, Any]) -> dict[str, Any]:
+    return {"img": [torch.tensor(np.array(one)).float()[None] + 1 for one in batch["img"]], "label": batch["label"]}
+
+
+def test_a_transform_makes_the_samples_and_loaders_take_either() -> None:
+    changed = IMAGES.with_transform(brighter)
+    for given in (changed, DataLoader(changed, batch_size=2)):
+        found = client_input(given, "Client 0")
+        assert torch.equal(found.x[:, 0], torch.from_numpy(PIXELS) + 1.0)
+        assert found.y.tolist() == [1, 0, 1]
+    plain = client_input(DataLoader(IMAGES, batch_size=2, shuffle=True), "Client 0")
+    assert torch.equal(plain.x, client_input(IMAGES, "Client 0").x)
+
+
+class Partitioner:
+    """The interface of flwr-datasets' partitioners."""
+
+    num_partitions = 3
+
+    def load_partition(self, partition_id: int) -> datasets.Dataset:
+        return IMAGES.select([partition_id])
+
+
+class FederatedDataset:
+    """The interface of flwr-datasets' class of this name, which loads its data when first asked."""
+
+    def __init__(self, *splits: str) -> None:
+        self.splits, self.loaded = splits, False
+
+    @property
+    def partitioners(self) -> dict[str, Partitioner]:
+        if not self.loaded:
+            raise ValueError("Dataset is not loaded yet.")
+        return {split: Partitioner() for split in self.splits}
+
+    def load_partition(self, partition_id: int, split: str | None = None) -> datasets.Dataset:
+        self.loaded = True
+        return Partitioner().load_partition(partition_id)
+
+
+@pytest.mark.parametrize("given", [Partitioner(), FederatedDataset("train"), FederatedDataset("train", "test")])
+def test_partitions_are_clients_in_order_of_their_ids(given: Any) -> None:
+    found = federation_input(given)
+    assert [x.shape for x in found.source] == [(1, 1, 4, 4)] * 3
+    assert [y.tolist() for y in found.labels] == [[1], [0], [1]]

@@ -1,0 +1,246 @@
+"""Tables from frames: kinds, named empty cells, labels, options, and what an experiment says of them."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from fedkin.core.errors import FedkinError
+from fedkin.data.dataset import check_are_classes, encode_labels
+from fedkin.data.files import read_file
+from fedkin.data.options import NO_OPTIONS, TableOptions, lines_lacking
+from fedkin.data.scenarios.already_split import ClientFiles
+from fedkin.data.tables import frame_to_dataset, frame_to_table
+
+
+def write(path, text):
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_numbers_booleans_and_labels(tmp_path, suffix):
+    frame = pd.DataFrame({"a": [1, 2], "ok": [True, False], "class": ["dog", "cat"], "b": [0.5, 1e6]})
+    path = tmp_path / f"t{suffix}"
+    frame.to_csv(path, index=False) if suffix == ".csv" else frame.to_parquet(path)
+    dataset = read_file(path)
+    assert dataset.name == path.name
+    assert dataset.features == ["a", "ok", "b"]
+    assert dataset.x is dataset.table.values
+    assert dataset.x.dtype == torch.float64
+    assert [one.kind for one in dataset.table.columns] == ["number", "boolean", "number"]
+    assert dataset.x.tolist() == [[1.0, 1.0, 0.5], [2.0, 0.0, 1e6]]
+    assert dataset.y.tolist() == [1, 0]
+    assert dataset.classes == ["cat", "dog"]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_a_column_of_clusters_is_no_feature_and_not_taken_for_labels(tmp_path, suffix):
+    frame = pd.DataFrame({"a": [1, 2], "label": ["u", "v"], "target": [5, 4]})
+    path = tmp_path / f"t{suffix}"
+    frame.to_csv(path, index=False) if suffix == ".csv" else frame.to_parquet(path)
+    dataset = read_file(path, cluster="label")
+    assert (dataset.features, dataset.classes) == (["a"], ["4", "5"])
+    clusters, names = dataset.clusters
+    assert (clusters.tolist(), names) == ([0, 1], ["u", "v"])
+    assert read_file(path).clusters is None
+    same = read_file(write(tmp_path / "same.csv", "a,y\n1,5\n2,4\n"), "y", "y")
+    assert same.y.tolist() == same.clusters[0].tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("text", "label", "said"),
+    [
+        ("a\n1\n-inf\n", None, "Column 'a' of '{}' has 1 infinite values in 2 rows; empty these"),
+        ("label\n1\n", None, "'{}' is empty (1 rows, 0 columns of features)."),
+        ("a,label\n1,u\n2,\n", "label", "Column 'label' of '{}' lacks 1 of 2 labels; leave out"),
+        ("a,target\n1,0.5\n", "target", "Column 'target' of '{}' has labels that are fractions"),
+    ],
+)
+def test_a_table_that_cannot_be_used_is_refused(tmp_path, text, label, said):
+    path = write(tmp_path / "t.csv", text)
+    with pytest.raises(FedkinError) as error:
+        read_file(path, label)
+    assert str(error.value).startswith(said.format(path))
+
+
+@pytest.mark.parametrize("error", [KeyError("name"), TypeError("data type 'stn' not understood"), MemoryError()])
+def test_whatever_arrow_says_of_a_damaged_schema_is_one_sentence(tmp_path, error, monkeypatch):
+    def fail(path):
+        raise error
+
+    (tmp_path / "t.parquet").touch()
+    monkeypatch.setattr(pd, "read_parquet", fail)
+    with pytest.raises(FedkinError, match=r"t\.parquet' cannot be read as \.parquet \("):
+        read_file(tmp_path / "t.parquet")
+
+
+@pytest.mark.parametrize("level", ["average", "total x", "mw"])
+def test_reading_takes_time_linear_in_rows(level):
+    def seconds(rows):
+        frame = pd.DataFrame({"size": np.arange(rows) % 97 / 8, "level": [level, "low"] * (rows // 2)})
+        start = time.process_time()
+        frame_to_table(frame, "It")
+        return time.process_time() - start
+
+    short, long = (min(seconds(rows) for _ in range(5)) for rows in (20_000, 80_000))
+    assert long < 10 * short
+
+
+def empties(frame: pd.DataFrame, **options: object) -> dict[str, list[int]]:
+    """The rows of each column's empty cells."""
+    table = frame_to_dataset(frame, "it", "It", "none", options=TableOptions(**options)).table  # type: ignore[arg-type]
+    return {name: np.flatnonzero(table.of(name).isnan().numpy()).tolist() for name in table.names}
+
+
+def test_numbers_and_texts_are_emptied_in_every_column() -> None:
+    frame = pd.DataFrame(
+        {"a": [1, -9, 3, 4], "b": [0.5, 2.0, -9.0, 1.0], "c": ["x", "unknown", "y", " unknown "], "d": [9, 8, 7, 6]}
+    )
+    assert empties(frame, na_values=[-9, "unknown"]) == {"a": [1], "b": [2], "c": [1, 3], "d": []}
+    assert frame.a.tolist() == [1, -9, 3, 4]  # not modified
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ([True], r"^na_values has True; it should have texts and numbers, such as 'unknown' or -9\.$"),
+        ({"age": None}, r"^na_values\['age'\] has None; it should have texts and numbers"),
+    ],
+)
+def test_other_values_are_refused(given: object, said: str) -> None:
+    with pytest.raises(FedkinError, match=said):
+        TableOptions(na_values=given)  # type: ignore[arg-type]
+
+
+def test_values_that_no_client_holds_are_noted() -> None:
+    clients = [
+        pd.DataFrame({"a": [1, -9, 3], "b": ["x", "unknown", "x"]}),
+        pd.DataFrame({"a": [1, 2], "b": ["x", "y"]}),
+    ]
+
+    def notes(given: object) -> tuple[str, ...]:
+        return ClientFiles(clients, table=TableOptions(na_values=given)).build().notes  # type: ignore[arg-type]
+
+    assert notes(["unknown", "-9", "NA", "None"]) == ()
+    assert notes({"a": -9, "b": "unknown"}) == ()
+    assert notes([-9, -99]) == ("No cell holds -99, as named in na_values; is it written otherwise there?",)
+    assert notes({"a": [-9, "unknown"], "b": "unkown"}) == (
+        "No cell holds 'unknown' in column 'a', 'unkown' in column 'b', as named in na_values; are they written "
+        "otherwise there?",
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "indices", "classes"),
+    [
+        ([10, 9, 10], [1, 0, 1], ["9", "10"]),
+        (["10", "9"], [1, 0], ["9", "10"]),
+        (["dog", "cat", "dog"], [1, 0, 1], ["cat", "dog"]),
+        ([2.0, 1.0], [1, 0], ["1", "2"]),
+        (np.array([True, False]), [1, 0], ["False", "True"]),
+        (np.array(["b", "a"], dtype=object), [1, 0], ["a", "b"]),
+        ([-1, 1], [0, 1], ["-1", "1"]),
+    ],
+)
+def test_labels_of_any_plain_type_become_indices(values, indices, classes):
+    y, names = encode_labels(values, "It")
+    assert y.tolist() == indices
+    assert str(y.dtype) == "torch.int64"
+    assert names == classes
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ([2.0, 1.5], "It has labels that are fractions, such as"),
+        ([1.0, np.nan], 'It lacks 1 of 2 labels; leave out these rows, or set label = "none" to use no labels.'),
+        (pd.array(["a", None], dtype="string"), "It lacks 1 of 2 labels; leave out these rows"),
+    ],
+)
+def test_labels_that_cannot_be_used_are_refused(values, sentence):
+    with pytest.raises(FedkinError) as error:
+        encode_labels(values, "It")
+    assert str(error.value).startswith(sentence)
+
+
+SALARIES = [str(91_000 + 137 * row) for row in range(371)]
+
+
+@pytest.mark.parametrize(("column", "said"), [("salary", "Column 'salary' has"), (None, "The labels are")])
+def test_numbers_that_come_once_or_twice_are_no_classes(column: str | None, said: str) -> None:
+    with pytest.raises(FedkinError) as error:
+        check_are_classes(SALARIES, 397, column)
+    assert str(error.value) == (
+        f"{said} 371 different numbers in 397 rows; labels must be classes, such as ranges of these numbers, for "
+        "regression is not supported."
+    )
+
+
+def test_lists_become_tuples_and_levels_texts():
+    options = TableOptions(drop=["a"], categorical=("b",), ordinal={"c": [1, 2]}, id=None)
+    assert (options.drop, options.categorical, options.ordinal, options.id) == (
+        ("a",),
+        ("b",),
+        {"c": ("1", "2")},
+        "none",
+    )
+    assert options.named == {"a": "drop", "b": "categorical", "c": "ordinal"}
+    assert TableOptions(id="n").named == {"n": "id"}
+    assert TableOptions(drop="age", categorical="ward").named == {"age": "drop", "ward": "categorical"}
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"drop": 3}, "drop is 3; it should be a list of names."),
+        ({"na_values": {"a": {"b": 1}}}, "na_values['a'] has {'b': 1}; it should have"),
+        ({"decimal": ";"}, "decimal is ';'; allowed: '.', ',' and 'auto'."),
+        ({"encoding": "rot13"}, "encoding is 'rot13'; it should name one of text, such as 'utf-8' or 'cp1252'."),
+        ({"ordinal": ["a"]}, "ordinal is ['a']; it should name columns with their levels in order."),
+        ({"ordinal": {"a": ["x", "x"]}}, "ordinal['a'] is ['x', 'x']; it should have two levels or more, each once."),
+        ({"header": 3}, "header is 3; allowed: true and false."),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(given, sentence):
+    with pytest.raises(FedkinError) as error:
+        TableOptions(**given)
+    assert str(error.value).startswith(sentence)
+
+
+FRAME = pd.DataFrame({"age": [1, 2, 3], "bought": ["a", "b", "a"], "ward": [7, 8, 7], "pain": ["no", "much", "no"]})
+TABLE = frame_to_table(FRAME, "here")
+PAIN = {"pain": ["no", "much"]}
+
+
+@pytest.mark.parametrize(
+    ("asked", "lines"),
+    [
+        ({}, []),
+        ({"label": "bought"}, ['label = "bought"']),
+        ({"label": "sold"}, []),
+        ({"label": "none"}, []),
+        ({"drop": ["ward", "name"], "decimal": ","}, ['drop = ["ward"]']),
+        ({"categorical": ["ward"], "ordinal": PAIN}, ['categorical = ["ward"]', 'ordinal = {pain = ["no", "much"]}']),
+        ({"na_values": [-9, "?"]}, ['na_values = [-9, "?"]']),
+        ({"na_values": {"age": [-9], "weight": [0]}}, ["na_values = {age = [-9]}"]),
+        ({"na_values": {"weight": [0]}, "id": "age"}, []),
+    ],
+)
+def test_a_file_that_says_nothing_of_columns_lacks_what_is_asked_of_those_it_has(
+    asked: dict[str, Any], lines: list[str]
+) -> None:
+    assert lines_lacking(asked, TABLE, NO_OPTIONS, None, None) == lines
+    assert lines_lacking(asked, None, NO_OPTIONS, None, None) == []
+
+
+@pytest.mark.parametrize("asked", [{"drop": [3, {}], "label": ["a"]}, {"ordinal": ["a"]}, {"na_values": [[1]]}])
+def test_what_a_server_asks_may_be_anything(asked: dict[str, Any]) -> None:
+    with suppress(FedkinError):
+        assert lines_lacking(asked, TABLE, NO_OPTIONS, None, None) == []
