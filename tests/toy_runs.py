@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from fedkin.experiment.config import load_config
-from fedkin.experiment.run import execute
-from fedkin.experiment.run_loop import RunOutcome
+from fedkin.experiment.run import RunOutcome, execute
 
 OPTIONS = ["scenario.name=toy", "seed=3", "engine.drop_rate=0.2"]
 

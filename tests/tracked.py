@@ -8,9 +8,8 @@ import pytest
 
 from fedkin.core.progress import Progress
 from fedkin.experiment.config import load_config
-from fedkin.experiment.run import execute
-from fedkin.experiment.run_loop import RunOutcome
-from fedkin.experiment.tracking.tracker import Subject
+from fedkin.experiment.run import RunOutcome, execute
+from fedkin.experiment.tracking import Subject
 from toy_runs import OPTIONS
 
 OWN = ("config.toml", "SHA256SUMS", "timing.jsonl", "tracking.json")
@@ -30,6 +29,7 @@ class Warned(Progress):
 class Listens:
     """Stands in for a tool: keeps what it gets in `calls`, and fails where `fails` says so."""
 
+    title = "Listener"
     calls: ClassVar[list[Any]] = []
     fails: ClassVar[Callable[[str, int], bool]]
 

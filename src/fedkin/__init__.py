@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     )
     from fedkin.estimators.metrics import load_history
     from fedkin.experiment.early_stopping import EarlyStopping
-    from fedkin.experiment.saved_models import load_models
+    from fedkin.experiment.prediction import load_models
     from fedkin.studies.compare import compare
 
 __version__ = "0.2.0"
@@ -99,7 +99,7 @@ _FROM = {
     "FedkinWarning": "fedkin.core.errors",
     "compare": "fedkin.studies.compare",
     "load_history": "fedkin.estimators.metrics",
-    "load_models": "fedkin.experiment.saved_models",
+    "load_models": "fedkin.experiment.prediction",
 }
 """The module of each name that is no estimator."""
 

@@ -20,8 +20,7 @@ from fedkin.engines.flower_engine.transport import HELLO, TASK, content, read
 from fedkin.engines.site import Site
 from fedkin.experiment.config import load_config
 from fedkin.experiment.cut import cut
-from fedkin.experiment.forgetting import forget
-from fedkin.experiment.forgetting_plan import plan_forgetting
+from fedkin.experiment.forgetting import forget, plan_forgetting
 from fedkin.experiment.outputs import load_found
 from fedkin.experiment.prediction import predict
 from fedkin.experiment.run import execute

@@ -19,8 +19,8 @@ from fedkin.engines.flower_engine.roster import Roster
 from fedkin.engines.site import Request, Site
 from fedkin.experiment import outputs, prediction
 from fedkin.experiment.config import load_config
+from fedkin.experiment.prediction import load_models
 from fedkin.experiment.run import execute
-from fedkin.experiment.saved_models import load_models
 from fedkin.methods.samples.centralized import send_samples
 from nodes import Nodes, federation
 

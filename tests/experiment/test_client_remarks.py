@@ -3,7 +3,7 @@
 import copy
 
 from fedkin.data.checks import check_labels
-from fedkin.experiment.client_remarks import members, notes_on_clusters
+from fedkin.experiment.terminal import members, notes_on_clusters
 
 
 def test_who_is_in_which_cluster_is_a_line_for_each() -> None:

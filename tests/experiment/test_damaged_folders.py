@@ -13,8 +13,7 @@ from fedkin.cli import main
 from fedkin.core import FedkinError
 from fedkin.experiment import registry
 from fedkin.experiment.config import load_config
-from fedkin.experiment.forgetting import forget
-from fedkin.experiment.forgetting_plan import plan_forgetting
+from fedkin.experiment.forgetting import forget, plan_forgetting
 from fedkin.experiment.run import execute, report, resume
 
 pytestmark = pytest.mark.usefixtures("toy")

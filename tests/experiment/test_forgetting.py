@@ -11,14 +11,12 @@ import torch
 
 from fedkin.core import FedkinError
 from fedkin.core.payload import load_tree
-from fedkin.experiment.checksums import sha256_of
 from fedkin.experiment.config import load_config
-from fedkin.experiment.forgetting import FORGOTTEN, forget
-from fedkin.experiment.forgetting_plan import plan_forgetting
+from fedkin.experiment.forgetting import FORGOTTEN, forget, plan_forgetting
 from fedkin.experiment.outputs import load_found
 from fedkin.experiment.prediction import predict
 from fedkin.experiment.run import execute, report, resume
-from fedkin.experiment.run_folder import CHECKPOINT, LEDGER, is_finished
+from fedkin.experiment.run_folder import CHECKPOINT, LEDGER, is_finished, sha256_of
 from site_files import sites
 
 FEW = ["scenario.name=label-skew", "scenario.clients=5", "scenario.samples_per_class=20", "evaluation.map=none"]

@@ -14,7 +14,7 @@ from fedkin.experiment.config import load_config
 from fedkin.experiment.prediction import predict
 from fedkin.experiment.run import execute, report, resume
 from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, RECORDS, TIMING
-from fedkin.experiment.tracking.late_tracking import track
+from fedkin.experiment.tracking import track
 from fuzzing import damaged_bytes, fuzzed
 
 pytestmark = [

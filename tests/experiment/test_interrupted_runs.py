@@ -158,7 +158,7 @@ def test_the_lock_of_one_that_was_killed_keeps_nobody_out(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), FedkinError("Not today."), OSError(13, "Permission denied")])
-@pytest.mark.parametrize("where", ["fedkin.experiment.run.open_federation", "fedkin.experiment.run_loop.prepare_data"])
+@pytest.mark.parametrize("where", ["fedkin.experiment.run.open_federation", "fedkin.experiment.run.prepare_data"])
 def test_stopped_before_it_begins_it_leaves_nothing(
     error: BaseException, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedkin.core.table import Column, Table
-from fedkin.experiment.label_files import as_csv, cluster_columns, label_file, row_names
+from fedkin.experiment.outputs import as_csv, cluster_columns, label_file, row_names
 
 NAN = float("nan")
 

@@ -9,8 +9,7 @@ from fedkin.core import State
 from fedkin.core.progress import Progress
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment.config import Config, load_config
-from fedkin.experiment.run import execute, report, resume
-from fedkin.experiment.run_loop import RunOutcome
+from fedkin.experiment.run import RunOutcome, execute, report, resume
 from fedkin.methods.clients.fedavg import FedAvgMethod
 from toy_runs import files
 

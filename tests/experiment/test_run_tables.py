@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_wine
 
-from fedkin.experiment import run_loop
+from fedkin.experiment import run as run_module
 from fedkin.experiment.config import load_config
 from fedkin.experiment.outputs import load_profile
 from fedkin.experiment.run import execute
@@ -57,7 +57,7 @@ def test_a_run_on_tables_says_what_its_clusters_are(tables, tmp_path, capsys):
 
 def test_nothing_of_a_run_depends_on_the_profile(tables, tmp_path, monkeypatch):
     with_it = ran(config(tables), tmp_path / "with").folder
-    monkeypatch.setattr(run_loop, "profile_clusters", lambda *_: None)
+    monkeypatch.setattr(run_module, "profile_clusters", lambda *_: None)
     without = ran(config(tables), tmp_path / "without").folder
     for name in ("records.jsonl", "checkpoint.safetensors", "labels/north.csv"):
         assert (with_it / name).read_bytes() == (without / name).read_bytes()

@@ -6,7 +6,7 @@ import pytest
 
 from fedkin.core import State
 from fedkin.experiment.config import load_config
-from fedkin.experiment.run_loop import RunOutcome
+from fedkin.experiment.run import RunOutcome
 from fedkin.experiment.terminal import Bar, Quiet, print_outcome
 from fedkin.experiment.terminal_tables import print_table, sentence_text
 

@@ -157,7 +157,7 @@ def forget(
     if in_place and out is not None:
         stop("--in-place and --out were both given; the run is replaced, or another one is written.", REFUSED)
     from fedkin.experiment.forgetting import forget as forgotten
-    from fedkin.experiment.forgetting_plan import plan_forgetting
+    from fedkin.experiment.forgetting import plan_forgetting
     from fedkin.experiment.run_folder import LEDGER
     from fedkin.experiment.terminal import show_outcome, show_progress
     from fedkin.experiment.terminal_tables import sentence_text
@@ -230,7 +230,7 @@ def attack(folder: Path, out: Path | None, device: str, as_json: bool, quiet: bo
 def track(folders: tuple[Path, ...], to: tuple[str, ...], settings: tuple[str, ...], anew: bool, quiet: bool) -> None:
     """Send the records of runs to tracking tools. Records that a tool already has are left out."""
     with interruptible("the same command sends what is missing"):
-        from fedkin.experiment.tracking.late_tracking import track as catch_up
+        from fedkin.experiment.tracking import track as catch_up
 
         for folder in folders:
             sent = catch_up(folder, list(to), list(settings), anew)

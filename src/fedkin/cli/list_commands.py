@@ -82,8 +82,7 @@ def _print_one(name: str, sections: Mapping[str, Mapping[str, str]], as_json: bo
         raise unknown_name("name", name, [*sections, *(each for names in sections.values() for each in names)])
     from fedkin.core.options import options_of
     from fedkin.experiment import registry
-    from fedkin.experiment.option_models import model_of
-    from fedkin.experiment.own_options import FROM_DATA
+    from fedkin.experiment.option_models import FROM_DATA, model_of
 
     kind: Kind = "scenario" if name in sections["scenarios"] else "method"
     made = registry.declared(kind, name)

@@ -32,9 +32,9 @@ from fedkin.deploy.app_folder import check_federated, check_sites
 from fedkin.engines.flower_engine.grid import FlowerFederation
 from fedkin.engines.flower_engine.roster import Roster
 from fedkin.experiment.config import Config, load_config
-from fedkin.experiment.outputs import RESULT, load_profile
-from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, LEDGER, RECORDS, write_config
-from fedkin.experiment.run_loop import Run, RunOutcome, prepare
+from fedkin.experiment.outputs import load_profile
+from fedkin.experiment.run import Run, RunOutcome, prepare
+from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, LEDGER, RECORDS, RESULT, write_config
 from fedkin.experiment.terminal import cluster_lines
 from fedkin.experiment.terminal_tables import table_text
 from fedkin.experiment.tracking import check_installed

@@ -135,10 +135,9 @@ def keep(site: Site, request: Request, payload: Payload) -> None:
     from fedkin.data.population import Population
     from fedkin.data.preparation import Preparation, encoding_of
     from fedkin.data.schema import with_names
-    from fedkin.experiment.checksums import write_sums
-    from fedkin.experiment.label_files import label_file, labels_of
-    from fedkin.experiment.outputs import READING, remove_result, write_reading, write_result
-    from fedkin.experiment.outputs import RESULTS as FOUND
+    from fedkin.experiment.outputs import READING, label_file, labels_of, remove_result, write_reading, write_result
+    from fedkin.experiment.run_folder import RESULTS as FOUND
+    from fedkin.experiment.run_folder import write_sums
     from fedkin.report.numbers import join_words
 
     folder = site.folder / RESULTS / request.run

@@ -64,7 +64,7 @@ from fedkin.estimators.training import (
     loss_function,
     own_options,
 )
-from fedkin.experiment.client_remarks import fewer_clusters
+from fedkin.experiment.terminal import fewer_clusters
 from fedkin.nn.modules import Classifier, LogitsError
 
 # Predictions of estimators that cluster clients: classes of samples, and clusters of unseen clients.

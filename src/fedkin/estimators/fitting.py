@@ -36,8 +36,7 @@ from fedkin.data.preparation import Preparation
 from fedkin.engines.local import LocalFederation
 from fedkin.estimators.clients import labelled_data
 from fedkin.estimators.metrics import mean_of
-from fedkin.experiment.evaluation import evaluate_clusters
-from fedkin.experiment.evaluation.client_scores import predicted_classes
+from fedkin.experiment.evaluation import evaluate_clusters, predicted_classes
 from fedkin.methods.clients.client_method import ClientMethodState
 
 # Held-out labelled samples on which a fit is evaluated as it goes on.

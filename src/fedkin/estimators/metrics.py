@@ -15,8 +15,7 @@ from fedkin.core import FedkinError
 from fedkin.core.errors import require
 from fedkin.core.files import read_json
 from fedkin.data.population import client_name
-from fedkin.experiment.outputs import RESULT
-from fedkin.experiment.run_folder import CONFIG, RECORDS, no_run, read_lines, read_timing
+from fedkin.experiment.run_folder import CONFIG, RECORDS, RESULT, no_run, read_lines, read_timing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,7 +69,7 @@ def judged_rows(judged: Sequence[Mapping[str, Any]], names: Sequence[str]) -> It
     """Yield the scores of models on held-out samples: by client, by cluster, and overall.
 
     `judged` has ``round``, ``split``, ``labels`` of clients, ``scores`` as
-    `fedkin.experiment.evaluation.client_scores.evaluate_clusters` gives them, and ``own`` metrics as
+    `fedkin.experiment.evaluation.evaluate_clusters` gives them, and ``own`` metrics as
     `fedkin.estimators.fitting.OwnMetrics` does; `names` are the clients, in order of id.
     """
     for one in judged:

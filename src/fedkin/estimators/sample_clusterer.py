@@ -36,7 +36,7 @@ from fedkin.estimators.forgetting_fit import ForgettingEstimator
 from fedkin.estimators.metrics import Row, agreement_rows, sizes_of
 from fedkin.estimators.texts import with_texts_encoded
 from fedkin.estimators.training import FeaturesOrName, GivenFeatures, extractor_of
-from fedkin.experiment.client_remarks import fewer_clusters
+from fedkin.experiment.terminal import fewer_clusters
 from fedkin.features.encoders import EMBEDDED
 from fedkin.report.words import described, remarks, sentences
 

@@ -24,9 +24,15 @@ from fedkin.core.files import read_tables
 from fedkin.core.method import Method, allowed_for_sums, display_name
 from fedkin.data.names import expanded
 from fedkin.experiment import registry
-from fedkin.experiment.option_models import built, model_of, plain_tables, sentence_of, with_none
-from fedkin.experiment.option_owners import check_owners
-from fedkin.experiment.own_options import FROM_DATA
+from fedkin.experiment.option_models import (
+    FROM_DATA,
+    built,
+    check_owners,
+    model_of,
+    plain_tables,
+    sentence_of,
+    with_none,
+)
 from fedkin.experiment.sections import (
     STRICT,
     DataSection,

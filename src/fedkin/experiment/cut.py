@@ -11,11 +11,19 @@ from fedkin.core.files import LOCK
 from fedkin.core.method import CanCut
 from fedkin.core.progress import Progress
 from fedkin.experiment.checkpoint import restore
-from fedkin.experiment.checksums import SUMS
-from fedkin.experiment.outputs import ENCODER, MODELS, RESULT
-from fedkin.experiment.run import resume
-from fedkin.experiment.run_folder import LEDGER, REPORT, empty_folder, finished_checkpoint, reopen, run_config
-from fedkin.experiment.run_loop import RunOutcome
+from fedkin.experiment.run import RunOutcome, resume
+from fedkin.experiment.run_folder import (
+    ENCODER,
+    LEDGER,
+    MODELS,
+    REPORT,
+    RESULT,
+    SUMS,
+    empty_folder,
+    finished_checkpoint,
+    reopen,
+    run_config,
+)
 from fedkin.experiment.tracking import NOTES
 
 _RESULTS = (RESULT, MODELS, ENCODER, REPORT, "labels", "clients.csv", SUMS, NOTES, LOCK, "*.partial")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
@@ -25,10 +27,11 @@ from fedkin.core.files import (
 from fedkin.core.payload import owned, save_tree
 from fedkin.core.progress import Callback, RecordLine, Timing
 from fedkin.experiment.checkpoint import load_checkpoint
-from fedkin.experiment.checksums import check_sum, write_sums
 from fedkin.experiment.config import Config, load_config
-from fedkin.experiment.outputs import RESULT
 
+RESULT, MODELS, ENCODER = "result.json", "models.safetensors", "encoder.safetensors"
+RESULTS = (RESULT, MODELS, ENCODER, "clients.csv", "labels/*.csv")
+"""Files of what was found, as patterns."""
 KEPT = "checkpoints"
 """Folder of earlier checkpoints, by step, where they are kept."""
 CONFIG, RECORDS, TIMING = "config.toml", "records.jsonl", "timing.jsonl"
@@ -248,3 +251,60 @@ def reopen(folder: Path, out: Path, config: Config, checkpoint: Mapping[str, Any
             path, _, reason = error.args[0][0]
             raise FedkinError(f"{path} cannot be copied ({reason}).") from error
         raise
+
+
+# Checksums of the files in a run's folder, which reveal damaged files before they are used.
+
+
+SUMS = "SHA256SUMS"
+
+
+def write_sums(folder: Path, names: Iterable[str]) -> None:
+    """Write the checksums of the files in `folder` that match these names or patterns, replacing earlier ones."""
+    paths = sorted({path for name in names for path in folder.glob(name) if path.is_file()})
+    lines = [f"{sha256_of(path)}  {path.relative_to(folder).as_posix()}\n" for path in paths]
+    write_atomically(folder / SUMS, "".join(lines))
+
+
+def check_sum(folder: Path, name: str, remedy: str = "") -> None:
+    """Check the file `name` in `folder` against its checksum; a file without a checksum, or an absent one, passes.
+
+    `folder` is a run's, or a client's share of one, and `name` the path from there. `remedy` says what to do about a
+    damaged file, at the end of the error message. Raises FedkinError if the checksum differs, or the checksums cannot
+    be read.
+    """
+    path, known = folder / name, _sums_of(folder).get(name)
+    if known is None or not path.is_file():
+        return
+    try:
+        digest = sha256_of(path)
+    except OSError as error:
+        raise FedkinError(f"Cannot read {path}: {error.strerror}.") from error
+    if digest != known:
+        raise FedkinError(f"{path} is damaged: its checksum is not the one in {SUMS}{f'; {remedy}' if remedy else '.'}")
+
+
+def _sums_of(folder: Path) -> dict[str, str]:
+    """Read the checksums by file name; empty without a file of checksums, as in folders of earlier versions."""
+    path = folder / SUMS
+    check_regular(path)
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise _unreadable(path) from error
+    found = [re.fullmatch(r"([0-9a-f]{64})  (.+)", line) for line in lines]
+    if not all(found):
+        raise _unreadable(path)
+    return {line[2]: line[1] for line in found if line is not None}
+
+
+def _unreadable(path: Path) -> FedkinError:
+    return FedkinError(f"{path} is damaged; remove it if the other files are known to be whole.")
+
+
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 digest of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -25,21 +25,28 @@ from fedkin.data.prepare import prepare as prepare_data
 from fedkin.data.profile import ClusterProfile, profile_clusters
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.experiment.checkpoint import load_checkpoint, restore_checkpoint, snapshot
-from fedkin.experiment.checksums import write_sums
 from fedkin.experiment.config import Config, preparing_for
+from fedkin.experiment.early_stopping import TargetWatch
 from fedkin.experiment.evaluation import evaluator_for, with_oracle
-from fedkin.experiment.label_files import write_labels
 from fedkin.experiment.outputs import (
     READING,
-    RESULTS,
     load_profile,
     write_clients,
     write_encoder,
+    write_labels,
     write_reading,
     write_result,
 )
-from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, RECORDS, REPORT, RunFiles, read_records
-from fedkin.experiment.target import TargetWatch
+from fedkin.experiment.run_folder import (
+    CHECKPOINT,
+    CONFIG,
+    RECORDS,
+    REPORT,
+    RESULTS,
+    RunFiles,
+    read_records,
+    write_sums,
+)
 from fedkin.experiment.tracking import Trackers
 from fedkin.report.page import write_page
 from fedkin.report.run_page import guess_of, latents_of, page_of_run

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedkin.core.files import write_atomically
 from fedkin.core.progress import Progress, RecordLine, Timing
-from fedkin.experiment.label_files import as_csv
+from fedkin.experiment.outputs import as_csv
 from fedkin.experiment.terminal import Bar
 from fedkin.experiment.terminal_tables import print_table, sentence_text
 from fedkin.report.figures import Bars, PagePart, PageView, ResultTable, TableCell

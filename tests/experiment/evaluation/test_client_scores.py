@@ -36,7 +36,7 @@ class Shift:
 @pytest.fixture
 def shift(monkeypatch: pytest.MonkeyPatch) -> Shift:
     made = Shift()
-    monkeypatch.setattr("fedkin.experiment.evaluation.client_scores.Classifier", made)
+    monkeypatch.setattr("fedkin.experiment.evaluation.Classifier", made)
     return made
 
 

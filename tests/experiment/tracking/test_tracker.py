@@ -3,7 +3,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedkin.experiment.tracking.tracker import ALWAYS, numbers
+from fedkin.experiment.tracking import ALWAYS, numbers
 
 
 def line(**entries: Any) -> dict[str, Any]:

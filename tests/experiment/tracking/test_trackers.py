@@ -8,7 +8,7 @@ import pytest
 
 from fedkin.core import FedkinError
 from fedkin.experiment.run import resume
-from fedkin.experiment.tracking.trackers import TOOLS, Tool
+from fedkin.experiment.tracking import TOOLS
 from tracked import Listens, Warned, interrupt, results, run
 
 TO = "tracking.to=['tensorboard']"
@@ -19,7 +19,7 @@ def calls(monkeypatch: pytest.MonkeyPatch, toy: None) -> list[Any]:
     """What the tool "tensorboard", which here only listens, has got."""
     monkeypatch.setattr(Listens, "calls", [])
     monkeypatch.setattr(Listens, "fails", lambda call, step: False, raising=False)
-    monkeypatch.setitem(TOOLS, "tensorboard", Tool("Listener", "json", "tracked:Listens"))
+    monkeypatch.setitem(TOOLS, "tensorboard", Listens)
     return Listens.calls
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from fedkin.core.errors import FedkinError
 from fedkin.core.options import options_of
-from fedkin.experiment import outlines, registry
+from fedkin.experiment import registry
 from fedkin.experiment.config import load_config
 from fedkin.experiment.option_models import model_of
 
@@ -36,9 +36,9 @@ print([name for name in sys.modules if name == "torch" or name.startswith("fedki
 
 def test_an_option_that_no_class_declares_is_refused_without_parsing_them_all() -> None:
     """Parsing the modules of all methods takes a fifth of a second."""
-    outlines._bindings.cache_clear()
-    outlines.outline.cache_clear()
+    registry._bindings.cache_clear()
+    registry.outline.cache_clear()
     with pytest.raises(FedkinError, match="nosuch"):
         load_config("kfed", ["method.nosuch=1"])
-    assert outlines._bindings.cache_info().currsize < len(registry.METHODS)
-    assert outlines.is_declared("n_clusters")
+    assert registry._bindings.cache_info().currsize < len(registry.METHODS)
+    assert registry.is_declared("n_clusters")
