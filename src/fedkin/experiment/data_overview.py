@@ -14,8 +14,8 @@ from fedkin.core.table import Table
 from fedkin.data.population import Population
 from fedkin.data.preparation import Preparation
 from fedkin.data.schema import Schema, SchemaColumn, with_names
+from fedkin.experiment.terminal_tables import aligned
 from fedkin.report.numbers import pluralize
-from fedkin.report.text_tables import aligned
 
 _CLIENTS, _COLUMNS, _LEVELS = 30, 200, 4
 """Clients, columns, and categories of one that are listed."""

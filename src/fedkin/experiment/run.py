@@ -424,7 +424,8 @@ class Run(Runner):
         with run_with_callbacks(self.callbacks):
             state = self._finished(state)
             records = self.write_report(state)
-        notes, guess = self.preparation.notes, guess_of(self.population)
+        of_data = [*self.population.notes, *self.preparation.notes]  # a resumed run reads its first notes without kinds
+        notes, guess = list(dict.fromkeys(of_data)), guess_of(self.population)
         of_samples = self.method.traits.clusters == "samples"
         labels = [one.state["clusters"] for one in clustered(self.fed)] if of_samples else []
         used = used_clusters(labels) if labels else None

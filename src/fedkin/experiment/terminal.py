@@ -14,7 +14,7 @@ import numpy as np
 from fedkin.core.errors import listing
 from fedkin.core.method import CanCut
 from fedkin.core.progress import Progress, RecordLine, Timing
-from fedkin.data.checks import NO_LABEL_SHARED, SPELT_LABELS
+from fedkin.data.checks import Finding
 from fedkin.data.population import client_name, short_names
 from fedkin.data.profile import ClusterProfile
 from fedkin.experiment.outputs import load_profile
@@ -22,16 +22,13 @@ from fedkin.experiment.run import RunOutcome
 from fedkin.experiment.run_folder import read_timing
 from fedkin.experiment.terminal_tables import drawing_on, print_table, printable, sentence_text
 from fedkin.report.measures import (
-    Measure,
-    clustering_step,
     measures,
     method_remarks,
+    moments,
     number,
     phased,
     phases,
     privacy_of_samples,
-    reached,
-    training_rounds,
     written,
 )
 from fedkin.report.numbers import format_bytes, pluralize
@@ -143,7 +140,7 @@ def outcome_tree(outcome: RunOutcome) -> dict[str, Any]:
 
 def print_outcome(outcome: RunOutcome) -> None:
     """Print a table of the last step, sentences on the clusters, warnings, and the path of the report."""
-    print_table(_rows(outcome), left=(0,) if sys.stdout.isatty() else (0, 1), bold=True)
+    print_table(_rows(outcome), left=(0, 1))
     for text in _sentences(outcome):
         print(sentence_text(text, "  "))
     for text in [*_notes(outcome), *_next_step(outcome)]:
@@ -225,7 +222,11 @@ def _rows(outcome: RunOutcome) -> list[tuple[str, str]]:
     if not outcome.records:
         return [("Steps", "0")]
     last = outcome.records[-1]
-    rows = _headlines(last) + _moments(outcome)
+    target, unit = outcome.config.target, "step" if phases(outcome.records) else "round"
+    rows = _headlines(last)
+    rows += [
+        (title, f"{when}, {why}") for title, when, why in moments(outcome.records, unit, target.metric, target.reach)
+    ]
     if (privacy := privacy_of_samples(outcome.records)) is not None:
         rows.append(("Privacy of a sample", privacy))
     if last["missing"]:
@@ -238,28 +239,6 @@ def _rows(outcome: RunOutcome) -> list[tuple[str, str]]:
     steps = ", ".join(text for text in (str(last["step"]), phased(outcome.records)) if text)
     seconds = _seconds(outcome)
     return [*rows, ("Steps", steps), *([] if seconds is None else [("Training time", f"{seconds:.1f} s")])]
-
-
-def _moments(outcome: RunOutcome) -> list[tuple[str, str]]:
-    """Return table rows for the round in which clusters were formed and the step that reached the target."""
-    rows = []
-    if (when := clustering_step(outcome.records)) is not None:
-        rows.append(("Clusters formed", f"round {when}"))
-    target = outcome.config.target
-    if target.metric is not None and target.reach is not None:
-        title = measures(*outcome.records).get(target.metric, Measure(target.metric, "")).title
-        found = reached(outcome.records, target.metric, target.reach)
-        never = all(number(line, target.metric) is None for line in outcome.records)
-        missed = "not measured" if never else "not reached"
-        rows.append((f"{title} {target.reach:g}", _reached_at(outcome, *found) if found else missed))
-    return rows
-
-
-def _reached_at(outcome: RunOutcome, step: int, traffic: int) -> str:
-    """Describe when a target was reached: step, bytes, and rounds of training if there are other phases."""
-    rounds = training_rounds(outcome.records, step)
-    training = f", {pluralize(rounds, 'round')} of training" if phases(outcome.records) else ""
-    return f"step {step}{training}, after {format_bytes(traffic)}"
 
 
 def _headlines(line: RecordLine) -> list[tuple[str, str]]:
@@ -335,5 +314,5 @@ def notes_on_clusters(line: RecordLine, guess: float | None, notes: Sequence[str
             "their own test sets."
         )
     if several:
-        said += [note for note in notes if NO_LABEL_SHARED in note or note.startswith(SPELT_LABELS)]
+        said += [note for note in notes if isinstance(note, Finding) and note.check == "labels"]
     return said

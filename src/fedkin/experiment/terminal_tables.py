@@ -6,12 +6,12 @@ import re
 import sys
 from collections.abc import Collection, Sequence
 from shutil import get_terminal_size
-from textwrap import fill
+from textwrap import fill, wrap
 from typing import Any, TextIO
 
-_EDGES, _BETWEEN, _ROOM = 4, 3, 16
-"""Characters that lines take beside and between columns, and what a column of words needs at least."""
-
+_GAP = 2
+_ROOM = 24
+"""Characters that a column of words needs at least to be broken into lines."""
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Characters that move, colour or reorder what a terminal shows; tabs and ends of lines are none."""
 
@@ -24,7 +24,7 @@ def printable(text: str) -> str:
 class PlainStream:
     """Stream to a terminal that writes texts, which may hold names from files, only as `printable` has them.
 
-    `raw` is the stream itself, for tables and bars that are drawn.
+    `raw` is the stream itself, for bars that are drawn.
     """
 
     def __init__(self, raw: TextIO) -> None:
@@ -38,7 +38,7 @@ class PlainStream:
 
 
 def drawing_on(stream: TextIO) -> TextIO:
-    """Return the stream that tables and bars are drawn on."""
+    """Return the stream that bars are drawn on."""
     return stream.raw if isinstance(stream, PlainStream) else stream
 
 
@@ -49,9 +49,76 @@ def terminal_width() -> int | None:
 
 def table_text(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> str:
     """Format rows of equally many cells as aligned columns (see `fitted`); not wrapped without a terminal."""
-    from fedkin.report.text_tables import fitted  # which the command line need not wait for
-
     return fitted(rows, left, terminal_width())
+
+
+def print_table(rows: Sequence[Sequence[str]], heads: Sequence[str] = (), left: Collection[int] = (0,)) -> None:
+    """Print rows of equally many cells as `table_text` has them, below `heads` if there are any."""
+    print(table_text([heads, *rows] if heads else rows, left))
+
+
+def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> str:
+    """Format rows of equally many cells as aligned columns; those in `left` flush left, the others flush right."""
+    widths = _widths(rows)
+    lines = (
+        (" " * _GAP).join(
+            cell.ljust(width) if at in left else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    )
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def fitted(rows: Sequence[Sequence[str]], left: Collection[int] = (0,), width: int | None = None) -> str:
+    """Format rows as `aligned` does, in lines of at most `width` characters.
+
+    Where that does not suffice, the last column is wrapped if it is in `left`; otherwise the table is split into
+    several, one below the other, each of which repeats the leading columns of `left`. A cell that is wider than a line
+    is not broken.
+    """
+    widths = _widths(rows)
+    if width is None or _line(widths) <= width:
+        return aligned(rows, left)
+    last = len(widths) - 1
+    if last in left and (room := width - _line(widths[:-1]) - _GAP) >= _ROOM:
+        return _broken(rows, left, room)
+    named = next((at for at in range(1, last) if at not in left), 1)
+    parts = _parts(widths, width, named)
+    if len(parts) == 1:
+        return aligned(rows, left)
+    return "\n\n".join(
+        fitted([[row[at] for at in part] for row in rows], [new for new, at in enumerate(part) if at in left], width)
+        for part in parts
+    )
+
+
+def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(len, column)) for column in zip(*rows, strict=True)]
+
+
+def _line(widths: Sequence[int]) -> int:
+    """Return the length of a line whose columns have these widths."""
+    return sum(widths) + _GAP * (len(widths) - 1)
+
+
+def _parts(widths: Sequence[int], width: int, named: int) -> list[list[int]]:
+    """Split the columns into tables that fit `width`, each beginning with the first `named` columns."""
+    parts = [list(range(named))]
+    for at in range(named, len(widths)):
+        if len(parts[-1]) > named and _line([widths[one] for one in [*parts[-1], at]]) > width:
+            parts.append(list(range(named)))
+        parts[-1].append(at)
+    return parts
+
+
+def _broken(rows: Sequence[Sequence[str]], left: Collection[int], room: int) -> str:
+    """Format the table with its last column wrapped at `room` characters."""
+    cells: list[list[str]] = []
+    for row in rows:
+        first, *more = wrap(row[-1], room, break_on_hyphens=False) or [""]
+        cells += [[*row[:-1], first], *([""] * (len(row) - 1) + [line] for line in more)]
+    return aligned(cells, left)
 
 
 def sentence_text(text: str, hanging: str = "", elsewhere: int | None = None) -> str:
@@ -63,38 +130,3 @@ def sentence_text(text: str, hanging: str = "", elsewhere: int | None = None) ->
     if width is None:
         return text
     return fill(text, width, subsequent_indent=hanging, break_on_hyphens=False, break_long_words=False)
-
-
-def print_table(
-    rows: Sequence[Sequence[str]], heads: Sequence[str] = (), left: Collection[int] = (0,), bold: bool = False
-) -> None:
-    """Print rows of equally many cells: with rules on a terminal that is wide enough, else as aligned columns.
-
-    Without `heads` there is no line of headings. Columns in `left` are flush left; on a terminal that is too narrow the
-    last of these is wrapped. `bold` is for the first column on a terminal.
-    """
-    below = [heads, *rows] if heads else rows
-    width = terminal_width()
-    if width is None or _min_width(below, left) > width:
-        print(table_text(below, left))
-        return
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD, show_header=bool(heads))
-    for at, name in enumerate([printable(head) for head in heads] or [""] * len(rows[0])):
-        justify, style = "left" if at in left else "right", "bold" if bold and at == 0 else None
-        table.add_column(name, justify=justify, style=style, no_wrap=at != max(left, default=-1))  # type: ignore[arg-type]
-    for row in rows:
-        table.add_row(*(Text(printable(cell)) for cell in row))
-    Console(file=drawing_on(sys.stdout), width=width).print(table)
-
-
-def _min_width(rows: Sequence[Sequence[str]], left: Collection[int]) -> int:
-    """Return the minimum width of a table with rules whose last column in `left` is wrapped."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    if left:
-        widths[max(left)] = min(widths[max(left)], _ROOM)
-    return sum(widths) + _BETWEEN * (len(widths) - 1) + _EDGES

@@ -12,7 +12,7 @@ from functools import partial
 
 from fedkin.core.progress import RecordLine
 from fedkin.report.figures import Unit
-from fedkin.report.numbers import join_words, shown
+from fedkin.report.numbers import format_bytes, join_words, pluralize, shown
 
 TRAINING = "training"
 
@@ -206,6 +206,36 @@ def reached(records: Sequence[RecordLine], metric: str, reach: float) -> tuple[i
         if value is not None and value >= reach:
             return record["step"], record["sent"] + record["received"]
     return None
+
+
+def moments(
+    records: Sequence[RecordLine], unit: str, metric: str | None = None, reach: float | None = None
+) -> list[tuple[str, str, str]]:
+    """Return when clusters were formed, and when a target `metric` was at least `reach`: title, when, explanation.
+
+    Methods without a trigger form no clusters at a moment; without a target none is reached.
+    """
+    rows = []
+    if any("fired" in record["values"] for record in records):
+        step = clustering_step(records)
+        if step is None:
+            rows.append(("Clusters formed", "not yet", "the method's trigger has not fired"))
+        else:
+            rows.append(("Clusters formed", f"{unit} {step}", "when the method's trigger fired"))
+    if metric is None or reach is None or not records:
+        return rows
+    title = MEASURES[metric].in_sentence if metric in MEASURES else metric.replace("_", " ")
+    label, rounds = f"Reached {title} {reach:g}", training_rounds(records, records[-1]["step"])
+    found = reached(records, metric, reach)
+    if found is None:
+        tried = f"{pluralize(rounds, 'round')} of training" if phases(records) else pluralize(len(records), unit)
+        never = all(number(line, metric) is None for line in records)
+        return [*rows, (label, "no", "not measured" if never else f"not in {tried}")]
+    step, traffic = found
+    after = f"after {format_bytes(traffic)} sent and received"
+    if phases(records):
+        after = f"{pluralize(training_rounds(records, step), 'round')} of training until then; {after}"
+    return [*rows, (label, f"{unit} {step}", after)]
 
 
 def phase_of(record: RecordLine) -> str:

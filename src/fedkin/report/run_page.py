@@ -46,20 +46,17 @@ from fedkin.report.figures import (
 )
 from fedkin.report.markup import name_ranges
 from fedkin.report.measures import (
-    MEASURES,
     TRAINING,
     Measure,
-    clustering_step,
     last_number,
     measures,
     method_remarks,
+    moments,
     number,
     phase_of,
     phased,
     phases,
-    reached,
     scaled,
-    training_rounds,
     written,
 )
 from fedkin.report.numbers import all_of, format_bytes, join_words, pluralize
@@ -387,13 +384,7 @@ def _summary(
             if name == "false_matches" and mixed:
                 meaning += f"; it does not see mixtures within local clusters: {mixed}"
             rows.append((measure.title, written(own[-1], name, measure), meaning))
-    if any("fired" in record["values"] for record in records):
-        step = clustering_step(records)
-        when = ("not yet", "the method's trigger has not fired")
-        when = when if step is None else (f"{unit} {step}", "when the method's trigger fired")
-        rows.append(("Clusters formed", *when))
-    if target is not None and target.metric is not None and target.reach is not None:
-        rows.append(_target(target.metric, target.reach, records, unit))
+    rows += moments(records, unit, *((target.metric, target.reach) if target else ()))
     traffic = format_bytes(records[-1]["sent"] + records[-1]["received"])
     return [*rows, ("Traffic", traffic, "models and statistics sent to the clients and received from them")]
 
@@ -422,21 +413,6 @@ def _with_number(records: Sequence[RecordLine], name: str) -> list[RecordLine]:
     """
     own = [record for record in records if name in record["metrics"] or name in record["values"]]
     return [record for record in own if name != "clusters" or number(record, name) != 0] or own
-
-
-def _target(metric: str, reach: float, records: Sequence[RecordLine], unit: str) -> tuple[str, str, str]:
-    """Return a headline on when the experiment's target was reached."""
-    title = MEASURES[metric].in_sentence if metric in MEASURES else metric.replace("_", " ")
-    label, rounds = f"Reached {title} {reach:g}", training_rounds(records, records[-1]["step"])
-    found = reached(records, metric, reach)
-    if found is None:
-        tried = f"{pluralize(rounds, 'round')} of training" if phases(records) else pluralize(len(records), unit)
-        return label, "no", f"not in {tried}"
-    step, traffic = found
-    after = f"after {format_bytes(traffic)} sent and received"
-    if phases(records):
-        after = f"{pluralize(training_rounds(records, step), 'round')} of training until then; {after}"
-    return label, f"{unit} {step}", after
 
 
 def _curves(records: Sequence[RecordLine], unit: str) -> list[Curve]:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedkin.report.text_tables import fitted
+from fedkin.experiment.terminal_tables import fitted
 
 
 def test_a_table_that_is_too_wide_is_parted_and_nothing_is_cut() -> None:
