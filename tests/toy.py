@@ -10,7 +10,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fedkin.core import Client, Federation, FedkinError, Method, Record, State, Traits, task
+from fedkin.core import Client, Federation, FedkinError, Method, Record, State, task
 from fedkin.data.population import Population
 from fedkin.experiment import registry
 
@@ -86,24 +86,6 @@ class Steady(Toy):
     def step(self, fed: Federation, state: ToyState) -> tuple[ToyState, Record]:
         after, record = super().step(fed, state)
         return replace(after, pair=()), record
-
-
-@dataclass(frozen=True)
-class Comparable(Toy):
-    """The same for comparisons, which ask what a method clusters."""
-
-    traits = Traits(clusters="samples", finds_k=True, takes_k=False)
-
-    def ready(self, state: ToyState) -> bool:
-        """Never: its clusters are not scored."""
-        return False
-
-    def result(self, state: ToyState) -> dict[str, Any]:
-        return super().result(state) | {"n_clusters": 2}
-
-    @staticmethod
-    def embed(result: dict[str, Any], x: Tensor) -> Tensor:
-        return x
 
 
 @dataclass(frozen=True)

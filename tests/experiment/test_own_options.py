@@ -12,16 +12,11 @@ from fedkin.experiment.prediction import predict
 from fedkin.experiment.run import execute
 
 SOURCE = """
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
-from fedkin.core import State
-from fedkin.core.method import Count
-from fedkin.methods.clients.fedavg import FedAvgMethod
 from fedkin.methods.samples.kfed import KFedMethod
-from fedkin.methods.samples.sample_method import SampleMethod
 
 
 def having(**options):
@@ -31,39 +26,11 @@ def having(**options):
 
 
 Called = having(name=(str, "x"))
-Data = having(data=(str, "x"))
 Complex = having(z=(complex, 1j))
-Set = having(z=(frozenset[int], frozenset()))
 Tensors = having(z=(torch.Tensor | None, None))
 Nothing = having(z=(int, None))
-Zero = having(z=(Count, 0))
 Word = having(z=(Literal["a", "b"], "c"))
-Soft = having(soft=(float, 1.0))
 Predicts = having(predict=(int, 3))
-Scales = having(scaling=(float, 1.0))
-Seeds = having(random_state=(int, 0))
-Fits = having(fit=(int, 3))
-NoneInside = having(z=(tuple[int | None, ...], (1, None)))
-Fine = having(a=(Sequence[float], (1.0,)), b=(Mapping[str, list[int]] | None, None), c=(Literal["x", 2], "x"),
-              d=(Any, 1), e=(Callable[[int], int] | None, None), f=(tuple[int, str], (1, "a")))
-
-
-@dataclass(frozen=True)
-class Half(SampleMethod):
-    state_type = State
-
-    def init(self, fed):
-        return State()
-
-
-@dataclass(frozen=True)
-class Given(FedAvgMethod):
-    n_clusters: Count = 2
-
-
-@dataclass(frozen=True)
-class Says(Given):
-    traits = FedAvgMethod.traits.replace(finds_k=False, takes_k=True)
 
 
 @dataclass(frozen=True)
@@ -85,13 +52,6 @@ class Arrays(KFedMethod):
     @staticmethod
     def predict(result, x):
         return KFedMethod.predict(result, x).numpy()
-
-
-@dataclass(frozen=True)
-class Ints(KFedMethod):
-    @staticmethod
-    def predict(result, x):
-        return KFedMethod.predict(result, x).int()
 """
 
 
