@@ -148,3 +148,23 @@ def test_a_pipe_in_a_runs_folder_is_not_waited_for(tmp_path: Path) -> None:
 )
 def test_names_end_in_what_a_file_holds(name: str, stem: str, ending: str) -> None:
     assert (stem_of(name), ending_of(Path(name))) == (stem, ending)
+
+
+def test_a_lock_that_went_while_it_was_opened_is_opened_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, opened = os.open, []
+
+    def late(path: Path, *more: int) -> int:
+        handle = real(path, *more)
+        if Path(path).name == LOCK:
+            opened.append(handle)
+            if len(opened) == 1:
+                Path(path).unlink()
+        return handle
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", late)
+        with folder_lock(tmp_path):
+            assert len(opened) >= 2
+            assert (tmp_path / LOCK).exists()
+            with pytest.raises(FedkinError, match="Another process"), folder_lock(tmp_path):
+                pass

@@ -426,3 +426,16 @@ def test_a_single_new_row_is_read_by_the_sign_that_the_clients_showed():
     model = fedkin.KFed(n_clusters=2, random_state=0).fit(frames)
     row = pd.DataFrame({"a": ["1,250"], "b": [3]})
     assert model.preparation_.apply(row).tolist() == model.preparation_.apply(row.assign(a=1.25)).tolist()
+
+
+def test_ends_of_the_clients_values_are_kept_in_files_and_sent_to_no_client(tables: fedkin.FedAvg) -> None:
+    made = tables.preparation_
+    again = Preparation.from_tree(made.tree())
+    assert made.reach is not None
+    assert again.reach is not None
+    assert torch.equal(again.reach, made.reach)
+    sent = made.for_clients()
+    assert (sent.reach, sent.notes, sent.questions) == (None, [], ())
+    assert Preparation.from_tree(sent.tree()).reach is None
+    assert sent.encoding is not None
+    assert "reach" not in sent.encoding.tree()

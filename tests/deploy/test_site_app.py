@@ -214,3 +214,13 @@ def test_a_site_checks_its_file_and_data_before_anybody_sees_them(
         main(["federation", "check", str(tmp_path / "site" / "site.toml")])
     assert ended.value.code == 2
     assert 'set decimal = ","' in capsys.readouterr().err
+
+
+def test_a_site_file_that_is_refused_is_reported_to_the_site_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    nodes, reported = node(tmp_path / "site", ROWS), []
+    (tmp_path / "site" / "site.toml").write_text("nam = 3")
+    assert Roster(nodes, report=reported.append).greet() == []
+    assert reported == [f"Refused: Node {nodes.node(0)}: {TOLD}"]
+    assert "site.toml" in caplog.text

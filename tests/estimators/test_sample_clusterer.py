@@ -1,5 +1,6 @@
 """The estimator as a scikit-learn user meets it: tiny blobs, two rounds, well under a second each."""
 
+import copy
 import warnings
 from typing import Any
 
@@ -269,3 +270,11 @@ def test_clients_that_cannot_be_used_are_refused(clients: Any, sentence: str) ->
     with pytest.raises(FedkinError) as raised:
         quick().fit(clients)
     assert str(raised.value).startswith(sentence)
+
+
+def test_a_failed_fit_leaves_the_model_as_it_was(fitted: fedkin.FedCRef) -> None:
+    model = copy.deepcopy(fitted)
+    with pytest.raises(FedkinError):
+        model.fit([x[:, :5] for x in SITES], initial_labels=[np.zeros(3, int)] * 3)
+    assert same(model, fitted)
+    assert model.n_features_in_ == 8

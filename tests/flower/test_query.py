@@ -1,5 +1,6 @@
 """What a node says of its data, and what it does not."""
 
+import json
 from typing import Any
 
 import numpy as np
@@ -170,3 +171,39 @@ def test_what_is_no_answer_is_missing():
     result = start(flower.EmbeddingStrategy(pretraining_rounds=0, flip=0.05), where, rounds=1)
     assert "it is not a reply of fedkin.flower.describes" in result.records[0]["missing"][2]
     assert where.node(2) not in result.clusters
+
+
+def test_flips_are_nobodys_to_know_unless_a_seed_is_given():
+    client = pictures.client(0)
+
+    def said(seed: int | None, partition: int = 0) -> torch.Tensor:
+        answer = flower.describes(lambda _: (client.x, client.y), seed)
+        return asked(embedding.embed, how(0.5), context(partition), answer)["bits"]
+
+    assert not torch.equal(said(None), said(None))
+    assert torch.equal(said(3), said(3))
+    assert not torch.equal(said(3), said(4))
+    assert not torch.equal(said(3), said(3, partition=1))
+
+
+def test_a_node_does_nothing_else():
+    client = pictures.client(0)
+    with pytest.raises(FedkinError) as refused:
+        asked(client_method.train, {}, context(), flower.describes(lambda _: (client.x, client.y)))
+    assert str(refused.value).startswith(
+        "This node was asked for 'fedkin.methods.clients.client_method.train'; it answers only fedkin.methods."
+    )
+
+
+def test_an_answer_nested_too_deep_is_missing():
+    where = grid(pictures.clients())
+    real = where.app._registered_funcs["query.fedkin"]
+    header = json.dumps({"__metadata__": {"tree": 100_000 * "[" + 100_000 * "]"}}).encode()
+    deep = content(len(header).to_bytes(8, "little") + header)
+
+    def odd(message: Any, context: Any) -> Any:
+        return Message(deep, reply_to=message) if context.node_config["partition-id"] == 2 else real(message, context)
+
+    where.app._registered_funcs["query.fedkin"] = odd
+    result = start(flower.EmbeddingStrategy(pretraining_rounds=0, flip=0.05), where, rounds=1)
+    assert "it is not a reply of fedkin.flower.describes" in result.records[0]["missing"][2]

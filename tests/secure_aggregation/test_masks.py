@@ -271,3 +271,8 @@ def test_every_sum_has_keys_of_its_own_and_dealing_again_changes_nothing():
     assert len({*one, *other, channel_key(secret(3)), secret(3)}) == 6
     first, second = (share_keys(secret(3), 3, KEYS, context).shares for context in (SEALED_SHARES_CONTEXT, b"another"))
     assert not {sealed for both in first for sealed in both} & {sealed for both in second for sealed in both}
+
+
+def test_a_key_that_is_none_is_refused():
+    with pytest.raises(ValueError, match="shared"):
+        mask(0, private(0), keys_of([0, 1]) | {2: bytes(32)}, CONTEXT, 3)

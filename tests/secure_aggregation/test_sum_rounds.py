@@ -223,3 +223,22 @@ def leaving(grid: Nodes) -> FlowerFederation:
 
     fed.deliver = left  # type: ignore[method-assign]
     return fed
+
+
+def test_who_accuses_somebody_outside_of_the_sum_is_missing():
+    fed = Watched(5, {("masked", 1): lambda reply: {"refused": "no", "sealed": [99]}})
+    assert sum_of(fed).clients == [0, 2, 3, 4]
+    assert fed.missing == {1: "no"}
+
+
+def test_shares_that_nobody_opens_are_the_dealers_fault():
+    fed = Watched(6, {("send_shares", 1): flipped("publics", 0, PAIRS, 0)})
+    found = sum_of(fed)
+    assert found.clients == [0, 2, 3, 4, 5]
+    assert fed.missing == {1: "the shares between it and client 0, 2, 3, 4, 5 do not open"}
+
+
+def test_a_key_that_is_none_stops_nobody():
+    fed = Watched(5, {("send_key", 1): lambda reply: {"key": torch.zeros(32, dtype=torch.uint8)}})
+    assert sum_of(fed).clients == [0, 2, 3, 4]
+    assert fed.missing == {1: "its key is invalid"}

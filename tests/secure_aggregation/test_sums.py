@@ -9,6 +9,7 @@ import torch
 
 from fedkin.core import Client, Federation, FedkinError, Task, task
 from fedkin.core.seeds import Secret
+from fedkin.core.tasks import trusted_packages
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.clients.fedavg import FedAvgMethod, LocalMethod
 from fedkin.methods.clients.ifca import IFCAMethod
@@ -272,3 +273,31 @@ def test_a_tag_is_answered_for_one_request_only():
     first = answer(0.5)["masked"]
     assert torch.equal(answer(0.5)["masked"], first)
     assert answer(0.25) == {"refused": "its tag has been used for another request"}
+
+
+def test_clusters_have_sums_of_their_own_and_two_are_too_few():
+    fed = federation()
+    found = ask(fed, clusters={0: 7, 1: 2, 2: 7, 3: 2, 4: 7})
+    assert list(found) == [7]
+    assert_sum(found[7], [0, 2, 4])
+    assert fed.missing == dict.fromkeys([1, 3], "fewer than 3 clients to sum over")
+
+
+def test_a_task_of_another_package_is_summed_where_that_is_trusted(tmp_path, monkeypatch):
+    (tmp_path / "trusted_here.py").write_text(
+        "from fedkin.core import task\n\n@task\ndef tell(clients, payloads):\n    return [{'x': 1.0}] * len(clients)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    fed = Watched(sites(), workers=1)
+    ask(fed)
+    terms = [{"name": "x", "shape": [], "factor": None}]
+    request = fed.requests("masked")[0] | {"task": "trusted_here.tell", "terms": terms}
+    with (
+        trusted_packages(["fedkin"]),
+        pytest.raises(FedkinError, match="'trusted_here' is not from fedkin, so this client does not"),
+    ):
+        masked.run([fed.clients[0]], [request])
+    assert "trusted_here" not in sys.modules
+    with trusted_packages(["fedkin", "trusted_here"]):
+        [reply] = masked.run([fed.clients[0]], [request])
+    assert reply.keys() == {"masked"}

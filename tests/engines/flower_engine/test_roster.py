@@ -295,3 +295,26 @@ def test_a_site_that_does_not_know_what_the_experiment_says_of_columns_is_refuse
         'label = "bought".'
     )
     assert len(Roster(nodes).gather(2, 5)) == 2
+
+
+def test_two_names_cannot_share_a_folder(tmp_path: Path) -> None:
+    nodes = grid(tmp_path, site(tmp_path / "1", "a"), site(tmp_path / "1", "b"), site(tmp_path / "3", "c"))
+    nodes.away = {1}
+    roster = Roster(nodes)
+    assert len(roster.gather(2, 5)) == 2
+    nodes.away = set()
+    roster.known = {}
+    assert roster.greet() == []
+    assert roster.refused == ["Site 'b' has the private folder of site 'a'; every site needs one of its own."]
+    resumed = Roster(nodes, {"a": roster.members["a"].identity, "b": "token"})
+    assert [member.name for member in resumed.greet()] == ["a"]
+
+
+def test_a_key_that_changes_with_every_start_binds_nobody(tmp_path: Path) -> None:
+    nodes, keys = with_keys(tmp_path, "a", "b")
+    nodes.keys = {0: keys[1], 1: b"no key"}  # as without authentication, where nodes make keys of their own
+    roster = Roster(nodes)
+    assert [member.key for member in roster.gather(2, 5)] == ["", ""]
+    nodes.restart(0)
+    nodes.keys = {}
+    assert [member.name for member in roster.greet()] == ["a"]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import pictures
 import planted
 from fedkin.core import Client, FedkinError, Task
+from fedkin.core.payload import payload_bytes
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.clients.client_method import UNKNOWN
 from fedkin.methods.clients.embedding import embedding
@@ -366,3 +367,11 @@ def test_a_later_message_is_brought_into_the_templates_order(order, seed):
     found = matched_to(parts.float(), parts[order].flatten())
     assert torch.equal(found, parts.flatten())
     assert found.dtype == torch.uint8
+
+
+def test_what_is_remembered_stays_at_the_client():
+    client = pictures.client(0, classes=[0])
+    asked = how(flip=0.1)
+    (reply,) = tasks.embed.run([client], [asked])
+    assert set(client.state) == {tasks.ANSWERS, tasks.FILLING}
+    assert payload_bytes(reply) < 13 + 60  # 100 bits and some JSON

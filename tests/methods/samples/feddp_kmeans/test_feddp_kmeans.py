@@ -213,3 +213,12 @@ def test_the_servers_samples_are_prepared_as_the_clients_are(tmp_path: Path):
         for at, more in enumerate([[], ["method.server_data=wine"]])
     ]
     assert [one.records[0]["values"]["points"] for one in runs] == [90, 178]
+
+
+@pytest.mark.parametrize("ask", ["counts", "starts"])
+def test_directions_longer_than_1_are_refused(ask: str):
+    task, payload, _ = ASKS[ask]
+    good = {**FREE, **payload, "deviation": 1.0, "budget": 1.0}
+    turned = torch.linalg.qr(torch.randn(WIDTH, 3, generator=torch.Generator().manual_seed(3))).Q.contiguous()
+    assert task.objection({**good, "directions": turned}) is None
+    assert task.objection({**good, "directions": 1.01 * turned}) is not None
