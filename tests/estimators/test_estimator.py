@@ -66,7 +66,7 @@ def test_every_estimator_is_held_to_them() -> None:
 @pytest.mark.parametrize("name", QUICK)
 def test_the_signature_is_the_methods(name: str) -> None:
     made = getattr(fedkin, name)
-    fields = {field.name for field in dataclasses.fields(made._method)} - {"oracle", "read"}
+    fields = {field.name for field in dataclasses.fields(made._method)} - {"oracle", "read", "first"}
     own = {field.name for field in dataclasses.fields(EstimatorOptions)} - (
         set() if made._method.traits.has_device else {"device"}
     )
