@@ -8,102 +8,99 @@ import pytest
 
 from comparing import Here
 from fedkin.core import FedkinError
-from fedkin.studies.benchmark import (
-    CLIENTS,
-    PAGE,
-    SAMPLES,
-    BenchmarkOptions,
-    Conditions,
-    as_text,
-    benchmarked,
-    cells_of,
-    scores_of,
-    variants_of,
-)
-from fedkin.studies.study import RESULTS, Cell, Study
+from fedkin.studies.benchmark import PAGE, SCENARIOS, Benchmark, questions_of
+from fedkin.studies.compare import Options, benchmarked
+from fedkin.studies.question import Candidate, selection_of
+from fedkin.studies.study import RESULTS, Study
 
-QUICK: dict[str, Any] = {"methods": ("fedavg", "ifca"), "scenarios": ("label-clusters",), "seeds": 1, "rounds": 1}
+ROUND = {"scenarios": ("label-clusters",), "rounds": 1, "shows": False}
 
 
-def test_results_are_appended_and_count_the_next_time(tmp_path: Path):
-    worker = Here()
-    first = benchmarked(BenchmarkOptions("clients", **QUICK), tmp_path, worker)
-    assert {(cell.method, cell.scenario): one.clusters for cell, one in first.items()} == {
-        ("ifca", "label-clusters"): 3,
-        ("fedavg", "label-clusters"): 1,
-    }
-    for one in first.values():
-        assert 0 <= one.metrics["personal_accuracy"] <= 1
-        assert one.bytes > 0
-        assert one.steps == 1
+def of_clients(out: Path, worker: Here, *methods: str, limit: str = "10m", **more: Any) -> Benchmark:
+    options = Options(methods or ("fedavg", "ifca"), seeds=1, limit=limit)
+    return benchmarked("clients", options, out, worker=worker, **{**ROUND, **more})
+
+
+def test_results_are_appended_and_count_the_next_time(tmp_path: Path) -> None:
+    found = of_clients(tmp_path, Here())
+    rows = {row.method: row for row in found.rows["label-clusters"]}
+    assert {name: row.clusters for name, row in rows.items()} == {"ifca": (3,), "fedavg": (1,)}
+    for row in rows.values():
+        assert 0 <= row.measures["accuracy"] <= 1
+        assert row.bytes
+        assert row.runs == 1
     again = Here()
-    more = benchmarked(BenchmarkOptions("clients", **{**QUICK, "methods": ("fedavg", "local")}), tmp_path, again)
+    more = of_clients(tmp_path, again, "fedavg", "local")
     assert again.made == ["local 0"]
-    assert {cell.method for cell in more} == {"fedavg", "local"}
+    assert {cell.method for cell in more.results} == {"fedavg", "local"}
     assert len((tmp_path / RESULTS).read_text().splitlines()) == 3
     page = (tmp_path / PAGE).read_text()
     assert "Nemenyi" not in page  # one scenario tells nothing
     assert "label-clusters" in page
-    assert "fedavg" in as_text("clients", ["label-clusters"], more)
+    assert "fedavg" in more.text()
 
 
-def test_a_slow_run_is_tried_again_with_a_longer_limit_only(tmp_path: Path):
-    options = {**QUICK, "methods": ("fedavg",)}
-    (given_up,) = benchmarked(
-        BenchmarkOptions("clients", **options, limit="5s"), tmp_path, Here(slow=("fedavg",))
-    ).values()
+def test_samples_are_ranked_over_scenarios_and_seeds_with_partitions_of_their_own(tmp_path: Path) -> None:
+    scenarios = ("label-skew", "few-samples")
+    options = Options(("kfed", "kmeans"), seeds=2, limit="10m")
+    found = benchmarked("samples", options, tmp_path, scenarios=scenarios, worker=Here(), shows=False)
+    assert [(row.runs, set(row.deviations) >= {"ari"}) for rows in found.rows.values() for row in rows] == [
+        (2, True)
+    ] * 4
+    assert found.ranking.ranks == {"kmeans": 1.0, "kfed": 2.0}
+    assert [found.best(name)[0] for name in scenarios] == ["kmeans"] * 2
+    assert "Nemenyi" in (tmp_path / PAGE).read_text()
+    runs = [run for run in found.plain() if run["method"] == "kfed" and run["scenario"] == "label-skew"]
+    assert found.rows["label-skew"][0].truth["ari"] == pytest.approx(sum(run["metrics"]["ari"] for run in runs) / 2)
+
+
+def test_a_slow_run_is_tried_again_with_a_longer_limit_only(tmp_path: Path) -> None:
+    (given_up,) = of_clients(tmp_path, Here(slow=("fedavg",)), "fedavg", limit="5s").results.values()
     assert given_up.failed == "it took more than 5 seconds"
     same = Here()
-    benchmarked(BenchmarkOptions("clients", **options, limit="5s"), tmp_path, same)
+    of_clients(tmp_path, same, "fedavg", limit="5s")
     assert same.made == []
-    (done,) = benchmarked(BenchmarkOptions("clients", **options, limit="6s"), tmp_path, Here()).values()
+    (done,) = of_clients(tmp_path, Here(), "fedavg", limit="6s").results.values()
     assert not done.failed
 
 
-def test_a_failure_is_a_result_with_its_reason(tmp_path: Path):
-    found = benchmarked(BenchmarkOptions("clients", **QUICK), tmp_path, Here(broken=("fedavg", "ifca")))
-    assert [one.failed for one in found.values()] == ["no such luck."] * 2
-    assert scores_of(found, "clients") == {}
+def test_a_failure_is_a_result_with_its_reason(tmp_path: Path) -> None:
+    found = of_clients(tmp_path, Here(broken=("fedavg", "ifca")))
+    assert [one.failed for one in found.results.values()] == ["no such luck."] * 2
+    assert found.ranking.ranks == {}
     assert "no such luck" in (tmp_path / PAGE).read_text()
-    printed = as_text("clients", ["label-clusters"], found).splitlines()
-    assert printed[-2:] == [
-        "Without a result; with a longer --limit, what took too long is tried again:",
-        "  fedavg, ifca, label-clusters: no such luck.",
-    ]
+    assert "  ifca, label-clusters: cannot be applied: no such luck" in found.text().splitlines()
 
 
 @pytest.mark.parametrize("family", ["clients", "samples"])
-def test_every_scenario_has_a_valid_experiment(family):
-    table = CLIENTS if family == "clients" else SAMPLES
+def test_every_scenario_has_a_valid_experiment(family: Any) -> None:
     methods = ("ifca", "pacfl", "ladd") if family == "clients" else ("kfed", "kin-graph")
-    conditions = Conditions(family, "digits", 10, {"rounds": 2, "module": "perceptron"})
-    for cell in cells_of(list(table), methods, 1):
-        config = conditions.config(cell)
-        assert config.tables["scenario"]["name"] == table[cell.scenario].settings["name"]
-        unknown = {"ladd": "none", "kin-graph": "auto"}.get(cell.method)
-        given = unknown or (None if cell.method == "pacfl" else conditions.clusters(cell.scenario))
-        assert config.tables["method"].get("n_clusters") == given
-        assert config.tables["scenario"].get("step", 2) == 2  # changes come in the middle of two rounds
+    shared = {"rounds": 2, "module": "perceptron"} if family == "clients" else {}
+    for name, (question, number) in questions_of(family, "digits", list(SCENARIOS[family]), shared).items():
+        for candidate in selection_of(family, methods).first(number, needy_only=True):
+            config = question.config(candidate, 0)
+            assert config.tables["scenario"]["name"] == SCENARIOS[family][name].settings["name"]
+            unknown = {"ladd": "none", "kin-graph": "auto"}.get(candidate.method)
+            given = unknown or (None if candidate.method == "pacfl" else number)
+            assert config.tables["method"].get("n_clusters") == given
+            assert config.tables["scenario"].get("step", 2) == 2  # changes come in the middle of two rounds
 
 
-def test_a_method_takes_part_with_settings_of_its_own():
+def test_a_method_takes_part_with_settings_of_its_own() -> None:
     names = ("kin-graph", "ccfc+decorrelation=1", "ccfc", "ccfc+decorrelation=1")
-    found = variants_of("samples", names)
-    assert found == ["kin-graph", "ccfc+decorrelation=1", "ccfc"]
-    conditions = Conditions("samples", "digits", 10, {"rounds": 2})
-    config = conditions.config(Cell(found[1], 0, scenario="label-skew"))
-    assert config.tables["method"]["name"] == "ccfc"
-    assert config.tables["method"]["decorrelation"] == 1.0
-    assert conditions.given(Cell(found[1], 0, scenario="label-skew")) == 10
-    assert variants_of("samples", ("all",))[0] == "kfed"
-    with pytest.raises(FedkinError, match=r"write \+OPTION=VALUE"):
-        variants_of("samples", ("ccfc+decorrelation",))
-    with pytest.raises(FedkinError, match="decorelation"):
-        conditions.config(Cell("ccfc+decorelation=1", 0, scenario="label-skew"))
+    assert selection_of("samples", names).methods == ("kin-graph", "ccfc+decorrelation=1", "ccfc")
+    assert selection_of("samples", ("all",)).methods[0] == "kfed"
+    question, number = questions_of("samples", "digits", ["label-skew"], {})["label-skew"]
+    (candidate,) = selection_of("samples", names[1:2]).first(number, needy_only=True)
+    method = question.config(candidate, 0).tables["method"]
+    assert (method["name"], method["decorrelation"], method["n_clusters"]) == ("ccfc", 1.0, 10)
+    for wrong in ("ccfc+decorrelation", "ccfc+decorelation=1"):
+        with pytest.raises(FedkinError):
+            question.config(Candidate(wrong, 10), 0)
 
 
-def test_a_damaged_line_is_named(tmp_path: Path):
-    benchmarked(BenchmarkOptions("clients", **QUICK), tmp_path, Here(broken=("fedavg", "ifca")))
+def test_a_damaged_line_is_named(tmp_path: Path) -> None:
+    of_clients(tmp_path, Here(broken=("fedavg", "ifca")))
     plan = json.loads((tmp_path / "plan.json").read_text())
     with (tmp_path / RESULTS).open("a") as file:
         file.write('{"seed": 1, "scen')

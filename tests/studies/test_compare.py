@@ -13,7 +13,7 @@ from fedkin.cli import main
 from fedkin.core import FedkinError
 from fedkin.core.files import folder_lock
 from fedkin.studies.compare import Options, compared
-from fedkin.studies.comparison import Comparison, no_bar, page_of, print_comparison
+from fedkin.studies.comparison import Comparison, page_of, print_comparison
 from fedkin.studies.question import question_of
 from shell import fedkin as command
 from site_files import sites
@@ -45,7 +45,7 @@ def found(tmp_path_factory: pytest.TempPathFactory, hospitals: str) -> tuple[Com
     worker = Here()
     question = question_of(hospitals, methods=CHEAP, settings=["engine.workers=1"])
     out = tmp_path_factory.mktemp("comparisons") / "first"
-    return compared(question, Options(CHEAP, seeds=2, budget="1h"), out, no_bar, worker), worker
+    return compared(question, Options(CHEAP, seeds=2, budget="1h"), out, False, worker), worker
 
 
 def test_the_number_of_clusters_is_found_and_reported(found: tuple[Comparison, Here]) -> None:
@@ -76,10 +76,10 @@ def test_everything_is_on_disk_and_nothing_is_made_again(found: tuple[Comparison
     assert f"Recommended: <code>{comparison.recommended}</code>. It " in page
     assert all(name in page for name in CHEAP)
     question, again = question_of(hospitals, methods=CHEAP, settings=["engine.workers=1"]), Here()
-    same = compared(question, Options(CHEAP, seeds=2, budget="1h"), comparison.out, no_bar, again)
+    same = compared(question, Options(CHEAP, seeds=2, budget="1h"), comparison.out, False, again)
     assert again.made == []
     assert same.lines == comparison.lines
-    more = compared(question, Options(CHEAP, seeds=3, budget="1h"), comparison.out, no_bar, again)
+    more = compared(question, Options(CHEAP, seeds=3, budget="1h"), comparison.out, False, again)
     assert {name[-1] for name in again.made} == {"2"}
     assert {line.runs for line in more.lines} == {3}
 
@@ -102,13 +102,13 @@ def test_a_folder_of_something_else_is_left_alone(
     (tmp_path / "letter.txt").write_text("Dear")
     for folder in (tmp_path, tmp_path / "letter.txt"):
         with pytest.raises(FedkinError, match="give another --out"):
-            compared(question_of("blobs"), Options(("kfed",)), folder, no_bar, Here())
+            compared(question_of("blobs"), Options(("kfed",)), folder, False, Here())
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
     question = question_of(hospitals, methods=CHEAP, settings=["engine.workers=1"], seed=1)
     with pytest.raises(FedkinError, match=r"holds another comparison: its seed is 0, not 1; give another --out"):
-        compared(question, Options(CHEAP), found[0].out, no_bar, Here())
+        compared(question, Options(CHEAP), found[0].out, False, Here())
     with folder_lock(tmp_path / "out"), pytest.raises(FedkinError, match="Another process is at work"):
-        compared(question_of("blobs"), Options(("kfed",)), tmp_path / "out", no_bar, Here())
+        compared(question_of("blobs"), Options(("kfed",)), tmp_path / "out", False, Here())
 
 
 def test_the_command_prints_a_table_or_json(

@@ -199,12 +199,12 @@ def test_the_critical_difference_is_demsars(methods, q):
 def test_ranks_are_means_over_scenarios_with_ties_shared():
     found = ranked(
         {
-            ("one", "a"): [0.9, 0.7],
-            ("one", "b"): [0.8],
-            ("one", "c"): [0.1],
-            ("two", "a"): [0.5],
-            ("two", "b"): [0.6],
-            ("two", "c"): [0.2],
+            ("one", "a"): 0.8,
+            ("one", "b"): 0.8,
+            ("one", "c"): 0.1,
+            ("two", "a"): 0.5,
+            ("two", "b"): 0.6,
+            ("two", "c"): 0.2,
         }
     )
     assert found.ranks == {"b": 1.25, "a": 1.75, "c": 3.0}

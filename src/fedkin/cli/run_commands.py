@@ -257,14 +257,14 @@ def compare(
         check_source(what)
     names = _known_methods(methods)
     from fedkin.studies.compare import Options, compared
-    from fedkin.studies.comparison import bar, no_bar, print_comparison
+    from fedkin.studies.comparison import print_comparison
     from fedkin.studies.question import question_of
 
     asked = question_of(what, asked=question, methods=names, **experiment)
     folder = out or Path("comparisons") / asked.name
     with interruptible("the same command resumes the comparison"):
         options = Options(names, clusters, seeds, budget, by)
-        found = compared(asked, options, folder, no_bar if quiet else bar, began=began)
+        found = compared(asked, options, folder, not quiet, began=began)
     if as_json:
         print(found.to_json(), end="")
     elif not quiet:
@@ -315,22 +315,23 @@ def reproduce(names: tuple[str, ...], out: Path, markdown: bool, as_json: bool, 
 @as_json
 @quiet
 def benchmark(
-    what: Literal["clients", "samples"], data: str, methods: str, scenarios: str, out: Path | None, as_json: bool,
-    quiet: bool, **sizes: Any,
+    what: Literal["clients", "samples"], methods: str, seeds: int, budget: str, limit: str, data: str, scenarios: str,
+    out: Path | None, as_json: bool, quiet: bool, **sizes: Any,
 ) -> None:  # fmt: skip
     """Run all methods on all scenarios, and rank them. The same command resumes where it stopped."""
     names = _known_methods(methods)
-    from fedkin.studies.benchmark import PAGE, BenchmarkOptions, as_text, benchmarked, plain, scenarios_of
+    from fedkin.studies.benchmark import PAGE
+    from fedkin.studies.compare import Options, benchmarked
 
-    options = BenchmarkOptions(what, data, names, _names(scenarios), **sizes)
     folder = out or Path("benchmark-runs") / f"{what}-{data.replace('/', '-')}"
     with interruptible("the same command resumes the benchmark"):
-        found = benchmarked(options, folder, shows=not quiet)
+        options = Options(names, None, seeds, budget, limit=limit)
+        found = benchmarked(what, options, folder, data, _names(scenarios), shows=not quiet, **sizes)
     if as_json:
-        print(json.dumps(plain(found), indent=2))
+        print(json.dumps(found.plain(), indent=2))
     elif not quiet:
-        print(as_text(what, scenarios_of(what, options.scenarios), found))
-        print(f"{len(found)} results; the page: {folder / PAGE}")
+        print(found.text())
+        print(f"{len(found.results)} results; the page: {folder / PAGE}")
 
 
 def _names(listed: str) -> tuple[str, ...]:

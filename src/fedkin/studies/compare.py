@@ -1,17 +1,19 @@
-"""`fedkin.compare`, and ``fedkin compare``: methods that suit some data, ranked with or without truth, one recommended.
+"""Comparisons of methods on some data, or on the scenarios of a benchmark: `fedkin.compare` and the commands.
 
 First comes one seed of every method that finds the number of clusters, or is given the known one. If the number is not
 known, the first cheap method that needs it, and quick ones that may be given it, climb a ladder of numbers; those found
 and the best of the ladder are given to the other cheap methods, and the likeliest to the costly ones. Then come further
-seeds of each method with its best number. A run has its share of the time that is left; what did not finish is tried
-again when all had their turn, the cheapest method first, as long as there is more time than it had.
+seeds of each method with its best number. A run has its share of the time that is left, or its limit; what did not
+finish is tried again when all had their turn, the cheapest method first, as long as there is more time than it had.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
@@ -22,27 +24,39 @@ from statistics import mean
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from fedkin.core import FedkinError, Method
+from fedkin.core import FedkinError
 from fedkin.core.aliases import checked_keywords
 from fedkin.core.doors import COMPARE, at_door, flag
 from fedkin.core.errors import all_problems, kind_of
-from fedkin.core.progress import Progress
+from fedkin.core.progress import Progress, RecordLine, Timing
 from fedkin.core.seeds import derive_generator
 from fedkin.data.dataset import encode_labels
 from fedkin.data.inputs import FederationInput, federation_input
 from fedkin.data.population import Population
 from fedkin.data.scenarios.partition_scenario import hold_out
+from fedkin.experiment import registry
 from fedkin.experiment.config import Config, apply_setting
 from fedkin.experiment.option_models import flat
-from fedkin.experiment.registry import METHODS
 from fedkin.experiment.run import check_machine
+from fedkin.experiment.terminal import Bar
 from fedkin.report.numbers import format_bytes, join_words, pluralize
 from fedkin.report.page import write_page
+from fedkin.studies.benchmark import PAGE as BENCHMARK_PAGE
+from fedkin.studies.benchmark import Benchmark, questions_of, scenarios_of
 from fedkin.studies.cells import CellResult
-from fedkin.studies.comparison import PAGE, SCORE, TRUTH, Comparison, ComparisonRow, bar, page_of
-from fedkin.studies.question import Candidate, Question, Role, Selection, method_named, question_of, selection_of
+from fedkin.studies.comparison import PAGE, SCORE, TRUTH, Comparison, ComparisonRow, page_of
+from fedkin.studies.question import (
+    Candidate,
+    Family,
+    Question,
+    Role,
+    Selection,
+    base_name,
+    method_named,
+    question_of,
+    selection_of,
+)
 from fedkin.studies.ranking import (
     ALIKE,
     CHANCE,
@@ -53,11 +67,10 @@ from fedkin.studies.ranking import (
     finest,
     rank_of,
     recommend,
-    recommendable,
     score_of,
 )
 from fedkin.studies.study import Cell, SentPopulation, Study
-from fedkin.studies.time_budget import TimeBudget, duration, given_duration, parsed_duration
+from fedkin.studies.time_budget import TimeBudget, duration, parsed_duration
 from fedkin.studies.workers import Worker
 
 LADDER = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20)
@@ -76,37 +89,37 @@ _KEPT, _MOST_KEPT = 0.1, 10.0
 _TRIED = (2, 20)
 """Numbers of clusters to look at settings with; one that some method does not take is no mistake of the user's."""
 
-ShowRun = Callable[[str], AbstractContextManager[Progress]]
-"""Called before each run with its title."""
-
 
 @dataclass(frozen=True)
 class Options:
-    """Options of a comparison.
+    """Options of a comparison or a benchmark.
 
-    `methods` are names, or ``("all",)``; each has `seeds` runs, at least 1. `clusters` is their number, at least 2, if
-    it is known. `budget` is wall-clock time, such as ``"10m"``. `by`, "score" or "truth", is the criterion of the
-    ranking and the recommendation.
+    `methods` are names, which options may follow as in ``"ccfc+decorrelation=1"``, or ``("all",)``; each has `seeds`
+    runs, at least 1. `clusters` is their number, at least 2, if it is known. `budget` is wall-clock time, such as
+    ``"10m"`` or seconds. `by`, "score" or "truth", is the criterion of the ranking and the recommendation. `limit` is
+    the time of one run, after which it is given up until a call has a longer one; by default its share of the budget.
     """
 
     methods: tuple[str, ...] = ("all",)
     clusters: int | None = None
     seeds: int = 3
-    budget: str = "10m"
+    budget: str | float = "10m"
     by: str = "score"
+    limit: str | None = None
 
     def check(self) -> None:
         """Check that all options are in their range.
 
         Raises FedkinError, which names the first option that is not.
         """
-        if self.clusters is not None and self.clusters < 2:
-            raise FedkinError(f"{flag('clusters')} is {self.clusters}; allowed: 2 or more clusters.")
-        if self.seeds < 1:
-            raise FedkinError(f"{flag('seeds')} is {self.seeds}; allowed: 1 or more.")
+        for name, value, least in (("clusters", self.clusters, 2), ("seeds", self.seeds, 1)):
+            if value is not None and (not isinstance(value, Integral) or value < least):
+                raise FedkinError(f"{flag(name)} is {value!r}; it takes one whole number of at least {least}.")
         if self.by not in ("score", "truth"):
             raise FedkinError(f"{flag('by')} is '{self.by}'; it should be score or truth.")
         parsed_duration(self.budget)
+        if self.limit is not None:
+            parsed_duration(self.limit, "limit")
 
 
 @checked_keywords
@@ -168,41 +181,44 @@ def compare(
         the budget.
     """
     with at_door(COMPARE):
-        names = _method_names(methods)
+        names = tuple(name.strip() for name in methods.split(",")) if isinstance(methods, str) else tuple(methods)
+        for name in names:
+            if not isinstance(name, str):
+                raise FedkinError(
+                    f"methods has {kind_of(name)}; it takes names, such as 'kfed' or 'package.module:Class'."
+                )
         common = _settings(settings)
-        number = None if n_clusters is None else _whole("n_clusters", n_clusters)
-        options = Options(names, number, _whole("seeds", seeds), given_duration(budget), by)
+        options = Options(names, n_clusters, seeds, budget, by)
         options.check()
         if isinstance(clients, str | Path):
             if y is not None and not isinstance(y, str):
                 raise FedkinError(
                     f"Labels were given beside '{clients}', which has its own; give arrays of both, or none."
                 )
-            common = [*common, *([] if y is None else [f"data.label={y}"])]
-            asked = question_of(str(clients), seed=seed, settings=common, asked=question, methods=names)
-            return compared(asked, options, Path(out) if out is not None else Path("comparisons") / asked.name)
-        given = federation_input(clients, y, entrance="compare")
-        label = [] if given.label is None else [f"data.label={given.label}"]
-        asked = question_of(
-            "clients in memory", scenario="files", seed=seed, settings=[*common, *label], asked=question, methods=names
-        )
-        return compared(asked, options, Path(out) if out is not None else Path("comparisons") / "arrays", given=given)
+            given, label, what, scenario = None, y, str(clients), None
+        else:
+            given = federation_input(clients, y, entrance="compare")
+            label, what, scenario = given.label, "clients in memory", "files"
+        common += [] if label is None else [f"data.label={label}"]
+        asked = question_of(what, scenario=scenario, seed=seed, settings=common, asked=question, methods=names)
+        folder = Path("comparisons") / (asked.name if given is None else "arrays")
+        return compared(asked, options, folder if out is None else Path(out), given=given)
 
 
 def compared(
     question: Question,
     options: Options,
     out: Path,
-    show: ShowRun = bar,
+    shows: bool = True,
     worker: Worker | None = None,
     began: float | None = None,
     given: FederationInput | None = None,
 ) -> Comparison:
     """Compare methods on the same clients; an interrupted comparison of the same question in `out` is resumed.
 
-    `show` is as in `ShowRun`. The `worker` makes the runs, and is left running; by default it is a new one. The budget
-    starts at `began`, a time of ``time.monotonic()``; by default it is now. `given` are clients in memory, in place of
-    the question's data.
+    `shows` says whether to show the progress on a terminal. The `worker` makes the runs; by default it is a new one.
+    The budget starts at `began`, a time of ``time.monotonic()``; by default it is now. `given` are clients in memory,
+    in place of the question's data.
     Raises FedkinError if an option is out of its range, no method suits the data, `out` holds anything else, or no run
     finished in the budget.
     """
@@ -217,13 +233,60 @@ def compared(
         raise FedkinError(f"{flag('by')} truth needs a truth, and '{question.data}' has none; leave it out.")
     sent = None if given is None else SentPopulation.of(population)
     plan = {**asdict(question), "clusters": options.clusters, "clients": {} if given is None else _sums(population)}
-    with nullcontext(worker) if worker else Worker() as at_work, Study(out, plan, "comparison", at_work, sent) as study:
-        schedule = Schedule(question, selection, options, population, study, budget, show)
-        schedule.work()
+    with worker or Worker() as at_work, Study(out, plan, "comparison", at_work, sent) as study:
+        schedule = Schedule(question, selection, options, study, budget, population, shows=shows)
+        make_runs([schedule], options.seeds)
         comparison = _comparison(schedule, config, given is not None)
         comparison.write()
         write_page(out / PAGE, page_of(comparison))
     return comparison
+
+
+def benchmarked(
+    family: Family,
+    options: Options,
+    out: Path,
+    data: str = "digits",
+    scenarios: Sequence[str] = ("all",),
+    rounds: int = 20,
+    module: str = "perceptron",
+    worker: Worker | None = None,
+    shows: bool = True,
+) -> Benchmark:
+    """Compare methods on each scenario of a benchmark until the budget is spent, and write the page.
+
+    `data` are for all scenarios that do not require a particular data set; each seed has a partition of its own.
+    Methods that cluster clients train `module` for so many communication `rounds`; all else is a method's default.
+    Methods that cannot find the number of clusters are given it. Results in `out` with the same data and settings are
+    not computed again. By default the `worker` is a process of one thread.
+    Raises FedkinError if an option is out of range, a name unknown, or the folder holds another benchmark.
+    """
+    options.check()
+    if rounds < 1:
+        raise FedkinError(f"{flag('rounds')} is {rounds}; allowed: 1 or more.")
+    selection = selection_of(family, options.methods)
+    shared = {"rounds": rounds, "module": module} if family == "clients" else {}
+    questions = questions_of(family, data, scenarios_of(family, scenarios), shared)
+    options = replace(options, by="truth" if family == "samples" else "score")
+    budget = TimeBudget(parsed_duration(options.budget))
+    plan = {"family": family, "data": data, **shared}
+    with worker or Worker(threads=1) as at_work, Study(out, plan, "benchmark", at_work) as study:
+        schedules = [
+            Schedule(question, selection, replace(options, clusters=number), study, budget, None, name, shows)
+            for name, (question, number) in questions.items()
+        ]
+        for candidate in schedules[0].selection.first(schedules[0].options.clusters, needy_only=True):
+            schedules[0].question.config(candidate, 0)  # settings are refused before anything runs
+        make_runs(schedules, options.seeds)
+        rows = {schedule.scenario: schedule.rows() for schedule in schedules}
+        results = {
+            cell: result
+            for cell, result in study.results.items()
+            if cell.scenario in rows and cell.method in selection.methods and cell.seed < options.seeds
+        }
+        benchmark = Benchmark(family, data, shared, rows, results)
+        write_page(out / BENCHMARK_PAGE, benchmark.page())
+    return benchmark
 
 
 def _checked(question: Question, selection: Selection, options: Options) -> Config:
@@ -280,44 +343,49 @@ def _in_memory(config: Config, given: FederationInput) -> Population:
 
 def _sums(population: Population) -> dict[str, str]:
     """Return a checksum of each client's samples and labels, by its name."""
+    sums = {}
+    for name, client in zip(population.names, population.clients, strict=True):
+        columns = None if client.table is None else client.table.columns
+        parts = [str(columns).encode(), *(each.numpy().tobytes() for each in (client.x, client.y) if each is not None)]
+        sums[name] = sha256(b"".join(parts)).hexdigest()
+    return sums
 
-    def checksum(x: Tensor, y: Tensor | None, columns: Any) -> str:
-        parts = [str(columns).encode(), *(each.numpy().tobytes() for each in (x, y) if each is not None)]
-        return sha256(b"".join(parts)).hexdigest()
 
-    return {
-        name: checksum(one.x, one.y, None if one.table is None else one.table.columns)
-        for name, one in zip(population.names, population.clients, strict=True)
-    }
+class OneOfMany(Bar):
+    """Progress bar of one run among many, without a line for each of its steps."""
+
+    def __init__(self, title: str) -> None:
+        super().__init__()
+        self._title = title
+
+    def phase(self, text: str) -> None:
+        super().phase(f"{self._title} · {text}")
+
+    def step(self, line: RecordLine, timing: Timing) -> None:
+        return None
 
 
 @dataclass
 class Schedule:
-    """Schedule of a comparison: which run is made next, and how the time budget is shared."""
+    """Schedule of one question: which run is made next, and how the time budget is shared.
+
+    Of a benchmark it is that of one `scenario`; its true number of clusters is given to methods that cannot find it,
+    and every seed has a partition of its own.
+    """
 
     question: Question
     selection: Selection
     options: Options
-    population: Population
     study: Study
     budget: TimeBudget
-    show: ShowRun
+    population: Population | None
+    scenario: str = ""
+    shows: bool = True
 
     def __post_init__(self) -> None:
         self.by_truth = self.options.by == "truth"
+        self.limit = math.inf if self.options.limit is None else parsed_duration(self.options.limit, "limit")
         self.tried: dict[Candidate, None] = {}
-        self.turns = 0
-
-    def work(self) -> None:
-        """Make runs until all are made or the budget is spent."""
-        for candidate, seed in self._turns():
-            waiting = sum(not self._has_ended(name, seed) for name in self.selection.methods)
-            self._run(candidate, seed, self.budget.left / max(1, waiting + (seed == 0)))
-        unfinished = [(each, 0) for each in self.tried]
-        unfinished += [(each, seed) for seed in range(1, self.options.seeds) for each in self._best()]
-        order = {name: at for at, name in enumerate(self.selection.methods)}
-        for candidate, seed in sorted(unfinished, key=lambda job: (order[job[0].method], job[1])):
-            self._run(candidate, seed, self.budget.left)
 
     def runs(self, candidate: Candidate) -> list[CellResult]:
         """Return the finished runs of a candidate, in order of seed."""
@@ -330,58 +398,75 @@ class Schedule:
 
     def scores(self) -> dict[Candidate, CandidateScore]:
         """Return the scores of every candidate that has a finished run."""
-        return {each: score_of(self.question.family, runs) for each in self.tried if (runs := self.runs(each))}
+        family, same = self.question.family, not self.scenario
+        return {each: score_of(family, runs, same) for each in self.tried if (runs := self.runs(each))}
 
     def best(self) -> dict[str, Candidate]:
-        """Return for each method the finished candidate with the best number of clusters."""
-        return best_numbers(self.scores(), self.by_truth)
+        """Return for each method the finished candidate with the best number of clusters, the cheapest first."""
+        best = best_numbers(self.scores(), self.by_truth)
+        return {name: best[name] for name in self.selection.methods if name in best}
 
-    def _turns(self) -> Iterator[tuple[Candidate, int]]:
-        """Yield candidates and seeds, counted from 0, in the order of their turns."""
-        clusters, family = self.options.clusters, self.question.family
-        first = self.selection.first(clusters)
-        cheap = [each for each in first if method_named(each.method).traits.cost == "cheap"]
-        yield from self._first_seed(cheap)
-        if clusters is None and family == "samples":
-            maximum = sum(map(len, self.population.clients)) // _SAMPLES_PER_CLUSTER
-            start = self._numbers()[:1] or [number for number in LADDER[:1] if number <= maximum]
-            yield from self._first_seed([Candidate(name, number) for name in self.selection.needy for number in start])
-            for number in [number for number in LADDER if number <= maximum]:
-                yield from self._first_seed([Candidate(name, number) for name in self._climbers()])
-        yield from self._first_seed(first)
+    def rows(self) -> list[ComparisonRow]:
+        """Return a row per method, the cheapest first."""
+        best, scores = self.best(), self.scores()
+        return [self._row(name, best.get(name), scores) for name in self.selection.methods]
+
+    def turns(self, seed: int) -> Iterator[Candidate]:
+        """Yield candidates in the order of their turns with a seed, counted from 0."""
+        if seed:
+            yield from self.best().values()
+            return
+        clusters = self.options.clusters
+        first = self.selection.first(clusters, bool(self.scenario))
+        yield from self._listed([each for each in first if method_named(each.method).traits.cost == "cheap"])
+        if self.population is not None and clusters is None and self.question.family == "samples":
+            samples = sum(map(len, self.population.clients))
+            ladder = [number for number in LADDER if number <= samples // _SAMPLES_PER_CLUSTER]
+            start = self._numbers()[:1] or ladder[:1]
+            yield from self._listed([Candidate(name, number) for name in self.selection.needy for number in start])
+            for number in ladder:
+                yield from self._listed([Candidate(name, number) for name in self._climbers()])
+        yield from self._listed(first)
         if clusters is None:
-            numbers = self._numbers()
-            yield from self._first_seed(self.selection.with_k(numbers, cheap=True))
-            yield from self._first_seed(self.selection.with_k(self._numbers()[:1], cheap=False))
-        for seed in range(1, self.options.seeds):
-            yield from ((each, seed) for each in self._best())
+            yield from self._listed(self.selection.with_k(self._numbers(), cheap=True))
+            yield from self._listed(self.selection.with_k(self._numbers()[:1], cheap=False))
 
-    def _first_seed(self, candidates: Sequence[Candidate]) -> Iterator[tuple[Candidate, int]]:
-        for candidate in candidates:
-            self.tried[candidate] = None
-            yield candidate, 0
+    def unfinished(self) -> list[tuple[Candidate, int]]:
+        """Return candidates and seeds to try again, the cheapest first."""
+        jobs = [(each, 0) for each in self.tried]
+        jobs += [(each, seed) for seed in range(1, self.options.seeds) for each in self.best().values()]
+        order = {name: at for at, name in enumerate(self.selection.methods)}
+        return sorted(jobs, key=lambda job: (order[job[0].method], job[1]))
 
-    def _run(self, candidate: Candidate, seed: int, seconds: float) -> None:
+    def share(self, seed: int) -> float:
+        """Return the share of the time left that a run has: as much as one of each method that waits for the seed."""
+        waiting = sum(not self._has_ended(name, seed) for name in self.selection.methods)
+        return self.budget.left / max(1, waiting + (seed == 0))
+
+    def run(self, candidate: Candidate, seed: int, seconds: float) -> None:
         """Make a run for at most `seconds`, unless it has ended, or had as much time before, or time is up."""
-        cell = self._cell(candidate, seed)
+        cell, seconds = self._cell(candidate, seed), min(seconds, self.limit)
         if self.budget.left < _MIN_SECONDS or not self.study.waits(cell, seconds):
             return
-        self.turns += 1
-        title = f"Run {self.turns} · {duration(self.budget.left)} left · {candidate.name}, seed {cell.seed}"
-        with self.show(title) as progress:
-            config = self.question.config(candidate, cell.seed)
-            halves = self.question.family == "samples"
+        names = [*([self.scenario] if self.scenario else []), candidate.name, f"seed {cell.seed}"]
+        title = f"{', '.join(names)} · {duration(self.budget.left)} left"
+        question = replace(self.question, seed=cell.seed) if self.scenario else self.question
+        bar: AbstractContextManager[Progress]
+        bar = OneOfMany(title) if self.shows and sys.stderr.isatty() else nullcontext(Progress())
+        with bar as progress:
+            halves = self.question.family == "samples" and not self.scenario
+            config = question.config(candidate, cell.seed)
             self.study.run(cell, config, max(seconds, _MIN_SECONDS), progress, halves)
+
+    def _listed(self, candidates: Sequence[Candidate]) -> Iterator[Candidate]:
+        for candidate in candidates:
+            self.tried[candidate] = None
+            yield candidate
 
     def _has_ended(self, method: str, seed: int) -> bool:
         """Return whether a method has a result of a seed, or the reason why it has none."""
         mine = [each for each in self.tried if each.method == method]
         return any(self._cell(each, seed) in self.study.results for each in mine)
-
-    def _best(self) -> list[Candidate]:
-        """Return each method with its best number, if it has a finished run; the cheapest first."""
-        best = self.best()
-        return [best[name] for name in self.selection.methods if name in best]
 
     def _climbers(self) -> list[str]:
         """Return the methods on the ladder: the cheapest that needs a number of clusters, and quick optional ones."""
@@ -398,49 +483,87 @@ class Schedule:
 
     def _numbers(self) -> list[int]:
         """Return the numbers of clusters to give, the likeliest first: those of the best candidates so far."""
-        scores = self.scores()
+        scores, of_clients = self.scores(), self.question.family == "clients"
         ranked = sorted(scores, key=lambda each: -rank_of(scores[each], self.by_truth))
         able = {each: scores[each] for each in ranked if scores[each].clusters[0] > 1}
-        if able and not self.by_truth and self.question.family == "samples":
+        if able and not self.by_truth and not of_clients:
             ranked = [finest(able), *ranked]
-        sizes = len(self.population.clients) - 1, sum(map(len, self.population.clients))
-        maximum = sizes[0] if self.question.family == "clients" else sizes[1]
+        assert self.population is not None
+        clients = self.population.clients
+        maximum = len(clients) - 1 if of_clients else sum(map(len, clients))
         proposed = [scores[each].clusters[0] if each.number is None else each.number for each in ranked]
         usable = list(dict.fromkeys(number for number in proposed if 2 <= number <= maximum))
-        few = [number for number in FEW if number <= maximum] if self.question.family == "clients" else []
+        few = [number for number in FEW if number <= maximum] if of_clients else []
         return (usable or few)[:_MAX_NUMBERS]
 
     def _cell(self, candidate: Candidate, seed: int) -> Cell:
+        if self.scenario:  # where a method has one number, which its results do not repeat
+            return Cell(candidate.method, seed, scenario=self.scenario)
         return Cell(candidate.method, self.question.seed + seed, candidate.number)
+
+    def _row(self, name: str, taken: Candidate | None, scores: Mapping[Candidate, CandidateScore]) -> ComparisonRow:
+        """Build a method's row; without a finished run it says why."""
+        role = self.selection.role(name)
+        if taken is None:
+            shown = next((each for each in self.tried if each.method == name), Candidate(name))
+            first = self.first(shown)
+            if first is None:
+                why = "not started in the budget"
+            else:
+                kind = "not finished in the budget" if first.limit else "cannot be applied"
+                why = f"{kind}: {first.failed.rstrip('.')}"
+            return ComparisonRow(name, shown.number, role, remark="; ".join(filter(None, [_ROLES[role], why])))
+        score = scores[taken]
+        return ComparisonRow(
+            method=name,
+            number=taken.number,
+            role=role,
+            runs=len(score.runs),
+            clusters=score.clusters,
+            measures=score.measures,
+            truth=score.truth,
+            deviations=score.deviations,
+            clients=score.clients,
+            bytes=score.bytes,
+            seconds=score.seconds,
+            memory=max(run.memory for run in score.runs),
+            remark=_ROLES[role],
+        )
+
+
+_ROLES: Mapping[Role, str] = {
+    "": "",
+    "centralised": "a centralised baseline: moves the data",
+    "synthetic": "not recommended: synthetic copies of samples leave",
+    "baseline": "forms no clusters",
+}
+
+
+def make_runs(schedules: Sequence[Schedule], seeds: int) -> None:
+    """Make runs until all are made or the budget is spent: one seed of all before the second of any."""
+    for seed in range(seeds):
+        for schedule in schedules:
+            for candidate in schedule.turns(seed):
+                limited = schedule.limit < math.inf
+                schedule.run(candidate, seed, schedule.budget.left if limited else schedule.share(seed))
+    for schedule in schedules:
+        for candidate, seed in schedule.unfinished():
+            schedule.run(candidate, seed, schedule.budget.left)
 
 
 def _comparison(schedule: Schedule, config: Config, in_memory: bool) -> Comparison:
     """Build the comparison from the runs that finished."""
     question, selection, options = schedule.question, schedule.selection, schedule.options
     scores = schedule.scores()
-    firsts = {each: schedule.first(each) for each in schedule.tried}
-    failures = {each.method: first.failed for each, first in firsts.items() if first and first.failed}
     if not scores:
-        refusals = [text for text in failures.values() if not text.startswith("it took")]
-        limited = [each for each in schedule.tried if (first := schedule.first(each)) is None or first.limit]
-        if refusals and not limited:
-            raise FedkinError(f"No method suits '{question.data}': {refusals[0]}")
-        why = f" ({refusals[0]})" if refusals else ""
-        raise FedkinError(
-            f"No run finished in the budget of {options.budget}{why}; the same with a larger budget resumes."
-        )
-    numbers = schedule.best()
-    best = {candidate: scores[candidate] for candidate in numbers.values()}
+        raise _nothing_finished(schedule)
+    best = {candidate: scores[candidate] for candidate in schedule.best().values()}
     choice = recommend(selection, best, schedule.by_truth)
     take = choice.candidate if choice else None
-    known = {each: score.agreement_with_truth for each, score in recommendable(selection, best).items() if score.truth}
-    lines = [_line(schedule, name, numbers.get(name), best) for name in selection.methods]
     ranks = {each.method: rank_of(score, schedule.by_truth) for each, score in best.items()}
+    lines = schedule.rows()
     lines.sort(key=lambda line: (not line.runs, not take or line.method != take.method, -ranks.get(line.method, -1.0)))
-    chance = None
-    doubts: list[str] = []
-    if choice:
-        chance, doubts = _doubts(schedule, choice, scores, best)
+    chance, doubts = _doubts(schedule, choice, scores, best) if choice else (None, [])
     return Comparison(
         question=question.description,
         family=question.family,
@@ -451,19 +574,28 @@ def _comparison(schedule: Schedule, config: Config, in_memory: bool) -> Comparis
         else "no method that finished may be recommended, or none found more than one cluster",
         use=_use(question, take, in_memory) if take else (),
         by=options.by,
-        truth_gap=max(known.values()) - known[take] if take in known else None,
         seeds=options.seeds,
         budget=schedule.budget.seconds,
         spent=schedule.budget.spent,
-        seed=question.seed,
         out=schedule.study.out,
         settings={key: value for key, value in config.tables.items() if key != "method"},
         warnings=tuple(doubts),
-        confident=not doubts,
         better_than_chance=chance,
         undecided=bool(choice and choice.undecided),
         as_good=tuple(each.name for each in choice.as_good) if choice else (),
-        notes=schedule.population.notes,
+        notes=schedule.population.notes if schedule.population else (),
+    )
+
+
+def _nothing_finished(schedule: Schedule) -> FedkinError:
+    firsts = [schedule.first(each) for each in schedule.tried]
+    refusals = [first.failed for first in firsts if first and not first.limit]
+    if refusals and all(first and not first.limit for first in firsts):
+        return FedkinError(f"No method suits '{schedule.question.data}': {refusals[0]}")
+    why = f" ({refusals[0]})" if refusals else ""
+    return FedkinError(
+        f"No run finished in the budget of {duration(schedule.budget.seconds)}{why}; the same with a larger budget "
+        "resumes."
     )
 
 
@@ -505,72 +637,23 @@ def _doubts(
     stability = taken.measures.get("stability")
     if stability is not None and stability < ALIKE:
         doubts.append(f"The clusters depend on the seed: those of two runs agree to ARI {stability:.2f} only.")
-    there = sorted(each.method for each in best)
-    firsts = {each.method: schedule.first(each) for each in schedule.tried}
-    failed = {name for name, first in firsts.items() if first and first.failed and not first.limit}
-    single_choice = len(there) == 1 or all(schedule.selection.role(name) == "baseline" for name in there)
-    if single_choice and {*schedule.selection.methods} - {*there} - failed:
-        what = f"Only {join_words(there)} finished"
-        what += ", so it was compared with nothing" if len(there) == 1 else ", which form no clusters"
-        doubts.append(f"{what}; the same with a larger budget resumes.")
+    ended = {each.method for each in schedule.tried if (first := schedule.first(each)) and not first.limit}
+    forming = [each for each in best if schedule.selection.role(each.method) != "baseline"]
+    if (len(best) == 1 or not forming) and {*schedule.selection.methods} - ended:
+        names = join_words(sorted(each.method for each in best))
+        doubts.append(f"Only {names} finished, so there is little to compare; a larger budget resumes.")
     return chance, doubts
 
 
-def _guessed_accuracy(population: Population) -> float | None:
+def _guessed_accuracy(population: Population | None) -> float | None:
     """Return the mean over clients of the accuracy of always answering the most frequent class of their training."""
+    assert population is not None
     shares = [
         float((tests == client.y.mode().values).double().mean())
         for client, (_, tests) in zip(population.clients, population.tests, strict=True)
         if client.y is not None and len(client.y) and len(tests)
     ]
     return mean(shares) if shares else None
-
-
-_ROLES: Mapping[Role, str] = {
-    "": "",
-    "centralised": "a centralised baseline: moves the data",
-    "synthetic": "not recommended: synthetic copies of samples leave",
-    "baseline": "forms no clusters",
-}
-
-
-def _line(
-    schedule: Schedule, name: str, taken: Candidate | None, best: Mapping[Candidate, CandidateScore]
-) -> ComparisonRow:
-    """Build a method's row; without a finished run it says why."""
-    tried = [each for each in schedule.tried if each.method == name]
-    shown = taken or (tried[0] if tried else Candidate(name))
-    role = schedule.selection.role(name)
-    notes = [_ROLES[role]]
-    if taken is None:
-        first = schedule.first(shown)
-        if first is None:
-            notes.append("not started in the budget")
-        elif first.limit:
-            notes.append(f"not finished in the budget: {first.failed}")
-        else:
-            notes.append(f"cannot be applied: {first.failed.rstrip('.')}")
-    remark = "; ".join(note for note in notes if note)
-    if taken is None:
-        return ComparisonRow(name, shown.number, role, remark=remark)
-    score = best[taken]
-    numbers = sorted({each.number for each in tried if each.number is not None and schedule.runs(each)})
-    shown_deviations = (SCORE[score.family], *TRUTH[score.family])
-    return ComparisonRow(
-        method=name,
-        number=shown.number,
-        role=role,
-        runs=len(score.runs),
-        clusters=score.clusters,
-        measures=score.measures,
-        truth=score.truth,
-        deviations={name: value for name, value in score.deviations.items() if name in shown_deviations},
-        clients=score.clients,
-        bytes=score.bytes,
-        seconds=mean(run.seconds for run in score.runs),
-        tried=tuple(numbers) if len(numbers) > 1 else (),
-        remark=remark,
-    )
 
 
 def _reason(choice: Choice, best: Mapping[Candidate, CandidateScore], by_truth: bool) -> str:
@@ -596,8 +679,7 @@ def _reason(choice: Choice, best: Mapping[Candidate, CandidateScore], by_truth: 
     if stable is not None:
         same = f"finds the same clusters over seeds (ARI {stable:.2f})"
         parts.append(same if stable >= SAME else f"agrees with itself over seeds to ARI {stable:.2f}")
-    seconds = mean(run.seconds for run in score.runs)
-    return join_words([*parts, f"moves {format_bytes(score.bytes)} in {duration(seconds)}"])
+    return join_words([*parts, f"moves {format_bytes(score.bytes)} in {duration(score.seconds)}"])
 
 
 def _use(question: Question, chosen: Candidate, in_memory: bool) -> tuple[str, ...]:
@@ -618,9 +700,10 @@ def _use(question: Question, chosen: Candidate, in_memory: bool) -> tuple[str, .
     ]
     settings += [f"--set {shlex.quote(f'method.{key}={_plain(value)}')}" for key, value in options.items()]
     apply = "predict" if question.family == "samples" else "assign"
-    run = f"runs/{question.name}-{chosen.folder}"
+    method, number = base_name(chosen.method), "" if chosen.number is None else f"-{chosen.number}"
+    run = f"runs/{question.name}-{registry.file_name(method)}{number}"
     where = f"--data {shlex.quote(question.data)} --scenario {question.scenario} --seed {question.seed}"
-    parts = [f"fedkin run {chosen.method}", where, *settings, f"--out {shlex.quote(run)}"]
+    parts = [f"fedkin run {method}", where, *settings, f"--out {shlex.quote(run)}"]
     return (" ".join(parts), f"fedkin {apply} {shlex.quote(run)} NEW.csv")
 
 
@@ -633,55 +716,19 @@ def _plain(value: object) -> str:
     return value if read["value"] == value else json.dumps(value, ensure_ascii=False)
 
 
-# Arguments of `compare` in Python, and errors that name them as Python does.
-
-
 def _settings(given: Any) -> list[str]:
-    """Return settings as ``--set`` takes them; raises FedkinError if they are of another type."""
-    if isinstance(given, Mapping):
-        return [f"{path}={_as_toml(path, value)}" for path, value in flat(given)]
-    settings = [given] if isinstance(given, str) else list(given) if isinstance(given, Sequence) else [given]
-    if wrong := [each for each in settings if not isinstance(each, str)]:
-        raise FedkinError(f"settings has {kind_of(wrong[0])}; it takes a dict, such as {{'method.rounds': 10}}.")
-    return settings
-
-
-def _whole(name: str, value: Any) -> int:
-    """Return an argument that is one whole number; raises FedkinError if it is anything else."""
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        first = "; seed is that of the first of these runs" if name == "seeds" else ""
-        raise FedkinError(f"{name} is {value!r}; it takes one whole number, such as 3{first}.")
-    return int(value)
-
-
-def _as_toml(path: str, value: Any) -> str:
-    """Format a plain value, or a NumPy one, as TOML; ``None`` is "none" in an experiment."""
-    plain = value.tolist() if hasattr(value, "tolist") else value
-    try:
-        return json.dumps("none" if plain is None else str(plain) if isinstance(plain, Path) else plain)
-    except TypeError as error:
-        if callable(value):
-            name = getattr(value, "__name__", type(value).__name__)
+    """Return settings as ``--set`` takes them; raises FedkinError if one is no plain value, or none of a file's."""
+    if not isinstance(given, Mapping):
+        return [given] if isinstance(given, str) else [str(each) for each in given]
+    settings = []
+    for path, value in flat(given):
+        plain = value.tolist() if hasattr(value, "tolist") else value
+        try:
+            written = json.dumps("none" if plain is None else str(plain) if isinstance(plain, Path) else plain)
+        except TypeError as error:
             raise FedkinError(
-                f"'{path}' in settings is {name} itself, and runs are other processes, which take names; put a "
-                "function that makes it into a file, and give its path, such as 'networks:build' for networks.py."
+                f"'{path}' in settings is {kind_of(value)}, which no experiment's file can hold; of a function give "
+                "the path, such as 'networks:build' for networks.py."
             ) from error
-        raise FedkinError(f"'{path}' in settings is {kind_of(value)}, which no experiment's file can hold.") from error
-
-
-def _method_names(methods: Any) -> tuple[str, ...]:
-    """Return methods' names, which may be in one text; the sentence on anything else has that of a class."""
-    if isinstance(methods, str):
-        return tuple(name for each in methods.split(",") if (name := each.strip())) or (methods,)
-    names = tuple(methods) if isinstance(methods, Sequence) else (methods,)
-    for each in names:
-        if not isinstance(each, str):
-            kind = each if isinstance(each, type) else type(each)
-            method = getattr(kind, "_method", kind)
-            path = f"{method.__module__}:{method.__qualname__}"
-            registered = next((name for name, entry in METHODS.items() if entry.target == path), None)
-            path = path if issubclass(method, Method) else "package.module:Class"
-            what = f"the class {kind.__name__}" if isinstance(each, type) else f"an object of type {kind.__name__}"
-            options = "" if isinstance(each, type) else ", and its options as settings"
-            raise FedkinError(f"methods has {what}, and it takes names; give '{registered or path}'{options}.")
-    return names
+        settings.append(f"{path}={written}")
+    return settings

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import json
 import math
-import sys
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import stdev
 from typing import TYPE_CHECKING, Any
 
 from fedkin.core.files import write_atomically
-from fedkin.core.progress import Progress, RecordLine, Timing
 from fedkin.experiment.outputs import as_csv
-from fedkin.experiment.terminal import Bar
 from fedkin.experiment.terminal_tables import print_table, sentence_text
 from fedkin.report.figures import Bars, PagePart, PageView, ResultTable, TableCell
-from fedkin.report.numbers import format_bytes, join_words, pluralize
+from fedkin.report.numbers import format_bytes, join_words
 from fedkin.studies.question import Candidate, Family, Role, method_named
-from fedkin.studies.time_budget import duration, exact_duration
+from fedkin.studies.time_budget import duration
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,8 +77,8 @@ class ComparisonRow:
         Accuracy of each client's own model.
     bytes, seconds : float or None
         Traffic and computing time of a run, means over runs; ``None`` without a finished run.
-    tried : tuple of int
-        Numbers of clusters that it was tried with, if several.
+    memory : int
+        The most memory of a run's process in bytes, Python and PyTorch included; 0 if unknown.
     remark : str
         Remark, such as why no run has finished.
     """
@@ -92,18 +88,14 @@ class ComparisonRow:
     role: Role
     runs: int = 0
     clusters: tuple[int, ...] = ()
-    measures: dict[str, float] | Any = None
-    truth: dict[str, float] | Any = None
-    deviations: dict[str, float] | Any = None
+    measures: dict[str, float] = field(default_factory=dict)
+    truth: dict[str, float] = field(default_factory=dict)
+    deviations: dict[str, float] = field(default_factory=dict)
     clients: tuple[float | None, ...] = ()
     bytes: float | None = None
     seconds: float | None = None
-    tried: tuple[int, ...] = ()
+    memory: int = 0
     remark: str = ""
-
-    def __post_init__(self) -> None:
-        for name in ("measures", "truth", "deviations"):
-            object.__setattr__(self, name, getattr(self, name) or {})
 
     @property
     def name(self) -> str:
@@ -136,21 +128,14 @@ class Comparison:
         Commands, or calls in Python, that run the recommended method alone and apply it.
     by : {"score", "truth"}
         Criterion of the ranking and the recommendation.
-    truth_gap : float or None
-        How much less the recommended method agrees with the truth than the best one, if there is a truth.
     seeds, budget, spent
         Runs asked of each method; seconds allowed and spent this time.
-    seed : int
-        Seed of the data and of the first runs.
     out : Path
         Folder of the comparison.
     settings : dict
         The experiment of all runs.
     warnings : tuple of str
         Reasons to doubt the recommended clusters, in sentences.
-    confident : bool
-        Whether nothing speaks against the recommendation: all runs of the method finished and agree, its clusters are
-        better than chance or a guess, there were others to compare with, and it is decided which.
     better_than_chance : bool or None
         Whether the clusters of any method are found again; ``None`` of clients.
     undecided : bool
@@ -168,15 +153,12 @@ class Comparison:
     reason: str
     use: tuple[str, ...]
     by: str
-    truth_gap: float | None
     seeds: int
     budget: float
     spent: float
-    seed: int
     out: Path
     settings: dict[str, Any]
     warnings: tuple[str, ...] = ()
-    confident: bool = True
     better_than_chance: bool | None = None
     undecided: bool = False
     as_good: tuple[str, ...] = ()
@@ -184,6 +166,11 @@ class Comparison:
 
     def __repr__(self) -> str:
         return f"Comparison(recommended={self.recommended!r}, methods={len(self.lines)}, out={str(self.out)!r})"
+
+    @property
+    def confident(self) -> bool:
+        """Whether nothing speaks against the recommendation."""
+        return not self.warnings
 
     @property
     def score(self) -> str:
@@ -234,7 +221,8 @@ class Comparison:
 
     def to_json(self) -> str:
         """Return the whole comparison as JSON text."""
-        return json.dumps({**asdict(self), "out": str(self.out)}, indent=2, sort_keys=True) + "\n"
+        tree = {**asdict(self), "confident": self.confident, "out": str(self.out)}
+        return json.dumps(tree, indent=2, sort_keys=True) + "\n"
 
     def write(self) -> None:
         """Write ``comparison.json`` and ``comparison.csv``; raises FedkinError if a file cannot be written."""
@@ -263,10 +251,17 @@ def page_of(comparison: Comparison) -> PageView:
     """Build the page of a comparison."""
     name = comparison.recommended
     lead = comparison.lead.replace(f": {name}. ", f": `{name}`. ", 1)
+    finished = sum(line.runs > 0 for line in comparison.lines)
+    how = "chosen by the truth" if comparison.by == "truth" else "chosen without the truth"
+    doubt = "" if comparison.confident or not name else ", without confidence"
     return PageView(
         title=f"Which {comparison.family} belong together: methods compared",
         lead=f"{lead}\n{comparison.question}",
-        summary=_summary(comparison),
+        summary=[
+            ("Recommended", name or "–", how + doubt),
+            ("Methods", f"{finished} of {len(comparison.lines)}", "finished at least once"),
+            ("Time", f"{duration(comparison.spent)} of {duration(comparison.budget)}", "of the budget, this time"),
+        ],
         parts=[
             *([PagePart("doubts", "Before you rely on it", notes=comparison.doubts)] if comparison.doubts else []),
             PagePart("methods", "Methods", figures=[_table(comparison), _bars(comparison)], notes=_notes(comparison)),
@@ -306,24 +301,6 @@ def span(clusters: Sequence[int]) -> str:
     return str(clusters[0]) if len(set(clusters)) == 1 else f"{min(clusters)}–{max(clusters)}"
 
 
-def _summary(comparison: Comparison) -> list[tuple[str, str, str]]:
-    finished = sum(line.runs > 0 for line in comparison.lines)
-    how = "chosen by the truth" if comparison.by == "truth" else "chosen without the truth"
-    doubt = "" if comparison.confident or not comparison.recommended else ", without confidence"
-    spent, budget = duration(comparison.spent), exact_duration(comparison.budget)
-    rows = [
-        ("Recommended", comparison.recommended or "–", how + doubt),
-        ("Methods", f"{finished} of {len(comparison.lines)}", "finished at least once"),
-        ("Time", f"{spent} of {budget}", "spent of the budget, this time"),
-    ]  # fmt: skip
-    if comparison.better_than_chance is not None:
-        again = "yes" if comparison.better_than_chance else "no"
-        rows.append(("Found again", again, "in other samples, beyond chance"))
-    if comparison.truth_gap is not None:
-        rows.append(("Behind the best", f"{comparison.truth_gap:.3f}", "in agreement with the truth (ARI)"))
-    return rows
-
-
 def _table(comparison: Comparison) -> ResultTable:
     rows = []
     for line in comparison.lines:
@@ -344,19 +321,18 @@ def _table(comparison: Comparison) -> ResultTable:
 
 
 def _leaving(comparison: Comparison) -> ResultTable:
-    """Build the table of what a client sends by each method, and of its traffic."""
+    """Build the table of what a client sends by each method."""
     rows = []
     for line in comparison.lines:
         traits = method_named(line.method).traits
         warned = traits.moves_data or traits.copies_data
         words = f"{traits.sends[:1].upper()}{traits.sends[1:]}." if traits.sends else "Not said by the method."
-        sent = TableCell(words, beside="samples, or copies, leave" if warned else "")
-        rows.append((line.method, [sent, TableCell("–" if line.bytes is None else format_bytes(line.bytes))]))
+        rows.append((line.method, [TableCell(words, beside="samples, or copies, leave" if warned else "")]))
     caption = (
-        "What the server receives, beside shapes, minima, maxima and counts for scaling; and the bytes sent and "
-        "received by all clients together. The privacy page of the documentation says what each can reveal."
+        "What the server receives, beside shapes, minima, maxima and counts for scaling. The privacy page of the "
+        "documentation says what each can reveal."
     )
-    return ResultTable("By method", caption, "Method", ["A client sends", "Moved"], rows)
+    return ResultTable("By method", caption, "Method", ["A client sends"], rows)
 
 
 def _bars(comparison: Comparison) -> Bars:
@@ -374,10 +350,7 @@ def _bars(comparison: Comparison) -> Bars:
 
 
 def _notes(comparison: Comparison) -> list[str]:
-    notes = [f"{methods}: {remark}." for remark, methods in _alike(comparison, lambda line: line.remark).items()]
-    notes += missing_runs(comparison)
-    tried = _alike(comparison, lambda line: ", ".join(map(str, line.tried)))
-    notes += [f"{methods} tried {numbers} clusters; the best is shown." for numbers, methods in tried.items()]
+    notes = [f"{methods}: {remark}." for remark, methods in remarks(comparison.lines).items()]
     notes += [f"{TITLES[name]}: {MEANINGS[name]}" for name in comparison.measures]
     if comparison.truth:
         notes.append("ARI and what follows it compare with the truth, which had no part in the ranking."
@@ -385,20 +358,13 @@ def _notes(comparison: Comparison) -> list[str]:
     return notes
 
 
-def missing_runs(comparison: Comparison) -> list[str]:
-    """Return a sentence on methods of which some runs are missing, if there are any."""
-    some = sum(0 < line.runs < comparison.seeds for line in comparison.lines)
-    seeds = pluralize(comparison.seeds, "run")
-    return [f"Of {pluralize(some, 'method')} fewer than {seeds} finished, see Runs."] if some else []
-
-
-def _alike(comparison: Comparison, text_of: Callable[[ComparisonRow], str]) -> dict[str, str]:
-    """Group the methods by a text about each, without those whose text is empty."""
+def remarks(lines: Sequence[ComparisonRow], missing_only: bool = False) -> dict[str, str]:
+    """Return the methods that each remark is about; with `missing_only` those without a finished run."""
     methods: dict[str, list[str]] = {}
-    for line in comparison.lines:
-        if text := text_of(line):
-            methods.setdefault(text, []).append(line.method)
-    return {text: ", ".join(named) for text, named in methods.items()}
+    for line in lines:
+        if line.remark and not (missing_only and line.runs):
+            methods.setdefault(line.remark, []).append(line.method)
+    return {remark: ", ".join(names) for remark, names in methods.items()}
 
 
 def print_comparison(comparison: Comparison) -> None:
@@ -410,46 +376,8 @@ def print_comparison(comparison: Comparison) -> None:
     ]
     columns = ("Method", *headings(comparison), "Remark")
     print_table(rows, columns, left=(0, len(columns) - 1))
-    for line in [*map(_filled, missing_runs(comparison)), *text_lines(comparison)]:
+    sentences = [comparison.lead, *(f"Warning: {text}" for text in comparison.warnings)]
+    for text in [*sentences, *comparison.doubts[len(comparison.warnings) :]]:
+        print(sentence_text(text, elsewhere=118))
+    for line in [*(f"  {command}" for command in comparison.use[:1]), f"Report: {comparison.out / PAGE}"]:
         print(line)
-
-
-def text_lines(comparison: Comparison) -> list[str]:
-    """Return the lines below the table: recommendation, warnings, and the next command."""
-    lines = [_filled(comparison.lead), *(_filled(f"Warning: {text}") for text in comparison.warnings)]
-    lines += map(_filled, comparison.doubts[len(comparison.warnings) :])
-    if comparison.truth_gap is not None:
-        lines.append(
-            f"By the truth it is {comparison.truth_gap:.3f} (ARI) behind the best that could be recommended."
-            if comparison.truth_gap
-            else "By the truth, too, no other that could be recommended is better (ARI)."
-        )
-    return [*lines, *(f"  {command}" for command in comparison.use[:1]), f"Report: {comparison.out / PAGE}"]
-
-
-def _filled(text: str) -> str:
-    return sentence_text(text, elsewhere=118)
-
-
-class _OneOfMany(Bar):
-    """Progress bar of one run among many, without a line for each of its steps."""
-
-    def __init__(self, title: str) -> None:
-        super().__init__()
-        self._title = title
-
-    def phase(self, text: str) -> None:
-        super().phase(f"{self._title} · {text}")
-
-    def step(self, line: RecordLine, timing: Timing) -> None:
-        return None
-
-
-def bar(title: str) -> AbstractContextManager[Progress]:
-    """Show a progress bar for one run among many if stderr is a terminal; a context manager."""
-    return _OneOfMany(title) if sys.stderr.isatty() else nullcontext(Progress())
-
-
-def no_bar(title: str) -> AbstractContextManager[Progress]:
-    """Show no progress; a context manager like `bar`."""
-    return nullcontext(Progress())

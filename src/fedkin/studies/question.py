@@ -17,28 +17,23 @@ from fedkin.data.population import Population
 from fedkin.data.scenarios.partition_scenario import PartitionScenario
 from fedkin.experiment import registry
 from fedkin.experiment.config import Config, apply_setting, check_section, config_of
-from fedkin.experiment.run_folder import CONFIG
 
 Family = Literal["samples", "clients"]
 Role = Literal["", "centralised", "synthetic", "baseline"]
 """Methods that move samples to the server, send synthetic ones, or form no clusters; the others have none."""
 
 
-def method_named(name: str) -> type[Method[Any]]:
-    """Return the class of the method `name`.
+def base_name(name: str) -> str:
+    """Return the name of a method without the options behind it: ``ccfc`` of ``ccfc+decorrelation=1``."""
+    return name.partition("+")[0]
 
-    Raises FedkinError if there is none, and suggests the nearest name, or if the method says that it finds the number
-    of clusters, and can only be given one.
+
+def method_named(name: str) -> type[Method[Any]]:
+    """Return the class of the method `name`, which may have options behind it.
+
+    Raises FedkinError if there is none, and suggests the nearest name.
     """
-    made = registry.resolve("method", name)
-    if made.traits.finds_k and any(option.name == "n_clusters" for option in options_of(made)):
-        hint = get_type_hints(made)["n_clusters"]
-        if hint is int:
-            raise FedkinError(
-                f"Method '{name}' has the trait finds_k = True, perhaps from its base, but its n_clusters is "
-                "always given; set finds_k=False and takes_k=True in its traits."
-            )
-    return made
+    return registry.resolve("method", base_name(name))
 
 
 def _unknown(made: type[Method[Any]]) -> dict[str, Any]:
@@ -51,7 +46,10 @@ def _unknown(made: type[Method[Any]]) -> dict[str, Any]:
 
 @dataclass(frozen=True, order=True)
 class Candidate:
-    """Candidate of a comparison: a method and the number of clusters it is given, if any."""
+    """Candidate of a comparison: a method and the number of clusters it is given, if any.
+
+    The method may have options of its own behind its name, such as ``"ccfc+decorrelation=1"``.
+    """
 
     method: str
     number: int | None = None
@@ -61,18 +59,21 @@ class Candidate:
         """Name of the method, with the number of clusters it is given."""
         return self.method if self.number is None else f"{self.method}, {self.number} clusters"
 
-    @property
-    def folder(self) -> str:
-        """Name of the folder of its runs."""
-        name = registry.file_name(self.method)
-        return name if self.number is None else f"{name}-{self.number}"
+    def settings(self, shared: Mapping[str, Any]) -> dict[str, Any]:
+        """Return section ``[method]`` of its runs, with those of the `shared` settings that the method has.
 
-    def settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return section ``[method]`` of its runs, with those of the settings `given` that the method has."""
+        Raises FedkinError if an option behind the name is not ``OPTION=VALUE``.
+        """
         made = method_named(self.method)
         fields = {each.name for each in options_of(made)}
         number = _unknown(made) if self.number is None else {"n_clusters": self.number}
-        return {"name": self.method, **{key: given[key] for key in given if key in fields}, **number}
+        own: dict[str, Any] = {"method": {}}
+        for each in self.method.split("+")[1:]:
+            if "=" not in each:
+                raise FedkinError(f"'{self.method}' has '+{each}' behind the method; write +OPTION=VALUE.")
+            apply_setting(own, f"method.{each}")
+        common = {key: shared[key] for key in shared if key in fields}
+        return {"name": base_name(self.method), **common, **number, **own["method"]}
 
 
 @dataclass(frozen=True)
@@ -97,12 +98,15 @@ class Selection:
             return "synthetic"
         return "baseline" if made.traits.baseline else ""
 
-    def first(self, clusters: int | None) -> list[Candidate]:
-        """Return the candidates that run first: all if the number of clusters is known, else methods that find it."""
+    def first(self, clusters: int | None, needy_only: bool = False) -> list[Candidate]:
+        """Return the candidates that run first: all if the number of clusters is known, else methods that find it.
+
+        A known number is given to all that take one or, with `needy_only`, to those that cannot find it.
+        """
         found = []
         for name in self.methods:
-            made = method_named(name)
-            if not made.traits.takes_k or (clusters is None and made.traits.finds_k):
+            traits = method_named(name).traits
+            if not traits.takes_k or ((clusters is None or needy_only) and traits.finds_k):
                 found.append(Candidate(name))
             elif clusters is not None:
                 found.append(Candidate(name, clusters))
@@ -123,26 +127,15 @@ def selection_of(family: Family, methods: Sequence[str]) -> Selection:
     names = [name for name in registry.METHODS if method_named(name).traits.clusters == family]
     if tuple(methods) != ("all",):
         for name in methods:
-            if not registry.is_known("method", name):
-                if "+" in name:
-                    raise FedkinError(
-                        f"'{name}' sets an option of a method, as `fedkin benchmark` takes it; a comparison has each "
-                        f"method once, with {flag('set')} method.OPTION=VALUE for all that have the option."
-                    )
-                registry.check_known("method", name)
+            registry.check_known("method", base_name(name))
             other = method_named(name).traits.clusters
-            if other is None:
-                raise FedkinError(
-                    f"Method '{name}' has no class attribute `clusters`, which says what it clusters, so it "
-                    "cannot be compared."
-                )
             if other != family:
                 raise FedkinError(
-                    f"Method '{name}' clusters {other}, but the question is which {family} belong together; leave it "
-                    f"out, or ask for {other}: `compare --question {other}` or `benchmark {other}`."
+                    f"Method '{name}' clusters {other or 'nothing that it says'}, but the question is which {family} "
+                    f"belong together; leave it out, or ask for the other."
                 )
-        own = [name for name in methods if name not in names]
-        names = [*(name for name in names if name in methods), *dict.fromkeys(own)]
+        order = {name: at for at, name in enumerate(names)}
+        names = list(dict.fromkeys(sorted(methods, key=lambda name: order.get(base_name(name), len(order)))))
     if not names:
         raise FedkinError(f"{flag('methods')} names no method; give one or more from `fedkin list methods`, or all.")
     return Selection(family, tuple(names))
@@ -257,11 +250,6 @@ def question_of(
         _check_sections(tables, f"in {what}")
     elif what in registry.SCENARIOS:
         scenario = _once("scenario", what, scenario)
-    elif (Path(what) / CONFIG).is_file():
-        raise FedkinError(
-            f"'{what}' is the folder of a run; a comparison takes data, a scenario or a .toml file, and makes the runs "
-            "itself. What finished runs cost is compared by `fedkin costs RUN RUN`, and their reports show the rest."
-        )
     else:
         data = _once("data", what, data)
     for path, value in (("data.source", data), ("scenario.name", scenario), ("scenario.clients", clients)):
@@ -294,7 +282,7 @@ def _asked(tables: dict[str, Any], asked: str, methods: Sequence[str]) -> tuple[
         "column" in scenario or files_of_clients(str(tables["data"].get("source", "digits")))
     ):
         scenario["name"] = "files"
-    named = {registry.resolve("method", name).traits.clusters for name in methods if registry.is_known("method", name)}
+    named = {method_named(name).traits.clusters for name in methods if registry.is_known("method", base_name(name))}
     gives_labels = "name" in scenario and issubclass(
         registry.resolve("scenario", str(scenario["name"])), PartitionScenario
     )
@@ -314,8 +302,8 @@ def _once(name: str, what: str, given: str | None) -> str:
 
 def _known(settings: dict[str, Any], methods: Sequence[str]) -> dict[str, Any]:
     """Check that each hyper-parameter belongs to one of the methods, and return them."""
-    listed = {*registry.METHODS, *(name for name in methods if registry.is_known("method", name))}
-    names = {field.name for name in listed for field in options_of(registry.resolve("method", name))}
+    listed = {*registry.METHODS, *(name for name in methods if registry.is_known("method", base_name(name)))}
+    names = {field.name for name in listed for field in options_of(method_named(name))}
     for key in settings:
         if key not in names or key == "n_clusters":
             number = f"{flag('clusters')} says how many clusters there are"

@@ -57,6 +57,11 @@ class CandidateScore:
         return mean(run.bytes for run in self.runs)
 
     @property
+    def seconds(self) -> float:
+        """Computing time, mean over runs."""
+        return mean(run.seconds for run in self.runs)
+
+    @property
     def score(self) -> float:
         """What candidates are ranked by without truth; minus infinity if it is not known."""
         return self.measures.get(SCORE[self.family], -math.inf)
@@ -67,8 +72,8 @@ class CandidateScore:
         return self.truth.get(TRUTH[self.family][0], -math.inf)
 
 
-def score_of(family: Family, runs: Sequence[CellResult]) -> CandidateScore:
-    """Score a candidate by its finished runs, in order of seed."""
+def score_of(family: Family, runs: Sequence[CellResult], same_samples: bool = True) -> CandidateScore:
+    """Score a candidate by its finished runs, in order of seed; stability needs the `same_samples` in all of them."""
     labels = tuple(np.array(run.labels, dtype=np.int64) for run in runs)
     by_run = {
         "found_again": [run.again for run in runs],
@@ -77,8 +82,9 @@ def score_of(family: Family, runs: Sequence[CellResult]) -> CandidateScore:
     }
     known = {name: [value for value in values if value is not None] for name, values in by_run.items()}
     known = {name: values for name, values in known.items() if len(values) == len(runs)}
+    shown = (SCORE[family], *TRUTH[family])
     measures: dict[str, float] = {name: mean(known[name]) for name in MEASURES if name in known}
-    if len(runs) > 1:
+    if len(runs) > 1 and same_samples:
         measures["stability"] = mean(agreement(one, other, single=1.0) for one, other in combinations(labels, 2))
     clients: tuple[float | None, ...] = ()
     if family == "clients":
@@ -91,7 +97,7 @@ def score_of(family: Family, runs: Sequence[CellResult]) -> CandidateScore:
         labels,
         measures,
         {name: mean(known[name]) for name in TRUTH[family] if name in known},
-        {name: stdev(values) for name, values in known.items() if len(values) > 1},
+        {name: stdev(values) for name, values in known.items() if len(values) > 1 and name in shown},
         clients,
         mean(map(effective_number, labels)),
     )

@@ -1,4 +1,4 @@
-"""Time budget."""
+"""Durations as text, and a time budget."""
 
 from __future__ import annotations
 
@@ -13,30 +13,21 @@ from fedkin.core.doors import flag
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-def parsed_duration(text: str, name: str = "budget") -> float:
-    """Parse a duration such as ``"90s"``, ``"10m"``, ``"1.5h"`` or ``"1h30m"`` to seconds.
+def parsed_duration(time: str | float, name: str = "budget") -> float:
+    """Return the seconds of a duration: a number of them, or a text such as ``"90s"``, ``"1.5h"`` or ``"1h30m"``.
 
-    Raises FedkinError if `text` is something else, or zero; the message has the `name` of the option.
-    """
-    parts = re.findall(r"(\d+(?:\.\d+)?)([smh])", text)
-    seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
-    if "".join(number + unit for number, unit in parts) != text or seconds <= 0:
-        raise FedkinError(f"{flag(name)} is '{text}'; it should be a time above 0, such as 90s, 10m or 2h.")
-    return seconds
-
-
-def given_duration(time: str | float) -> str:
-    """Return a duration as text, as `parsed_duration` takes it; a number is one of seconds.
-
-    Raises FedkinError if it is neither a text nor a finite number above 0.
+    Raises FedkinError if it is something else, or zero; the message has the `name` of the option.
     """
     if isinstance(time, str):
-        return time
-    if isinstance(time, bool) or not isinstance(time, Real) or not 0 < float(time) < math.inf:
-        raise FedkinError(
-            f"{flag('budget')} is {time!r}; it should be seconds above 0, or a text such as '90s', '10m' or '2h'."
-        )
-    return f"{float(time):.6f}".rstrip("0").rstrip(".") + "s"
+        parts = re.findall(r"(\d+(?:\.\d+)?)([smh])", time)
+        seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
+        is_whole = "".join(number + unit for number, unit in parts) == time
+    else:
+        is_whole = isinstance(time, Real) and not isinstance(time, bool)
+        seconds = float(time) if is_whole else 0.0
+    if not is_whole or not 0 < seconds < math.inf:
+        raise FedkinError(f"{flag(name)} is {time!r}; it should be a time above 0, such as 90s, 10m or 2h.")
+    return seconds
 
 
 def duration(seconds: float) -> str:
@@ -48,14 +39,6 @@ def duration(seconds: float) -> str:
     if seconds < 36 * 3600:
         return f"{seconds / 3600:.1f} h"
     return f"{seconds / 86400:.0f} days"
-
-
-def exact_duration(seconds: float) -> str:
-    """Format a duration in the largest unit of which it is a whole number: ``"90 s"``, ``"10 min"``, ``"2 h"``."""
-    for unit, name in ((3600, "h"), (60, "min")):
-        if seconds % unit == 0:
-            return f"{seconds / unit:.0f} {name}"
-    return f"{seconds:g} s"
 
 
 class TimeBudget:
