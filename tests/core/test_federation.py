@@ -109,9 +109,10 @@ def test_who_is_away_costs_nothing_and_is_missing_by_name():
     fed, other = Scripted({0: FINE}), Scripted({0: FINE})
     fed.leave({1})
     payload = {"add": torch.zeros(100)}
-    assert list(fed.ask(double, dict.fromkeys([2, 1, 0], payload))) == [0]
-    assert fed.missing == {1: "not there yet", 2: "no reply"}
-    assert list(fed.missing) == [1, 2]
+    replies = fed.ask(double, dict.fromkeys([2, 1, 0], payload))
+    assert list(replies) == [0]
+    assert replies.missing == fed.missing == {1: "not there yet", 2: "no reply"}
+    assert list(replies.missing) == [1, 2]
     assert fed.asked == [[0, 2]]
     other.ask(double, dict.fromkeys([0, 2], payload))
     assert (fed.traffic, fed.exchange) == (other.traffic, other.exchange)

@@ -8,11 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, client_task
+from fedkin.core import Client, Federation, FedkinError, Method, Payload, Record, State, client_task
 from fedkin.core.contract import after_step, predicted_clusters
 from fedkin.core.method import check_class
 from fedkin.core.runner import begin, do_step
 from fedkin.engines.local import LocalFederation
+from fedkin.experiment import registry
 from fedkin.methods.clients.fedavg import FedAvgMethod
 from fedkin.methods.samples.kfed import KFedMethod
 
@@ -123,3 +124,13 @@ def test_a_record_has_clients_by_id() -> None:
 def test_a_result_without_what_predict_reads_is_named() -> None:
     with pytest.raises(FedkinError, match=r"^KFedMethod.predict needs 'features', which is not in its"):
         predicted_clusters(KFedMethod, {"n_clusters": 2}, torch.zeros(3, 2))
+
+
+def depth(made: type[Any]) -> int:
+    """Classes from a method to `Method`, on the longest way."""
+    return 0 if made is Method else 1 + max(depth(base) for base in made.__bases__ if issubclass(base, Method))
+
+
+@pytest.mark.parametrize("name", registry.METHODS)
+def test_no_method_is_more_than_three_classes_deep(name: str) -> None:
+    assert depth(registry.resolve("method", name)) <= 3
