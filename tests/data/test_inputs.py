@@ -55,12 +55,6 @@ def test_lists_of_pictures_and_of_their_paths_are_the_same_clients(
         assert as_tensor(second, "It").tolist() == as_tensor(client_input(clients[1], "It").x, "It").tolist()
 
 
-def test_groups_of_a_table_in_a_list_are_clients_by_name() -> None:
-    frame = pd.DataFrame({"a": RNG.normal(size=12), "b": RNG.normal(size=12), "site": list("nnnsss") * 2})
-    found = federation_input(list(frame.groupby("site")))
-    assert list(found.source) == ["n", "s"]
-
-
 @pytest.mark.parametrize("names", [("x", "y"), ("x_train", "y_train"), ("train_images", "train_labels")])
 def test_arrays_of_usual_names_are_samples_and_labels(names: tuple[str, str], tmp_path: Path) -> None:
     arrays = {names[0]: RNG.random((6, 4)), names[1]: np.arange(6) % 2, "x_test": RNG.random((2, 4))}
@@ -147,24 +141,6 @@ def test_a_table_divided_by_a_column_is_clients_by_name_without_it(keys: Any) ->
     assert [list(own) for own in found.labels] == [[1, 1], [0, 0]]
     assert list(federation_input(whole.groupby(["clinic", "kind"])).source) == ["north, 1", "south, 0"]
     assert holds_several(whole.groupby(keys))
-
-
-@pytest.mark.parametrize(
-    ("keys", "names"),
-    [
-        ([True, False, True, False], ["False", "True"]),
-        ([1.0, 2.0, 1.0, 2.5], ["1", "2", "2.5"]),
-        (pd.PeriodIndex(["2024", "2023", "2024", "2023"], freq="Y"), ["2023", "2024"]),
-        (pd.cut(pd.Series([1, 2, 1, 2]), [0, 1, 2]), ["(0, 1]", "(1, 2]"]),
-        (pd.to_datetime(["2024-05-01", "2024-05-02"] * 2), ["2024-05-01", "2024-05-02"]),
-    ],
-)
-def test_keys_with_a_clear_text_are_names(keys: Any, names: list[str]) -> None:
-    groups = FRAME.assign(key=keys).groupby("key", observed=True)
-    found = federation_input(groups, "kind")
-    assert list(found.source) == names
-    assert list(federation_input(dict(list(groups)), "kind").source) == names
-    assert found.notes == ()
 
 
 @pytest.mark.parametrize(
@@ -330,11 +306,6 @@ def test_pictures_have_the_channels_first_and_255_is_1() -> None:
     assert grey.x.shape == (1, 1, 4, 4)
 
 
-class Broken(Own):
-    def __getitem__(self, at: int) -> Any:
-        raise OSError("no such file: 3.png")
-
-
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
@@ -383,20 +354,6 @@ def test_a_table_is_one_with_its_column_of_labels() -> None:
     found = client_input(TABLE, "Client 0")
     assert list(found.x.columns) == ["age", "ward", "target"]
     assert (found.y.tolist(), found.label) == ([0, 1], "target")
-
-
-def brighter(batch: dict[str, Any]) -> dict[str, Any]:
-    return {"img": [torch.tensor(np.array(one)).float()[None] + 1 for one in batch["img"]], "label": batch["label"]}
-
-
-def test_a_transform_makes_the_samples_and_loaders_take_either() -> None:
-    changed = IMAGES.with_transform(brighter)
-    for given in (changed, DataLoader(changed, batch_size=2)):
-        found = client_input(given, "Client 0")
-        assert torch.equal(found.x[:, 0], torch.from_numpy(PIXELS) + 1.0)
-        assert found.y.tolist() == [1, 0, 1]
-    plain = client_input(DataLoader(IMAGES, batch_size=2, shuffle=True), "Client 0")
-    assert torch.equal(plain.x, client_input(IMAGES, "Client 0").x)
 
 
 class Partitioner:

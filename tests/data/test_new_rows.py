@@ -44,13 +44,6 @@ def test_another_unit_and_codes_of_missing_values_are_mentioned():
     assert check_new_rows(new([1e6, 1e6, 1e6]), unscaled, "It") == []
 
 
-def test_categories_that_no_client_has_named_are_mentioned():
-    assert notes([60, 70, 80], ["eye", "Heart ", "lung"]) == [
-        "Column 'ward' of 'new.csv' holds 'Heart ' (is it 'heart'?), 'eye' in 2 of 3 rows; no client has named "
-        "such categories."
-    ]
-
-
 LEVELS = [110.0 + 9 * (row % 9) + row % 4 for row in range(40)]
 DAYS = [8.0 + 70 * row for row in range(40)]
 RARE = [0.0] * 499 + [1.0]

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedkin.core import Client, FedkinError
-from fedkin.data.population import Drift, Population, position_of
+from fedkin.data.population import Drift, Population
 
 
 class Tenfold:
@@ -81,11 +81,3 @@ def test_somebody_must_be_left():
         people_with_everything().forgetting([0, 1, 2])
     with pytest.raises(FedkinError, match="names client 3; allowed: 0 to 2"):
         people_with_everything().forgetting([3])
-
-
-@pytest.mark.parametrize(
-    ("client", "at"),
-    [("north.csv", 0), ("north", 0), ("7", 1), ("1", 1), (2, 2), ("3", None), (-1, None), ("east", None), (None, None)],
-)
-def test_a_client_is_named_by_its_file_or_its_position(client, at):
-    assert position_of(client, ["north.csv", "7.csv", "south.csv"], 3) == at

@@ -10,12 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedkin.core import Client
-from fedkin.core.payload import owned, pack, unpack
 from fedkin.core.table import Column, Table
 from fedkin.data.preparation import remember
 from fedkin.data.prepare import prepare
 from fedkin.data.profile import (
-    ClusterProfile,
     cluster_cells,
     counted_values,
     profile_clusters,
@@ -106,17 +104,6 @@ def test_no_few_values_can_be_found_from_true_and_limited_sums(n, part, least, s
         assert others.abs().max() <= 5
         if middle.any():
             assert all(int(few.sum()) == 0 or int(few.sum()) >= least for few in (middle == changed, middle != changed))
-
-
-def test_it_survives_a_file():
-    fed, encoding = federation([rows(60)])
-    profile = profile_clusters(fed, encoding, 2)
-    again = ClusterProfile.from_tree(unpack(*pack(owned(profile.tree()))))
-    assert again.columns == profile.columns
-    assert torch.equal(again.sum, profile.sum)
-    assert torch.equal(again.typical_sum, profile.typical_sum)
-    assert again.has_typical
-    assert again.members[0].tolist() == profile.members[0].tolist()
 
 
 def test_a_client_changes_nothing_and_a_cell_of_few_rows_stays_there():

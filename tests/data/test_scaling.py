@@ -30,13 +30,6 @@ def large(seed: int) -> tuple[pd.DataFrame, np.ndarray]:
     return pd.DataFrame(own).assign(small=1e-9 * (truth + 0.1 * rng.normal(size=120))), truth
 
 
-@pytest.mark.parametrize("model", [fedkin.KinGraph(n_clusters=3), fedkin.KFed(n_clusters=3)], ids=["kin-graph", "kfed"])
-def test_numbers_of_any_size_are_clustered(model: fedkin.KinGraph | fedkin.KFed) -> None:
-    frames, truths = zip(*(large(seed) for seed in range(3)), strict=True)
-    found = model.set_params(random_state=0).fit(list(frames))
-    assert adjusted_rand(np.concatenate(truths), np.concatenate(found.labels_)) == 1
-
-
 @pytest.mark.parametrize("secure", [False, True])
 def test_they_are_standardised_by_sums_open_or_hidden(secure: bool) -> None:
     frames = [large(seed)[0] for seed in range(3)]

@@ -66,31 +66,6 @@ def test_names_are_looked_for_below_fedkin_data_and_on_the_hub_if_that_is_asked_
     ]
 
 
-def test_a_name_that_is_nowhere_gets_one_sentence_and_the_hub_is_not_asked(tmp_path, monkeypatch):
-    import datasets
-
-    def unreachable(*args, **kwargs):
-        raise ConnectionError("Couldn't reach 'digit' on the Hub\nand more.")
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(datasets, "load_dataset", unreachable)
-    monkeypatch.delenv("FEDKIN_DATA", raising=False)
-    nowhere = "is neither embedded (digits, wine, iris, breast-cancer, blobs) nor a path nor below FEDKIN_DATA;"
-    with pytest.raises(FedkinError) as error:
-        load("digit")
-    assert str(error.value) == (
-        f"'digit' {nowhere} did you mean 'digits'? A data set of the Hugging Face hub is asked for by 'hf:digit'."
-    )
-    with pytest.raises(FedkinError) as error:
-        load("mnist")
-    assert str(error.value) == f"'mnist' {nowhere} a data set of the Hugging Face hub is asked for by 'hf:mnist'."
-    with pytest.raises(FedkinError) as error:
-        load("hf:digit")
-    assert str(error.value) == (
-        "'hf:digit' cannot be loaded as split 'train' of a Hugging Face data set (Couldn't reach 'digit' on the Hub)."
-    )
-
-
 def test_clients_come_in_order_of_file_name_with_common_classes(tmp_path):
     (tmp_path / "b.csv").write_text("a,label\n1,dog\n2,fish\n")
     (tmp_path / "a.csv").write_text("a,label\n3,cat\n4,dog\n")
@@ -128,10 +103,6 @@ def test_folders_without_clients_are_refused(tmp_path):
 
 def test_every_embedded_name_loads():
     assert {name for name in EMBEDDED if len(load(name)) > 100} == set(EMBEDDED)
-
-
-def test_every_entry_is_one_line():
-    assert all(text and "\n" not in text for text in EMBEDDED.values())
 
 
 def test_listing_imports_nothing_heavy():

@@ -15,7 +15,6 @@ from fedkin.core.errors import FedkinError
 from fedkin.data.dataset import check_are_classes, encode_labels
 from fedkin.data.files import read_file
 from fedkin.data.options import NO_OPTIONS, TableOptions, lines_lacking
-from fedkin.data.scenarios.already_split import ClientFiles
 from fedkin.data.tables import frame_to_dataset, frame_to_table
 
 
@@ -119,24 +118,6 @@ def test_other_values_are_refused(given: object, said: str) -> None:
         TableOptions(na_values=given)  # type: ignore[arg-type]
 
 
-def test_values_that_no_client_holds_are_noted() -> None:
-    clients = [
-        pd.DataFrame({"a": [1, -9, 3], "b": ["x", "unknown", "x"]}),
-        pd.DataFrame({"a": [1, 2], "b": ["x", "y"]}),
-    ]
-
-    def notes(given: object) -> tuple[str, ...]:
-        return ClientFiles(clients, table=TableOptions(na_values=given)).build().notes  # type: ignore[arg-type]
-
-    assert notes(["unknown", "-9", "NA", "None"]) == ()
-    assert notes({"a": -9, "b": "unknown"}) == ()
-    assert notes([-9, -99]) == ("No cell holds -99, as named in na_values; is it written otherwise there?",)
-    assert notes({"a": [-9, "unknown"], "b": "unkown"}) == (
-        "No cell holds 'unknown' in column 'a', 'unkown' in column 'b', as named in na_values; are they written "
-        "otherwise there?",
-    )
-
-
 @pytest.mark.parametrize(
     ("values", "indices", "classes"),
     [
@@ -181,19 +162,6 @@ def test_numbers_that_come_once_or_twice_are_no_classes(column: str | None, said
         f"{said} 371 different numbers in 397 rows; labels must be classes, such as ranges of these numbers, for "
         "regression is not supported."
     )
-
-
-def test_lists_become_tuples_and_levels_texts():
-    options = TableOptions(drop=["a"], categorical=("b",), ordinal={"c": [1, 2]}, id=None)
-    assert (options.drop, options.categorical, options.ordinal, options.id) == (
-        ("a",),
-        ("b",),
-        {"c": ("1", "2")},
-        "none",
-    )
-    assert options.named == {"a": "drop", "b": "categorical", "c": "ordinal"}
-    assert TableOptions(id="n").named == {"n": "id"}
-    assert TableOptions(drop="age", categorical="ward").named == {"age": "drop", "ward": "categorical"}
 
 
 @pytest.mark.parametrize(

@@ -162,23 +162,6 @@ def test_clusters_hold_their_classes(overlap, classes, balanced, drawing):
     assert len(population.common_test[1]) == 200
 
 
-@pytest.mark.parametrize(
-    ("clients", "balanced", "sizes"),
-    [
-        (15, True, [5, 5, 5]),
-        (30, True, [10, 10, 10]),
-        (15, False, [3, 7, 5]),
-        (30, False, [7, 14, 9]),
-        (3, False, [1, 1, 1]),
-        (60, False, [12, 28, 20]),
-    ],
-)
-def test_sizes_of_clusters(clients, balanced, sizes):
-    clusters = LabelClusters(clients=clients, balanced=balanced).partition(ten_classes(), 0).clusters
-    assert torch.bincount(clusters).tolist() == sizes
-    assert clusters.tolist() == sorted(clusters.tolist())
-
-
 def test_the_authors_draw_leaves_the_distinct_images_of_the_paper():
     """60,000 balanced images at 15 clients: 3,693, 3,569 and 3,588 expected, at 30 clients 1,921, 1,888 and 1,893."""
     for clients, expected in ((15, [3693, 3556, 3556]), (30, [1921, 1893, 1893])):
@@ -196,21 +179,6 @@ def test_the_defaults_work_with_digits_and_the_seed_decides(scenario):
         a.x.shape != b.x.shape or not torch.equal(a.x, b.x) for a, b in zip(one.clients, other.clients, strict=True)
     )
     assert len(one.clients) == (20 if isinstance(scenario, MissingClasses) else 15)
-
-
-@pytest.mark.parametrize(
-    ("scenario", "classes", "sentence"),
-    [
-        (LabelClusters(clients=2), 10, "clients is 2; allowed: 3 or more, one for each cluster."),
-        (LabelClusters(), 11, "'numbers' has 11 classes, but the clusters"),
-        (MissingClasses(clients=3), 10, "clients is 3; allowed: 4 or more, one for each cluster."),
-        (MissingClasses(missing=[[0], [10]]), 10, "missing names class 10 for cluster 1; allowed: 0 to 9."),
-    ],
-)
-def test_impossible_options_are_refused_of_label_clusters(scenario, classes, sentence):
-    with pytest.raises(FedkinError) as error:
-        scenario.partition(ten_classes(classes=classes), 0)
-    assert str(error.value).startswith(sentence)
 
 
 def samples(n, classes, channels, seed):
@@ -268,20 +236,6 @@ def test_from_its_step_on_some_of_every_cluster_see_as_the_next_does(kind, step)
         assert equal(after.tests[i], seen_from(kind, *plain.tests[i], cluster, now))
         assert torch.equal(after.truth[i], client.y)
         assert client.x.is_contiguous()
-
-
-@pytest.mark.parametrize(
-    ("angles", "seen"),
-    [([0, 180], lambda upright: upright.rot90(1, (2, 3))), ([90, 0, 180, 270], lambda upright: upright.flip(3))],
-)
-def test_a_new_world_is_a_quarter_that_is_free_or_mirrored(angles, seen):
-    plain = world("rotation", angles=angles)
-    population = DriftSwap(clients=20, angles=angles, step=1, to="new").partition(few_images(), 0).at(1)
-    assert len(population.drift.clients) > 0
-    for i in population.drift.clients.tolist():
-        upright = plain.clients[i].x.rot90(-angles[i % len(angles)] // 90, (2, 3))
-        assert torch.equal(population.clients[i].x, seen(upright))
-        assert int(population.clusters[i]) == len(angles)
 
 
 @settings(max_examples=30, deadline=None)

@@ -43,18 +43,6 @@ def test_every_client_holds_samples_of_its_own_with_labels_and_tests(scenario):
 
 
 @pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: type(scenario).__name__)
-def test_samples_keep_their_labels_and_are_allocated_once(scenario):
-    population = scenario.partition(labelled(), 3)
-    train, test = ids(client.x for client in population.clients), ids(x for x, _ in population.tests)
-    together = [i for part in (*train, *test) for i in part]
-    assert sorted(together) == list(range(1000))
-    for part, client in zip(train, population.clients, strict=True):
-        assert [i % 10 for i in part] == client.y.tolist()
-    for part, (_, y) in zip(test, population.tests, strict=True):
-        assert [i % 10 for i in part] == y.tolist()
-
-
-@pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: type(scenario).__name__)
 def test_the_same_seed_gives_the_same_clients(scenario):
     one, same, other = (ids(c.x for c in scenario.partition(labelled(), seed).clients) for seed in (1, 1, 2))
     assert one == same
@@ -87,16 +75,6 @@ def test_impossible_options_are_refused(scenario, sentence):
     assert str(error.value).startswith(sentence)
 
 
-def test_unlabelled_rows_are_dealt_out(tmp_path):
-    path = tmp_path / "rows.csv"
-    path.write_text("a,b\n" + "".join(f"{i},{i % 7}\n" for i in range(30)))
-    population = Iid(data=str(path), clients=3).build(0)
-    assert population.truth is None
-    assert [len(client) for client in population.clients] == [10, 10, 10]
-    held = ids([client.table.values for client in population.clients])
-    assert sorted(row for rows in held for row in rows) == list(range(30))
-
-
 @given(
     sizes=st.lists(st.integers(1, 30), min_size=2, max_size=6),
     heterogeneity=st.floats(0, 1),
@@ -111,13 +89,6 @@ def test_every_sample_is_at_exactly_one_client(sizes, heterogeneity, seed):
         assert max(map(len, parts)) - min(map(len, parts)) <= 1
     else:
         assert [y[part].unique().tolist() for part in parts] == [[c] for c in range(len(sizes))]
-
-
-def test_a_class_too_small_for_its_share_is_given_whole():
-    y = torch.tensor([0] * 5 + [1] * 95)
-    first, second = own_class(y, 2, 0.9, torch.Generator().manual_seed(0))
-    assert (y[first] == 0).sum() == 5
-    assert (len(first), len(second)) == (50, 50)
 
 
 def test_clients_are_unlabelled_and_only_part_of_the_data_may_take_part():
@@ -141,14 +112,6 @@ def test_the_default_is_digits_at_ten_clients_with_fifty_per_class():
         assert list(client.state) == ["n_clusters"]
         assert int(client.state["n_clusters"]) == len(truth.unique())
         assert 2 <= int(client.state["n_clusters"]) <= 5
-
-
-def test_true_starting_labels_are_the_truth_renumbered():
-    population = LabelSkew(initial="true").build(0)
-    for client, truth in zip(population.clients, population.truth, strict=True):
-        given = client.state["given"]
-        assert given.dtype == torch.int64
-        assert torch.equal(truth.unique()[given], truth)
 
 
 def test_the_same_seed_gives_the_same_population():
@@ -221,13 +184,3 @@ def test_every_client_has_a_few_classes_with_equally_many_distinct_samples(seed,
         assert set(counts.tolist()) <= {0, samples}
         assert low <= int((counts > 0).sum()) <= low + more
         assert len(part.unique()) == len(part)
-
-
-def test_only_a_class_that_ran_out_is_allocated_anew_and_its_last_samples_first():
-    y = torch.tensor([0] * 10 + [1] * 100)
-    parts = allocate(y, clients=3, low=2, high=2, samples=6)
-    scarce = [set(part[y[part] == 0].tolist()) for part in parts]
-    assert len(scarce[0] | scarce[1]) == 10
-    assert all(len(held) == 6 for held in scarce)
-    plenty = torch.cat([part[y[part] == 1] for part in parts])
-    assert len(plenty.unique()) == 18
