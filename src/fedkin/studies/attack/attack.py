@@ -68,15 +68,16 @@ class KnownEncoder:
         return torch.cat([self.codes(one) for one in x.split(1)])
 
     def decoded(self, codes: Tensor, probability: float | None, rng: torch.Generator) -> Tensor:
-        """Decode codes, or bits made of them that are flipped with a `probability`, to samples ``(n, *shape)``."""
+        """Decode codes, or bits made of them that are flipped with a `probability`, to samples ``(n, *shape)``.
+
+        The attacker knows the minimum and the maximum of every code, for which bits of 0 and 1 stand.
+        """
         if probability is None:
             return self.encoder.decoded(self.vector, codes)
-        return self.decoded_bits(flipped(binary(codes), probability, rng), codes)
-
-    def decoded_bits(self, bits: Tensor, codes: Tensor) -> Tensor:
-        """Decode bits ``(n, width)`` to samples, given the minimum and maximum of the true codes ``(n, width)``."""
         lowest, highest = codes.aminmax(dim=1, keepdim=True)
-        return self.encoder.decoded(self.vector, torch.where(bits.bool(), highest, lowest))
+        return self.encoder.decoded(
+            self.vector, torch.where(flipped(binary(codes), probability, rng).bool(), highest, lowest)
+        )
 
 
 def reconstructed(known: KnownEncoder, x: Tensor, probability: float | None, rng: torch.Generator) -> Reconstruction:
@@ -88,23 +89,6 @@ def reconstructed(known: KnownEncoder, x: Tensor, probability: float | None, rng
     distances = torch.cdist(pictures.flatten(1).double(), x.flatten(1).double())
     right = distances.argmin(1) == torch.arange(len(x))
     return Reconstruction(pictures, (pictures - x).square().flatten(1).mean(1), float(right.double().mean()))
-
-
-def reconstructed_messages(
-    known: KnownEncoder, parts: Sequence[Tensor], probability: float | None, rng: torch.Generator
-) -> tuple[float, float, float]:
-    """Attack segments as clients send them by reconstruction; each is the mean code of samples.
-
-    `parts` are these samples ``(n, *shape)`` by segment; the rest is as for `reconstructed`. Return mean squared
-    errors: to the samples behind a segment, to the mean of these, and of that mean to the samples, the spread: no
-    single picture comes closer to them.
-    """
-    pictures = known.decoded(torch.stack([known.codes(part).mean(0) for part in parts]), probability, rng)
-    means = torch.stack([part.mean(0) for part in parts])
-    to_mean = (pictures - means).square().flatten(1).mean(1)
-    spread = torch.stack([(part - mean).square().mean() for part, mean in zip(parts, means, strict=True)])
-    # The mean squared distance of samples from any point is that from their mean, plus the mean's from the point.
-    return float((to_mean + spread).mean()), float(to_mean.mean()), float(spread.mean())
 
 
 Numbers = NDArray[np.floating]
@@ -158,26 +142,19 @@ class Sent:
     kind: int
 
 
-def planned(known: KnownEncoder, pools: Sequence[Tensor], size: int, trials: int, rng: torch.Generator) -> Cases:
-    """Make test cases from simulated clients with exactly `size` samples of a class: a member and a non-member each.
+def alone(known: KnownEncoder, pools: Sequence[Tensor], trials: int, rng: torch.Generator) -> Cases:
+    """Make test cases from simulated clients with one sample of a class: it, and another one that is no member.
 
-    Each of the `pools` has more than `size` samples ``(n, *shape)``; a client draws from one. `size` and `trials` are
-    at least 1.
+    Each of the `pools` has two or more samples ``(n, *shape)``; a client draws from one. `trials` are at least 1.
     """
-    single = size == 1
-    codes = [known.codes_one_by_one(x) if single else known.codes(x) for x in pools]
+    codes = [known.codes_one_by_one(x) for x in pools]
     unit = [normalised(each) for each in codes]
-    means, samples, kinds = [], [], torch.randint(len(pools), (trials,), generator=rng)
-    for pool in kinds.tolist():
-        rows = torch.randperm(len(pools[pool]), generator=rng)[: size + 1]
-        own = codes[pool][rows[:size]]
-        if known.batch_statistics and not single:  # every set of samples gives codes of its own
-            own = known.codes(pools[pool][rows[:size]])
-        means.append(own.mean(0))
-        samples.append(unit[pool][rows[[0, size]]])
+    kinds = torch.randint(len(pools), (trials,), generator=rng)
+    rows = [torch.randperm(len(pools[pool]), generator=rng)[:2] for pool in kinds.tolist()]
+    first = torch.stack([codes[pool][pair[0]] for pool, pair in zip(kinds.tolist(), rows, strict=True)])
     return Cases(
-        binary(torch.stack(means)).repeat_interleave(2, 0),
-        torch.cat(samples),
+        binary(first).repeat_interleave(2, 0),
+        torch.cat([unit[pool][pair] for pool, pair in zip(kinds.tolist(), rows, strict=True)]),
         torch.tensor([True, False]).repeat(trials),
         kinds.repeat_interleave(2),
         torch.arange(trials).repeat_interleave(2),
@@ -278,7 +255,6 @@ def _threshold(scores: Numbers, truth: NDArray[np.bool_]) -> tuple[float, float]
 
 
 JSON, PAGE = "attack.json", "attack.html"
-SAMPLES_PER_CLASS = (1, 20)
 _SAMPLES, _SHOWN, _POOL = 200, 8, 200
 _MESSAGES, _PER_SEGMENT, _TRIALS = 50, 4, 2000
 
@@ -368,25 +344,14 @@ def _statements(material: Material) -> list[dict[str, Any]]:
 def _reconstruction(material: Material) -> tuple[list[PictureRow], dict[str, Any]]:
     """Attack by reconstruction at every flip probability; return pictures (of images only) and errors."""
     x, shown = _samples(material)
-    parts = _parts(material)
     rows, levels = [("originals", 0.0, x[shown])], []
     for level in material.levels:
         singly = reconstructed(material.known, x, level, material.rng("alone", str(level)))
-        rng = material.rng("sent", str(level))
-        to_samples, to_mean, spread = reconstructed_messages(material.known, parts, level, rng)
         error = float(singly.errors.mean())
         rows.append((level_name(level), error, singly.pictures[shown]))
-        levels.append(
-            {
-                "flip": level,
-                "error": error,
-                "recognised": singly.recognised,
-                "sent_to_samples": to_samples,
-                "sent_to_mean": to_mean,
-            }
-        )
+        levels.append({"flip": level, "error": error, "recognised": singly.recognised})
     guess = float((x - x.mean(0)).square().mean())
-    summary = {"levels": levels, "samples": len(x), "guess": guess, "segments": len(parts), "spread": spread}
+    summary = {"levels": levels, "samples": len(x), "guess": guess}
     return (_visible(material, rows) if x.ndim == 4 else []), summary
 
 
@@ -430,23 +395,11 @@ def _sent(material: Material) -> list[Sent]:
     return messages
 
 
-def _parts(material: Material) -> list[Tensor]:
-    """Return the samples that each segment of a few clients' messages is computed from."""
-    parts = []
-    for sent in _sent(material)[:_SHOWN]:
-        known = material.known
-        places = sent.places[0] if sent.places else likeliest(sent.bits, normalised(known.codes(sent.members)))
-        parts += [sent.members[places == place] for place in places.unique().tolist()]
-    return parts
-
-
 def _membership(material: Material) -> dict[str, Any]:
-    """Attack by membership inference, by number of samples per class and by flip probability."""
-    pools = _pools(material)
+    """Attack segments of one sample and those of the run by membership inference, by flip probability."""
     cases: dict[str, Cases] = {}
-    for size in SAMPLES_PER_CLASS:
-        if enough := [pool for pool in pools if len(pool) > size]:
-            cases[str(size)] = planned(material.known, enough, size, _TRIALS, material.rng("held", size))
+    if pools := [pool for pool in _pools(material) if len(pool) > 1]:
+        cases["1"] = alone(material.known, pools, _TRIALS, material.rng("held", 1))
     cases["sent"] = as_sent(material.known, _sent(material), _PER_SEGMENT, material.rng("members"))
     rows, width = [], material.known.encoder.width
     for level in material.levels:

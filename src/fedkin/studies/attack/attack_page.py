@@ -26,57 +26,41 @@ def verdict(tree: Mapping[str, Any]) -> str:
 
     `tree` is what ``attack.json`` holds.
     """
-    flip = min(tree["flips"])
+    flip, epsilon = min(tree["flips"]), _weakest(tree)
     noise = f"With every bit flipped with probability {100 * flip:g} %" if flip else "Without noise"
-    return f"{noise}, {_guarantee(tree)}. {_in_practice(tree, flip)}"
+    if epsilon is None:
+        guarantee = "there is no privacy guarantee"
+    elif epsilon > MEANINGFUL_EPSILON:
+        guarantee = f"there is no meaningful guarantee (ε = {epsilon:,.0f} for all samples of a client)"
+    else:
+        guarantee = f"a message guarantees ε = {epsilon:.3g} for all samples of a client"
+    held = _level(tree["membership"], flip)["held"]
+    sure = held["sent"]["advantage"] - held["sent"]["margin"]
+    if sure > _MUCH:
+        found = "messages as sent reveal who took part"
+    elif sure > 0:
+        found = "messages as sent reveal a little of who took part"
+    else:
+        found = "membership inference from messages as sent is no better than chance"
+    text = f"{noise}, {guarantee}. In practice {found} (advantage {advantage_text(held['sent'])})"
+    single = held.get("1")
+    if single is not None and single["advantage"] - single["margin"] > max(_MUCH, sure):
+        text += f", but a sample that is the only one of its class at its client shows ({advantage_text(single)})"
+    return f"{text}."
 
 
 def headlines(tree: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """Return the headline numbers of the verdict: label, value and explanation."""
-    flip = min(tree["flips"])
-    epsilon = _weakest(tree)
-    said = "none" if epsilon is None or epsilon > MEANINGFUL_EPSILON else f"ε = {epsilon:.3g}"
-    of = "" if epsilon is None else f"; ε is {epsilon:,.0f}" if epsilon > MEANINGFUL_EPSILON else ""
-    rows = [("Guarantee", said, f"that is meaningful for all samples of a client{of}")]
+    flip, found = min(tree["flips"]), tree["reconstruction"]
     held = _level(tree["membership"], flip)["held"]
-    if "1" in held:
-        rows.append(("Advantage, one sample", advantage_text(held["1"]), "where a client has one sample of a class"))
-    rows.append(
-        ("Advantage, as sent", advantage_text(held["sent"]), "of membership inference; 0 is chance, 1 certainty")
-    )
-    found = tree["reconstruction"]
+    shown = {"1": ("one sample", "where a client has one sample of a class"),
+             "sent": ("as sent", "of membership inference; 0 is chance, 1 certainty")}  # fmt: skip
     recognised = 100 * _level(found, flip)["recognised"]
-    rows.append(
-        ("Recognised", f"{recognised:.1f} %", f"of reconstructed samples; chance {100 / found['samples']:.1f} %")
-    )
-    return rows
-
-
-def _guarantee(tree: Mapping[str, Any]) -> str:
-    epsilon = _weakest(tree)
-    if epsilon is None:
-        return "there is no privacy guarantee"
-    if epsilon > MEANINGFUL_EPSILON:
-        return f"there is no meaningful guarantee (ε = {epsilon:,.0f} for all samples of a client)"
-    return f"a message guarantees ε = {epsilon:.3g} for all samples of a client"
-
-
-def _in_practice(tree: Mapping[str, Any], flip: float) -> str:
-    """Describe what membership inference finds in messages as sent, and from clients with one sample."""
-    held = _level(tree["membership"], flip)["held"]
-    sent = held["sent"]
-    sure = sent["advantage"] - sent["margin"]
-    if sure > _MUCH:
-        found = "In practice messages as sent reveal who took part"
-    elif sure > 0:
-        found = "In practice messages as sent reveal a little of who took part"
-    else:
-        found = "In practice membership inference from messages as sent is no better than chance"
-    alone = held.get("1")
-    text = f"{found} (advantage {advantage_text(sent)}"
-    if alone is not None and alone["advantage"] - alone["margin"] > max(_MUCH, sure):
-        return f"{text}), but a sample that is the only one of its class at its client shows ({advantage_text(alone)})."
-    return f"{text})."
+    return [
+        ("Guarantee", _epsilon(_weakest(tree)), "ε of all samples of a client"),
+        *((f"Advantage, {shown[name][0]}", advantage_text(held[name]), shown[name][1]) for name in held),
+        ("Recognised", f"{recognised:.1f} %", f"of reconstructed samples; chance {100 / found['samples']:.1f} %"),
+    ]
 
 
 def _weakest(tree: Mapping[str, Any]) -> float | None:
@@ -104,20 +88,16 @@ PAPER: dict[float | None, float] = {None: 0.0175, 0.0: 0.7039, 0.05: 0.8040, 0.1
 _TILE = 96
 _NOTES = (
     "ε bounds the logarithm of the likelihood ratio of a message under two data sets. Above 1 it promises little, "
-    "above 10 next to nothing; the sections below show what attacks achieve in fact.",
-    "Reconstruction: the attacker has the decoder and knows the minimum and the maximum of every code; a bit of 1 "
-    "stands for the maximum, 0 for the minimum.",
-    "The first error is of segments made from a single sample, the worst case. The last two are of segments as sent, "
-    "of which the best reconstruction is the mean of their samples.",
-    "Recognised: fraction of reconstructions that are nearer to their own sample than to any other one tried.",
+    "above 10 next to nothing.",
+    "Reconstruction is of segments made from a single sample, the worst case. The attacker has the decoder and knows "
+    "the minimum and the maximum of every code. Recognised: nearer to its own sample than to any other one tried.",
     "The paper's numbers are of other autoencoders and sums over eight images, so only ratios compare.",
     "Membership: the advantage is the true positive rate less the false positive rate of an attacker that has the "
-    "encoder, the sample and all messages; 0 is chance, 1 is certainty. Score and threshold are chosen on one half of "
-    "the cases and tried on the other; ± is two standard errors.",
-    "A simulated client has the given number of samples of a class; as sent: the clients of the run.",
-    "The bound is the maximum advantage of any attacker where one sample changes all bits of a segment.",
+    "encoder, the sample and all messages. Score and threshold are chosen on one half of the cases and tried on the "
+    "other; ± is two standard errors. The bound is of any attacker where one sample changes all bits of a segment.",
     "All of this covers the messages only, not the encoder that clients train, nor the training that follows.",
 )
+Rows = list[list[str]]
 
 
 def level_name(flip: float | None) -> str:
@@ -130,25 +110,15 @@ def page_of(tree: Mapping[str, Any], pictures: Sequence[PictureRow]) -> str:
 
     `tree` is what ``attack.json`` holds. `pictures` are originals, then reconstructions by level; there may be none.
     """
-    found = tree["reconstruction"]
-    guarantees = _figure(
-        "Guarantees", "The smaller ε, the less a message reveals about the samples it was made from; see the notes.",
-        "bound", *_guarantees(tree),
-    )  # fmt: skip
-    errors = _figure(
-        f"Reconstruction of {found['samples']} samples, and of {found['segments']} segments as sent",
-        "Mean squared errors: the larger, the less is revealed; compare them with that of a guess.",
-        "level of noise", *_errors(tree),
-    )  # fmt: skip
-    members = _figure(
-        "Advantage of membership inference", "0 is chance, 1 is certainty; noise and more samples per client lower it.",
-        "level of noise", *_members(tree),
-    )  # fmt: skip
+    guarantees = "The smaller ε, the less a message reveals about the samples it was made from; see the notes."
+    errors = "Mean squared errors: the larger, the less is revealed; compare them with that of a guess."
+    members = "0 is chance, 1 is certainty; noise and more samples per client lower it."
+    samples = f"Reconstruction of {tree['reconstruction']['samples']} samples"
     sections = [
-        Section("privacy", "Privacy guarantees", guarantees),
-        Section("reconstruction", "Reconstruction", errors),
+        Section("privacy", "Privacy guarantees", _figure("Guarantees", guarantees, _guarantees(tree))),
+        Section("reconstruction", "Reconstruction", _figure(samples, errors, _errors(tree))),
         *([Section("pictures", "Reconstructed samples", _grid(pictures))] if pictures else []),
-        Section("membership", "Membership inference", members),
+        Section("membership", "Membership inference", _figure("Advantage", members, _members(tree))),
         Section("notes", "Notes", notes_list(_NOTES)),
     ]
     own = "What the bits that clients send reveal, by the probability P with which each is flipped."
@@ -157,73 +127,47 @@ def page_of(tree: Mapping[str, Any], pictures: Sequence[PictureRow]) -> str:
 
 def as_text(tree: Mapping[str, Any]) -> str:
     """Write the verdict and the two tables of numbers for a terminal."""
-    heading, rows = _errors(tree)
-    few = [0, 1, 2, 4, 5]
-    first = table_text([[row[at] for at in few] for row in [heading, *rows[:-1]]])
-    heading, rows = _members(tree)
-    second = table_text([heading, *rows], left=(0, 1))
     return (
-        f"{sentence_text(verdict(tree), elsewhere=110)}\n\nReconstruction\n{first}\n\nMembership (advantage)\n{second}"
+        f"{sentence_text(verdict(tree), elsewhere=110)}\n\nReconstruction\n{table_text(_errors(tree))}\n\n"
+        f"Membership (advantage)\n{table_text(_members(tree), left=(0, 1))}"
     )
 
 
-def _figure(title: str, caption: str, corner: str, heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Write a table as a figure; text in brackets at the end of a cell is set in small print beside it."""
-    parted = ((row[0], [each.removesuffix(")").partition(" (") for each in row[1:]]) for row in rows)
-    cells = [(name, [TableCell(number, beside) for number, _, beside in row]) for name, row in parted]
-    return result_table(ResultTable(title, caption, corner, heading[1:], cells))
+def _figure(title: str, caption: str, rows: Rows) -> str:
+    """Write rows, the headings first, as a figure."""
+    (corner, *columns), *below = rows
+    cells = [(name, [TableCell(text) for text in texts]) for name, *texts in below]
+    return result_table(ResultTable(title, caption, corner, columns, cells))
 
 
-def _errors(tree: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+def _errors(tree: Mapping[str, Any]) -> Rows:
     found = tree["reconstruction"]
     base = next(level["error"] for level in found["levels"] if level["flip"] == 0.0)
-    rows = [
-        [
-            level_name(level["flip"]),
-            f"{level['error']:.4f}",
-            _ratio(level["error"], base),
-            *_paper(level["flip"]),
-            f"{100 * level['recognised']:.1f} %",
-            f"{level['sent_to_samples']:.4f}",
-            f"{level['sent_to_mean']:.4f}",
-        ]
-        for level in found["levels"]
-    ]
+    rows = [["", "error", "of P = 0 %", "paper, of P = 0 %", "recognised"]]
+    for level in found["levels"]:
+        paper = _ratio(PAPER[level["flip"]], PAPER[0.0]) if level["flip"] in PAPER else ""
+        error, recognised = level["error"], 100 * level["recognised"]
+        rows.append([level_name(level["flip"]), f"{error:.4f}", _ratio(error, base), paper, f"{recognised:.1f} %"])
+    guess = found["guess"]
     chance = f"{100 / found['samples']:.1f} %"
-    rows.append(
-        ["the mean of all as a guess", f"{found['guess']:.4f}", _ratio(found["guess"], base), "", "", chance, "", ""]
-    )
-    rows.append(["the mean of a segment's samples", "", "", "", "", "", f"{found['spread']:.4f}", "0.0000"])
-    heading = ["", "error", "of P = 0 %", "paper, 8 images", "paper, of P = 0 %", "recognised"]
-    return [*heading, "as sent: to samples", "to their mean"], rows
-
-
-def _paper(flip: float | None) -> tuple[str, str]:
-    if flip not in PAPER:
-        return "", ""
-    return f"{PAPER[flip]:.4f}", _ratio(PAPER[flip], PAPER[0.0])
+    return [*rows, ["the mean of all as a guess", f"{guess:.4f}", _ratio(guess, base), "", chance]]
 
 
 def _ratio(part: float, whole: float) -> str:
     return f"{part / whole:.2f}" if whole else "–"
 
 
-def _members(tree: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+def _members(tree: Mapping[str, Any]) -> Rows:
     found = tree["membership"]
-    names = {name: "as sent" if name == "sent" else f"{name} samples" for name in found["held"]}
-    rows = [
-        [
-            level_name(level["flip"]),
-            _epsilon(level["epsilon"]),
-            *(advantage_text(level["held"][name]) for name in names),
-            f"{level['bound']:.3f}",
-        ]
-        for level in found["levels"]
-    ]
-    return ["", "ε of a segment", *names.values(), "bound"], rows
+    names = {name: {"sent": "as sent", "1": "one sample"}[name] for name in found["held"]}
+    rows = [["", "ε of a segment", *names.values(), "bound"]]
+    for level in found["levels"]:
+        advantages = [advantage_text(level["held"][name]) for name in names]
+        rows.append([level_name(level["flip"]), _epsilon(level["epsilon"]), *advantages, f"{level['bound']:.3f}"])
+    return rows
 
 
-def _guarantees(tree: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+def _guarantees(tree: Mapping[str, Any]) -> Rows:
     names = {
         "epsilon_bit": "ε of one bit",
         "epsilon_sample": "ε of adding or removing one sample",
@@ -232,18 +176,20 @@ def _guarantees(tree: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
         "epsilon_client_delta": "the same with δ",
     }
     statements = tree["statements"]
-    rows = [[words, *(_epsilon(made[name]) for made in statements)] for name, words in names.items()]
-    rows.append(["δ", *(f"{made['delta']:g}" for made in statements)])
-    rows.append(["bits of a message", *(f"{made['bits']:,}" for made in statements)])
-    rows.append(["bits of a segment", *(f"{made['width']:,}" for made in statements)])
-    return ["", *(level_name(made["flip"]) for made in statements)], rows
+    return [
+        ["bound", *(level_name(made["flip"]) for made in statements)],
+        *([words, *(_epsilon(made[name]) for made in statements)] for name, words in names.items()),
+        ["δ", *(f"{made['delta']:g}" for made in statements)],
+        ["bits of a message", *(f"{made['bits']:,}" for made in statements)],
+        ["bits of a segment", *(f"{made['width']:,}" for made in statements)],
+    ]
 
 
 def _epsilon(value: float | None) -> str:
-    """Format an epsilon, followed by a note in brackets if it gives no meaningful guarantee."""
+    """Format an epsilon, with a remark if it gives no meaningful guarantee."""
     if value is None:
         return "none"
-    return f"{value:,.2f}" if value <= MEANINGFUL_EPSILON else f"{value:,.2f} (no meaningful guarantee)"
+    return f"{value:,.2f}" if value <= MEANINGFUL_EPSILON else f"none (ε = {value:,.0f})"
 
 
 def _grid(pictures: Sequence[PictureRow]) -> str:
