@@ -124,11 +124,14 @@ def _figures(figures: Sequence[Figure]) -> Iterator[str]:
     steady = [one for one in figures if isinstance(one, Curve) and is_constant(one) and not is_short(one)]
     side = tile_side([one for one in figures if isinstance(one, ClusterPictures)])
     drawn = [one for one in figures if not any(one is other for other in (*short, *steady))]
-    for place, run in groupby([*drawn, *([step_table(short)] if short else [])], key=lambda one: _DRAWN[type(one)][0]):
-        kinds: list[Any] = list(run)
-        own = [picture_card(one, side) if place == "clusters" else _DRAWN[type(one)][1](one) for one in kinds]
-        fits = len(own) == 1 and place == "tables" and HALF < _width(kinds[0]) <= BESIDE
-        yield element("div", *own, class_=f"{place} beside" if fits else place) if place else "".join(own)
+    shown = [*drawn, *([step_table(short)] if short else [])]
+    for block, run in groupby(shown, key=lambda one: _DRAWN[type(one)][0].split(" ")[0]):
+        own: list[Any] = list(run)
+        look = min(_DRAWN[type(one)][0] for one in own)  # among wide figures, narrow ones are wide
+        if block == "tables" and len(own) == 1 and HALF < _width(own[0]) <= BESIDE:
+            look += " beside"
+        parts = [picture_card(one, side) if block == "clusters" else _DRAWN[type(one)][1](one) for one in own]
+        yield element("div", *parts, class_=look) if look else "".join(parts)
     yield constants(steady)
 
 
