@@ -114,7 +114,7 @@ class SyntheticMethod(SampleMethod):
         if sum(weights):
             for name in ("generator_loss", "discriminator_loss"):
                 values[name] = float(np.average([reply[name] for reply in replies.values()], weights=weights))
-        return state.next(), Record(list(replies), dict(fed.missing), values)
+        return state.next(), Record(list(replies), replies.missing, values)
 
     def _synthesise(self, fed: Federation, state: Any) -> tuple[Any, Record]:
         payload: Payload = {"blueprint": self.blueprint(state).spec(), "count": self.synthetic_samples}

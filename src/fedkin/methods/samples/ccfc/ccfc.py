@@ -426,7 +426,7 @@ class CCFCMethod(SampleMethod):
         replies = fed.ask_again(locate, payloads, attempts, expected)
         if not (replies or state.centroids):  # the second phase needs centroids
             replies = fed.ask_again(locate, payloads, MAX_ATTEMPTS - attempts, expected)
-        missing.update(fed.missing)
+        missing.update(replies.missing)
         found = [(self._name(i), reply["centroids"]) for i, reply in replies.items()]
         if not (found or state.centroids):
             raise FedkinError(f"No client has sent centroids in {MAX_ATTEMPTS} attempts; clusters need them.")

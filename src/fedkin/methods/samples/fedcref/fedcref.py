@@ -123,7 +123,7 @@ class Iteration:
     def ask(self, task: Task, payloads: Mapping[int, Payload], expected: Wanted) -> dict[int, Payload]:
         """Ask clients as `Federation.ask` does, and keep who is lost."""
         replies = self.fed.ask(task, payloads, expected)
-        self.lost.update(self.fed.missing)
+        self.lost.update(replies.missing)
         return replies
 
 
@@ -370,7 +370,7 @@ class FedCRefMethod(SampleMethod):
         samples = {i: state.samples[str(i)] for i in state.frozen} | {i: r["samples"] for i, r in replies.items()}
         profiles = {int(i): known for i, known in state.profiles.items()}
         profiles |= {i: r["profiles"] for i, r in replies.items() if with_profiles}
-        return Iteration(fed, state, models, samples, profiles, set(replies), dict(fed.missing))
+        return Iteration(fed, state, models, samples, profiles, set(replies), replies.missing)
 
     def _associate(self, work: Iteration) -> tuple[AssociationGraph, dict[str, Tensor]]:
         """Exchange and score models, and associate local clusters (lines 10-21); return the graph and scores."""

@@ -170,7 +170,7 @@ class OwnPath:
         most = max(1, min(self.micro_clusters, _OVERSUPPLY * self.max_nodes // len(fed.ids)))
         request = {"space": state.space, "smoothing": state.smoothing, "rounds": self.smoothing_rounds}
         replies = fed.ask(send_summary, fed.all(**request, least=self.min_members, most=most), expected)
-        record = Record(list(replies), dict(fed.missing), {"phase": "graph"})
+        record = Record(list(replies), replies.missing, {"phase": "graph"})
         sent = {client: reply for client, reply in replies.items() if reply}
         if not sent:
             return None, record
