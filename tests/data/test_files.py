@@ -7,6 +7,7 @@ import gzip
 import io
 import subprocess
 import sys
+import time
 import zipfile
 from collections import Counter
 from pathlib import Path
@@ -106,6 +107,15 @@ def test_codes_and_long_numbers_stay_texts_and_all_other_numbers_are_numbers(tmp
 def test_what_cannot_be_read_says_why(content: str | bytes, said: str, tmp_path: Path) -> None:
     with pytest.raises(FedkinError, match=f"(?s){said}"):
         table(tmp_path / "t.csv", content)
+
+
+def test_thousands_of_columns_of_integers_and_texts_are_read_in_seconds(tmp_path: Path) -> None:
+    names = ";".join(f"c{at}" for at in range(4_000))
+    rows = [";".join([number, text] * 2_000) for number, text in (("7", "x"), ("8", "y"), ("9", "x"))]
+    began = time.process_time()
+    found = table(tmp_path / "t.csv", "\n".join([names, *rows]))
+    assert [one.kind for one in found.columns[:2]] == ["number", "category"]
+    assert time.process_time() - began < 20
 
 
 def test_encodings_and_archives(tmp_path: Path) -> None:

@@ -132,6 +132,7 @@ def read_csv(path: Path, where: str, options: TableOptions = NO_OPTIONS) -> pd.D
     def read(**more: Any) -> pd.DataFrame:
         return pd.read_csv(io.StringIO(text), skipinitialspace=True, keep_default_na=False, **how, **more)
 
+    codes = functools.cache(lambda: _holds_codes(text, separator))
     names = names if options.header else [str(at + 1) for at in range(len(names))]
     try:
         with warnings.catch_warnings():
@@ -139,9 +140,7 @@ def read_csv(path: Path, where: str, options: TableOptions = NO_OPTIONS) -> pd.D
             frame = read(**_TYPED)
             if names and frame.shape[1] != len(names):  # a cell is longer than Python's reader takes
                 raise ValueError(f"its first line names {len(names)} columns, its rows have {frame.shape[1]} cells")
-            frame = _with_texts(
-                frame.set_axis(names, axis=1), read, lambda: _holds_codes(text, separator), separator, options
-            )
+            frame = _with_texts(frame.set_axis(names, axis=1), read, codes, separator, options)
     except pd.errors.ParserWarning as error:
         raise FedkinError(
             f"Rows of {where} hold more cells than its first line has names ({len(names)}); it must name the columns "
@@ -162,14 +161,17 @@ def _with_texts(
     Texts are also numbers that may be codes, as those with leading zeros, if the file has any `codes`, and those beyond
     2^53, or whose point or comma may separate thousands; and columns that options name. `read` reads the file anew.
     """
+    import pandas as pd
+
     named = {*options.categorical, *options.ordinal, *options.levels}
     rest = [at for at, name in enumerate(frame.columns) if name not in named]
-    plain, signs = set[int](), set[str]()
+    plain: dict[int, pd.Series] = {}
+    signs = set[str]()
     for sign in (POINT,) if separator == COMMA else (POINT, COMMA):
         if not rest:
             break
         typed = frame.iloc[:, rest] if sign == POINT else read(decimal=sign, usecols=rest, **_TYPED)
-        doubtful = []
+        doubtful: dict[int, pd.Series] = {}
         for at, (_, column) in zip(rest, typed.items(), strict=True):
             if not isinstance(column.dtype, np.dtype) or column.dtype.kind not in "iuf":
                 continue
@@ -178,25 +180,26 @@ def _with_texts(
             fractions, largest = values.dtype.kind == "f" and bool((values % 1).any()), np.abs(values).max(initial=0)
             thousands = separator != COMMA and values.dtype.kind == "f" and largest < 1000 and _are_thousandths(values)
             if largest > EXACT or thousands or (not fractions and codes()):
-                doubtful.append((at, column))
+                doubtful[at] = column
                 continue
-            plain.add(at)
-            frame.isetitem(at, column)
-            signs |= {sign} if fractions else set()
-        texts = read(dtype=object, usecols=[at for at, _ in doubtful]).items() if doubtful else ()
-        for (at, column), (_, written) in zip(doubtful, texts, strict=True):
-            cells = [cell.strip() for cell in written.fillna("")]
+            plain[at] = column
+            signs |= {sign} if fractions or sign == COMMA else set()
+        texts = read(dtype=object, usecols=[*doubtful]).items() if doubtful else ()
+        for (at, column), (_, text) in zip(doubtful.items(), texts, strict=True):
+            cells = [cell.strip() for cell in text.fillna("")]
             signed = [cell for cell in cells if sign in cell]
             if separator != COMMA and signed and all(map(_THOUSANDS[sign].fullmatch, signed)):
                 continue
             if not any(len(cell) > _EXACT_DIGITS for cell in cells) and not any(map(LEADING_ZERO.match, cells)):
-                plain.add(at)
-                frame.isetitem(at, column)
+                plain[at] = column
                 signs |= {sign} if signed else set()
-        rest = [at for at in rest if at not in plain and not (sign == POINT and at in dict(doubtful))]
-    if others := [at for at in range(frame.shape[1]) if at not in plain]:
-        for at, (_, written) in zip(others, read(dtype=object, usecols=others).items(), strict=True):
-            frame.isetitem(at, written.fillna(""))
+        rest = [at for at in rest if at not in plain and at not in doubtful]
+    width, names = frame.shape[1], frame.columns
+    others = [at for at in range(width) if at not in plain]
+    written = read(dtype=object, usecols=others).fillna("").items() if others else ()
+    columns = plain | {at: cells for at, (_, cells) in zip(others, written, strict=True)}
+    if others or COMMA in signs:
+        frame = pd.DataFrame({at: columns[at] for at in range(width)}).set_axis(names, axis=1)
     frame.attrs["decimal"] = signs.pop() if len(signs) == 1 else None
     return frame
 
