@@ -133,13 +133,13 @@ class Trained:
 
     @classmethod
     def each(cls, losses: Mapping[int, float]) -> Trained:
-        """Return the participation of the clients with these losses."""
+        """Return the clients with these losses."""
         return cls(sorted(losses), sum(losses.values()) / len(losses) if losses else None, losses)
 
 
 def round_record(
     fed: Federation,
-    participation: Trained | Mapping[int, float],
+    trained: Trained | Mapping[int, float],
     labels: Tensor,
     *,
     missing: Mapping[int, str] | None = None,
@@ -153,21 +153,21 @@ def round_record(
     of clusters with clients; ``sizes``: clients in each cluster, up to the last with any; ``labels``: the cluster of
     each client, -1 where it is unknown or the client has not joined yet.
     """
-    participation = participation if isinstance(participation, Trained) else Trained.each(participation)
+    trained = trained if isinstance(trained, Trained) else Trained.each(trained)
     present = set(fed.present)
     labels = labels.masked_fill(torch.tensor([i not in present for i in fed.ids]), UNKNOWN)
     known = labels[labels >= 0]
     sizes = known.bincount().tolist()
     common = {
-        "loss": participation.loss,
+        "loss": trained.loss,
         "clusters": sum(size > 0 for size in sizes),
         "sizes": sizes,
         "labels": labels.tolist(),
-        "losses": {str(client): loss for client, loss in participation.losses.items()},
+        "losses": {str(client): loss for client, loss in trained.losses.items()},
     }
-    last = fed.missing if participation.missing is None else participation.missing
+    last = fed.missing if trained.missing is None else trained.missing
     silent = dict(sorted({**missing, **last}.items())) if missing else dict(last)
-    return Record(answered=participation.answered, missing=silent, values=common | values)
+    return Record(answered=trained.answered, missing=silent, values=common | values)
 
 
 NotNegative = Annotated[float, Ge(0)]
@@ -330,13 +330,13 @@ class ClientMethod(Method[Any]):
 
     def step(self, fed: Federation, state: Any) -> tuple[Any, Record]:
         """Have clients train the model of their cluster, and add to each model its cluster's mean update."""
-        participation, means = self.averaged(fed, state)
+        trained, means = self.averaged(fed, state)
         models = means.moved(state.models, self.server_learning_rate)
         after = state.next(models=models, finished=self.finished(state))
-        return after, round_record(fed, participation, state.labels)
+        return after, round_record(fed, trained, state.labels)
 
     def averaged(self, fed: Federation, state: ClientMethodState) -> tuple[Trained, Means]:
-        """Train for one exchange; return the participation, with losses, and the mean update of every cluster.
+        """Train for one exchange; return who trained, with losses, and the mean update of every cluster.
 
         Clients whose cluster is unknown do not take part.
         """

@@ -67,10 +67,10 @@ class CLoVEMethod(ClientMethod):
             labels[position[client]] = cluster
         clusters = self.known_clusters(fed, labels, [i for i in participants if i not in missing])
         means = self.means_of(*state.models.shape)
-        participation = train_clusters(self, fed, state, clusters, means)
+        trained = train_clusters(self, fed, state, clusters, means)
         moved = means.moved(state.models, self.server_learning_rate)
         after = state.next(models=moved, labels=labels, finished=self.finished(state))
-        return after, round_record(fed, participation, labels, missing=missing)
+        return after, round_record(fed, trained, labels, missing=missing)
 
 
 def clusters_of(vectors: Tensor, rng: torch.Generator) -> list[int]:

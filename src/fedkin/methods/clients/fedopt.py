@@ -61,17 +61,17 @@ class FedOptMethod(ClientMethod):
 
     def step(self, fed: Federation, state: Any) -> tuple[FedOptState, Record]:
         """Do a round of FedAvg, with the server's optimiser applied to the mean update; buffers are averaged."""
-        participation, means = self.averaged(fed, state)
+        trained, means = self.averaged(fed, state)
         update = means.all()
         trainable = state.mean.shape[1]
-        if participation.answered:
+        if trained.answered:
             mean, square, step = self._optimised(state, update[:, :trainable])
         else:
             mean, square, step = state.mean, state.square, torch.zeros_like(state.mean)
         models = state.models + torch.cat([step, update[:, trainable:]], dim=1)
         means.check(models, state.models)
         after = state.next(models=models, mean=mean, square=square, finished=self.finished(state))
-        return after, round_record(fed, participation, state.labels)
+        return after, round_record(fed, trained, state.labels)
 
     def _optimised(self, state: FedOptState, update: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return both moments after this update, and the optimiser's step."""

@@ -114,9 +114,9 @@ class FLUXMethod(OneShotMethod):
         """Do a round of warm-up while any is left, then proceed as `OneShotMethod.step`."""
         if state.steps >= self._warming:
             return super().step(fed, state)
-        participation, means = self.averaged(fed, state)
+        trained, means = self.averaged(fed, state)
         models = means.moved(state.models, self.server_learning_rate)
-        record = round_record(fed, participation, state.labels, phase="warm-up")
+        record = round_record(fed, trained, state.labels, phase="warm-up")
         return state.next(models=models, rounds=state.rounds + 1), record
 
     @property

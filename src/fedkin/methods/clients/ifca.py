@@ -103,18 +103,18 @@ class IFCAMethod(ClientMethod):
         means = self.means_of(clusters, size, Classifier.of(state.module).leading(self.shared_layers))
         labels, worst = state.labels.clone(), _Worst(clusters)
         if fed.secure_sums:
-            participation = self._in_two_exchanges(fed, state, labels, means)
+            trained = self._in_two_exchanges(fed, state, labels, means)
         else:
-            participation = self._in_one_exchange(fed, state, labels, means, worst)
+            trained = self._in_one_exchange(fed, state, labels, means, worst)
         moves, total = means.all(), sum(means.weights)
         if self.averaging == "gradients" and total > 0:
             moves[:, means.shared :] *= (torch.tensor(means.weights) / total).unsqueeze(1)
         models = state.models + self.server_learning_rate * moves
         means.check(models, state.models)
-        if self.empty == "reseed" and participation.answered:
+        if self.empty == "reseed" and trained.answered:
             models = worst.reseeded(models, labels, means.shared)
         after = state.next(models=models, labels=labels, finished=self.finished(state))
-        return after, round_record(fed, participation, labels)
+        return after, round_record(fed, trained, labels)
 
     def _in_one_exchange(
         self, fed: Federation, state: ClientMethodState, labels: Tensor, means: Means, worst: _Worst

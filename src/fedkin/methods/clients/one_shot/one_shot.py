@@ -96,12 +96,12 @@ class OneShotMethod(ClientMethod):
             return self._form(fed, state)
         missing: dict[int, str] = {}
         state, changes = self._with_new_messages(fed, state, missing)
-        participation, means = self.averaged(fed, state)
+        trained, means = self.averaged(fed, state)
         missing |= fed.missing
         rounds = state.rounds + 1
         models = means.moved(state.models, self.server_learning_rate)
         after = state.next(models=models, rounds=rounds, finished=rounds >= self.rounds)
-        record = round_record(fed, participation, state.labels, phase="training", **changes)
+        record = round_record(fed, trained, state.labels, phase="training", **changes)
         answered = [client for client in record.answered if client not in missing]
         return after, dataclasses.replace(record, answered=answered, missing=missing)
 
