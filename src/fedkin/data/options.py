@@ -102,10 +102,6 @@ class TableOptions:
         """Return the columns that are not taken for labels, whatever they are called."""
         return (*self.drop, *self.features)
 
-    def na_of(self, column: str) -> tuple[str | float, ...]:
-        """Return the values that stand for an empty cell of a column."""
-        return (*self.na_values_of.get("", ()), *self.na_values_of.get(column, ()))
-
     @property
     def na_values_of(self) -> Mapping[str, tuple[str | float, ...]]:
         """Return `na_values` by column, with those of all columns at ""."""

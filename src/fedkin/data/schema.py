@@ -616,33 +616,22 @@ def _left_out(names: Sequence[str]) -> str:
 
 
 def _notes_on_ids(ids: Sequence[str], texts: Sequence[str], numbers: Collection[str]) -> list[str]:
-    """Return notes on columns that name the rows, or whose they are, and on others that are nearly all different.
+    """Return notes on columns that name the rows or say whose they are, and on others that are nearly all different.
 
     Only those that are `numbers` can be features: no category of the others is frequent enough to leave a client.
     """
-    whose = [name for name in (*ids, *texts) if is_called_whose(name)]
-    others = [name for name in texts if not is_called_whose(name)]
-    groups = (
-        ([name for name in ids if name not in whose], ("names the rows, so it is no feature",) * 2),
-        (whose, ("names the rows or says whose they are, so it is no feature",
-                 "name the rows or say whose they are, so they are no features")),
-        (others, ("is different in nearly every row, so it is left out",
-                  "are different in nearly every row, so they are left out")),
-    )  # fmt: skip
-    return [f"{_columns(names, *said)}{_keeps(names, numbers)}." for names, said in groups if names]
-
-
-def _keeps(names: Sequence[str], numbers: Collection[str]) -> str:
-    """Return the end of a sentence on columns that are left out: how to keep them, or what else to compare."""
-    kept = [name for name in names if name in numbers]
-    if kept:
-        it = (
-            ("it" if len(names) == 1 else "them")
-            if len(kept) == len(names)
-            else listing([f"'{one}'" for one in kept], _NAMED)
-        )
-        return f"; {option('id', 'none')} keeps {it}"
-    return "" if any(map(is_called_id, names)) else "; embeddings of such texts can be compared, as columns of numbers"
+    notes = []
+    whose = [*ids, *filter(is_called_whose, texts)]
+    others = [name for name in texts if name not in whose]
+    for names, one, several in (
+        (whose, "names the rows or says whose they are", "name the rows or say whose they are"),
+        (others, "is different in nearly every row", "are different in nearly every row"),
+    ):
+        kept = [f"'{name}'" for name in names if name in numbers]
+        keeps = f"; id = 'none' keeps {listing(kept, _NAMED)}" if kept else ""
+        if names:
+            notes.append(f"{_columns(names, one, several)}, so {_left_out(names)}{keeps}.")
+    return notes
 
 
 def is_place(reports: Collection[ColumnReport]) -> bool:
