@@ -46,7 +46,6 @@ def test_an_entry_is_run_and_set_beside_the_paper(reproduced: tuple[Path, Path, 
     cells = {(cell["row"], cell["column"]): cell for cell in table["cells"]}
     assert (table["runs"], table["finished"]) == (4, 4)
     assert cells["k-FED", "p = 0"]["verdict"] == "one seed: higher"
-    assert cells["k-FED", "p = 0"]["is_better"] is True
     assert cells["k-FED", "p = 1"]["verdict"] == "one seed: near"
     assert cells["k-means", "p = 0"]["verdict"] == ""
     assert cells["k-means", "p = 0"]["ours"]["value"] > 0.5

@@ -39,7 +39,6 @@ from fedkin.studies.reproduce.reproduce_page import (
     SUMMARY_HEADS,
     markdown,
     page,
-    page_of_all,
     summary,
     summary_rows,
     text_parts,
@@ -158,7 +157,6 @@ def write_tables(plans: Sequence[Plan], out: Path) -> list[EntryTable]:
         scale = plans[0].scale_name
         text = summary(tables) + "\n" + "\n".join(map(markdown, tables))
         write_atomically(out / f"summary-{scale}.md", text)
-        write_page(out / f"summary-{scale}.html", page_of_all(tables, scale))
     return tables
 
 
@@ -272,7 +270,7 @@ def _print(tables: Sequence[EntryTable], out: Path, as_markdown: bool) -> None:
         print(summary(tables))
     else:
         print_table(summary_rows(tables), SUMMARY_HEADS, left=(0, 1))
-    print(f"Report: {out / f'summary-{tables[0].plan.scale_name}.html'}")
+    print(f"All tables: {out / f'summary-{tables[0].plan.scale_name}.md'}")
 
 
 class _Bar(Watcher):

@@ -32,8 +32,6 @@ _PRINTED = re.compile(r"(-?\d+(?:\.\d+)?)(?:\s*±\s*(\d+(?:\.\d+)?))?")
 ScaleName = Literal["quick", "paper"]
 Settings = dict[str, Any]
 """Keys of an experiment such as ``method.local_epochs``, and their values."""
-Better = Annotated[str, Field(pattern=r"^(higher|lower|near:-?[0-9.]+)$")]
-"""Which figures are the better ones: higher, lower, or nearer to a number."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +47,11 @@ class Figure:
     half: float | None = None
     seeds: int = 0
     rounding: float = 0.0
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Both ends of the interval."""
+        return None if self.half is None else (self.value - self.half, self.value + self.half)
 
     def shown(self, digits: int) -> str:
         """Format the figure for a table, such as ``"0.894 ± 0.031"``."""
@@ -73,7 +76,7 @@ def printed(text: str) -> Figure | None:
 class EntryLine(BaseModel):
     """Row or column of an entry.
 
-    `set` are settings on top of the entry's ``[run]``. `measure`, `better`, `digits`, `factor` and `tolerance` override
+    `set` are settings on top of the entry's ``[run]``. `measure`, `digits`, `factor` and `tolerance` override
     those of the entry; a column's take precedence over a row's. `at` is the position on the horizontal axis, for a
     column of a figure.
     """
@@ -82,7 +85,6 @@ class EntryLine(BaseModel):
     name: str
     set: Settings = {}
     measure: str | None = None
-    better: Better | None = None
     digits: NonNegativeInt | None = None
     factor: FiniteFloat | None = None
     tolerance: Annotated[float, Field(ge=0)] | None = None
@@ -169,9 +171,9 @@ class PaperEntry(BaseModel):
     last two may be empty.
     `differs` says how all scales deviate from the paper's set-up. All cells start from the experiment `run`, as in a
     file for ``fedkin run``. `measure` is that of a run, see `fedkin.studies.reproduce.measures`; rows and columns may
-    override it. ``{at}`` in it stands for the column's `at`, ``{column}`` for its name. `better` says which figures are
-    better; `digits` are shown; ours are multiplied by `factor`, such as 100 where the paper prints percent, and may be
-    `tolerance` from one of the paper's that comes without an interval, in the paper's unit.
+    override it. ``{at}`` in it stands for the column's `at`, ``{column}`` for its name. `digits` are shown; ours are
+    multiplied by `factor`, such as 100 where the paper prints percent, and may be `tolerance` from one of the paper's
+    that comes without an interval, in the paper's unit.
     """
 
     model_config = STRICT
@@ -181,7 +183,6 @@ class PaperEntry(BaseModel):
     differs: str = ""
     run: Settings = {}
     measure: str | None = None
-    better: Better = "higher"
     digits: NonNegativeInt = 3
     factor: FiniteFloat = 1.0
     tolerance: Annotated[float, Field(ge=0)] = 0.03

@@ -69,19 +69,6 @@ def judged(ours: Figure | None, paper: Figure | None, tolerance: float) -> Paper
     return "within" if max(abs(apart), ours.half) <= width + _EQUAL else "unsure"
 
 
-def is_better(verdict: PaperVerdict, ours: float, paper: float, better: str) -> bool | None:
-    """Return whether the measured figure is better than the paper's; ``None`` where the verdict names no side.
-
-    `better` is ``"higher"``, ``"lower"``, or ``"near:X"``: the better figure is the one that is nearer to X.
-    """
-    if verdict not in ("higher", "lower", "above", "below"):
-        return None
-    if better.startswith("near:"):
-        goal = float(better.removeprefix("near:"))
-        return abs(ours - goal) < abs(paper - goal)
-    return (ours > paper) == (better == "higher")
-
-
 def at_least(first: Figure, second: Figure, margin: float) -> bool | None:
     """Return whether one figure is at least another less a margin; ``None`` where the spread over seeds is too large.
 
@@ -104,8 +91,7 @@ class Result:
     """Cell of a reproduced table: the measured figure, the paper's, and the verdict.
 
     Figures are in the paper's unit; ``None`` where it has none, or no run is finished. `values` are measured by seed,
-    in the order of the scale's, without unfinished runs. `is_better` says whether the measured figure is better than
-    the paper's, if the verdict is that they differ.
+    in the order of the scale's, without unfinished runs.
     """
 
     row: str
@@ -116,7 +102,6 @@ class Result:
     digits: int
     verdict: PaperVerdict
     values: tuple[float, ...]
-    is_better: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -219,14 +204,12 @@ def _result(plan: Plan, cell: PlannedCell, finished: Mapping[str, FinishedRun]) 
     measure = measure_of(entry, row, column)
     factor = _first(lambda line: line.factor, column, row, entry.factor)
     digits = _first(lambda line: line.digits, column, row, entry.digits)
-    better = _first(lambda line: line.better, column, row, entry.better)
     tolerance = _first(lambda line: line.tolerance, column, row, entry.tolerance)
     values = tuple(factor * value for value in _values(cell, measure, finished))
     at = [one.name for one in entry.columns].index(column.name)
     ours, paper = over_seeds(values), printed(row.paper[at]) if row.paper else None
     verdict = judged(ours, paper, tolerance)
-    side = is_better(verdict, ours.value, paper.value, better) if ours and paper else None
-    return Result(row.name, column.name, measure, ours, paper, digits, verdict, values, side)
+    return Result(row.name, column.name, measure, ours, paper, digits, verdict, values)
 
 
 def _first(of: Callable[[EntryLine], Value | None], column: EntryLine, row: EntryRow, default: Value) -> Value:

@@ -1,16 +1,15 @@
 """Measures of a finished run, named by a number and the moment at which it is read.
 
-``NAME`` is a number of the records; a list's item, ``kappas[3]``; or one of `COSTS`. ``NAME@WHEN`` is its value in the
-``first`` or the ``last`` record that has it (the default), at a step (``accuracy@5``: the last at or before it), its
-``mean`` over all steps (0 where it is absent, as the ARI is before there are clusters), its ``best``, its ``gain`` from
-first to last, or ``last5``: the mean of its last five. ``rounds_to:NAME=VALUE``, ``mb_to:`` and ``client_seconds_to:``
-are the cost of reaching a value. ``PROBE/KEY`` is measured on the result of the run, see `PROBES`.
+``NAME`` is a number of the records, or one of `COSTS`. ``NAME@WHEN`` is its value in the ``first`` or the ``last``
+record that has it (the default), at a step (``accuracy@5``: the last at or before it), its ``mean`` over all steps (0
+where it is absent, as the ARI is before there are clusters), or ``last5``: the mean of its last five.
+``rounds_to:NAME=VALUE`` are the rounds of training until a value is reached. ``PROBE/KEY`` is measured on the result of
+the run, see `PROBES`.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import cached_property
@@ -70,25 +69,10 @@ class FinishedRun:
 
     def values(self, name: str) -> list[float | None]:
         """Return a number from every record; ``None`` where it is absent or not a number."""
-        return [_number(line, *split_name(name)) for line in self.records]
-
-
-def split_name(name: str) -> tuple[str, str | None]:
-    """Split ``name[i]`` into the name and the position in a list.
-
-    Raises FedkinError if it has another form.
-    """
-    match = re.fullmatch(r"(\w+)(?:\[(\d+)\])?", name)
-    if not match:
-        raise FedkinError(f"'{name}' is not the name of a number; see docs/reproduce.md for what can be measured.")
-    return match[1], match[2]
-
-
-def _number(line: RecordLine, name: str, place: str | None) -> float | None:
-    value = line["metrics"].get(name, line["values"].get(name))
-    if place is not None:
-        value = value[int(place)] if isinstance(value, list) and int(place) < len(value) else None
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+        values = (line["metrics"].get(name, line["values"].get(name)) for line in self.records)
+        return [
+            float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None for value in values
+        ]
 
 
 RATES = tuple(at / 20 for at in range(11))
@@ -169,12 +153,12 @@ def message(folder: Path) -> dict[str, float]:
 
 
 def flips(folder: Path) -> dict[str, float]:
-    """Return the ARI and number of clusters by clustering algorithm and flip probability (embedding, figure 4).
+    """Return the ARI by clustering algorithm and flip probability (embedding, figure 4).
 
     The run, of a scenario with hidden clusters, has an encoder that makes the clients' bits, which are flipped anew for
     every probability. ``exact@0.1`` is the ARI of the method's own algorithm, ``bayes@0.1`` that of the published
     search where clusters may have two clients, as in the authors' study, and ``given@0.1`` that of k-means given the
-    number of clusters; ``exact-clusters@0.1`` is their number. Raises FedkinError if the run is not one of `embedding`
+    number of clusters. Raises FedkinError if the run is not one of `embedding`
     in a scenario with hidden clusters.
     """
     config = run_config(folder)
@@ -186,7 +170,6 @@ def flips(folder: Path) -> dict[str, float]:
         points = torch.stack([flipped(own, rate, rng) for own in bits]).flatten(1)
         for name, labels in _clusterings(points, rate, min_size, len(truth.unique()), config.seed, at).items():
             figures[f"{name}@{rate:g}"] = adjusted_rand(truth.numpy(), labels.numpy())
-            figures[f"{name}-clusters@{rate:g}"] = float(len(labels.unique()))
     return figures
 
 
@@ -460,8 +443,6 @@ PROBES: dict[str, Callable[[Path], Figures]] = {
 
 COSTS: dict[str, Callable[[FinishedRun], float]] = {
     "steps": lambda run: float(len(run.records)),
-    "sent_mb": lambda run: run.records[-1]["sent"] / 1e6,
-    "received_mb": lambda run: run.records[-1]["received"] / 1e6,
     "both_mb": lambda run: (run.records[-1]["sent"] + run.records[-1]["received"]) / 1e6,
     "seconds": lambda run: sum(line["seconds"] for line in run.timing),
     "client_seconds": lambda run: sum(line["client_seconds"] for line in run.timing),
@@ -481,15 +462,7 @@ _WHEN: dict[str, Callable[[Sequence[float | None]], float]] = {
     "last": lambda values: _known(values)[-1],
     "first": lambda values: _known(values)[0],
     "mean": _mean,
-    "best": lambda values: max(_known(values)),
-    "gain": lambda values: _known(values)[-1] - _known(values)[0],
     "last5": lambda values: mean(_known(values)[-5:]),
-}
-
-_UNTIL: dict[str, Callable[[Any], float | None]] = {
-    "rounds_to": lambda cost: None if cost.step is None else float(cost.rounds),
-    "mb_to": lambda cost: None if cost.step is None else cost.total.both / 1e6,
-    "client_seconds_to": lambda cost: None if cost.step is None else cost.total.client_seconds,
 }
 
 
@@ -508,7 +481,8 @@ def check(measure: str) -> None:
         _goal(kind, target)
         return
     name, _, when = measure.partition("@")
-    split_name(name)
+    if not name.isidentifier():
+        raise FedkinError(f"'{name}' is not the name of a number; see docs/reproduce.md for what can be measured.")
     if when and name in COSTS:
         raise FedkinError(f"'{measure}' names a moment, but '{name}' is what the whole run cost; leave @{when} out.")
     if when and not when.isdigit() and when not in _WHEN:
@@ -541,7 +515,7 @@ def measured(run: FinishedRun, measure: str) -> float | None:
     kind, colon, target = measure.partition(":")
     if colon:
         (cost,) = costs_of([run.folder], _goal(kind, target))
-        return _UNTIL[kind](cost)
+        return None if cost.rounds is None else float(cost.rounds)
     name, _, when = measure.partition("@")
     if name in COSTS:
         return COSTS[name](run)
@@ -555,8 +529,8 @@ def measured(run: FinishedRun, measure: str) -> float | None:
 
 
 def _goal(kind: str, target: str) -> CostTarget:
-    if kind not in _UNTIL:
-        raise unknown_name("measure", kind, _UNTIL)
+    if kind != "rounds_to":
+        raise unknown_name("measure", kind, ["rounds_to"])
     if (found := target_in(target)) is None:
         raise FedkinError(f"'{kind}:{target}' should name a number to reach, as in {kind}:personal_accuracy=0.95.")
     return found

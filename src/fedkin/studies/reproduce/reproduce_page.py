@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from fedkin.report.charts import MIN_STEPS
@@ -127,11 +127,11 @@ def summary_rows(tables: Sequence[EntryTable]) -> list[list[str]]:
     """Return a summary row per entry, below `SUMMARY_HEADS`."""
     rows = []
     for table in tables:
-        wanted = len(table.plan.jobs)
-        done = str(wanted) if table.finished == wanted else f"{table.finished} of {wanted}"
-        verdicts = (str(count) for count in counted([table]).values())
-        about, seconds = table.plan.entry.about, duration(table.seconds)
-        rows.append([table.plan.name, about, done, seconds, *verdicts, holding(table.claims)])
+        verdicts = map(str, counted(table).values())
+        done = f"{table.finished} of {len(table.plan.jobs)}"
+        rows.append(
+            [table.plan.name, table.plan.entry.about, done, duration(table.seconds), *verdicts, holding(table.claims)]
+        )
     return rows
 
 
@@ -143,10 +143,10 @@ def holding(claims: Sequence[Checked]) -> str:
     return f"{text}, {open_ones} open" if open_ones else text
 
 
-def counted(tables: Sequence[EntryTable]) -> dict[str, int]:
+def counted(table: EntryTable) -> dict[str, int]:
     """Count the cells by heading of the summary, each of which stands for some verdicts."""
-    each = [table.counts() for table in tables]
-    return {head: sum(counts[verdict] for counts in each for verdict in verdicts) for head, verdicts in COUNTED.items()}
+    counts = table.counts()
+    return {head: sum(counts[verdict] for verdict in verdicts) for head, verdicts in COUNTED.items()}
 
 
 LEGEND = (
@@ -159,108 +159,31 @@ LEGEND = (
 
 def page(table: EntryTable) -> PageView:
     """Build the page of one entry."""
-    plan = table.plan
+    plan, beside = table.plan, table.beside_paper
     place = f"{plan.entry.source}, at scale {plan.scale_name}" if plan.entry.source else f"Scale {plan.scale_name}"
+    held = f"{holding(table.claims)} claims hold." if table.finished else "No run is finished yet."
+    counts = [(head.capitalize(), str(count), "cells beside the paper's") for head, count in counted(table).items()]
+    parts = [
+        PagePart(
+            "table",
+            "Ours beside the paper's" if beside else "Results",
+            paragraphs=[f"Differs: {text}" for text in table.differs],
+            figures=[_result_table(table)],
+        ),
+        *([PagePart("curves", "As curves", figures=curves)] if (curves := _curves(table)) else []),
+        *([PagePart("claims", "Claims", notes=plain_claims(table))] if table.claims else []),
+        PagePart("again", "Again", paragraphs=[runs_text(table)], commands=[command(table)]),
+    ]
     return PageView(
         title=plan.entry.title,
-        lead=f"{_finding([table])}\n{place}. {plan.entry.claim}".rstrip(),
-        summary=_summary([table]),
-        parts=list(_parts(table)),
+        lead=f"{held}\n{place}. {plan.entry.claim}".rstrip(),
+        summary=[
+            ("Claims that hold", holding(table.claims), "of those checked on our figures"),
+            *(row for row in counts if row[1] != "0"),
+        ],
+        parts=parts,
         settings={"run": plan.entry.run, "scale": plan.scale.model_dump(exclude_none=True)},
     )
-
-
-def _parts(table: EntryTable) -> Iterator[PagePart]:
-    yield PagePart(
-        "table",
-        "Ours beside the paper's" if table.beside_paper else "Results",
-        paragraphs=[f"Differs: {text}" for text in table.differs],
-        figures=[_result_table(table)],
-    )
-    if curves := list(_curves(table)):
-        yield PagePart("curves", "As curves", figures=curves)
-    if table.claims:
-        yield PagePart(
-            "claims", "What the paper concludes" if table.beside_paper else "Claims", notes=plain_claims(table)
-        )
-    yield PagePart("again", "Again", paragraphs=[runs_text(table)], commands=[command(table)])
-
-
-def pages_part(table: EntryTable) -> PagePart:
-    """Build the section of an entry for the page of many."""
-    notes = plain_claims(table)
-    paragraphs = [f"Differs: {text}" for text in table.differs]
-    return PagePart(
-        f"entry-{table.plan.name}", heading(table), paragraphs=paragraphs, figures=[_result_table(table)], notes=notes
-    )
-
-
-def page_of_all(tables: Sequence[EntryTable], scale: str) -> PageView:
-    """Build the page of many entries."""
-    return PageView(
-        title="Reproductions",
-        lead=f"{_finding(tables)}\nTables and figures of the papers at scale {scale}, ours beside what they print.",
-        summary=[("Entries", str(len(tables)), "tables and figures"), *_summary(tables)],
-        parts=[PagePart("all", "All entries", figures=[_overview(tables)]), *map(pages_part, tables)],
-    )
-
-
-def _finding(tables: Sequence[EntryTable]) -> str:
-    """Summarise the results in one sentence."""
-    if not any(table.finished for table in tables):
-        return "No run is finished yet."
-    claims = [claim for table in tables for claim in table.claims if claim.holds != "untested"]
-    if not claims:
-        cells = sum(counted(tables).values())
-        return f"{pluralize(cells, 'cell')} stand beside what the paper prints." if cells else "All cells are our own."
-    held, failing, unsure = (sum(claim.holds == each for claim in claims) for each in ("holds", "fails", "unsure"))
-    seeds = " with one seed" if all(claim.one_seed for claim in claims) else ""
-    whose = f" of the {'paper' if len(tables) == 1 else 'papers'}" if _beside_paper(tables) else ""
-    text = f"{held} of {pluralize(len(claims), 'claim')}{whose} {'holds' if len(claims) == 1 else 'hold'}{seeds}"
-    text += f", {failing} {'does' if failing == 1 else 'do'} not" if failing and unsure else ""
-    return f"{text}; of {unsure} the seeds are too few to say." if unsure else f"{text}."
-
-
-def _summary(tables: Sequence[EntryTable]) -> list[tuple[str, str, str]]:
-    """Return the headline numbers: claims, and cells by verdict."""
-    counts = counted(tables)
-    claims = [claim for table in tables for claim in table.claims if claim.holds != "untested"]
-    held, unsure = (sum(claim.holds == each for claim in claims) for each in ("holds", "unsure"))
-    beside = _beside_paper(tables)
-    on_claims = f"{'what the paper concludes' if beside else 'of the entry'}, checked on our figures"
-    on_claims += f"; of {unsure} the seeds are too few to say" if unsure else ""
-    explained = {
-        "within the spread": "cells where our mean lies in the paper's spread",
-        "too few seeds to say": "cells whose interval is too wide to tell",
-        "one seed": "cells without an interval, compared loosely",
-    }
-    sides = f"{counts['higher']}, {counts['lower']}"
-    return [
-        ("Claims that hold", f"{held} of {len(claims)}", on_claims),
-        *((head.capitalize(), str(counts[head]), explained[head]) for head in explained if counts[head]),
-        *([("Higher, lower", sides, "cells whose whole interval lies outside of the spread")] if beside else []),
-    ]
-
-
-def _beside_paper(tables: Sequence[EntryTable]) -> bool:
-    return any(table.beside_paper for table in tables)
-
-
-def _overview(tables: Sequence[EntryTable]) -> ResultTable:
-    rows = []
-    for table in tables:
-        cells = [TableCell(str(count)) for count in counted([table]).values()]
-        runs = f"{table.finished} of {len(table.plan.jobs)}"
-        row = [
-            TableCell(table.plan.entry.source),
-            TableCell(runs),
-            TableCell(duration(table.seconds)),
-            *cells,
-            TableCell(holding(table.claims)),
-        ]
-        rows.append((table.plan.name, row))
-    columns = ["in the paper", "runs finished", "core time", *COUNTED, "claims that hold"]
-    return ResultTable("All entries", "Cells by verdict, and claims that were checked.", "entry", columns, rows)
 
 
 def _result_table(table: EntryTable) -> ResultTable:
@@ -275,45 +198,35 @@ def _cell(result: Result) -> TableCell:
         return TableCell("–", of_paper(result), tip="No run of this cell is finished, or none has this figure.")
     values = ", ".join(f"{value:.{result.digits}f}" for value in result.values)
     paper = f"; paper: {of_paper(result)}" if result.paper else ""
-    tip = f"{result.row}, {result.column}: {result.measure}, by seed {values}{paper}{_verdict_text(result)}"
+    verdict = f"; {MEANINGS[result.verdict]}" if result.verdict else ""
+    tip = f"{result.row}, {result.column}: {result.measure}, by seed {values}{paper}{verdict}"
     return TableCell(result.ours.shown(result.digits), of_paper(result), result.verdict, tip)
 
 
-def _verdict_text(result: Result) -> str:
-    """Describe the verdict on a cell in words, and whether it is for the better."""
-    if not result.verdict:
-        return ""
-    side = {None: "", True: ", the better side", False: ", the worse side"}[result.is_better]
-    return f"; {MEANINGS[result.verdict]}{side}"
-
-
-def _curves(table: EntryTable) -> Iterator[Curve]:
-    """Yield a chart of the rows over the columns' positions, if there are enough columns."""
+def _curves(table: EntryTable) -> list[Curve]:
+    """Return a chart of the rows over the columns' positions, if there are enough columns."""
     places = {column.name: column.at for column in table.plan.columns if column.at is not None}
     if len(places) < MIN_STEPS:
-        return
+        return []
     columns = sorted(places, key=places.__getitem__)
-    found = {row.name: _figures(table, row.name, columns, "ours") for row in table.plan.rows}
+    ours = {row.name: _figures(table, row.name, columns, "ours") for row in table.plan.rows}
     printed = {row.name: _figures(table, row.name, columns, "paper") for row in table.plan.rows if any(row.paper)}
-    yield Curve(
+    curve = Curve(
         table.plan.entry.title,
         "Means over seeds with their 95 % intervals; thin, what the paper prints.",
         [places[name] for name in columns],
-        {name: _values(figures) for name, figures in found.items()},
+        {name: _values(figures) for name, figures in ours.items()},
         x_label=table.plan.entry.axis,
-        intervals={name: [_interval(figure) for figure in figures] for name, figures in found.items()},
+        intervals={
+            name: [None if figure is None else figure.interval for figure in figures] for name, figures in ours.items()
+        },
         reference={name: _values(figures) for name, figures in printed.items()},
     )
+    return [curve]
 
 
 def _values(figures: Sequence[Figure | None]) -> list[float | None]:
     return [None if figure is None else figure.value for figure in figures]
-
-
-def _interval(figure: Figure | None) -> tuple[float, float] | None:
-    if figure is None or figure.half is None:
-        return None
-    return figure.value - figure.half, figure.value + figure.half
 
 
 def _figures(
