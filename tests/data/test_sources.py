@@ -15,11 +15,10 @@ from PIL import Image
 from fedkin.core.errors import FedkinError
 from fedkin.data import sources as module
 from fedkin.data.dataset import Dataset
-from fedkin.data.huggingface import decode_images
 from fedkin.data.inputs import load_clients
 from fedkin.data.names import EMBEDDED
 from fedkin.data.options import TableOptions
-from fedkin.data.sources import load
+from fedkin.data.sources import decode_images, load
 
 
 def test_digits_are_images_in_the_unit_interval():

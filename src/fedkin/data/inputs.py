@@ -36,9 +36,9 @@ from fedkin.core.files import ending_of
 from fedkin.core.replies import check_same_shape
 from fedkin.data.arrays import as_dataset, new_store
 from fedkin.data.dataset import LABEL_NAMES, Dataset, in_order, not_labels
-from fedkin.data.huggingface import decode_images, read_rows
 from fedkin.data.names import IMAGES, expanded, files_in, images_in
 from fedkin.data.options import NO_LABELS, NO_OPTIONS, TableOptions
+from fedkin.data.sources import decode_images, read_rows
 from fedkin.data.tables import as_frame, label_of
 
 FORMS = (
