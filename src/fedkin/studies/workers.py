@@ -20,6 +20,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -31,8 +32,6 @@ from fedkin.experiment import registry
 from fedkin.experiment.terminal import Quiet
 
 Message = tuple[Any, ...]
-Arrival = tuple["Worker", Message | None]
-"""A message of a worker; ``None`` once its process has ended."""
 Measure = Callable[[Path, str], object]
 """Measures something of the run in a folder, by name, and keeps it there."""
 OnRunEnded = Callable[[str, str | None], None]
@@ -44,44 +43,35 @@ _PROGRESS = ("phase", "part", "step")
 _STATUS, _RESET, _FORGET_PEAK, _PEAK = Path("/proc/self/status"), Path("/proc/self/clear_refs"), "5", "VmHWM:"
 
 
+class EndedError(FedkinError):
+    """A worker's process was ended from outside."""
+
+
 class Worker(AbstractContextManager["Worker"]):
     """Process that carries out one call at a time; it starts when first needed.
 
-    By default it has as many `threads` as torch chooses, and a queue of its own. `warned` are warnings that were shown
-    and are not repeated, as runs on the same data give the same ones. `memory` is the peak resident memory of the last
-    call, in bytes; 0 where the system does not count it.
+    By default it has as many `threads` as torch chooses. `warned` are warnings that were shown and are not repeated, as
+    runs on the same data give the same ones. `memory` is the peak resident memory of the last call, in bytes; 0 where
+    the system does not count it.
     """
 
-    def __init__(
-        self,
-        threads: int | None = None,
-        arrivals: queue.SimpleQueue[Arrival] | None = None,
-        warned: set[str] | None = None,
-    ) -> None:
-        self._warned = set() if warned is None else warned
+    def __init__(self, threads: int | None = None, warned: set[str] | None = None) -> None:
         self.memory = 0
-        self._threads = threads
-        self._shares = arrivals is not None
-        self._arrivals: queue.SimpleQueue[Arrival] = queue.SimpleQueue() if arrivals is None else arrivals
+        self._threads, self._warned = threads, set() if warned is None else warned
         self._process: subprocess.Popen[bytes] | None = None
-        self._reader: threading.Thread | None = None
+        self._closed = False
 
     def call(self, function: Callable[..., Any], *arguments: Any, seconds: float, progress: Progress) -> Any:
         """Return what a function of `fedkin` returns, called with `arguments` and, last, a progress.
 
-        Raises TimeoutError if it takes more than `seconds` once the process is ready, which is killed then; and
-        FedkinError if the function raises an error, or the process ends from outside.
+        Raises TimeoutError if it takes more than `seconds` once the process is ready, which is killed then; EndedError
+        if the process ends from outside; and FedkinError if the function raises an error.
         """
         end = math.inf
         self.order(function, *arguments)
         try:
             while True:
-                arrived = _next(self._arrivals, end)
-                if arrived is None:
-                    raise TimeoutError
-                if arrived[1] is None:
-                    raise self.ended()
-                kind, *rest = arrived[1]
+                kind, *rest = self._next(end)
                 if kind == "ready":
                     end = time.monotonic() + seconds
                 elif kind in _PROGRESS:
@@ -92,30 +82,27 @@ class Worker(AbstractContextManager["Worker"]):
                         return value
                     raise FedkinError(value if kind == "refused" else f"it failed with {value}")
         except BaseException as error:
-            if not isinstance(error, FedkinError):  # it is still at work
+            if not isinstance(error, FedkinError) or isinstance(error, EndedError):  # it has ended, or is at work
                 self.stop()
             raise
 
     def order(self, function: Callable[..., Any], *arguments: Any) -> None:
-        """Send a call, whose messages arrive in the queue."""
-        self.begin()
-        assert self._process is not None
+        """Send a call to the process, which starts unless there is one."""
+        if self._closed:  # while another thread was about to call
+            raise EndedError("its process was ended")
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "fedkin.studies.workers", *([str(self._threads)] if self._threads else [])],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            )
+            self._messages: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
+            self._reader = threading.Thread(target=self._forward, args=(self._process.stdout,), daemon=True)
+            self._reader.start()
         assert self._process.stdin is not None
         pickle.dump((current_door(), function, arguments), self._process.stdin)
         self._process.stdin.flush()
-
-    def begin(self) -> None:
-        """Start the process, unless there is one; it takes seconds, while something else may be done."""
-        if self._process is not None:
-            return
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "fedkin.studies.workers", *([] if self._threads is None else [str(self._threads)])],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        )
-        self._reader = threading.Thread(target=self._forward, args=(self._process.stdout,), daemon=True)
-        self._reader.start()
 
     def _forward(self, messages: IO[bytes]) -> None:
         """Queue the process's messages until it ends, in a thread, as Windows cannot poll pipes; warnings are shown."""
@@ -125,8 +112,22 @@ class Worker(AbstractContextManager["Worker"]):
                 if message[0] == "warn":
                     self._warn(message[1])
                 else:
-                    self._arrivals.put((self, message))
-        self._arrivals.put((self, None))
+                    self._messages.put(message)
+        self._messages.put(None)
+
+    def _next(self, end: float) -> Message:
+        """Wait for the next message; raises TimeoutError at `end`, and EndedError if the process has ended."""
+        while True:
+            try:
+                message = self._messages.get(timeout=min(_PART, max(0.0, end - time.monotonic())))
+            except queue.Empty:
+                if time.monotonic() >= end:
+                    raise TimeoutError from None
+                continue
+            if message is None:
+                code = "" if self._process is None else f" with code {self._process.wait()}"
+                raise EndedError(f"its process ended{code}")
+            return message
 
     def _warn(self, text: str) -> None:
         """Show a warning, unless one was shown that says the same and only advises or does something else."""
@@ -135,25 +136,16 @@ class Worker(AbstractContextManager["Worker"]):
             self._warned.add(what)
             Quiet().warn(text)
 
-    def ended(self) -> FedkinError:
-        """Return the error for a process that ended by itself."""
-        assert self._process is not None
-        code = self._process.wait()
-        self.stop()
-        return FedkinError(f"its process ended with code {code}")
-
     def stop(self) -> None:
         """Kill the process, if there is one, and drop its remaining messages."""
-        if self._process is not None:
-            assert self._reader is not None
-            self._process.kill()
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
             self._reader.join()
-            self._process.communicate()
-            self._process, self._reader = None, None
-            if not self._shares:
-                self._arrivals = queue.SimpleQueue()
+            process.communicate()
 
     def __exit__(self, *_: object) -> None:
+        self._closed = True
         self.stop()
 
 
@@ -172,42 +164,38 @@ def run_all(
     FedkinError if a process was ended from outside, for lack of memory for example.
     """
     failed: dict[str, str] = {}
-    waiting = iter(experiments)
-    busy: dict[Worker, str] = {}
-    arrivals: queue.SimpleQueue[Arrival] = queue.SimpleQueue()
-    warned: set[str] = set()
+    free: queue.SimpleQueue[Worker] = queue.SimpleQueue()
 
-    def order_next(worker: Worker) -> None:
-        name = next(waiting, None)
-        if name is None:
-            worker.stop()
-            return
-        busy[worker] = name
-        tables = experiments[name]
-        asked = sorted((probes or {}).get(name, ()))
-        worker.order(make_run, tables, targets(tables), str(runs / name), asked, measure)
+    def make(name: str) -> None:
+        worker, tables = free.get(), experiments[name]
+        wanted = sorted((probes or {}).get(name, ()))
+        try:
+            worker.call(
+                make_run, tables, targets(tables), str(runs / name), wanted, measure,
+                seconds=math.inf, progress=Progress(),
+            )  # fmt: skip
+        finally:
+            free.put(worker)
 
     with ExitStack() as stack:
+        pool = stack.enter_context(ThreadPoolExecutor(jobs))
+        warned: set[str] = set()
         for _ in range(min(jobs, len(experiments))):
-            order_next(stack.enter_context(Worker(1, arrivals, warned)))
-        while busy:
-            arrived = _next(arrivals)
-            if arrived is None or arrived[0] not in busy:  # a worker that was stopped, as nothing is left for it
-                continue
-            worker, message = arrived
-            if message is None:
+            free.put(stack.enter_context(Worker(1, warned)))
+        stack.callback(pool.shutdown, wait=False, cancel_futures=True)  # before workers are killed, as after Ctrl-C
+        ended = {pool.submit(make, name): name for name in experiments}
+        for future in as_completed(ended):
+            name = ended[future]
+            try:
+                future.result()
+            except EndedError as error:
                 raise FedkinError(
-                    f"The process of run {busy[worker]} was ended from outside, perhaps for lack of memory; repeat the "
+                    f"The process of run {name} was ended from outside, perhaps for lack of memory; repeat the "
                     "command to resume, with --jobs 1 for minimal memory."
-                ) from worker.ended()
-            kind, *rest = message
-            if kind not in ("done", "refused", "failed"):
-                continue
-            name, why = busy.pop(worker), None if kind == "done" else rest[0]
-            if why is not None:
-                failed[name] = why
-            on_ended(name, why)
-            order_next(worker)
+                ) from error
+            except FedkinError as error:
+                failed[name] = str(error)
+            on_ended(name, failed.get(name))
     return failed
 
 
@@ -240,16 +228,6 @@ def make_run(
     if measure is not None:
         for probe in probes:
             measure(folder, probe)
-
-
-def _next(arrivals: queue.SimpleQueue[Arrival], end: float = math.inf) -> Arrival | None:
-    """Wait for the next message until `end`; ``None`` if none arrives."""
-    while True:
-        try:
-            return arrivals.get(timeout=min(_PART, max(0.0, end - time.monotonic())))
-        except queue.Empty:
-            if time.monotonic() >= end:
-                return None
 
 
 class _SentProgress(Progress):

@@ -115,10 +115,11 @@ def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     path = entries.written(tmp_path)
     words = ["reproduce", str(path), "--out", str(tmp_path / "out"), "--jobs", "1"]
     parent = forked.Program(tmp_path, tmp_path / "log", forked.fedkin, words).process
-    children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
+    tasks = Path(f"/proc/{parent.pid}/task")
     try:
         _wait_until(lambda: (tmp_path / "out" / "runs").is_dir())
-        workers = [Path("/proc") / child for child in children.read_text().split()]
+        children = " ".join(file.read_text() for file in tasks.glob("*/children"))
+        workers = [Path("/proc") / child for child in children.split()]
         assert workers
     finally:
         parent.kill()
