@@ -13,13 +13,10 @@ from sklearn.datasets import load_digits, make_circles, make_moons
 from sklearn.metrics import adjusted_rand_score
 
 import fedkin
-from fedkin.clustering.graph.community_joining import join_similar, join_to
+from fedkin.clustering.graph.communities import join_similar, join_to
 from fedkin.clustering.graph.compact_clusters import compact_clusters
-from fedkin.clustering.graph.dense_nodes import density_clusters
-from fedkin.clustering.graph.few_nodes import clusters_of_few
-from fedkin.clustering.graph.modes import clusters_by_modes
-from fedkin.clustering.graph.small_clusters import small_clusters
-from fedkin.clustering.graph.valleys import clusters_by_valleys
+from fedkin.clustering.graph.density import clusters_by_modes, clusters_by_valleys, density_clusters
+from fedkin.clustering.graph.ward import clusters_of_few
 from fedkin.clustering.metrics import adjusted_rand
 from fedkin.core.seeds import derive_generator
 
@@ -176,6 +173,16 @@ def test_ten_clients_of_36_images_have_ten_clusters_and_not_one() -> None:
     assert adjusted_rand(y[rows], np.concatenate(model.labels_)) > 0.7
 
 
+def test_as_many_clusters_as_are_given_are_those_of_ward_where_each_has_few_nodes() -> None:
+    rng = np.random.default_rng(0)
+    centres = 4 * np.array([(i, j, k) for i in range(4) for j in range(4) for k in range(2)])[:20]
+    points = np.repeat(centres, 4, axis=0) + 0.3 * rng.standard_normal((80, 3))
+    clusters, evidence = of(torch.from_numpy(points).float(), 20)
+    assert adjusted_rand(np.repeat(np.arange(20), 4), np.array(clusters)) == 1.0
+    assert evidence["linkage"] == "ward"
+    assert of(torch.from_numpy(points).float(), 3)[1] == FEW_NODES_GRAPH
+
+
 Floats = NDArray[np.float64]
 
 
@@ -220,38 +227,6 @@ def test_places_far_apart_have_no_modes_between_them():
     points, counts = np.repeat(places, 3) + np.tile([0, 1e-7, 2e-7], 6), np.repeat(rows, 3) / 3
     assert [int(modes_found(points, counts, number).max()) + 1 for number in (2, 3, 6)] == [2, 3, 6]
     assert modes_found(points, counts).max() < 6
-
-
-NEIGHBOURS = 15
-
-
-SMALL_CLUSTERS_GRAPH: dict[str, object] = {"resolution": 1.0, "stability": 0.5, "by_density": True, "scales": []}
-
-
-def small_clusters_clouds(number: int, each: int, width: float = 0.3) -> torch.Tensor:
-    rng = np.random.default_rng(0)
-    centres = np.array([(i, j, k) for i in range(4) for j in range(4) for k in range(4)])
-    centres = 4 * centres[rng.permutation(64)[:number]] + rng.random((number, 3))
-    return torch.from_numpy(np.repeat(centres, each, axis=0) + width * rng.standard_normal((number * each, 3))).float()
-
-
-def small_clusters_found_in(
-    points: torch.Tensor, number: int | None = None, graph: int = 2, by_density: bool = True
-) -> tuple[torch.Tensor, dict[str, object]]:
-    """Clusters of points, of which the graph, or the density, shows `graph` in the order of the points."""
-    clusters, counts = torch.arange(len(points)) * graph // len(points), torch.arange(len(points), 0, -1) + 4
-    evidence = SMALL_CLUSTERS_GRAPH if by_density else {**SMALL_CLUSTERS_GRAPH, "by_density": False}
-    return small_clusters(points, counts, NEIGHBOURS, number, clusters, evidence, torch.Generator().manual_seed(0))
-
-
-@pytest.mark.parametrize("each", [3, 8])
-def test_many_small_clouds_are_clusters_the_one_with_most_samples_first(each: int) -> None:
-    clusters, evidence = small_clusters_found_in(small_clusters_clouds(20, each))
-    assert clusters.tolist() == [cloud for cloud in range(20) for _ in range(each)]
-    assert evidence["linkage"] == "ward"
-    assert evidence["by_density"] is False
-    assert float(str(evidence["stability"])) > 0.9
-    assert float(str(evidence["silhouette"])) > 0.5
 
 
 Draw = Callable[[np.random.Generator, int], Floats]

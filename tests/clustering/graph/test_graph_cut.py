@@ -15,12 +15,10 @@ from sklearn.neighbors import NearestNeighbors
 
 import fedkin
 from fedkin.clustering.graph import graph_cut
-from fedkin.clustering.graph.found_again import FEWEST_NODES, found_again
+from fedkin.clustering.graph.communities import condensed, louvain, neighbour_graph
+from fedkin.clustering.graph.density import stability_without_some
+from fedkin.clustering.graph.found_again import FEWEST_NODES, found_again, partitions
 from fedkin.clustering.graph.graph_cut import RESOLUTIONS, communities
-from fedkin.clustering.graph.left_out_nodes import stability_without_some
-from fedkin.clustering.graph.louvain import condensed, louvain
-from fedkin.clustering.graph.neighbour_graph import neighbour_graph
-from fedkin.clustering.graph.trees import partitions
 from fedkin.clustering.metrics import adjusted_rand
 from fedkin.core.seeds import derive_generator
 from fedkin.methods.samples.kingraph.kingraph_figures import kingraph_figures

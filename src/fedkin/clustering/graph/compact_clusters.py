@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedkin.clustering.graph.community_joining import FEW_DIMENSIONS
-from fedkin.clustering.graph.few_nodes import MOST_FOUND, PER_CLUSTER, as_found, silhouette
+from fedkin.clustering.graph.communities import FEW_DIMENSIONS
+from fedkin.clustering.graph.ward import MOST_FOUND, PER_CLUSTER, as_found, silhouette
 from fedkin.clustering.k_means import k_means
 
 _LOOKED_AT = 500

@@ -7,9 +7,7 @@ least when random nodes are left out: a clustering that depends on which samples
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -17,12 +15,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedkin.clustering.graph.community_joining import FEW_DIMENSIONS, join_similar, join_to
-from fedkin.clustering.graph.community_scales import chosen_stability, largest_first, scales_of
-from fedkin.clustering.graph.community_stability import at_resolutions, consensus, stabilities
-from fedkin.clustering.graph.dense_nodes import density_clusters
-from fedkin.clustering.graph.few_nodes import TOO_FEW_NODES
-from fedkin.clustering.graph.louvain import CommunityLabels, condensed, louvain, renamed
+from fedkin.clustering.graph.communities import (
+    FEW_DIMENSIONS,
+    CommunityLabels,
+    at_resolutions,
+    condensed,
+    consensus,
+    join_similar,
+    join_to,
+    louvain,
+    renamed,
+    stabilities,
+)
+from fedkin.clustering.graph.density import density_clusters
+from fedkin.clustering.graph.scales import chosen_stability, largest_first, scales_of
 from fedkin.core.seeds import draw_seed
 
 RESOLUTIONS: tuple[float, ...] = tuple(float(r) for r in np.geomspace(0.05, 2.0, 17).round(4))
@@ -31,14 +37,8 @@ RESOLUTIONS: tuple[float, ...] = tuple(float(r) for r in np.geomspace(0.05, 2.0,
 _FINER: tuple[float, ...] = tuple(float(r) for r in np.geomspace(RESOLUTIONS[-1], 8.0, 7).round(4))[1:]
 """Resolutions to try besides for flat points, to see whether finer communities are less stable."""
 
-_AS_STABLE, _MOST_AS_STABLE, _CLEAR = 0.01, 0.1, 0.85
-"""Differences in stability that do not count; the lowest of such resolutions is chosen, which has fewest clusters. If
-the best is below 0.85, what it lacks does not count either, up to 0.1: where no clusters are clear, as in a continuum
-of amounts, dozens of small ones are often a little more stable than a few."""
-
-_LASTS = 5
-"""Adjacent resolutions with the same number of communities, of 17, from which the number counts where a single one is
-not certain. Of 236 single clouds those that were not certain had at most four."""
+_AS_STABLE = 0.01
+"""Differences in stability that do not count; the lowest of such resolutions is chosen, which has fewest clusters."""
 
 _STABLE = 0.85
 """Minimum stability of flat points: communities that are only stretches of a sheet have less."""
@@ -72,11 +72,8 @@ def communities(
     Communities are found at every resolution of `RESOLUTIONS`, and again in five resamples with a fifth of the nodes
     left out; up to 2,000 nodes in twenty resamples. The stability of a resolution is the mean adjusted Rand index over
     samples between both, averaged with the neighbouring resolutions; with twenty resamples, half the standard deviation
-    is subtracted. The most stable resolution is chosen; of those that are about as stable, within 0.01 or what the best
-    lacks to 0.85 (at most 0.1), the lowest. Resolutions that leave every node single are excluded, since they are
-    always stable. So is, in a sense, a single community: any graph is one at a low enough resolution. If one is chosen
-    among fewer than 100 nodes with a stability below 0.95, and two or more communities are found at five adjacent
-    resolutions, the most stable of these is chosen instead, unless points are flat.
+    is subtracted. The most stable resolution is chosen; of those within 0.01 of it the lowest. Resolutions that leave
+    every node single are excluded, since they are always stable.
 
     If `resolution` is given, its communities are the clusters, neither joined nor divided.
 
@@ -130,7 +127,7 @@ def communities(
     if resolution is not None:
         chosen = levels.resolutions.index(resolution)
     else:
-        chosen = _choose(levels, n_clusters, len(size), flat) if peak is None else peak
+        chosen = _choose(levels, n_clusters, len(size)) if peak is None else peak
     labels = levels.partitions[chosen]
     if dense is not None:
         labels = dense
@@ -215,7 +212,7 @@ def _canonical_order(graph: Any, size: NDArray[np.float64]) -> CommunityLabels:
     return order
 
 
-def _choose(levels: _Levels, n_clusters: int | None, nodes: int, flat: bool) -> int:
+def _choose(levels: _Levels, n_clusters: int | None, nodes: int) -> int:
     """Return the index of the resolution to use."""
     found, stability = levels.found, levels.stability
     fitting = list(range(len(found)))
@@ -226,18 +223,7 @@ def _choose(levels: _Levels, n_clusters: int | None, nodes: int, flat: bool) -> 
         more = [i for i in fitting if found[i] > n_clusters][:1]
         fitting = exact or more or fitting[-1:]
     best = max(stability[i] for i in fitting)
-    lacks = 0.0 if flat or n_clusters is not None else min(_CLEAR - best, _MOST_AS_STABLE)
-    chosen = next(i for i in fitting if stability[i] >= best - max(_AS_STABLE, lacks))
-    if flat or n_clusters is not None or nodes >= TOO_FEW_NODES or found[chosen] > 1 or stability[chosen] >= _CERTAIN:
-        return chosen
-    return max(_lasting(found), key=stability.__getitem__, default=chosen)
-
-
-def _lasting(found: Sequence[int]) -> list[int]:
-    """Return the indices of the longest run of one number of communities, two or more; none if it is short."""
-    runs = [[i for i, _ in run] for number, run in groupby(enumerate(found), lambda pair: pair[1]) if number > 1]
-    longest = max(runs, key=len, default=[])
-    return longest if len(longest) >= _LASTS else []
+    return next(i for i in fitting if stability[i] >= best - _AS_STABLE)
 
 
 def _peak(levels: _Levels) -> int | None:

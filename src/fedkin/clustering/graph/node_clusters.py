@@ -1,8 +1,8 @@
 """Clusters of the nodes of kin-graph's graph, by the method that suits their number and dimensions.
 
-They are communities of the graph; for few nodes, or clusters of few nodes each, those of Ward's method; compact where
-discrete columns give some dimensions; on a line the modes of the density; and in a plane or a space, where the graph
-shows one cluster, those that valleys of the density divide. Several trees must agree that there are clusters.
+They are communities of the graph; for few nodes those of Ward's method; compact where discrete columns give some
+dimensions; on a line the modes of the density; and in a plane or a space, where the graph shows one cluster, those that
+valleys of the density divide. Several trees must agree that there are clusters.
 """
 
 from __future__ import annotations
@@ -13,15 +13,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from fedkin.clustering.graph.community_joining import FEW_DIMENSIONS
+from fedkin.clustering.graph.communities import FEW_DIMENSIONS, neighbour_graph
 from fedkin.clustering.graph.compact_clusters import compact_clusters
-from fedkin.clustering.graph.few_nodes import FEW_IN_SPACE, FEW_NODES, TOO_FEW_NODES, clusters_of_few, one_of_few
+from fedkin.clustering.graph.density import clusters_by_modes, clusters_by_valleys, on_a_line
 from fedkin.clustering.graph.found_again import found_again
 from fedkin.clustering.graph.graph_cut import communities, modularity
-from fedkin.clustering.graph.modes import clusters_by_modes, on_a_line
-from fedkin.clustering.graph.neighbour_graph import neighbour_graph
-from fedkin.clustering.graph.small_clusters import small_clusters
-from fedkin.clustering.graph.valleys import clusters_by_valleys
+from fedkin.clustering.graph.ward import FEW_IN_SPACE, FEW_NODES, TOO_FEW_NODES, clusters_of_few, one_of_few
 
 Discrete = Literal["none", "some", "all"]
 
@@ -69,20 +66,19 @@ def node_clusters(
     else:
         clusters, evidence = communities(graph, points, counts, n_clusters, rng, resolution=resolution)
         flat = points.shape[1] <= FEW_DIMENSIONS
-        few = len(clusters) <= (FEW_NODES if flat else FEW_IN_SPACE)
-        if few and not by_graph and not evidence["by_density"]:
-            clusters, evidence = clusters_of_few(points, counts, n_clusters, clusters, evidence)
-        compact = not few and discrete != "none"
-        if not by_graph and not (compact and flat):
-            clusters, evidence = small_clusters(points, counts, neighbours, n_clusters, clusters, evidence, rng)
-        if compact and not by_graph and "linkage" not in evidence:
-            every = discrete == "all"
-            clusters, evidence = compact_clusters(points, counts, n_clusters, every, clusters, evidence, rng)
-        undivided = n_clusters is None and discrete == "none" and not clusters.any()
-        if undivided and flat and not few and not by_graph:
-            clusters, evidence = clusters_by_valleys(points, counts, clusters, evidence, rng)
-        elif n_clusters is None and not by_graph and discrete == "none":
-            clusters, evidence = found_again(points, counts, neighbours, clusters, evidence, rng)
+        if not by_graph:
+            few = len(clusters) <= (FEW_NODES if flat else FEW_IN_SPACE)
+            compact = not few and discrete != "none"
+            if (few or n_clusters is not None) and not evidence["by_density"] and not (compact and flat):
+                clusters, evidence = clusters_of_few(points, counts, n_clusters, clusters, evidence)
+            if compact and "linkage" not in evidence:
+                every = discrete == "all"
+                clusters, evidence = compact_clusters(points, counts, n_clusters, every, clusters, evidence, rng)
+            if n_clusters is None and discrete == "none":
+                if flat and not few and not clusters.any():
+                    clusters, evidence = clusters_by_valleys(points, counts, clusters, evidence, rng)
+                else:
+                    clusters, evidence = found_again(points, counts, neighbours, clusters, evidence, rng)
     values = {"nodes": len(clusters), "edges": int(graph.nnz // 2), "clusters": int(clusters.max()) + 1, **evidence}
     return clusters, values | _remark(values, points.shape[1], n_clusters, resolution)
 

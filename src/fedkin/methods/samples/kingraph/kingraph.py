@@ -75,9 +75,9 @@ class KinGraphMethod(SampleMethod):
         Clusters to find; "auto" finds the number in the graph, on a line in the density, see `clusters_by_modes`, or in
         its valleys, see `clusters_by_valleys`. Up to 30 micro-clusters are clustered by Ward's method, with "auto" by
         silhouette if it is above chance; with "auto" in more than three dimensions also up to 60 where that finds more,
-        see `clusters_of_few`. So are those of fewer than six micro-clusters each, with "auto" if stable, see
-        `small_clusters`. In up to three dimensions, some of discrete columns, they are compact, see `compact_clusters`.
-        Without discrete columns, "auto" finds one cluster where trees agree on no division, see `found_again`.
+        see `clusters_of_few`. So are as many as are given, if that leaves fewer than six micro-clusters to each. In up
+        to three dimensions, some of discrete columns, they are compact, see `compact_clusters`. Without discrete
+        columns, "auto" finds one cluster where trees agree on no division, see `found_again`.
     resolution : float or "auto"
         Resolution of the communities that are the clusters, as in Louvain's and Leiden's algorithms: the higher, the
         more clusters. "auto" chooses the most stable; a number is allowed only if `n_clusters` is "auto".

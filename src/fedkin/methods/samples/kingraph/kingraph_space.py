@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fedkin.clustering.graph.community_joining import FEW_DIMENSIONS
-from fedkin.clustering.graph.few_nodes import silhouette
+from fedkin.clustering.graph.communities import FEW_DIMENSIONS
 from fedkin.clustering.graph.node_clusters import Discrete
+from fedkin.clustering.graph.ward import silhouette
 from fedkin.clustering.micro_clusters import smoothed
 from fedkin.clustering.node_votes import Votes, counted, nearest_nodes, node_margins
 from fedkin.clustering.whitening import whitened
@@ -95,7 +95,7 @@ class KinGraphState(State):
         int64 ``(p, 3)``, client, node and samples of each micro-cluster that a client sent, in order of clients; empty
         where they are common.
     scales : list of dict
-        Partitions of the nodes, see `fedkin.clustering.graph.community_scales`.
+        Partitions of the nodes, see `fedkin.clustering.graph.scales`.
     """
 
     features: str = "raw"

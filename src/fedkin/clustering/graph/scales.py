@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkin.clustering.graph.louvain import CommunityLabels, renamed
+from fedkin.clustering.graph.communities import CommunityLabels, renamed
 
 MAX_CLUSTERS = 100
 """Maximum number of clusters of a scale; scales with more are left out."""

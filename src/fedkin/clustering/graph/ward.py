@@ -16,7 +16,7 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from sklearn.metrics import silhouette_score
 from torch import Tensor
 
-from fedkin.clustering.graph.community_scales import largest_first, scales_of
+from fedkin.clustering.graph.scales import largest_first, scales_of
 
 FEW_NODES, FEW_IN_SPACE = 30, 60
 """Maximum number of micro-clusters that are clustered by Ward's method; and in more than `FEW_DIMENSIONS` dimensions,
@@ -32,6 +32,10 @@ _DRAWS = 21
 _STABLE = 0.9
 """Stability from which the graph's clusters stay where Ward's method finds fewer."""
 
+_NODES_EACH = 6
+"""Mean nodes of as many clusters as are given, below which Ward's method finds them. Where they are fewer, it has an
+ARI of 0.92 on blobs, and communities that are joined or divided 0.68; from six on both are equal."""
+
 Points = NDArray[np.float64]
 ClusterLabels = NDArray[np.int64]
 
@@ -41,12 +45,14 @@ def clusters_of_few(
 ) -> tuple[Tensor, dict[str, Any]]:
     """Cluster few nodes by Ward's method, into the given number of clusters or that with the greatest silhouette.
 
+    So are more nodes, if the number that is given leaves fewer than six to each cluster.
+
     Where no number is given, the silhouette must exceed the median of as many normal points with the same covariance,
     drawn 21 times, each with its own best number; else `clusters` stay. The median suffices, for micro-clusters of one
     cloud lie more evenly than points drawn from it: of 40 samples of 80 and 150 rows, normal, correlated and uniform,
     one had clusters by this. `clusters` also stay where there are more of them with a stability of 0.9: a silhouette is
-    greatest where the nearest of three clusters are one. With more than `FEW_NODES` nodes they stay where a number is
-    given, too, or where Ward's method finds no more of them.
+    greatest where the nearest of three clusters are one. With more than `FEW_NODES` nodes they stay where Ward's method
+    finds no more of them.
 
     `points` are ``(m, d)``, and `counts`, int64 ``(m,)``, the samples of each. `n_clusters` is at least 1; with fewer
     nodes each is a cluster. `clusters`, int64 ``(m,)``, are what the graph shows, and `evidence` that for them, see
@@ -56,9 +62,9 @@ def clusters_of_few(
     x = points.double().numpy()
     if len(x) < 2 * PER_CLUSTER or not np.ptp(x, axis=0).any():
         return clusters, evidence
-    if n_clusters is not None and len(x) > FEW_NODES:
-        return clusters, evidence
     if n_clusters is not None:
+        if len(x) > FEW_NODES and not len(x) < _NODES_EACH * n_clusters < _NODES_EACH * len(x):
+            return clusters, evidence
         labels, more = cut_of(tree_of(x), n_clusters), {}
     else:
         best, labels = _best(x)
