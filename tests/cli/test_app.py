@@ -105,7 +105,7 @@ def test_wrong_usage_is_one_sentence_with_one_suggestion(
         ("report nowhere", "'nowhere' does not exist; give the folder of a run."),
         ("list methods --preview", "--preview is for `fedkin list scenarios`, and --data for --preview."),
         ("predict nowhere wine", "'nowhere' does not exist; give the folder of a run."),
-        ("pretrain digits --out encoder --epochs 0", "epochs is 0; allowed: 1 or more."),
+        ("pretrain digits --out encoder --epochs 0", "Invalid value for '--epochs': 0 is not in the range x>=1."),
         ("pretrain wine --out encoder --model conv-autoencoder", "The autoencoder 'conv-autoencoder' was asked for "),
         ("pretrain digits --out notes.txt/encoder", "Cannot write notes.txt/encoder: "),
     ],

@@ -46,14 +46,13 @@ def test_phases_are_told_apart_and_what_came_before_counts_to_the_first(tmp_path
     }
     assert found.total == Cost(6, 3200, 2910, 13.375, 8.75)
     assert (found.rounds, found.step) == (3, 6)
-    assert found.shares["embedding"] == {
+    assert found.phases["embedding"].over(found.phases["training"]) == {
         "sent": 0.0,
         "received": 10 / 2700,
         "both": 10 / 5700,
         "client_seconds": 0.25 / 12,
         "seconds": 0.5 / 6,
     }
-    assert list(found.shares) == ["pre-training", "embedding"]
 
 
 @given(st.integers(1, 5))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from fedkin.core.errors import unknown_name
 from fedkin.core.progress import RecordLine
 from fedkin.experiment.run_folder import CONFIG, RECORDS, no_run, read_lines, read_timing
 from fedkin.experiment.terminal_tables import sentence_text, table_text
-from fedkin.report.measures import TRAINING, measures, phase_of, reached, training_rounds
+from fedkin.report.measures import measures, phase_of, reached, training_rounds
 from fedkin.report.numbers import pluralize
 
 _HEADINGS = ("run", "phase", "steps", "MB sent", "MB received", "MB in all", "client seconds", "wall seconds")
@@ -40,25 +40,25 @@ class Cost:
     seconds: float | None = 0.0
 
     def __add__(self, other: Cost) -> Cost:
-        return Cost(
-            self.steps + other.steps,
-            self.sent + other.sent,
-            self.received + other.received,
-            _sum(self.client_seconds, other.client_seconds),
-            _sum(self.seconds, other.seconds),
-        )
+        return Cost(*(_sum(one, two) for one, two in zip(astuple(self), astuple(other), strict=True)))
 
     @property
-    def both(self) -> int:
-        """Bytes sent and received together."""
-        return self.sent + self.received
+    def amounts(self) -> dict[str, float | None]:
+        """Bytes and seconds by name; ``both`` are the bytes sent and received together."""
+        both = self.sent + self.received
+        times = {"client_seconds": self.client_seconds, "seconds": self.seconds}
+        return {"sent": self.sent, "received": self.received, "both": both, **times}
 
     def over(self, other: Cost) -> dict[str, float | None]:
         """Return each amount as a multiple of `other`'s; ``None`` where one is unknown or the other's is zero."""
-        return {name: _ratio(getattr(self, name), getattr(other, name)) for name in _AMOUNTS}
+        return {
+            name: None if part is None or not whole else part / whole
+            for (name, part), whole in zip(self.amounts.items(), other.amounts.values(), strict=True)
+        }
 
 
-_AMOUNTS = ("sent", "received", "both", "client_seconds", "seconds")
+def _sum(one: Any, other: Any) -> Any:
+    return None if one is None or other is None else one + other
 
 
 @dataclass(frozen=True)
@@ -86,13 +86,6 @@ class Costs:
     def total(self) -> Cost:
         """Cost of all phases together."""
         return sum(self.phases.values(), Cost())
-
-    @property
-    def shares(self) -> dict[str, dict[str, float | None]]:
-        """Return the costs of other phases as multiples of training's; empty for a single phase or without training."""
-        training = self.phases.get(TRAINING)
-        others = {name: cost for name, cost in self.phases.items() if name != TRAINING}
-        return {name: cost.over(training) for name, cost in others.items()} if training else {}
 
 
 def parsed_target(text: str) -> CostTarget:
@@ -131,15 +124,52 @@ def costs_of(folders: Sequence[Path], target: CostTarget | None = None) -> list[
 
 def as_json(found: Sequence[Costs], target: CostTarget | None = None) -> str:
     """Write the costs as JSON, bytes as whole numbers, in the order of `found`."""
-    return json.dumps({"target": asdict(target) if target else None, "runs": [_plain(each, found) for each in found]})
+    runs = [
+        {
+            "run": each.run,
+            "step": each.step,
+            "training_rounds": each.rounds,
+            "phases": {name: asdict(cost) for name, cost in each.phases.items()},
+            "total": None if each.step is None else asdict(each.total),
+            "ratio_to_first": _ratios(each, found),
+        }
+        for each in found
+    ]
+    return json.dumps({"target": asdict(target) if target else None, "runs": runs})
 
 
 def as_text(found: Sequence[Costs], target: CostTarget | None = None) -> str:
     """Write the costs as a table, with notes below it on the steps that were counted."""
     rows: list[tuple[str, ...]] = [_HEADINGS]
+    notes = []
+    what = f"{target.metric} {target.reach:g}" if target else ""
     for each in found:
-        rows += _rows(each, found)
-    return "\n".join([table_text(rows, left=(0, 1)), "", *(sentence_text(_sentences(each, target)) for each in found)])
+        if each.step is None:
+            rows.append((each.run, "not reached", *[""] * (len(_HEADINGS) - 2)))
+            notes.append(f"{each.run}: {what} not reached")
+            continue
+        phases = {**each.phases, **({"total": each.total} if len(each.phases) > 1 else {})}
+        for at, (name, cost) in enumerate(phases.items()):
+            rows.append((each.run if at == 0 else "", name, str(cost.steps), *_amounts(cost)))
+        if each is not found[0] and (ratios := _ratios(each, found)) is not None:
+            times = ("–" if value is None else f"{value:.3g}" for value in ratios.values())
+            rows.append(("", "  of the first run's", "", *times))
+        rounds = pluralize(each.rounds or 0, "training round")
+        steps = f"{what} reached at step {each.step}, after" if target else f"{pluralize(each.step, 'step')},"
+        notes.append(f"{each.run}: {steps} {rounds}")
+    return "\n".join([table_text(rows, left=(0, 1)), "", *map(sentence_text, notes)])
+
+
+def _amounts(cost: Cost) -> list[str]:
+    units = {name: 1.0 if name.endswith("seconds") else 1e6 for name in cost.amounts}
+    return ["–" if value is None else f"{value / units[name]:,.3f}" for name, value in cost.amounts.items()]
+
+
+def _ratios(each: Costs, found: Sequence[Costs]) -> dict[str, float | None] | None:
+    """Return a run's totals as multiples of the first run's; ``None`` for a single run or if one is unknown."""
+    if len(found) < 2 or each.step is None or found[0].step is None:
+        return None
+    return each.total.over(found[0].total)
 
 
 def _costs(folder: Path, records: Sequence[RecordLine], target: CostTarget | None) -> Costs:
@@ -175,73 +205,3 @@ def _records(folder: Path) -> list[RecordLine]:
     if not records:
         raise FedkinError(f"{folder} has no step to count yet; wait for its first, or `fedkin resume {folder}`.")
     return records
-
-
-def _plain(each: Costs, found: Sequence[Costs]) -> dict[str, Any]:
-    is_counted = each.step is not None
-    return {
-        "run": each.run,
-        "step": each.step,
-        "training_rounds": each.rounds,
-        "phases": {name: asdict(cost) for name, cost in each.phases.items()},
-        "share_of_training": each.shares,
-        "total": asdict(each.total) if is_counted else None,
-        "ratio_to_first": _ratios(each, found),
-    }
-
-
-def _ratios(each: Costs, found: Sequence[Costs]) -> dict[str, float | None] | None:
-    """Return a run's totals as multiples of the first run's; ``None`` for a single run or if one is unknown."""
-    if len(found) < 2 or each.step is None or found[0].step is None:
-        return None
-    return each.total.over(found[0].total)
-
-
-def _rows(each: Costs, found: Sequence[Costs]) -> list[tuple[str, ...]]:
-    if each.step is None:
-        return [(each.run, "not reached", *[""] * (len(_HEADINGS) - 2))]
-    rows = []
-    for name, cost in each.phases.items():
-        rows.append(("", name, *_amounts(cost)))
-        if name in each.shares:
-            rows.append(
-                ("", "  of training's", "", *(_written(value, percent=True) for value in each.shares[name].values()))
-            )
-    if len(each.phases) > 1:
-        rows.append(("", "total", *_amounts(each.total)))
-    if each is not found[0] and (ratios := _ratios(each, found)) is not None:
-        rows.append(("", "  of the first run's", "", *(_written(value, percent=False) for value in ratios.values())))
-    return [(each.run, *rows[0][1:]), *rows[1:]]
-
-
-def _amounts(cost: Cost) -> tuple[str, ...]:
-    return (
-        str(cost.steps),
-        *(f"{count / 1e6:,.3f}" for count in (cost.sent, cost.received, cost.both)),
-        *("–" if time is None else f"{time:,.3f}" for time in (cost.client_seconds, cost.seconds)),
-    )
-
-
-def _sentences(each: Costs, target: CostTarget | None) -> str:
-    what = f"{target.metric} {target.reach:g}" if target else ""
-    if each.step is None:
-        return f"{each.run}: {what} not reached"
-    if target:
-        return f"{each.run}: {what} reached at step {each.step}, after {pluralize(each.rounds or 0, 'training round')}"
-    return f"{each.run}: {pluralize(each.step, 'step')}, {pluralize(each.rounds or 0, 'training round')}"
-
-
-def _written(value: float | None, percent: bool) -> str:
-    if value is None:
-        return "–"
-    number = 100 * value if percent else value
-    text = f"{number:,.0f}" if number >= 1000 else f"{number:.3g}"
-    return f"{text} %" if percent else text
-
-
-def _sum(one: float | None, other: float | None) -> float | None:
-    return None if one is None or other is None else one + other
-
-
-def _ratio(part: float | None, whole: float | None) -> float | None:
-    return None if part is None or not whole else part / whole

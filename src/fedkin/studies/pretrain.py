@@ -19,6 +19,9 @@ from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.nn.descent import LocalTraining, train_locally
 from fedkin.nn.encoder import Encoder, Pretrained, choose_autoencoder
 
+BATCH_SIZE, LEARNING_RATE = 32, 1e-3
+"""As the authors have them."""
+
 
 def pretrain(
     source: str,
@@ -28,8 +31,6 @@ def pretrain(
     name: str = "auto",
     epochs: int = 20,
     samples: int | None = None,
-    batch_size: int = 32,
-    learning_rate: float = 1e-3,
     seed: int = 0,
     on_epoch: Callable[[int, int, float], None] = lambda epoch, epochs, error: None,
 ) -> Pretrained:
@@ -48,8 +49,8 @@ def pretrain(
         Its column of labels, which is ignored; needed if it does not have one of the usual names.
     name : str
         Name of the autoencoder; "auto" takes the convolutional one for images with colour.
-    epochs, batch_size, learning_rate
-        The authors use 20 epochs of Fashion-MNIST, or 50 of CIFAR-100, batches of 32 and 0.001.
+    epochs : int
+        The authors use 20 epochs of Fashion-MNIST, or 50 of CIFAR-100.
     samples : int, optional
         Maximum number of samples, drawn at random; by default all.
     seed : int
@@ -62,19 +63,14 @@ def pretrain(
         If the data cannot be loaded, the autoencoder cannot take them or learns nothing from them, or `path` holds
         something else.
     """
-    for option, value in (("epochs", epochs), ("samples", samples), ("batch_size", batch_size)):
-        if value is not None and value < 1:
-            raise FedkinError(f"{option} is {value}; allowed: 1 or more.")
-    if not 0 < learning_rate < math.inf:
-        raise FedkinError(f"learning_rate is {learning_rate}; allowed: above 0.")
     x, output = _samples(source, label, samples, seed)
     shape = tuple(x.shape[1:])
     encoder = Encoder.of(
         {"name": choose_autoencoder(shape) if name == "auto" else name, "shape": list(shape), "output": output}
     )
-    descent = LocalTraining(epochs=1, batch_size=batch_size, optimizer="adam", learning_rate=learning_rate)
+    descent = LocalTraining(epochs=1, batch_size=BATCH_SIZE, optimizer="adam", learning_rate=LEARNING_RATE)
     how: dict[str, Any] = {"data": source, "label": label, "samples": len(x), "seed": seed}
-    how |= {"batch_size": batch_size, "learning_rate": learning_rate}
+    how |= {"batch_size": BATCH_SIZE, "learning_rate": LEARNING_RATE}
     made = _loaded_or_new(path, encoder, how)
     for epoch in range(made.about["epochs"] + 1, epochs + 1):
         began = time.perf_counter()
@@ -83,7 +79,7 @@ def pretrain(
         if not math.isfinite(error):
             raise FedkinError(
                 f"Training on '{source}' came to a mean squared error of {error} in epoch {epoch}; it needs more "
-                f"samples than {len(x)}, or a learning_rate below {learning_rate}."
+                f"samples than {len(x)}."
             )
         seconds = round(made.about["seconds"] + time.perf_counter() - began, 1)
         made = Pretrained(made.spec, vector, made.about | {"epochs": epoch, "error": error, "seconds": seconds})

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
-
-import numpy as np
 
 from fedkin.core import FedkinError
 from fedkin.core.errors import unknown_name
@@ -184,39 +181,20 @@ def failures_error(failed: Mapping[str, str]) -> FedkinError:
 Form = Literal["table", "markdown", "json"]
 """How tables are printed."""
 
-REFERENCE = 100.0
-"""GFLOP/s of one core at single-precision matrix products where the entries' `core_seconds` were measured."""
-_SIDE, _REPEATS = 768, 20
-
 
 def listing(out: Path) -> str:
-    """List all entries, their expected duration on this machine, and which are done."""
-    rate, count = speed(), cores()
+    """List all entries, the core time of each where it was measured, and which are done."""
     rows = [("entry", "quick", "paper", "about")]
     for name, path in chosen("all").items():
         entry = load_entry(path)
         known = [scale and scale.core_seconds for scale in (entry.scales.quick, entry.scales.paper)]
-        quick, paper = (duration(time * REFERENCE / rate / count) if time else "?" for time in known)
+        quick, paper = (duration(time) if time else "?" for time in known)
         there = [scale for scale in ("quick", "paper") if (out / name / scale / "table.md").exists()]
         done = f"  [{', '.join(there)}: {out / name}]" if there else ""
         rows.append((name, quick, paper, f"{entry.about}{done}"))
-    times = f"Times are for {count} runs at a time on this machine's {count} cores at {rate:.0f} GFLOP/s each."
+    times = f"Times are of one core with 100 GFLOP/s; of this machine's {cores()} each makes a run at a time."
     usage = "fedkin reproduce ENTRY... [--scale quick|paper] runs some; 'all' stands for all."
     return "\n".join([table_text(rows, left=range(4)), "", sentence_text(times), sentence_text(usage)])
-
-
-def speed() -> float:
-    """Measure the GFLOP/s of one core of this machine in matrix products, the best of several tries."""
-    from threadpoolctl import threadpool_limits
-
-    a = np.ones((_SIDE, _SIDE), dtype=np.float32)
-    best = 0.0
-    with threadpool_limits(1):
-        for _ in range(_REPEATS):
-            began = time.perf_counter()
-            a @ a
-            best = max(best, 2 * _SIDE**3 / (time.perf_counter() - began) / 1e9)
-    return best
 
 
 def reproduced(

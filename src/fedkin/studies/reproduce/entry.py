@@ -117,8 +117,8 @@ class EncoderFile(BaseModel):
 class RunScale(BaseModel):
     """Scale of an entry: how many of its runs are made, and how long.
 
-    Every cell has one run for each of the seeds. `core_seconds` is the measured time of all runs on one core with the
-    matrix speed `REFERENCE` of the command; without it every run counts as one second. `differs` says how the
+    Every cell has one run for each of the seeds. `core_seconds` is the measured time of all runs on one core that makes
+    100 GFLOP/s of single-precision matrix products; without it every run counts as one second. `differs` says how the
     set-up deviates from the paper's. `set` are settings of all runs, `only` of single rows or columns, by name. By
     default all rows and columns are run, with the entry's files.
     """

@@ -119,7 +119,7 @@ def target(folder: Path) -> dict[str, float]:
     if costs.rounds is None:
         return {}
     seconds = costs.total.client_seconds
-    figures = {"rounds": float(costs.rounds), "mb": costs.total.both / 1e6}
+    figures = {"rounds": float(costs.rounds), "mb": (costs.total.sent + costs.total.received) / 1e6}
     return figures if seconds is None else figures | {"client_seconds": seconds}
 
 
