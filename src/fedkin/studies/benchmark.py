@@ -11,11 +11,12 @@ import numpy as np
 from scipy.stats import friedmanchisquare, rankdata, studentized_range
 
 from fedkin.core import FedkinError
+from fedkin.core.doors import flag
 from fedkin.core.errors import unknown_name
 from fedkin.data.scenarios.partition_scenario import load_labelled
 from fedkin.experiment import registry
 from fedkin.experiment.terminal_tables import sentence_text, table_text
-from fedkin.report.figures import PagePart, PageView, ResultTable, TableCell
+from fedkin.report.figures import CellVerdict, PagePart, PageView, ResultTable, TableCell
 from fedkin.report.numbers import format_bytes
 from fedkin.studies.cells import CellResult
 from fedkin.studies.comparison import ComparisonRow, remarks, span
@@ -258,15 +259,14 @@ class Benchmark:
 
     def page(self) -> PageView:
         """Build the page."""
-        ranking, failures = self.ranking, self.failures
         shared = "Everything is"
         if self.family == "clients":
             shared = f"{self.shared['rounds']} rounds of `{self.shared['module']}`; everything else is"
+        notes = [self.ranking.sentence]
         parts = [
-            PagePart("scenarios", "Scenario by scenario", figures=[self._scores()]),
-            PagePart("ranks", "Over all scenarios", figures=[_rank_table(ranking)], notes=[ranking.sentence]),
+            PagePart("scores", "Scenario by scenario", figures=[self._scores()], notes=notes),
             PagePart("costs", "Cost and number of clusters", figures=[self._costs()]),
-            *([PagePart("failures", "Without a result", notes=failures)] if failures else []),
+            *([PagePart("failures", "Without a result", notes=self.failures)] if self.failures else []),
         ]
         return PageView(
             title=f"Benchmark of methods that cluster {self.family}",
@@ -283,39 +283,34 @@ class Benchmark:
 
     def text(self) -> str:
         """Write the scores and ranks for a terminal."""
-        ranking = self.ranking
-        rows = [["method", *self.rows, "rank"]]
-        for method in self.methods:
-            rank = ranking.ranks.get(method)
-            scores = [_written(self._mean_of(scenario, method)) for scenario in self.rows]
-            rows.append([method, *scores, "–" if rank is None else f"{rank:.2f}"])
-        lines = [table_text(rows), sentence_text(ranking.sentence)]
+        table = self._scores()
+        rows = [(name, *(cell.text for cell in cells)) for name, cells in table.rows]
+        lines = [table_text([("method", *self.rows, "rank"), *rows]), sentence_text(self.ranking.sentence)]
         if failures := self.failures:
-            lines += ["Without a result; with a longer --limit, what took too long is tried again:"]
+            lines += [f"Without a result; with a longer {flag('limit')}, what took too long is tried again:"]
             lines += [f"  {failure}" for failure in failures]
         return "\n".join(lines)
 
-    def _mean_of(self, scenario: str, method: str) -> float | None:
-        return next((self.mean(row) for row in self.rows[scenario] if row.method == method), None)
-
     def _scores(self) -> ResultTable:
-        best = {scenario: self.best(scenario) for scenario in self.rows}
+        ranking, best = self.ranking, {scenario: self.best(scenario) for scenario in self.rows}
+        known = {(scenario, row.method): row for scenario, rows in self.rows.items() for row in rows}
         rows = []
         for method in self.methods:
-            found = [next((row for row in rows if row.method == method), None) for rows in self.rows.values()]
-            spreads = [row.deviations.get(self.measure) if row else None for row in found]
-            cells = [
-                TableCell(
-                    _written(None if row is None else self.mean(row)),
-                    beside="" if spread is None else f"± {spread:.3f}",
-                    verdict="best" if method in best[scenario] else "",
-                )
-                for scenario, row, spread in zip(self.rows, found, spreads, strict=True)
-            ]
-            rows.append((method, cells))
+            cells = []
+            for scenario in self.rows:
+                row = known[scenario, method]
+                value, spread = self.mean(row), row.deviations.get(self.measure)
+                beside = "" if spread is None else f"± {spread:.3f}"
+                cells.append(TableCell(_written(value), beside, "best" if method in best[scenario] else ""))
+            rank = ranking.ranks.get(method)
+            verdict: CellVerdict = "best" if ranking.difference and method in ranking.as_good else ""
+            rows.append((method, [*cells, TableCell("–" if rank is None else f"{rank:.2f}", verdict=verdict)]))
         measure = f"{MEASURES[self.family][0].upper()}{MEASURES[self.family][1:]}"
-        caption = f"{measure}: mean and standard deviation over seeds. Marked: the best, and those within its noise."
-        return ResultTable("Scores", caption, "Method", list(self.rows), rows)
+        caption = (
+            f"{measure}: mean and standard deviation over seeds, and the mean rank. Marked: the best, and what does "
+            "not differ significantly from it."
+        )
+        return ResultTable("Scores", caption, "Method", [*self.rows, "Mean rank"], rows)
 
     def _costs(self) -> ResultTable:
         rows = []
@@ -340,14 +335,6 @@ class Benchmark:
             "the most of a run's process, Python and PyTorch included."
         )
         return ResultTable("Costs", caption, "Method", ["Clusters", "Moved", "Seconds", "Memory"], rows)
-
-
-def _rank_table(ranking: Ranking) -> ResultTable:
-    rows = [
-        (name, [TableCell(f"{rank:.2f}", verdict="best" if name in ranking.as_good else "")])
-        for name, rank in ranking.ranks.items()
-    ]
-    return ResultTable("Mean ranks", "1 is the best; marked: not significantly worse.", "Method", ["Mean rank"], rows)
 
 
 def _written(value: float | None) -> str:
