@@ -523,7 +523,7 @@ class Schedule:
             measures=score.measures,
             truth=score.truth,
             deviations=score.deviations,
-            clients=score.clients,
+            error=score.error,
             bytes=score.bytes,
             seconds=score.seconds,
             memory=max(run.memory for run in score.runs),

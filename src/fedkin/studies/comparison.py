@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from statistics import stdev
 from typing import TYPE_CHECKING, Any
 
 from fedkin.core.files import write_atomically
@@ -73,8 +71,8 @@ class ComparisonRow:
         Means over runs: ``found_again`` or ``accuracy``, and ``stability``; agreement with the truth, if there is one.
     deviations : dict
         Their standard deviations over runs; empty with a single run.
-    clients : tuple of float or None
-        Accuracy of each client's own model.
+    error : float or None
+        Spread of the score over splits, or the standard error of mean accuracy over clients; ``None`` if unknown.
     bytes, seconds : float or None
         Traffic and computing time of a run, means over runs; ``None`` without a finished run.
     memory : int
@@ -91,7 +89,7 @@ class ComparisonRow:
     measures: dict[str, float] = field(default_factory=dict)
     truth: dict[str, float] = field(default_factory=dict)
     deviations: dict[str, float] = field(default_factory=dict)
-    clients: tuple[float | None, ...] = ()
+    error: float | None = None
     bytes: float | None = None
     seconds: float | None = None
     memory: int = 0
@@ -101,12 +99,6 @@ class ComparisonRow:
     def name(self) -> str:
         """Name of the method, with the number of clusters it was given."""
         return Candidate(self.method, self.number).name
-
-    @property
-    def error(self) -> float | None:
-        """Spread of the score over splits, or the standard error of mean accuracy over clients; ``None`` if unknown."""
-        known = [each for each in self.clients if each is not None]
-        return stdev(known) / math.sqrt(len(known)) if len(known) > 1 else self.deviations.get("found_again")
 
 
 @dataclass(frozen=True, repr=False)

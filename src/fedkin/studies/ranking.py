@@ -62,6 +62,12 @@ class CandidateScore:
         return mean(run.seconds for run in self.runs)
 
     @property
+    def error(self) -> float | None:
+        """Spread of the score over splits, or the standard error of mean accuracy over clients; ``None`` if unknown."""
+        known = [each for each in self.clients if each is not None]
+        return stdev(known) / math.sqrt(len(known)) if len(known) > 1 else self.deviations.get("found_again")
+
+    @property
     def score(self) -> float:
         """What candidates are ranked by without truth; minus infinity if it is not known."""
         return self.measures.get(SCORE[self.family], -math.inf)

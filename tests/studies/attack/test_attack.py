@@ -96,7 +96,7 @@ def test_an_epsilon_that_guarantees_nothing_is_called_so() -> None:
         "shows (0.67 ± 0.02)."
     )
     assert headlines(tree()) == [
-        ("Guarantee", "none (ε = 439)", "ε of all samples of a client"),
+        ("ε of a client", "439.40", "of all its samples, no meaningful guarantee"),
         ("Advantage, one sample", "0.67 ± 0.02", "where a client has one sample of a class"),
         ("Advantage, as sent", "0.07 ± 0.08", "of membership inference; 0 is chance, 1 certainty"),
         ("Recognised", "7.5 %", "of reconstructed samples; chance 0.5 %"),

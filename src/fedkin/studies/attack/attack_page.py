@@ -56,8 +56,10 @@ def headlines(tree: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     shown = {"1": ("one sample", "where a client has one sample of a class"),
              "sent": ("as sent", "of membership inference; 0 is chance, 1 certainty")}  # fmt: skip
     recognised = 100 * _level(found, flip)["recognised"]
+    epsilon = _weakest(tree)
+    weak = epsilon is None or epsilon > MEANINGFUL_EPSILON
     return [
-        ("Guarantee", _epsilon(_weakest(tree)), "ε of all samples of a client"),
+        ("ε of a client", _epsilon(epsilon), "of all its samples" + (", no meaningful guarantee" if weak else "")),
         *((f"Advantage, {shown[name][0]}", advantage_text(held[name]), shown[name][1]) for name in held),
         ("Recognised", f"{recognised:.1f} %", f"of reconstructed samples; chance {100 / found['samples']:.1f} %"),
     ]
@@ -186,10 +188,7 @@ def _guarantees(tree: Mapping[str, Any]) -> Rows:
 
 
 def _epsilon(value: float | None) -> str:
-    """Format an epsilon, with a remark if it gives no meaningful guarantee."""
-    if value is None:
-        return "none"
-    return f"{value:,.2f}" if value <= MEANINGFUL_EPSILON else f"none (ε = {value:,.0f})"
+    return "none" if value is None else f"{value:,.2f}"
 
 
 def _grid(pictures: Sequence[PictureRow]) -> str:

@@ -47,11 +47,8 @@ from fedkin.studies.workers import run_all
 class Watcher:
     """Callbacks for the progress of a reproduction; this base class ignores it."""
 
-    def checking(self, done: int, total: int) -> None:
-        """Called when `done` of `total` different data sets, partitions and engines are checked."""
-
-    def preparing(self, what: str) -> None:
-        """Called before a file that runs need is made."""
+    def phase(self, text: str) -> None:
+        """Called when something that may take a while is done before the runs."""
 
     def began(self, done: int, total: int) -> None:
         """Called at the start, when `done` of `total` runs are finished already."""
@@ -117,7 +114,7 @@ def reproduce(
     grid, runs = Grid(plans, only), out / RUNS
     pending = grid.pending(runs)
     experiments = {name: experiment_of(job, out) for name, job in pending.items()}
-    check_all(experiments.values(), watcher.checking)
+    check_all(experiments.values(), lambda done, total: watcher.phase(f"Checked {done} of {total} kinds of data"))
     _make_files([file for job in grid.jobs.values() for file in job.files], out, watcher)
     watcher.began(len(grid.jobs) - len(pending), len(grid.jobs))
     left = {name: grid.weights[name] for name in pending}
@@ -166,7 +163,7 @@ def _make_files(files: Sequence[EncoderFile], out: Path, watcher: Watcher) -> No
         place = place_of(file, out)
         if place.exists() and Pretrained.load(place).about["epochs"] >= file.epochs:
             continue
-        watcher.preparing(file.name)
+        watcher.phase(f"Training {file.name}")
         place.parent.mkdir(parents=True, exist_ok=True)
         pretrain(file.data, place, name=file.model, epochs=file.epochs, samples=file.samples, seed=file.seed)
 
@@ -271,15 +268,12 @@ class _Bar(Watcher):
     def __exit__(self, *_: object) -> None:
         self.display.stop()
 
-    def checking(self, done: int, total: int) -> None:
-        self.display.update(self.task, description=f"Checked {done} of {total} kinds of data")
-
-    def preparing(self, what: str) -> None:
-        self.display.update(self.task, description=f"Training {what}")
+    def phase(self, text: str) -> None:
+        self.display.update(self.task, description=text)
 
     def began(self, done: int, total: int) -> None:
         self.done, self.total = done, total
-        self.display.update(self.task, description=f"{done} of {total} runs")
+        self.phase(f"{done} of {total} runs")
 
     def ended(self, name: str, failed: str | None, ahead: float) -> None:
         self.done += 1
