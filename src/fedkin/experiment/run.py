@@ -22,7 +22,7 @@ from typing import Any
 
 from torch import Tensor
 
-from fedkin.core import Federation, FedkinError, Record, State
+from fedkin.core import Client, Federation, FedkinError, Record, State
 from fedkin.core.contract import clustered, result_of, used_clusters
 from fedkin.core.device import check_compiler, device_named, on
 from fedkin.core.errors import raised_by, refuse, require
@@ -208,23 +208,28 @@ def _reached(
         "names": short_names(population.names), "min_clients": engine.min_clients, "on_drop": progress.warn
     }  # fmt: skip
     if engine.name != "flower":
-        local = LocalFederation(
-            population.clients,
-            seed=config.seed,
-            chunk=None if engine.chunk == "auto" else engine.chunk,
-            workers=None if engine.workers == "auto" else engine.workers,
-            drop_rate=engine.drop_rate,
-            failures=engine.failures,
-            on_progress=progress.part,
-            **common,
-        )
-        return nullcontext(local)
+        return nullcontext(local_federation(config, population.clients, progress, **common))
     from fedkin.experiment.simulated_clients import UnreachableFederation, simulated
 
     if read_only:
         return nullcontext(UnreachableFederation(config.seed, population, folder, **common))
     progress.phase("Starting Flower's simulation")
     return simulated(config, population, folder, on_progress=progress.part, **common)
+
+
+def local_federation(config: Config, clients: Sequence[Client], progress: Callback, **more: Any) -> LocalFederation:
+    """Return these clients in this process, with what the configuration says of the engine."""
+    engine = config.engine
+    return LocalFederation(
+        clients,
+        seed=config.seed,
+        chunk=None if engine.chunk == "auto" else engine.chunk,
+        workers=None if engine.workers == "auto" else engine.workers,
+        drop_rate=engine.drop_rate,
+        failures=engine.failures,
+        on_progress=progress.part,
+        **more,
+    )
 
 
 @contextmanager
@@ -398,7 +403,34 @@ def _preparing(config: Config) -> PreparingOptions:
     return preparing_for(config.method, config.data.preparing)
 
 
-class Run(Runner):
+class ExperimentRunner(Runner):
+    """Runner of an experiment's method on its population, in which clients join and data drift."""
+
+    def __init__(
+        self, config: Config, population: Population, fed: Federation, preparation: Preparation, callbacks: Callback
+    ) -> None:
+        self.config, self.population, self.preparation = config, population, preparation
+        method = with_server_data(config.method, preparation.read)
+        super().__init__(method if population.truth is None else with_oracle(method, self._truth, fed), fed, callbacks)
+
+    def advance(self, step: int) -> None:
+        """Advance the population to `step`, clients that have joined and data that have drifted; prepare arrivals."""
+        self.populate(step)
+        if arrived := self.fed.arrived():
+            prepare_arrivals(self.fed, arrived, self.preparation)
+
+    def populate(self, step: int) -> None:
+        """Advance the population to `step`, clients that have joined and data that have drifted."""
+        self.population = self.population.at(step)
+        admit_joined_clients(self.fed, self.population.clients, self.population.away(step), self.preparation)
+
+    def _truth(self, client: int) -> Tensor:
+        """Return the current true classes of a client's samples, which drift can change."""
+        assert self.population.truth is not None
+        return self.population.truth[client]
+
+
+class Run(ExperimentRunner):
     """Runner of a run in a folder, made by `prepare`.
 
     Its clients have prepared data. The first of the callbacks keeps its files. `checkpoint` is what the run resumes
@@ -409,12 +441,8 @@ class Run(Runner):
         self, config: Config, folder: Path, population: Population, fed: Federation, preparation: Preparation,
         checkpoint: dict[str, Any] | None, callbacks: Callbacks, began: float,
     ) -> None:  # fmt: skip
-        self.config, self.folder, self.population, self.preparation = config, folder, population, preparation
-        self.checkpoint, self.began = checkpoint, began
-        method = with_server_data(config.method, preparation.read)
-        super().__init__(
-            with_oracle(method, self._truth, fed) if population.truth is not None else method, fed, callbacks
-        )
+        self.folder, self.checkpoint, self.began = folder, checkpoint, began
+        super().__init__(config, population, fed, preparation, callbacks)
 
     def finish(self) -> RunOutcome:
         """Make steps until the method has finished, then write the results."""
@@ -468,7 +496,7 @@ class Run(Runner):
             for i in self.fed.present:
                 restore_preparation(self.fed.clients[i])
         self.fed.refresh()
-        self._populate(state.steps)
+        self.populate(state.steps)
         return state
 
     def write_report(self, state: State) -> list[RecordLine]:
@@ -479,21 +507,6 @@ class Run(Runner):
         view = page_of_run(self.config, self.population, self.preparation, records, latents, profile)
         write_page(self.folder / REPORT, view)
         return records
-
-    def advance(self, step: int) -> None:
-        """Advance the population to `step`, clients that have joined and data that have drifted; prepare arrivals."""
-        self._populate(step)
-        if arrived := self.fed.arrived():
-            prepare_arrivals(self.fed, arrived, self.preparation)
-
-    def _populate(self, step: int) -> None:
-        self.population = self.population.at(step)
-        admit_joined_clients(self.fed, self.population.clients, self.population.away(step), self.preparation)
-
-    def _truth(self, client: int) -> Tensor:
-        """Return the current true classes of a client's samples, which drift can change."""
-        assert self.population.truth is not None
-        return self.population.truth[client]
 
     def judge(self, state: State, record: Record | None) -> Mapping[str, Any]:
         """Evaluate the clusters after a step, the models too where they are due."""

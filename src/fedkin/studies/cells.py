@@ -9,22 +9,20 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from fedkin.clustering.metrics import Labels, adjusted_rand
-from fedkin.core import Client, Federation, Method, Record
+from fedkin.core import Client, Method, Record
 from fedkin.core.contract import clustered, predicted_clusters, result_of
 from fedkin.core.device import device_named, on
-from fedkin.core.method import with_server_data
 from fedkin.core.progress import Callback, RecordLine, Timing
 from fedkin.core.runner import Runner
 from fedkin.core.seeds import derive_generator
 from fedkin.data.population import Population, short_names
-from fedkin.data.preparation import Preparation
-from fedkin.data.prepare import admit_joined_clients, prepare, prepare_arrivals
+from fedkin.data.prepare import prepare
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.experiment.config import Config
-from fedkin.experiment.evaluation import evaluator_for, with_oracle
+from fedkin.experiment.evaluation import evaluator_for
+from fedkin.experiment.run import ExperimentRunner, local_federation
 from fedkin.secure_aggregation.sums import secure
 
 MAX_SAMPLES = 2000
@@ -56,33 +54,15 @@ class CellResult:
     limit: float = 0.0
 
 
-class CellRunner(Runner):
+class CellRunner(ExperimentRunner):
     """Runner of a cell, which keeps nothing; its last record is `line`, and `seconds` are those of the method."""
-
-    def __init__(
-        self, config: Config, population: Population, fed: Federation, preparation: Preparation, callbacks: Callback
-    ) -> None:
-        self.config, self.population, self.preparation = config, population, preparation
-        self.line: RecordLine = {}
-        self.seconds = 0.0
-        method = with_server_data(config.method, preparation.read)
-        super().__init__(method if population.truth is None else with_oracle(method, self._truth, fed), fed, callbacks)
-
-    def _truth(self, client: int) -> Tensor:
-        assert self.population.truth is not None
-        return self.population.truth[client]
 
     def start(self) -> Any:
         """Return the first state, with the clients that are there."""
-        admit_joined_clients(self.fed, self.population.clients, self.population.away(0), self.preparation)
+        self.line: RecordLine = {}
+        self.seconds = 0.0
+        self.populate(0)
         return super().start()
-
-    def advance(self, step: int) -> None:
-        """Advance the population to `step`: clients that join, and data that drift."""
-        self.population = self.population.at(step)
-        admit_joined_clients(self.fed, self.population.clients, self.population.away(step), self.preparation)
-        if arrived := self.fed.arrived():
-            prepare_arrivals(self.fed, arrived, self.preparation)
 
     def judge(self, state: Any, record: Record | None) -> Mapping[str, Any]:
         """Evaluate clusters and models after the last step."""
@@ -187,17 +167,7 @@ def agreement(one: Labels, other: Labels, single: float = 0.0) -> float:
 
 def _federation(config: Config, clients: Sequence[Client], names: Sequence[str], progress: Callback) -> LocalFederation:
     engine = config.engine
-    fed = LocalFederation(
-        clients,
-        seed=config.seed,
-        chunk=None if engine.chunk == "auto" else engine.chunk,
-        workers=None if engine.workers == "auto" else engine.workers,
-        drop_rate=engine.drop_rate,
-        failures=engine.failures,
-        on_progress=progress.part,
-        names=names,
-        min_clients=min(engine.min_clients, len(clients)),
-    )
+    fed = local_federation(config, clients, progress, names=names, min_clients=min(engine.min_clients, len(clients)))
     if engine.secure_sums:
         secure(fed, config.method)
     return fed
