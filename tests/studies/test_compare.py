@@ -155,3 +155,11 @@ def test_data_without_structure_are_recommended_nothing_with_confidence(tmp_path
     parts = {part.anchor: part for part in page_of(found).parts}
     assert list(parts["doubts"].notes) == found.doubts
     print_comparison(found)
+
+
+def test_a_method_is_compared_with_options_of_its_own_and_called_with_them(tmp_path: Path, here: Here) -> None:
+    options = {**OPTIONS, "methods": "kfed+start=largest", "seeds": 1}
+    found = fedkin.compare(SITES, TRUTH, out=tmp_path, **options)
+    assert found.recommended == "kfed+start=largest"
+    assert found.use == ("fedkin.KFed(n_clusters=2, start='largest').fit(clients)",)
+    assert found.confident

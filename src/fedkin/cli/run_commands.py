@@ -230,7 +230,9 @@ def _new_folder(config: Config) -> Path:
 
 @app.command(section="Many runs")
 @argument("what", "Data, as --data takes them; a scenario from `fedkin list`; or a .toml file.", "DATA-or-SCENARIO")
-@option("--methods", "Names with commas between them, or all that suit.", "NAMES", default="all")
+@option(
+    "--methods", "Names with commas between them, or all that suit; also NAME+OPTION=VALUE.", "NAMES", default="all"
+)
 @option("--budget", "Time for all runs together, such as 90s, 10m or 2h.", "TIME", default="10m")
 @option("--question", "What is to be clustered.", type=click.Choice(["samples", "clients", "auto"]), default="auto")
 @option("--clusters", "Number of clusters, if it is known.", type=int)
