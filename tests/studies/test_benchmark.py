@@ -16,8 +16,10 @@ from fedkin.studies.study import RESULTS, Study
 ROUND = {"scenarios": ("label-clusters",), "rounds": 1, "shows": False}
 
 
-def of_clients(out: Path, worker: Here, *methods: str, limit: str = "10m", **more: Any) -> Benchmark:
-    options = Options(methods or ("fedavg", "ifca"), seeds=1, limit=limit)
+def of_clients(
+    out: Path, worker: Here, *methods: str, limit: str = "10m", budget: float = 600.0, **more: Any
+) -> Benchmark:
+    options = Options(methods or ("fedavg", "ifca"), seeds=1, budget=budget, limit=limit)
     return benchmarked("clients", options, out, worker=worker, **{**ROUND, **more})
 
 
@@ -60,6 +62,7 @@ def test_a_slow_run_is_tried_again_with_a_longer_limit_only(tmp_path: Path) -> N
     same = Here()
     of_clients(tmp_path, same, "fedavg", limit="5s")
     assert same.made == []
+    assert of_clients(tmp_path, Here(slow=("fedavg",)), "fedavg", limit="6s", budget=5.5).results == {}  # cut off
     (done,) = of_clients(tmp_path, Here(), "fedavg", limit="6s").results.values()
     assert not done.failed
 

@@ -283,7 +283,10 @@ def benchmarked(
         results = {
             cell: result
             for cell, result in study.results.items()
-            if cell.scenario in rows and cell.method in selection.methods and cell.seed < options.seeds
+            if cell.scenario in rows
+            and cell.method in selection.methods
+            and cell.seed < options.seeds
+            and not study.waits(cell, schedules[0].limit)  # cut off by the budget, and made anew
         }
         benchmark = Benchmark(family, data, shared, rows, results)
         write_page(out / BENCHMARK_PAGE, benchmark.page())
