@@ -80,6 +80,8 @@ NUMBERS = [str(at) for at in range(30)]
         (["5", "7", "9", "Exported on 3 May 2024"], 4, "numbers, but a text of 5 words"),
         ([*NUMBERS, "2024-01-31"], 31, "numbers, but a date"),
         ([*NUMBERS, "00123"], 31, "numbers, but a code of digits"),
+        ([f"Rs{at * at * 977}" for at in range(12)], None, "numbers with letters or signs, as of a unit or currency"),
+        ([f"{at * at * 977}K" for at in range(12)], None, "numbers with letters or signs, as of a unit or currency"),
         ([*DAYS, "2024-02-30"], None, "dates written in several ways"),
         (["03/04/2024", "05/06/2024"], None, "dates of which day and month cannot be distinguished"),
     ],

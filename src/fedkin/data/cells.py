@@ -7,8 +7,10 @@ which row, and never quote it.
 
 from __future__ import annotations
 
+import functools
 import math
 import re
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -67,6 +69,8 @@ _ISO = re.compile(
 )
 _PARTS = re.compile(rf"(\d{{1,2}})([./-])(\d{{1,2}})\2(\d{{4}})(?:,? +({_CLOCK}))?", re.ASCII)
 _LOOKS_LIKE_DATE = re.compile(r"\d{1,4}([./-])\d{1,2}\1\d{1,4}(?:[T ,].*)?", re.ASCII)
+_WITH_UNIT = re.compile(r"\D{0,6}[+-]?\d[\d.,' ]*\D{0,6}", re.ASCII)
+_RUN = re.compile(r"\d[\d.,]*", re.ASCII)
 _MANY = 10
 """Distinct texts beyond which what looks like a date is one, and no category such as 1.2.3."""
 _LAST_MONTH = 12
@@ -161,6 +165,8 @@ def _of_words(name: str, codes: Codes, words: Words, here: str, options: TableOp
     if (dates := as_dates(filled, options.dayfirst, here)) is not None:
         return Column(name, "date"), _at(places, _days(dates))
     _check_no_mixture(words, codes, here)
+    if name not in (options.id, *options.categorical, *options.drop) and not is_called_number(name):
+        _check_no_units(words, codes, here)
     return _category(name, codes, words)
 
 
@@ -249,6 +255,53 @@ def _is_day_first(parts: Sequence[tuple[str, ...]], dayfirst: bool | None, here:
     return bool(dayfirst)
 
 
+_ID_NAME = re.compile(
+    r"(?i:(^|[_\W])(id|key|uuid|guid|no|number|index|code|mrn|pid|seqn|seqno|barcode|rownames|level_\d|unnamed: 0)"
+    r"|^(patient|subject|participant|person|respondent|case|encounter|pupil|student|customer|employee|donor|household|visitor"
+    r"|specimen|sample|record|animal|ticket|invoice|claim)|subjid|(patient|subject|study|case|row)(id|no|number)|nummer|nr"
+    r")$|[a-z](I[dD]|No|Number|Nr|Key|Code)$|^[A-Z]{2,}[BDEGHJKNS]ID$"
+)
+"""In capitals alone, as WARDID, letters stand before ID that hardly any word in -id has, such as SOLID or THYROID."""
+_NUMBER_NAME = re.compile(
+    r"(?i:(^|[_\W])(konto|account|iban|phone|telephone|telefon|tel|fax|imei|ean|gtin|isbn|serial)$)|[a-z](Phone|Account)$"
+)
+"""Names of numbers that name something, of a row or of what it is about, but are no id that results go by."""
+_WHOSE_NAME = re.compile(
+    r"(?i:(^|[_\W])(id|uuid|guid|mrn|pid|seqn)|^(patient|subject|participant|person|respondent)"
+    r"|subjid|(patient|subject|study|case)(id|no|number))$|[a-z]I[dD]$|^[A-Z]{2,}[BDEGHJKNS]ID$"
+)
+"""Names of ids that may come again, as a patient's in every visit."""
+_WHICH_NAME = re.compile(r"(?i:[^\W_][_\W](no|nr|key))$|[a-z](No|Nr|Key)$")
+"""Names of ids of things, such as stores, which are hardly those of rows; ``no`` alone may be a gas."""
+
+
+_cached = functools.lru_cache(maxsize=2**16)
+"""Each client and step asks again about the names of a wide table."""
+
+
+@_cached
+def is_called_id(name: str) -> bool:
+    """Return whether the name of a column is like that of an id, such as ``patient_id``."""
+    return _ID_NAME.search(name) is not None
+
+
+@_cached
+def is_called_whose(name: str) -> bool:
+    """Return whether the name of a column is like that of the id of a person, such as ``patient_id``."""
+    return _WHOSE_NAME.search(name) is not None
+
+
+@_cached
+def is_called_number(name: str) -> bool:
+    """Return whether the name of a column is like that of an id, or of a number to call somebody by, as ``phone``."""
+    return is_called_id(name) or _NUMBER_NAME.search(name) is not None
+
+
+def is_called_recurring(name: str) -> bool:
+    """Return whether the name of a column is like that of the id of a person, or of a thing, as ``store_no``."""
+    return is_called_whose(name) or _WHICH_NAME.search(name) is not None
+
+
 def _check_no_mixture(words: Words, codes: Codes, here: str) -> None:
     """Refuse a column of texts most of which are numbers or dates, with what is wrong and where.
 
@@ -274,6 +327,28 @@ def _check_no_mixture(words: Words, codes: Codes, here: str) -> None:
         raise FedkinError(
             f"{here} holds {kind}s, but a {kinds[codes[row]]} in row {row + 1:,}{more}; correct or empty {them}, name "
             f"{them} in {option('na_values')}, or name the column in {option('categorical')}.",
+            public=True,
+        )
+
+
+def _check_no_units(words: Words, codes: Codes, here: str) -> None:
+    """Refuse numbers with letters or signs, as Rs1366850 or 10K are, which would be lost among names of rows.
+
+    Codes are none of these: they have leading zeros, several numbers, or count their rows.
+    """
+    if len(words) <= _MANY or not all(map(_WITH_UNIT.fullmatch, words)) or 2 * len(words) <= (codes >= 0).sum():
+        return
+    runs = [_RUN.findall(word) for word in words]
+    forms = Counter(_RUN.sub("0", word) for word in words)
+    digits = [run[0] for run in runs]
+    whole = {int(number) for number in digits if number.isdigit()}
+    counts_rows = len(whole) == len(words) and max(whole) - min(whole) < 2 * len(words)
+    if any(len(run) > 1 for run in runs) or any(map(LEADING_ZERO.match, digits)) or counts_rows:
+        return
+    if len(forms) <= 1 + len(words) // _MANY:
+        raise FedkinError(
+            f"{here} holds numbers with letters or signs, as of a unit or currency; write them as numbers, or name the "
+            f"column in {option('categorical')} or {option('drop')}, or, if it names the rows, in {option('id')}.",
             public=True,
         )
 

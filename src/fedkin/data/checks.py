@@ -27,7 +27,7 @@ from torch import Tensor
 from fedkin.core.doors import has_option, setting
 from fedkin.core.errors import listing, mid_sentence
 from fedkin.core.table import MEASURED, Column, Kind, Table
-from fedkin.data.cells import as_known
+from fedkin.data.cells import as_known, is_called_recurring
 from fedkin.data.encoding import OTHER, TableEncoding
 from fedkin.data.scaling import as_written
 from fedkin.data.schema import (
@@ -35,7 +35,6 @@ from fedkin.data.schema import (
     SchemaColumn,
     aligned,
     clients_in_words,
-    is_called_recurring,
     spelt_alike,
     spelt_as,
     with_names,
