@@ -212,3 +212,18 @@ def test_a_file_that_says_nothing_of_columns_lacks_what_is_asked_of_those_it_has
 def test_what_a_server_asks_may_be_anything(asked: dict[str, Any]) -> None:
     with suppress(FedkinError):
         assert lines_lacking(asked, TABLE, NO_OPTIONS, None, None) == []
+
+
+def test_a_code_named_for_all_columns_is_asked_about_where_it_is_a_true_value():
+    """As 0 is of children, though none of a blood pressure; a value beyond all others is a code everywhere."""
+    rows = np.arange(60)
+    frame = pd.DataFrame({"pressure": np.where(rows % 6, 90 + rows, 0), "children": rows % 4, "text": "0"})
+    for source in (frame, frame.astype(str)):
+        with pytest.raises(FedkinError) as error:
+            frame_to_dataset(source, "a", "a.csv", options=TableOptions(na_values=0))
+        assert "would empty 15 cells of 'children'" in str(error.value)
+        assert "na_values = {pressure = [0]}" in str(error.value).replace('"', "")
+    read = frame_to_dataset(frame, "a", "a.csv", options=TableOptions(na_values={"pressure": 0}))
+    assert read.x.isnan().sum(0).tolist()[:2] == [10, 0]
+    codes = frame_to_dataset(frame.replace(0, -9), "a", "a.csv", options=TableOptions(na_values=-9))
+    assert codes.x.isnan().sum(0).tolist()[:2] == [10, 15]

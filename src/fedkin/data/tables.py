@@ -35,6 +35,8 @@ _NAMELESS = frozenset({"", "nan", "<NA>", "NaT"})
 """Names of columns, as texts, that are none."""
 _NAMED = 8
 """Values that a note names."""
+_SHARE, _CELLS = 0.05, 3
+"""Part of a column, and cells, beyond which a value that was named for all columns is no slip in this one."""
 
 
 def as_frame(value: Any) -> pd.DataFrame | None:
@@ -123,7 +125,9 @@ def frame_to_dataset(
         except FedkinError as error:
             problems.append(str(error))
     problems += [str(no_column(where, column, frame.columns)) for column in wanted if column not in frame.columns]
-    rest, held = with_named_empty(frame.drop(columns=list(named)) if named else frame, options)
+    rest = frame.drop(columns=list(named)) if named else frame
+    problems += _check_bare_values(rest, where, options)
+    rest, held = with_named_empty(rest, options)
     table = frame_to_table(rest, where, options, problems)
     y, classes = coded[label] if label is not None else (None, [])
     clusters = None if cluster is None else coded[cluster]
@@ -252,6 +256,46 @@ def _plain_numbers(frame: pd.DataFrame, options: TableOptions) -> npt.NDArray[np
 
 
 # Values that options name as standing for empty cells.
+
+
+def _check_bare_values(frame: pd.DataFrame, where: str, options: TableOptions) -> list[str]:
+    """Return a problem for each number that `na_values` names for all columns, and that is a true value of some.
+
+    So is 0 of a number of children, though none of a blood pressure: it lies among the column's other numbers, or no
+    farther from them than these are from each other, in more cells than a few. The problem says what to type instead.
+    """
+    problems = []
+    for value in options.na_values_of.get("", ()):
+        if (number := _number(value)) is None:
+            continue
+        codes, values = [], dict[str, int]()
+        for at, name in enumerate(frame.columns):
+            cells = frame.iloc[:, at].dropna()
+            if cells.dtype == object and not all(isinstance(cell, Hashable) for cell in cells):
+                continue
+            counts = cells.value_counts()
+            numbers = np.array([_number(cell) for cell in counts.index], np.float64)
+            emptied = int(counts.to_numpy()[numbers == number].sum())
+            others = np.unique(numbers[np.isfinite(numbers) & (numbers != number)])
+            if emptied and len(others):
+                if _is_code(number, others):
+                    codes.append(composed(name))
+                elif emptied >= _CELLS and emptied > _SHARE * len(cells):
+                    values[composed(name)] = emptied
+        if values:
+            listed = listing([f"{cells:,} cells of '{name}'" for name, cells in values.items()], _NAMED)
+            form = setting("na_values", {name: [value] for name in codes or list(values)[:1]})
+            problems.append(
+                f"{option('na_values')} has {value!r} for all columns of {where}, which would empty {listed}, among "
+                f"whose values it lies; name the columns in which it stands for a missing one, {form}."
+            )
+    return problems
+
+
+def _is_code(number: float, others: npt.NDArray[np.float64]) -> bool:
+    """Return whether a number is farther from a column's `others`, in order, than any two neighbours of these."""
+    step = float(np.diff(others).max(initial=0.0)) or abs(float(others[0]))
+    return number < 0 <= others[0] or not others[0] - step <= number <= others[-1] + step
 
 
 def with_named_empty(
