@@ -4,7 +4,7 @@ BASE := .venv/base
 READY := .venv/ready
 
 .DEFAULT_GOAL := help
-.PHONY: help run test pages test-gpu flower lint format options results docs docs-versions linkcheck package pins clean
+.PHONY: help run test long pages test-gpu flower lint format options results docs docs-versions linkcheck package pins clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -12,8 +12,11 @@ help: ## List these commands
 run: $(BASE) ## Find the clusters in the embedded digits, spread over ten clients
 	$(BIN)/fedkin cluster digits
 
-test: $(READY) ## Run all tests, a few at once
+test: $(READY) ## Run the tests, a few at once
 	$(BIN)/python -m pytest -n auto --dist worksteal
+
+long: $(READY) ## Test real processes: a federation with keys, a simulation, training on a made-up device
+	$(BIN)/python -m pytest -m long -n auto --dist worksteal --ignore=tests/test_docs_site.py
 
 pages: $(READY) ## Build the documentation, test its pages and run their examples
 	$(BIN)/python -m pytest -q -m pages tests/test_docs_site.py

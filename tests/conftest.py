@@ -54,11 +54,6 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest begin first, so that no worker is alone with one when the others have ended."""
-    items.sort(key=lambda item: item.get_closest_marker("long") is None)
-
-
 @pytest.fixture(scope="session")
 def real() -> Callable[[str], Path]:
     """Tells the folder of a real data set by its name, or skips the test."""

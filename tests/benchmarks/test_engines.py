@@ -76,6 +76,7 @@ def test_flowers_client_learns_what_the_plain_loop_learns(benchmark: ModuleType,
 
 
 @linux
+@pytest.mark.long
 def test_comparison_prints_a_table_and_one_line_of_json(
     benchmark: ModuleType, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -28,6 +28,7 @@ def quick(benchmark: ModuleType, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return benchmark
 
 
+@pytest.mark.long
 def test_each_part_has_a_line_and_is_not_run_again_if_it_was_done(
     quick: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -55,6 +56,7 @@ def test_each_part_has_a_line_and_is_not_run_again_if_it_was_done(
     assert "| speed 2 |" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_a_real_part_runs_and_leaves_its_line(benchmark: ModuleType, tmp_path: Path) -> None:
     file = tmp_path / "results.jsonl"
     benchmark.main(["run", "rate", "--device", "cpu", "--tiny", "--results", str(file)])
