@@ -202,6 +202,7 @@ def test_damaged_workbooks_are_one_sentence(tmp_path, cut):
 
 
 @pytest.mark.parametrize("ending", [".xlsx", ".ods"])
+@pytest.mark.long
 def test_a_cell_too_far_from_the_others_is_refused_before_it_ends_the_process(tmp_path, ending):
     path = tmp_path / f"far{ending}"
     whole = (

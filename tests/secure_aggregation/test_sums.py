@@ -197,6 +197,7 @@ def test_clients_refuse_to_be_uncovered():
     assert all(reply.keys() == {"refused"} for reply in replies)
 
 
+@pytest.mark.long
 def test_a_task_of_fedkin_is_found_by_its_name_where_it_was_never_imported():
     """As at a client of its own, which knows of the server's method by this name alone."""
     script = """

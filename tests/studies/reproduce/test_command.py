@@ -111,6 +111,7 @@ def test_bad_input_is_one_sentence(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.long
 def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     path = entries.written(tmp_path)
     words = ["reproduce", str(path), "--out", str(tmp_path / "out"), "--jobs", "1"]
