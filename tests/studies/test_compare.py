@@ -163,3 +163,15 @@ def test_a_method_is_compared_with_options_of_its_own_and_called_with_them(tmp_p
     assert found.recommended == "kfed+start=largest"
     assert found.use == ("fedkin.KFed(n_clusters=2, start='largest').fit(clients)",)
     assert found.confident
+
+
+def test_a_number_that_is_found_again_no_better_than_by_chance_is_given_after_the_ladder(tmp_path: Path) -> None:
+    """AFCL's twenty clusters of 178 wines are no reason to give every method twenty before it had three."""
+    worker, methods = Here(), ("afcl", "kfed", "mufc")
+    question = question_of("wine", methods=methods, settings=["engine.workers=1"])
+    comparison = compared(question, Options(methods, seeds=1, budget="1h"), tmp_path / "out", False, worker)
+    assert worker.made[0] == "afcl 0"
+    afcl = next(line for line in comparison.lines if line.method == "afcl")
+    assert afcl.measures["found_again"] < 0.6
+    assert worker.made[1:4] == ["kfed-2 0", "kfed-3 0", "kfed-4 0"]
+    assert comparison.recommended in ("kfed", "mufc")

@@ -2,7 +2,8 @@
 
 First comes one seed of every method that finds the number of clusters, or is given the known one. If the number is not
 known, the first cheap method that needs it, and quick ones that may be given it, climb a ladder of numbers; those found
-and the best of the ladder are given to the other cheap methods, and the likeliest to the costly ones. Then come further
+and the best of the ladder are given to the other cheap methods, and the likeliest to the costly ones. A number whose
+clusters are found again no better than by chance is given to none before the ladder. Then come further
 seeds of each method with its best number. A run has its share of the time that is left, or its limit; what did not
 finish is tried again when all had their turn, the cheapest method first, as long as there is more time than it had.
 """
@@ -426,10 +427,16 @@ class Schedule:
         if self.population is not None and clusters is None and self.question.family == "samples":
             samples = sum(map(len, self.population.clients))
             ladder = [number for number in LADDER if number <= samples // _SAMPLES_PER_CLUSTER]
+            # A number whose clusters are found again no better than by chance would mislead every other method.
+            is_found = max((score.score for score in self.scores().values()), default=0.0) > CHANCE
             start = self._numbers()[:1] or ladder[:1]
-            yield from self._listed([Candidate(name, number) for name in self.selection.needy for number in start])
+            if is_found:
+                yield from self._listed([Candidate(name, number) for name in self.selection.needy for number in start])
             for number in ladder:
                 yield from self._listed([Candidate(name, number) for name in self._climbers()])
+            if not is_found:
+                start = self._numbers()[:1] or start
+                yield from self._listed([Candidate(name, number) for name in self.selection.needy for number in start])
         yield from self._listed(first)
         if clusters is None:
             yield from self._listed(self.selection.with_k(self._numbers(), cheap=True))
