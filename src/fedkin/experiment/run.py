@@ -190,7 +190,7 @@ def open_federation(
     """
     engine = config.engine
     device = None if read_only else device_named(engine.device, "'engine.device'")
-    if device is not None and engine.compile:
+    if device is not None and engine.compile and engine.name != "flower":
         check_compiler(device)
     with nullcontext() if device is None else on(device, engine.tf32, engine.execution):
         progress.phase(f"Reading {config.data.source}")
