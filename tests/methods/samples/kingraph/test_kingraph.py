@@ -397,3 +397,14 @@ def test_unstable_single_and_worse_clusters_are_not_taken():
     assert not are_better_separated(points, right, wrong, {"stability": 0.94})
     assert not are_better_separated(points, torch.zeros(6, dtype=torch.int64), wrong, {"stability": 1.0})
     assert not are_better_separated(points, wrong, right, {"stability": 1.0})
+
+
+@pytest.mark.parametrize("clients", [1, 3])
+@pytest.mark.parametrize("places", [2, 3, 5])
+def test_a_few_different_rows_are_as_many_piles(places: int, clients: int) -> None:
+    rng = np.random.default_rng(0)
+    rows = 3 * rng.normal(size=(places, 2))
+    held = [np.arange(90 // clients) % places for _ in range(clients)]
+    model = fedkin.KinGraph(scaling="none", random_state=0).fit([rows[one] for one in held])
+    assert model.n_clusters_ == places
+    assert adjusted_rand(np.concatenate(held), np.concatenate(model.labels_)) == 1.0

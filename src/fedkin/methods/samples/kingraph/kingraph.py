@@ -18,6 +18,7 @@ from annotated_types import Ge, Interval
 from torch import Tensor
 
 from fedkin.clustering.graph.node_clusters import more_than_nodes, node_clusters
+from fedkin.clustering.graph.ward import as_found
 from fedkin.clustering.node_votes import counted, counted_shares, nearest_nodes, node_margins
 from fedkin.clustering.whitening import fewest_samples
 from fedkin.core import Client, Federation, FedkinError, Record, State
@@ -51,6 +52,8 @@ from fedkin.secure_aggregation.client_tasks import MIN_CLIENTS
 
 _SMOOTHING, _MAX_BROADCAST = 10, 2_000
 """Smoothing of images by default, and maximum number of nodes sent to all clients; with more this improves nothing."""
+_PILES = 6
+"""Micro-clusters below which nothing else divides them, see `clusters_of_few`."""
 _FEW_SAMPLES = 40
 """Mean samples per client below which micro-clusters are common to all clients, as a multiple of `min_members`."""
 _FLAT = (
@@ -77,7 +80,8 @@ class KinGraphMethod(SampleMethod):
         silhouette if it is above chance; with "auto" in more than three dimensions also up to 60 where that finds more,
         see `clusters_of_few`. So are as many as are given, if that leaves fewer than six micro-clusters to each. In up
         to three dimensions, some of discrete columns, they are compact, see `compact_clusters`. Without discrete
-        columns, "auto" finds one cluster where trees agree on no division, see `found_again`.
+        columns, "auto" finds one cluster where trees agree on no division, see `found_again`. Up to five micro-clusters
+        are clusters if each has samples for two, for then they are piles of equal samples.
     resolution : float or "auto"
         Resolution of the communities that are the clusters, as in Louvain's and Leiden's algorithms: the higher, the
         more clusters. "auto" chooses the most stable; a number is allowed only if `n_clusters` is "auto".
@@ -258,6 +262,10 @@ class KinGraphMethod(SampleMethod):
         resolution = None if self.resolution == "auto" else self.resolution
         how = (state.counts, self.neighbours, wanted, resolution, rng, self.epsilon is None, state.discrete)
         clusters, found = node_clusters(state.centroids, *how)
+        if wanted is resolution is None and self._are_piles(state.counts):
+            clusters, found = as_found(torch.arange(len(clusters)).numpy(), state.counts, found)
+            found["clusters"] = len(clusters)
+            found.pop("warning", None)
         if resolution is None and (second := state.with_categories_downweighted()) is not state:
             of_second = node_clusters(second.centroids, *how)
             if are_better_separated(second.centroids, of_second[0], clusters, of_second[1]):
@@ -307,6 +315,10 @@ class KinGraphMethod(SampleMethod):
     def embed(result: Mapping[str, Any], x: Tensor) -> Tensor:
         """Return the principal components of samples ``(n, *shape)``: float32 ``(n, d)``."""
         return points_of(result["space"], x)
+
+    def _are_piles(self, counts: Tensor) -> bool:
+        """Return whether a few micro-clusters are piles of equal samples, each with enough of them for two."""
+        return self.epsilon is None and 1 < len(counts) < _PILES and int(counts.min()) >= 2 * self.min_members
 
     def _common(self, fed: Federation, counts: Mapping[int, int]) -> bool:
         """Return whether micro-clusters are common; refuse clients with too few samples for their own."""
