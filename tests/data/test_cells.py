@@ -93,7 +93,8 @@ def test_a_column_with_a_few_other_cells_names_their_kind_and_what_to_do_and_no_
     assert said.startswith(f"Column 'c' of Client 0 holds {kind}")
     assert row is None or f" in row {row}" in said
     assert "categorical" in said or "dayfirst" in said
-    assert error.value.public == said
+    assert " in row " not in error.value.public
+    assert " words" not in error.value.public
     for cell in {*cells[-3:], *cells[:3]}:
         assert len(cell) < 3 or cell not in said
     assert read(cells, categorical=["c"])[0].kind == "category"

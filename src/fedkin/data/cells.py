@@ -327,7 +327,7 @@ def _check_no_mixture(words: Words, codes: Codes, here: str) -> None:
         raise FedkinError(
             f"{here} holds {kind}s, but a {kinds[codes[row]]} in row {row + 1:,}{more}; correct or empty {them}, name "
             f"{them} in {option('na_values')}, or name the column in {option('categorical')}.",
-            public=True,
+            public=f"{here} holds {kind}s, but other cells, too; the site's log says where.",
         )
 
 
@@ -376,7 +376,8 @@ def _of_levels(name: str, cells: pd.Series, levels: Sequence[str], here: str) ->
     if unknown.any():
         row = int(np.append(unknown, False)[codes].argmax())
         raise FedkinError(
-            f"{here} has a text in row {row + 1:,} that is none of its levels {', '.join(levels)}.", public=True
+            f"{here} has a text in row {row + 1:,} that is none of its levels {', '.join(levels)}.",
+            public=f"{here} has a text that is none of its levels; the site's log says where.",
         )
     return Column(name, "ordinal", tuple(levels)), _at(codes, np.array([rank[word] for word in words]))
 

@@ -427,16 +427,14 @@ class Schedule:
         if self.population is not None and clusters is None and self.question.family == "samples":
             samples = sum(map(len, self.population.clients))
             ladder = [number for number in LADDER if number <= samples // _SAMPLES_PER_CLUSTER]
+            likely = self._numbers()[:1] or ladder[:1]
             # A number whose clusters are found again no better than by chance would mislead every other method.
-            is_found = max((score.score for score in self.scores().values()), default=0.0) > CHANCE
-            start = self._numbers()[:1] or ladder[:1]
-            if is_found:
-                yield from self._listed([Candidate(name, number) for name in self.selection.needy for number in start])
+            if max((score.score for score in self.scores().values()), default=0.0) > CHANCE:
+                yield from self._listed([Candidate(name, number) for name in self.selection.needy for number in likely])
             for number in ladder:
                 yield from self._listed([Candidate(name, number) for name in self._climbers()])
-            if not is_found:
-                start = self._numbers()[:1] or start
-                yield from self._listed([Candidate(name, number) for name in self.selection.needy for number in start])
+            likely = self._numbers()[:1] or likely
+            yield from self._listed([Candidate(name, number) for name in self.selection.needy for number in likely])
         yield from self._listed(first)
         if clusters is None:
             yield from self._listed(self.selection.with_k(self._numbers(), cheap=True))

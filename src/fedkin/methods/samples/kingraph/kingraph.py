@@ -18,7 +18,7 @@ from annotated_types import Ge, Interval
 from torch import Tensor
 
 from fedkin.clustering.graph.node_clusters import more_than_nodes, node_clusters
-from fedkin.clustering.graph.ward import as_found
+from fedkin.clustering.graph.ward import PER_CLUSTER, as_found
 from fedkin.clustering.node_votes import counted, counted_shares, nearest_nodes, node_margins
 from fedkin.clustering.whitening import fewest_samples
 from fedkin.core import Client, Federation, FedkinError, Record, State
@@ -52,8 +52,6 @@ from fedkin.secure_aggregation.client_tasks import MIN_CLIENTS
 
 _SMOOTHING, _MAX_BROADCAST = 10, 2_000
 """Smoothing of images by default, and maximum number of nodes sent to all clients; with more this improves nothing."""
-_PILES = 6
-"""Micro-clusters below which nothing else divides them, see `clusters_of_few`."""
 _FEW_SAMPLES = 40
 """Mean samples per client below which micro-clusters are common to all clients, as a multiple of `min_members`."""
 _FLAT = (
@@ -317,8 +315,11 @@ class KinGraphMethod(SampleMethod):
         return points_of(result["space"], x)
 
     def _are_piles(self, counts: Tensor) -> bool:
-        """Return whether a few micro-clusters are piles of equal samples, each with enough of them for two."""
-        return self.epsilon is None and 1 < len(counts) < _PILES and int(counts.min()) >= 2 * self.min_members
+        """Return whether micro-clusters too few for `clusters_of_few` are piles of equal samples.
+
+        Each then has samples for two, and was not divided.
+        """
+        return self.epsilon is None and 1 < len(counts) < 2 * PER_CLUSTER and int(counts.min()) >= 2 * self.min_members
 
     def _common(self, fed: Federation, counts: Mapping[int, int]) -> bool:
         """Return whether micro-clusters are common; refuse clients with too few samples for their own."""
