@@ -1,4 +1,4 @@
-"""Clients' data as users pass them, and as they are read: the one place where they come in.
+"""Clients' data as users pass them: the one place where they come in.
 
 One client's data are an array, a table, a file, a pair, a dict or a data set, with labels if there are any; those of
 several are in a list, a dict, a grouped table, a federated data set or a folder. Here they become arrays, DataFrames
@@ -49,16 +49,16 @@ FORMS = (
 COLLECTIONS = (
     "clients in a list, in a dict by name, in a folder with one file each, or as a FederatedDataset with a partitioner"
 )
-"""What clients may be given as, for sentences."""
-_NAMED = 8
-"""Clients that a sentence names."""
+"""What several clients may be in, for sentences."""
 SAMPLE_KEYS = ("x", "image", "img", "images", "pixel_values", "data", "features", "inputs", "input")
 """Keys of a dict that are taken for samples, the first that exists."""
-
 
 Items = tuple[Tensor, NDArray[Any] | None]
 """Samples ``(n, *shape)``, and labels ``(n,)`` if items have any. Floats are float32, bytes of images fractions, where
 their number is known, and other types as they were. Many samples lie on disk, see `fedkin.data.arrays.new_store`."""
+
+
+# Data of several clients.
 
 
 @dataclass(frozen=True)
@@ -86,12 +86,11 @@ def federation_input(
 ) -> FederationInput:
     """Convert clients and labels in any supported form to the one in which they are read.
 
-    `clients` are as in `COLLECTIONS`, each as in `FORMS`. `y` is the column, field or
-    key that holds the labels of every client, "none" if no column does, or one array of labels per client, in order or
-    by name. `entrance` names the function that was called, for error messages. With `seek_labels` a column of a usual
-    name is taken for labels where none is named, and a pair is never two samples. Raises FedkinError if clients or
-    labels are of another form, or there is not one array of labels for each client; a line for each client whose data
-    cannot be used.
+    `clients` are as in `COLLECTIONS`, each as in `FORMS`. `y` is the column, field or key that holds the labels of
+    every client, "none" if no column does, or one array of labels per client, in order or by name. `entrance` names the
+    function that was called, for error messages. With `seek_labels` a column of a usual name is taken for labels if `y`
+    is absent, and a pair is never two samples. Raises FedkinError if clients or labels are of another form, or
+    their numbers differ; a line for each client whose data cannot be used.
     """
     if isinstance(clients, str | Path):
         if y is not None and not isinstance(y, str):
@@ -99,202 +98,98 @@ def federation_input(
         return FederationInput(clients, [], y)
     if seek_labels and y is None and isinstance(clients, np.ndarray):
         raise FedkinError(f"{entrance} takes {COLLECTIONS}; got a single array and no labels.")
-    listed = _listed(clients, entrance)
-    keys: list[Any] = list(listed) if isinstance(listed, Mapping) else list(range(len(listed)))
-    named = y if isinstance(y, str) else None
-    if named == NO_LABELS:
-        y, seek_labels = None, False
-    column = y if isinstance(y, str) else None
-    beside = None if y is None or column is not None else labels_beside(y, keys, isinstance(listed, Mapping))
-    data: list[ClientInput] = []
+    notes = _notes_on_rows_of_nobody(clients)
+    by_name, data = is_named(clients), named_data(clients, entrance)
+    column = y if isinstance(y, str) and y != NO_LABELS else None
+    arrays = None if y is None or isinstance(y, str) else labels_beside(y, list(data), by_name)
+    inputs: dict[Any, ClientInput] = {}
     problems: list[tuple[str, str]] = []
-    for key in keys:
-        where = f"Client '{key}'" if isinstance(listed, Mapping) else f"Client {key}"
+    for key, value in data.items():
+        client = f"Client '{key}'" if by_name else f"Client {key}"
         try:
-            data.append(_with_labels(listed[key], None if beside is None else beside[key], where, column, seek_labels))
+            if arrays is None:
+                inputs[key] = client_input(value, client, column, seek_labels and y != NO_LABELS)
+            elif (is_pair(value) and value[1] is not None) or is_record(value):
+                raise FedkinError(f"{client} is a pair (x, y), and labels are in y, too; leave one out.")
+            else:
+                inputs[key] = ClientInput(client_input(value, client).x, arrays[key])
         except FedkinError as error:
-            problems += [(where, line) for line in str(error).splitlines()]
+            problems += [(client, line) for line in str(error).splitlines()]
     refuse(said_once(problems))
-    sources = [one.x for one in data]
-    source = dict(zip(keys, sources, strict=True)) if isinstance(listed, Mapping) else sources
-    label = named or next((one.label for one in data if one.label is not None), None)
-    return FederationInput(source, [one.y for one in data], label, tuple(_on_rows_of_nobody(clients)))
+    sources = {key: client.x for key, client in inputs.items()}
+    label = y if isinstance(y, str) else next((one.label for one in inputs.values() if one.label is not None), None)
+    labels = [client.y for client in inputs.values()]
+    return FederationInput(sources if by_name else list(sources.values()), labels, label, notes)
 
 
 def holds_several(value: Any) -> bool:
     """Return whether a value is the data of several clients, by name or in a list, rather than of one."""
     if isinstance(value, Mapping):
         return not is_record(value)
-    if is_partitioned(value) or is_grouped(value) or isinstance(value, Iterator | ValuesView):
+    if _is_partitioned(value) or _is_grouped(value) or isinstance(value, Iterator | ValuesView):
         return True
     if not isinstance(value, list | tuple) or not value or is_pair(value):
         return False
     return is_form(value[0]) or is_pair(value[0]) or is_record(value[0]) or dimensions(value[0]) > 1
 
 
-def named_data(value: Any, entrance: str) -> dict[Any, Any]:
-    """Return the data of several clients, see `holds_several`, by name or, where they have none, by position."""
-    listed = _listed(value, entrance)
-    return dict(listed) if isinstance(listed, Mapping) else dict(enumerate(listed))
-
-
-def as_given(found: Mapping[Any, Any], given: Any) -> dict[Any, Any] | list[Any]:
-    """Return what was found for the clients of `named_data`: under their names as `given`, or in a list without any."""
-    if not is_named(given):
-        return list(found.values())
-    return dict(zip(given if isinstance(given, Mapping) else found, found.values(), strict=True))
-
-
-def _with_labels(value: Any, y: Any, where: str, column: str | None, seek_labels: bool) -> ClientInput:
-    if y is None:
-        return client_input(value, where, column, seek_labels)
-    if (is_pair(value) and value[1] is not None) or is_record(value):
-        raise FedkinError(f"{where} is a pair (x, y), and labels are given as y, too; leave one out.")
-    return ClientInput(client_input(value, where).x, y)
-
-
-def _listed(clients: Any, entrance: str) -> Sequence[Any] | Mapping[str, Any]:
-    """Return clients as a list or a mapping by name; the data of a single client are refused."""
-    if is_partitioned(clients):
-        return _partitions(clients, "test" if entrance == "eval" else "train")
-    if isinstance(clients, Iterator | ValuesView):
-        clients = list(clients)
-    if is_grouped(clients):
-        clients = _by_group(clients)
-    if isinstance(clients, Mapping) and not is_record(clients):
-        return _checked_names(clients)
-    if isinstance(clients, list) and clients and all(map(_is_group, clients)):
-        return _checked_names(dict(clients))
-    if isinstance(clients, np.ndarray) and clients.dtype == object and clients.ndim == 1:
-        clients = list(clients)
-    takes = f"{entrance} takes {COLLECTIONS}"
-    if is_record(clients) or is_form(clients):
-        how = "; table.groupby('hospital') divides it by a column" if as_frame(clients) is not None else ""
-        raise FedkinError(f"{takes}; got a single {type(clients).__name__}{how}.")
-    if not isinstance(clients, list | tuple) and dimensions(clients) == 0:
-        raise FedkinError(f"{takes}; got {type(clients).__name__}.")
-    if not isinstance(clients, list | tuple) and dimensions(clients) <= 2:
-        raise FedkinError(f"{takes}; got a single table.")
-    if len(clients) == 0:
-        raise FedkinError("The list of clients is empty; at least one is needed.")
-    if any(_is_row(one) for one in clients):
-        rows = dimensions(clients[0]) == 1 and not isinstance(clients[0], list | tuple)
-        also = ", or clients of one dimension, which x.reshape(-1, 1) makes (n, 1)" if rows else ""
-        raise FedkinError(f"{takes}; got a single table{also}.")
-    return list(clients)
-
-
-def _is_group(value: Any) -> bool:
-    """Return whether a value is a pair of a name and a table, as ``list(table.groupby(...))`` has them."""
-    return isinstance(value, tuple) and [as_frame(part) is None for part in value] == [True, False]
-
-
-def is_grouped(value: Any) -> bool:
-    """Return whether a value is a pandas table divided by ``groupby``."""
-    return type(value).__name__ == "DataFrameGroupBy" and type(value).__module__.startswith("pandas.")
-
-
 def is_named(value: Any) -> bool:
-    """Return whether the data of several clients are given by name."""
-    return isinstance(value, Mapping) or is_grouped(value)
+    """Return whether the data of several clients are by name: in a dict, grouped, or in a list of names and tables."""
+    return (isinstance(value, Mapping) and not is_record(value)) or _is_grouped(value) or _are_groups(value)
 
 
-def _by_group(groups: Any) -> dict[str, Any]:
-    """Return the groups of a table as clients by name, without the columns that it was divided by."""
-    keys = groups.keys if isinstance(groups.keys, list) else [groups.keys]
-    columns = [key for key in keys if isinstance(key, str)]
-    rows = [(client_name(name), group.drop(columns=columns, errors="ignore")) for name, group in groups]
-    if len(named := dict(rows)) < len(rows):
-        raise FedkinError("Two groups of the table have the same name; divide it by a column of other names.")
-    return named
+def named_data(value: Any, entrance: str) -> dict[Any, Any]:
+    """Return the data of several clients, see `holds_several`, by name or, where they have none, by position.
 
-
-def _on_rows_of_nobody(clients: Any) -> list[str]:
-    """Return a note on the rows of a table divided by ``groupby`` that are in no group, since they have no key."""
-    if not is_grouped(clients) or not (lost := len(clients.obj) - int(clients.size().sum())):
-        return []
-    keys = clients.keys if isinstance(clients.keys, list) else [clients.keys]
-    of = listing([f"'{key}'" for key in keys if isinstance(key, str)]) or "the key"
-    have, them = ("has", "it") if lost == 1 else ("have", "them")
-    return [
-        f"{lost:,} of {len(clients.obj):,} rows {have} no value of {of}, by which the table is divided, so no client "
-        f"has {them}; groupby(..., dropna=False) makes {them} one."
-    ]
-
-
-def client_name(key: Any) -> str:
-    """Return a client's name: a text or whole number as it is, or the text of a truth value, number, period and so on.
-
-    Of several, as ``groupby`` has them for several columns, they are joined. Raises FedkinError if a key is nothing of
-    that kind.
+    Raises FedkinError if they are those of a single client, or of none.
     """
-    if isinstance(key, tuple):
-        return ", ".join(map(client_name, key))
-    if isinstance(key, float | np.floating):
-        return f"{float(key):.15g}"
-    is_of_pandas = type(key).__module__.partition(".")[0] == "pandas"  # as periods and intervals are
-    if not isinstance(key, str | int | np.integer | np.bool_ | date) and not is_of_pandas:
-        raise FedkinError(f"A client is called {key!r}; names are texts, numbers, dates or truth values.")
-    return str(key).removesuffix(" 00:00:00")
+    if _is_partitioned(value):
+        value = _partitions(value, "test" if entrance == "eval" else "train")
+    if isinstance(value, Iterator | ValuesView):
+        value = list(value)
+    if is_named(value):
+        return _by_name(value)
+    if isinstance(value, np.ndarray) and value.dtype == object and value.ndim == 1:
+        value = list(value)
+    takes = f"{entrance} takes {COLLECTIONS}"
+    if is_record(value) or is_form(value):
+        how = "; table.groupby('hospital') divides it by a column" if as_frame(value) is not None else ""
+        raise FedkinError(f"{takes}; got a single {type(value).__name__}{how}.")
+    if not isinstance(value, list | tuple):
+        if (ndim := dimensions(value)) <= 2:
+            raise FedkinError(f"{takes}; got {'a single table' if ndim else type(value).__name__}.")
+    elif not value:
+        raise FedkinError("The list of clients is empty; at least one is needed.")
+    if any(_is_row(client) for client in value):
+        flat = dimensions(value[0]) == 1 and not isinstance(value[0], list | tuple)
+        also = ", or clients of one dimension, which x.reshape(-1, 1) makes (n, 1)" if flat else ""
+        raise FedkinError(f"{takes}; got a single table{also}.")
+    return dict(enumerate(value))
 
 
-def _checked_names(clients: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return clients by name, after checking the names, as of `client_name`."""
-    if not clients:
-        raise FedkinError("The dict of clients is empty; at least one is needed.")
-    named = {client_name(name): data for name, data in clients.items()}
-    if len(named) < len(clients):
-        raise FedkinError("Two clients have the same name, once as a number and once as text.")
-    return named
+def as_given(results: Mapping[Any, Any], clients: Any) -> dict[Any, Any] | list[Any]:
+    """Return results for the clients of `named_data`: under the names that `clients` have, or in a list without any."""
+    if not is_named(clients):
+        return list(results.values())
+    return dict(zip(clients if isinstance(clients, Mapping) else results, results.values(), strict=True))
 
 
-def _is_row(value: Any) -> bool:
-    """Return whether a value is a number or a list of numbers, rather than a client's data."""
-    array_like = isinstance(value, list | tuple | float | int | np.generic) or hasattr(value, "__array__")
-    another = is_form(value) or is_pair(value) or are_files_or_pictures(value)
-    return array_like and not another and dimensions(value) < 2
+def labels_beside(y: Any, keys: Sequence[Any], by_name: bool) -> Mapping[Any, Any]:
+    """Return the labels `y` by client, after checking that each of the clients `keys` has some.
 
-
-def _partitions(given: Any, wanted: str) -> list[Any]:
-    """Return the partitions of a ``flwr_datasets`` data set or partitioner, in order of their ids."""
-    if not hasattr(type(given), "partitioners"):
-        return [given.load_partition(i) for i in range(given.num_partitions)]
-    split = _split_of(given, wanted)
-    return [given.load_partition(i, split) for i in range(given.partitioners[split].num_partitions)]
-
-
-def _split_of(given: Any, wanted: str) -> str:
-    """Return the name of the split that is partitioned: the one wanted, or for training the only one."""
-    try:
-        partitioners = given.partitioners
-    except ValueError:  # it loads its data with the first partition
-        given.load_partition(0, wanted)
-        partitioners = given.partitioners
-    if wanted in partitioners:
-        return wanted
-    if wanted == "train" and len(partitioners) == 1:
-        return str(next(iter(partitioners)))
-    raise FedkinError(
-        f"The FederatedDataset has partitioners of {listing(sorted(partitioners))} and none of '{wanted}'; give the "
-        "partitions as a list, [federated.load_partition(i, split) for i in ...], or for eval a whole split."
-    )
-
-
-def labels_beside(y: Any, keys: Sequence[Any], named: bool) -> Mapping[Any, Any]:
-    """Return the labels that were given as `y`, by client, after checking that each client has some."""
+    Labels in a mapping need clients `by_name`. Raises FedkinError if they do not belong together.
+    """
     if isinstance(y, Iterator | ValuesView):
         y = list(y)
     if isinstance(y, Mapping):
-        if not named:
+        if not by_name:
             raise FedkinError("y has labels by name, but clients have no names; give both in lists, or both in dicts.")
-        by_name = {client_name(name): labels for name, labels in y.items()}
-        for name in by_name:
-            if name not in keys:
-                raise unknown_name("client in y", name, keys)
-        for key in keys:
-            if key not in by_name:
-                raise FedkinError(f"y has no labels of client '{key}'; give one array for each client.")
-        return by_name
+        labels = {_client_name(name): values for name, values in y.items()}
+        if unknown := next((name for name in labels if name not in keys), None):
+            raise unknown_name("client in y", unknown, keys)
+        if missing := next((key for key in keys if key not in labels), None):
+            raise FedkinError(f"y has no labels of client '{missing}'; give one array for each client.")
+        return labels
     if not isinstance(y, list | tuple | np.ndarray) or (len(y) and dimensions(y[0]) == 0):
         inside = f" of {type(y[0]).__name__}" if isinstance(y, list | tuple | np.ndarray) and len(y) else ""
         raise FedkinError(
@@ -306,7 +201,94 @@ def labels_beside(y: Any, keys: Sequence[Any], named: bool) -> Mapping[Any, Any]
     return dict(zip(keys, y, strict=True))
 
 
-# One client's data.
+def _is_grouped(value: Any) -> bool:
+    return type(value).__name__ == "DataFrameGroupBy" and type(value).__module__.startswith("pandas.")
+
+
+def _are_groups(value: Any) -> bool:
+    """Return whether a value is a list of pairs of name and table, as ``list(table.groupby(...))``."""
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(
+            isinstance(pair, tuple) and [as_frame(part) is None for part in pair] == [True, False] for pair in value
+        )
+    )
+
+
+def _by_name(clients: Any) -> dict[str, Any]:
+    """Return the data of clients in a mapping, groups or pairs by name; groups without the columns they go by."""
+    pairs = list(clients.items() if isinstance(clients, Mapping) else clients)
+    if _is_grouped(clients):
+        pairs = [(name, group.drop(columns=_keys_of(clients), errors="ignore")) for name, group in pairs]
+    if not pairs:
+        raise FedkinError("The dict of clients is empty; at least one is needed.")
+    named = {_client_name(name): data for name, data in pairs}
+    if len(named) < len(pairs):
+        raise FedkinError("Two clients have the same name, such as once as a number and once as text.")
+    return named
+
+
+def _keys_of(groups: Any) -> list[str]:
+    keys = groups.keys if isinstance(groups.keys, list) else [groups.keys]
+    return [key for key in keys if isinstance(key, str)]
+
+
+def _notes_on_rows_of_nobody(clients: Any) -> tuple[str, ...]:
+    """Return a note on the rows of a grouped table that are in no group, since they have no key."""
+    if not _is_grouped(clients) or not (lost := len(clients.obj) - int(clients.size().sum())):
+        return ()
+    keys = listing([f"'{key}'" for key in _keys_of(clients)]) or "the key"
+    return (
+        f"{lost:,} of {len(clients.obj):,} rows have no value of {keys}, by which the table is divided, so they are no "
+        "client's; groupby(..., dropna=False) makes a client of them.",
+    )
+
+
+def _client_name(key: Any) -> str:
+    """Return a client's name: a text or number as text, and of several, as ``groupby`` by several columns has, all."""
+    if isinstance(key, tuple):
+        return ", ".join(map(_client_name, key))
+    if isinstance(key, float | np.floating):
+        return f"{float(key):.15g}"
+    of_pandas = type(key).__module__.partition(".")[0] == "pandas"  # periods and intervals
+    if not isinstance(key, str | int | np.integer | np.bool_ | date) and not of_pandas:
+        raise FedkinError(f"A client is called {key!r}; names are texts, numbers, dates or truth values.")
+    return str(key).removesuffix(" 00:00:00")
+
+
+def _is_row(value: Any) -> bool:
+    """Return whether a value is a number or a list of numbers, rather than a client's data."""
+    array_like = isinstance(value, list | tuple | float | int | np.generic) or hasattr(value, "__array__")
+    return array_like and dimensions(value) < 2 and not (is_form(value) or is_pair(value) or _is_of_files(value))
+
+
+def _is_partitioned(value: Any) -> bool:
+    """Return whether a value has the interface of a ``flwr_datasets`` data set or partitioner."""
+    kind = type(value)  # for the object's own properties may load data, or fail before it has any
+    return hasattr(kind, "load_partition") and (hasattr(kind, "partitioners") or hasattr(kind, "num_partitions"))
+
+
+def _partitions(federated: Any, split: str) -> list[Any]:
+    """Return the partitions of a ``flwr_datasets`` data set or partitioner: of the split, or for training the only."""
+    if not hasattr(type(federated), "partitioners"):
+        return [federated.load_partition(i) for i in range(federated.num_partitions)]
+    try:
+        partitioners = federated.partitioners
+    except ValueError:  # it loads its data with the first partition
+        federated.load_partition(0, split)
+        partitioners = federated.partitioners
+    if split == "train" and len(partitioners) == 1:
+        split = str(next(iter(partitioners)))
+    if split not in partitioners:
+        raise FedkinError(
+            f"The FederatedDataset has partitioners of {listing(sorted(partitioners))} and none of '{split}'; give the "
+            "partitions as a list, [federated.load_partition(i, split) for i in ...], or for eval a whole split."
+        )
+    return [federated.load_partition(i, split) for i in range(partitioners[split].num_partitions)]
+
+
+# Data of one client.
 
 
 @dataclass(frozen=True)
@@ -323,101 +305,65 @@ class ClientInput:
     label: str | None = None
 
 
-def client_input(value: Any, where: str, label: str | None = None, seek_labels: bool = False) -> ClientInput:
+def client_input(value: Any, origin: str, label: str | None = None, seek_labels: bool = False) -> ClientInput:
     """Convert one client's data from any supported form, see `FORMS`.
 
-    `where` names the client, at the beginning of error messages; `label` is the column, field or key of labels. With
+    `origin` names the client, at the beginning of error messages; `label` is the column, field or key of labels. With
     `seek_labels` a DataFrame's column of a usual name, see `label_of`, is taken for labels. Raises FedkinError if it
     is of another form; if items of a data set cannot be read, or differ in shape; if there is no `label`.
     """
     if isinstance(value, str | Path):
         return ClientInput(value)
     if (frame := as_frame(value)) is not None:
-        return _of_frame(frame, where, label, seek_labels)
-    if _is_hub_dataset(value) and not _is_transformed(value):
-        x, y, column = read_rows(value, where, label)
-        return ClientInput(x, y, column)
+        return _input_of_frame(frame, origin, label, seek_labels)
+    if isinstance(value, DataLoader) and _is_plain_hub(value.dataset) and _reads_all(value):
+        value = value.dataset
+    if _is_plain_hub(value):
+        return ClientInput(*read_rows(value, origin, label))
     if isinstance(value, DataLoader):
-        loaded = value.dataset
-        if _is_hub_dataset(loaded) and not _is_transformed(loaded) and reads_all(value):
-            return client_input(loaded, where, label, seek_labels)
-        return ClientInput(*read_loader(value, where, label))
+        return ClientInput(*_read_loader(value, origin, label))
     if isinstance(value, TorchDataset):
-        return ClientInput(*read_torch_dataset(value, where, label))
-    if _is_hub_dataset(value):
-        return ClientInput(*read_items((value[i] for i in range(len(value))), len(value), where, label))
+        return ClientInput(*_read_torch_dataset(value, origin, label))
+    if _is_hub(value):
+        return ClientInput(*read_items((value[i] for i in range(len(value))), len(value), origin, label))
     if isinstance(value, list | tuple) and len(value) == 2 and all(map(_has_columns_or_items, value)):
         raise FedkinError(
-            f"{where} is a pair of data sets; if they are for training and for testing, give those for training, and "
+            f"{origin} is a pair of data sets; if they are for training and for testing, give those for training, and "
             "the others as eval: fit([train for train, _ in clients], eval=[test for _, test in clients])."
         )
     if is_pair(value, seek_labels):
-        inner = client_input(value[0], where)
-        return inner if value[1] is None else ClientInput(inner.x, value[1])
+        samples = client_input(value[0], origin)
+        return samples if value[1] is None else ClientInput(samples.x, value[1])
     if is_record(value):
-        own, labels = (next(key for key in keys if key in value) for keys in (SAMPLE_KEYS, LABEL_NAMES))
-        return ClientInput(client_input(value[own], where).x, value[labels])
-    if are_files_or_pictures(value):
-        if not isinstance(value[0], str | Path):
-            return ClientInput(*read_items(value, len(value), where))
-        if not all(ending_of(path) in IMAGES for path in value):
-            raise FedkinError(
-                f"{where} is a list of texts; give numbers made of them, as by an encoder, or paths of images "
-                f"({', '.join(IMAGES)})."
-            )
-        return ClientInput(decode_images([{"bytes": None, "path": str(path)} for path in value], where))
-    if _are_items(value):
-        raise FedkinError(
-            f"{where} holds pairs (x, y), one for each sample; give a torch Dataset of them, or one pair of all "
-            "samples and all labels."
-        )
-    _check_array(value, where, label)
+        x, y = (next(value[key] for key in keys if key in value) for keys in (SAMPLE_KEYS, LABEL_NAMES))
+        return ClientInput(client_input(x, origin).x, y)
+    if _is_of_files(value):
+        return ClientInput(_read_images(value, origin))
+    _check_array(value, origin, label)
     return ClientInput(value)
-
-
-def are_files_or_pictures(value: Any) -> bool:
-    """Return whether a value is a list of pictures of Pillow's, or of texts, such as paths of images."""
-    if not isinstance(value, list | tuple) or not value:
-        return False
-    return isinstance(value[0], str | Path) or hasattr(value[0], "getbands")
 
 
 def is_pair(value: Any, any_labels: bool = False) -> bool:
     """Return whether a value is a pair of samples and their labels; `any_labels` accepts anything as the labels."""
     if not isinstance(value, list | tuple) or len(value) != 2:
         return False
-    first, second = value
-    if not (is_form(first) or dimensions(first) > 1):
+    x, y = value
+    if not (is_form(x) or dimensions(x) > 1):
         return False
-    return any_labels or second is None or dimensions(second) == 1 or _is_column_beside(first, second)
+    return any_labels or y is None or _are_labels(y, x)
 
 
 def is_record(value: Any) -> bool:
     """Return whether a value is a dict with samples and labels of one client, such as ``{"x": x, "y": y}``."""
     if not isinstance(value, Mapping) or len(value) != 2:
         return False
-    known = [key for key in SAMPLE_KEYS if key in value], [key for key in LABEL_NAMES if key in value]
-    if not all(known):
-        return False
-    own, labels = (value[one[0]] for one in known)
-    return dimensions(labels) == 1 or _is_column_beside(own, labels)
+    x, y = (next((value[key] for key in keys if key in value), None) for keys in (SAMPLE_KEYS, LABEL_NAMES))
+    return x is not None and y is not None and _are_labels(y, x)
 
 
 def is_form(value: Any) -> bool:
     """Return whether a value is one client's data in another form than an array or list."""
-    return (
-        isinstance(value, str | Path | DataLoader | TorchDataset)
-        or _is_hub_dataset(value)
-        or as_frame(value) is not None
-    )
-
-
-def _is_column_beside(x: Any, labels: Any) -> bool:
-    """Return whether labels are an array ``(n, 1)``, and the samples beside it ``(n, ...)`` have another shape."""
-    shapes = [tuple(getattr(one, "shape", ())) for one in (x, labels)]
-    return (
-        dimensions(labels) == 2 and shapes[1][1:] == (1,) and shapes[0][:1] == shapes[1][:1] and shapes[0] != shapes[1]
-    )
+    return isinstance(value, str | Path | DataLoader | TorchDataset) or _is_hub(value) or as_frame(value) is not None
 
 
 def dimensions(value: Any) -> int:
@@ -432,14 +378,21 @@ def dimensions(value: Any) -> int:
         return 2
 
 
-def _of_frame(frame: Any, where: str, label: str | None, seek_labels: bool) -> ClientInput:
+def _are_labels(y: Any, x: Any) -> bool:
+    """Return whether `y` has one dimension, or is ``(n, 1)`` beside samples ``(n, ...)`` of another shape."""
+    shapes = [tuple(getattr(array, "shape", ())) for array in (x, y)]
+    column = shapes[1][1:] == (1,) and shapes[0][:1] == shapes[1][:1] and shapes[0] != shapes[1]
+    return dimensions(y) == 1 or (column and dimensions(y) == 2)
+
+
+def _input_of_frame(frame: Any, origin: str, label: str | None, seek_labels: bool) -> ClientInput:
     names = [str(name) for name in frame.columns]
     if label is None and seek_labels:
         label = label_of(frame, None)
     if label is None:
         return ClientInput(frame)
     if label not in names:
-        raise no_column(where, label, names)
+        raise no_column(origin, label, names)
     return ClientInput(frame, frame.iloc[:, names.index(label)].to_numpy(), label)
 
 
@@ -450,174 +403,171 @@ def _has_columns_or_items(value: Any) -> bool:
     return is_form(value) and not isinstance(value, str | Path)
 
 
-def _are_items(value: Any) -> bool:
-    """Return whether a value is a list of samples with a label each, as items of a data set are."""
-    if not isinstance(value, list | tuple) or not value or not isinstance(value[0], tuple) or len(value[0]) != 2:
+def _is_of_files(value: Any) -> bool:
+    """Return whether a value is a list of Pillow's pictures, or of texts, such as paths of images."""
+    if not isinstance(value, list | tuple) or not value:
         return False
-    return dimensions(value[0][0]) > 0 and dimensions(value[0][1]) == 0
+    return isinstance(value[0], str | Path) or hasattr(value[0], "getbands")
 
 
-def _check_array(value: Any, where: str, label: str | None) -> None:
+def _read_images(value: Sequence[Any], origin: str) -> Tensor:
+    if not isinstance(value[0], str | Path):
+        return read_items(value, len(value), origin)[0]
+    if not all(ending_of(path) in IMAGES for path in value):
+        raise FedkinError(
+            f"{origin} is a list of texts; give numbers made of them, as by an encoder, or paths of images "
+            f"({', '.join(IMAGES)})."
+        )
+    return decode_images([{"bytes": None, "path": str(path)} for path in value], origin)
+
+
+def _check_array(value: Any, origin: str, label: str | None) -> None:
     """Check that a value is an array or a list of rows."""
-    several = isinstance(value, list | tuple) or hasattr(value, "__array__") or issparse(value)
-    if not several or (isinstance(value, tuple) and len(value) > 2 and any(dimensions(one) > 1 for one in value)):
-        got = f"a tuple of {len(value)}" if isinstance(value, tuple) else f"of type {type(value).__name__}"
-        raise FedkinError(f"{where} is {got}; a client's data are {FORMS}.")
+    array_like = isinstance(value, list | tuple) or hasattr(value, "__array__") or issparse(value)
+    if not array_like or (isinstance(value, tuple) and len(value) > 2 and any(dimensions(row) > 1 for row in value)):
+        what = f"a tuple of {len(value)}" if isinstance(value, tuple) else f"of type {type(value).__name__}"
+        raise FedkinError(f"{origin} is {what}; a client's data are {FORMS}.")
     if label is not None:
         raise FedkinError(
-            f"{where} is of type {type(value).__name__} and has no column '{label}'; give y as one array of labels for "
-            "each client, or clients as pairs (x, y)."
+            f"{origin} is of type {type(value).__name__} and has no column '{label}'; give y as one array of labels "
+            "for each client, or clients as pairs (x, y)."
         )
 
 
-def is_partitioned(value: Any) -> bool:
-    """Return whether a value has the interface of a ``flwr_datasets`` data set or partitioner."""
-    kind = type(value)  # for the object's own properties may load data, or fail before it has any
-    return hasattr(kind, "load_partition") and (hasattr(kind, "partitioners") or hasattr(kind, "num_partitions"))
-
-
-# Items of a data set, one after another.
-
-
-def _is_hub_dataset(value: Any) -> bool:
+def _is_hub(value: Any) -> bool:
     """Return whether a value is a ``datasets.Dataset``, without importing the library."""
     library = sys.modules.get("datasets")
     return library is not None and isinstance(value, getattr(library, "Dataset", ()))
 
 
-def _is_transformed(rows: Any) -> bool:
-    """Return whether a data set has a transform of the user's, by ``with_transform`` or ``set_transform``."""
-    return bool(rows.format["type"] == "custom")
+def _is_plain_hub(value: Any) -> bool:
+    """Return whether a value is a ``datasets.Dataset`` without a transform of the user's, by ``with_transform``."""
+    return _is_hub(value) and value.format["type"] != "custom"
 
 
-def read_items(items: Iterable[Any], count: int | None, where: str, label: str | None = None) -> Items:
+# Items of a data set, one after another.
+
+
+def read_items(items: Iterable[Any], count: int | None, origin: str, label: str | None = None) -> Items:
     """Read items ``(x, y)``, ``{"x": x, "y": y}`` or ``x``, in order, into arrays.
 
     Each `x` is a tensor, an array or a picture of Pillow's, all of one shape. With a `count` the samples are written in
-    place instead of collected. `where` names the source, at the beginning of error messages; `label` is the key of
-    labels, where items are dicts. Raises FedkinError if there are none, one cannot be read, or they differ in form or
-    shape.
+    place instead of collected. `origin` names the data in error messages; `label` is the key of labels, where items are
+    dicts. Raises FedkinError if there are none, one cannot be read, or they differ in form or shape.
     """
     store: Tensor | None = None
     samples: list[Tensor] = []
     labels: list[Any] = []
-    read = 0
-    for at, item in _guarded(items, where):
-        x, y, labelled = _parts(item, f"Item {at} of {where}", label)
+    for i, item in _guarded(items, origin):
+        x, *y = _sample_and_label(item, f"Item {i} of {origin}", label)
         if store is None:
             is_image = x.dtype == torch.uint8 and x.ndim == 3  # whose bytes are read as fractions in the end
-            store = new_store(count or 0, tuple(x.shape), torch.float32 if is_image else x.dtype, where)
+            store = new_store(count or 0, tuple(x.shape), torch.float32 if is_image else x.dtype, origin)
         if x.shape != store.shape[1:]:
             raise FedkinError(
-                f"Item {at} of {where} has the shape {tuple(x.shape)} where the first has {tuple(store.shape[1:])}; "
+                f"Item {i} of {origin} has the shape {tuple(x.shape)} where the first has {tuple(store.shape[1:])}; "
                 "all need the same, as a resizing transform gives them."
             )
         if count is None:
             samples.append(x)
         else:
-            store[at] = x / 255 if x.dtype == torch.uint8 and store.dtype == torch.float32 else x
-        if labelled:
-            labels.append(y)
-        read += 1
-        if len(labels) not in (0, read):
-            raise FedkinError(f"Item {at} of {where} has {'a label' if labelled else 'no label'}, unlike the first.")
+            store[i] = x / 255 if x.dtype == torch.uint8 and store.dtype == torch.float32 else x
+        labels += y
+        if len(labels) not in (0, i + 1):
+            raise FedkinError(f"Item {i} of {origin} has {'a label' if y else 'no label'}, unlike the first.")
     if store is None:
-        raise FedkinError(f"{where} is empty; every client needs at least one sample.")
-    made = torch.stack(samples) if count is None else store[:read]
-    return made, np.asarray(labels) if labels else None
+        raise FedkinError(f"{origin} is empty; every client needs at least one sample.")
+    x = torch.stack(samples) if count is None else store[: i + 1]
+    return x, np.asarray(labels) if labels else None
 
 
-def _guarded(items: Iterable[Any], where: str) -> Iterable[tuple[int, Any]]:
+def _guarded(items: Iterable[Any], origin: str) -> Iterator[tuple[int, Any]]:
     """Yield items with their numbers; an exception from a user's own data set becomes an error that names the item."""
-    at = -1
+    i = -1
     try:
-        for at, item in enumerate(items):
-            yield at, item
+        for i, item in enumerate(items):
+            yield i, item
     except FedkinError:
         raise
     except Exception as error:
-        raise FedkinError(f"Item {at + 1} of {where} cannot be read: {in_short(error)}.") from error
+        raise FedkinError(f"Item {i + 1} of {origin} cannot be read: {in_short(error)}.") from error
 
 
-def _parts(item: Any, where: str, label: str | None) -> tuple[Tensor, Any, bool]:
-    """Return the sample and the label of an item, and whether it has a label."""
+def _sample_and_label(item: Any, origin: str, label: str | None) -> list[Any]:
+    """Return an item's sample as a tensor, and its label if it has one."""
     if isinstance(item, Mapping):
-        key = label or next((name for name in LABEL_NAMES if name in item), None)
-        if key is not None and key not in item:
-            raise FedkinError(f"{where} has no '{key}'; it has {listing([str(name) for name in item])}.")
-        x = item[_sample_key(item, key, where)]
-        return _sample(x, where), None if key is None else _plain(item[key]), key is not None
-    if isinstance(item, list | tuple):
-        if len(item) not in (1, 2):
-            raise FedkinError(f"{where} has {len(item)} parts; an item is x, a pair (x, y), or a dict of these.")
-        return _sample(item[0], where), _plain(item[1]) if len(item) == 2 else None, len(item) == 2
-    return _sample(item, where), None, False
+        if (label := label or next((name for name in LABEL_NAMES if name in item), None)) and label not in item:
+            raise FedkinError(f"{origin} has no '{label}'; it has {listing([str(name) for name in item])}.")
+        rest = [key for key in item if key != label]
+        key = next((key for key in SAMPLE_KEYS if key in rest), rest[0] if len(rest) == 1 else None)
+        if key is None:
+            names = listing([str(name) for name in item])
+            raise FedkinError(
+                f"{origin} has {names}, and none of these is called x, image or features, as samples are."
+            )
+        item = [item[key], *([item[label]] if label else [])]
+    elif not isinstance(item, list | tuple):
+        item = [item]
+    if len(item) not in (1, 2):
+        raise FedkinError(f"{origin} has {len(item)} parts; an item is x, a pair (x, y), or a dict of these.")
+    plain = [part.tolist() if isinstance(part, Tensor | np.ndarray | np.generic) else part for part in item[1:]]
+    return [_sample(item[0], origin), *plain]
 
 
-def _sample_key(item: Mapping[str, Any], label: str | None, where: str) -> str:
-    known = [key for key in SAMPLE_KEYS if key in item and key != label]
-    others = [key for key in item if key != label]
-    if not known and len(others) != 1:
-        names = listing([str(name) for name in item])
-        raise FedkinError(f"{where} has {names}, and none of these is called x, image or features, as samples are.")
-    return known[0] if known else others[0]
-
-
-def _sample(x: Any, where: str) -> Tensor:
+def _sample(x: Any, origin: str) -> Tensor:
+    """Return a tensor, array or picture of Pillow's as a tensor; of a picture uint8 ``(channels, height, width)``."""
     if isinstance(x, Tensor):
         tensor = x.detach().cpu()
     else:
         try:
-            tensor = torch.from_numpy(_pixels(x) if hasattr(x, "convert") else np.array(x))
+            if hasattr(x, "convert"):
+                pixels = np.array(x.convert("L" if x.mode in ("1", "L", "LA") else "RGB"))
+                x = pixels[None] if pixels.ndim == 2 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
+            tensor = torch.from_numpy(np.array(x))
         except (TypeError, ValueError, RuntimeError) as error:
-            raise FedkinError(f"{where} is of type {type(x).__name__}, which is no array of numbers.") from error
+            raise FedkinError(f"{origin} is of type {type(x).__name__}, which is no array of numbers.") from error
     return tensor.float() if tensor.is_floating_point() else tensor
 
 
-def _pixels(picture: Any) -> np.ndarray[Any, Any]:
-    """Return a Pillow image as uint8 ``(channels, height, width)``, with one channel if it is grey."""
-    grey = picture.mode in ("1", "L", "LA")
-    pixels = np.array(picture.convert("L" if grey else "RGB"))
-    return pixels[None] if grey else np.ascontiguousarray(pixels.transpose(2, 0, 1))
+def _read_torch_dataset(data: TorchDataset[Any], origin: str, label: str | None = None) -> Items:
+    """Read all items of a data set; transforms are applied once.
 
-
-def _plain(label: Any) -> Any:
-    return label.tolist() if isinstance(label, Tensor | np.ndarray | np.generic) else label
-
-
-def read_torch_dataset(data: TorchDataset[Any], where: str, label: str | None = None) -> Items:
-    """Read all items of a data set: ``(x, y)``, ``{"x": x, "y": y}`` or ``x``.
-
-    Transforms are applied once; see an estimator's `augmentation` for those that should differ from epoch to epoch.
-    Raises FedkinError, see `read_items`.
+    An estimator's `augmentation` is for those that should differ from epoch to epoch.
     """
-    whole, rows = _resolved(data)
-    if isinstance(whole, TensorDataset):
-        return _of_tensors(whole, rows, where)
-    if isinstance(whole, IterableDataset) or not isinstance(whole, Sized):
-        return read_items(iter(whole), None, where, label)
-    chosen = range(len(whole)) if rows is None else rows
-    return read_items((whole[i] for i in chosen), len(chosen), where, label)
+    rows: list[int] | None = None
+    while type(data) is Subset:
+        rows = [int(data.indices[i]) for i in (range(len(data.indices)) if rows is None else rows)]
+        data = data.dataset
+    if isinstance(data, TensorDataset):
+        tensors = [tensor if rows is None else tensor[torch.tensor(rows).long()] for tensor in data.tensors]
+        if len(tensors) not in (1, 2):
+            raise FedkinError(
+                f"{origin} is a TensorDataset of {len(tensors)} tensors; it should be x alone, or x and y."
+            )
+        x, *y = (tensor.detach().cpu() for tensor in tensors)
+        return x, y[0].numpy() if y else None
+    if isinstance(data, IterableDataset) or not isinstance(data, Sized):
+        return read_items(iter(data), None, origin, label)
+    indices = range(len(data)) if rows is None else rows
+    return read_items((data[i] for i in indices), len(indices), origin, label)
 
 
-def read_loader(loader: DataLoader[Any], where: str, label: str | None = None) -> Items:
+def _read_loader(loader: DataLoader[Any], origin: str, label: str | None = None) -> Items:
     """Read all samples of a loader, none dropped, as its ``collate_fn`` makes them.
 
     They come in the order of the data set, whether it shuffles or not, or in that of its sampler if this chooses some.
-    Its batch size is the number of items that its ``collate_fn`` gets; training has the estimator's own. Raises
-    FedkinError, see `read_items`.
+    Its batch size is the number of items that its ``collate_fn`` gets; training has the estimator's own.
     """
     data = loader.dataset
-    if isinstance(data, IterableDataset):
-        return read_items(_items_of(loader), None, where, label)
-    data = data if (rows := _rows_of(loader)) is None else Subset(data, rows)
-    if loader.collate_fn is default_collate or loader.batch_size is None:
-        return read_torch_dataset(data, where, label)
-    unshuffled = DataLoader(data, loader.batch_size, collate_fn=loader.collate_fn)
-    return read_items(_items_of(unshuffled), None, where, label)
+    if not isinstance(data, IterableDataset):
+        data = data if (rows := _rows_of(loader)) is None else Subset(data, rows)
+        if loader.collate_fn is default_collate or loader.batch_size is None:
+            return _read_torch_dataset(data, origin, label)
+        loader = DataLoader(data, loader.batch_size, collate_fn=loader.collate_fn)
+    return read_items(_items_of(loader), None, origin, label)
 
 
-def reads_all(loader: DataLoader[Any]) -> bool:
+def _reads_all(loader: DataLoader[Any]) -> bool:
     """Return whether a loader gives all items of its data set, unchanged."""
     return loader.collate_fn is default_collate and _rows_of(loader) is None
 
@@ -628,26 +578,7 @@ def _rows_of(loader: DataLoader[Any]) -> list[int] | None:
     every = isinstance(sampler, RandomSampler) and not sampler.replacement and len(sampler) == len(loader.dataset)  # type: ignore[arg-type]
     if every or isinstance(sampler, SequentialSampler):
         return None
-    indices = getattr(sampler, "indices", None)  # of torch's SubsetRandomSampler, in the order they were given
-    return [int(i) for i in (sampler if indices is None else indices)]
-
-
-def _resolved(data: TorchDataset[Any]) -> tuple[TorchDataset[Any], Sequence[int] | None]:
-    """Return the data set under nested subsets, and the rows of it that they take; ``None`` for all."""
-    rows: Sequence[int] | None = None
-    while type(data) is Subset:
-        rows = [int(data.indices[i]) for i in (range(len(data.indices)) if rows is None else rows)]
-        data = data.dataset
-    return data, rows
-
-
-def _of_tensors(data: TensorDataset, rows: Sequence[int] | None, where: str) -> Items:
-    tensors = (
-        data.tensors if rows is None else tuple(one[torch.tensor(rows, dtype=torch.int64)] for one in data.tensors)
-    )
-    if len(tensors) not in (1, 2):
-        raise FedkinError(f"{where} is a TensorDataset of {len(tensors)} tensors; it should be x alone, or x and y.")
-    return tensors[0].detach().cpu(), tensors[1].detach().cpu().numpy() if len(tensors) == 2 else None
+    return [int(i) for i in getattr(sampler, "indices", sampler)]  # of SubsetRandomSampler as they were passed
 
 
 def _items_of(batches: Iterable[Any]) -> Iterator[Any]:
@@ -695,18 +626,19 @@ def load_clients(
     source = list(source) if isinstance(source, Iterator) else source  # which can be read only once
     clients: list[Dataset] = []
     problems: list[tuple[str, str]] = []
-    for name, where, given in _with_places(source):
+    for name, origin, data in _clients_in(source):
         try:
-            if isinstance(given, str | Path):
-                clients.append(_read_path(expanded(str(given)), name, label, options))
+            if isinstance(data, str | Path):
+                clients.append(_read_path(expanded(str(data)), name, label, options))
             else:
-                clients.append(as_dataset(given, name, where, label, options))
+                clients.append(as_dataset(data, name, origin, label, options))
         except FedkinError as error:
-            problems += [(where, line) for line in str(error).splitlines()]
+            problems += [(origin, line) for line in str(error).splitlines()]
     refuse(said_once(problems))
-    arrays = {_called(one.name): tuple(one.x.shape[1:]) for one in clients if one.table is None}
+    called = [one.name if one.name.startswith("Client ") else f"'{one.name}'" for one in clients]
+    arrays = {name: tuple(one.x.shape[1:]) for name, one in zip(called, clients, strict=True) if one.table is None}
     if 0 < len(arrays) < len(clients):
-        table = next(_called(one.name) for one in clients if one.table is not None)
+        table = next(name for name in called if name not in arrays)
         raise FedkinError(
             f"{table} is a table and {next(iter(arrays))} is an array without names of columns; all clients need "
             "tables, or all arrays."
@@ -719,50 +651,47 @@ def load_clients(
     return [client.with_classes(classes) for client in clients]
 
 
+def _clients_in(source: str | Path | Sequence[Any] | Mapping[str, Any]) -> list[tuple[str, str, Any]]:
+    """Return each client's name, its name in error messages, and its data or path.
+
+    In a list files are called by their name, or by their path if several have the same.
+    """
+    if isinstance(source, str | Path):
+        return [(path.name, f"'{path}'", path) for path in files_in(str(source))]
+    if isinstance(source, Mapping):
+        clients = [(str(name), f"Client '{name}'", data) for name, data in source.items()]
+    else:
+        times = Counter(Path(data).name for data in source if isinstance(data, str | Path))
+        clients = [
+            (Path(data).name if times[Path(data).name] == 1 else str(data), f"'{data}'", data)
+            if isinstance(data, str | Path)
+            else (f"Client {i}", f"Client {i}", data)
+            for i, data in enumerate(source)
+        ]
+    if not clients:
+        raise FedkinError("The list of clients is empty; at least one is needed.")
+    return clients
+
+
 def _read_path(path: Path, name: str, label: str | None, options: TableOptions) -> Dataset:
     """Read a client's file, or its folder of images, which have no labels."""
     from fedkin.data.files import read_file  # arrays and frames have no files
 
-    if path.is_dir() and (names := images_in(path)):
-        files = [{"bytes": None, "path": str(path / image)} for image in names]
-        return Dataset(path.name, decode_images(files, f"'{path}'"))
+    if path.is_dir() and (images := images_in(path)):
+        return Dataset(
+            path.name, decode_images([{"bytes": None, "path": str(path / image)} for image in images], f"'{path}'")
+        )
     return replace(read_file(path, label, None, options), name=name)
 
 
 def said_once(problems: Sequence[tuple[str, str]]) -> list[str]:
     """Return problems of clients, each a client and a sentence that names it, those that are alike in one sentence."""
     alike: dict[str, list[tuple[str, str]]] = {}
-    for where, sentence in problems:
-        alike.setdefault(sentence.replace(where, "\0"), []).append((where, sentence))
+    for client, sentence in problems:
+        alike.setdefault(sentence.replace(client, "\0"), []).append((client, sentence))
     return [
-        sentences[0][1]
-        if len(sentences) == 1
-        else f"{sentences[0][1]} So it is with {listing([where for where, _ in sentences[1:]], _NAMED)}."
-        for sentences in alike.values()
+        f"{pairs[0][1]} So it is with {listing([client for client, _ in pairs[1:]], 8)}."
+        if len(pairs) > 1
+        else pairs[0][1]
+        for pairs in alike.values()
     ]
-
-
-def _with_places(source: str | Path | Sequence[Any] | Mapping[str, Any]) -> list[tuple[str, str, Any]]:
-    """Return the name, the name for error messages, and the data or path of each client."""
-    if isinstance(source, str | Path):
-        return [(path.name, f"'{path}'", path) for path in files_in(str(source))]
-    if isinstance(source, Mapping):
-        listed = [(str(name), f"Client '{name}'", given) for name, given in source.items()]
-    else:
-        files = Counter(Path(given).name for given in source if isinstance(given, str | Path))
-        listed = [_with_place(at, given, files) for at, given in enumerate(source)]
-    if not listed:
-        raise FedkinError("The list of clients is empty; at least one is needed.")
-    return listed
-
-
-def _with_place(at: int, given: Any, files: Counter[str]) -> tuple[str, str, Any]:
-    """Return a client in a list under a name: of a file its file name, or its path if others have the same."""
-    if not isinstance(given, str | Path):
-        return f"Client {at}", f"Client {at}", given
-    name = Path(given).name
-    return name if files[name] == 1 else str(given), f"'{given}'", given
-
-
-def _called(client: str) -> str:
-    return client if client.startswith("Client ") else f"'{client}'"
