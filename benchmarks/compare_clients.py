@@ -88,26 +88,26 @@ def row(found: dict[int, dict[str, Any]], seed: int) -> dict[str, Any]:
     """What one comparison recommended, and how far that is behind the best."""
     lines = {name(line): line for line in found[seed]["lines"] if line["runs"]}
     taken = next(line for line in lines.values() if line["method"] == found[seed]["recommended"])
-    ari = [line["truth"]["ari"] for line in lines.values() if not line["role"] and "ari" in line["truth"]]
-    own = taken["truth"].get("ari")
+    ari = [line["ari"] for line in lines.values() if not line["role"] and line.get("ari") is not None]
+    own = taken.get("ari")
     others = [accuracies(one) for other, one in found.items() if other != seed]
     shared = set(lines).intersection(*others) if others else set()
     means = {one: mean(known[one] for known in others) for one in shared}
     return {
         "recommended": name(taken), "ari": own, "behind": None if own is None or not ari else max(ari) - own,
-        "accuracy": taken["measures"]["accuracy"],
+        "accuracy": taken["accuracy"],
         "elsewhere": max(means.values()) - means[name(taken)] if name(taken) in means else None,
     }  # fmt: skip
 
 
 def accuracies(found: dict[str, Any]) -> dict[str, float]:
     """Accuracy of each candidate of a comparison."""
-    return {name(line): line["measures"]["accuracy"] for line in found["lines"] if line["runs"]}
+    return {name(line): line["accuracy"] for line in found["lines"] if line["runs"]}
 
 
 def name(line: dict[str, Any]) -> str:
     """A candidate: its method, and the number of clusters if it was given one."""
-    return f"{line['method']} ({line['number']})" if line["number"] else str(line["method"])
+    return f"{line['method']} ({line['number_given']})" if line["number_given"] else str(line["method"])
 
 
 def text(value: Any) -> str:

@@ -29,7 +29,7 @@ from fedkin.data.scenarios.already_split import ClientFiles
 from fedkin.experiment.config import load_config
 from fedkin.studies.cells import run_cell
 from fedkin.studies.compare import LADDER
-from fedkin.studies.question import Candidate, selection_of
+from fedkin.studies.question import Candidate
 from fedkin.studies.ranking import best_numbers, recommend, score_of
 from r_tables import r_sources
 from simulated_tables import KINDS
@@ -81,24 +81,23 @@ def judged(table: str, seed: int) -> dict[str, object]:
     population = ClientFiles([frame.iloc[part].reset_index(drop=True) for part in parts], "none").build()
     numbers = sorted({*NUMBERS, len(np.unique(truth))})
     numbers = [number for number in numbers if number * _PER_CLUSTER <= len(truth)]
-    scores, classes = {}, np.concatenate([truth[part] for part in parts])
+    scores, classes = [], np.concatenate([truth[part] for part in parts])
     for candidate in [Candidate("kin-graph"), *(Candidate(name, number) for name in METHODS for number in numbers)]:
         settings = [] if candidate.number is None else [f"method.n_clusters={candidate.number}"]
         config = load_config(candidate.method, ["scenario.name=files", "data.source=table", *settings])
         run = run_cell(config, population, Callback())
         ari = adjusted_rand(classes, np.array(run.labels))
-        scores[candidate] = score_of("samples", [replace(run, metrics={"ari": ari})])
-    best = best_numbers(scores)
-    choice = recommend(selection_of("samples", METHODS), {each: scores[each] for each in best.values()})
-    top = max(scores, key=lambda each: scores[each].truth["ari"])
-    taken = scores[choice.candidate].truth["ari"] if choice else 0.0
+        scores.append(score_of("samples", candidate, [replace(run, metrics={"ari": ari})]))
+    choice = recommend("samples", list(best_numbers("samples", scores).values()))
+    best = max(scores, key=lambda score: score.measures["ari"])
+    taken = choice.score.measures["ari"] if choice else 0.0
     return {
-        "recommended": choice.candidate.name if choice else "",
+        "recommended": choice.score.name if choice else "",
         "undecided": bool(choice and choice.undecided),
-        "found again": round(scores[choice.candidate].score, 3) if choice else 0.0,
+        "found again": round(choice.score.value, 3) if choice else 0.0,
         "ari": round(taken, 3),
-        "best": top.name,
-        "regret": round(scores[top].truth["ari"] - taken, 3),
+        "best": best.name,
+        "regret": round(best.measures["ari"] - taken, 3),
     }
 
 

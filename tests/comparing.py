@@ -1,5 +1,6 @@
 """Runs of studies in this process, which are counted."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +18,7 @@ class Here(Worker):
         self.made: list[str] = []
         self.seconds: list[float] = []
 
-    def call(self, function: Callable[..., Any], *arguments: Any, seconds: float, progress: Progress) -> Any:
+    def call(self, function: Callable[..., Any], *arguments: Any, seconds: float = math.inf) -> Any:
         method = arguments[0]["method"]
         number = method.get("n_clusters")
         given = f"-{number}" if isinstance(number, int) else ""
@@ -27,4 +28,4 @@ class Here(Worker):
             raise TimeoutError
         if method["name"] in self.broken:
             raise FedkinError("no such luck.")
-        return function(*arguments, progress)
+        return function(*arguments, Progress())

@@ -72,7 +72,6 @@ except SystemExit as end:
         ("run kfed --seeds 1,2", "No such option '--seeds'. A run has one"),
         ("compare digits --methods kfed kmeans", "Got unexpected extra argument (kmeans)."),
         ("run kfed --seed x", "Invalid value for '--seed': 'x' is not a valid integer. See `fedkin run --help`."),
-        ("compare digits --by luck", "Invalid value for '--by': 'luck' is not one"),
     ],
 )  # fmt: skip
 def test_wrong_usage_is_one_sentence_with_one_suggestion(

@@ -8,9 +8,11 @@ import pytest
 
 from comparing import Here
 from fedkin.core import FedkinError
-from fedkin.studies.benchmark import PAGE, SCENARIOS, Benchmark, questions_of
+from fedkin.studies.benchmark import SCENARIOS, questions_of
 from fedkin.studies.compare import Options, benchmarked
-from fedkin.studies.question import Candidate, selection_of
+from fedkin.studies.comparison import BENCHMARK_PAGE as PAGE
+from fedkin.studies.comparison import Benchmark
+from fedkin.studies.question import Candidate, methods_of
 from fedkin.studies.study import RESULTS, Study
 
 ROUND = {"scenarios": ("label-clusters",), "rounds": 1, "shows": False}
@@ -19,18 +21,18 @@ ROUND = {"scenarios": ("label-clusters",), "rounds": 1, "shows": False}
 def of_clients(
     out: Path, worker: Here, *methods: str, limit: str = "10m", budget: float = 600.0, **more: Any
 ) -> Benchmark:
-    options = Options(methods or ("fedavg", "ifca"), seeds=1, budget=budget, limit=limit)
-    return benchmarked("clients", options, out, worker=worker, **{**ROUND, **more})
+    options = Options(seeds=1, budget=budget, limit=limit)
+    return benchmarked("clients", methods or ("fedavg", "ifca"), options, out, worker=worker, **{**ROUND, **more})
 
 
 def test_results_are_appended_and_count_the_next_time(tmp_path: Path) -> None:
-    found = of_clients(tmp_path, Here())
-    rows = {row.method: row for row in found.rows["label-clusters"]}
+    benchmark = of_clients(tmp_path, Here())
+    rows = {row.method: row for row in benchmark.rows["label-clusters"]}
     assert {name: row.clusters for name, row in rows.items()} == {"ifca": (3,), "fedavg": (1,)}
     for row in rows.values():
         assert 0 <= row.measures["accuracy"] <= 1
         assert row.bytes
-        assert row.runs == 1
+        assert len(row.results) == 1
     again = Here()
     more = of_clients(tmp_path, again, "fedavg", "local")
     assert again.made == ["local 0"]
@@ -44,16 +46,18 @@ def test_results_are_appended_and_count_the_next_time(tmp_path: Path) -> None:
 
 def test_samples_are_ranked_over_scenarios_and_seeds_with_partitions_of_their_own(tmp_path: Path) -> None:
     scenarios = ("label-skew", "few-samples")
-    options = Options(("kfed", "kmeans"), seeds=2, limit="10m")
-    found = benchmarked("samples", options, tmp_path, scenarios=scenarios, worker=Here(), shows=False)
-    assert [(row.runs, set(row.deviations) >= {"ari"}) for rows in found.rows.values() for row in rows] == [
+    options = Options(seeds=2, limit="10m")
+    methods, worker = ("kfed", "kmeans"), Here()
+    benchmark = benchmarked("samples", methods, options, tmp_path, scenarios=scenarios, worker=worker, shows=False)
+    assert [(len(row.results), set(row.deviations) >= {"ari"}) for rows in benchmark.rows.values() for row in rows] == [
         (2, True)
     ] * 4
-    assert found.ranking.ranks == {"kmeans": 1.0, "kfed": 2.0}
-    assert [found.best(name)[0] for name in scenarios] == ["kmeans"] * 2
+    assert benchmark.ranking.ranks == {"kmeans": 1.0, "kfed": 2.0}
+    assert [benchmark.best(name)[0] for name in scenarios] == ["kmeans"] * 2
     assert "Nemenyi" in (tmp_path / PAGE).read_text()
-    runs = [run for run in found.plain() if run["method"] == "kfed" and run["scenario"] == "label-skew"]
-    assert found.rows["label-skew"][0].truth["ari"] == pytest.approx(sum(run["metrics"]["ari"] for run in runs) / 2)
+    runs = [run for run in benchmark.plain() if run["method"] == "kfed" and run["scenario"] == "label-skew"]
+    kfed = benchmark.rows["label-skew"][0]
+    assert kfed.measures["ari"] == pytest.approx(sum(run["metrics"]["ari"] for run in runs) / 2)
 
 
 def test_a_slow_run_is_tried_again_with_a_longer_limit_only(tmp_path: Path) -> None:
@@ -68,19 +72,19 @@ def test_a_slow_run_is_tried_again_with_a_longer_limit_only(tmp_path: Path) -> N
 
 
 def test_a_failure_is_a_result_with_its_reason(tmp_path: Path) -> None:
-    found = of_clients(tmp_path, Here(broken=("fedavg", "ifca")))
-    assert [one.failed for one in found.results.values()] == ["no such luck."] * 2
-    assert found.ranking.ranks == {}
+    benchmark = of_clients(tmp_path, Here(broken=("fedavg", "ifca")))
+    assert [one.failed for one in benchmark.results.values()] == ["no such luck."] * 2
+    assert benchmark.ranking.ranks == {}
     assert "no such luck" in (tmp_path / PAGE).read_text()
-    assert "  ifca, label-clusters: cannot be applied: no such luck" in found.text().splitlines()
+    assert "  ifca, label-clusters: cannot be applied: no such luck" in benchmark.text().splitlines()
 
 
 @pytest.mark.parametrize("family", ["clients", "samples"])
 def test_every_scenario_has_a_valid_experiment(family: Any) -> None:
     methods = ("ifca", "pacfl", "ladd") if family == "clients" else ("kfed", "kin-graph")
     shared = {"rounds": 2, "module": "perceptron"} if family == "clients" else {}
-    for name, (question, number) in questions_of(family, "digits", list(SCENARIOS[family]), shared).items():
-        for candidate in selection_of(family, methods).first(number, needy_only=True):
+    for name, (question, number) in questions_of(family, methods, "digits", list(SCENARIOS[family]), shared).items():
+        for candidate in question.candidates(number, needy_only=True):
             config = question.config(candidate, 0)
             assert config.tables["scenario"]["name"] == SCENARIOS[family][name].settings["name"]
             unknown = {"ladd": "none", "kin-graph": "auto"}.get(candidate.method)
@@ -91,10 +95,10 @@ def test_every_scenario_has_a_valid_experiment(family: Any) -> None:
 
 def test_a_method_takes_part_with_settings_of_its_own() -> None:
     names = ("kin-graph", "ccfc+decorrelation=1", "ccfc", "ccfc+decorrelation=1")
-    assert selection_of("samples", names).methods == ("kin-graph", "ccfc+decorrelation=1", "ccfc")
-    assert selection_of("samples", ("all",)).methods[0] == "kfed"
-    question, number = questions_of("samples", "digits", ["label-skew"], {})["label-skew"]
-    (candidate,) = selection_of("samples", names[1:2]).first(number, needy_only=True)
+    assert methods_of("samples", names) == ("kin-graph", "ccfc+decorrelation=1", "ccfc")
+    assert methods_of("samples", ("all",))[0] == "kfed"
+    question, number = questions_of("samples", names[1:2], "digits", ["label-skew"], {})["label-skew"]
+    (candidate,) = question.candidates(number, needy_only=True)
     method = question.config(candidate, 0).tables["method"]
     assert (method["name"], method["decorrelation"], method["n_clusters"]) == ("ccfc", 1.0, 10)
     for wrong in ("ccfc+decorrelation", "ccfc+decorelation=1"):

@@ -10,10 +10,9 @@ from fedkin.core.progress import Callback
 from fedkin.data.scenarios.already_split import ClientFiles
 from fedkin.experiment import registry
 from fedkin.experiment.config import load_config
-from fedkin.studies.benchmark import critical_difference, ranked
 from fedkin.studies.cells import CellResult, run_cell
-from fedkin.studies.question import Candidate, Selection, method_named, question_of, selection_of
-from fedkin.studies.ranking import CandidateScore, best_numbers, recommend, score_of
+from fedkin.studies.question import Candidate, method_named, methods_of, question_of
+from fedkin.studies.ranking import Score, best_numbers, critical_difference, ranked, recommend, score_of
 from site_files import sites
 
 
@@ -62,19 +61,6 @@ def test_runs_of_all_seeds_are_of_the_same_clients() -> None:
     assert any(a.x.shape != b.x.shape or (a.x != b.x).any() for a, b in zip(one.clients, third.clients, strict=True))
 
 
-def test_every_method_says_what_it_clusters() -> None:
-    made = {name: method_named(name) for name in registry.METHODS}
-    assert {name for name, own in made.items() if own.traits.clusters == "clients"} == {
-        *("embedding", "ladd", "fedavg", "fedopt", "local", "ifca", "gradient-loss", "ocfl", "sattler", "hierarchical"),
-        *("pacfl", "flux", "feddrift", "fedrc", "clove", "cfl-gp", "fesem", "fedgroup"),
-    }
-    assert {own.traits.clusters for own in made.values()} == {"samples", "clients"}
-    assert {name for name, own in made.items() if own.traits.cost == "cheap"} == {
-        *("kfed", "mufc", "kmeans", "fuzzy-cmeans", "ffcm", "kin-graph", "ifca", "gradient-loss", "ladd", "pacfl"),
-        *("afcl", "feddp-kmeans"),
-    }
-
-
 @pytest.mark.parametrize(
     ("name", "finds_k", "takes_k", "unknown"),
     [
@@ -98,95 +84,69 @@ def test_who_must_be_given_the_number_of_clusters(
 
 
 def test_all_methods_of_the_family_the_cheapest_first() -> None:
-    selection = selection_of("samples", ["all"])
-    assert set(selection.methods) == {
-        name for name in registry.METHODS if method_named(name).traits.clusters == "samples"
-    }
-    assert selection.methods[0] == "kfed"
-    assert selection.methods[-1] == "ccfc"
-    assert selection.needy[0] == "kfed"
+    methods = methods_of("samples", ["all"])
+    assert set(methods) == {name for name in registry.METHODS if method_named(name).traits.clusters == "samples"}
+    assert (methods[0], methods[-1]) == ("kfed", "ccfc")
+    assert question_of("wine").needy[0] == "kfed"
 
 
-SAMPLES = Selection("samples", ("kfed", "kmeans", "kin-graph", "ffcm", "sda-fc"))
-
-
-KFED, KIN_GRAPH, FFCM, KMEANS = (
-    Candidate("kfed", 3),
-    Candidate("kin-graph"),
-    Candidate("ffcm", 3),
-    Candidate("kmeans", 3),
-)
-
-
+KFED, KIN_GRAPH, FFCM = Candidate("kfed", 3), Candidate("kin-graph"), Candidate("ffcm", 3)
+KMEANS, SYNTHETIC, LOCAL, OCFL = Candidate("kmeans", 3), Candidate("sda-fc", 3), Candidate("local"), Candidate("ocfl")
 THREE, TWO, SIX = [0, 0, 1, 1, 2, 2], [0, 0, 0, 1, 1, 1], [0, 1, 2, 3, 4, 5]
 
 
-def of_samples(
-    again: list[float], labels: list[int] | None = None, moved: int = 1000, ari: float = 0.0
-) -> CandidateScore:
-    labels = THREE if labels is None else labels
+def of_samples(candidate: Candidate, again: list[float], labels: list[int] = THREE) -> Score:
     number = len(set(labels))
-    return score_of("samples", [CellResult({"ari": ari}, number, each, labels, moved) for each in again])
+    return score_of("samples", candidate, [CellResult({}, number, value, labels, 1000) for value in again])
 
 
-def of_clients(scores: list[float | None], clusters: int = 2, moved: int = 1000) -> CandidateScore:
-    known = [score for score in scores if score is not None]
-    metrics: dict[str, Any] = {"personal_accuracy": sum(known) / len(known), "client_accuracy": scores}
-    return score_of("clients", [CellResult(metrics, clusters, None, [0, 1, 0, 1], moved)])
+def of_clients(candidate: Candidate, accuracies: list[float | None]) -> Score:
+    known = [accuracy for accuracy in accuracies if accuracy is not None]
+    metrics: dict[str, Any] = {"personal_accuracy": sum(known) / len(known), "client_accuracy": accuracies}
+    return score_of("clients", candidate, [CellResult(metrics, 2, None, [0, 1, 0, 1], 1000)])
 
 
-def taken(scores: dict[Candidate, CandidateScore], selection: Selection = SAMPLES, by_truth: bool = False) -> Candidate:
-    choice = recommend(selection, scores, by_truth)
+def taken(*scores: Score, family: Any = "samples") -> str:
+    choice = recommend(family, scores)
     assert choice is not None
-    return choice.candidate
+    return choice.score.name
 
 
-def test_what_is_found_again_is_taken() -> None:
-    assert taken({KFED: of_samples([0.6]), FFCM: of_samples([0.9]), KMEANS: of_samples([1.0])}) == FFCM
+def test_what_is_found_again_is_taken_unless_it_moves_samples() -> None:
+    scores = [of_samples(KFED, [0.6]), of_samples(FFCM, [0.9]), of_samples(KMEANS, [1.0])]
+    assert taken(*scores) == FFCM.name
 
 
 def test_a_finer_partition_is_taken_within_the_spread_of_splits_only() -> None:
     fine, coarse = Candidate("kfed", 6), Candidate("kfed", 2)
     for again, best in ((0.93, fine), (0.85, coarse)):
-        assert best_numbers({fine: of_samples([again], SIX), coarse: of_samples([1.0], TWO)}) == {"kfed": best}
+        numbers = best_numbers("samples", [of_samples(fine, [again], SIX), of_samples(coarse, [1.0], TWO)])
+        assert numbers["kfed"].name == best.name
     two, six = Candidate("ffcm", 2), Candidate("kfed", 6)
-    steady = {six: of_samples([0.93, 0.92, 0.93], SIX), two: of_samples([1.0, 1.0, 1.0], TWO)}
-    assert taken(steady) == two  # three splits tell them apart
-    unsteady = {six: of_samples([0.99, 0.85, 0.98], SIX), two: of_samples([1.0, 0.9, 0.9], TWO)}
-    assert taken(unsteady) == six
+    steady = of_samples(six, [0.93, 0.92, 0.93], SIX), of_samples(two, [1.0, 1.0, 1.0], TWO)
+    assert taken(*steady) == two.name  # three splits tell them apart
+    unsteady = of_samples(six, [0.99, 0.85, 0.98], SIX), of_samples(two, [1.0, 0.9, 0.9], TWO)
+    assert taken(*unsteady) == six.name
+    choice = recommend("samples", unsteady)
+    assert choice is not None
+    assert [score.name for score in choice.undecided] == [two.name]  # its clusters differ, and it is as good
 
 
 def test_one_cluster_moved_samples_and_copies_are_never_taken() -> None:
-    single = score_of("samples", [CellResult({}, 1, 0.0, [0] * 6)])
-    assert (
-        recommend(SAMPLES, {KIN_GRAPH: single, KMEANS: of_samples([1.0]), Candidate("sda-fc", 3): of_samples([1.0])})
-        is None
-    )
-
-
-def test_the_truth_chooses_where_it_is_asked() -> None:
-    scores = {
-        KMEANS: of_samples([1.0], ari=1.0),
-        KFED: of_samples([0.9], ari=0.4),
-        KIN_GRAPH: of_samples([0.2], ari=0.6),
-    }
-    assert taken(scores, by_truth=True) == KIN_GRAPH
-    two = Candidate("kfed", 2)
-    assert best_numbers({KFED: of_samples([0.5], ari=0.8), two: of_samples([1.0], TWO, ari=0.1)}, by_truth=True) == {
-        "kfed": KFED
-    }
+    single = of_samples(KIN_GRAPH, [0.0], [0] * 6)
+    assert recommend("samples", [single, of_samples(KMEANS, [1.0]), of_samples(SYNTHETIC, [1.0])]) is None
 
 
 def test_clients_are_served_best_and_clusters_come_before_none() -> None:
-    clients = Selection("clients", ("local", "ocfl", "ifca"))
-    local, ocfl = Candidate("local"), Candidate("ocfl")
-    assert taken({ocfl: of_clients([0.9, 0.8, 0.95]), local: of_clients([0.7, 0.6, 0.75])}, clients) == ocfl
-    choice = recommend(
-        clients, {local: of_clients([0.90, 0.80, 0.95, None]), ocfl: of_clients([0.95, 0.74, 0.95, 0.5])}
-    )
+    better = of_clients(OCFL, [0.9, 0.8, 0.95]), of_clients(LOCAL, [0.7, 0.6, 0.75])
+    assert taken(*better, family="clients") == "ocfl"
+    near = of_clients(LOCAL, [0.90, 0.80, 0.95, None]), of_clients(OCFL, [0.95, 0.74, 0.95, 0.5])
+    choice = recommend("clients", near)
     assert choice is not None
-    assert (choice.candidate, choice.baseline) == (ocfl, local)
-    assert taken({local: of_clients([0.9, 0.8, 0.95]), ocfl: of_clients([0.80, 0.71, 0.85])}, clients) == local
+    assert choice.baseline is not None
+    assert (choice.score.name, choice.baseline.name) == ("ocfl", "local")
+    worse = of_clients(LOCAL, [0.9, 0.8, 0.95]), of_clients(OCFL, [0.80, 0.71, 0.85])
+    assert taken(*worse, family="clients") == "local"
 
 
 @pytest.mark.parametrize(("methods", "q"), [(2, 1.960), (5, 2.728), (10, 3.164)])
@@ -197,7 +157,7 @@ def test_the_critical_difference_is_demsars(methods, q):
 
 
 def test_ranks_are_means_over_scenarios_with_ties_shared():
-    found = ranked(
+    ranking = ranked(
         {
             ("one", "a"): 0.8,
             ("one", "b"): 0.8,
@@ -207,11 +167,11 @@ def test_ranks_are_means_over_scenarios_with_ties_shared():
             ("two", "c"): 0.2,
         }
     )
-    assert found.ranks == {"b": 1.25, "a": 1.75, "c": 3.0}
-    assert found.scenarios == ["one", "two"]
-    assert found.p is not None
-    assert 0 < found.p < 1
-    assert found.as_good == ["b", "a", "c"]  # two scenarios show nothing
+    assert ranking.ranks == {"b": 1.25, "a": 1.75, "c": 3.0}
+    assert ranking.scenarios == ["one", "two"]
+    assert ranking.p is not None
+    assert 0 < ranking.p < 1
+    assert ranking.as_good == ["b", "a", "c"]  # two scenarios show nothing
 
 
 RNG = np.random.default_rng(3)
@@ -225,9 +185,9 @@ def result_on(sources: list[np.ndarray], method: str = "kfed", clusters: int = 3
 def test_separate_clusters_are_found_again_and_pieces_of_a_cloud_less_so() -> None:
     clusters = [RNG.normal(size=(90, 2)) + 9 * np.eye(3, 2)[np.arange(90) % 3] for _ in range(3)]
     cloud = [RNG.normal(size=(90, 6)) for _ in range(3)]
-    found, pieces = result_on(clusters), result_on(cloud)
-    assert found.again == pytest.approx(1, abs=0.02)
-    assert found.clusters == 3
+    clear, pieces = result_on(clusters), result_on(cloud)
+    assert clear.again == pytest.approx(1, abs=0.02)
+    assert clear.clusters == 3
     assert pieces.again is not None
     assert pieces.again < 0.6
     assert result_on(cloud, seed=1).again != pieces.again  # another split

@@ -1,54 +1,47 @@
+"""Worker processes end when they take too long, are interrupted or killed, and their runs resume."""
+
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fedkin.core import FedkinError
-from fedkin.core.progress import Progress
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run_folder import is_finished
-from fedkin.studies.workers import Worker, make_run, run_all, targets
+from fedkin.studies.reproduce.command import make_run, run_all
+from fedkin.studies.workers import Worker, targets
 
 TOY = ["scenario.name=toy", "engine.workers=1"]
 
 
-class Steps(Progress):
-    """Keeps what it is told."""
-
-    def __init__(self) -> None:
-        self.phases: list[str] = []
-        self.steps: list[Any] = []
-
-    def phase(self, text: str) -> None:
-        self.phases.append(text)
-
-    def step(self, line: Any, timing: dict) -> None:
-        self.steps.append(line["step"])
-
-
-def call(worker: Worker, folder: Path, *settings: str, seconds: float = 300, progress: Any = None) -> None:
+def call(worker: Worker, folder: Path, *settings: str, seconds: float = 300) -> None:
     tables = load_config("toy", [*TOY, *settings]).tables
-    worker.call(make_run, tables, targets(tables), str(folder), [], None, seconds=seconds, progress=progress or Steps())
+    worker.call(make_run, tables, targets(tables), str(folder), [], seconds=seconds)
 
 
-def test_what_takes_too_long_or_is_interrupted_is_killed_and_resumes(
-    tmp_path: Path, toy: None, forked_workers: None
-) -> None:
-    class Interrupter(Steps):
-        def step(self, line: Any, timing: dict) -> None:
-            raise KeyboardInterrupt
-
+def test_what_takes_too_long_is_killed_and_resumes(tmp_path: Path, toy: None, forked_workers: None) -> None:
     slow = ["method.rounds=3", "method.pause=0.5"]
     with Worker() as worker:
-        with pytest.raises(KeyboardInterrupt):
-            call(worker, tmp_path / "run", *slow, progress=Interrupter())
-        assert worker._process is None
-        steps = Steps()
-        call(worker, tmp_path / "run", *slow, progress=steps)
         with pytest.raises(TimeoutError):
-            call(worker, tmp_path / "long", "method.pause=9", seconds=0.3)
+            call(worker, tmp_path / "run", *slow, seconds=1.2)
         assert worker._process is None
-    assert steps.steps in ([2, 3], [3])  # a step may have ended between the message and the signal
+        assert not is_finished(tmp_path / "run")
+        call(worker, tmp_path / "run", *slow)
+        assert is_finished(tmp_path / "run")
+
+
+def test_an_interrupted_worker_is_killed(
+    tmp_path: Path, toy: None, forked_workers: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with Worker() as worker:
+        call(worker, tmp_path / "run")
+        monkeypatch.setattr(worker._messages, "poll", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            call(worker, tmp_path / "second", "method.pause=9")
+        assert worker._process is None
 
 
 def test_a_pool_runs_everything_and_reports_which_process_died(
@@ -59,13 +52,14 @@ def test_a_pool_runs_everything_and_reports_which_process_died(
     assert run_all(experiments, tmp_path, 2, lambda name, why: ended.append((name, why))) == {}
     assert sorted(ended) == [(name, None) for name in experiments]
     assert all(is_finished(tmp_path / name) for name in experiments)
-    order = Worker.order
+    send = Worker._send
 
-    def order_and_kill(self: Worker, *arguments: Any) -> None:
-        order(self, *arguments)
+    def send_and_kill(self: Worker, *arguments: Any) -> Any:
+        messages = send(self, *arguments)
         assert self._process is not None
         self._process.kill()
+        return messages
 
-    monkeypatch.setattr(Worker, "order", order_and_kill)
+    monkeypatch.setattr(Worker, "_send", send_and_kill)
     with pytest.raises(FedkinError, match="The process of run run-0 was ended from outside"):
         run_all({"run-0": experiments["run-0"]}, tmp_path / "again", 1, lambda name, why: None)

@@ -238,10 +238,6 @@ def _new_folder(config: Config) -> Path:
 @option("--clusters", "Number of clusters, if it is known.", type=int)
 @option("--seeds", "Runs of each method.", type=int, default=3)
 @option("--seed", "Seed of the partition and of the first run; by default 0.", type=int)
-@option(
-    "--by", "Ranking of methods: by score, which needs no labels, or by truth.",
-    type=click.Choice(["score", "truth"]), default="score",
-)  # fmt: skip
 @option("--data", "Data set, where a scenario is compared.", "DATA", type=DATA)
 @_scenario
 @option("--clients", "Number of clients.", type=int)
@@ -250,10 +246,10 @@ def _new_folder(config: Config) -> Path:
 @as_json
 @quiet
 def compare(
-    what: str, methods: str, budget: str, question: str, clusters: int | None, seeds: int, by: str, out: Path | None,
+    what: str, methods: str, budget: str, question: str, clusters: int | None, seeds: int, out: Path | None,
     as_json: bool, quiet: bool, **experiment: Any,
 ) -> None:  # fmt: skip
-    """Run the methods that suit some data, and recommend one. Methods are ranked with or without labels."""
+    """Run the methods that suit some data, and recommend one. Methods are ranked without labels."""
     began = time.monotonic()
     if not is_known("scenario", what) and not what.endswith(".toml"):
         check_source(what)
@@ -265,8 +261,7 @@ def compare(
     asked = question_of(what, asked=question, methods=names, **experiment)
     folder = out or Path("comparisons") / asked.name
     with interruptible("the same command resumes the comparison"):
-        options = Options(names, clusters, seeds, budget, by)
-        found = compared(asked, options, folder, not quiet, began=began)
+        found = compared(asked, Options(clusters, seeds, budget), folder, not quiet, start=began)
     if as_json:
         print(found.to_json(), end="")
     elif not quiet:
@@ -322,18 +317,18 @@ def benchmark(
 ) -> None:  # fmt: skip
     """Run all methods on all scenarios, and rank them. The same command resumes where it stopped."""
     names = _known_methods(methods)
-    from fedkin.studies.benchmark import PAGE
     from fedkin.studies.compare import Options, benchmarked
+    from fedkin.studies.comparison import BENCHMARK_PAGE
 
     folder = out or Path("benchmark-runs") / f"{what}-{data.replace('/', '-')}"
     with interruptible("the same command resumes the benchmark"):
-        options = Options(names, None, seeds, budget, limit=limit)
-        found = benchmarked(what, options, folder, data, _names(scenarios), shows=not quiet, **sizes)
+        options = Options(None, seeds, budget, limit)
+        found = benchmarked(what, names, options, folder, data, _names(scenarios), shows=not quiet, **sizes)
     if as_json:
         print(json.dumps(found.plain(), indent=2))
     elif not quiet:
         print(found.text())
-        print(f"{len(found.results)} results; the page: {folder / PAGE}")
+        print(f"{len(found.results)} results; the page: {folder / BENCHMARK_PAGE}")
 
 
 def _names(listed: str) -> tuple[str, ...]:

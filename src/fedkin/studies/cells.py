@@ -37,9 +37,8 @@ class CellResult:
     agreement (ARI) of what each half of the samples finds with what the other half predicts for it; ``None`` where
     clients are clustered. `labels` are the clusters of clients, or of at most `MAX_SAMPLES` samples, which are the same
     ones in all cells of a federation; -1 for none. `bytes` were sent and received in `steps`; `seconds` is the
-    computing time of the method, without evaluation and halves. `memory` is the peak of the run's process in bytes; 0
-    if unknown. `failed` says why there is no result, and `limit` is the time in seconds after which a run was given up;
-    0 otherwise.
+    computing time of the method, without evaluation and halves. `failed` says why there is no result, and `limit` is
+    the time in seconds after which a run was given up; 0 otherwise.
     """
 
     metrics: dict[str, Any] = field(default_factory=dict)
@@ -49,16 +48,15 @@ class CellResult:
     bytes: int = 0
     seconds: float = 0.0
     steps: int = 0
-    memory: int = 0
     failed: str = ""
     limit: float = 0.0
 
 
 class CellRunner(ExperimentRunner):
-    """Runner of a cell, which keeps nothing; its last record is `line`, and `seconds` are those of the method."""
+    """Runner of a cell, which writes nothing; its last record is `line`, and `seconds` are those of the method."""
 
     def start(self) -> Any:
-        """Return the first state, with the clients that are there."""
+        """Return the first state, with the clients that have joined."""
         self.line: RecordLine = {}
         self.seconds = 0.0
         self.populate(0)
@@ -95,23 +93,20 @@ def run_cell(config: Config, population: Population, progress: Callback, halves:
         preparation = prepare(fed, preparing, population.names)
         for i in population.absent:
             clients[i].x = preparation.of(clients[i])
-        prepared = [replace(client, state=dict(client.state)) for client in clients]
+        prepared = _copies(clients)
         runner = CellRunner(config, population.prepared(preparation), fed, preparation, progress)
-        state = runner.steps()
-        found = result_of(runner.method, fed, state)
-        line = runner.line
-        known = {"bytes": line["sent"] + line["received"], "seconds": round(runner.seconds, 3), "steps": line["step"]}
-        if "labels" in found:
-            labels = [int(label) for label in found["labels"]]
-            members = len({label for label in labels if label >= 0})
-            return CellResult(_plain(line["metrics"]), members, None, labels, **known)
-        pooled = _pooled(clients, clustered(fed))
-        again = None
-        if halves:
-            progress.phase("Halves")
-            again = found_again(config, prepared, progress)
-        members = len(np.unique(pooled[pooled >= 0]))
-        return CellResult(_plain(line["metrics"]), members, again, pooled[looked_at(len(pooled))].tolist(), **known)
+        result = result_of(runner.method, fed, runner.steps())
+        line, again = runner.line, None
+        if "labels" in result:
+            labels = np.array([int(label) for label in result["labels"]])
+            shown = labels
+        else:
+            labels = _pooled(clients, clustered(fed))
+            shown = labels[looked_at(len(labels))]
+            again = found_again(config, prepared, progress) if halves else None
+        metrics = {name: value for name, value in line["metrics"].items() if isinstance(value, int | float | list)}
+        clusters, traffic = len(np.unique(labels[labels >= 0])), line["sent"] + line["received"]
+        return CellResult(metrics, clusters, again, shown.tolist(), traffic, round(runner.seconds, 3), line["step"])
 
 
 def looked_at(samples: int, limit: int = MAX_SAMPLES) -> Labels:
@@ -136,10 +131,10 @@ def found_again(config: Config, clients: Sequence[Client], progress: Callback) -
         for side, rows in zip(sides, (order[:half], order[half:]), strict=True):
             if len(rows):
                 side.append(replace(client.rows(rows.sort().values), state=dict(client.state)))
-    runs = [_on_half(config, [replace(one, state=dict(one.state)) for one in side], progress) for side in sides]
+    runs = [_on_half(config, _copies(side), progress) for side in sides]
     values = []
-    for (method, found, _), other, (_, _, labels) in zip(runs, reversed(sides), reversed(runs), strict=True):
-        predicted = torch.cat([predicted_clusters(method, found, client.x) for client in other]).numpy()
+    for (method, result, _), opposite, (_, _, labels) in zip(runs, reversed(sides), reversed(runs), strict=True):
+        predicted = torch.cat([predicted_clusters(method, result, client.x) for client in opposite]).numpy()
         values.append(agreement(predicted, labels))
     return mean(values)
 
@@ -148,36 +143,36 @@ def _on_half(config: Config, clients: list[Client], progress: Callback) -> tuple
     """Run the method on the prepared clients of a half; return it, its result and the samples' clusters."""
     fed = _federation(config, clients, (), progress)
     runner = Runner(config.method, fed, progress)
-    found = result_of(runner.method, fed, runner.steps())
-    return runner.method, found, _pooled(clients, clustered(fed))
+    result = result_of(runner.method, fed, runner.steps())
+    return runner.method, result, _pooled(clients, clustered(fed))
 
 
-def agreement(one: Labels, other: Labels, single: float = 0.0) -> float:
+def agreement(first: Labels, second: Labels, single: float = 0.0) -> float:
     """Return the ARI of two partitions over what has a cluster in both; 0 if either is of a single cluster.
 
     It is `single` if both are.
     """
-    both = (one >= 0) & (other >= 0)
-    one, other = one[both], other[both]
-    numbers = {len(np.unique(one)), len(np.unique(other))}
+    both = (first >= 0) & (second >= 0)
+    first, second = first[both], second[both]
+    numbers = {len(np.unique(first)), len(np.unique(second))}
     if min(numbers) < 2:
         return single if numbers == {1} else 0.0
-    return adjusted_rand(one, other)
+    return adjusted_rand(first, second)
+
+
+def _copies(clients: Sequence[Client]) -> list[Client]:
+    return [replace(client, state=dict(client.state)) for client in clients]
 
 
 def _federation(config: Config, clients: Sequence[Client], names: Sequence[str], progress: Callback) -> LocalFederation:
-    engine = config.engine
-    fed = local_federation(config, clients, progress, names=names, min_clients=min(engine.min_clients, len(clients)))
-    if engine.secure_sums:
+    least = min(config.engine.min_clients, len(clients))
+    fed = local_federation(config, clients, progress, names=names, min_clients=least)
+    if config.engine.secure_sums:
         secure(fed, config.method)
     return fed
 
 
-def _pooled(clients: Sequence[Client], there: Sequence[Client]) -> Labels:
+def _pooled(clients: Sequence[Client], holders: Sequence[Client]) -> Labels:
     """Return the clusters of all clients' samples in order; -1 for those of clients without."""
-    found = {client.id: client.state["clusters"].numpy() for client in there if "clusters" in client.state}
-    return np.concatenate([found.get(one.id, np.full(len(one), -1, dtype=np.int64)) for one in clients])
-
-
-def _plain(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in metrics.items() if isinstance(value, int | float | list)}
+    clusters = {client.id: client.state["clusters"].numpy() for client in holders if "clusters" in client.state}
+    return np.concatenate([clusters.get(client.id, np.full(len(client), -1)) for client in clients])

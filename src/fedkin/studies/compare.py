@@ -4,7 +4,7 @@ First comes one seed of every method that finds the number of clusters, or is gi
 known, the first cheap method that needs it, and quick ones that may be given it, climb a ladder of numbers; those found
 and the best of the ladder are given to the other cheap methods, and the likeliest to the costly ones. A number whose
 clusters are found again no better than by chance is given to none before the ladder. Then come further
-seeds of each method with its best number. A run has its share of the time that is left, or its limit; what did not
+seeds of each method with its best number. A run has its share of the time that remains, or its limit; what did not
 finish is tried again when all had their turn, the cheapest method first, as long as there is more time than it had.
 """
 
@@ -15,8 +15,8 @@ import math
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, replace
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from importlib import import_module
 from numbers import Integral
@@ -30,7 +30,6 @@ from fedkin.core import FedkinError
 from fedkin.core.aliases import checked_keywords
 from fedkin.core.doors import COMPARE, at_door, flag
 from fedkin.core.errors import all_problems, kind_of
-from fedkin.core.progress import Progress, RecordLine, Timing
 from fedkin.core.seeds import derive_generator
 from fedkin.data.dataset import encode_labels
 from fedkin.data.inputs import FederationInput, federation_input
@@ -43,81 +42,56 @@ from fedkin.experiment.run import check_machine
 from fedkin.experiment.terminal import Bar
 from fedkin.report.numbers import format_bytes, join_words, pluralize
 from fedkin.report.page import write_page
-from fedkin.studies.benchmark import PAGE as BENCHMARK_PAGE
-from fedkin.studies.benchmark import Benchmark, questions_of, scenarios_of
+from fedkin.studies.benchmark import questions_of, scenarios_of
 from fedkin.studies.cells import CellResult
-from fedkin.studies.comparison import PAGE, SCORE, TRUTH, Comparison, ComparisonRow, page_of
+from fedkin.studies.comparison import BENCHMARK_PAGE, PAGE, Benchmark, Comparison, page_of
 from fedkin.studies.question import (
     Candidate,
     Family,
     Question,
     Role,
-    Selection,
     base_name,
     method_named,
+    methods_of,
     question_of,
-    selection_of,
+    role_of,
 )
-from fedkin.studies.ranking import (
-    ALIKE,
-    CHANCE,
-    SAME,
-    CandidateScore,
-    Choice,
-    best_numbers,
-    finest,
-    rank_of,
-    recommend,
-    score_of,
-)
-from fedkin.studies.study import Cell, SentPopulation, Study
+from fedkin.studies.ranking import ALIKE, CHANCE, SAME, Choice, Score, best_numbers, finest, recommend, score_of
+from fedkin.studies.study import Cell, Study
 from fedkin.studies.time_budget import TimeBudget, duration, parsed_duration
 from fedkin.studies.workers import Worker
 
 LADDER = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20)
 """Numbers of clusters of samples that a few cheap methods try where none is known."""
-FEW = (2, 3, 4)
-"""Numbers of clusters of clients that are tried where no method finds any."""
-_MAX_NUMBERS = 4
-"""Numbers that are given to cheap methods."""
-_SAMPLES_PER_CLUSTER = 10
-_QUICK = 0.01
-"""Part of the budget that a run of a method takes which climbs the ladder though it finds the number itself."""
 _MIN_SECONDS = 2.0
 """Seconds below which no run is begun, for reading the data may take as long."""
-_KEPT, _MOST_KEPT = 0.1, 10.0
-"""Part of the budget that is kept for scores and the page, and at most so many seconds."""
-_TRIED = (2, 20)
-"""Numbers of clusters to look at settings with; one that some method does not take is no mistake of the user's."""
+_ROLES: Mapping[Role, str] = {
+    "": "",
+    "centralised": "a centralised baseline: moves the data",
+    "synthetic": "not recommended: synthetic copies of samples leave",
+    "baseline": "forms no clusters",
+}
 
 
 @dataclass(frozen=True)
 class Options:
     """Options of a comparison or a benchmark.
 
-    `methods` are names, which options may follow as in ``"ccfc+decorrelation=1"``, or ``("all",)``; each has `seeds`
-    runs, at least 1. `clusters` is their number, at least 2, if it is known. `budget` is wall-clock time, such as
-    ``"10m"`` or seconds. `by`, "score" or "truth", is the criterion of the ranking and the recommendation. `limit` is
-    the time of one run, after which it is given up until a call has a longer one; by default its share of the budget.
+    Each method has `seeds` runs, at least 1. `clusters` is their number, at least 2, if it is known. `budget` is
+    wall-clock time, such as ``"10m"`` or seconds. `limit` is the time of one run, after which it is given up until a
+    call has a longer one; by default its share of the budget. Raises FedkinError, which names the first option that is
+    out of its range.
     """
 
-    methods: tuple[str, ...] = ("all",)
     clusters: int | None = None
     seeds: int = 3
     budget: str | float = "10m"
-    by: str = "score"
     limit: str | None = None
 
-    def check(self) -> None:
-        """Check that all options are in their range.
-
-        Raises FedkinError, which names the first option that is not.
-        """
+    def __post_init__(self) -> None:
         for name, value, least in (("clusters", self.clusters, 2), ("seeds", self.seeds, 1)):
             if value is not None and (not isinstance(value, Integral) or value < least):
                 raise FedkinError(f"{flag(name)} is {value!r}; it takes one whole number of at least {least}.")
-        if self.by not in ("score", "truth"):
-            raise FedkinError(f"{flag('by')} is '{self.by}'; it should be score or truth.")
         parsed_duration(self.budget)
         if self.limit is not None:
             parsed_duration(self.limit, "limit")
@@ -134,11 +108,10 @@ def compare(
     question: str = "auto",
     seeds: int = 3,
     seed: int | None = None,
-    by: str = "score",
     settings: str | Sequence[str] | Mapping[str, Any] = (),
     out: str | Path | None = None,
 ) -> Comparison:
-    """Compare all suitable methods on some data, rank them with or without truth, and recommend one.
+    """Compare all suitable methods on some data, rank them without truth, and recommend one.
 
     Parameters
     ----------
@@ -162,8 +135,6 @@ def compare(
         Runs of each method.
     seed : int, optional
         Seed of the partition and of the first run of each method; by default that of an experiment's file, or 0.
-    by : {"score", "truth"}
-        Criterion of the ranking and the recommendation.
     settings : dict, str or sequence of str
         Keys of an experiment and their values, such as ``{"method.rounds": 10}``; those of ``method`` are for all
         methods that have them. Or ``"method.rounds=10"``, as ``--set`` takes it.
@@ -183,28 +154,26 @@ def compare(
         the budget.
     """
     with at_door(COMPARE):
-        names = tuple(name.strip() for name in methods.split(",")) if isinstance(methods, str) else tuple(methods)
+        names = [name.strip() for name in methods.split(",")] if isinstance(methods, str) else list(methods)
         for name in names:
             if not isinstance(name, str):
                 raise FedkinError(
                     f"methods has {kind_of(name)}; it takes names, such as 'kfed' or 'package.module:Class'."
                 )
-        common = _settings(settings)
-        options = Options(names, n_clusters, seeds, budget, by)
-        options.check()
+        common, options = _settings(settings), Options(n_clusters, seeds, budget)
         if isinstance(clients, str | Path):
             if y is not None and not isinstance(y, str):
                 raise FedkinError(
                     f"Labels were given beside '{clients}', which has its own; give arrays of both, or none."
                 )
-            given, label, what, scenario = None, y, str(clients), None
+            data, label, what, scenario = None, y, str(clients), None
         else:
-            given = federation_input(clients, y, entrance="compare")
-            label, what, scenario = given.label, "clients in memory", "files"
+            data = federation_input(clients, y, entrance="compare")
+            label, what, scenario = data.label, "clients in memory", "files"
         common += [] if label is None else [f"data.label={label}"]
-        asked = question_of(what, scenario=scenario, seed=seed, settings=common, asked=question, methods=names)
-        folder = Path("comparisons") / (asked.name if given is None else "arrays")
-        return compared(asked, options, folder if out is None else Path(out), given=given)
+        full = question_of(what, scenario=scenario, seed=seed, settings=common, asked=question, methods=names)
+        folder = Path("comparisons") / (full.name if data is None else "arrays")
+        return compared(full, options, folder if out is None else Path(out), in_memory=data)
 
 
 def compared(
@@ -213,32 +182,27 @@ def compared(
     out: Path,
     shows: bool = True,
     worker: Worker | None = None,
-    began: float | None = None,
-    given: FederationInput | None = None,
+    start: float | None = None,
+    in_memory: FederationInput | None = None,
 ) -> Comparison:
     """Compare methods on the same clients; an interrupted comparison of the same question in `out` is resumed.
 
     `shows` says whether to show the progress on a terminal. The `worker` makes the runs; by default it is a new one.
-    The budget starts at `began`, a time of ``time.monotonic()``; by default it is now. `given` are clients in memory,
-    in place of the question's data.
-    Raises FedkinError if an option is out of its range, no method suits the data, `out` holds anything else, or no run
-    finished in the budget.
+    The budget starts at `start`, a time of ``time.monotonic()``; by default it is now. Clients `in_memory` take the
+    place of the question's data.
+    Raises FedkinError if no method suits the data, `out` holds anything else, or no run finished in the budget.
     """
-    options.check()
     seconds = parsed_duration(options.budget)
-    budget = TimeBudget(seconds, min(_KEPT * seconds, _MOST_KEPT), began)
-    selection = selection_of(question.family, options.methods)
-    config = _checked(question, selection, options)
-    population = question.check(config.population() if given is None else _in_memory(config, given))
-    truth = population.truth if question.family == "samples" else population.clusters
-    if options.by == "truth" and truth is None:
-        raise FedkinError(f"{flag('by')} truth needs a truth, and '{question.data}' has none; leave it out.")
-    sent = None if given is None else SentPopulation.of(population)
-    plan = {**asdict(question), "clusters": options.clusters, "clients": {} if given is None else _sums(population)}
-    with worker or Worker() as at_work, Study(out, plan, "comparison", at_work, sent) as study:
-        schedule = Schedule(question, selection, options, study, budget, population, shows=shows)
+    budget = TimeBudget(seconds, min(0.1 * seconds, 10.0), start)  # some is for scores and the page
+    config = _checked(question, options)
+    population = question.check(config.population() if in_memory is None else _population(config, in_memory))
+    plan = {name: value for name, value in vars(question).items() if name != "methods"}
+    plan |= {"clusters": options.clusters, "clients": {} if in_memory is None else _sums(population)}
+    sent = None if in_memory is None else population
+    with worker or Worker() as process, Study(out, plan, "comparison", process, sent) as study:
+        schedule = Schedule(question, options, study, budget, population, shows=shows)
         make_runs([schedule], options.seeds)
-        comparison = _comparison(schedule, config, given is not None)
+        comparison = _comparison(schedule, config, in_memory is not None)
         comparison.write()
         write_page(out / PAGE, page_of(comparison))
     return comparison
@@ -246,6 +210,7 @@ def compared(
 
 def benchmarked(
     family: Family,
+    methods: Sequence[str],
     options: Options,
     out: Path,
     data: str = "digits",
@@ -263,49 +228,48 @@ def benchmarked(
     not computed again. By default the `worker` is a process of one thread.
     Raises FedkinError if an option is out of range, a name unknown, or the folder holds another benchmark.
     """
-    options.check()
     if rounds < 1:
         raise FedkinError(f"{flag('rounds')} is {rounds}; allowed: 1 or more.")
-    selection = selection_of(family, options.methods)
     shared = {"rounds": rounds, "module": module} if family == "clients" else {}
-    questions = questions_of(family, data, scenarios_of(family, scenarios), shared)
-    options = replace(options, by="truth" if family == "samples" else "score")
+    names = methods_of(family, methods)
+    questions = questions_of(family, names, data, scenarios_of(family, scenarios), shared)
     budget = TimeBudget(parsed_duration(options.budget))
     plan = {"family": family, "data": data, **shared}
-    with worker or Worker(threads=1) as at_work, Study(out, plan, "benchmark", at_work) as study:
+    with worker or Worker(threads=1) as process, Study(out, plan, "benchmark", process) as study:
         schedules = [
-            Schedule(question, selection, replace(options, clusters=number), study, budget, None, name, shows)
+            Schedule(question, replace(options, clusters=number), study, budget, None, name, shows)
             for name, (question, number) in questions.items()
         ]
-        for candidate in schedules[0].selection.first(schedules[0].options.clusters, needy_only=True):
-            schedules[0].question.config(candidate, 0)  # settings are refused before anything runs
+        first = schedules[0]
+        for candidate in first.question.candidates(first.options.clusters, needy_only=True):
+            first.question.config(candidate, 0)  # settings are refused before anything runs
         make_runs(schedules, options.seeds)
         rows = {schedule.scenario: schedule.rows() for schedule in schedules}
         results = {
             cell: result
             for cell, result in study.results.items()
             if cell.scenario in rows
-            and cell.method in selection.methods
+            and cell.method in names
             and cell.seed < options.seeds
-            and not study.waits(cell, schedules[0].limit)  # cut off by the budget, and made anew
+            and not study.waits(cell, first.limit)  # cut off by the budget, and made anew
         }
         benchmark = Benchmark(family, data, shared, rows, results)
         write_page(out / BENCHMARK_PAGE, benchmark.page())
     return benchmark
 
 
-def _checked(question: Question, selection: Selection, options: Options) -> Config:
+def _checked(question: Question, options: Options) -> Config:
     """Check the experiments of all candidates, which differ in the method only, and return the first.
 
     Raises FedkinError, with a line for each method whose settings are not allowed, or if a tracker, the device or the
     engine is not there.
     """
-    numbers = _TRIED if options.clusters is None else (options.clusters,)
-    tried = [*selection.first(options.clusters), *selection.with_k(numbers, cheap=True)]
-    tried += selection.with_k(numbers, cheap=False)
+    # A number of clusters that some method does not take is no mistake of the user's, so two are tried.
+    numbers = (2, 20) if options.clusters is None else (options.clusters,)
+    candidates = [*question.candidates(options.clusters), *question.with_numbers(numbers, "cheap", "costly")]
     configs: dict[str, Config] = {}
     problems: dict[str, str] = {}
-    for candidate in tried:
+    for candidate in candidates:
         try:
             configs.setdefault(candidate.method, question.config(candidate, question.seed))
         except FedkinError as error:
@@ -317,29 +281,28 @@ def _checked(question: Question, selection: Selection, options: Options) -> Conf
     return config
 
 
-def _in_memory(config: Config, given: FederationInput) -> Population:
-    """Build the clients that were given in memory, some of whose samples may be held out; labels beside them are read.
+def _population(config: Config, data: FederationInput) -> Population:
+    """Build the clients that were passed in memory, some of whose samples may be held out; labels beside them are read.
 
     Raises FedkinError if a client's samples or labels cannot be used.
     """
-    scenario: Any = replace(config.scenario, data=given.source, label=given.column)
-    beside = [labels for labels in given.labels if labels is not None] if given.label is None else []
-    if not beside:
+    scenario: Any = replace(config.scenario, data=data.source, label=data.column)
+    if data.label is not None or all(labels is None for labels in data.labels):
         return scenario.build(config.data_seed)  # type: ignore[no-any-return]
     population: Population = replace(scenario, test_fraction=0.0).build(config.data_seed)
-    read = []
-    for client, labels, name in zip(population.clients, given.labels, population.names, strict=True):
+    texts = []
+    for client, labels, name in zip(population.clients, data.labels, population.names, strict=True):
         indices, classes = encode_labels(labels, f"y of client {name}")
         if len(indices) != len(client):
             raise FedkinError(f"y of client {name} has {len(indices)} labels for {len(client)} samples.")
-        read.append([classes[i] for i in indices.tolist()])
-    indices, classes = encode_labels([label for labels in read for label in labels], "y")
+        texts.append([classes[i] for i in indices.tolist()])
+    indices, classes = encode_labels([label for labels in texts for label in labels], "y")
     clients, tests = [], []
-    for client, y in zip(population.clients, indices.split([len(labels) for labels in read]), strict=True):
+    for client, y in zip(population.clients, indices.split([len(labels) for labels in texts]), strict=True):
         rng = derive_generator(config.data_seed, "test", client.id)
-        kept, out = hold_out(torch.arange(len(client)), scenario.test_fraction, rng)
-        clients.append(replace(client, y=y).rows(kept))
-        tests.append((client.x[out], y[out]))
+        rows, test_rows = hold_out(torch.arange(len(client)), scenario.test_fraction, rng)
+        clients.append(replace(client, y=y).rows(rows))
+        tests.append((client.x[test_rows], y[test_rows]))
     truth = [client.y for client in clients if client.y is not None]
     return replace(
         population, clients=clients, truth=truth, classes=classes, tests=tests if scenario.test_fraction > 0 else []
@@ -351,23 +314,9 @@ def _sums(population: Population) -> dict[str, str]:
     sums = {}
     for name, client in zip(population.names, population.clients, strict=True):
         columns = None if client.table is None else client.table.columns
-        parts = [str(columns).encode(), *(each.numpy().tobytes() for each in (client.x, client.y) if each is not None)]
-        sums[name] = sha256(b"".join(parts)).hexdigest()
+        arrays = [array.numpy().tobytes() for array in (client.x, client.y) if array is not None]
+        sums[name] = sha256(b"".join([str(columns).encode(), *arrays])).hexdigest()
     return sums
-
-
-class OneOfMany(Bar):
-    """Progress bar of one run among many, without a line for each of its steps."""
-
-    def __init__(self, title: str) -> None:
-        super().__init__()
-        self._title = title
-
-    def phase(self, text: str) -> None:
-        super().phase(f"{self._title} · {text}")
-
-    def step(self, line: RecordLine, timing: Timing) -> None:
-        return None
 
 
 @dataclass
@@ -379,21 +328,19 @@ class Schedule:
     """
 
     question: Question
-    selection: Selection
     options: Options
     study: Study
     budget: TimeBudget
     population: Population | None
     scenario: str = ""
     shows: bool = True
+    tried: dict[Candidate, None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.by_truth = self.options.by == "truth"
         self.limit = math.inf if self.options.limit is None else parsed_duration(self.options.limit, "limit")
-        self.tried: dict[Candidate, None] = {}
 
-    def runs(self, candidate: Candidate) -> list[CellResult]:
-        """Return the finished runs of a candidate, in order of seed."""
+    def results(self, candidate: Candidate) -> list[CellResult]:
+        """Return the results of a candidate's finished runs, in order of seed."""
         cells = (self._cell(candidate, seed) for seed in range(self.options.seeds))
         return [result for cell in cells if (result := self.study.finished(cell))]
 
@@ -401,151 +348,126 @@ class Schedule:
         """Return the result of a candidate's first run, also of one that failed; ``None`` if it had no turn."""
         return self.study.results.get(self._cell(candidate, 0))
 
-    def scores(self) -> dict[Candidate, CandidateScore]:
+    def scores(self) -> list[Score]:
         """Return the scores of every candidate that has a finished run."""
-        family, same = self.question.family, not self.scenario
-        return {each: score_of(family, runs, same) for each in self.tried if (runs := self.runs(each))}
+        same = not self.scenario
+        return [
+            score_of(self.question.family, candidate, results, same)
+            for candidate in self.tried
+            if (results := self.results(candidate))
+        ]
 
-    def best(self) -> dict[str, Candidate]:
-        """Return for each method the finished candidate with the best number of clusters, the cheapest first."""
-        best = best_numbers(self.scores(), self.by_truth)
-        return {name: best[name] for name in self.selection.methods if name in best}
+    def best(self) -> list[Score]:
+        """Return for each method the score with the best number of clusters, the cheapest first."""
+        best = best_numbers(self.question.family, self.scores())
+        return [best[name] for name in self.question.methods if name in best]
 
-    def rows(self) -> list[ComparisonRow]:
-        """Return a row per method, the cheapest first."""
-        best, scores = self.best(), self.scores()
-        return [self._row(name, best.get(name), scores) for name in self.selection.methods]
+    def rows(self) -> list[Score]:
+        """Return a row per method, the cheapest first; without a finished run it says why."""
+        best = {score.method: score for score in self.best()}
+        rows = []
+        for name in self.question.methods:
+            role = role_of(name)
+            if name in best:
+                rows.append(replace(best[name], remark=_ROLES[role]))
+                continue
+            candidate = next((tried for tried in self.tried if tried.method == name), Candidate(name))
+            first = self.first(candidate)
+            why = "not started in the budget"
+            if first is not None:
+                kind = "not finished in the budget" if first.limit else "cannot be applied"
+                why = f"{kind}: {first.failed.rstrip('.')}"
+            remark = "; ".join(filter(None, [_ROLES[role], why]))
+            rows.append(Score(name, candidate.number, role, remark=remark))
+        return rows
 
     def turns(self, seed: int) -> Iterator[Candidate]:
         """Yield candidates in the order of their turns with a seed, counted from 0."""
         if seed:
-            yield from self.best().values()
+            yield from [Candidate(score.method, score.number) for score in self.best()]
             return
-        clusters = self.options.clusters
-        first = self.selection.first(clusters, bool(self.scenario))
+        clusters, question = self.options.clusters, self.question
+        first = question.candidates(clusters, bool(self.scenario))
         yield from self._listed([each for each in first if method_named(each.method).traits.cost == "cheap"])
-        if self.population is not None and clusters is None and self.question.family == "samples":
+        if self.population is not None and clusters is None and question.family == "samples":
             samples = sum(map(len, self.population.clients))
-            ladder = [number for number in LADDER if number <= samples // _SAMPLES_PER_CLUSTER]
-            likely = self._numbers()[:1] or ladder[:1]
+            ladder = [number for number in LADDER if 10 * number <= samples]
             # A number whose clusters are found again no better than by chance would mislead every other method.
-            if max((score.score for score in self.scores().values()), default=0.0) > CHANCE:
-                yield from self._listed([Candidate(name, number) for name in self.selection.needy for number in likely])
+            if max((score.value for score in self.scores()), default=0.0) > CHANCE:
+                yield from self._needy(self._numbers()[:1] or ladder[:1])
             for number in ladder:
                 yield from self._listed([Candidate(name, number) for name in self._climbers()])
-            likely = self._numbers()[:1] or likely
-            yield from self._listed([Candidate(name, number) for name in self.selection.needy for number in likely])
+            yield from self._needy(self._numbers()[:1] or ladder[:1])
         yield from self._listed(first)
         if clusters is None:
-            yield from self._listed(self.selection.with_k(self._numbers(), cheap=True))
-            yield from self._listed(self.selection.with_k(self._numbers()[:1], cheap=False))
+            yield from self._listed(question.with_numbers(self._numbers(), "cheap"))
+            yield from self._listed(question.with_numbers(self._numbers()[:1], "costly"))
 
-    def unfinished(self) -> list[tuple[Candidate, int]]:
-        """Return candidates and seeds to try again, the cheapest first."""
-        jobs = [(each, 0) for each in self.tried]
-        jobs += [(each, seed) for seed in range(1, self.options.seeds) for each in self.best().values()]
-        order = {name: at for at, name in enumerate(self.selection.methods)}
-        return sorted(jobs, key=lambda job: (order[job[0].method], job[1]))
-
-    def share(self, seed: int) -> float:
-        """Return the share of the time left that a run has: as much as one of each method that waits for the seed."""
-        waiting = sum(not self._has_ended(name, seed) for name in self.selection.methods)
-        return self.budget.left / max(1, waiting + (seed == 0))
-
-    def run(self, candidate: Candidate, seed: int, seconds: float) -> None:
-        """Make a run for at most `seconds`, unless it has ended, or had as much time before, or time is up."""
-        cell, seconds = self._cell(candidate, seed), min(seconds, self.limit)
-        if self.budget.left < _MIN_SECONDS or not self.study.waits(cell, seconds):
-            return
-        names = [*([self.scenario] if self.scenario else []), candidate.name, f"seed {cell.seed}"]
-        title = f"{', '.join(names)} · {duration(self.budget.left)} left"
-        question = replace(self.question, seed=cell.seed) if self.scenario else self.question
-        bar: AbstractContextManager[Progress]
-        bar = OneOfMany(title) if self.shows and sys.stderr.isatty() else nullcontext(Progress())
-        with bar as progress:
-            halves = self.question.family == "samples" and not self.scenario
-            config = question.config(candidate, cell.seed)
-            self.study.run(cell, config, max(seconds, _MIN_SECONDS), progress, halves)
+    def _needy(self, numbers: Sequence[int]) -> Iterator[Candidate]:
+        yield from self._listed([Candidate(name, number) for name in self.question.needy for number in numbers])
 
     def _listed(self, candidates: Sequence[Candidate]) -> Iterator[Candidate]:
         for candidate in candidates:
             self.tried[candidate] = None
             yield candidate
 
-    def _has_ended(self, method: str, seed: int) -> bool:
-        """Return whether a method has a result of a seed, or the reason why it has none."""
-        mine = [each for each in self.tried if each.method == method]
-        return any(self._cell(each, seed) in self.study.results for each in mine)
-
     def _climbers(self) -> list[str]:
         """Return the methods on the ladder: the cheapest that needs a number of clusters, and quick optional ones."""
-        quick = [
-            each.method
-            for each in self.tried
-            if (made := method_named(each.method)).traits.finds_k
-            and made.traits.takes_k
-            and each.number is None
-            and (runs := self.runs(each))
-            and runs[0].seconds <= _QUICK * self.budget.seconds
-        ]
-        return [*self.selection.needy[:1], *quick]
+        quick = []
+        for candidate in self.tried:
+            traits = method_named(candidate.method).traits
+            optional = traits.finds_k and traits.takes_k and candidate.number is None
+            # Quick is a run that takes a hundredth of the budget.
+            if optional and (runs := self.results(candidate)) and 100 * runs[0].seconds <= self.budget.seconds:
+                quick.append(candidate.method)
+        return [*self.question.needy[:1], *quick]
 
     def _numbers(self) -> list[int]:
-        """Return the numbers of clusters to give, the likeliest first: those of the best candidates so far."""
-        scores, of_clients = self.scores(), self.question.family == "clients"
-        ranked = sorted(scores, key=lambda each: -rank_of(scores[each], self.by_truth))
-        able = {each: scores[each] for each in ranked if scores[each].clusters[0] > 1}
-        if able and not self.by_truth and not of_clients:
-            ranked = [finest(able), *ranked]
+        """Return up to four numbers of clusters to give, the likeliest first: those of the best candidates so far."""
         assert self.population is not None
+        of_clients = self.question.family == "clients"
+        ranked = sorted(self.scores(), key=lambda score: -score.value)
+        several = [score for score in ranked if score.clusters[0] > 1]
+        if several and not of_clients:
+            ranked = [finest(several), *ranked]
         clients = self.population.clients
         maximum = len(clients) - 1 if of_clients else sum(map(len, clients))
-        proposed = [scores[each].clusters[0] if each.number is None else each.number for each in ranked]
+        proposed = [score.clusters[0] if score.number is None else score.number for score in ranked]
         usable = list(dict.fromkeys(number for number in proposed if 2 <= number <= maximum))
-        few = [number for number in FEW if number <= maximum] if of_clients else []
-        return (usable or few)[:_MAX_NUMBERS]
+        few = [number for number in (2, 3, 4) if number <= maximum] if of_clients else []
+        return (usable or few)[:4]
+
+    def unfinished(self) -> list[tuple[Candidate, int]]:
+        """Return candidates and seeds to try again, the cheapest first."""
+        jobs = [(candidate, 0) for candidate in self.tried]
+        best = [Candidate(score.method, score.number) for score in self.best()]
+        jobs += [(candidate, seed) for seed in range(1, self.options.seeds) for candidate in best]
+        order = {name: place for place, name in enumerate(self.question.methods)}
+        return sorted(jobs, key=lambda job: (order[job[0].method], job[1]))
+
+    def share(self, seed: int) -> float:
+        """Return the share of the remaining time for a run: as much as one of each method that waits for the seed."""
+        cells = {name: [self._cell(c, seed) for c in self.tried if c.method == name] for name in self.question.methods}
+        waiting = sum(all(cell not in self.study.results for cell in tried) for tried in cells.values())
+        return self.budget.remaining / max(1, waiting + (seed == 0))
+
+    def run(self, candidate: Candidate, seed: int, seconds: float) -> None:
+        """Make a run for at most `seconds`, unless it has ended, or had as much time before, or time is up."""
+        cell, seconds = self._cell(candidate, seed), min(seconds, self.limit)
+        if self.budget.remaining < _MIN_SECONDS or not self.study.waits(cell, seconds):
+            return
+        question = replace(self.question, seed=cell.seed) if self.scenario else self.question
+        names = [*([self.scenario] if self.scenario else []), candidate.name, f"seed {cell.seed}"]
+        with Bar() if self.shows and sys.stderr.isatty() else nullcontext() as bar:
+            if bar is not None:
+                bar.phase(f"{', '.join(names)} · {duration(self.budget.remaining)} left")
+            halves = self.question.family == "samples" and not self.scenario
+            self.study.run(cell, question.config(candidate, cell.seed), max(seconds, _MIN_SECONDS), halves)
 
     def _cell(self, candidate: Candidate, seed: int) -> Cell:
-        if self.scenario:  # where a method has one number, which its results do not repeat
+        if self.scenario:  # a method has one number of clusters in it, which its results do not repeat
             return Cell(candidate.method, seed, scenario=self.scenario)
         return Cell(candidate.method, self.question.seed + seed, candidate.number)
-
-    def _row(self, name: str, taken: Candidate | None, scores: Mapping[Candidate, CandidateScore]) -> ComparisonRow:
-        """Build a method's row; without a finished run it says why."""
-        role = self.selection.role(name)
-        if taken is None:
-            shown = next((each for each in self.tried if each.method == name), Candidate(name))
-            first = self.first(shown)
-            if first is None:
-                why = "not started in the budget"
-            else:
-                kind = "not finished in the budget" if first.limit else "cannot be applied"
-                why = f"{kind}: {first.failed.rstrip('.')}"
-            return ComparisonRow(name, shown.number, role, remark="; ".join(filter(None, [_ROLES[role], why])))
-        score = scores[taken]
-        return ComparisonRow(
-            method=name,
-            number=taken.number,
-            role=role,
-            runs=len(score.runs),
-            clusters=score.clusters,
-            measures=score.measures,
-            truth=score.truth,
-            deviations=score.deviations,
-            error=score.error,
-            bytes=score.bytes,
-            seconds=score.seconds,
-            memory=max(run.memory for run in score.runs),
-            remark=_ROLES[role],
-        )
-
-
-_ROLES: Mapping[Role, str] = {
-    "": "",
-    "centralised": "a centralised baseline: moves the data",
-    "synthetic": "not recommended: synthetic copies of samples leave",
-    "baseline": "forms no clusters",
-}
 
 
 def make_runs(schedules: Sequence[Schedule], seeds: int) -> None:
@@ -554,35 +476,41 @@ def make_runs(schedules: Sequence[Schedule], seeds: int) -> None:
         for schedule in schedules:
             for candidate in schedule.turns(seed):
                 limited = schedule.limit < math.inf
-                schedule.run(candidate, seed, schedule.budget.left if limited else schedule.share(seed))
+                schedule.run(candidate, seed, schedule.budget.remaining if limited else schedule.share(seed))
     for schedule in schedules:
         for candidate, seed in schedule.unfinished():
-            schedule.run(candidate, seed, schedule.budget.left)
+            schedule.run(candidate, seed, schedule.budget.remaining)
 
 
 def _comparison(schedule: Schedule, config: Config, in_memory: bool) -> Comparison:
     """Build the comparison from the runs that finished."""
-    question, selection, options = schedule.question, schedule.selection, schedule.options
-    scores = schedule.scores()
-    if not scores:
-        raise _nothing_finished(schedule)
-    best = {candidate: scores[candidate] for candidate in schedule.best().values()}
-    choice = recommend(selection, best, schedule.by_truth)
-    take = choice.candidate if choice else None
-    ranks = {each.method: rank_of(score, schedule.by_truth) for each, score in best.items()}
-    lines = schedule.rows()
-    lines.sort(key=lambda line: (not line.runs, not take or line.method != take.method, -ranks.get(line.method, -1.0)))
-    chance, doubts = _doubts(schedule, choice, scores, best) if choice else (None, [])
+    question, options, best = schedule.question, schedule.options, schedule.best()
+    firsts = [schedule.first(candidate) for candidate in schedule.tried]
+    if not best:
+        refusals = [first.failed for first in firsts if first and not first.limit]
+        if refusals and len(refusals) == len(firsts):
+            raise FedkinError(f"No method suits '{question.data}': {refusals[0]}")
+        why = f" ({refusals[0]})" if refusals else ""
+        raise FedkinError(
+            f"No run finished in the budget of {duration(schedule.budget.seconds)}{why}; the same with a larger budget "
+            "resumes."
+        )
+    choice = recommend(question.family, best)
+    method = choice.score.method if choice else None
+    lines = sorted(
+        schedule.rows(),
+        key=lambda line: (not line.results, line.method != method, -line.value),
+    )
+    chance, doubts = _doubts(schedule, choice, best) if choice else (None, [])
     return Comparison(
         question=question.description,
         family=question.family,
         lines=tuple(lines),
-        recommended=take.method if take else None,
-        reason=_reason(choice, best, schedule.by_truth)
+        recommended=method,
+        reason=_reason(question.family, choice)
         if choice
         else "no method that finished may be recommended, or none found more than one cluster",
-        use=_use(question, take, in_memory) if take else (),
-        by=options.by,
+        use=_use(question, choice.score, in_memory) if choice else (),
         seeds=options.seeds,
         budget=schedule.budget.seconds,
         spent=schedule.budget.spent,
@@ -591,36 +519,20 @@ def _comparison(schedule: Schedule, config: Config, in_memory: bool) -> Comparis
         warnings=tuple(doubts),
         better_than_chance=chance,
         undecided=bool(choice and choice.undecided),
-        as_good=tuple(each.name for each in choice.as_good) if choice else (),
+        as_good=tuple(score.name for score in choice.as_good) if choice else (),
         notes=schedule.population.notes if schedule.population else (),
     )
 
 
-def _nothing_finished(schedule: Schedule) -> FedkinError:
-    firsts = [schedule.first(each) for each in schedule.tried]
-    refusals = [first.failed for first in firsts if first and not first.limit]
-    if refusals and all(first and not first.limit for first in firsts):
-        return FedkinError(f"No method suits '{schedule.question.data}': {refusals[0]}")
-    why = f" ({refusals[0]})" if refusals else ""
-    return FedkinError(
-        f"No run finished in the budget of {duration(schedule.budget.seconds)}{why}; the same with a larger budget "
-        "resumes."
-    )
-
-
-def _doubts(
-    schedule: Schedule,
-    choice: Choice,
-    scores: Mapping[Candidate, CandidateScore],
-    best: Mapping[Candidate, CandidateScore],
-) -> tuple[bool | None, list[str]]:
+def _doubts(schedule: Schedule, choice: Choice, best: Sequence[Score]) -> tuple[bool | None, list[str]]:
     """Return whether clusters are better than chance, and reasons to recommend without confidence."""
-    taken, doubts, chance = best[choice.candidate], [], None
-    seeds = schedule.options.seeds
-    if taken.family == "samples":
-        finders = [score for each, score in scores.items() if each.number is None]
-        single = bool(finders) and all(max(score.clusters) == 1 for score in finders)
-        again = taken.measures["found_again"]
+    score, measures, seeds = choice.score, choice.score.measures, schedule.options.seeds
+    doubts: list[str] = []
+    chance = None
+    if schedule.question.family == "samples":
+        finders = [finder for finder in schedule.scores() if finder.number is None]
+        single = bool(finders) and all(max(finder.clusters) == 1 for finder in finders)
+        again = measures["found_again"]
         chance = again > CHANCE and not single
         if single:
             doubts.append("Every method that finds the number of clusters finds one: the data may have none.")
@@ -630,26 +542,26 @@ def _doubts(
                 f"of a single cloud are found again to {CHANCE:g}, too. The data may have no clusters."
             )
         if choice.undecided:
-            names = join_words([each.name for each in choice.undecided])
+            names = join_words([different.name for different in choice.undecided])
             doubts.append(f"Undecided: halves do not tell it from {names}, whose clusters differ; look at both.")
     else:
-        accuracy, guess = taken.measures.get("accuracy"), _guessed_accuracy(schedule.population)
+        accuracy, guess = measures.get("accuracy"), _guessed_accuracy(schedule.population)
         if accuracy is not None and guess is not None and accuracy <= guess:
             doubts.append(
                 f"The clusters' models are no better than a guess: an accuracy of {accuracy:.3f}, where always "
                 f"answering a client's most frequent class has {guess:.3f}. They need more rounds, or another model."
             )
-    if len(taken.runs) < seeds:
+    if len(score.results) < seeds:
+        runs = pluralize(seeds, "run")
+        doubts.append(f"Only {len(score.results)} of {runs} finished; the same with a larger budget resumes.")
+    if measures.get("stability", 1.0) < ALIKE:
         doubts.append(
-            f"Only {len(taken.runs)} of {pluralize(seeds, 'run')} finished; the same with a larger budget resumes."
+            f"The clusters depend on the seed: those of two runs agree to ARI {measures['stability']:.2f} only."
         )
-    stability = taken.measures.get("stability")
-    if stability is not None and stability < ALIKE:
-        doubts.append(f"The clusters depend on the seed: those of two runs agree to ARI {stability:.2f} only.")
-    ended = {each.method for each in schedule.tried if (first := schedule.first(each)) and not first.limit}
-    forming = [each for each in best if schedule.selection.role(each.method) != "baseline"]
-    if (len(best) == 1 or not forming) and {*schedule.selection.methods} - ended:
-        names = join_words(sorted(each.method for each in best))
+    ended = {tried.method for tried in schedule.tried if (first := schedule.first(tried)) and not first.limit}
+    forming = [finished for finished in best if finished.role != "baseline"]
+    if (len(best) == 1 or not forming) and {*schedule.question.methods} - ended:
+        names = join_words(sorted(finished.method for finished in best))
         doubts.append(f"Only {names} finished, so there is little to compare; a larger budget resumes.")
     return chance, doubts
 
@@ -665,79 +577,77 @@ def _guessed_accuracy(population: Population | None) -> float | None:
     return mean(shares) if shares else None
 
 
-def _reason(choice: Choice, best: Mapping[Candidate, CandidateScore], by_truth: bool) -> str:
-    """Explain why a candidate is recommended, as the rest of a sentence that begins with "it"."""
-    score = best[choice.candidate]
-    value = score.measures[SCORE[score.family]]
-    others = f", as good as {pluralize(len(choice.as_good), 'other')}" if choice.as_good else ""
-    if by_truth:
-        name = TRUTH[score.family][0]
-        parts = [f"agrees best with the truth ({name.upper()} {score.truth[name]:.3f})"]
-    elif score.family == "samples":
-        parts = [f"finds clusters that the other half of the samples finds again (ARI {value:.3f}){others}"]
+def _reason(family: Family, choice: Choice) -> str:
+    """Explain why a method is recommended, as the rest of a sentence that begins with "it"."""
+    score, measures = choice.score, choice.score.measures
+    as_good = f", as good as {pluralize(len(choice.as_good), 'other')}" if choice.as_good else ""
+    if family == "samples":
+        again = measures["found_again"]
+        parts = [f"finds clusters that the other half of the samples finds again (ARI {again:.3f}){as_good}"]
     else:
-        parts = [f"reaches an accuracy of {value:.3f} on clients' own test samples{others}"]
+        parts = [f"reaches an accuracy of {measures['accuracy']:.3f} on clients' own test samples{as_good}"]
     if choice.baseline is not None:
-        level = best[choice.baseline].measures["accuracy"]
+        level = choice.baseline.measures["accuracy"]
         parts.append(
             f"is not significantly better than {choice.baseline.method}, which forms no clusters ({level:.3f})"
         )
-    if score.family == "samples" and choice.candidate.number is None and not by_truth:
+    if family == "samples" and score.number is None:
         parts.append("finds the number of clusters itself")
-    stable = score.measures.get("stability")
-    if stable is not None:
+    if "stability" in measures:
+        stable = measures["stability"]
         same = f"finds the same clusters over seeds (ARI {stable:.2f})"
         parts.append(same if stable >= SAME else f"agrees with itself over seeds to ARI {stable:.2f}")
-    return join_words([*parts, f"moves {format_bytes(score.bytes)} in {duration(score.seconds)}"])
+    return join_words([*parts, f"moves {format_bytes(score.bytes or 0)} in {duration(score.seconds or 0)}"])
 
 
-def _use(question: Question, chosen: Candidate, in_memory: bool) -> tuple[str, ...]:
+def _use(question: Question, score: Score, in_memory: bool) -> tuple[str, ...]:
     """Return commands that run the recommended method alone, and apply it to new samples or an unseen client.
 
     Of clients in memory, which no file holds, it is the call in Python.
     """
-    options = {key: value for key, value in chosen.settings(question.settings).items() if key != "name"}
+    options = Candidate(score.method, score.number).settings(question.settings)
+    del options["name"]
     if in_memory:
-        name = method_named(chosen.method).__name__.removesuffix("Method")
-        given = ", ".join(f"{key}={value!r}" for key, value in options.items())
-        return (f"fedkin.{name}({given}).fit(clients)",) if name in import_module("fedkin").__all__ else ()
+        name = method_named(score.method).__name__.removesuffix("Method")
+        keywords = ", ".join(f"{key}={value!r}" for key, value in options.items())
+        return (f"fedkin.{name}({keywords}).fit(clients)",) if name in import_module("fedkin").__all__ else ()
+    paths = {f"{section}.{key}": value for section, table in question.tables.items() if section != "evaluation"
+             for key, value in table.items()}  # fmt: skip
+    paths |= {f"method.{key}": value for key, value in options.items()}
     settings = [
-        f"--set {shlex.quote(f'{section}.{key}={_plain(value)}')}"
-        for section, values in question.tables.items()
-        for key, value in values.items()
-        if section != "evaluation" and (section, key) not in (("data", "source"), ("scenario", "name"))
+        f"--set {shlex.quote(f'{path}={_plain(value)}')}"
+        for path, value in paths.items()
+        if path not in ("data.source", "scenario.name")
     ]
-    settings += [f"--set {shlex.quote(f'method.{key}={_plain(value)}')}" for key, value in options.items()]
-    apply = "predict" if question.family == "samples" else "assign"
-    method, number = base_name(chosen.method), "" if chosen.number is None else f"-{chosen.number}"
-    run = f"runs/{question.name}-{registry.file_name(method)}{number}"
+    method, number = base_name(score.method), "" if score.number is None else f"-{score.number}"
+    run = shlex.quote(f"runs/{question.name}-{registry.file_name(method)}{number}")
     where = f"--data {shlex.quote(question.data)} --scenario {question.scenario} --seed {question.seed}"
-    parts = [f"fedkin run {method}", where, *settings, f"--out {shlex.quote(run)}"]
-    return (" ".join(parts), f"fedkin {apply} {shlex.quote(run)} NEW.csv")
+    apply = "predict" if question.family == "samples" else "assign"
+    return (" ".join([f"fedkin run {method}", where, *settings, f"--out {run}"]), f"fedkin {apply} {run} NEW.csv")
 
 
 def _plain(value: object) -> str:
     """Format a value for ``--set``; text is quoted only if it would be read as another type."""
     if not isinstance(value, str):
         return "none" if value is None else json.dumps(value)
-    read: dict[str, object] = {}
-    apply_setting(read, f"value={value}")
-    return value if read["value"] == value else json.dumps(value, ensure_ascii=False)
+    parsed: dict[str, object] = {}
+    apply_setting(parsed, f"value={value}")
+    return value if parsed["value"] == value else json.dumps(value, ensure_ascii=False)
 
 
-def _settings(given: Any) -> list[str]:
+def _settings(settings: Any) -> list[str]:
     """Return settings as ``--set`` takes them; raises FedkinError if one is no plain value, or none of a file's."""
-    if not isinstance(given, Mapping):
-        return [given] if isinstance(given, str) else [str(each) for each in given]
-    settings = []
-    for path, value in flat(given):
+    if not isinstance(settings, Mapping):
+        return [settings] if isinstance(settings, str) else [str(setting) for setting in settings]
+    texts = []
+    for path, value in flat(settings):
         plain = value.tolist() if hasattr(value, "tolist") else value
         try:
-            written = json.dumps("none" if plain is None else str(plain) if isinstance(plain, Path) else plain)
+            text = json.dumps("none" if plain is None else str(plain) if isinstance(plain, Path) else plain)
         except TypeError as error:
             raise FedkinError(
                 f"'{path}' in settings is {kind_of(value)}, which no experiment's file can hold; of a function give "
                 "the path, such as 'networks:build' for networks.py."
             ) from error
-        settings.append(f"{path}={written}")
-    return settings
+        texts.append(f"{path}={text}")
+    return texts

@@ -1,37 +1,35 @@
-"""Result of a comparison: a row per method, the recommended one, and both as a page and on the terminal."""
+"""Results of comparisons and benchmarks, as a table, a page, and on the terminal."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import mean
 from typing import TYPE_CHECKING, Any
 
+from fedkin.core.doors import flag
 from fedkin.core.files import write_atomically
 from fedkin.experiment.outputs import as_csv
-from fedkin.experiment.terminal_tables import print_table, sentence_text
+from fedkin.experiment.terminal_tables import print_table, sentence_text, table_text
 from fedkin.report.figures import Bars, PagePart, PageView, ResultTable, TableCell
 from fedkin.report.numbers import format_bytes, join_words
-from fedkin.studies.question import Candidate, Family, Role, method_named
+from fedkin.studies.cells import CellResult
+from fedkin.studies.question import Family, method_named
+from fedkin.studies.ranking import SCORE, TRUTH, Ranking, Score, ranked
+from fedkin.studies.study import Cell
 from fedkin.studies.time_budget import duration
 
 if TYPE_CHECKING:
     import pandas as pd
 
-JSON, CSV, PAGE = "comparison.json", "comparison.csv", "report.html"
-TRUTH: dict[Family, tuple[str, ...]] = {
-    "samples": ("ari", "nmi", "pooled_accuracy"),
-    "clients": ("ari", "ami", "purity"),
-}
-"""Agreement with the truth, as the evaluation of runs names it; the first is what ``by="truth"`` means."""
-SCORE: dict[Family, str] = {"samples": "found_again", "clients": "accuracy"}
-"""The measure without truth that candidates are ranked by."""
-MEASURES = ("found_again", "accuracy", "stability")
+JSON, CSV, PAGE, BENCHMARK_PAGE = "comparison.json", "comparison.csv", "report.html", "benchmark.html"
 TITLES = {
     "found_again": "Found again",
-    "stability": "Stability",
     "accuracy": "Accuracy",
+    "stability": "Stability",
     "ari": "ARI",
     "nmi": "NMI",
     "ami": "AMI",
@@ -45,60 +43,6 @@ MEANINGS = {
     "accuracy": "Mean over clients of their cluster's model on their own test samples. Ranks methods.",
     "stability": "Mean agreement (ARI) of the clusters of every two seeds, 1 for the same.",
 }
-ERRORS = {
-    "samples": "standard deviation over splits",
-    "clients": "standard error over clients; the recommendation compares methods client by client",
-}
-
-
-@dataclass(frozen=True)
-class ComparisonRow:
-    """Row of a comparison: one method.
-
-    Attributes
-    ----------
-    method : str
-    number : int or None
-        Number of clusters it was given.
-    role : {"", "centralised", "synthetic", "baseline"}
-        Centralised methods move the data, and synthetic ones copies; baselines form no clusters. The first two are not
-        recommended.
-    runs : int
-        Number of finished runs.
-    clusters : tuple of int
-        Number of clusters in each run.
-    measures, truth : dict
-        Means over runs: ``found_again`` or ``accuracy``, and ``stability``; agreement with the truth, if there is one.
-    deviations : dict
-        Their standard deviations over runs; empty with a single run.
-    error : float or None
-        Spread of the score over splits, or the standard error of mean accuracy over clients; ``None`` if unknown.
-    bytes, seconds : float or None
-        Traffic and computing time of a run, means over runs; ``None`` without a finished run.
-    memory : int
-        The most memory of a run's process in bytes, Python and PyTorch included; 0 if unknown.
-    remark : str
-        Remark, such as why no run has finished.
-    """
-
-    method: str
-    number: int | None
-    role: Role
-    runs: int = 0
-    clusters: tuple[int, ...] = ()
-    measures: dict[str, float] = field(default_factory=dict)
-    truth: dict[str, float] = field(default_factory=dict)
-    deviations: dict[str, float] = field(default_factory=dict)
-    error: float | None = None
-    bytes: float | None = None
-    seconds: float | None = None
-    memory: int = 0
-    remark: str = ""
-
-    @property
-    def name(self) -> str:
-        """Name of the method, with the number of clusters it was given."""
-        return Candidate(self.method, self.number).name
 
 
 @dataclass(frozen=True, repr=False)
@@ -110,16 +54,14 @@ class Comparison:
     question : str
         What was asked.
     family : {"samples", "clients"}
-    lines : tuple of ComparisonRow
-        Rows in order of rank, the recommended one first; those without a finished run last.
+    lines : tuple of fedkin.studies.ranking.Score
+        A row per method in order of rank, the recommended one first; those without a finished run last.
     recommended : str or None
         Name of the recommended method; ``None`` if there is none.
     reason : str
         Reason of the recommendation, in a sentence.
     use : tuple of str
         Commands, or calls in Python, that run the recommended method alone and apply it.
-    by : {"score", "truth"}
-        Criterion of the ranking and the recommendation.
     seeds, budget, spent
         Runs asked of each method; seconds allowed and spent this time.
     out : Path
@@ -131,7 +73,7 @@ class Comparison:
     better_than_chance : bool or None
         Whether the clusters of any method are found again; ``None`` of clients.
     undecided : bool
-        Whether a method with other clusters is as good as can be told.
+        Whether a method with different clusters is as good as can be told.
     as_good : tuple of str
         Methods, with their number of clusters if given, that cannot be told from the recommended one.
     notes : tuple of str
@@ -140,11 +82,10 @@ class Comparison:
 
     question: str
     family: Family
-    lines: tuple[ComparisonRow, ...]
+    lines: tuple[Score, ...]
     recommended: str | None
     reason: str
     use: tuple[str, ...]
-    by: str
     seeds: int
     budget: float
     spent: float
@@ -165,19 +106,10 @@ class Comparison:
         return not self.warnings
 
     @property
-    def score(self) -> str:
-        """Name of the measure without truth that methods are ranked by."""
-        return SCORE[self.family]
-
-    @property
-    def measures(self) -> tuple[str, ...]:
-        """Names of the measures without truth that any method has, the score first."""
-        return tuple(name for name in MEASURES if any(name in line.measures for line in self.lines))
-
-    @property
-    def truth(self) -> tuple[str, ...]:
-        """Names of the measures of agreement with the truth, if there is one."""
-        return tuple(name for name in TRUTH[self.family] if any(name in line.truth for line in self.lines))
+    def measures(self) -> list[str]:
+        """Names of the measures that any method has: the score, stability, agreement with the truth."""
+        names = (SCORE[self.family], "stability", *TRUTH[self.family])
+        return [name for name in names if any(name in line.measures for line in self.lines)]
 
     @property
     def table(self) -> pd.DataFrame:
@@ -198,12 +130,11 @@ class Comparison:
                 "number_given": line.number,
                 "recommended": line.method == self.recommended,
                 "role": line.role,
-                "runs": line.runs,
-                "clusters": sum(line.clusters) / len(line.clusters) if line.clusters else None,
+                "runs": len(line.results),
+                "clusters": mean(line.clusters) if line.clusters else None,
                 **{name: line.measures.get(name) for name in self.measures},
                 **({"accuracy_error": line.error} if self.family == "clients" else {}),
-                **{name: line.truth.get(name) for name in self.truth},
-                **{f"{name}_std": line.deviations.get(name) for name in (self.score, *self.truth)},
+                **{f"{name}_std": line.deviations.get(name) for name in self.measures if name != "stability"},
                 "megabytes": None if line.bytes is None else line.bytes / 1e6,
                 "seconds": line.seconds,
                 "remark": line.remark,
@@ -212,8 +143,9 @@ class Comparison:
         ]
 
     def to_json(self) -> str:
-        """Return the whole comparison as JSON text."""
-        tree = {**asdict(self), "confident": self.confident, "out": str(self.out)}
+        """Return the whole comparison as JSON text; its ``lines`` are those of ``comparison.csv``."""
+        tree = {name: value for name, value in vars(self).items() if name != "lines"}
+        tree |= {"lines": self.rows(), "confident": self.confident, "out": str(self.out)}
         return json.dumps(tree, indent=2, sort_keys=True) + "\n"
 
     def write(self) -> None:
@@ -238,19 +170,68 @@ class Comparison:
         names = "; ".join(self.as_good) if any("," in name for name in self.as_good) else join_words(self.as_good)
         return [*self.warnings, f"About as good by the score: {names}."]
 
+    @property
+    def headings(self) -> list[str]:
+        """Headings of the columns of `cells`."""
+        return ["Clusters", *(TITLES[name] for name in self.measures), "Moved", "Time", "Runs"]
+
+    def cells(self, line: Score) -> list[str]:
+        """Return a method's figures as text: clusters, measures, traffic, time, finished runs."""
+        figures = [_number(line.measures.get(name)) for name in self.measures]
+        if line.error is not None and self.measures[0] in line.measures:
+            figures[0] += f" ± {line.error:.3f}"
+        traffic = "–" if line.bytes is None else format_bytes(line.bytes)
+        seconds = "–" if line.seconds is None else duration(line.seconds)
+        return [_span(line.clusters), *figures, traffic, seconds, f"{len(line.results)} of {self.seeds}"]
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def _span(clusters: Sequence[int]) -> str:
+    """Format numbers of clusters, from the fewest to the most."""
+    if not clusters:
+        return "–"
+    return str(clusters[0]) if len(set(clusters)) == 1 else f"{min(clusters)}–{max(clusters)}"
+
+
+def _remarks(lines: Sequence[Score], missing_only: bool = False) -> dict[str, str]:
+    """Return the methods that each remark is about; with `missing_only` those without a finished run."""
+    methods: dict[str, list[str]] = {}
+    for line in lines:
+        if line.remark and not (missing_only and line.results):
+            methods.setdefault(line.remark, []).append(line.method)
+    return {remark: ", ".join(names) for remark, names in methods.items()}
+
+
+def print_comparison(comparison: Comparison) -> None:
+    """Print the table, the recommendation and the next command, with rules on a terminal only."""
+    print(sentence_text(comparison.question))
+    rows = [
+        (f"{'*' if line.method == comparison.recommended else ' '} {line.name}", *comparison.cells(line), line.remark)
+        for line in comparison.lines
+    ]
+    columns = ("Method", *comparison.headings, "Remark")
+    print_table(rows, columns, left=(0, len(columns) - 1))
+    warnings = [f"Warning: {text}" for text in comparison.warnings]
+    for text in [comparison.lead, *warnings, *comparison.doubts[len(warnings) :]]:
+        print(sentence_text(text, elsewhere=118))
+    for line in [*(f"  {command}" for command in comparison.use[:1]), f"Report: {comparison.out / PAGE}"]:
+        print(line)
+
 
 def page_of(comparison: Comparison) -> PageView:
     """Build the page of a comparison."""
     name = comparison.recommended
     lead = comparison.lead.replace(f": {name}. ", f": `{name}`. ", 1)
-    finished = sum(line.runs > 0 for line in comparison.lines)
-    how = "chosen by the truth" if comparison.by == "truth" else "chosen without the truth"
+    finished = sum(bool(line.results) for line in comparison.lines)
     doubt = "" if comparison.confident or not name else ", without confidence"
     return PageView(
         title=f"Which {comparison.family} belong together: methods compared",
         lead=f"{lead}\n{comparison.question}",
         summary=[
-            ("Recommended", name or "–", how + doubt),
+            ("Recommended", name or "–", "chosen without the truth" + doubt),
             ("Methods", f"{finished} of {len(comparison.lines)}", "finished at least once"),
             ("Time", f"{duration(comparison.spent)} of {duration(comparison.budget)}", "of the budget, this time"),
         ],
@@ -265,51 +246,26 @@ def page_of(comparison: Comparison) -> PageView:
     )
 
 
-def cells(comparison: Comparison, line: ComparisonRow) -> list[str]:
-    """Return a method's figures as text: clusters, measures, truth, traffic, time, finished runs."""
-    values = {name: line.measures.get(name) for name in comparison.measures}
-    values |= {name: line.truth.get(name) for name in comparison.truth}
-    figures = {name: "–" if value is None else f"{value:.3f}" for name, value in values.items()}
-    if line.error is not None and comparison.score in figures:
-        figures[comparison.score] += f" ± {line.error:.3f}"
-    return [
-        span(line.clusters),
-        *figures.values(),
-        "–" if line.bytes is None else format_bytes(line.bytes),
-        "–" if line.seconds is None else duration(line.seconds),
-        f"{line.runs} of {comparison.seeds}",
-    ]
-
-
-def headings(comparison: Comparison) -> list[str]:
-    """Return the column headings of the figures in `cells`."""
-    return ["Clusters", *(TITLES[name] for name in (*comparison.measures, *comparison.truth)), "Moved", "Time", "Runs"]
-
-
-def span(clusters: Sequence[int]) -> str:
-    """Format numbers of clusters, from the fewest to the most."""
-    if not clusters:
-        return "–"
-    return str(clusters[0]) if len(set(clusters)) == 1 else f"{min(clusters)}–{max(clusters)}"
-
-
 def _table(comparison: Comparison) -> ResultTable:
     rows = []
     for line in comparison.lines:
-        texts = cells(comparison, line)
-        best = line.method == comparison.recommended
-        row = [TableCell(text, verdict="best" if best and at == 1 else "") for at, text in enumerate(texts)]
-        origin = "" if not line.runs else "given" if line.number is not None else "found"
-        row[0] = TableCell(texts[0], beside="" if line.role == "baseline" else origin)
-        if line.name in comparison.as_good and not best:
-            row[1] = TableCell(texts[1], beside="about as good")
-        rows.append((line.method, row))
-    ranked = "agreement with the truth (ARI)" if comparison.by == "truth" else TITLES[comparison.score].lower()
+        cells = [TableCell(text) for text in comparison.cells(line)]
+        is_best = line.method == comparison.recommended
+        beside = "" if not line.results or line.role == "baseline" else "found" if line.number is None else "given"
+        cells[0] = TableCell(cells[0].text, beside)
+        as_good = line.name in comparison.as_good and not is_best
+        cells[1] = TableCell(cells[1].text, "about as good" if as_good else "", "best" if is_best else "")
+        rows.append((line.method, cells))
+    score = SCORE[comparison.family]
+    error = {
+        "samples": "standard deviation over splits",
+        "clients": "standard error over clients; the recommendation compares methods client by client",
+    }[comparison.family]
     caption = (
-        f"Ranked by {ranked}; the best first, the recommended one marked. Figures are means over the finished runs, "
-        f"bytes and time those of one run. Behind ± stands the {ERRORS[comparison.family]}."
+        f"Ranked by {TITLES[score].lower()}; the best first, the recommended one marked. Figures are means over the "
+        f"finished runs, bytes and time those of one run. Behind ± stands the {error}."
     )
-    return ResultTable("All methods", caption, "Method", headings(comparison), rows)
+    return ResultTable("All methods", caption, "Method", comparison.headings, rows)
 
 
 def _leaving(comparison: Comparison) -> ResultTable:
@@ -328,7 +284,7 @@ def _leaving(comparison: Comparison) -> ResultTable:
 
 
 def _bars(comparison: Comparison) -> Bars:
-    name = comparison.score
+    name = SCORE[comparison.family]
     known = [line for line in comparison.lines if name in line.measures]
     return Bars(
         TITLES[name],
@@ -342,34 +298,130 @@ def _bars(comparison: Comparison) -> Bars:
 
 
 def _notes(comparison: Comparison) -> list[str]:
-    notes = [f"{methods}: {remark}." for remark, methods in remarks(comparison.lines).items()]
-    notes += [f"{TITLES[name]}: {MEANINGS[name]}" for name in comparison.measures]
-    if comparison.truth:
-        notes.append("ARI and what follows it compare with the truth, which had no part in the ranking."
-                     if comparison.by == "score" else "The truth was asked to choose.")  # fmt: skip
+    notes = [f"{methods}: {remark}." for remark, methods in _remarks(comparison.lines).items()]
+    notes += [f"{TITLES[name]}: {MEANINGS[name]}" for name in comparison.measures if name in MEANINGS]
+    if set(comparison.measures) & set(TRUTH[comparison.family]):
+        notes.append("ARI and what follows it compare with the truth, which had no part in the ranking.")
     return notes
 
 
-def remarks(lines: Sequence[ComparisonRow], missing_only: bool = False) -> dict[str, str]:
-    """Return the methods that each remark is about; with `missing_only` those without a finished run."""
-    methods: dict[str, list[str]] = {}
-    for line in lines:
-        if line.remark and not (missing_only and line.runs):
-            methods.setdefault(line.remark, []).append(line.method)
-    return {remark: ", ".join(names) for remark, names in methods.items()}
+@dataclass(frozen=True)
+class Benchmark:
+    """Result of a benchmark: the rows of each scenario, by its name, and every run.
 
+    `data` and the settings that all methods `shared` are the benchmark's; all else is a method's default.
+    """
 
-def print_comparison(comparison: Comparison) -> None:
-    """Print the table, the recommendation and the next command, with rules on a terminal only."""
-    print(sentence_text(comparison.question))
-    rows = [
-        (f"{'*' if line.method == comparison.recommended else ' '} {line.name}", *cells(comparison, line), line.remark)
-        for line in comparison.lines
-    ]
-    columns = ("Method", *headings(comparison), "Remark")
-    print_table(rows, columns, left=(0, len(columns) - 1))
-    sentences = [comparison.lead, *(f"Warning: {text}" for text in comparison.warnings)]
-    for text in [*sentences, *comparison.doubts[len(comparison.warnings) :]]:
-        print(sentence_text(text, elsewhere=118))
-    for line in [*(f"  {command}" for command in comparison.use[:1]), f"Report: {comparison.out / PAGE}"]:
-        print(line)
+    family: Family
+    data: str
+    shared: Mapping[str, Any]
+    rows: Mapping[str, Sequence[Score]]
+    results: Mapping[Cell, CellResult]
+
+    @property
+    def measure(self) -> str:
+        """Name of the measure that ranks."""
+        return "ari" if self.family == "samples" else "accuracy"
+
+    @property
+    def ranking(self) -> Ranking:
+        """Ranks of the methods over all scenarios."""
+        means = {(name, row.method): row.measures.get(self.measure) for name, rows in self.rows.items() for row in rows}
+        return ranked({cell: value for cell, value in means.items() if value is not None})
+
+    @property
+    def failures(self) -> list[str]:
+        """Methods without a result, by scenario and reason, in sentences."""
+        return [
+            f"{names}, {scenario}: {why}"
+            for scenario, rows in self.rows.items()
+            for why, names in _remarks(rows, missing_only=True).items()
+        ]
+
+    def best(self, scenario: str) -> list[str]:
+        """Return the best method of a scenario, and those within two standard errors of it, best first.
+
+        The standard error is that of the difference of means over seeds, 0 for a single seed.
+        """
+        known = [row for row in self.rows[scenario] if self.measure in row.measures]
+        known.sort(key=lambda row: (-row.measures[self.measure], row.method))
+
+        def variance(row: Score) -> float:
+            return row.deviations.get(self.measure, 0.0) ** 2 / len(row.results)
+
+        return [
+            row.method
+            for row in known
+            if known[0].measures[self.measure] - row.measures[self.measure]
+            <= 2 * math.sqrt(variance(known[0]) + variance(row))
+        ]
+
+    def plain(self) -> list[dict[str, Any]]:
+        """Return every run as plain values, without labels."""
+        runs = [{**asdict(cell), **asdict(result)} for cell, result in self.results.items()]
+        return [{name: value for name, value in run.items() if name not in ("labels", "again")} for run in runs]
+
+    def page(self) -> PageView:
+        """Build the page."""
+        shared = "Everything is"
+        if self.family == "clients":
+            shared = f"{self.shared['rounds']} rounds of `{self.shared['module']}`; everything else is"
+        ranking, table = self.ranking, self._table()
+        measure = {"samples": "ARI of samples' clusters and their classes",
+                   "clients": "mean accuracy of each client's model on its own tests"}[self.family]  # fmt: skip
+        failures = [PagePart("failures", "Without a result", notes=self.failures)] if self.failures else []
+        return PageView(
+            title=f"Benchmark of methods that cluster {self.family}",
+            lead=f"On `{self.data}`, by {measure}. {shared} a method's default, none is tuned. Methods that cannot "
+            "find the number of clusters are given it.",
+            summary=[
+                ("Methods", str(len(table.rows)), "with a result or a reason"),
+                ("Scenarios", str(len(self.rows)), "of data and clients"),
+                ("Runs", str(len(self.results)), "finished or given up"),
+            ],
+            parts=[PagePart("scores", "Scenario by scenario", figures=[table], notes=[ranking.sentence]), *failures],
+            settings={"family": self.family, "data": self.data, **self.shared},
+        )
+
+    def text(self) -> str:
+        """Write the scores and ranks for a terminal."""
+        table = self._table()
+        rows = [(name, *(cell.text for cell in cells)) for name, cells in table.rows]
+        lines = [table_text([("method", *self.rows, "rank", "clusters", "moved", "seconds"), *rows])]
+        lines.append(sentence_text(self.ranking.sentence))
+        if failures := self.failures:
+            lines += [f"Without a result; with a longer {flag('limit')}, what took too long is tried again:"]
+            lines += [f"  {failure}" for failure in failures]
+        return "\n".join(lines)
+
+    def _table(self) -> ResultTable:
+        """Build the table of all methods, by rank, those without a rank last."""
+        ranking, rows = self.ranking, []
+        best = {scenario: self.best(scenario) for scenario in self.rows}
+        by_method: dict[str, dict[str, Score]] = {method: {} for method in ranking.ranks}
+        for scenario, scores in self.rows.items():
+            for score in scores:
+                by_method.setdefault(score.method, {})[scenario] = score
+        for method, by_scenario in by_method.items():
+            cells = []
+            for scenario, score in by_scenario.items():
+                spread = score.deviations.get(self.measure)
+                beside = "" if spread is None else f"± {spread:.3f}"
+                value = _number(score.measures.get(self.measure))
+                cells.append(TableCell(value, beside, "best" if method in best[scenario] else ""))
+            rank, is_best = ranking.ranks.get(method), bool(ranking.difference) and method in ranking.as_good
+            cells.append(TableCell("–" if rank is None else f"{rank:.2f}", verdict="best" if is_best else ""))
+            numbers = [number for score in by_scenario.values() for number in score.clusters]
+            traits = method_named(method).traits
+            cells.append(TableCell(_span(numbers), "given" if traits.takes_k and not traits.finds_k else "found"))
+            traffic = [score.bytes for score in by_scenario.values() if score.bytes is not None]
+            seconds = [score.seconds for score in by_scenario.values() if score.seconds is not None]
+            cells.append(TableCell(format_bytes(mean(traffic)) if traffic else "–"))
+            cells.append(TableCell(f"{mean(seconds):.1f}" if seconds else "–"))
+            rows.append((method, cells))
+        caption = (
+            f"{TITLES[self.measure]}: mean and standard deviation over seeds, and the mean rank. Marked: the best, and "
+            "what does not differ significantly from it. Traffic and computing time are means over scenarios, each run "
+            "on one thread."
+        )
+        return ResultTable("Scores", caption, "Method", [*self.rows, "Mean rank", "Clusters", "Moved", "Seconds"], rows)

@@ -1,4 +1,4 @@
-"""Candidates of a comparison, and its question: the federation, and whether samples or clients are clustered."""
+"""What a comparison asks: on which data, whether samples or clients are clustered, and by which methods."""
 
 from __future__ import annotations
 
@@ -29,26 +29,25 @@ def base_name(name: str) -> str:
 
 
 def method_named(name: str) -> type[Method[Any]]:
-    """Return the class of the method `name`, which may have options behind it.
+    """Return the class of a method, which may have options behind its name.
 
     Raises FedkinError if there is none, and suggests the nearest name.
     """
     return registry.resolve("method", base_name(name))
 
 
-def _unknown(made: type[Method[Any]]) -> dict[str, Any]:
-    """Return the settings by which a method finds the number of clusters instead of being given it."""
-    if not (made.traits.finds_k and made.traits.takes_k):
-        return {}
-    hint = get_type_hints(made)["n_clusters"]
-    return {"n_clusters": "auto" if any("auto" in get_args(part) for part in (hint, *get_args(hint))) else None}
+def role_of(name: str) -> Role:
+    """Return the role of a method; only those of no particular role and baselines are recommended."""
+    traits = method_named(name).traits
+    if traits.moves_data:
+        return "centralised"
+    return "synthetic" if traits.copies_data else "baseline" if traits.baseline else ""
 
 
 @dataclass(frozen=True, order=True)
 class Candidate:
-    """Candidate of a comparison: a method and the number of clusters it is given, if any.
-
-    The method may have options of its own behind its name, such as ``"ccfc+decorrelation=1"``.
+    """Candidate of a comparison: a method, perhaps with options as in ``"ccfc+decorrelation=1"``, and the number of
+    clusters it is given, if any.
     """
 
     method: str
@@ -64,102 +63,36 @@ class Candidate:
 
         Raises FedkinError if an option behind the name is not ``OPTION=VALUE``.
         """
-        made = method_named(self.method)
-        fields = {each.name for each in options_of(made)}
-        number = _unknown(made) if self.number is None else {"n_clusters": self.number}
-        own: dict[str, Any] = {"method": {}}
-        for each in self.method.split("+")[1:]:
-            if "=" not in each:
-                raise FedkinError(f"'{self.method}' has '+{each}' behind the method; write +OPTION=VALUE.")
-            apply_setting(own, f"method.{each}")
-        common = {key: shared[key] for key in shared if key in fields}
-        return {"name": base_name(self.method), **common, **number, **own["method"]}
-
-
-@dataclass(frozen=True)
-class Selection:
-    """Methods that take part in a comparison, the cheapest first."""
-
-    family: Family
-    methods: tuple[str, ...]
-
-    @property
-    def needy(self) -> list[str]:
-        """Cheap methods that must be given the number of clusters."""
-        return [name for name in self.methods if not (own := method_named(name).traits).finds_k and own.cost == "cheap"]
-
-    @staticmethod
-    def role(method: str) -> Role:
-        """Return the role of a method; only methods of no particular role and baselines are recommended."""
-        made = method_named(method)
-        if made.traits.moves_data:
-            return "centralised"
-        if made.traits.copies_data:
-            return "synthetic"
-        return "baseline" if made.traits.baseline else ""
-
-    def first(self, clusters: int | None, needy_only: bool = False) -> list[Candidate]:
-        """Return the candidates that run first: all if the number of clusters is known, else methods that find it.
-
-        A known number is given to all that take one or, with `needy_only`, to those that cannot find it.
-        """
-        found = []
-        for name in self.methods:
-            traits = method_named(name).traits
-            if not traits.takes_k or ((clusters is None or needy_only) and traits.finds_k):
-                found.append(Candidate(name))
-            elif clusters is not None:
-                found.append(Candidate(name, clusters))
-        return found
-
-    def with_k(self, numbers: Collection[int], cheap: bool) -> list[Candidate]:
-        """Return candidates for each number of clusters and each method that takes one, cheap or costly."""
-        cost = "cheap" if cheap else "costly"
-        able = [name for name in self.methods if (own := method_named(name).traits).takes_k and own.cost == cost]
-        return [Candidate(name, number) for name in able for number in numbers]
-
-
-def selection_of(family: Family, methods: Sequence[str]) -> Selection:
-    """Select the methods that take part: those named, or with ``("all",)`` all of the family.
-
-    Raises FedkinError if a name is unknown or that of a method of the other family, or none is left.
-    """
-    names = [name for name in registry.METHODS if method_named(name).traits.clusters == family]
-    if tuple(methods) != ("all",):
-        for name in methods:
-            registry.check_known("method", base_name(name))
-            other = method_named(name).traits.clusters
-            if other != family:
-                raise FedkinError(
-                    f"Method '{name}' clusters {other or 'nothing that it says'}, but the question is which {family} "
-                    f"belong together; leave it out, or ask for the other."
-                )
-        order = {name: at for at, name in enumerate(names)}
-        names = list(dict.fromkeys(sorted(methods, key=lambda name: order.get(base_name(name), len(order)))))
-    if not names:
-        raise FedkinError(f"{flag('methods')} names no method; give one or more from `fedkin list methods`, or all.")
-    return Selection(family, tuple(names))
-
-
-_SECTIONS = ("data", "scenario", "method", "engine", "evaluation", "tracking")
-_NOT_INHERITED = ("method", "target")
-"""Sections that are not taken from an experiment."""
-_HELD_OUT = 0.2
-"""Of every client's samples, where clients come without tests and clients are to be clustered."""
+        method = method_named(self.method)
+        fields = {option.name for option in options_of(method)}
+        behind: dict[str, Any] = {"method": {}}
+        for setting in self.method.split("+")[1:]:
+            if "=" not in setting:
+                raise FedkinError(f"'{self.method}' has '+{setting}' behind the method; write +OPTION=VALUE.")
+            apply_setting(behind, f"method.{setting}")
+        number: dict[str, Any] = {} if self.number is None else {"n_clusters": self.number}
+        if self.number is None and method.traits.finds_k and method.traits.takes_k:
+            hint = get_type_hints(method)["n_clusters"]
+            finds = any("auto" in get_args(part) for part in (hint, *get_args(hint)))
+            number = {"n_clusters": "auto" if finds else None}
+        common = {key: value for key, value in shared.items() if key in fields}
+        return {"name": base_name(self.method), **common, **number, **behind["method"]}
 
 
 @dataclass(frozen=True)
 class Question:
-    """Question of a comparison: everything that its runs share, apart from the method.
+    """Everything that the runs of a comparison share.
 
-    `family` is what is to be clustered. `tables` are the experiment of all runs, without its method and seed, and
-    `settings` hyper-parameters for all methods that have them. The seed is that of the partition, and of the first run.
+    `family` is what is clustered, and `methods` take part, the cheapest first. `tables` are the experiment of all runs,
+    without its method and seed, and `settings` hyper-parameters for all methods that have them. The seed is that of the
+    partition, and of the first run.
     """
 
     family: Family
+    methods: tuple[str, ...]
     tables: dict[str, Any]
     settings: dict[str, Any]
-    seed: int
+    seed: int = 0
 
     @property
     def data(self) -> str:
@@ -180,43 +113,84 @@ class Question:
 
     @property
     def description(self) -> str:
-        """Describe in a sentence what is clustered, and how to ask for the other."""
-        here = f"{self.data}, scenario {self.scenario}"
-        other: Family = "clients" if self.family == "samples" else "samples"
-        return f"Which {self.family} belong together? ({here}; --question {other} asks the other question.)"
+        """Describe in a sentence what is clustered, and how to ask for the opposite."""
+        opposite = "clients" if self.family == "samples" else "samples"
+        where = f"{self.data}, scenario {self.scenario}"
+        return f"Which {self.family} belong together? ({where}; --question {opposite} asks the other question.)"
+
+    @property
+    def needy(self) -> list[str]:
+        """Cheap methods that must be given the number of clusters."""
+        traits = {name: method_named(name).traits for name in self.methods}
+        return [name for name in self.methods if not traits[name].finds_k and traits[name].cost == "cheap"]
+
+    def candidates(self, clusters: int | None, needy_only: bool = False) -> list[Candidate]:
+        """Return the candidates that run first: all if the number of clusters is known, else methods that find it.
+
+        A known number is given to all that take one or, with `needy_only`, to those that cannot find it.
+        """
+        candidates = []
+        for name in self.methods:
+            traits = method_named(name).traits
+            if not traits.takes_k or ((clusters is None or needy_only) and traits.finds_k):
+                candidates.append(Candidate(name))
+            elif clusters is not None:
+                candidates.append(Candidate(name, clusters))
+        return candidates
+
+    def with_numbers(self, numbers: Collection[int], *costs: str) -> list[Candidate]:
+        """Return candidates for each number of clusters and each method that takes one and is "cheap" or "costly"."""
+        traits = {name: method_named(name).traits for name in self.methods}
+        takers = [name for name in self.methods if traits[name].takes_k and traits[name].cost in costs]
+        return [Candidate(name, number) for name in takers for number in numbers]
 
     def config(self, candidate: Candidate, seed: int) -> Config:
-        """Build the configuration of one run.
-
-        Raises FedkinError if a key or value is not allowed.
-        """
+        """Build the configuration of one run; raises FedkinError if a key or value is not allowed."""
         data = {"seed": self.seed, **self.tables["data"]}
-        method = candidate.settings(self.settings)
-        return config_of({**self.tables, "data": data, "method": method, "seed": seed})
+        return config_of({**self.tables, "data": data, "method": candidate.settings(self.settings), "seed": seed})
 
     def check(self, population: Population) -> Population:
-        """Check that clients can be compared on, and return them.
+        """Return clients that can be compared on.
 
-        Raises FedkinError if there are fewer than two clients, or clients are to be clustered but have no labels or no
-        tests.
+        Raises FedkinError if there are fewer than two, or they are to be clustered but have no labels or no tests.
         """
+        where = f"scenario '{self.scenario}' on '{self.data}'"
         if len(population.clients) < 2:
-            raise FedkinError(
-                f"'{self.data}' makes one client only with scenario '{self.scenario}'; a comparison needs 2 or more."
-            )
+            raise FedkinError(f"One client only is made by {where}; a comparison needs 2 or more.")
         if self.family == "clients" and any(client.y is None for client in population.clients):
             raise FedkinError(
-                f"Clients of scenario '{self.scenario}' on '{self.data}' have no labels, which methods that cluster "
-                f"clients learn from; ask {flag('question')} samples, name the labels with "
-                f"{option('label', 'COLUMN')}, or take a scenario with labelled clients such as label-clusters or "
-                "rotation."
+                f"Clients of {where} have no labels, which methods that cluster clients learn from; ask "
+                f"{flag('question')} samples, name the labels with {option('label', 'COLUMN')}, or take a scenario "
+                "with labelled clients such as label-clusters or rotation."
             )
         if self.family == "clients" and not population.tests:
             raise FedkinError(
-                f"Clients of scenario '{self.scenario}' on '{self.data}' have no held-out samples to evaluate models "
-                "on; set scenario.test_fraction above 0."
+                f"Clients of {where} have no held-out samples to evaluate models on; set scenario.test_fraction above "
+                "0."
             )
         return population
+
+
+def methods_of(family: Family, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the methods that take part, the cheapest first: those named, or with ``("all",)`` all of the family.
+
+    Raises FedkinError if a name is unknown or that of a method of the other family, or there is none.
+    """
+    known = [name for name in registry.METHODS if method_named(name).traits.clusters == family]
+    if tuple(names) == ("all",):
+        return tuple(known)
+    if not names:
+        raise FedkinError(f"{flag('methods')} names no method; give one or more from `fedkin list methods`, or all.")
+    for name in names:
+        registry.check_known("method", base_name(name))
+        clusters = method_named(name).traits.clusters
+        if clusters != family:
+            raise FedkinError(
+                f"Method '{name}' clusters {clusters or 'nothing that it says'}, but the question is which {family} "
+                f"belong together; leave it out, or ask for the other."
+            )
+    order = {name: place for place, name in enumerate(known)}
+    return tuple(dict.fromkeys(sorted(names, key=lambda name: order.get(base_name(name), len(order)))))
 
 
 def question_of(
@@ -246,15 +220,18 @@ def question_of(
         raise FedkinError(f"{flag('question')} is '{asked}'; it should be samples, clients or auto.")
     tables: dict[str, Any] = {}
     if what.endswith(".toml"):
-        tables = {name: table for name, table in read_tables(Path(what)).items() if name not in _NOT_INHERITED}
+        tables = {name: table for name, table in read_tables(Path(what)).items() if name not in ("method", "target")}
         _check_sections(tables, f"in {what}")
-    elif what in registry.SCENARIOS:
-        scenario = _once("scenario", what, scenario)
     else:
-        data = _once("data", what, data)
-    for path, value in (("data.source", data), ("scenario.name", scenario), ("scenario.clients", clients)):
+        kind = "scenario" if what in registry.SCENARIOS else "data"
+        twice = scenario if kind == "scenario" else data
+        if twice is not None:
+            raise FedkinError(f"'{what}' names the {kind} already; leave {flag(kind)} {twice} out.")
+        data, scenario = (data, what) if kind == "scenario" else (what, scenario)
+    for section, key, value in (
+        ("data", "source", data), ("scenario", "name", scenario), ("scenario", "clients", clients)
+    ):  # fmt: skip
         if value is not None:
-            section, _, key = path.partition(".")
             tables.setdefault(section, {})[key] = value
     for setting in settings:
         apply_setting(tables, setting)
@@ -263,45 +240,40 @@ def question_of(
         raise FedkinError(
             f"{flag('set')} target.* cannot be applied to a comparison, whose runs all come to their end."
         )
-    first, shared = tables.pop("seed", 0), tables.pop("method", {})
+    first_seed, shared = tables.pop("seed", 0), tables.pop("method", {})
     tables["data"] = dict(tables.get("data", {}))
     tables["evaluation"] = {"every": 1_000_000, "map": "pca"} | tables.get("evaluation", {})
-    tables["scenario"], family = _asked(tables, asked, methods)
-    return Question(family, tables, _known(shared, methods), first if seed is None else seed)
+    tables["scenario"], family = _scenario_and_family(tables, asked, methods)
+    _check_keys(shared, methods)
+    return Question(family, methods_of(family, methods), tables, shared, first_seed if seed is None else seed)
 
 
 def _check_sections(tables: dict[str, Any], place: str) -> None:
-    for section in _SECTIONS:
+    for section in ("data", "scenario", "method", "engine", "evaluation", "tracking"):
         check_section(tables, section, place)
 
 
-def _asked(tables: dict[str, Any], asked: str, methods: Sequence[str]) -> tuple[dict[str, Any], Family]:
+def _scenario_and_family(tables: dict[str, Any], asked: str, methods: Sequence[str]) -> tuple[dict[str, Any], Family]:
     """Return the scenario, and whether samples or clients are to be clustered."""
     scenario = dict(tables.get("scenario", {}))
     if "name" not in scenario and (
         "column" in scenario or files_of_clients(str(tables["data"].get("source", "digits")))
     ):
         scenario["name"] = "files"
-    named = {method_named(name).traits.clusters for name in methods if registry.is_known("method", base_name(name))}
+    clustered = {method_named(name).traits.clusters for name in methods if registry.is_known("method", base_name(name))}
     gives_labels = "name" in scenario and issubclass(
         registry.resolve("scenario", str(scenario["name"])), PartitionScenario
     )
-    of_clients = named == {"clients"} or (named != {"samples"} and gives_labels)
+    of_clients = clustered == {"clients"} or (clustered != {"samples"} and gives_labels)
     family: Family = "clients" if asked == "clients" or (asked == "auto" and of_clients) else "samples"
     scenario.setdefault("name", "own-class" if family == "samples" else "label-clusters")
     if family == "clients" and scenario["name"] == "files":
-        scenario.setdefault("test_fraction", _HELD_OUT)
+        scenario.setdefault("test_fraction", 0.2)  # clients' models are judged on samples of their own
     return scenario, family
 
 
-def _once(name: str, what: str, given: str | None) -> str:
-    if given is not None:
-        raise FedkinError(f"'{what}' names the {name} already; leave {flag(name)} {given} out.")
-    return what
-
-
-def _known(settings: dict[str, Any], methods: Sequence[str]) -> dict[str, Any]:
-    """Check that each hyper-parameter belongs to one of the methods, and return them."""
+def _check_keys(settings: Mapping[str, Any], methods: Sequence[str]) -> None:
+    """Check that each hyper-parameter belongs to one of the methods."""
     listed = {*registry.METHODS, *(name for name in methods if registry.is_known("method", base_name(name)))}
     names = {field.name for name in listed for field in options_of(method_named(name))}
     for key in settings:
@@ -309,4 +281,3 @@ def _known(settings: dict[str, Any], methods: Sequence[str]) -> dict[str, Any]:
             number = f"{flag('clusters')} says how many clusters there are"
             hint = number if key == "n_clusters" else "no method has this key"
             raise FedkinError(f"{flag('set')} method.{key} cannot be applied to the methods compared; {hint}.")
-    return settings

@@ -1,229 +1,314 @@
-"""Which candidate is recommended: by what halves of the samples find again, or by accuracy on clients' own tests."""
+"""Scores of methods, which one is recommended, and ranks over scenarios (Demšar 2006)."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import combinations
 from statistics import mean, stdev
 
 import numpy as np
+from scipy.stats import friedmanchisquare, rankdata, studentized_range
 
 from fedkin.clustering.metrics import Labels
 from fedkin.studies.cells import CellResult, agreement
-from fedkin.studies.comparison import MEASURES, SCORE, TRUTH
-from fedkin.studies.question import Candidate, Family, Selection
+from fedkin.studies.question import Candidate, Family, Role, role_of
 
 SAME, ALIKE = 0.9, 0.7
 """Agreement (ARI) from which on two partitions are called the same, and much the same."""
-AS_STABLE = 0.05
-"""Stability by which two methods are as stable as each other."""
-SPREAD = 0.1
-"""How far the agreement of halves in a single split may differ by chance; chosen on 16 tables, not derived."""
-NOISE = 0.03
-"""Difference of agreements that means nothing, however alike the splits are."""
 CHANCE = 0.6
 """Agreement to which pieces of a single cloud are found again, too (normal and log-normal ones of 600 rows)."""
+TRUTH: dict[Family, tuple[str, ...]] = {
+    "samples": ("ari", "nmi", "pooled_accuracy"),
+    "clients": ("ari", "ami", "purity"),
+}
+"""Agreement with the truth, as the evaluation of runs names it."""
+SCORE: dict[Family, str] = {"samples": "found_again", "clients": "accuracy"}
+"""The measure without truth that methods are ranked by."""
 
 
 @dataclass(frozen=True)
-class CandidateScore:
-    """Scores of one candidate by seed, from its finished runs, of which there is one.
+class Score:
+    """Row of a comparison: what the finished runs of a method came to.
 
-    `again`, `accuracy` and `stability` are as in `fedkin.studies.comparison.MEASURES`. `clients` are mean accuracies of
-    each client's own model on its own tests; empty where samples are clustered. `labels`, int64 ``(m,)``, are by run.
-    `number` is the effective number of clusters: that of clusters of one size with the same entropy, so that a few
-    samples aside make no partition finer.
+    Attributes
+    ----------
+    method : str
+    number : int or None
+        Number of clusters it was given.
+    role : {"", "centralised", "synthetic", "baseline"}
+        Centralised methods move the data, and synthetic ones copies; baselines form no clusters. The first two are not
+        recommended.
+    results : tuple of CellResult
+        Finished runs in order of seed.
+    measures : dict
+        Means over runs: ``found_again`` or ``accuracy``, ``stability``, and agreement with the truth, if there is one.
+    deviations : dict
+        Their standard deviations over runs; empty with a single run.
+    by_client : tuple of (float or None)
+        Mean accuracy of each client's own model on its own tests; empty where samples are clustered.
+    remark : str
+        Remark, such as why no run has finished.
     """
 
-    family: Family
-    runs: tuple[CellResult, ...]
-    labels: tuple[Labels, ...] = field(compare=False, repr=False)
-    measures: dict[str, float]
-    truth: dict[str, float]
-    deviations: dict[str, float]
-    clients: tuple[float | None, ...]
-    number: float
+    method: str
+    number: int | None = None
+    role: Role = ""
+    results: tuple[CellResult, ...] = field(default=(), repr=False)
+    measures: dict[str, float] = field(default_factory=dict)
+    deviations: dict[str, float] = field(default_factory=dict)
+    by_client: tuple[float | None, ...] = ()
+    remark: str = ""
+
+    @property
+    def name(self) -> str:
+        """Name of the method, with the number of clusters it was given."""
+        return Candidate(self.method, self.number).name
 
     @property
     def clusters(self) -> tuple[int, ...]:
         """Number of clusters in each run."""
-        return tuple(run.clusters or 0 for run in self.runs)
+        return tuple(result.clusters or 0 for result in self.results)
 
     @property
-    def bytes(self) -> float:
-        """Bytes sent and received, mean over runs."""
-        return mean(run.bytes for run in self.runs)
+    def bytes(self) -> float | None:
+        """Bytes sent and received, mean over runs; ``None`` without one."""
+        return mean(result.bytes for result in self.results) if self.results else None
 
     @property
-    def seconds(self) -> float:
-        """Computing time, mean over runs."""
-        return mean(run.seconds for run in self.runs)
+    def seconds(self) -> float | None:
+        """Computing time, mean over runs; ``None`` without one."""
+        return mean(result.seconds for result in self.results) if self.results else None
 
     @property
     def error(self) -> float | None:
         """Spread of the score over splits, or the standard error of mean accuracy over clients; ``None`` if unknown."""
-        known = [each for each in self.clients if each is not None]
+        known = [accuracy for accuracy in self.by_client if accuracy is not None]
         return stdev(known) / math.sqrt(len(known)) if len(known) > 1 else self.deviations.get("found_again")
 
-    @property
-    def score(self) -> float:
-        """What candidates are ranked by without truth; minus infinity if it is not known."""
-        return self.measures.get(SCORE[self.family], -math.inf)
+    @cached_property
+    def labels(self) -> list[Labels]:
+        """Clusters of samples or clients, int64 ``(m,)``, by run."""
+        return [np.array(result.labels, dtype=np.int64) for result in self.results]
+
+    @cached_property
+    def fineness(self) -> float:
+        """Effective number of clusters, mean over runs.
+
+        It is that of clusters of one size with the same entropy, so that a few samples aside make no partition finer.
+        """
+        numbers = []
+        for labels in self.labels:
+            counts = np.unique(labels[labels >= 0], return_counts=True)[1]
+            shares = counts / counts.sum()
+            numbers.append(float(np.exp(-(shares * np.log(shares)).sum())) if len(counts) else 0.0)
+        return mean(numbers)
 
     @property
-    def agreement_with_truth(self) -> float:
-        """What ranks by truth; minus infinity if it is not known."""
-        return self.truth.get(TRUTH[self.family][0], -math.inf)
+    def value(self) -> float:
+        """What methods are ranked by; minus infinity if it is not known."""
+        return self.measures.get("found_again", self.measures.get("accuracy", -math.inf))
 
 
-def score_of(family: Family, runs: Sequence[CellResult], same_samples: bool = True) -> CandidateScore:
-    """Score a candidate by its finished runs, in order of seed; stability needs the `same_samples` in all of them."""
-    labels = tuple(np.array(run.labels, dtype=np.int64) for run in runs)
+def score_of(family: Family, candidate: Candidate, results: Sequence[CellResult], same_samples: bool = True) -> Score:
+    """Score a candidate by its finished runs, at least one; stability needs the `same_samples` in all of them."""
     by_run = {
-        "found_again": [run.again for run in runs],
-        "accuracy": [run.metrics.get("personal_accuracy") for run in runs],
-        **{name: [run.metrics.get(name) for run in runs] for name in TRUTH[family]},
+        "found_again": [result.again for result in results],
+        "accuracy": [result.metrics.get("personal_accuracy") for result in results],
+        **{name: [result.metrics.get(name) for result in results] for name in TRUTH[family]},
     }
-    known = {name: [value for value in values if value is not None] for name, values in by_run.items()}
-    known = {name: values for name, values in known.items() if len(values) == len(runs)}
-    shown = (SCORE[family], *TRUTH[family])
-    measures: dict[str, float] = {name: mean(known[name]) for name in MEASURES if name in known}
-    if len(runs) > 1 and same_samples:
-        measures["stability"] = mean(agreement(one, other, single=1.0) for one, other in combinations(labels, 2))
-    clients: tuple[float | None, ...] = ()
-    if family == "clients":
-        accuracies = [run.metrics["client_accuracy"] for run in runs if "client_accuracy" in run.metrics]
-        columns = ([one for one in each if one is not None] for each in zip(*accuracies, strict=True))
-        clients = tuple(mean(each) if each else None for each in columns)
-    return CandidateScore(
-        family,
-        tuple(runs),
-        labels,
-        measures,
-        {name: mean(known[name]) for name in TRUTH[family] if name in known},
-        {name: stdev(values) for name, values in known.items() if len(values) > 1 and name in shown},
-        clients,
-        mean(map(effective_number, labels)),
+    known: dict[str, list[float]] = {}
+    for name, values in by_run.items():
+        numbers = [value for value in values if value is not None]
+        if len(numbers) == len(results):
+            known[name] = numbers
+    deviations = {name: stdev(values) for name, values in known.items() if len(results) > 1}
+    score = Score(
+        candidate.method,
+        candidate.number,
+        role_of(candidate.method),
+        tuple(results),
+        {name: mean(values) for name, values in known.items()},
+        deviations,
+        _by_client(results) if family == "clients" else (),
     )
+    if len(results) > 1 and same_samples:
+        pairs = combinations(score.labels, 2)
+        score.measures["stability"] = mean(agreement(first, second, single=1.0) for first, second in pairs)
+    return score
 
 
-def effective_number(labels: Labels) -> float:
-    """Return the number of clusters of one size that have the same entropy; 0 without any."""
-    _, counts = np.unique(labels[labels >= 0], return_counts=True)
-    shares = counts / counts.sum()
-    return float(np.exp(-(shares * np.log(shares)).sum())) if len(counts) else 0.0
+def _by_client(results: Sequence[CellResult]) -> tuple[float | None, ...]:
+    accuracies = [result.metrics["client_accuracy"] for result in results if "client_accuracy" in result.metrics]
+    columns = ([value for value in column if value is not None] for column in zip(*accuracies, strict=True))
+    return tuple(mean(column) if column else None for column in columns)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Recommended candidate, with the facts that decided.
+    """Recommended method, with the facts that decided.
 
-    `as_good` are others that cannot be told from it by the score, the best first; it is `undecided` if the clusters of
-    one of these differ. `baseline` is the best of those that form no clusters of clients and are as good.
+    `as_good` cannot be told from it by the score, the best first; it is `undecided` if the clusters of one of these
+    differ. `baseline` is the best of those that form no clusters of clients and are as good.
     """
 
-    candidate: Candidate
-    as_good: tuple[Candidate, ...] = ()
-    undecided: tuple[Candidate, ...] = ()
-    baseline: Candidate | None = None
+    score: Score
+    as_good: tuple[Score, ...] = ()
+    undecided: tuple[Score, ...] = ()
+    baseline: Score | None = None
 
 
-Scores = Mapping[Candidate, CandidateScore]
-
-
-def best_numbers(scores: Scores, by_truth: bool = False) -> dict[str, Candidate]:
-    """Return for each method the candidate with the best number of clusters, by the first run of each."""
-    best: dict[str, Candidate] = {}
-    for method in dict.fromkeys(candidate.method for candidate in scores):
-        numbers = sorted((each for each in scores if each.method == method), key=lambda each: each.number or 0)
-        tried = {each: score_of(scores[each].family, scores[each].runs[:1]) for each in numbers}
-        samples = not by_truth and next(iter(tried.values())).family == "samples"
-        best[method] = finest(tried) if samples else max(tried, key=lambda each: rank_of(tried[each], by_truth))
+def best_numbers(family: Family, scores: Sequence[Score]) -> dict[str, Score]:
+    """Return for each method the score with the best number of clusters, by the first run of each."""
+    best: dict[str, Score] = {}
+    for method in dict.fromkeys(score.method for score in scores):
+        numbers = sorted((score for score in scores if score.method == method), key=lambda score: score.number or 0)
+        first = [score_of(family, Candidate(method, score.number), score.results[:1]) for score in numbers]
+        best_first = finest(first) if family == "samples" else max(first, key=lambda score: score.value)
+        best[method] = numbers[first.index(best_first)]
     return best
 
 
-def finest(scores: Scores) -> Candidate:
-    """Return, of the candidates that splits do not tell from the best one, the one with the finest partition.
+def finest(scores: Sequence[Score]) -> Score:
+    """Return, of the scores that splits do not tell from the best one, the one with the finest partition.
 
     A coarse partition is found again more easily than a fine one that is as real, so a finer one is taken where both
     are found again as well, up to the spread of splits; never beyond that. Numbers that a method finds come before
     those that it was given, for it has seen more than whether halves agree.
     """
-    best = max(scores, key=lambda each: scores[each].score)
-    near = [each for each in scores if each == best or _near(scores[best], scores[each])]
-    return max(near, key=lambda each: (each.number is None, scores[each].number, scores[each].score))
+    best = max(scores, key=lambda score: score.value)
+    near = [score for score in scores if score is best or _near(best, score)]
+    return max(near, key=lambda score: (score.number is None, score.fineness, score.value))
 
 
-def rank_of(score: CandidateScore, by_truth: bool) -> float:
-    """Return what a candidate is ranked by."""
-    return score.agreement_with_truth if by_truth else score.score
+def recommend(family: Family, scores: Sequence[Score]) -> Choice | None:
+    """Choose the method to recommend, of one score per method; ``None`` if none can be.
 
-
-def recommendable(selection: Selection, scores: Scores) -> dict[Candidate, CandidateScore]:
-    """Return the candidates that can be recommended: they send no data or copies, have a score, and form clusters."""
-    return {
-        each: score
-        for each, score in scores.items()
-        if selection.role(each.method) in ("", "baseline")
-        and score.score != -math.inf
-        and (selection.family == "clients" or max(score.clusters) > 1)
-    }
-
-
-def recommend(selection: Selection, scores: Scores, by_truth: bool = False) -> Choice | None:
-    """Choose the candidate to recommend, of one per method; ``None`` if none can be.
-
-    With truth it is the one that agrees best with it. Samples: the `finest`, or one whose clusters are the same and
-    that moves fewer bytes. Clients: of those within one standard error of the best, by the differences between clients,
-    those that form clusters, of these the most stable, of these the fewest clusters, of these the fewest bytes.
+    Only methods that send no data or copies, and find more than one cluster of samples, can be. Samples: the
+    `finest`, or one whose clusters are the same and that moves fewer bytes.
+    Clients: of those within one standard error of the best, by the differences between clients, those that form
+    clusters, of these the most stable, of these the fewest clusters, of these the fewest bytes.
     """
-    able = recommendable(selection, scores)
-    if by_truth:
-        able = {each: score for each, score in able.items() if score.agreement_with_truth != -math.inf}
-    if not able:
+    scores = [
+        score
+        for score in scores
+        if score.role in ("", "baseline")
+        and score.value != -math.inf
+        and (family == "clients" or max(score.clusters) > 1)
+    ]
+    if not scores:
         return None
-    best = max(able, key=lambda each: rank_of(able[each], by_truth))
-    if by_truth:
-        return Choice(best)
-    near = {each: score for each, score in able.items() if each == best or _near(able[best], score)}
-    if selection.family == "clients":
-        return _of_clients(selection, able[best], near)
-    found = finest(able)
-    same = {each: score for each, score in near.items() if each == found or _agreement(able[found], score) >= SAME}
-    take = min(same, key=lambda each: (same[each].bytes, each.method))
-    others = sorted((each for each in near if each != take), key=lambda each: -near[each].score)
-    unlike = tuple(each for each in others if each not in same and _agreement(able[take], able[each]) < ALIKE)
-    return Choice(take, tuple(others), unlike)
+    best = max(scores, key=lambda score: score.value)
+    near = [score for score in scores if score is best or _near(best, score)]
+    if family == "clients":
+        return _of_clients(near)
+    fine = finest(scores)
+    same = [score for score in near if score is fine or _agreement(fine, score) >= SAME]
+    take = min(same, key=lambda score: (score.bytes, score.method))
+    rest = sorted((score for score in near if score is not take), key=lambda score: -score.value)
+    different = [
+        score for score in rest if not any(score is close for close in same) and _agreement(take, score) < ALIKE
+    ]
+    return Choice(take, tuple(rest), tuple(different))
 
 
-def _of_clients(selection: Selection, best: CandidateScore, near: dict[Candidate, CandidateScore]) -> Choice:
-    forming = {each: score for each, score in near.items() if not selection.role(each.method)} or near
-    stability = {each: score.measures.get("stability", -1.0) for each, score in forming.items()}
-    most = max(stability.values())
-    stable = {each: score for each, score in forming.items() if stability[each] >= most - AS_STABLE}
-    unsteady = {each: -score.score if most < 0 else 0.0 for each, score in stable.items()}
-    take = min(stable, key=lambda each: (unsteady[each], mean(stable[each].clusters), stable[each].bytes, each.method))
-    baselines = near.keys() - forming.keys()
-    others = sorted((each for each in forming if each != take), key=lambda each: -near[each].score)
+def _of_clients(near: Sequence[Score]) -> Choice:
+    forming = [score for score in near if not score.role] or near
+    most = max(score.measures.get("stability", -1.0) for score in forming)
+    # Stability within 0.05 of the best is as good; where none is known, accuracy comes first.
+    stable = [score for score in forming if score.measures.get("stability", -1.0) >= most - 0.05]
+    take = min(
+        stable,
+        key=lambda score: (-score.value if most < 0 else 0.0, mean(score.clusters), score.bytes, score.method),
+    )
+    rest = sorted((score for score in forming if score is not take), key=lambda score: -score.value)
+    baselines = [score for score in near if score.role and forming is not near]
     return Choice(
-        take, tuple(others), baseline=max(baselines, key=lambda each: (near[each].score, each.method), default=None)
+        take, tuple(rest), baseline=max(baselines, key=lambda score: (score.value, score.method), default=None)
     )
 
 
-def _near(best: CandidateScore, other: CandidateScore) -> bool:
-    """Return whether two candidates cannot be told apart by the paired differences of their scores.
+def _near(best: Score, score: Score) -> bool:
+    """Return whether two scores cannot be told apart by their paired differences.
 
     Of samples these are by split, of clients by client.
     """
-    if best.family == "samples":
-        apart = [(one.again or 0.0) - (two.again or 0.0) for one, two in zip(best.runs, other.runs, strict=False)]
-        return mean(apart) <= (max(NOISE, stdev(apart)) if len(apart) > 1 else SPREAD)
-    pairs = zip(best.clients, other.clients, strict=True)
-    apart = [one - two for one, two in pairs if one is not None and two is not None]
+    if "found_again" in best.measures:
+        pairs = zip(best.results, score.results, strict=False)
+        apart = [(first.again or 0.0) - (second.again or 0.0) for first, second in pairs]
+        # One split errs by some 0.1 (chosen on 16 tables, not derived); 0.03 means nothing, however alike splits are.
+        return mean(apart) <= (max(0.03, stdev(apart)) if len(apart) > 1 else 0.1)
+    accuracies = zip(best.by_client, score.by_client, strict=True)
+    apart = [first - second for first, second in accuracies if first is not None and second is not None]
     return len(apart) > 1 and mean(apart) <= stdev(apart) / math.sqrt(len(apart))
 
 
-def _agreement(one: CandidateScore, other: CandidateScore) -> float:
-    return mean(agreement(a, b) for a in one.labels for b in other.labels)
+def _agreement(first: Score, second: Score) -> float:
+    return mean(agreement(labels, compared) for labels in first.labels for compared in second.labels)
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Mean ranks of methods over scenarios, best first, with tests of their differences.
+
+    `difference` is the critical one at 5 %: methods whose mean ranks are nearer do not differ significantly. It is
+    ``None`` with fewer than two methods or scenarios. `p` is that of Friedman's test that all methods are alike;
+    ``None`` with fewer than three methods or two scenarios. In `scenarios` all ranked methods have results.
+    """
+
+    ranks: dict[str, float]
+    difference: float | None
+    p: float | None
+    scenarios: list[str]
+
+    @property
+    def as_good(self) -> list[str]:
+        """Return the best method, and those that are not significantly worse."""
+        best = min(self.ranks.values(), default=0.0)
+        return [name for name, rank in self.ranks.items() if rank - best <= (self.difference or 0.0)]
+
+    @property
+    def sentence(self) -> str:
+        """The ranks in a sentence."""
+        if self.difference is None:
+            return "Ranks need at least two methods with results of at least two scenarios."
+        friedman = "" if self.p is None else f" Friedman's test that all are alike: p = {self.p:.2g}."
+        return (
+            f"Mean ranks over {len(self.scenarios)} scenarios; nearer than the critical difference of "
+            f"{self.difference:.2f} (Nemenyi, 5 %) they do not differ significantly. As good as the best: "
+            f"{', '.join(self.as_good)}.{friedman}"
+        )
+
+
+def ranked(means: Mapping[tuple[str, str], float]) -> Ranking:
+    """Rank methods by their mean over seeds, by (scenario, method), scenario by scenario; more is better.
+
+    Seeds of one scenario are not independent, so each scenario counts once. Methods that lack a result for a scenario
+    that another method has are left out.
+    """
+    scenarios = list(dict.fromkeys(scenario for scenario, _ in means))
+    methods = [
+        method
+        for method in dict.fromkeys(method for _, method in means)
+        if all((scenario, method) in means for scenario in scenarios)
+    ]
+    if not methods:
+        return Ranking({}, None, None, scenarios)
+    table = np.array([[means[scenario, method] for method in methods] for scenario in scenarios])
+    ranks = dict(zip(methods, rankdata(-table, axis=1).mean(0).tolist(), strict=True))
+    p = None
+    if len(methods) > 2 and len(scenarios) > 1 and not np.allclose(table, table[:, :1]):
+        p = float(friedmanchisquare(*table.T).pvalue)
+    order = sorted(methods, key=lambda method: (ranks[method], method))
+    difference = critical_difference(len(methods), len(scenarios))
+    return Ranking({method: ranks[method] for method in order}, difference, p, scenarios)
+
+
+def critical_difference(methods: int, scenarios: int) -> float | None:
+    """Return Nemenyi's critical difference of mean ranks at 5 %; ``None`` if there is nothing to compare."""
+    if methods < 2 or scenarios < 2:
+        return None
+    q = float(studentized_range.ppf(0.95, methods, np.inf)) / math.sqrt(2)
+    return q * math.sqrt(methods * (methods + 1) / (6 * scenarios))

@@ -13,20 +13,18 @@ from fedkin.core.doors import flag
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-def parsed_duration(time: str | float, name: str = "budget") -> float:
+def parsed_duration(duration: str | float, name: str = "budget") -> float:
     """Return the seconds of a duration: a number of them, or a text such as ``"90s"``, ``"1.5h"`` or ``"1h30m"``.
 
     Raises FedkinError if it is something else, or zero; the message has the `name` of the option.
     """
-    if isinstance(time, str):
-        parts = re.findall(r"(\d+(?:\.\d+)?)([smh])", time)
-        seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
-        is_whole = "".join(number + unit for number, unit in parts) == time
-    else:
-        is_whole = isinstance(time, Real) and not isinstance(time, bool)
-        seconds = float(time) if is_whole else 0.0
-    if not is_whole or not 0 < seconds < math.inf:
-        raise FedkinError(f"{flag(name)} is {time!r}; it should be a time above 0, such as 90s, 10m or 2h.")
+    seconds = math.nan
+    if isinstance(duration, str) and re.fullmatch(r"(\d+(\.\d+)?[smh])+", duration):
+        seconds = sum(float(part[:-1]) * _UNITS[part[-1]] for part in re.findall(r"[\d.]+[smh]", duration))
+    elif isinstance(duration, Real) and not isinstance(duration, bool):
+        seconds = float(duration)
+    if not 0 < seconds < math.inf:
+        raise FedkinError(f"{flag(name)} is {duration!r}; it should be a time above 0, such as 90s, 10m or 2h.")
     return seconds
 
 
@@ -42,21 +40,21 @@ def duration(seconds: float) -> str:
 
 
 class TimeBudget:
-    """Wall-clock time budget, in seconds, of which some are `kept` for what follows.
+    """Wall-clock time budget, in seconds, from `start`, a time of ``time.monotonic()``; by default from now.
 
-    It starts when this is made, or at `began`, a time of ``time.monotonic()``.
+    The `reserve` is for what follows the runs.
     """
 
-    def __init__(self, seconds: float, kept: float = 0.0, began: float | None = None) -> None:
-        self.seconds, self.kept = seconds, kept
-        self._began = time.monotonic() if began is None else began
-
-    @property
-    def left(self) -> float:
-        """Remaining seconds that are not kept, at least 0."""
-        return max(0.0, self.seconds - self.kept - self.spent)
+    def __init__(self, seconds: float, reserve: float = 0.0, start: float | None = None) -> None:
+        self.seconds, self.reserve = seconds, reserve
+        self._start = time.monotonic() if start is None else start
 
     @property
     def spent(self) -> float:
         """Spent seconds."""
-        return time.monotonic() - self._began
+        return time.monotonic() - self._start
+
+    @property
+    def remaining(self) -> float:
+        """Remaining seconds without the reserve, at least 0."""
+        return max(0.0, self.seconds - self.reserve - self.spent)

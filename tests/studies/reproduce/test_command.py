@@ -14,8 +14,7 @@ import entries
 import forked
 from fedkin.cli import main
 from fedkin.experiment.run_folder import CONFIG
-from fedkin.studies.reproduce.command import Watcher, plans_of, reproduce
-from fedkin.studies.workers import run_all
+from fedkin.studies.reproduce.command import Watcher, plans_of, reproduce, run_all
 
 
 class KeptLines(Watcher):

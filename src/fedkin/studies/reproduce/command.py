@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import queue
 import sys
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from fedkin.core import FedkinError
 from fedkin.core.errors import unknown_name
 from fedkin.core.files import write_atomically
+from fedkin.core.progress import Progress
 from fedkin.engines.local import cores
-from fedkin.experiment.run import check_all
-from fedkin.experiment.run_folder import is_finished
+from fedkin.experiment.config import config_of
+from fedkin.experiment.run import check_all, execute, resume
+from fedkin.experiment.run_folder import CONFIG, is_finished
 from fedkin.experiment.terminal_tables import drawing_on, print_table, sentence_text, table_text
 from fedkin.report.page import write_page
 from fedkin.studies.reproduce.entry import (
@@ -41,7 +45,7 @@ from fedkin.studies.reproduce.reproduce_page import (
     text_parts,
 )
 from fedkin.studies.time_budget import duration
-from fedkin.studies.workers import run_all
+from fedkin.studies.workers import EndedError, Worker, register, targets
 
 
 class Watcher:
@@ -124,8 +128,67 @@ def reproduce(
         left.pop(name, None)
         watcher.ended(name, failed, 1 - sum(left.values()) / total)
 
-    failed = run_all(experiments, runs, jobs, report_end, grid.probes, probed) if experiments else {}
+    failed = run_all(experiments, runs, jobs, report_end, grid.probes) if experiments else {}
     return write_tables(plans, out), failed
+
+
+def run_all(
+    experiments: Mapping[str, Mapping[str, Any]],
+    runs: Path,
+    jobs: int,
+    on_ended: Callable[[str, str | None], None],
+    probes: Mapping[str, Collection[str]] | None = None,
+) -> dict[str, str]:
+    """Make all runs in folders, `jobs` in parallel with one thread each, and measure their probes.
+
+    `experiments` are `Config.tables` by name of the folder below `runs`. A stopped run is resumed, a finished one only
+    probed. `on_ended` is called with the name of every run that ended, and why it failed if it did. Return why runs
+    failed. Raises FedkinError if a process was ended from outside, for lack of memory for example.
+    """
+    failed: dict[str, str] = {}
+    workers: queue.SimpleQueue[Worker] = queue.SimpleQueue()
+
+    def make(name: str) -> None:
+        worker, tables = workers.get(), experiments[name]
+        try:
+            worker.call(make_run, tables, targets(tables), str(runs / name), sorted((probes or {}).get(name, ())))
+        finally:
+            workers.put(worker)
+
+    with ExitStack() as stack:
+        pool = stack.enter_context(ThreadPoolExecutor(jobs))
+        shown: set[str] = set()
+        for _ in range(min(jobs, len(experiments))):
+            workers.put(stack.enter_context(Worker(1, shown)))
+        stack.callback(pool.shutdown, wait=False, cancel_futures=True)  # before workers are killed, as after Ctrl-C
+        names = {pool.submit(make, name): name for name in experiments}
+        for future in as_completed(names):
+            name = names[future]
+            try:
+                future.result()
+            except EndedError as error:
+                raise FedkinError(
+                    f"The process of run {name} was ended from outside, perhaps for lack of memory; repeat the "
+                    "command to resume, with --jobs 1 for minimal memory."
+                ) from error
+            except FedkinError as error:
+                failed[name] = str(error)
+            on_ended(name, failed.get(name))
+    return failed
+
+
+def make_run(
+    tables: dict[str, Any], classes: Mapping[str, str], place: str, probes: Collection[str], progress: Progress
+) -> None:
+    """Make, or resume, the run of an experiment in a folder, and measure its probes, in a worker's process."""
+    folder = Path(place)
+    register(tables, classes)
+    if not (folder / CONFIG).exists():
+        execute(config_of(tables), folder, progress)
+    elif not is_finished(folder):
+        resume(folder, progress)
+    for probe in probes:
+        probed(folder, probe)
 
 
 def check_lines(plans: Sequence[Plan], only: Collection[str]) -> None:
