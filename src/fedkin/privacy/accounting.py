@@ -6,6 +6,9 @@ messages that differ in m true bits, the privacy loss is e * (2 K - m), with e =
 
 All of it speaks of one message. An encoder that was trained on the same clients' data, the training that follows, and
 further messages that are not memorised (`quantization.memorised`) cost extra.
+
+Everywhere, a flip `probability` is in [0, 0.5], `epsilon` not negative, `delta` in [0, 1), and `bits` at least 0; every
+function raises FedkinError for a value outside its range.
 """
 
 from __future__ import annotations
@@ -32,13 +35,7 @@ another."""
 
 
 def bit_epsilon(probability: float) -> float:
-    """Return the pure epsilon of one bit that is flipped with `probability` P in [0, 0.5]: ln((1 - P) / P).
-
-    Raises
-    ------
-    FedkinError
-        If `probability` is outside [0, 0.5].
-    """
+    """Return the pure epsilon of one bit that is flipped with `probability` P: ln((1 - P) / P)."""
     check_probability(probability)
     return math.inf if probability == 0.0 else math.log1p(-probability) - math.log(probability)
 
@@ -46,28 +43,10 @@ def bit_epsilon(probability: float) -> float:
 def delta_of(epsilon: float, probability: float, bits: int) -> float:
     """Return the smallest delta for which messages with `bits` different bits are (epsilon, delta)-indistinguishable.
 
-    Parameters
-    ----------
-    epsilon : float
-        Not negative.
-    probability : float
-        In [0, 0.5].
-    bits : int
-        At least 0.
-
-    Returns
-    -------
-    float
-        In [0, 1]; exact up to rounding.
-
-    Raises
-    ------
-    FedkinError
-        If a value is outside its range.
+    It is in [0, 1], and exact up to rounding.
     """
-    _check_epsilon(epsilon)
     check_probability(probability)
-    _check_bits(bits)
+    _check(epsilon=epsilon, bits=bits)
     if probability == 0.0:
         return 0.0 if bits == 0 or epsilon == math.inf else 1.0
     return _excess(epsilon, *_losses(probability, bits))
@@ -76,22 +55,9 @@ def delta_of(epsilon: float, probability: float, bits: int) -> float:
 def epsilon_of(delta: float, probability: float, bits: int) -> float:
     """Return the smallest epsilon for which messages with `bits` different bits are (epsilon, delta)-indistinguishable.
 
-    Parameters
-    ----------
-    delta : float
-        In [0, 1); 0 gives the pure epsilon, `bits` times that of one bit.
-    probability : float
-        In [0, 0.5]; at 0 epsilon is infinite.
-    bits : int
-        At least 0.
-
-    Raises
-    ------
-    FedkinError
-        If a value is outside its range.
+    A delta of 0 gives the pure epsilon, `bits` times that of one bit; without flips epsilon is infinite.
     """
-    _check_delta(delta)
-    _check_bits(bits)
+    _check(delta=delta, bits=bits)
     pure = 0.0 if bits == 0 else bits * bit_epsilon(probability)
     if delta == 0.0 or pure in (0.0, math.inf):
         return pure
@@ -102,30 +68,11 @@ def epsilon_of(delta: float, probability: float, bits: int) -> float:
 
 
 def flip_probability(epsilon: float, bits: int, delta: float = 0.0) -> float:
-    """Return the smallest probability of flips that keeps a message of `bits` bits within (epsilon, delta).
+    """Return the smallest probability of flips that keeps a message of `bits` bits, 1 or more, within (epsilon, delta).
 
-    Parameters
-    ----------
-    epsilon : float
-        Not negative; infinite means no flips, 0 (with a delta of 0) means noise alone.
-    bits : int
-        At least 1.
-    delta : float
-        In [0, 1).
-
-    Returns
-    -------
-    float
-        In [0, 0.5]. For a delta of 0 it is 1 / (1 + exp(epsilon / bits)).
-
-    Raises
-    ------
-    FedkinError
-        If a value is outside its range.
+    For a delta of 0 it is 1 / (1 + exp(epsilon / bits)): 0 for an infinite epsilon, 0.5, noise alone, for 0.
     """
-    _check_epsilon(epsilon)
-    _check_bits(bits, minimum=1)
-    _check_delta(delta)
+    _check(epsilon=epsilon, delta=delta, bits=bits, least=1)
     pure = float(expit(-epsilon / bits))
     if delta == 0.0 or pure == 0.0:
         return pure
@@ -175,24 +122,11 @@ class Statement:
 def statement(flip: float, bits: int, width: int, separate: bool = True, delta: float = DELTA) -> Statement:
     """Return the guarantee of a message of `bits` bits in segments of `width`, each flipped with probability `flip`.
 
-    Parameters
-    ----------
-    flip : float
-        In [0, 0.5].
-    bits, width : int
-        `bits` is a multiple of `width`.
-    separate : bool
-        Whether a sample changes the segment of its class alone. It does not where minimum and maximum are taken over
-        the whole vector, nor where segments come from a clustering of all samples; then one sample may change all bits.
-    delta : float
-        In [0, 1), of `Statement.epsilon_client_delta`.
-
-    Raises
-    ------
-    FedkinError
-        If a value is outside its range.
+    `bits` is a multiple of `width`, and `delta` that of `Statement.epsilon_client_delta`. `separate` says whether a
+    sample changes the segment of its class alone. It does not where minimum and maximum are taken over the whole
+    vector, nor where segments come from a clustering of all samples; then one sample may change all bits.
     """
-    _check_bits(bits, minimum=1)
+    _check(bits=bits, least=1)
     if width < 1 or bits % width:
         raise FedkinError(f"A message of {bits} bits cannot be divided into segments of {width} bits.")
     per_bit = bit_epsilon(flip)
@@ -212,8 +146,8 @@ def statement(flip: float, bits: int, width: int, separate: bool = True, delta: 
 
 def _losses(probability: float, bits: int) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]:
     """Return all privacy losses ``(bits + 1,)`` and their probabilities; `probability` is not 0."""
-    kept = np.arange(bits + 1, dtype=np.float64)
-    return bit_epsilon(probability) * (2.0 * kept - bits), binom.pmf(kept, bits, 1.0 - probability)
+    unflipped = np.arange(bits + 1, dtype=np.float64)
+    return bit_epsilon(probability) * (2.0 * unflipped - bits), binom.pmf(unflipped, bits, 1.0 - probability)
 
 
 def _excess(epsilon: float, losses: NDArray[np.floating[Any]], chances: NDArray[np.floating[Any]]) -> float:
@@ -222,16 +156,10 @@ def _excess(epsilon: float, losses: NDArray[np.floating[Any]], chances: NDArray[
     return min(1.0, float(-np.sum(chances[above] * np.expm1(epsilon - losses[above]))))
 
 
-def _check_epsilon(epsilon: float) -> None:
+def _check(epsilon: float = 0.0, delta: float = 0.0, bits: int = 1, least: int = 0) -> None:
     if not epsilon >= 0.0:
         raise FedkinError(f"Epsilon {epsilon} must be at least 0.")
-
-
-def _check_delta(delta: float) -> None:
     if not 0.0 <= delta < 1.0:
         raise FedkinError(f"Delta {delta} must be at least 0 and less than 1.")
-
-
-def _check_bits(bits: int, minimum: int = 0) -> None:
-    if bits < minimum:
-        raise FedkinError(f"A message of {bits} bits has no privacy to account for; at least {minimum} are needed.")
+    if bits < least:
+        raise FedkinError(f"A message of {bits} bits has no privacy to account for; at least {least} are needed.")

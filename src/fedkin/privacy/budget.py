@@ -25,8 +25,8 @@ from fedkin.privacy.gaussian import add_noise, gaussian_epsilon, gaussian_mu, gd
 
 ACCOUNT = "account.json"
 """The file: the epsilon spent at this delta, and every run's mu."""
-_LOCK = "account.lock"
-_ROUNDING = 1e-6
+_ROUNDED = 1 + 1e-6
+"""Factor by which rounding may carry what was spent beyond a budget."""
 _GRID = 2.0**19
 """Products of multiples of its inverse, added up to 2^15, fit the 53 bits of float64; features are at most 2^15."""
 
@@ -65,26 +65,20 @@ class Account:
         """
         if not 0.0 <= mu < math.inf:
             return False
-        with file_lock(self.folder / _LOCK, waits=True):
-            runs = self._runs()
+        path = self.folder / ACCOUNT
+        with file_lock(path.with_suffix(".lock"), waits=True):
+            runs = read_json(path, _AccountFile, ", so nothing may leave the site").runs if path.exists() else {}
+            if not all(0.0 <= charged < math.inf for charged in runs.values()):
+                raise FileError(f"{path} is not as fedkin wrote it, so nothing may leave the site.")
             if mu <= runs.get(run, 0.0):
                 return True
             runs[run] = mu
             spent = math.hypot(*runs.values())
-            if spent > gaussian_mu(self.epsilon, self.delta) * (1 + _ROUNDING):
+            if spent > gaussian_mu(self.epsilon, self.delta) * _ROUNDED:
                 return False
             account = _AccountFile(round(gaussian_epsilon(spent, self.delta), 6), self.delta, runs)
-            write_secret(self.folder / ACCOUNT, f"{json.dumps(asdict(account), indent=2)}\n".encode())
+            write_secret(path, f"{json.dumps(asdict(account), indent=2)}\n".encode())
         return True
-
-    def _runs(self) -> dict[str, float]:
-        path = self.folder / ACCOUNT
-        if not path.exists():
-            return {}
-        runs = read_json(path, _AccountFile, ", so nothing may leave the site").runs
-        if not all(0.0 <= mu < math.inf for mu in runs.values()):
-            raise FileError(f"{path} is not as fedkin wrote it, so nothing may leave the site.")
-        return runs
 
 
 def released(
@@ -99,14 +93,15 @@ def released(
     noise, name = noise_for(client.noise, exact)
     names = client.state.get(NAMES, torch.zeros(0, len(name), dtype=torch.uint8))
     spent = client.state.get(SPENT, torch.zeros(0, dtype=torch.float64))
-    own = torch.tensor(list(name), dtype=torch.uint8)
-    if not bool((names == own).all(1).any()):
+    row = torch.tensor(list(name), dtype=torch.uint8)
+    if not bool((names == row).all(1).any()):
         spent = torch.cat([spent, spent.new_tensor([gdp(sensitivity, payload["deviation"]) ** 2])])
         budget = min(float(payload["budget"]), float(client.state.get(BUDGET, math.inf)))
-        if not math.sqrt(float(spent.sum())) <= budget * (1 + 1e-6) or not client.reserve(budget):
+        # Written so that a budget of NaN allows nothing.
+        if not math.sqrt(float(spent.sum())) <= budget * _ROUNDED or not client.reserve(budget):
             return None
         client.state.setdefault(BUDGET, spent.new_tensor(budget))
-        client.state[NAMES], client.state[SPENT] = torch.cat([names, own[None]]), spent
+        client.state[NAMES], client.state[SPENT] = torch.cat([names, row[None]]), spent
     return add_noise(exact, sensitivity, payload["deviation"], noise)
 
 

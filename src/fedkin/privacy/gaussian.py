@@ -41,12 +41,6 @@ from fedkin.core.seeds import Noise, bisect_upwards, integers_below
 _FINE = 23
 """The grid is 2^23 to 2^24 times finer than the standard deviation: then rounding 10,000 numbers costs 1e-5 of it, and
 all products below fit int64."""
-_LARGEST = 2**62
-"""Values are clipped to so many grids, so that sums with noise fit int64. One sample changes clipped values no more."""
-_LEAST_EXPONENT = -1022
-"""Of the grid; below, float64 has fewer digits."""
-_MAX_SCALE = 2**25
-"""Of discrete noise, so that products fit int64."""
 
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
@@ -97,17 +91,19 @@ def add_noise(values: Sequence[Tensor], sensitivity: float, standard_deviation: 
     """
     if standard_deviation == 0:
         return [value.double() for value in values]
-    grid = 2.0 ** max(math.frexp(standard_deviation)[1] - 1 - _FINE, _LEAST_EXPONENT)
+    # Below 2^-1022 float64 has fewer digits.
+    grid = 2.0 ** max(math.frexp(standard_deviation)[1] - 1 - _FINE, -1022)
     count = sum(value.numel() for value in values)
     scale = math.ceil(standard_deviation / grid * (1 + grid * math.sqrt(count) / sensitivity))
-    if scale > _MAX_SCALE:
+    if scale > 2**25:  # so that products in discrete noise fit int64
         raise FedkinError(
             f"Noise of deviation {standard_deviation:g} is too much for a sensitivity of {sensitivity:g}.",
             public=True,
         )
     noisy = []
     for value in values:
-        rounded = (value.double() / grid).round().clamp(-_LARGEST, _LARGEST).long()
+        # Clipped, so that sums with noise fit int64; one sample changes clipped values no more than others.
+        rounded = (value.double() / grid).round().clamp(-(2**62), 2**62).long()
         drawn = torch.from_numpy(discrete_gaussian(value.numel(), scale, noise)).view(value.shape)
         noisy.append((rounded + drawn).double() * grid)
     return noisy
@@ -120,21 +116,21 @@ def discrete_gaussian(count: int, scale: int, noise: Noise) -> NDArray[np.int64]
     `scale`, at most 2^25). No floating point is involved.
     """
     drawn = np.zeros(count, dtype=np.int64)
-    left = np.arange(count)
-    while len(left):
-        scales = np.full(len(left), scale, dtype=np.int64)
+    rejected = np.arange(count)
+    while len(rejected):
+        scales = np.full(len(rejected), scale, dtype=np.int64)
         remainder = integers_below(scales, noise)
-        kept = _happens(remainder, scales, noise)
+        accepted = _happens(remainder, scales, noise)
         quotient = np.zeros_like(remainder)
-        going = kept.nonzero()[0]
-        while len(going := going[_happens(scales[going], scales[going], noise)]):
-            quotient[going] += 1
+        growing = accepted.nonzero()[0]
+        while len(growing := growing[_happens(scales[growing], scales[growing], noise)]):
+            quotient[growing] += 1
         size = remainder + scale * quotient
-        negative = integers_below(np.full(len(left), 2), noise) == 1
-        kept &= ~(negative & (size == 0))  # 0 has one sign
-        kept[kept] = _happens((size[kept] - scale) ** 2, 2 * scales[kept] ** 2, noise)
-        drawn[left[kept]] = np.where(negative, -size, size)[kept]
-        left = left[~kept]
+        negative = integers_below(np.full(len(rejected), 2), noise) == 1
+        accepted &= ~(negative & (size == 0))  # 0 has one sign
+        accepted[accepted] = _happens((size[accepted] - scale) ** 2, 2 * scales[accepted] ** 2, noise)
+        drawn[rejected[accepted]] = np.where(negative, -size, size)[accepted]
+        rejected = rejected[~accepted]
     return drawn
 
 
@@ -145,16 +141,16 @@ def _happens(above: NDArray[np.int64], below: NDArray[np.int64], noise: Noise) -
     """
     whole, rest = np.divmod(above, below)
     happens = _happens_below_1(rest, below, noise)
-    while len(at := (happens & (whole > 0)).nonzero()[0]):
-        happens[at] = _happens_below_1(np.ones_like(at), np.ones_like(at), noise)
-        whole[at] -= 1
+    while len(rows := (happens & (whole > 0)).nonzero()[0]):
+        happens[rows] = _happens_below_1(np.ones_like(rows), np.ones_like(rows), noise)
+        whole[rows] -= 1
     return happens
 
 
 def _happens_below_1(above: NDArray[np.int64], below: NDArray[np.int64], noise: Noise) -> NDArray[np.bool_]:
     happens = np.ones(len(above), dtype=np.bool_)
-    going, k = np.arange(len(above)), 1
-    while len(going := going[integers_below(below[going] * k, noise) < above[going]]):
-        happens[going] = ~happens[going]
+    rows, k = np.arange(len(above)), 1
+    while len(rows := rows[integers_below(below[rows] * k, noise) < above[rows]]):
+        happens[rows] = ~happens[rows]
         k += 1
     return happens

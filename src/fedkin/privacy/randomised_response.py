@@ -28,10 +28,7 @@ def normalised(segments: Tensor, normalise: Normalise = "segment") -> Tensor:
         raise FedkinError(
             "Codes hold numbers that are not finite, which have no bits; the encoder must give finite ones."
         )
-    if normalise == "segment":
-        low, high = exact.aminmax(dim=1, keepdim=True)
-    else:
-        low, high = exact.aminmax()
+    low, high = exact.aminmax(dim=1, keepdim=True) if normalise == "segment" else exact.aminmax()
     span = high - low
     return (exact - low) / torch.where(span > 0, span, 1.0)
 
@@ -58,10 +55,8 @@ def flipped(bits: Tensor, probability: float, noise: Noise) -> Tensor:
 def memorised(bits: Tensor, probability: float, memory: Tensor | None, noise: Noise) -> tuple[Tensor, Tensor]:
     """Flip bits once and remember the answers: permanent randomised response (Erlingsson et al. 2014).
 
-    The answer is the same whenever the true bits are.
-
-    For each position, and each value the true bit may take, the answer is drawn once and kept. Whoever collects the
-    answers of many rounds can therefore not average the noise away.
+    For each position, and each value the true bit may take, the answer is drawn once and kept, so that it is the same
+    whenever the true bits are. Whoever collects the answers of many rounds cannot average the noise away.
 
     What that bounds, with e = `accounting.bit_epsilon(probability)`: a true bit that never changes loses e in total,
     however often it is asked for, because one answer is all there is to see. Of a bit that does change, both answers
@@ -77,8 +72,7 @@ def memorised(bits: Tensor, probability: float, memory: Tensor | None, noise: No
     """
     check_probability(probability)
     if memory is None:
-        true = torch.tensor([[0], [1]], dtype=torch.uint8).expand(2, len(bits))
-        memory = flipped(true, probability, noise)
+        memory = flipped(torch.tensor([[0], [1]], dtype=torch.uint8).expand(2, len(bits)), probability, noise)
     elif memory.shape != (2, len(bits)):
         raise FedkinError(
             f"Memorised answers have shape {tuple(memory.shape)} where a message of {len(bits)} bits needs "
