@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -14,8 +15,8 @@ from fedkin.core import Payload, Task
 from fedkin.engines.flower_engine.grid import FlowerFederation
 from fedkin.engines.site import Site
 from fedkin.secure_aggregation import masks
-from fedkin.secure_aggregation.client_tasks import keys_of, mask_context, question, secret_of
-from fedkin.secure_aggregation.masks import OWN, PAIRS, context_of, mask, own_mask, sum_keys, threshold
+from fedkin.secure_aggregation.client_tasks import context_of_masks, context_of_shares, question, secret_of
+from fedkin.secure_aggregation.masks import OWN, PAIRS, decode, mask, own_mask, sum_keys, threshold
 from fedkin.secure_aggregation.sums import Sum, summed
 from lying import TERMS, Watched, flipped, give
 from nodes import Nodes, federation, nodes_of
@@ -100,14 +101,13 @@ def test_a_reply_that_comes_late_is_still_covered():
     assert opened["pairs"].shape == (1, 16)
     assert opened["own"].shape == (4, 16)
     request = fed.requests["masked"][1]
-    distributed = context_of(bytes(request["tag"].tolist()), keys_of(request))
     publics = {i: bytes(key[PAIRS].tolist()) for i, key in zip(request["dealers"], request["publics"], strict=True)}
-    context = mask_context(distributed, publics, question(request))
-    pairs, own = sum_keys(secret_of(fed.clients[1]), distributed)
-    without_pairs = late[0] - mask(1, pairs, publics, context, 3)
-    assert ((without_pairs.double() / 2**32 - fed.clients[1].x[0]).abs() > 1e3).all()
+    context = context_of_masks(request, publics, question(request))
+    pairs, own = sum_keys(secret_of(fed.clients[1]), context_of_shares(request))
+    without_pairs = late[0].numpy().view(np.uint64) - mask(1, pairs, publics, context, 3)
+    assert ((decode(without_pairs) - fed.clients[1].x[0]).abs() > 1e3).all()
     bare = without_pairs - own_mask(1, own, context, 3)  # what both keys together would show
-    torch.testing.assert_close(bare.double() / 2**32, fed.clients[1].x[0].double())
+    torch.testing.assert_close(decode(bare), fed.clients[1].x[0].double())
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_reply_that_comes_late_is_still_covered():
     [
         (lambda reply: {"refused": "no"}, "no"),
         (lambda reply: {"publics": reply["publics"]}, "'shares' is absent"),
-        (lambda reply: reply | {"shares": reply["shares"][:, :4]}, r"'shares' has shape \(1, 4, 2, 48\) where .*"),
+        (lambda reply: reply | {"shares": reply["shares"][:4]}, r"'shares' has shape \(4, 2, 48\) where .*"),
         (lambda reply: reply | {"shares": reply["shares"].int()}, "'shares' is of torch.int32 where .*"),
         (lambda reply: reply | {"publics": torch.zeros_like(reply["publics"])}, "its key of the sum is invalid"),
     ],
@@ -137,7 +137,7 @@ def test_who_opens_nobodys_shares_is_at_fault_itself():
 
 
 def test_where_two_disagree_both_are_left_out_of_the_sum_but_not_of_the_run():
-    fed = Watched(7, {("send_shares", 1): flipped("shares", 0, 3, OWN, 0)})
+    fed = Watched(7, {("send_shares", 1): flipped("shares", 3, OWN, 0)})
     assert sum_of(fed).clients == [0, 2, 4, 5, 6]
     assert fed.missing == {
         1: "the shares between it and client 3 do not open",
@@ -232,7 +232,7 @@ def test_who_accuses_somebody_outside_of_the_sum_is_missing():
 
 
 def test_shares_that_nobody_opens_are_the_dealers_fault():
-    fed = Watched(6, {("send_shares", 1): flipped("publics", 0, PAIRS, 0)})
+    fed = Watched(6, {("send_shares", 1): flipped("publics", PAIRS, 0)})
     found = sum_of(fed)
     assert found.clients == [0, 2, 3, 4, 5]
     assert fed.missing == {1: "the shares between it and client 0, 2, 3, 4, 5 do not open"}

@@ -1,19 +1,13 @@
 """Secure sums: what crosses, what the server learns, and who may be missing."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
 
 from fedkin.core import Client, Federation, FedkinError, Task, task
-from fedkin.core.seeds import Secret
-from fedkin.core.tasks import trusted_packages
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.clients.fedavg import FedAvgMethod, LocalMethod
 from fedkin.methods.clients.ifca import IFCAMethod
-from fedkin.secure_aggregation.client_tasks import Term, masked, send_key
+from fedkin.secure_aggregation.client_tasks import Term, masked
 from fedkin.secure_aggregation.sums import secure, summed, sums_of_all
 
 TERMS = [Term("x", (2, 3), "count"), Term("count"), Term("loss")]
@@ -127,15 +121,6 @@ def test_what_a_client_hides_does_not_depend_on_who_is_asked_beside_it():
         assert torch.equal(alone["masked"], reply["masked"])
 
 
-def test_the_key_stays_and_its_other_half_never_leaves():
-    client = Client(0, torch.zeros(1, 1))
-    first, again = (send_key.run([client], [{}])[0]["key"] for _ in range(2))
-    other = send_key.run([Client(0, torch.zeros(1, 1))], [{}])[0]["key"]
-    assert torch.equal(first, again)
-    assert not torch.equal(first, other)  # by default not even the seed of a run tells it
-    assert first.dtype == client.state["sums_key"].dtype == torch.uint8
-
-
 def test_a_cluster_that_lost_somebody_does_not_hold_up_the_other():
     fed = Watched(sites(6), workers=1, failures=[(2, 0)])
     found = ask(fed, clusters=dict(enumerate([0, 1, 0, 1, 0, 1])))
@@ -197,30 +182,6 @@ def test_clients_refuse_to_be_uncovered():
     assert all(reply.keys() == {"refused"} for reply in replies)
 
 
-@pytest.mark.long
-def test_a_task_of_fedkin_is_found_by_its_name_where_it_was_never_imported():
-    """As at a client of its own, which knows of the server's method by this name alone."""
-    script = """
-import sys, torch
-from fedkin.core import Client
-from fedkin.secure_aggregation.client_tasks import send_key, send_shares
-from fedkin.secure_aggregation.client_tasks import masked
-clients = [Client(i, torch.zeros(4, 2)) for i in range(3)]
-keys = torch.stack([reply["key"] for reply in send_key.run(clients, [{}] * 3)])
-group = {"ids": [0, 1, 2], "keys": keys}
-distributed = send_shares.run(clients, [group | {"tags": torch.zeros(1, 16).byte()}] * 3)
-publics = torch.stack([reply["publics"][0] for reply in distributed])
-terms = [{"name": "classes", "shape": [], "factor": None}]
-asked = {"task": "fedkin.methods.clients.client_method.describe", "terms": terms, "payload": {}}
-request = group | asked | {"tag": torch.zeros(16).byte(), "dealers": [0, 1, 2], "publics": publics}
-shares = [{"shares": torch.stack([reply["shares"][0, i] for reply in distributed])} for i in range(3)]
-assert "fedkin.methods" not in sys.modules
-for reply in masked.run(clients, [request | own for own in shares]):
-    assert reply.keys() == {"masked"}, reply
-"""
-    subprocess.run([sys.executable, "-c", script], check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
-
-
 @task(moves_data=True)
 def bring(clients, payloads):
     return [{"x": client.x} for client in clients]
@@ -259,46 +220,3 @@ def test_only_methods_that_say_so_work_with_sums():
     assert not fed.secure_sums
     secure(fed, FedAvgMethod())
     assert fed.secure_sums
-
-
-def test_a_tag_is_answered_for_one_request_only():
-    fed = Watched(sites(), workers=1)
-    ask(fed)
-    client, request = fed.clients[0], fed.requests("masked")[0]
-    client.noise = Secret()
-
-    def answer(add):
-        (reply,) = masked.run([client], [request | {"payload": {"add": add}}])
-        return reply
-
-    first = answer(0.5)["masked"]
-    assert torch.equal(answer(0.5)["masked"], first)
-    assert answer(0.25) == {"refused": "its tag has been used for another request"}
-
-
-def test_clusters_have_sums_of_their_own_and_two_are_too_few():
-    fed = federation()
-    found = ask(fed, clusters={0: 7, 1: 2, 2: 7, 3: 2, 4: 7})
-    assert list(found) == [7]
-    assert_sum(found[7], [0, 2, 4])
-    assert fed.missing == dict.fromkeys([1, 3], "fewer than 3 clients to sum over")
-
-
-def test_a_task_of_another_package_is_summed_where_that_is_trusted(tmp_path, monkeypatch):
-    (tmp_path / "trusted_here.py").write_text(
-        "from fedkin.core import task\n\n@task\ndef tell(clients, payloads):\n    return [{'x': 1.0}] * len(clients)\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    fed = Watched(sites(), workers=1)
-    ask(fed)
-    terms = [{"name": "x", "shape": [], "factor": None}]
-    request = fed.requests("masked")[0] | {"task": "trusted_here.tell", "terms": terms}
-    with (
-        trusted_packages(["fedkin"]),
-        pytest.raises(FedkinError, match="'trusted_here' is not from fedkin, so this client does not"),
-    ):
-        masked.run([fed.clients[0]], [request])
-    assert "trusted_here" not in sys.modules
-    with trusted_packages(["fedkin", "trusted_here"]):
-        [reply] = masked.run([fed.clients[0]], [request])
-    assert reply.keys() == {"masked"}

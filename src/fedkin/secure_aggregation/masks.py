@@ -9,48 +9,49 @@ values are in it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256, shake_256
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import CTR
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from numpy.typing import NDArray
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
-
+Integers = NDArray[np.uint64]
+"""Integers modulo 2^64, ``(n,)``."""
 BITS = 32
 """Binary places of a hidden number: it is exact to 2^-33."""
-_ROOM = 62
-"""All sums stay within 2^62, one bit less than an int64 has."""
-_PURPOSE = b"fedkin secure sums"
 KEY = 32
 """Bytes of a key."""
 
 
 def limit(clients: int) -> float:
     """Return the maximum magnitude of a value in a sum over `clients` clients."""
-    return float(2 ** (_ROOM - BITS) / clients)
+    return float(2 ** (62 - BITS) / clients)  # so that sums stay within 2^62, one bit less than an int64 has
 
 
-def encode(values: Tensor, clients: int) -> Tensor:
-    """Encode numbers ``(n,)`` in fixed point, int64 ``(n,)``, for a sum over `clients` clients.
+def encode(values: Tensor, clients: int) -> Integers:
+    """Encode numbers ``(n,)`` in fixed point, for a sum over `clients` clients.
 
     Raises ValueError if one is beyond `limit`, or not a number.
     """
     values = values.double()
     if not bool((values.abs() <= limit(clients)).all()):
         raise ValueError(f"a number is beyond {limit(clients):.3g}, the maximum for a secure sum of {clients} clients")
-    return (values * 2.0**BITS).round().to(torch.int64)
+    return (values * 2.0**BITS).round().to(torch.int64).numpy().view(np.uint64)
 
 
-def decode(total: Tensor) -> Tensor:
-    """Decode a sum of fixed-point numbers, int64 ``(n,)``, to float64 ``(n,)``."""
-    return total.double() / 2.0**BITS
+def decode(total: Integers) -> Tensor:
+    """Decode a sum of fixed-point numbers to float64 ``(n,)``."""
+    return torch.from_numpy(total.view(np.int64)).double() / 2.0**BITS
 
 
 def content(octets: Tensor) -> bytes:
@@ -60,40 +61,28 @@ def content(octets: Tensor) -> bytes:
 
 def rows_of(octets: Tensor) -> list[bytes]:
     """Return the bytes of every row of a uint8 tensor ``(..., width)``, in order."""
-    flat, width = content(octets.contiguous()), octets.shape[-1]
-    return [flat[at : at + width] for at in range(0, len(flat), width)]
+    return [content(row) for row in octets.reshape(-1, octets.shape[-1])]
+
+
+def octets_of(rows: Sequence[bytes], *shape: int) -> Tensor:
+    """Return bytes, joined, as a uint8 tensor of the given shape."""
+    return torch.from_numpy(np.frombuffer(b"".join(rows), np.uint8).copy()).view(shape)
+
+
+def context_of(tag: bytes, keys: Mapping[int, bytes]) -> bytes:
+    """Return bytes that identify a sum: by its `tag` and the keys of its clients."""
+    digest = sha256(tag)
+    for client in sorted(keys):
+        digest.update(f"/{client}/".encode() + keys[client])
+    return digest.digest()
+
+
+# Keys and masks.
 
 
 def public_key(private: bytes) -> bytes:
     """Return the public key of a private key, both 32 bytes; any 32 bytes are a valid private key."""
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-
     return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
-
-
-def mask(own: int, private: bytes, keys: Mapping[int, bytes], context: bytes, length: int) -> Tensor:
-    """Return the sum of a client's pairwise masks, int64 ``(length,)``; those of all clients in `keys` cancel mod 2^64.
-
-    `own` is the client's id, and `private` its key; `keys` are the public ones of all that take part, by id, its own
-    among them or not. `context` identifies the sum. Masks of different contexts are independent; a context must never
-    be used twice. Raises ValueError if a key is invalid.
-    """
-    total, zeros = np.zeros(length, np.uint64), bytes(8 * length)
-    for other in sorted(keys.keys() - {own}):
-        shared = agreed(private, keys[other])
-        pair = f"/{min(own, other)}/{max(own, other)}".encode()
-        stream = _stream(shared, context + pair, zeros)
-        if own < other:
-            total += stream
-        else:
-            total -= stream
-    return torch.from_numpy(total.view(np.int64))
-
-
-def own_mask(own: int, private: bytes, context: bytes, length: int) -> Tensor:
-    """Return a client's individual mask of a sum, int64 ``(length,)``, which no other mask cancels."""
-    stream = _stream(private, context + f"/{own}".encode(), bytes(8 * length))
-    return torch.from_numpy(stream.copy().view(np.int64))
 
 
 def agreed(private: bytes, public: bytes) -> bytes:
@@ -101,17 +90,13 @@ def agreed(private: bytes, public: bytes) -> bytes:
 
     Raises ValueError if the public key is invalid.
     """
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
-
     return _loaded(private).exchange(X25519PublicKey.from_public_bytes(public))
 
 
-@lru_cache(maxsize=512)
-def _loaded(private: bytes) -> X25519PrivateKey:
-    """Return the loaded private key, cached: loading takes as long as using, and every pair of clients needs it."""
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-
-    return X25519PrivateKey.from_private_bytes(private)
+_loaded = lru_cache(maxsize=512)(X25519PrivateKey.from_private_bytes)
+"""Cached, since loading a private key takes as long as using it, and every pair of clients needs it."""
+shared_secret = lru_cache(maxsize=2**15)(agreed)
+"""The same as `agreed`, cached for keys that are used throughout a run."""
 
 
 def is_key(public: bytes) -> bool:
@@ -123,31 +108,31 @@ def is_key(public: bytes) -> bool:
     return True
 
 
-@lru_cache(maxsize=2**15)
-def shared_secret(private: bytes, public: bytes) -> bytes:
-    """Return the same as `agreed`, cached for keys that are used throughout a run."""
-    return agreed(private, public)
+def mask(client: int, private: bytes, keys: Mapping[int, bytes], context: bytes, length: int) -> Integers:
+    """Return the sum of a client's pairwise masks; those of all clients in `keys` cancel modulo 2^64.
+
+    `client` is its id, and `private` its key; `keys` are the public ones of all that take part, by id, its own among
+    them or not. `context` identifies the sum. Masks of different contexts are independent; a context must never be used
+    twice. Raises ValueError if a key is invalid.
+    """
+    total = np.zeros(length, np.uint64)
+    for other in sorted(keys.keys() - {client}):
+        pair = f"/{min(client, other)}/{max(client, other)}".encode()
+        stream = _stream(agreed(private, keys[other]), context + pair, length)
+        total = total + stream if client < other else total - stream
+    return total
 
 
-def context_of(tag: bytes, keys: Mapping[int, bytes]) -> bytes:
-    """Return bytes that identify a sum: by its `tag` and the keys of its clients."""
-    digest = sha256(tag)
-    for client in sorted(keys):
-        digest.update(f"/{client}/".encode() + keys[client])
-    return digest.digest()
+def own_mask(client: int, private: bytes, context: bytes, length: int) -> Integers:
+    """Return a client's individual mask of a sum, which no other mask cancels."""
+    return _stream(private, context + f"/{client}".encode(), length)
 
 
-def _stream(shared: bytes, purpose: bytes, zeros: bytes) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
-    """Return pseudo-random uint64 numbers, as many as in `zeros`, derived from the secret `shared`."""
-    from cryptography.hazmat.primitives.ciphers import Cipher
-    from cryptography.hazmat.primitives.ciphers.algorithms import AES
-    from cryptography.hazmat.primitives.ciphers.modes import CTR
-    from cryptography.hazmat.primitives.hashes import SHA256
-    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-
-    key = HKDF(algorithm=SHA256(), length=16, salt=None, info=_PURPOSE + purpose).derive(shared)
+def _stream(secret: bytes, purpose: bytes, length: int) -> Integers:
+    """Return pseudo-random numbers derived from a secret."""
+    key = HKDF(algorithm=SHA256(), length=16, salt=None, info=b"fedkin secure sums" + purpose).derive(secret)
     # Every key serves for one stream only, so that the counter may begin at 0.
-    stream = Cipher(AES(key), CTR(bytes(16))).encryptor().update(zeros)
+    stream = Cipher(AES(key), CTR(bytes(16))).encryptor().update(bytes(8 * length))
     return np.frombuffer(stream, "<u8").astype(np.uint64, copy=False)
 
 
@@ -174,7 +159,10 @@ def split(coefficients: Sequence[int], holders: int) -> list[int]:
     Its coefficients, in [0, `PRIME`), are the secret, then uniform random ones, as many in all as the shares that
     recover it.
     """
-    return [_value(coefficients, at) for at in range(1, holders + 1)]
+    shares = [0] * holders
+    for coefficient in reversed(coefficients):
+        shares = [(value * place + coefficient) % PRIME for place, value in enumerate(shares, 1)]
+    return shares
 
 
 def combine(shares: Mapping[int, int]) -> int:
@@ -183,31 +171,23 @@ def combine(shares: Mapping[int, int]) -> int:
     With fewer than its threshold, or with one that is wrong, it is another number.
     """
     places = tuple(sorted(shares))
-    return sum(weight * shares[at] for weight, at in zip(_weights(places), places, strict=True)) % PRIME
-
-
-def _value(coefficients: Sequence[int], at: int) -> int:
-    value = 0
-    for coefficient in reversed(coefficients):
-        value = (value * at + coefficient) % PRIME
-    return value
+    return sum(weight * shares[place] for weight, place in zip(_weights(places), places, strict=True)) % PRIME
 
 
 @lru_cache(maxsize=64)
 def _weights(places: tuple[int, ...]) -> tuple[int, ...]:
     """Return Lagrange's weights, by which values at `places` give the value at 0."""
     weights = []
-    for at in places:
+    for place in places:
         above = below = 1
         for other in places:
-            if other != at:
+            if other != place:
                 above = above * other % PRIME
-                below = below * (other - at) % PRIME
+                below = below * (other - place) % PRIME
         weights.append(above * pow(below, -1, PRIME) % PRIME)
     return tuple(weights)
 
 
-#
 # Encrypted shares of a client's keys of one sum (Bonawitz et al. 2017, round 1).
 #
 # A client has two private keys for each sum: one for its pairwise masks, and one for its individual mask. Both follow
@@ -224,50 +204,41 @@ OPENER = 16
 """Bytes of a key that decrypts one share."""
 SEALED = KEY + 16
 """Bytes of an encrypted share: 32 and an authentication tag."""
-_SHARES_PURPOSE = b"fedkin shares of secure sums"
-_EVEN = 2 * KEY
-"""Bytes that are reduced modulo the prime, twice its size, so that all numbers are equally likely."""
-
-
-@dataclass(frozen=True)
-class KeyShares:
-    """What a client distributes for a sum: its public keys, by kind (see `public_of`), and shares of the private ones.
-
-    The encrypted shares are by kind, too, for each client of the sum, in order of id.
-    """
-
-    publics: tuple[bytes, bytes]
-    shares: list[tuple[bytes, bytes]]
+_NONCE = bytes(12)
+"""Each key encrypts one share and nothing else, so that the nonce may be 0."""
+_PURPOSE = b"fedkin shares of secure sums"
 
 
 def channel_key(secret: bytes) -> bytes:
     """Return the client's private key for encrypting and decrypting shares, the same throughout a run."""
-    return _number(_share_stream(secret, b"channel", _EVEN)).to_bytes(KEY, "little")
+    return _numbers(secret, b"channel", 1)[0].to_bytes(KEY, "little")
 
 
-def sum_keys(secret: bytes, context: bytes) -> tuple[bytes, bytes]:
+def sum_keys(secret: bytes, context: bytes) -> list[bytes]:
     """Return a client's private keys of one sum, one for each kind of mask."""
-    pairs, own = (_polynomial(secret, context, kind, 1)[0].to_bytes(KEY, "little") for kind in KINDS)
-    return pairs, own
+    return [_polynomial(secret, context, kind, 1)[0].to_bytes(KEY, "little") for kind in KINDS]
 
 
-def share_keys(secret: bytes, own: int, keys: Mapping[int, bytes], context: bytes) -> KeyShares:
-    """Return a client's public keys of one sum, and encrypted shares of the private ones.
+def sealed_shares(
+    secret: bytes, client: int, keys: Mapping[int, bytes], context: bytes
+) -> tuple[list[bytes], list[list[bytes]]]:
+    """Return a client's public keys of one sum, by kind (see `public_of`), and encrypted shares of the private ones.
 
-    All keys of the client follow from `secret`. `own` is its id; `keys` are the public channel keys of all clients of
-    the sum, by id, its own among them; `context` identifies the sum. Raises ValueError if a key is invalid.
+    The shares are for each client of the sum, in order of id, and then by kind. All keys of the client follow from
+    `secret`; `keys` are the public channel keys of all clients of the sum, by id, its own among them; `context`
+    identifies the sum. Raises ValueError if a key is invalid.
     """
-    needed, channel = threshold(len(keys)), channel_key(secret)
-    polynomials = [_polynomial(secret, context, kind, needed) for kind in KINDS]
-    publics = public_of(polynomials[PAIRS][0], PAIRS), public_of(polynomials[OWN][0], OWN)
+    channel = channel_key(secret)
+    polynomials = [_polynomial(secret, context, kind, threshold(len(keys))) for kind in KINDS]
+    publics = [public_of(polynomials[kind][0], kind) for kind in KINDS]
     values = [split(polynomial, len(keys)) for polynomial in polynomials]
-    shares = []
-    for at, holder in enumerate(sorted(keys)):
-        openers = openers_of(channel, keys[holder], own, holder, context)
-        plain = [values[kind][at].to_bytes(KEY, "little") for kind in KINDS]
-        sealed = [_cipher(openers[kind]).encrypt(_NONCE, plain[kind], _about(publics, kind)) for kind in KINDS]
-        shares.append((sealed[PAIRS], sealed[OWN]))
-    return KeyShares(publics, shares)
+
+    def sealed(place: int, openers: Sequence[bytes], kind: int) -> bytes:
+        share = values[kind][place].to_bytes(KEY, "little")
+        return AESGCM(openers[kind]).encrypt(_NONCE, share, _bound(publics, kind))
+
+    openers = [openers_of(channel, keys[holder], client, holder, context) for holder in sorted(keys)]
+    return publics, [[sealed(place, both, kind) for kind in KINDS] for place, both in enumerate(openers)]
 
 
 def openers_of(channel: bytes, other: bytes, dealer: int, holder: int, context: bytes) -> tuple[bytes, bytes]:
@@ -276,17 +247,14 @@ def openers_of(channel: bytes, other: bytes, dealer: int, holder: int, context: 
     `channel` is the private channel key of either, and `other` the public one of the other. Raises ValueError if the
     public key is invalid.
     """
-    shared = shared_secret(channel, other)
-    both = _share_stream(shared, context + f"/{dealer}/{holder}".encode(), 2 * OPENER)
+    both = _octets(shared_secret(channel, other), context + f"/{dealer}/{holder}".encode(), 2 * OPENER)
     return both[:OPENER], both[OPENER:]
 
 
 def opened(opener: bytes, sealed: bytes, publics: Sequence[bytes], kind: int) -> int | None:
     """Decrypt a share, and check that it is from a dealer with these public keys; ``None`` if it is not."""
-    from cryptography.exceptions import InvalidTag
-
     try:
-        share = int.from_bytes(_cipher(opener).decrypt(_NONCE, sealed, _about(publics, kind)), "little")
+        share = int.from_bytes(AESGCM(opener).decrypt(_NONCE, sealed, _bound(publics, kind)), "little")
     except InvalidTag:
         return None
     return share if share < PRIME else None
@@ -298,34 +266,25 @@ def public_of(number: int, kind: int) -> bytes:
     A digest is used of the keys of individual masks: X25519 ignores five bits of a private key, and masks do not.
     """
     key = number.to_bytes(KEY, "little")
-    return public_key(key) if kind == PAIRS else sha256(_SHARES_PURPOSE + key).digest()
+    return public_key(key) if kind == PAIRS else sha256(_PURPOSE + key).digest()
 
 
-_NONCE = bytes(12)
-"""Each key encrypts one share and nothing else, so that the nonce may be 0."""
-
-
-def _cipher(opener: bytes) -> AESGCM:
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
-    return AESGCM(opener)
-
-
-def _about(publics: Sequence[bytes], kind: int) -> bytes:
-    """Return the associated data of an encrypted share: its kind and the dealer's public keys."""
+def _bound(publics: Sequence[bytes], kind: int) -> bytes:
+    """Return what an encrypted share is bound to, its associated data: its kind and the dealer's public keys."""
     return b"".join(publics) + bytes([kind])
 
 
 def _polynomial(secret: bytes, context: bytes, kind: int, length: int) -> list[int]:
     """Return the coefficients of a client's polynomial for one sum; the first is the private key."""
-    stream = _share_stream(secret, context + b"/keys" + bytes([kind]), _EVEN * length)
-    return [_number(stream[at : at + _EVEN]) for at in range(0, len(stream), _EVEN)]
+    return _numbers(secret, context + b"/keys" + bytes([kind]), length)
 
 
-def _number(stream: bytes) -> int:
-    return int.from_bytes(stream, "little") % PRIME
+def _numbers(secret: bytes, purpose: bytes, count: int) -> list[int]:
+    """Return numbers in [0, `PRIME`), all equally likely: of twice the prime's bytes, reduced."""
+    stream, size = _octets(secret, purpose, 2 * KEY * count), 2 * KEY
+    return [int.from_bytes(stream[i : i + size], "little") % PRIME for i in range(0, len(stream), size)]
 
 
-def _share_stream(secret: bytes, purpose: bytes, length: int) -> bytes:
+def _octets(secret: bytes, purpose: bytes, count: int) -> bytes:
     """Return pseudo-random bytes derived from a secret, for one purpose."""
-    return shake_256(_SHARES_PURPOSE + len(secret).to_bytes(1) + secret + purpose).digest(length)
+    return shake_256(_PURPOSE + len(secret).to_bytes(1) + secret + purpose).digest(count)

@@ -7,17 +7,20 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePrivateKey, EllipticCurvePublicKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_pem_public_key,
+    load_ssh_private_key,
+    load_ssh_public_key,
+)
 
 from fedkin.core.errors import FedkinError
 from fedkin.core.files import FileError
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
-
-_PUBLIC_KEY = re.compile(r"ecdsa-sha2-nistp(256|384|521) [A-Za-z0-9+/]+={0,2}")
-"""A public key as OpenSSH writes it; Flower authenticates nodes by keys of these curves."""
-_PURPOSE = b"fedkin key of secure sums"
 
 
 @dataclass(frozen=True)
@@ -37,9 +40,6 @@ class SiteIdentity:
         """Return the site's public key, ``signer``, and its ``signature`` of a key; empty if it has no private key."""
         if self.key is None:
             return {}
-        from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
-        from cryptography.hazmat.primitives.hashes import SHA256
-
         signature = _private(self.key).sign(self._message(key), ECDSA(SHA256()))
         return {"signer": own_public_text(self.key), "signature": b64encode(signature).decode()}
 
@@ -62,11 +62,6 @@ class SiteIdentity:
         return None
 
     def _is_signed(self, key: bytes, signer: str, signature: str) -> bool:
-        from cryptography.exceptions import InvalidSignature
-        from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePublicKey
-        from cryptography.hazmat.primitives.hashes import SHA256
-        from cryptography.hazmat.primitives.serialization import load_ssh_public_key
-
         public = load_ssh_public_key(signer.encode())
         if not isinstance(public, EllipticCurvePublicKey):
             return False
@@ -78,19 +73,19 @@ class SiteIdentity:
 
     def _message(self, key: bytes) -> bytes:
         """Return the bytes that are signed, which differ from all that Flower has a node sign, and between runs."""
-        return b"/".join((_PURPOSE, self.run.encode(), key))
+        return b"/".join((b"fedkin key of secure sums", self.run.encode(), key))
 
 
-def public_keys(given: Mapping[str, str], where: str) -> dict[str, str]:
+def public_keys(lines: Mapping[str, str], where: str) -> dict[str, str]:
     """Check public keys in OpenSSH's format, and return them by name, without comments.
 
-    `given` has the lines of ``site.key.pub``; `where` is the place of the keys in error messages. Raises FedkinError if
-    one is no public key, or is that of two names.
+    `lines` are those of ``site.key.pub``; `where` is the place of the keys in error messages. Raises FedkinError if one
+    is no public key, or is that of two names.
     """
-    keys = {name: " ".join(line.split()[:2]) for name, line in given.items()}
+    keys = {name: " ".join(line.split()[:2]) for name, line in lines.items()}
     holders: dict[str, str] = {}
     for name, key in keys.items():
-        if not _PUBLIC_KEY.fullmatch(key) or not _is_public_key(key):
+        if not _is_public_key(key):
             raise FedkinError(f"{where} has no public key of '{name}'; give the line of its site.key.pub, ecdsa-...")
         if holders.setdefault(key, name) != name:
             raise FedkinError(f"{where} has one key for '{holders[key]}' and '{name}'; each has its own.")
@@ -99,12 +94,8 @@ def public_keys(given: Mapping[str, str], where: str) -> dict[str, str]:
 
 def public_text(pem: bytes) -> str:
     """Return a public key in OpenSSH's format, without a comment; empty if `pem` is no key."""
-    from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
-
     try:
-        key = load_pem_public_key(pem)
-        return key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+        return load_pem_public_key(pem).public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
     except (ValueError, UnsupportedAlgorithm):
         return ""
 
@@ -114,16 +105,10 @@ def own_public_text(path: Path) -> str:
 
     Raises FileError if the file is no OpenSSH private key of an elliptic curve, without a password.
     """
-    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-
     return _private(path).public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
 
 
 def _private(path: Path) -> EllipticCurvePrivateKey:
-    from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
-    from cryptography.hazmat.primitives.serialization import load_ssh_private_key
-
     try:
         key = load_ssh_private_key(path.read_bytes(), None)
     except OSError as error:
@@ -136,9 +121,9 @@ def _private(path: Path) -> EllipticCurvePrivateKey:
 
 
 def _is_public_key(text: str) -> bool:
-    from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.serialization import load_ssh_public_key
-
+    """Return whether a text is a public key as OpenSSH writes it, of the curves by which Flower authenticates nodes."""
+    if not re.fullmatch(r"ecdsa-sha2-nistp(256|384|521) [A-Za-z0-9+/]+={0,2}", text):
+        return False
     try:
         return bool(load_ssh_public_key(text.encode()))
     except (ValueError, UnsupportedAlgorithm):

@@ -22,368 +22,21 @@ import torch
 from torch import Tensor
 
 from fedkin.core.errors import FedkinError, listing
-from fedkin.core.federation import Federation
+from fedkin.core.federation import MAX_ATTEMPTS, Federation
 from fedkin.core.method import allowed_for_sums, display_name
 from fedkin.core.payload import Payload
 from fedkin.core.replies import refusal
 from fedkin.core.tasks import Task
-from fedkin.secure_aggregation.client_tasks import (
-    MIN_CLIENTS,
-    OTHER_KEY,
-    TAG,
-    Term,
-    mask_context,
-    masked,
-    question,
-    reveal_shares,
-    send_key,
-    send_shares,
-    values_of,
-)
-from fedkin.secure_aggregation.masks import (
-    KEY,
-    KINDS,
-    OPENER,
-    OWN,
-    PAIRS,
-    SEALED,
-    combine,
-    content,
-    context_of,
-    decode,
-    encode,
-    is_key,
-    mask,
-    opened,
-    own_mask,
-    public_of,
-    rows_of,
-    threshold,
-)
+from fedkin.secure_aggregation import client_tasks, masks
+from fedkin.secure_aggregation.client_tasks import MIN_CLIENTS, Term, values_of
+from fedkin.secure_aggregation.masks import KEY, KINDS, OPENER, OWN, PAIRS, SEALED, Integers, content, rows_of
 
-# Recovery of keys from shares on the server, and of the masks that are left in a secure sum.
-
-
-@dataclass
-class Holdings:
-    """Encrypted shares of one sum, which the server holds for the clients.
-
-    They are distributed among the clients `ids`, in order. By dealer, `publics` are uint8 ``(2, 32)``, and `shares`
-    ``(clients, 2, 48)``.
-    """
-
-    ids: list[int]
-    publics: dict[int, Tensor] = field(default_factory=dict)
-    shares: dict[int, Tensor] = field(default_factory=dict)
-
-    @property
-    def dealers(self) -> list[int]:
-        return list(self.publics)
-
-    def add(self, dealer: int, publics: Tensor, shares: Tensor) -> None:
-        """Keep the shares that a client has distributed; clients must come in order of id."""
-        self.publics[dealer], self.shares[dealer] = publics, shares
-
-    def publics_by_dealer(self) -> Payload:
-        """Return the dealers and their public keys, which are sent to all clients."""
-        return {"dealers": self.dealers, "publics": torch.stack(list(self.publics.values()))}
-
-    def shares_for(self, holder: int) -> Tensor:
-        """Return the encrypted shares for one holder, uint8 ``(dealers, 2, 48)``."""
-        return torch.stack([shares[self.ids.index(holder)] for shares in self.shares.values()])
-
-    def mask_publics(self) -> dict[int, bytes]:
-        """Return the public keys of pairwise masks, by dealer."""
-        return {dealer: content(publics[PAIRS]) for dealer, publics in self.publics.items()}
-
-
-def opened_by(
-    held: Holdings, holder: int, survivors: Sequence[int], dropped: Sequence[int], reply: Payload
-) -> dict[int, int] | None:
-    """Decrypt shares with a holder's reply to `reveal_shares`; return them by dealer, or ``None`` if any fails.
-
-    The holder has decrypted them all before, so that a failure is its own fault.
-    """
-    if refusal(reply, {"own": (len(survivors), OPENER), "pairs": (len(dropped), OPENER)}) is not None:
-        return None
-    shares, at = {}, held.ids.index(holder)
-    for kind, dealers, openers in ((OWN, survivors, reply["own"]), (PAIRS, dropped, reply["pairs"])):
-        for dealer, opener in zip(dealers, rows_of(openers), strict=True):
-            sealed = content(held.shares[dealer][at, kind])
-            share = opened(opener, sealed, rows_of(held.publics[dealer]), kind)
-            if share is None:
-                return None
-            shares[dealer] = share
-    return shares
-
-
-def recovered(
-    held: Holdings, survivors: Sequence[int], revealed: Mapping[int, Mapping[int, int]]
-) -> tuple[dict[int, bytes], list[int]]:
-    """Recover one private key of every dealer; return the keys, and the dealers whose shares do not fit their key.
-
-    Of `survivors` it is the key of the individual mask, of the others that of the pairwise masks. `revealed` are shares
-    by dealer, for each of as many holders as the threshold.
-    """
-    keys, wrong = {}, []
-    places = {holder: held.ids.index(holder) + 1 for holder in revealed}
-    for dealer in held.dealers:
-        secret = combine({places[holder]: shares[dealer] for holder, shares in revealed.items()})
-        kind = OWN if dealer in survivors else PAIRS
-        if public_of(secret, kind) != content(held.publics[dealer][kind]):
-            wrong.append(dealer)
-        keys[dealer] = secret.to_bytes(KEY, "little")
-    return keys, wrong
-
-
-def leftover(
-    keys: Mapping[int, bytes], survivors: Sequence[int], publics: Mapping[int, bytes], context: bytes, length: int
-) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
-    """Return the masks that are left in a sum over survivors, uint64 ``(length,)``.
-
-    They are the survivors' own masks, and what they share with those who dropped out.
-    """
-    total, replied = np.zeros(length, np.uint64), {client: publics[client] for client in survivors}
-    for client, key in keys.items():
-        if client in replied:
-            total += own_mask(client, key, context, length).numpy().view(np.uint64)
-        else:  # all of what it would have added itself cancels
-            total -= mask(client, key, replied, context, length).numpy().view(np.uint64)
-    return total
-
-
-# Server's side of a secure sum, in three exchanges: shares distributed, masked replies added up, masks removed.
-
-
-SIGNED = ("signer", "signature")
-"""What a client that has an identity sends with its key."""
-_KEY_ATTEMPTS = 3
-"""Requests for shares until enough clients have replied; to repeat them costs no privacy."""
-_NO_PART = "it opens none of its shares of others' keys"
-_BAD_SHARES = "its shares are not those of its keys"
-
-
-@dataclass
-class SumAttempt:
-    """One attempt at a secure sum over a cluster of clients.
-
-    `group` is part of all requests: ids of the clients that shares are distributed among, in order, their keys, and the
-    tag. `signed` are signatures of the clients' keys, empty where none sign. Shares that were distributed are `held`.
-    `asked` is a digest of the request, the same for all clients of a sum. `total` is the sum of the masked replies,
-    uint64 ``(length,)``, and `replied` are the clients in it; those that are not are `lost`, and why. Clients are
-    `convicted` that have sent what no honest client sends, and of what. If clients disagree about what was distributed,
-    it is `disputed`, and nobody is asked for shares.
-    """
-
-    group: Payload
-    signed: list[dict[str, str]]
-    held: Holdings
-    asked: bytes = b""
-    total: np.ndarray[tuple[int], np.dtype[np.uint64]] = field(default_factory=lambda: np.zeros(0, np.uint64))
-    replied: list[int] = field(default_factory=list)
-    lost: dict[int, str] = field(default_factory=dict)
-    convicted: dict[int, str] = field(default_factory=dict)
-    disputed: bool = False
-
-    @property
-    def ids(self) -> list[int]:
-        return self.held.ids
-
-    @property
-    def needed(self) -> int:
-        """Number of clients that must stay for the sum to be recovered."""
-        return threshold(len(self.ids))
-
-    @property
-    def others(self) -> list[int]:
-        """Clients that may take part in another attempt."""
-        return [client for client in self.ids if client not in self.lost and client not in self.convicted]
-
-    def goes_on(self, clients: Sequence[int], complete: bool) -> bool:
-        """Return whether `clients` are enough for the sum to be recovered."""
-        return not self.disputed and len(clients) >= (len(self.ids) if complete else self.needed)
-
-
-def share_keys(fed: Federation, clusters: Mapping[int, Sequence[int]]) -> dict[int, SumAttempt]:
-    """First exchange: have each cluster's clients distribute shares of their keys of a new sum; return the attempts."""
-    rounds = {cluster: _new(fed, clients) for cluster, clients in clusters.items()}
-    round_of = {client: one for one in rounds.values() for client in one.ids}
-    requests: dict[int, Payload] = {}
-    for one in rounds.values():
-        tags = {"tags": one.group["tag"][None]}
-        common = {name: one.group[name] for name in ("ids", "keys")} | tags | _signed(one)
-        requests |= dict.fromkeys(one.ids, common)
-    for client, reply in fed.stream(send_shares, requests):
-        one = round_of[client]
-        reason = _rejection(reply, {"publics": (1, len(KINDS), KEY), "shares": (1, len(one.ids), len(KINDS), SEALED)})
-        if reason is None and not is_key(content(reply["publics"][0, PAIRS])):
-            reason = "its key of the sum is invalid"
-        if reason is None:
-            one.held.add(client, reply["publics"][0], reply["shares"][0])
-        else:
-            _lose(fed, one, client, reason)
-    _lose_silent(fed, round_of)
-    return rounds
-
-
-def collect_masked(
-    fed: Federation,
-    task: Task,
-    payloads: Mapping[int, Payload],
-    terms: Sequence[Term],
-    rounds: Mapping[int, SumAttempt],
-    complete: bool,
-) -> None:
-    """Second exchange: have the dealers do `task`, and add up their masked replies, where there are enough dealers.
-
-    `fed`, `task`, `payloads`, `terms` and `complete` are as for `fedkin.secure_aggregation.sums.summed`; `rounds` are
-    attempts at sums, by cluster.
-    """
-    length = sum(prod(term.shape) for term in terms)
-    going = [one for one in rounds.values() if one.goes_on(one.held.dealers, complete)]
-    round_of = {client: one for one in going for client in one.held.dealers}
-    requests: dict[int, Payload] = {}
-    for one in going:
-        asked = {"task": task.name, "terms": [asdict(term) for term in terms]}
-        one.asked = question(asked | {"payload": payloads[one.held.dealers[0]]})
-        one.total = np.zeros(length, np.uint64)
-        common = one.group | _signed(one) | asked | one.held.publics_by_dealer()
-        for client in one.held.dealers:
-            requests[client] = common | {"payload": payloads[client], "shares": one.held.shares_for(client)}
-    if not requests:
-        return
-    disputes: dict[int, list[int]] = {}
-    for client, reply in fed.stream(masked, requests):
-        one = round_of[client]
-        reason = _rejection(reply, {"masked": (length,)})
-        if reason is None:
-            one.total += reply["masked"].numpy().view(np.uint64)
-            one.replied.append(client)
-        elif blamed := [i for i in reply.get("sealed", []) if i in one.held.dealers and i != client]:
-            disputes[client] = blamed
-        else:
-            _lose(fed, one, client, reason)
-    _lose_silent(fed, round_of)
-    for one in going:
-        own = {holder: dealers for holder, dealers in disputes.items() if round_of[holder] is one}
-        one.disputed = bool(own)
-        one.lost |= _settled(own, len(one.held.dealers))
-
-
-def unmask(fed: Federation, rounds: Mapping[int, SumAttempt], complete: bool) -> dict[int, Tensor]:
-    """Third exchange: collect shares from those who replied, remove the masks, and return sums, int64, by cluster.
-
-    Clusters in which too few replied, or too few reveal their shares, have no sum.
-    """
-    open_ = {cluster: one for cluster, one in rounds.items() if one.goes_on(one.replied, complete)}
-    round_of = {client: one for one in open_.values() for client in one.replied}
-    requests: dict[int, Payload] = {}
-    for one in open_.values():
-        dropped = [client for client in one.held.dealers if client not in one.replied]
-        requests |= dict.fromkeys(one.replied, one.group | {"survivors": one.replied, "dropped": dropped})
-    revealed: dict[int, dict[int, int]] = {}
-    silent: dict[int, str] = {}
-    for attempt in range(_KEY_ATTEMPTS):
-        few = [one for one in open_.values() if sum(client in revealed for client in one.replied) < one.needed]
-        asked = {i: requests[i] for one in few for i in one.replied if i not in revealed and i not in one.convicted}
-        if not asked:
-            break
-        if attempt:
-            fed.pause(attempt)
-        for client, reply in fed.stream(reveal_shares, asked):
-            one = round_of[client]
-            reason, shares = _rejection(reply, {}), None
-            if reason is None:
-                shares = opened_by(one.held, client, one.replied, requests[client]["dropped"], reply)
-            if shares is None:
-                (one.convicted if reason is None else silent)[client] = reason or _NO_PART
-            else:
-                revealed[client] = shares
-        silent |= fed.missing
-    return {cluster: total for cluster, one in open_.items() if (total := _opened(one, revealed, silent)) is not None}
-
-
-def _opened(one: SumAttempt, revealed: Mapping[int, Mapping[int, int]], silent: Mapping[int, str]) -> Tensor | None:
-    """Return the sum without masks, int64 ``(length,)``; ``None`` with too few shares, or shares that fit no key."""
-    holders = [client for client in one.replied if client in revealed]
-    if len(holders) < one.needed:
-        one.lost |= {client: silent[client] for client in one.replied if client not in revealed and client in silent}
-        return None
-    keys, wrong = recovered(one.held, one.replied, {holder: revealed[holder] for holder in holders[: one.needed]})
-    one.convicted |= dict.fromkeys(wrong, _BAD_SHARES)
-    if wrong:
-        return None
-    ids = dict(zip(one.ids, rows_of(one.group["keys"]), strict=True))
-    publics = one.held.mask_publics()
-    context = mask_context(context_of(content(one.group["tag"]), ids), publics, one.asked)
-    hidden = one.total - leftover(keys, one.replied, publics, context, len(one.total))
-    return torch.from_numpy(hidden.view(np.int64))
-
-
-def _new(fed: Federation, clients: Sequence[int]) -> SumAttempt:
-    group: Payload = {
-        "ids": list(clients),
-        "keys": torch.stack([fed.keys[client] for client in clients]),
-        # Not from the seed: a run that is resumed may repeat an exchange, and its masks must be others.
-        "tag": torch.tensor(list(os.urandom(TAG)), dtype=torch.uint8),
-    }
-    signed = [fed.signed.get(client, dict.fromkeys(SIGNED, "")) for client in clients] if fed.signed else []
-    return SumAttempt(group, signed, Holdings(list(clients)))
-
-
-def _signed(one: SumAttempt) -> dict[str, Any]:
-    return {"signed": one.signed} if one.signed else {}
-
-
-def _lose(fed: Federation, one: SumAttempt, client: int, reason: str) -> None:
-    one.lost[client] = reason
-    if reason == OTHER_KEY:
-        fed.keys.pop(client, None)
-
-
-def _lose_silent(fed: Federation, round_of: Mapping[int, SumAttempt]) -> None:
-    """Record clients without a usable reply in the last exchange as lost to their sum."""
-    for client, reason in fed.missing.items():
-        round_of[client].lost[client] = reason
-
-
-def _settled(disputes: Mapping[int, Sequence[int]], clients: int) -> dict[int, str]:
-    """Return the clients to leave out, and why, where holders cannot decrypt shares from dealers.
-
-    Nobody can say which of two lies. Who disagrees with more than a third of all, of whom fewer than a third lie, is
-    wrong; of all others that disagree both are left out of the sum.
-    """
-    pairs = {(holder, dealer) for holder, dealers in disputes.items() for dealer in dealers}
-    opponents: dict[int, set[int]] = {}
-    for holder, dealer in pairs:
-        opponents.setdefault(holder, set()).add(dealer)
-        opponents.setdefault(dealer, set()).add(holder)
-    wrong = {client for client, others in opponents.items() if 3 * len(others) > clients}
-    both = {client for pair in pairs if not wrong & set(pair) for client in pair}
-    reasons = {}
-    for client in sorted(wrong | both):
-        others = ", ".join(map(str, sorted(opponents[client])))
-        reasons[client] = f"the shares between it and client {others} do not open"
-    return reasons
-
-
-def _rejection(reply: Payload, expected: Mapping[str, tuple[int, ...]]) -> str | None:
-    """Return why a reply cannot be used; ``None`` if it can."""
-    if "refused" in reply:
-        return str(reply["refused"])
-    return refusal(reply, expected)
-
-
-_ATTEMPTS = 4
-_MAX_ATTEMPTS = 20
-"""Attempts at a sum that the run cannot continue without."""
 _OTHERS_LOST = "others of its sum were lost"
 _TOO_FEW = f"fewer than {MIN_CLIENTS} clients to sum over"
-
-MAX_GROUP = 64
-"""Maximum number of clients in one of `ClientSums`: each pair of them needs masks; in one process 64 take 1 s a sum."""
+_BAD_SHARES = "its shares are not those of its keys"
+_NO_PART = "it opens none of its shares of others' keys"
 _TIMES = 3
-"""How often `ClientSums` asks for a sum."""
+"""Requests for one exchange where a repetition costs no privacy: for shares, and for sums of `ClientSums`."""
 
 
 @dataclass(frozen=True)
@@ -405,8 +58,8 @@ def secure(fed: Federation, method: Any) -> None:
     if method.traits.sums_suffice is None:
         raise FedkinError(f"{display_name(type(method))} needs more than sums over clients.")
     for name, allowed in allowed_for_sums(type(method)).items():
-        if (given := getattr(method, name)) not in allowed:
-            raise FedkinError(f"With secure sums, '{name}' must be {' or '.join(map(repr, allowed))}, not {given!r}.")
+        if (value := getattr(method, name)) not in allowed:
+            raise FedkinError(f"With secure sums, '{name}' must be {' or '.join(map(repr, allowed))}, not {value!r}.")
     fed.secure_sums = True
 
 
@@ -428,7 +81,7 @@ def summed(
     payloads: Mapping[int, Payload],
     terms: Sequence[Term],
     clusters: Mapping[int, int] | None = None,
-    attempts: int = _ATTEMPTS,
+    attempts: int = 4,
     complete: bool = False,
 ) -> dict[int, Sum]:
     """Run `task` at clients, and return the secure sums of their replies for each cluster of clients.
@@ -467,28 +120,28 @@ def summed(
     waiting: dict[int, list[int]] = {}
     for client in sorted(payloads.keys() - missing.keys()):
         waiting.setdefault(clusters[client] if clusters else 0, []).append(client)
-    found: dict[int, Sum] = {}
+    sums: dict[int, Sum] = {}
     convicted: dict[int, str] = {}
     for _ in range(attempts):
         for cluster in [cluster for cluster, clients in waiting.items() if len(clients) < MIN_CLIENTS]:
             missing |= dict.fromkeys(waiting.pop(cluster), _TOO_FEW)
         if not waiting:
             break
-        rounds = share_keys(fed, waiting)
-        collect_masked(fed, task, payloads, terms, rounds, complete)
-        totals = unmask(fed, rounds, complete)
-        for cluster, one in rounds.items():
-            missing |= one.lost
-            convicted |= one.convicted
-            waiting[cluster] = one.others
+        tries = share_keys(fed, waiting)
+        collect_masked(fed, task, payloads, terms, tries, complete)
+        totals = unmask(fed, tries, complete)
+        for cluster, attempt in tries.items():
+            missing |= attempt.lost
+            convicted |= attempt.convicted
+            waiting[cluster] = [i for i in attempt.ids if i not in attempt.lost and i not in attempt.convicted]
             if cluster in totals:
-                found[cluster] = Sum(one.replied, _cut(decode(totals[cluster]), terms))
+                sums[cluster] = Sum(attempt.replied, _by_term(totals[cluster], terms))
                 del waiting[cluster]
     missing |= {client: _OTHERS_LOST for clients in waiting.values() for client in clients}
     fed.note_missing(missing | convicted)
     if convicted and fed.can_spare(convicted):
         fed.drop(convicted)
-    return dict(sorted(found.items()))
+    return dict(sorted(sums.items()))
 
 
 def direct_failures(missing: Mapping[int, str]) -> dict[int, str]:
@@ -502,19 +155,218 @@ def sums_of_all(fed: Federation, task: Task, payload: Payload, terms: Sequence[T
     Clients that have given nothing in 20 attempts are left out of the run. Raises FedkinError if fewer than three, or
     than `min_clients`, would remain.
     """
-    for attempt in range(_MAX_ATTEMPTS):
+    for attempt in range(MAX_ATTEMPTS):
         if attempt:
             fed.pause(attempt)
-        found = summed(fed, task, dict.fromkeys(fed.present, payload), terms, attempts=1, complete=True).get(0)
-        if found and found.clients == fed.present:
-            return found.totals
+        total = summed(fed, task, dict.fromkeys(fed.present, payload), terms, attempts=1, complete=True).get(0)
+        if total and total.clients == fed.present:
+            return total.totals
     lost = direct_failures(fed.missing)
     if not lost or len(fed.present) - len(lost) < max(MIN_CLIENTS, fed.min_clients):
         reasons = lost or fed.missing or dict.fromkeys(fed.present, _TOO_FEW)
         silent = listing([f"client {client}: {reason}" for client, reason in reasons.items()])
-        raise FedkinError(f"A sum over all clients failed {_MAX_ATTEMPTS} times ({silent}); too few clients remain.")
+        raise FedkinError(f"A sum over all clients failed {MAX_ATTEMPTS} times ({silent}); too few clients remain.")
     fed.drop(lost)
     return sums_of_all(fed, task, payload, terms)
+
+
+# The server's side of a secure sum, in three exchanges.
+
+
+@dataclass
+class SumAttempt:
+    """One attempt at a secure sum over the clients `ids` of a cluster, in order.
+
+    `group` is part of all requests: these ids, the clients' keys and the tag; `signed` has the signatures of the keys,
+    where any client signs. By dealer, in order of id, `publics` are its public keys, uint8 ``(2, 32)``, and `shares`
+    the encrypted shares that it has distributed, ``(clients, 2, 48)``. `asked` is a digest of the request, the same for
+    all clients of a sum. `total` is the sum of the masked replies, and `replied` are the clients in it; those that are
+    not are `lost`, and why. Clients are `convicted` that have sent what no honest client sends, and of what. If clients
+    disagree about what was distributed, it is `disputed`, and nobody is asked for shares.
+    """
+
+    ids: list[int]
+    group: Payload
+    signed: Payload
+    publics: dict[int, Tensor] = field(default_factory=dict)
+    shares: dict[int, Tensor] = field(default_factory=dict)
+    asked: bytes = b""
+    total: Integers = field(default_factory=lambda: np.zeros(0, np.uint64))
+    replied: list[int] = field(default_factory=list)
+    lost: dict[int, str] = field(default_factory=dict)
+    convicted: dict[int, str] = field(default_factory=dict)
+    disputed: bool = False
+
+    @property
+    def needed(self) -> int:
+        """Number of clients that must stay for the sum to be recovered."""
+        return masks.threshold(len(self.ids))
+
+    @property
+    def dropped(self) -> list[int]:
+        """Dealers whose masked reply is not in the sum."""
+        return [dealer for dealer in self.publics if dealer not in self.replied]
+
+    def goes_on(self, clients: Iterable[int], complete: bool) -> bool:
+        """Return whether `clients` are enough for the sum to be recovered."""
+        return not self.disputed and len(list(clients)) >= (len(self.ids) if complete else self.needed)
+
+    def opened_by(self, holder: int, reply: Payload) -> dict[int, int] | None:
+        """Decrypt shares with a holder's reply to `reveal_shares`; return them by dealer, or ``None`` if any fails.
+
+        The holder has decrypted them all before, so that a failure is its own fault.
+        """
+        if refusal(reply, {"own": (len(self.replied), OPENER), "pairs": (len(self.dropped), OPENER)}) is not None:
+            return None
+        shares, place = {}, self.ids.index(holder)
+        for kind, dealers, openers in ((OWN, self.replied, reply["own"]), (PAIRS, self.dropped, reply["pairs"])):
+            for dealer, opener in zip(dealers, rows_of(openers), strict=True):
+                sealed = content(self.shares[dealer][place, kind])
+                share = masks.opened(opener, sealed, rows_of(self.publics[dealer]), kind)
+                if share is None:
+                    return None
+                shares[dealer] = share
+        return shares
+
+    def unmasked(self, revealed: Mapping[int, Mapping[int, int]]) -> Integers | None:
+        """Return the sum without masks; ``None`` if a dealer's shares do not fit its key, of which it is convicted.
+
+        One private key of every dealer is recovered: of clients in the sum that of their individual masks, of the
+        others that of the pairwise masks, which are left in the sum. `revealed` are shares by dealer, for each of as
+        many holders as are needed.
+        """
+        publics = {dealer: content(keys[PAIRS]) for dealer, keys in self.publics.items()}
+        context, length = client_tasks.context_of_masks(self.group, publics, self.asked), len(self.total)
+        replied, total = {client: publics[client] for client in self.replied}, self.total
+        wrong = []
+        for dealer in self.publics:
+            kind = OWN if dealer in replied else PAIRS
+            secret = masks.combine({self.ids.index(holder) + 1: shares[dealer] for holder, shares in revealed.items()})
+            if masks.public_of(secret, kind) != content(self.publics[dealer][kind]):
+                wrong.append(dealer)
+                continue
+            key = secret.to_bytes(KEY, "little")
+            if kind == OWN:
+                total = total - masks.own_mask(dealer, key, context, length)
+            else:  # all of what it would have added itself cancels
+                total = total + masks.mask(dealer, key, replied, context, length)
+        self.convicted |= dict.fromkeys(wrong, _BAD_SHARES)
+        return None if wrong else total
+
+
+def share_keys(fed: Federation, clusters: Mapping[int, Sequence[int]]) -> dict[int, SumAttempt]:
+    """First exchange: have each cluster's clients distribute shares of their keys of a new sum; return the attempts."""
+    attempts: dict[int, SumAttempt] = {}
+    for cluster, clients in clusters.items():
+        # The tag is not from the seed: a run that is resumed may repeat an exchange, and its masks must be others.
+        tag = masks.octets_of([os.urandom(client_tasks.TAG)], client_tasks.TAG)
+        group: Payload = {"ids": list(clients), "keys": torch.stack([fed.keys[i] for i in clients]), "tag": tag}
+        unsigned = {"signer": "", "signature": ""}
+        signed = {"signed": [fed.signed.get(client, unsigned) for client in clients]} if fed.signed else {}
+        attempts[cluster] = SumAttempt(list(clients), group, signed)
+    attempt_of = {client: attempt for attempt in attempts.values() for client in attempt.ids}
+    requests = {client: attempt.group | attempt.signed for client, attempt in attempt_of.items()}
+    for client, reply in fed.stream(client_tasks.send_shares, requests):
+        attempt = attempt_of[client]
+        expected = {"publics": (len(KINDS), KEY), "shares": (len(attempt.ids), len(KINDS), SEALED)}
+        reason = _rejection(reply, expected)
+        if reason is None and not masks.is_key(content(reply["publics"][PAIRS])):
+            reason = "its key of the sum is invalid"
+        if reason is None:
+            attempt.publics[client], attempt.shares[client] = reply["publics"], reply["shares"]
+        else:
+            _lose(fed, attempt, client, reason)
+    _lose_silent(fed, attempt_of)
+    return attempts
+
+
+def collect_masked(
+    fed: Federation,
+    task: Task,
+    payloads: Mapping[int, Payload],
+    terms: Sequence[Term],
+    attempts: Mapping[int, SumAttempt],
+    complete: bool,
+) -> None:
+    """Second exchange: have the dealers do `task`, and add up their masked replies, where there are enough dealers.
+
+    `fed`, `task`, `payloads`, `terms` and `complete` are as for `summed`; `attempts` at sums are by cluster.
+    """
+    length = sum(prod(term.shape) for term in terms)
+    open_attempts = [attempt for attempt in attempts.values() if attempt.goes_on(attempt.publics, complete)]
+    attempt_of = {client: attempt for attempt in open_attempts for client in attempt.publics}
+    requests: dict[int, Payload] = {}
+    for attempt in open_attempts:
+        dealers = list(attempt.publics)
+        asked = {"task": task.name, "terms": [asdict(term) for term in terms]}
+        attempt.asked = client_tasks.question(asked | {"payload": payloads[dealers[0]]})
+        attempt.total = np.zeros(length, np.uint64)
+        publics = {"dealers": dealers, "publics": torch.stack(list(attempt.publics.values()))}
+        for client in dealers:
+            place = attempt.ids.index(client)
+            shares = torch.stack([shares[place] for shares in attempt.shares.values()])
+            requests[client] = attempt.group | attempt.signed | asked | publics
+            requests[client] |= {"payload": payloads[client], "shares": shares}
+    if not requests:
+        return
+    disputes: dict[int, list[int]] = {}
+    for client, reply in fed.stream(client_tasks.masked, requests):
+        attempt = attempt_of[client]
+        reason = _rejection(reply, {"masked": (length,)})
+        if reason is None:
+            attempt.total += reply["masked"].numpy().view(np.uint64)
+            attempt.replied.append(client)
+        elif blamed := [i for i in reply.get("sealed", []) if i in attempt.publics and i != client]:
+            disputes[client] = blamed
+        else:
+            _lose(fed, attempt, client, reason)
+    _lose_silent(fed, attempt_of)
+    for attempt in open_attempts:
+        within = {holder: dealers for holder, dealers in disputes.items() if attempt_of[holder] is attempt}
+        attempt.disputed = bool(within)
+        attempt.lost |= _settled(within, len(attempt.publics))
+
+
+def unmask(fed: Federation, attempts: Mapping[int, SumAttempt], complete: bool) -> dict[int, Integers]:
+    """Third exchange: collect shares from those who replied, remove the masks, and return sums by cluster.
+
+    Clusters in which too few replied, or too few reveal their shares, have no sum.
+    """
+    open_attempts = {
+        cluster: attempt for cluster, attempt in attempts.items() if attempt.goes_on(attempt.replied, complete)
+    }
+    attempt_of = {client: attempt for attempt in open_attempts.values() for client in attempt.replied}
+    revealed: dict[int, dict[int, int]] = {}
+    silent: dict[int, str] = {}
+    for time in range(_TIMES):
+        requests = {
+            client: attempt.group | {"survivors": attempt.replied, "dropped": attempt.dropped}
+            for client, attempt in attempt_of.items()
+            if len(revealed.keys() & set(attempt.replied)) < attempt.needed
+            and client not in revealed
+            and client not in attempt.convicted
+        }
+        if not requests:
+            break
+        if time:
+            fed.pause(time)
+        for client, reply in fed.stream(client_tasks.reveal_shares, requests):
+            attempt = attempt_of[client]
+            if (reason := _rejection(reply, {})) is not None:
+                silent[client] = reason
+            elif (shares := attempt.opened_by(client, reply)) is None:
+                attempt.convicted[client] = _NO_PART
+            else:
+                revealed[client] = shares
+        silent |= fed.missing
+    totals: dict[int, Integers] = {}
+    for cluster, attempt in attempts.items():
+        holders = [client for client in attempt.replied if client in revealed]
+        if len(holders) < attempt.needed:
+            attempt.lost |= {i: silent[i] for i in attempt.replied if i not in revealed and i in silent}
+        elif (total := attempt.unmasked({i: revealed[i] for i in holders[: attempt.needed]})) is not None:
+            totals[cluster] = total
+    return totals
 
 
 def _ask_keys(fed: Federation, clients: Iterable[int]) -> dict[int, str]:
@@ -522,27 +374,63 @@ def _ask_keys(fed: Federation, clients: Iterable[int]) -> dict[int, str]:
     unknown = [client for client in sorted(clients) if client not in fed.keys]
     if not unknown:
         return {}
-    for client, reply in fed.stream(send_key, {client: {} for client in unknown}, {"key": (KEY,)}):
-        if is_key(content(reply["key"])):
+    for client, reply in fed.stream(client_tasks.send_key, {client: {} for client in unknown}, {"key": (KEY,)}):
+        if masks.is_key(content(reply["key"])):
             fed.keys[client] = reply["key"]
             fed.signed.pop(client, None)
             if "signer" in reply and "signature" in reply:
-                fed.signed[client] = {part: reply[part] for part in SIGNED}
+                fed.signed[client] = {part: reply[part] for part in ("signer", "signature")}
     return {client: fed.missing.get(client, "its key is invalid") for client in unknown if client not in fed.keys}
 
 
-def _cut(values: Tensor, terms: Sequence[Term]) -> dict[str, Tensor]:
-    """Split a vector ``(length,)`` into the tensors of its terms."""
-    parts = values.split([prod(term.shape) for term in terms])
+def _lose(fed: Federation, attempt: SumAttempt, client: int, reason: str) -> None:
+    attempt.lost[client] = reason
+    if reason == client_tasks.OTHER_KEY:
+        fed.keys.pop(client, None)
+
+
+def _lose_silent(fed: Federation, attempt_of: Mapping[int, SumAttempt]) -> None:
+    """Record clients without a usable reply in the last exchange as lost to their sum."""
+    for client, reason in fed.missing.items():
+        attempt_of[client].lost[client] = reason
+
+
+def _settled(disputes: Mapping[int, Sequence[int]], clients: int) -> dict[int, str]:
+    """Return the clients to leave out, and why, where holders cannot decrypt shares from dealers.
+
+    Nobody can say which of two lies. Who disagrees with more than a third of all, of whom fewer than a third lie, is
+    wrong; of all others that disagree both are left out of the sum.
+    """
+    pairs = {(holder, dealer) for holder, dealers in disputes.items() for dealer in dealers}
+    opponents: dict[int, set[int]] = {}
+    for holder, dealer in pairs:
+        opponents.setdefault(holder, set()).add(dealer)
+        opponents.setdefault(dealer, set()).add(holder)
+    wrong = {client for client, others in opponents.items() if 3 * len(others) > clients}
+    both = {client for pair in pairs if not wrong & set(pair) for client in pair}
+    return {
+        client: f"the shares between it and client {', '.join(map(str, sorted(opponents[client])))} do not open"
+        for client in sorted(wrong | both)
+    }
+
+
+def _rejection(reply: Payload, expected: Mapping[str, tuple[int, ...]]) -> str | None:
+    """Return why a reply cannot be used; ``None`` if it can."""
+    return str(reply["refused"]) if "refused" in reply else refusal(reply, expected)
+
+
+def _by_term(total: Integers, terms: Sequence[Term]) -> dict[str, Tensor]:
+    """Split a sum ``(length,)`` into the tensors of its terms."""
+    parts = masks.decode(total).split([prod(term.shape) for term in terms])
     return {term.name: part.view(term.shape) for term, part in zip(terms, parts, strict=True)}
 
 
 class ClientSums:
     """Sums over all clients present, one exchange after another, and the clients that took part.
 
-    More than 64 clients make groups of their own sums, since the masks of a sum grow with the square of its clients;
-    where a run asks for secure sums, all are one group. Hidden or not, values are rounded alike, so that the sums are
-    the same.
+    More than 64 clients make groups of their own sums, since the masks of a sum grow with the square of its clients: in
+    one process 64 take 1 s a sum. Where a run asks for secure sums, all are one group. Hidden or not, values are
+    rounded alike, so that the sums are the same.
 
     Attributes
     ----------
@@ -561,7 +449,7 @@ class ClientSums:
             check_enough(len(fed.present))
         self.fed = fed
         self.hidden = fed.secure_sums or (fed.hides_sums and len(fed.present) >= MIN_CLIENTS)
-        count = 1 if fed.secure_sums else -(-len(fed.present) // MAX_GROUP)
+        count = 1 if fed.secure_sums else -(-len(fed.present) // 64)
         # Dealt out in turn, since clients listed side by side may be alike.
         self.groups = [fed.present[group::count] for group in range(count)]
         self.answered, self.missing = list(fed.present), dict[int, str]()
@@ -574,62 +462,61 @@ class ClientSums:
             part.groups = [group]
         return parts
 
-    def ask(self, asked: Task, payload: Payload, wanted: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor] | None:
-        """Have all clients do `asked`; return the sums of their replies, float64, by name, or ``None`` without a sum.
+    def ask(self, task: Task, payload: Payload, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor] | None:
+        """Have all clients do `task`; return the sums of their replies, float64, by name, or ``None`` without a sum.
 
-        `wanted` are the shapes of the tensors of a reply that are summed.
+        `shapes` are those of the tensors of a reply that are summed.
         """
-        self._tasks.append(asked.name)
+        self._tasks.append(task.name)
         group_of = {client: group for group, clients in enumerate(self.groups) for client in clients}
-        terms = [Term(name, shape) for name, shape in wanted.items()]
-        sums = (self._hidden if self.hidden else self._plain)(asked, payload, terms, group_of)
-        away = group_of.keys() - {client for one in sums.values() for client in one.clients}
+        terms = [Term(name, shape) for name, shape in shapes.items()]
+        sums = (self._hidden if self.hidden else self._plain)(task, payload, terms, group_of)
+        away = group_of.keys() - {client for part in sums.values() for client in part.clients}
         self.answered[:] = [client for client in self.answered if client not in away]
         if not sums:
             return None
-        return {name: torch.stack([one.totals[name] for one in sums.values()]).sum(0) for name in wanted}
+        return {name: torch.stack([sums[group].totals[name] for group in sorted(sums)]).sum(0) for name in shapes}
 
     def _hidden(
-        self, asked: Task, payload: Payload, terms: Sequence[Term], group_of: Mapping[int, int]
+        self, task: Task, payload: Payload, terms: Sequence[Term], group_of: Mapping[int, int]
     ) -> dict[int, Sum]:
         sums: dict[int, Sum] = {}
-        for attempt in range(_TIMES):
+        for time in range(_TIMES):
             waiting = {client: group for client, group in group_of.items() if group not in sums}
             if not waiting:
                 break
-            if attempt:
-                self.fed.pause(attempt)
-            sums |= summed(self.fed, asked, dict.fromkeys(waiting, payload), terms, waiting)
+            if time:
+                self.fed.pause(time)
+            sums |= summed(self.fed, task, dict.fromkeys(waiting, payload), terms, waiting)
             self.missing.update(self.fed.missing)
-        return dict(sorted(sums.items()))
+        return sums
 
     def _plain(
-        self, asked: Task, payload: Payload, terms: Sequence[Term], group_of: Mapping[int, int]
+        self, task: Task, payload: Payload, terms: Sequence[Term], group_of: Mapping[int, int]
     ) -> dict[int, Sum]:
         """Add up replies in the fixed point of secure sums."""
-        sizes = Counter(group_of.values())
-        totals: dict[int, Tensor] = {}
+        sizes, totals = Counter(group_of.values()), dict[int, Integers]()
         replied: dict[int, list[int]] = {group: [] for group in sizes}
         waiting = sorted(group_of)
-        for attempt in range(_TIMES):
-            if attempt:
-                self.fed.pause(attempt)
+        for time in range(_TIMES):
+            if time:
+                self.fed.pause(time)
             reasons: dict[int, str] = {}
             expected = {term.name: term.shape for term in terms}
-            for client, reply in self.fed.stream(asked, dict.fromkeys(waiting, payload), expected):
+            for client, reply in self.fed.stream(task, dict.fromkeys(waiting, payload), expected):
                 group = group_of[client]
                 try:
-                    whole = encode(torch.cat([values_of(reply, term) for term in terms]), sizes[group])
+                    values = masks.encode(values_of(reply, terms), sizes[group])
                 except ValueError as error:
                     reasons[client] = str(error)
                 else:
-                    totals[group] = totals[group] + whole if group in totals else whole
+                    totals[group] = totals[group] + values if group in totals else values
                     replied[group].append(client)
             self.missing.update(self.fed.missing | reasons)
             waiting = sorted(self.fed.missing)
             if not waiting:
                 break
-        return {group: Sum(replied[group], _cut(decode(total), terms)) for group, total in sorted(totals.items())}
+        return {group: Sum(replied[group], _by_term(total, terms)) for group, total in totals.items()}
 
     def facts(self) -> dict[str, object]:
         """Return how the sums were made, for the record."""
