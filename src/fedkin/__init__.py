@@ -6,42 +6,44 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fedkin.core.errors import FedkinError, FedkinWarning
     from fedkin.core.progress import Callback
-    from fedkin.estimators import (
-        AFCL,
-        CCFC,
+    from fedkin.estimators.client_estimators import (
         CFLGP,
-        DEC,
-        FFCM,
         FLUX,
         IFCA,
         LADD,
-        MUFC,
         OCFL,
         PACFL,
-        PPFCGAN,
-        SCFC,
-        SDAFC,
-        UIFCA,
         CLoVE,
         Embedding,
         FedAvg,
-        FedCRef,
-        FedDPKMeans,
         FedDrift,
         FedGroup,
         FedOpt,
         FedRC,
         FeSEM,
-        FuzzyCMeans,
         GradientLoss,
         Hierarchical,
-        KFed,
-        KinGraph,
-        KMeans,
         Local,
         Sattler,
     )
     from fedkin.estimators.metrics import load_history
+    from fedkin.estimators.sample_estimators import (
+        AFCL,
+        CCFC,
+        DEC,
+        FFCM,
+        MUFC,
+        PPFCGAN,
+        SCFC,
+        SDAFC,
+        UIFCA,
+        FedCRef,
+        FedDPKMeans,
+        FuzzyCMeans,
+        KFed,
+        KinGraph,
+        KMeans,
+    )
     from fedkin.experiment.early_stopping import EarlyStopping
     from fedkin.experiment.prediction import load_models
     from fedkin.studies.compare import compare
@@ -109,9 +111,9 @@ def __getattr__(name: str) -> Any:
     if name in _FROM:
         return getattr(import_module(_FROM[name]), name)
     if name in __all__:
-        from fedkin import estimators
+        from fedkin.estimators import client_estimators, sample_estimators
 
-        return getattr(estimators, name)
+        return getattr(sample_estimators if hasattr(sample_estimators, name) else client_estimators, name)
     from fedkin.core.errors import nearest
 
     near = nearest(name, __all__)

@@ -1,18 +1,41 @@
-"""Estimators that cluster clients, one for each method."""
+"""Estimators that cluster clients, one for each method; `fit` takes labelled clients."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
 
-from fedkin.core import Client
-from fedkin.estimators.client_clusterer import NEW, ClientClusterer
-from fedkin.estimators.clients import map_clients
-from fedkin.estimators.estimator import FitOutcome
+from fedkin.core import Client, FedkinError
+from fedkin.core.aliases import checked_keywords
+from fedkin.core.contract import used_clusters
+from fedkin.core.progress import Followers
+from fedkin.core.seeds import derive_generator
+from fedkin.data.inputs import ClientInput, as_given, holds_several, named_data
+from fedkin.engines.local import LocalFederation, one_thread
+from fedkin.estimators.clients import (
+    ByClient,
+    by_client,
+    check_kind,
+    encoded,
+    fitted_position,
+    held_out_of,
+    is_position,
+    labelled_clients,
+    labelled_data,
+    map_clients,
+    needed_labels,
+    read_labelled_clients,
+    read_labels,
+    split_off,
+)
+from fedkin.estimators.estimator import Estimator, Metric, warn_of_records
+from fedkin.estimators.training import TRAINING_TYPES, TrainingOptions, loss_function, network_of, training_of
+from fedkin.experiment.terminal import fewer_clusters
 from fedkin.methods.clients import (
     cfl_gp,
     clove,
@@ -32,8 +55,304 @@ from fedkin.methods.clients import (
     sattler,
 )
 from fedkin.methods.clients.embedding import embedding
-from fedkin.methods.clients.embedding.embedding import EmbeddingState
 from fedkin.nn.encoder import Encoder
+from fedkin.nn.modules import Classifier
+
+_DATA = "The data given"
+_SPLITS = {"eval": "test", "validation": "validation"}
+"""What the arguments of `fit` are called in metrics."""
+_MEASURED = {
+    *("accuracy", "personal_accuracy", "client_accuracy", "global_accuracy", "f1", "personal_f1", "global_f1"),
+    *("learning_gap", "loss", "clients", "clusters", "member", "sent", "received", "temperature"),
+}
+"""Names of metrics that a user's own would hide."""
+
+
+class ClientClusterer(Estimator):
+    """Base class of estimators that cluster clients with labelled samples and train a model for each cluster.
+
+    `module` may also be a torch module, its class, or a function that makes one: of ``(shape, classes)``, the shape of
+    a sample and the number of classes, of the number of classes alone, or of nothing; parameters with a default are not
+    given. It must give logits ``(n, classes)``. Of a torch module only the architecture is used: each fit draws new
+    parameters, by the layers' own ``reset_parameters`` and from `random_state`, so that a fit depends on nothing that
+    happened before it and methods with several models do not start them all alike. To start from given weights, pass a
+    function that returns a copy of them; `IFCA` then takes ``start="kmeans"``.
+
+    `optimizer` may also be a class of ``torch.optim`` or a ``partial`` of one, or a function from parameters to an
+    optimiser; clients begin each round with a new one. It has the learning rate that it was given, or else
+    `learning_rate`. Plain SGD and Adam by their names are faster.
+
+    Attributes
+    ----------
+    client_labels_ : ndarray of int64, (n_clients,)
+        Cluster of each client, in the order of `client_names_`; -1 if it never took part, or not since its cluster was
+        split, or is in `missing_`.
+    clusters_ : dict of str to int
+        The same by the client's name.
+    memberships_ : ndarray of float32, (n_clients, n_clusters)
+        Membership of each client in each cluster, rows summing to 1; only of methods with soft clusters. A client
+        then predicts with all models, weighted by membership; `client_labels_` are the clusters of highest membership.
+    models_ : list of nn.Module
+        Models from prepared samples to logits, one per cluster, in evaluation mode. Samples are prepared by
+        ``preparation_.apply(x)``, which takes a DataFrame, an array or a tensor:
+        ``models_[0](preparation_.apply(df))``. They are copies: changes to them do not change what `predict` returns.
+    classes_ : ndarray, (n_classes,)
+        All clients' labels, sorted; the order of logits and probabilities.
+    n_clusters_ : int
+        Number of clusters; where it is given, clusters that no client chose are included.
+    metrics_ : DataFrame
+        Values and scores of every round, a row for each: ``round``, ``client``, ``cluster``, ``split``, ``metric``,
+        ``value``.
+    """
+
+    _clusters = "clients"
+    _types: ClassVar[Mapping[str, Any]] = TRAINING_TYPES
+    _python_options: ClassVar[type[Any] | None] = TrainingOptions
+    classes_: NDArray[Any]
+    client_labels_: NDArray[np.int64]
+
+    @checked_keywords
+    def fit(
+        self, clients: Any, y: Any = None, *, eval: Any = None, validation: Any = None,
+        metrics: Mapping[str, Metric] | None = None, callbacks: Followers = (),
+    ) -> Self:  # fmt: skip
+        """Find the clusters, and train their models.
+
+        Warns (`fedkin.FedkinWarning`) once if something looks wrong in the data, which are used as they are, if the
+        method doubts its clusters, and of clients that have no part in the result.
+
+        Parameters
+        ----------
+        clients : sequence, dict, str or Path, or FederatedDataset
+            The clients, in a list, in a dict by name, as a table divided by ``groupby``, or as a folder with one file
+            each; or a ``FederatedDataset`` of
+            Flower's with a partitioner, or a partitioner with its data. Each is a pair ``(x, y)``, a DataFrame or a
+            file with a column of labels, a dict of ``x`` and ``y``, a torch ``Dataset`` or ``DataLoader`` of pairs, a
+            Hugging Face ``Dataset``, or samples alone, with their labels in `y`. Samples are ``(n, features)`` or
+            images ``(n, height, width)`` or ``(n, channels, height, width)``; labels are one per sample: integers,
+            which may leave gaps, booleans or strings.
+        y : str, sequence or dict, optional
+            The name of the column of labels; or one array of labels per client, in order or by name. By default labels
+            are in the pairs, or in the first column called ``label``, ``labels``, ``class``, ``target`` or ``y``.
+        eval : float, or as clients, optional
+            Labelled samples that clients do not train on, of all or some clients, by name, or of as many in a list; one
+            data set for all; ``(x, y)`` as `clients` and `y`; or a fraction of each client's samples, in (0, 1), which
+            is then held out of training. After each round the model of every client's cluster is evaluated on the
+            client's own samples, see `metrics_`.
+        validation : as eval, optional
+            The same for early stopping and model selection.
+        metrics : dict of str to callable, optional
+            Additional metrics by name, measured where accuracy is: functions of the true and the predicted labels of a
+            client's held-out samples, such as scikit-learn's ``cohen_kappa_score``. They are rows of `metrics_`, and
+            their means over clients are for callbacks, as ``"validation_NAME"`` on `validation`.
+        callbacks : sequence of Callback or callable
+            `fedkin.Callback`, such as `fedkin.EarlyStopping`; a function is called with each round's record, a dict.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        FedkinError
+            A `ValueError`: if a client's data or a parameter cannot be used.
+        """
+        inputs = read_labelled_clients(clients, y, self._table_options(), self._labels_needed())
+        classes, held_out = inputs.classes, []
+        for entrance, data in (("eval", eval), ("validation", validation)):
+            split = _SPLITS[entrance]
+            if isinstance(data, float | int):
+                inputs.clients[:], tests = split_off(inputs.clients, data, self._drawn_seed(), split, entrance)
+                held_out.append(tests)
+            elif data is not None:
+                held_out.append(
+                    held_out_of(
+                        data, split, entrance, inputs.names, inputs.label,
+                        lambda labels, where: encoded(labels, classes, where),
+                    )
+                )  # fmt: skip
+        _check_metrics(metrics, bool(held_out))
+        network = network_of(self.module, loss_function(self.loss, len(classes)))
+        training, recipe = training_of(type(self).__name__, self.get_params())
+        module = {} if network is None else {"module": network.name}
+        self._run(inputs, self._options() | training | module, held_out, callbacks, metrics)
+        self._network, self._recipe, self.classes_ = network, recipe, classes
+        used = used_clusters([self.result_["labels"]])
+        warn_of_records(self.records_, fewer_clusters(used, getattr(self, "n_clusters", None), "clients"))
+        return self
+
+    def _labels_needed(self) -> bool:
+        """Return whether clients must have labels."""
+        return True
+
+    def _take(
+        self, method: Any, fed: LocalFederation, state: Any, result: dict[str, Any], clients: Sequence[Client]
+    ) -> None:
+        super()._take(method, fed, state, result, clients)
+        self.client_labels_ = result["labels"].numpy().copy()
+        self.clusters_ = dict(zip(self.client_names_, self.client_labels_.tolist(), strict=True))
+        trained = result["models"] if result["module"] else []
+        self.models_ = [Classifier.of(result["module"]).module(model) for model in trained]
+        self.__dict__.pop("memberships_", None)
+        if "memberships" in result:
+            self.memberships_ = result["memberships"].numpy().copy()
+
+    @checked_keywords
+    def predict(self, x: Any, client: int | str | None = None, cluster: int | None = None) -> Any:
+        """Predict the classes of new samples, by the model of a client or of a cluster.
+
+        Parameters
+        ----------
+        x : array-like, or several clients' samples
+            One client's samples in any form that `fit` takes; labels in them are ignored. Or those of several
+            clients of `fit`, in a dict by name or of all of them in a list, each by its own model.
+        client : int or str, optional
+            A client of `fit`, by its position (a number) or its name (a text). With `Sattler` its model may be a cached
+            one that it chose itself.
+        cluster : int, optional
+            A cluster, such as `assign` returns for an unseen client. With a single cluster, neither is needed.
+
+        Returns
+        -------
+        ndarray, (n,)
+            Labels as they were given to `fit`; for several clients a dict with the keys of `x`, or a list of arrays.
+
+        Raises
+        ------
+        FedkinError
+            If the samples cannot be used, or there is no such client or cluster.
+        """
+        return self._of_each(x, client, cluster, lambda logits: self.classes_[logits.argmax(1).numpy()])
+
+    def predict_proba(self, x: Any, client: int | str | None = None, cluster: int | None = None) -> Any:
+        """Predict the probabilities ``(n, n_classes)`` of the classes in `classes_`; otherwise as `predict`."""
+        return self._of_each(x, client, cluster, lambda logits: logits.double().softmax(1).numpy())
+
+    @checked_keywords
+    def score(self, x: Any, y: Any = None, client: int | str | None = None, cluster: int | None = None) -> float:
+        """Return the accuracy on labelled samples, in [0, 1]; for several clients the mean over them.
+
+        Parameters
+        ----------
+        x : array-like, or several clients' samples
+            As in `predict`, with or without labels.
+        y : array-like, str, sequence or dict, optional
+            The labels, as in `fit`, where `x` has none; of one client an array.
+        client, cluster
+            As in `predict`.
+
+        Raises
+        ------
+        FedkinError
+            As in `predict`, or if there are no labels.
+        """
+        check_is_fitted(self, "result_")
+        if client is None and cluster is None and holds_several(x):
+            data = by_client(labelled_clients(x, y, self._label, "score"), self.client_names_, "score")
+            return float(np.mean([self._accuracy(own, position, None) for position, own in data.items()]))
+        return self._accuracy(labelled_data(x, y, _DATA, self._label), client, cluster)
+
+    def _accuracy(self, data: ClientInput, client: int | str | None, cluster: int | None) -> float:
+        predicted = self.predict(data.x, client, cluster)
+        labels = needed_labels(data, _DATA, len(predicted))
+        check_kind(labels, self.classes_, _DATA)
+        return float((predicted == labels).mean())
+
+    @checked_keywords
+    def assign(self, x: Any, y: Any = None) -> Any:
+        """Assign an unseen client (a newcomer) to a cluster, by its labelled samples.
+
+        The cluster is that whose model has the lowest loss on them. OCFL, Sattler and Hierarchical instead train as the
+        clients did when they were clustered, and compare the update with theirs; Embedding and LADD use one message
+        such as the clients sent. The fitted model does not change.
+
+        Parameters
+        ----------
+        x : array-like, or several newcomers' samples
+            As a client's in `fit`, with or without labels; or several, in a list or in a dict by name.
+        y : array-like, str, sequence or dict, optional
+            The labels where `x` has none, which must be among `classes_`. Only Embedding's prototypes and LADD's styles
+            need no labels, and then ignore them.
+
+        Returns
+        -------
+        int, list or dict
+            The cluster; of several newcomers a list, or a dict by name.
+
+        Raises
+        ------
+        FedkinError
+            If the data cannot be used.
+        """
+        check_is_fitted(self, "result_")
+        if holds_several(x):
+            newcomers = labelled_clients(x, y, self._label, "assign")
+            return as_given({name: self._assigned(data) for name, data in newcomers.items()}, x)
+        return self._assigned(labelled_data(x, y, _DATA, self._label))
+
+    def _assigned(self, data: ClientInput) -> int:
+        samples, labels = self._prepared(data.x, _DATA), None
+        if self._method.assigns_by_labels(self.result_):
+            if data.y is None:
+                raise FedkinError(f"{_DATA} has no labels, which a newcomer needs to find its cluster.")
+            labels = encoded(read_labels(data.y, len(samples), _DATA), self.classes_, _DATA)
+        newcomer = Client.unseen(samples, labels, derive_generator(self._run_seed, "assign"))
+        with self._on_device(), one_thread():
+            return int(self._method.assign(self.result_, newcomer))
+
+    def _of_each(
+        self, x: Any, client: int | str | None, cluster: int | None, function: Callable[[Tensor], NDArray[Any]]
+    ) -> Any:
+        """Apply `function` to the logits of one client's samples, or of each of several clients'."""
+        check_is_fitted(self, "result_")
+        if client is not None or cluster is not None or not holds_several(x):
+            return function(self._logits(x, client, cluster))
+        data = by_client(named_data(x, "predict"), self.client_names_, "x")
+        by_name = {self.client_names_[i]: function(self._logits(own, i, None)) for i, own in data.items()}
+        values = as_given(by_name, x)
+        return ByClient(values, by_name) if isinstance(values, list) else values
+
+    def _logits(self, x: Any, client: int | str | None, cluster: int | None) -> Tensor:
+        model, samples = self._model(client, cluster), self._prepared(x, _DATA)
+        with self._on_device():
+            logits: Tensor = self._method.logits_of(self.result_, samples, **model)
+            return logits
+
+    def _model(self, client: int | str | None, cluster: int | None) -> dict[str, int]:
+        """Check the ``client`` or ``cluster`` whose model predicts, and return it by position."""
+        models: Tensor = self.result_["models"]
+        if not self.result_["module"]:
+            raise FedkinError("The clients of fit had no labels, so there are clusters but no models to predict with.")
+        if client is None and cluster is None and len(models) == 1:
+            cluster = 0
+        if (client is None) == (cluster is None):
+            raise FedkinError(
+                f"Say whose model is to be used, by client= or by cluster=; there are {len(models)} clusters."
+            )
+        if client is None:
+            if not is_position(cluster, len(models)):
+                raise FedkinError(f"cluster is {cluster!r}; allowed: 0 to {len(models) - 1}, the clusters of fit.")
+            return {"cluster": int(cluster or 0)}
+        position = fitted_position(client, self.client_names_)
+        if self.client_labels_[position] < 0:
+            raise FedkinError(
+                f"The cluster of '{self.client_names_[position]}' is not known; find it with assign(x, y) and give it "
+                "as cluster=."
+            )
+        return {"client": position}
+
+
+def _check_metrics(metrics: Any, held_out: bool) -> None:
+    """Raise FedkinError if a user's metrics cannot be used, or there is nothing to measure them on."""
+    if metrics is None:
+        return
+    if not isinstance(metrics, Mapping) or not all(map(callable, metrics.values())):
+        raise FedkinError("metrics takes functions of true and predicted labels by name, such as {'kappa': kappa}.")
+    for name in metrics:
+        if name in _MEASURED:
+            raise FedkinError(f"metrics has '{name}', which is measured anyway; give it another name.")
+    if not held_out:
+        raise FedkinError("metrics are measured on samples that are held out; give fit eval or validation, too.")
 
 
 class Embedding(ClientClusterer, method=embedding.EmbeddingMethod):
@@ -86,7 +405,7 @@ class Embedding(ClientClusterer, method=embedding.EmbeddingMethod):
             If the samples cannot be used, or differ in shape from those of `fit` or lack their columns.
         """
         check_is_fitted(self, "result_")
-        return map_clients(x, self._codes, NEW)
+        return map_clients(x, self._codes, _DATA)
 
     def _codes(self, x: Any, where: str) -> NDArray[np.float32]:
         samples = self._prepared(x, where)
@@ -96,19 +415,19 @@ class Embedding(ClientClusterer, method=embedding.EmbeddingMethod):
     def _labels_needed(self) -> bool:
         return bool(self.form != "prototypes")
 
-    def _remember(self, outcome: FitOutcome, clients: Sequence[Client], names: Sequence[str]) -> None:
-        super()._remember(outcome, clients, names)
-        found = next(entry["clustering"] for entry in outcome.history if "clustering" in entry)
-        self.embeddings_ = cast(EmbeddingState, outcome.state).messages.numpy().copy()
-        self.epsilon_ = float(found["epsilon"])
-        self.separable_ = bool(found["separable"])
+    def _take(
+        self, method: Any, fed: LocalFederation, state: Any, result: dict[str, Any], clients: Sequence[Client]
+    ) -> None:
+        super()._take(method, fed, state, result, clients)
+        clustering = next(entry["clustering"] for entry in self.records_ if "clustering" in entry)
+        self.embeddings_ = state.messages.numpy().copy()
+        self.epsilon_, self.separable_ = float(clustering["epsilon"]), bool(clustering["separable"])
 
 
 class LADD(ClientClusterer, method=ladd.LADDMethod):
     """Cluster clients before training by the style of their images (LADD; Shenaj et al. 2023).
 
-    A style consists of the amplitudes of low frequencies. A baseline: styles are sent as they are. See
-    `ClientClusterer` for the attributes of all these estimators.
+    A style consists of the amplitudes of low frequencies. A baseline: styles are sent as they are.
     """
 
 
@@ -116,18 +435,6 @@ class PACFL(ClientClusterer, method=pacfl.PACFLMethod):
     """Cluster clients before training by principal angles between their data subspaces (PACFL; Vahidian et al. 2023).
 
     Singular vectors of each class are sent as they are.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_digits
-    >>> import fedkin
-    >>> x, y = load_digits(return_X_y=True)
-    >>> clients = [(x[i::6], y[i::6] if i < 3 else 9 - y[i::6]) for i in range(6)]
-    >>> model = fedkin.PACFL(rounds=2, random_state=0).fit(clients)
-    >>> model.client_labels_.tolist()
-    [0, 0, 0, 1, 1, 1]
-    >>> model.assign(x[:200], 9 - y[:200])
-    1
     """
 
 

@@ -1,20 +1,24 @@
-"""Conversion of clients with labels of any plain type to clients whose labels are numbers."""
+"""Clients of a fit: their data as users give them, labels of any plain type, held-out samples, texts, and names."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from numbers import Number
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, SupportsIndex, cast
+from typing import Any, SupportsIndex
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
+from scipy.sparse import issparse
 from torch import Tensor
 
 from fedkin.core import Client
 from fedkin.core.doors import PYTHON, at_door
-from fedkin.core.errors import FedkinError, mid_sentence, raised_by, refuse, unknown_name
+from fedkin.core.errors import FedkinError, kind_of, mid_sentence, raised_by, refuse, unknown_name
+from fedkin.core.files import ending_of
+from fedkin.core.seeds import derive_generator
+from fedkin.core.table import Table
 from fedkin.data.checks import check_cells, check_labels
 from fedkin.data.dataset import (
     Dataset,
@@ -26,105 +30,160 @@ from fedkin.data.dataset import (
 )
 from fedkin.data.files import read_file
 from fedkin.data.inputs import (
+    SAMPLE_KEYS,
     ClientInput,
-    FederationInput,
     as_given,
     client_input,
+    federation_input,
     holds_several,
     is_form,
     is_named,
+    is_pair,
+    is_record,
+    labels_beside,
     load_clients,
     named_data,
     said_once,
 )
-from fedkin.data.names import expanded
-from fedkin.data.options import TableOptions
+from fedkin.data.names import expanded, holds_clients
+from fedkin.data.options import NO_LABELS, TableOptions
+from fedkin.data.population import Population
+from fedkin.data.preparation import Preparation
+from fedkin.data.scenarios.already_split import ClientFiles
 from fedkin.data.scenarios.partition_scenario import client_of
 from fedkin.data.tables import as_frame
+from fedkin.features.encoders import TEXTS, encode_texts
 
 ClassLabels = NDArray[Any]
 
 
-@at_door(PYTHON)
-def clients_of(
-    given: FederationInput, options: TableOptions, labels_needed: bool = True
-) -> tuple[list[Client], ClassLabels, list[str], list[str]]:
-    """Build clients whose `y` are positions in the sorted labels of all; return them, labels, names and notes.
+@dataclass(frozen=True)
+class Inputs:
+    """Clients of a fit, and what else is read of their data.
 
-    Unless labels are needed, all clients may lack them, and there are no classes then. Raises FedkinError if a client's
-    samples or labels cannot be used, or clients differ in the shape of a sample.
+    `label` is the column of tables that holds labels, or "none". Of the notes, `questions` are on what looks wrong;
+    `guesses` are on columns that are labels, or are none, by their name alone. `classes` are all clients' labels,
+    sorted, of which ``y`` of a client are positions; `truth` the labels of each client that clusters are compared with.
     """
-    read = load_clients(given.source, given.column, options)
-    beside = given.labels or [None] * len(read)
-    labels = [labels_in(data) if y is None else y for y, data in zip(beside, read, strict=True)]
-    called = [data.name for data in read]
-    clients = [client_of(i, data) for i, data in enumerate(read)]
-    if not labels_needed and all(y is None for y in labels):
-        return clients, np.array([], dtype=np.int64), called, []
-    _check_all_labelled(labels, called, labels_needed)
-    map_clients = [(y, len(data), data.name) for y, data in zip(labels, read, strict=True)]
-    refuse(said_once([(own[2], line) for own in map_clients for line in raised_by(read_labels, *own)]))
-    arrays = [read_labels(*own) for own in map_clients]
-    classes = classes_of(arrays, called)
-    check_are_classes([str(name) for name in classes.tolist()], sum(map(len, read)), given.label)
-    for client, own, name in zip(clients, arrays, called, strict=True):
-        client.y = encoded(own, classes, name)
-    return clients, classes, called, []
+
+    clients: list[Client]
+    names: list[str]
+    label: str | None
+    notes: tuple[str, ...] = ()
+    questions: tuple[str, ...] = ()
+    guesses: tuple[str, ...] = ()
+    classes: ClassLabels = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    truth: list[ClassLabels] | None = None
 
 
 @at_door(PYTHON)
-def notes_on_clients(
-    clients: Sequence[Client], classes: ClassLabels, names: Sequence[str]
-) -> tuple[list[str], list[str]]:
-    """Return notes on labels and cells of clients, by name, and those of them that question the data.
+def read_clients(data: Any, y: Any, table: TableOptions) -> Inputs:
+    """Read clients whose samples are clustered, with labels if there are any, see `Inputs`.
+
+    Raises FedkinError if a client's data or labels cannot be used.
+    """
+    given = federation_input(data, y)
+    population = ClientFiles(given.source, given.column, table=table).build()
+    truth: list[ClassLabels] | None = None
+    if population.truth is not None:
+        truth = [labels.numpy() for labels in population.truth]
+    elif given.labels and all(labels is not None for labels in given.labels):
+        sizes = [(len(client), name) for client, name in zip(population.clients, population.names, strict=True)]
+        truth = [read_labels(labels, *size) for labels, size in zip(given.labels, sizes, strict=True)]
+    notes, questions = ((*given.notes, *sentences) for sentences in (population.notes, population.questions))
+    guesses = () if given.label == NO_LABELS else tuple(population.guesses)
+    return Inputs(population.clients, population.names, given.label, notes, questions, guesses, truth=truth)
+
+
+@at_door(PYTHON)
+def read_labelled_clients(data: Any, y: Any, table: TableOptions, labels_needed: bool = True) -> Inputs:
+    """Read clients that are clustered and have labels; unless these are needed, all may lack them.
+
+    Raises FedkinError if a client's samples or labels cannot be used, or clients differ in the shape of a sample.
+    """
+    given = federation_input(data, y, seek_labels=True)
+    sites = load_clients(given.source, given.column, table)
+    beside = given.labels or [None] * len(sites)
+    labels = [labels_in(site) if own is None else own for own, site in zip(beside, sites, strict=True)]
+    names = [site.name for site in sites]
+    clients = [client_of(i, site) for i, site in enumerate(sites)]
+    without = [name for name, own in zip(names, labels, strict=True) if own is None]
+    if without and (labels_needed or len(without) < len(names)):
+        unlike = next((f", unlike {name}" for name in names if name not in without), "")
+        raise FedkinError(
+            f"{without[0]} has no labels{unlike}; give clients as pairs (x, y), arrays of labels as y, or the name of "
+            "the column of labels as y."
+        )
+    classes = np.array([], dtype=np.int64)
+    if not without:
+        each = [(own, len(site), site.name) for own, site in zip(labels, sites, strict=True)]
+        refuse(said_once([(one[2], line) for one in each for line in raised_by(read_labels, *one)]))
+        arrays = [read_labels(*one) for one in each]
+        classes = classes_of(arrays, names)
+        check_are_classes([str(name) for name in classes.tolist()], sum(map(len, sites)), given.label)
+        for client, array, name in zip(clients, arrays, names, strict=True):
+            client.y = encoded(array, classes, name)
+    apart, questions = _notes_on(clients, classes, names)
+    return Inputs(
+        clients, names, given.label, (*given.notes, *apart, *questions), (*given.notes, *questions), classes=classes
+    )
+
+
+def _notes_on(clients: Sequence[Client], classes: ClassLabels, names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return notes on labels and cells of clients: those that question nothing, and those that do.
 
     That clients share no labels with others is what clusters of clients are often found for.
     """
-    called = list(zip(names, clients, strict=True))
-    own = {name: [str(classes[at]) for at in one.y.unique()] for name, one in called if one.y is not None}
-    tables = {name: one.table for name, one in called if one.table is not None}
-    labels = {name: one.y.tolist() for name, one in called if one.y is not None and one.table is not None}
-    spelt, apart = check_labels(own)
-    many = note_on_many_classes([str(one) for one in classes], sum(len(one.x) for one in clients))
-    asked = [*many, *notes_on_outcomes(table.names for table in tables.values())]
-    questions = [*asked, *spelt, *check_cells(tables, labels)]
-    return [*apart, *questions], questions
+    named = list(zip(names, clients, strict=True))
+    tables = {name: client.table for name, client in named if client.table is not None}
+    spelt, apart = check_labels(
+        {name: [str(classes[i]) for i in client.y.unique()] for name, client in named if client.y is not None}
+    )
+    many = note_on_many_classes([str(name) for name in classes], sum(map(len, clients)))
+    labels = {name: client.y.tolist() for name, client in named if client.y is not None and name in tables}
+    outcomes = notes_on_outcomes(table.names for table in tables.values())
+    return [*apart], [*many, *outcomes, *spelt, *check_cells(tables, labels)]
+
+
+# Samples with labels that come after a fit, of one client or of several.
 
 
 @at_door(PYTHON)
-def labelled_data(value: Any, where: str, label: str | None) -> ClientInput:
-    """Read one client's data with its labels, which may be in a file or in the column `label` of a table.
+def labelled_data(x: Any, y: Any, where: str, label: str | None) -> ClientInput:
+    """Read one client's samples and labels, which are in `y`, in a column of `x`, in its file, or in a pair or dict.
 
-    Labels are ``None`` where there are none. Raises FedkinError if data are of another form, or a file cannot be read.
-    """
-    if isinstance(value, str | Path):
-        return ClientInput(value, labels_in(read_file(expanded(str(value)), label)))
-    frame = as_frame(value)
-    if frame is not None and label is not None and label not in [str(name) for name in frame.columns]:
-        label = None
-    return client_input(value, where, label if is_form(value) else None, seek_labels=True)
-
-
-def data_and_labels(x: Any, y: Any, where: str, label: str | None, needed: bool = True) -> ClientInput:
-    """Return one client's samples and its labels, which are in `y`, in a column of `x`, or in pairs in `x`.
-
-    `x` is in any form that ``fit`` takes; `y` are the labels, or the name of their column. `where` names the samples,
-    at the beginning of error messages; `label` is the column of labels in the tables of ``fit``; `needed` says whether
-    labels must be there. Raises FedkinError if the data cannot be used, or have no labels where they are needed.
+    `y` are labels or the name of their column; `label` is the column in the tables of ``fit``. Labels are ``None``
+    where there are none. `where` names the samples, at the beginning of error messages. Raises FedkinError if they
+    cannot be used.
     """
     if y is not None and not isinstance(y, str):
         return ClientInput(client_input(x, where).x, y)
-    data = labelled_data(x, where, y or label)
-    if needed and data.y is None:
-        raise FedkinError(f"{where} has no labels to compare with; give them as y, or samples as a pair (x, y).")
-    return without_labels(data)
-
-
-def without_labels(data: ClientInput) -> ClientInput:
-    """Return the same data without the label column of a table."""
+    label = y or label
+    if isinstance(x, str | Path):
+        return ClientInput(x, labels_in(read_file(expanded(str(x)), label)))
+    frame = as_frame(x)
+    if y is None and frame is not None and label not in [str(name) for name in frame.columns]:
+        label = None
+    data = client_input(x, where, label if is_form(x) else None, seek_labels=True)
     if data.label is None:
         return data
     return ClientInput(data.x.drop(columns=[name for name in data.x.columns if str(name) == data.label]), data.y)
+
+
+def labelled_clients(x: Any, y: Any, label: str | None, entrance: str) -> dict[Any, ClientInput]:
+    """Read several clients' samples and labels, by name or position; see `labelled_data`."""
+    named = named_data(x, entrance)
+    by_client = dict.fromkeys(named, y)
+    if y is not None and not isinstance(y, str):
+        by_client = dict(labels_beside(y, list(named), is_named(x)))
+    return {key: labelled_data(data, by_client[key], f"Client {key}", label) for key, data in named.items()}
+
+
+def needed_labels(data: ClientInput, where: str, samples: int) -> ClassLabels:
+    """Return the labels of so many samples; raise FedkinError if there are none, or they cannot be used."""
+    if data.y is None:
+        raise FedkinError(f"{where} has no labels to compare with; give them as y, or samples as a pair (x, y).")
+    return read_labels(data.y, samples, where)
 
 
 def labels_in(data: Dataset) -> ClassLabels | None:
@@ -134,16 +193,6 @@ def labels_in(data: Dataset) -> ClassLabels | None:
     names = np.array(data.classes)
     labels: ClassLabels = (names.astype(np.int64) if are_whole(data.classes) else names)[data.y.numpy()]
     return labels
-
-
-def _check_all_labelled(labels: Sequence[Any], names: Sequence[str], needed: bool) -> None:
-    without = [name for name, own in zip(names, labels, strict=True) if own is None]
-    if without and (needed or len(without) < len(labels)):
-        others = "" if len(without) == len(labels) else f", unlike {next(n for n in names if n not in without)}"
-        raise FedkinError(
-            f"{without[0]} has no labels{others}; give clients as pairs (x, y), arrays of labels as y, or the name of "
-            "the column of labels as y."
-        )
 
 
 def read_labels(y: Any, samples: int, where: str) -> ClassLabels:
@@ -162,41 +211,43 @@ def read_labels(y: Any, samples: int, where: str) -> ClassLabels:
         ) from error
     if array.shape == (samples, 1):  # a column, as scikit-learn takes it
         array = array[:, 0]
-    if array.ndim == 2 and len(array) == samples:
-        raise FedkinError(
-            f"{where} has labels of shape (n, {array.shape[1]}); each sample needs one class, as y.argmax(1) has of "
-            "one-hot labels."
-        )
     if array.shape != (samples,):
-        raise FedkinError(f"{where} has labels of shape {array.shape} for {samples} samples; it needs one for each.")
+        one_hot = ", as y.argmax(1) has of one-hot labels" if array.ndim == 2 and len(array) == samples else ""
+        raise FedkinError(
+            f"{where} has labels of shape {array.shape} for {samples} samples; it needs one for each{one_hot}."
+        )
     if array.dtype.kind == "O":
-        array = _plain(array, where)
-    if array.dtype.kind == "U":
-        array = np.char.strip(array)
+        values = array.tolist()
+        if not all(isinstance(value, str) for value in values):
+            for value in values:
+                if not isinstance(value, bool | int | float | np.number):
+                    raise FedkinError(
+                        f"{where} has the label {value!r}; they should be all numbers or all strings, none missing."
+                    )
+        array = np.array(values)
     if array.dtype.kind not in "biufU":
         raise FedkinError(f"{where} has labels of type {array.dtype}; they should be integers, booleans or strings.")
-    if array.dtype.kind == "f":
-        strange = array[~(np.isfinite(array) & (array == np.floor(array)))]
-        if len(strange):
-            if np.isfinite(strange[0]):
-                raise fractions(where, strange[0])
-            raise FedkinError(
-                f"{where} has the label {strange[0]}; they should be integers, booleans or strings, none missing."
-            )
-    return array
+    if array.dtype.kind == "f" and not (whole := np.isfinite(array) & (array == np.floor(array))).all():
+        strange = array[~whole][0]
+        if np.isfinite(strange):
+            raise fractions(where, strange)
+        raise FedkinError(
+            f"{where} has the label {strange}; they should be integers, booleans or strings, none missing."
+        )
+    return np.char.strip(array) if array.dtype.kind == "U" else array
 
 
-def classes_of(labels: Sequence[ClassLabels], called: Sequence[str]) -> ClassLabels:
-    """Return the distinct labels of all clients, sorted; `called` are the clients at the beginning of a sentence.
+def classes_of(labels: Sequence[ClassLabels], names: Sequence[str]) -> ClassLabels:
+    """Return the distinct labels of all clients, sorted; `names` are the clients at the beginning of a sentence.
 
     Raises FedkinError if there is only one, or some clients have numbers and others strings.
     """
-    worded = [_is_worded(own) for own in labels]
-    if len(set(worded)) > 1:
-        odd = worded.index(not worded[0])
+    kinds = [_kind(array) for array in labels]
+    if len(set(kinds)) > 1:
+        odd = next(i for i, kind in enumerate(kinds) if kind != kinds[0])
         raise FedkinError(
-            f"{called[odd]} has {_kind(labels[odd])} for labels where {mid_sentence(called[0])} has "
-            f"{_kind(labels[0])}; give all the same type."
+            f"{names[odd]} has {kinds[odd]} for labels where {mid_sentence(names[0])} has {kinds[0]}; give all the "
+            "same type."
         )
     classes: ClassLabels = np.unique(np.concatenate(labels))
     if len(classes) < 2:
@@ -220,62 +271,232 @@ def encoded(labels: ClassLabels, classes: ClassLabels, where: str) -> Tensor:
 
 def check_kind(labels: ClassLabels, classes: ClassLabels, where: str) -> None:
     """Check that labels are of the same kind as in `fit`, numbers or strings."""
-    if _is_worded(labels) != _is_worded(classes):
+    if _kind(labels) != _kind(classes):
         raise FedkinError(f"{where} has {_kind(labels)} for labels where fit had {_kind(classes)}; give the same type.")
 
 
-def _plain(array: ClassLabels, where: str) -> ClassLabels:
-    """Convert an array of objects to one of strings or numbers, if all of them are."""
-    values = array.tolist()
-    if all(isinstance(value, str) for value in values):
-        return np.array(values, dtype=str)
-    for value in values:
-        if not isinstance(value, bool | int | float | np.number):
-            raise FedkinError(
-                f"{where} has the label {value!r}; they should be all numbers or all strings, none missing."
-            )
-    return np.array(values)
-
-
-def _is_worded(labels: ClassLabels) -> bool:
-    return labels.dtype.kind == "U"
-
-
 def _kind(labels: ClassLabels) -> str:
-    return "strings" if _is_worded(labels) else "numbers"
+    return "strings" if labels.dtype.kind == "U" else "numbers"
 
 
-# Containers with one item per client, found by position and by name.
+@at_door(PYTHON)
+def prepared_samples(preparation: Preparation, data: ClientInput, where: str, label: str | None = None) -> Tensor:
+    """Prepare a client's samples as methods need them, without the column `label` of a table."""
+    return prepared_with_notes(preparation, data, where, label)[0]
 
 
-def map_clients(given: Any, function: Callable[[Any, str], Any], where: str) -> Any:
+@at_door(PYTHON)
+def prepared_with_notes(
+    preparation: Preparation, data: ClientInput, where: str, label: str | None
+) -> tuple[Tensor, list[str]]:
+    """Do the same as `prepared_samples`, and return notes on how the samples are unlike those of `fit`."""
+    dataset, where = preparation.read_again(data, where, [] if label is None else [label])
+    x = preparation.prepared(dataset.x, None if dataset.table is None else dataset.table.columns, where)
+    return x, preparation.notes_on(dataset, where)
+
+
+# Held-out labelled samples, on which a fit is evaluated as it goes on.
+
+
+Samples = tuple[Callable[[Preparation], Tensor], Tensor]
+"""What prepares samples as methods see them, and their classes, int64 ``(n,)``."""
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Samples of one held-out split, which is named in metrics, such as ``"test"``.
+
+    `clients` has the samples of each client, ``None`` where it has none; it is empty where all clients share `common`,
+    samples of no client, on which every cluster's model is evaluated.
+    """
+
+    split: str
+    clients: list[Samples | None]
+    common: Samples | None = None
+
+    def population(self, clients: Sequence[Client], preparation: Preparation) -> Population:
+        """Return the clients with these samples, prepared, as their tests."""
+        nothing = torch.zeros(0, *clients[0].x.shape[1:]), torch.zeros(0, dtype=torch.int64)
+        samples = self.clients or [None] * len(clients)
+        tests = [nothing if own is None else (own[0](preparation), own[1]) for own in samples]
+        common = None if self.common is None else (self.common[0](preparation), self.common[1])
+        return Population(list(clients), None, [], tests=tests, common_test=common)
+
+
+def held_out_of(
+    data: Any, split: str, entrance: str, names: Sequence[str], label: str | None, codes: Callable[..., Tensor]
+) -> HeldOut:
+    """Read the held-out samples that a user gives: labelled samples by client, or one data set for all.
+
+    Clients are given as in ``fit``, by name or as many in a list; one client's form of data is for all. `split` and
+    `entrance` are the names of the split and of the argument of ``fit``; `names` are the clients of ``fit``; `label` is
+    the column or field of labels; ``codes(labels, where)`` converts labels to classes. Raises FedkinError if clients
+    are unknown or their number differs, or data cannot be used or have no labels.
+    """
+    y = None
+    if isinstance(data, tuple) and len(data) == 2 and holds_several(data[0]) and not is_pair(data[0]):
+        data, y = data
+    if isinstance(data, str | Path) and (files := holds_clients(str(data))):
+        data = {name: expanded(str(data)) / name for name in files}
+
+    def samples(own: ClientInput, where: str) -> Samples:
+        if own.y is None:
+            raise FedkinError(f"{where} has no labels, and {entrance} is to be compared with them; give pairs (x, y).")
+        classes = codes(read_labels(own.y, len(own.y), where), where)
+        return lambda preparation: _fitting(preparation, own, classes, where, label), classes
+
+    if not holds_several(data):
+        where = f"The data given as {entrance}"
+        return HeldOut(split, [], samples(labelled_data(data, y, where, label), where))
+    by_position = by_client(labelled_clients(data, y, label, entrance), names, entrance)
+    each = [(by_position.get(i), f"{name} in {entrance}") for i, name in enumerate(names)]
+    return HeldOut(split, [None if own is None else samples(own, where) for own, where in each])
+
+
+def _fitting(preparation: Preparation, data: ClientInput, classes: Tensor, where: str, label: str | None) -> Tensor:
+    """Prepare labelled samples as `fit` did, and check that there are as many as labels; errors begin with `where`."""
+    try:
+        samples = prepared_samples(preparation, data, where, label)
+    except FedkinError as error:
+        if where in str(error):
+            raise
+        raise FedkinError(f"{where} does not fit: {mid_sentence(str(error))}") from error
+    if len(samples) != len(classes):
+        raise FedkinError(f"{where} has {len(samples)} samples and {len(classes)} labels; it needs one for each.")
+    return samples
+
+
+def split_off(
+    clients: Sequence[Client], fraction: float, seed: int, split: str, entrance: str
+) -> tuple[list[Client], HeldOut]:
+    """Split a fraction off each client's samples at random, and return the remaining clients and the split.
+
+    A client keeps at least one sample; one with a single sample has none held out. Raises FedkinError if the fraction
+    is not between 0 and 1.
+    """
+    if not 0 < fraction < 1:
+        raise FedkinError(f"{entrance} is {fraction}; a fraction of every client's samples is between 0 and 1.")
+    remaining, tests = [], []
+    for client in clients:
+        order = torch.randperm(len(client), generator=derive_generator(seed, split, client.id))
+        count = min(len(client) - 1, max(1, round(fraction * len(client))))
+        remaining.append(client.rows(order[count:].sort().values))
+        tests.append(_rows_of(client.rows(order[:count].sort().values), remaining[-1].table) if count else None)
+    return remaining, HeldOut(split, tests)
+
+
+def _rows_of(client: Client, donors: Table | None) -> Samples:
+    columns = None if client.table is None else client.table.columns
+    assert client.y is not None
+    return lambda preparation: preparation.prepared(client.x, columns, f"Client {client.id}", donors), client.y
+
+
+# Clients that are lists of texts: encoded before anything else sees them.
+
+
+def with_texts_encoded(data: Any, features: Any) -> tuple[Any, bool]:
+    """Return clients' data with every list of texts replaced by its embeddings, and whether there were any.
+
+    `data` is one client's or several clients', each with labels beside or not. `features` is the spec or the function
+    that encodes texts. Raises FedkinError if it is neither, or does not give one row of finite numbers per text.
+    """
+    if issparse(data):  # of which one kind is a dict
+        return data, False
+    if _are_texts(data):
+        return _encoded_texts(list(data), features), True
+    if isinstance(data, tuple) and len(data) == 2:  # samples and their labels, which may be texts, too
+        samples, some = with_texts_encoded(data[0], features)
+        return ((samples, data[1]), True) if some else (data, False)
+    keys = list(data) if isinstance(data, Mapping) else range(len(data)) if isinstance(data, list | tuple) else []
+    if is_record(data):
+        keys = [key for key in keys if key in SAMPLE_KEYS]
+    parts = {key: with_texts_encoded(data[key], features) for key in keys if not isinstance(data[key], str)}
+    if not any(some for _, some in parts.values()):
+        return data, False
+    if isinstance(data, Mapping):
+        return {**data, **{key: part for key, (part, _) in parts.items()}}, True
+    return [parts[key][0] if key in parts else data[key] for key in keys], True
+
+
+def _are_texts(value: Any) -> bool:
+    """Return whether a value is a list, an array or a Series of texts that are no paths of files."""
+    if not isinstance(value, list | tuple) and (not hasattr(value, "dtype") or getattr(value, "ndim", 0) != 1):
+        return False
+    return len(value) > 0 and all(isinstance(text, str) for text in value) and not all(map(_is_path, value))
+
+
+def _is_path(text: str) -> bool:
+    # A longer text is no path on any system, where looking for it would fail.
+    return len(text) < 4096 and ((bool(ending_of(text)) and " " not in text.strip()) or Path(text).exists())
+
+
+def _encoded_texts(texts: list[str], features: Any) -> NDArray[np.float32]:
+    if callable(features):
+        rows = features(texts)
+    elif isinstance(features, str) and features.startswith(TEXTS):
+        rows = encode_texts(features, texts)
+    else:
+        raise FedkinError(
+            f"Clients hold texts, which features={features!r} does not encode; give a function of a list of texts, or "
+            "a network, such as features='sentence-transformers:all-MiniLM-L6-v2'."
+        )
+    try:
+        embeddings = np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise FedkinError(f"features returned {kind_of(rows)} of texts; it should be numbers (n, width).") from error
+    if embeddings.ndim != 2 or len(embeddings) != len(texts) or not np.isfinite(embeddings).all():
+        raise FedkinError(
+            f"features turned {len(texts)} texts into an array of shape {embeddings.shape}; it should be "
+            f"({len(texts)}, width), all finite."
+        )
+    return embeddings
+
+
+# Clients by position and by name.
+
+
+def map_clients(data: Any, function: Callable[[Any, str], Any], where: str) -> Any:
     """Apply `function` to one client's samples, or to those of several clients in a list or dict.
 
     It takes a client's samples, and their name in error messages, which is `where` for those of a single client.
     """
-    if isinstance(given, Mapping) and (numbers := [key for key, one in given.items() if isinstance(one, Number)]):
+    if not holds_several(data):
+        return function(data, where)
+    name = "Client '{}'" if is_named(data) else "Client {}"
+    return as_given({key: function(own, name.format(key)) for key, own in named_data(data, "predict").items()}, data)
+
+
+def by_client(items: Mapping[Any, Any], names: Sequence[str], entrance: str) -> dict[int, Any]:
+    """Convert items given by name or in a list to a dict by position of the clients of ``fit``.
+
+    Raises FedkinError if a name is unknown, or a list does not have one item per client.
+    """
+    if not all(isinstance(key, int) for key in items):
+        for key in items:
+            if key not in names:
+                raise unknown_name(f"client in {entrance}", str(key), names)
+        return {names.index(key): item for key, item in items.items()}
+    if len(items) != len(names):
         raise FedkinError(
-            f"{where} is a dict with a number for '{numbers[0]}', as a single row has, and not with clients by name; "
-            "give the row as a DataFrame, pandas.DataFrame([row])."
+            f"{entrance} lists {len(items)} clients where fit has {len(names)}; give as many, or a dict by name."
         )
-    if not holds_several(given):
-        return function(given, where)
-    called = "Client '{}'" if is_named(given) else "Client {}"
-    found = {name: function(own, called.format(name)) for name, own in named_data(given, "predict").items()}
-    return as_given(found, given)
+    return dict(items)
 
 
 def fitted_position(client: Any, names: Sequence[str]) -> int:
     """Return the position of a client among those of `fit`, by its name or from its position.
 
-    Raises FedkinError if there is no such client; for a name, the message suggests the nearest one.
+    Raises FedkinError if there is no such client.
     """
     if isinstance(client, str):
         if client not in names:
             raise unknown_name("client", client, names)
         return names.index(client)
     if not is_position(client, len(names)):
-        raise FedkinError(no_client(client, names))
+        quoted = f"; '{client}', in quotation marks, is the client of this name" if str(client) in names else ""
+        raise FedkinError(
+            f"client is {client!s}; numbers are positions, 0 to {len(names) - 1}, in the order of fit{quoted}."
+        )
     return int(client)
 
 
@@ -284,20 +505,13 @@ def is_position(value: Any, count: int) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and 0 <= int(value) < count
 
 
-def no_client(at: object, names: Sequence[str]) -> str:
-    """Return the sentence on a number that is the position of no client, for there may be one of this name."""
-    at = at.item() if isinstance(at, np.generic) else at
-    called = f"; '{at}', in quotation marks, is the client of this name" if str(at) in names else ""
-    return f"client is {at!r}; numbers are positions, 0 to {len(names) - 1}, in the order of fit{called}."
-
-
 class ByClient(list[Any]):
     """List with one item per client, also found by the clients' names; a number is a position.
 
     Examples
     --------
-    >>> found = ByClient([3, 4], ["north", "south"])
-    >>> found[1], found["south"], dict(found)
+    >>> clusters = ByClient([3, 4], ["north", "south"])
+    >>> clusters[1], clusters["south"], dict(clusters)
     (4, 4, {'north': 3, 'south': 4})
     """
 
@@ -305,68 +519,16 @@ class ByClient(list[Any]):
         super().__init__(values)
         self.names = list(names)
 
-    def __getitem__(self, at: SupportsIndex | slice | str) -> Any:
-        try:
-            return super().__getitem__(fitted_position(at, self.names) if isinstance(at, str) else at)
-        except IndexError:
-            raise IndexError(no_client(at, self.names)) from None
-
-    def __contains__(self, item: object) -> bool:
-        """Return whether a text is a client's name, or the list has something else, which may be an array."""
-        if isinstance(item, str):
-            return item in self.names
-        return any(one is item or bool(np.array_equal(one, cast(Any, item))) for one in self)
+    def __getitem__(self, key: SupportsIndex | slice | str) -> Any:
+        return super().__getitem__(fitted_position(key, self.names) if isinstance(key, str) else key)
 
     def keys(self) -> list[str]:
         """Return the clients' names."""
         return list(self.names)
 
-    def items(self) -> Iterator[tuple[str, Any]]:
+    def items(self) -> Iterable[tuple[str, Any]]:
         """Return pairs of name and item."""
-        return iter(zip(self.names, self, strict=True))
+        return zip(self.names, self, strict=True)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ByClient, (list(self), self.names)
-
-
-class NumbersByClient(np.ndarray):
-    """Array with one number per client, also found by the clients' names; a number is a position.
-
-    Results computed from it, and slices of it, are arrays without names.
-
-    Examples
-    --------
-    >>> found = NumbersByClient([0, 1], ["north", "south"])
-    >>> int(found["south"]), found
-    (1, array([0, 1]))
-    """
-
-    names: list[str]
-
-    def __new__(cls, values: ArrayLike, names: Iterable[str]) -> NumbersByClient:
-        made = np.array(values).view(cls)
-        made.names = list(names)
-        return made
-
-    def __array_finalize__(self, other: Any) -> None:
-        self.names = []
-
-    def __getitem__(self, at: Any) -> Any:
-        try:
-            return super().__getitem__(fitted_position(at, self.names) if isinstance(at, str) else at)
-        except IndexError:
-            if self.names and isinstance(at, int | np.integer):
-                raise IndexError(no_client(at, self.names)) from None
-            raise
-
-    def __repr__(self) -> str:
-        return repr(self._plain())
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return NumbersByClient, (self._plain(), self.names)
-
-    def __deepcopy__(self, memo: Any) -> NumbersByClient:
-        return NumbersByClient(self._plain(), self.names)
-
-    def _plain(self) -> NDArray[Any]:
-        return np.asarray(self).view(np.ndarray)

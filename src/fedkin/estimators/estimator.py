@@ -1,82 +1,113 @@
-"""Base class of all estimators: the method's options as parameters, the fit, and attributes common to all."""
+"""Base of all estimators: a method's options as parameters, its run on clients in this process, and forgetting."""
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import inspect
+import re
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from fedkin.core import Client, FedkinError, Method, State
+from fedkin.core import Client, FedkinError, Method, Record
+from fedkin.core.aliases import meant_by
 from fedkin.core.contract import result_of, without_result
 from fedkin.core.device import device_named, on
 from fedkin.core.doors import PYTHON, at_door
-from fedkin.core.errors import FedkinWarning, listing
-from fedkin.core.method import ServerData, check_class, with_server_data
-from fedkin.core.options import options_of
-from fedkin.core.progress import Callbacks, run_with_callbacks
+from fedkin.core.errors import FedkinWarning, hint, in_short, listing, nearest_few
+from fedkin.core.method import CanForget, ServerData, check_class, with_server_data
+from fedkin.core.options import Option, options_of, section_entries
+from fedkin.core.progress import Callbacks, Followers, RecordLine, Timing, callbacks_of, run_with_callbacks
+from fedkin.core.runner import Runner, do_step
 from fedkin.data.encoding import PreparingOptions
-from fedkin.data.inputs import ClientInput, client_input
+from fedkin.data.inputs import client_input
 from fedkin.data.options import TableOptions
+from fedkin.data.population import Population
 from fedkin.data.preparation import Preparation, remembered
 from fedkin.data.prepare import prepare
-from fedkin.data.profile import ClusterProfile, profile_clusters
 from fedkin.data.scaling import ends_of
 from fedkin.engines.local import LocalFederation, one_thread
-from fedkin.estimators.fitting import FitHooks, FitRunner
-from fedkin.estimators.metrics import Row, client_panels, figure_of, history_rows, judged_rows, sample_panels, tidy
-from fedkin.estimators.parameters import (
-    ATTRIBUTES,
-    EstimatorOptions,
-    initialiser,
-    no_parameter,
-    with_attributes,
-    with_parameters,
-)
+from fedkin.estimators.clients import HeldOut, Inputs, fitted_position, prepared_with_notes
+from fedkin.estimators.metrics import Row, history_rows, judged_rows, mean_of, tidy
 from fedkin.experiment.config import checked_method, preparing_for
+from fedkin.experiment.evaluation import evaluate_clusters, predicted_classes
+from fedkin.experiment.forgetting import kept_of
 from fedkin.experiment.registry import check_declared
 from fedkin.experiment.terminal import Bar, Quiet
 
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
+_SENTENCES = 3
+"""Sentences on what looks wrong that one warning has; `preparation_.notes` has all."""
+_EXCHANGES = 1000
+"""Exchanges kept free for each request to forget, more than any makes, so that no client draws numbers twice."""
+_NOT_COVERED = [
+    "copies of the model, such as pickles, and what it has predicted",
+    "the data of the client",
+    "what the models before and after show together",
+]
+_FIT_ARGUMENTS = ("callbacks", "metrics", "eval", "validation")
+"""Arguments of ``fit`` that other libraries take as parameters."""
 
-
-_ASKED = 3
-"""Sentences on what looks wrong in a warning."""
-_OWN = {option.name for option in options_of(EstimatorOptions)}
+Metric = Callable[[NDArray[Any], NDArray[Any]], float]
+"""From true labels ``(n,)`` and predicted ones, both as the user has them, to a number."""
 
 
 @dataclass(frozen=True)
-class FitOutcome:
-    """Outcome of a method's run, from which `fit` sets its attributes.
+class EstimatorOptions:
+    """Parameters of every estimator beside its method's; `device` only where the method uses one.
 
-    `history` has one entry per step: the record's values, with the bytes sent and received so far. `judged` are scores
-    of models on held-out samples, see `fedkin.estimators.metrics.judged_rows`. `forgotten` are clients that took
-    no part because they are forgotten, and `missing` those without a part in the result though they began, and why.
+    Attributes
+    ----------
+    scaling : {"auto", "standard", "none"}
+        How samples are scaled: "auto" keeps data in [0, 1] as they are, divides columns in one unit, such as pixels, by
+        one scale, and standardises others, with statistics that clients send, where a few values far from all others
+        count as a limit; "standard" standardises all columns, without limits.
+    drop : list of str
+        Columns of DataFrames that are left out.
+    id : str
+        The column of DataFrames that names rows and is no feature; "auto" to recognise it, "none" if there is none.
+    categorical : list of str
+        Columns whose values are names, also where they are numbers.
+    ordinal : dict of str to list of str, or None
+        By column, its levels in order, from the lowest.
+    lacking : {"drop", "impute"}
+        What happens to a column that a client lacks or that is mostly empty.
+    imputation : {"neighbours", "median"}
+        What empty cells take: the mean of the five most similar rows of the same client, or the median or most frequent
+        value of all clients, as with an ``epsilon``. By "neighbours" new rows take the mean of the nearest cluster.
+    indicator : bool
+        Whether a column with empty cells gets an indicator column for them.
+    random_state : int, RandomState or None
+        Seed; the same number gives the same result, here and as ``--seed`` of the command line.
+    device : str or torch.device
+        Where networks and kin-graph's large searches compute: "cpu", what torch calls a GPU, such as "cuda", or "auto",
+        a GPU if there is one.
+    verbose : bool
+        Whether to show progress on stderr.
     """
 
-    result: dict[str, Any]
-    state: State
-    history: list[dict[str, Any]]
-    preparation: Preparation
-    seed: int
-    profile: ClusterProfile | None = None
-    judged: list[dict[str, Any]] = dataclasses.field(default_factory=list)
-    forgotten: frozenset[int] = frozenset()
-    missing: Mapping[int, str] = dataclasses.field(default_factory=dict)
-
-    def noted(self, notes: Sequence[str], questions: Sequence[str]) -> Self:
-        """Return the outcome with these notes, some of them questions, before those of the preparation."""
-        return dataclasses.replace(self, preparation=self.preparation.noted(notes, questions))
+    scaling: Literal["auto", "standard", "none"] = "auto"
+    drop: Sequence[str] = ()
+    id: str = "auto"
+    categorical: Sequence[str] = ()
+    ordinal: Mapping[str, Sequence[str]] | None = None
+    lacking: Literal["drop", "impute"] = "drop"
+    imputation: Literal["neighbours", "median"] = "neighbours"
+    indicator: bool = False
+    random_state: int | np.random.RandomState | None = None
+    device: str | torch.device = "cpu"
+    verbose: bool = False
 
 
 class Estimator(BaseEstimator):  # type: ignore[misc]
@@ -84,18 +115,20 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
     Attributes
     ----------
-    history_ : DataFrame
-        The same table as `metrics_`.
     n_iter_ : int
         Number of rounds, or of other steps of the method.
     result_ : dict
         Complete result of the method.
+    records_ : list of dict
+        One entry per step as the method recorded it, with the bytes sent and received so far.
     client_names_ : list of str
         Names of the clients, in the order of `fit`, which is that of all lists by client. They are texts, also of
         clients that a dict has under numbers.
     missing_ : dict of str to str
         Clients that are not in the result because they gave no usable reply when one was needed, and why; `fit` warns
         of them.
+    certificates_ : list of dict
+        Certificate of each call of `forget`.
     preparation_ : Preparation
         How samples were prepared. ``preparation_.apply(x)`` prepares new ones, a DataFrame, an array and so on, and
         returns the tensor that models take; its ``notes`` say what was done to tables.
@@ -105,19 +138,18 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         Columns, if the clients are DataFrames.
     """
 
+    certificates_: list[dict[str, Any]]
     _method: ClassVar[type[Any]]
+    _clusters: ClassVar[Literal["samples", "clients"] | None] = None
+    """What the methods of a base of estimators cluster."""
+    _types: ClassVar[Mapping[str, Any]] = {}
+    """Types of parameters that may be more in Python than the method's own field says."""
+    _python_options: ClassVar[type[Any] | None] = None
+    """A dataclass of parameters that only Python can give."""
     _label: str | None = None
     """The column of labels in the tables of `fit`, which is no feature of new samples."""
     _leaving: tuple[frozenset[int], int] | None = None
     """Clients that the fit under way is to leave out, and its seed."""
-    _elsewhere: ClassVar[Mapping[str, str]] = ATTRIBUTES
-    """Attributes that other libraries have, and what they are here."""
-    _kinds: ClassVar[Mapping[str, Any]] = {}
-    """Types of parameters that may be more in Python than the method's own field says."""
-    _clusters: ClassVar[Literal["samples", "clients"] | None] = None
-    """What the methods of a base of estimators cluster."""
-    _more: ClassVar[type[Any] | None] = None
-    """A dataclass of parameters that only Python can give."""
 
     if TYPE_CHECKING:  # what a type checker cannot see: `__init_subclass__` makes the real one
 
@@ -130,111 +162,124 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         something else than those of the base, or has an option with a name of the estimator's own.
         """
         super().__init_subclass__(**more)
-        if method is not None:
-            if not (isinstance(method, type) and issubclass(method, Method)):
-                raise FedkinError(f"{cls.__name__} is made of a method's class, such as KFedMethod, not of {method!r}.")
-            check_declared(method, f"{method.__module__}:{method.__name__}")
-            check_class(method)
-            clusters = method.traits.clusters
-            if None not in (cls._clusters, clusters) and clusters != cls._clusters:
-                base = "ClientClusterer" if clusters == "clients" else "SampleClusterer"
-                raise FedkinError(f"{method.__name__} clusters {clusters}; make {cls.__name__} of {base}.")
-            if taken := [one.name for one in options_of(method) if one.name in _OWN or hasattr(cls, one.name)]:
+        if method is None:
+            return
+        if not (isinstance(method, type) and issubclass(method, Method)):
+            raise FedkinError(f"{cls.__name__} is made of a method's class, such as KFedMethod, not of {method!r}.")
+        check_declared(method, f"{method.__module__}:{method.__name__}")
+        check_class(method)
+        clusters = method.traits.clusters
+        if None not in (cls._clusters, clusters) and clusters != cls._clusters:
+            base = "ClientClusterer" if clusters == "clients" else "SampleClusterer"
+            raise FedkinError(f"{method.__name__} clusters {clusters}; make {cls.__name__} of {base}.")
+        common = options_of(EstimatorOptions)
+        for name in (option.name for option in options_of(method)):
+            if hasattr(cls, name) or any(option.name == name for option in common):
                 raise FedkinError(
-                    f"{method.__name__} has an option '{taken[0]}', a name that every estimator uses itself; call the "
+                    f"{method.__name__} has an option '{name}', a name that every estimator uses itself; call the "
                     f"option otherwise to make {cls.__name__} of it."
                 )
-            cls._method = method
-            listed = [*options_of(method), *(options_of(cls._more) if cls._more is not None else ())]
-            options = [dataclasses.replace(one, kind=cls._kinds.get(one.name, one.kind)) for one in listed]
-            options += [one for one in options_of(EstimatorOptions) if one.name != "device" or method.traits.has_device]
-            cls.__init__ = initialiser(cls.__name__, options)  # type: ignore[method-assign]
-            bases = [base.__doc__ or "" for base in cls.__mro__[1:] if issubclass(base, Estimator)]
-            cls.__doc__ = with_parameters(with_attributes(cls.__doc__ or "", bases), options)
+        cls._method = method
+        options = [*options_of(method), *(options_of(cls._python_options) if cls._python_options else ())]
+        options = [dataclasses.replace(option, kind=cls._types.get(option.name, option.kind)) for option in options]
+        options += [option for option in common if option.name != "device" or method.traits.has_device]
+        cls.__init__ = _initialiser(cls.__name__, options)  # type: ignore[method-assign]
+        bases = [base.__doc__ or "" for base in cls.__mro__[1:] if issubclass(base, Estimator)]
+        cls.__doc__ = _documented(cls.__doc__ or "", options, bases)
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name; the `ValueError` for an unknown one suggests the nearest."""
         for name in params:
             if name not in self.get_params():
-                raise FedkinError(no_parameter(type(self).__name__, name, self.get_params()))
+                raise FedkinError(_no_parameter(type(self).__name__, name, self.get_params()))
         super().set_params(**params)
         return self
 
-    def _hyper_parameters(self) -> dict[str, Any]:
+    def _options(self) -> dict[str, Any]:
         """Return the parameters that are the method's options."""
-        own = _OWN | ({option.name for option in options_of(self._more)} if self._more is not None else set())
-        return {name: value for name, value in self.get_params().items() if name not in own}
+        return {option.name: getattr(self, option.name) for option in options_of(self._method)}
 
-    def _on_device(self) -> AbstractContextManager[None]:
-        """Select the estimator's device for networks; a context manager."""
-        return on(device_named(str(getattr(self, "device", "cpu")), "'device'"))
+    def _made(self, **changes: Any) -> Any:
+        """Build the method of `fit`, with `changes` of its options."""
+        return checked_method(self._method, {**self._options(), **changes})
 
     def _table_options(self) -> TableOptions:
-        """Return the options for reading the columns of DataFrames."""
         return TableOptions(self.drop, self.id, self.categorical, self.ordinal or {})
+
+    def _on_device(self) -> AbstractContextManager[None]:
+        return on(device_named(str(getattr(self, "device", "cpu")), "'device'"))
+
+    def _drawn_seed(self) -> int:
+        """Return the run's seed: `random_state` if it is a number, as the command line takes it, else drawn from it."""
+        random = check_random_state(self.random_state)  # refuses what is no seed
+        is_number = isinstance(self.random_state, int | np.integer)
+        return int(self.random_state) if is_number else int(random.randint(2**31 - 1))
+
+    def _server_data(self, preparation: Preparation) -> ServerData:
+        """Return how the server's own samples are read, if the method's server has any."""
+        return preparation.read
 
     @at_door(PYTHON)
     def _run(
-        self, clients: Sequence[Client], names: Sequence[str], options: dict[str, Any], following: FitHooks
-    ) -> FitOutcome:
-        """Prepare the clients' data, and run the method with `options` until it has finished."""
+        self, inputs: Inputs, options: dict[str, Any], held_out: Sequence[HeldOut] = (), callbacks: Followers = (),
+        metrics: Mapping[str, Metric] | None = None,
+    ) -> None:  # fmt: skip
+        """Prepare the clients' data, run the method with `options` until it has finished, and set the attributes."""
+        clients, names, followers = inputs.clients, inputs.names, callbacks_of(callbacks)
         method: Method[Any] = checked_method(self._method, options)
-        forgotten, seed = self._leaving or (frozenset(), None)
-        seed = self._drawn_seed() if seed is None else seed
+        forgotten, seed = self._leaving or (frozenset(), self._drawn_seed())
         with self._on_device(), one_thread(), Bar() if self.verbose else Quiet() as progress:
             fed = LocalFederation(clients, seed, on_progress=progress.part, names=names)
             fed.leave(forgotten)
             identity = "none" if self.id is None else self.id
             preparing = PreparingOptions(self.scaling, identity, self.lacking, self.imputation, self.indicator)
             preparation = prepare(fed, preparing_for(method, preparing), names)
-            preparation = dataclasses.replace(preparation, files=remembered(one.table for one in clients))
+            preparation = dataclasses.replace(preparation, files=remembered(client.table for client in clients))
             if preparation.mode == "none" and preparation.encoding is None and not method.guards_samples():
-                preparation = dataclasses.replace(preparation, reach=ends_of([one.x for one in clients if len(one)]))
-            judges = {one.split: one.population(clients, preparation) for one in following.held_out}
-            method = with_server_data(method, self._own_data(preparation))
-            runner = FitRunner(method, fed, judges, Callbacks([progress, *following.callbacks]), following.metrics)
+                ends = ends_of([client.x for client in clients if len(client)])
+                preparation = dataclasses.replace(preparation, reach=ends)
+            preparation = preparation.noted(inputs.notes, inputs.questions)
+            if preparation.questions:
+                sentences = _first(preparation.questions)
+                _warn(f"The data look wrong, and are used as they are. {sentences} See preparation_.notes.")
+            for guess in inputs.guesses:
+                _warn(guess)
+            method = with_server_data(method, self._server_data(preparation))
+            splits = {split.split: split.population(clients, preparation) for split in held_out}
+            runner = FitRunner(method, fed, Callbacks([progress, *followers]), splits, inputs, metrics or {})
             with run_with_callbacks(runner.callbacks):
                 state = runner.steps()
-            found, profile = result_of(method, fed, state), None
-            missing = without_result(method, fed)
-            if preparation.encoding is not None and method.traits.clusters == "samples" and not method.is_private():
-                profile = profile_clusters(fed, preparation.encoding, int(found["n_clusters"]))
-        return FitOutcome(found, state, runner.history, preparation, seed, profile, runner.judged, forgotten, missing)
+            result, missing = result_of(method, fed, state), without_result(method, fed)
+            columns = list(
+                dict.fromkeys(name for client in clients if client.table is not None for name in client.table.names)
+            )
+            self.records_, self._judged, self.n_iter_ = runner.history, runner.judged, state.steps
+            self.preparation_, self.client_names_, self._label = preparation, list(names), inputs.label
+            self.missing_ = {names[client]: reason for client, reason in missing.items()}
+            self._run_seed, self._forgotten, self.certificates_ = seed, forgotten, []
+            self.n_features_in_ = len(columns) or clients[0].x[0].numel()
+            self.__dict__.pop("feature_names_in_", None)
+            if columns:
+                self.feature_names_in_ = np.array(columns, dtype=object)
+            self._take(method, fed, state, result, clients)
+        if missing:
+            have = "has" if len(missing) == 1 else "have"
+            why = listing([f"'{name}': {reason}" for name, reason in self.missing_.items()], _SENTENCES)
+            _warn(f"{len(missing)} of the clients {have} no part in the result ({why}); see missing_.")
 
-    def _drawn_seed(self) -> int:
-        """Return the run's seed: `random_state` if it is a number, as the command line takes it, else drawn from it."""
-        drawn = check_random_state(self.random_state)  # refuses what is no seed
-        is_number = isinstance(self.random_state, int | np.integer)
-        return int(self.random_state) if is_number else int(drawn.randint(2**31 - 1))
+    def _take(
+        self, method: Any, fed: LocalFederation, state: Any, result: dict[str, Any], clients: Sequence[Client]
+    ) -> None:
+        """Set the attributes that follow from a state and its result."""
+        self.result_, self.n_clusters_ = result, int(result["n_clusters"])
+        if isinstance(method, CanForget):
+            self._state = state
+            self._private = [{} if client.id in self._absent else dict(client.state) for client in clients]
 
-    def _own_data(self, preparation: Preparation) -> ServerData:
-        """Return how the server's own samples are read, if the method's server has any."""
-        return preparation.read
-
-    def _remember(self, outcome: FitOutcome, clients: Sequence[Client], names: Sequence[str]) -> None:
-        """Set the attributes that every fitted estimator has."""
-        self.records_ = outcome.history
-        self.n_iter_ = outcome.state.steps
-        self._judged = outcome.judged
-        self.preparation_ = outcome.preparation
-        self.client_names_ = list(names)
-        self.missing_ = {names[client]: reason for client, reason in outcome.missing.items()}
-        self.result_ = outcome.result
-        self.n_clusters_ = int(outcome.result["n_clusters"])
-        self.__dict__.pop("feature_names_in_", None)
-        columns = list(dict.fromkeys(name for one in clients if one.table is not None for name in one.table.names))
-        self.n_features_in_ = len(columns) or clients[0].x[0].numel()
-        if columns:
-            self.feature_names_in_ = np.array(columns, dtype=object)
-
-    def __getattr__(self, name: str) -> Any:
-        """Raise `AttributeError`, with fedkin's name for an attribute that other libraries have."""
-        if not hasattr(type(self), "_method"):
-            what = f"class {type(self).__name__}(..., method=YourMethod)"
-            raise AttributeError(f"{type(self).__name__} is made of no method; name one, as in {what}.")
-        if name in self._elsewhere:
-            raise AttributeError(f"{type(self).__name__} has no '{name}'; {self._elsewhere[name]}")
-        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'", name=name, obj=self)
+    @property
+    def _absent(self) -> set[int]:
+        """The clients without a part in the result: those forgotten, and those missing."""
+        return {*self._forgotten, *map(self.client_names_.index, self.missing_)}
 
     @property
     def metrics_(self) -> pd.DataFrame:
@@ -245,80 +290,236 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         ``eval``, ``"validation"``, or missing. Round 0 is before the first.
         """
         check_is_fitted(self, "result_")
-        return tidy([*history_rows(self.records_, self.client_names_), *self._more_rows()])
+        return tidy([*history_rows(self.records_, self.client_names_), *self._rows()])
 
-    @property
-    def history_(self) -> pd.DataFrame:
-        """The same table as `metrics_`."""
-        return self.metrics_
-
-    def plot(self) -> Figure:
-        """Draw the standard figures of the fit.
-
-        For clients that were clustered: accuracy by cluster and client where `fit` had ``eval`` or ``validation``, the
-        cluster of each client by round, sizes, loss, and the temperature where the method has one. For samples: how
-        many each client has in each cluster, and agreement with labels where there are any.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-            Notebooks show it; ``model.plot().savefig("fit.png")`` keeps it.
-
-        Raises
-        ------
-        FedkinError
-            If Matplotlib is not installed.
-        """
-        check_is_fitted(self, "result_")
-        panels = client_panels if self._method.traits.clusters == "clients" else sample_panels
-        return figure_of(panels(self.metrics_, self.client_names_), type(self).__name__)
-
-    def _more_rows(self) -> Iterable[Row]:
+    def _rows(self) -> Iterable[Row]:
         """Return rows of `metrics_` that the history does not have."""
         return judged_rows(self._judged, self.client_names_)
 
     def _prepared(self, x: Any, where: str) -> Tensor:
-        """Prepare new samples as the method needs them; labels in them are ignored."""
-        return prepared_samples(self.preparation_, client_input(x, where), where, self._label, warns=True)
+        """Prepare new samples as the method needs them; labels in them are ignored. Warns if they are unlike others."""
+        samples, notes = prepared_with_notes(self.preparation_, client_input(x, where), where, self._label)
+        if notes:
+            _warn(_first(notes))
+        return samples
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = False
         return tags
 
+    def forget(
+        self, client: int | str, X: Any, y: Any = None, *, rows: ArrayLike | None = None,  # noqa: N803
+        retrain: bool = False, **fit: Any,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Forget a client; the model becomes one without it, and its samples get the label -1.
 
-def warn_of_questions(preparation: Preparation, stacklevel: int) -> None:
-    """Warn, once and with the first sentences, of what looks wrong in the data and is used as it is."""
-    asked = preparation.questions
-    if asked:
-        said = f"{_first(asked)} See preparation_.notes."
-        warnings.warn(f"The data look wrong, and are used as they are. {said}", FedkinWarning, stacklevel=stacklevel)
+        Where the method stores each client's contribution separately, clusters are formed again from those of the
+        others. Otherwise the model is fitted again without the client, which costs as much as `fit`. Positions of
+        clients stay, and the seed is that of `fit`.
+
+        Parameters
+        ----------
+        client : int or str
+            By position (a number) or name (a text).
+        X, y : as in `fit`
+            The same clients with the same samples, since an estimator keeps none.
+        rows : array-like of int, optional
+            Rows of the samples to forget, for methods that can forget single samples; by default the whole client.
+        retrain : bool
+            Whether to fit again even where the method can leave the client out exactly.
+        **fit
+            Further arguments of `fit`, if it is fitted again.
+
+        Returns
+        -------
+        dict
+            The certificate, also appended to `certificates_`: the ``client``, the ``way``, ``"exact"`` or
+            ``"retrained"``, what of it the model ``still_holds``, and what is ``not_covered``.
+
+        Raises
+        ------
+        FedkinError
+            A `ValueError`: if the clients are not those of `fit`, there is no such client, it is forgotten already,
+            nobody would be left, or the method cannot forget single samples.
+        """
+        check_is_fitted(self, "result_")
+        position = fitted_position(client, self.client_names_)
+        name = self.client_names_[position]
+        if position in self._forgotten:
+            raise FedkinError(f"Client '{name}' is forgotten already.")
+        if rows is not None:
+            certificate = self._forget_rows(position, X, y, rows)
+        else:
+            certificate = {"client": name, **self._forget_client(position, X, y, retrain, fit)}
+            certificate["not_covered"] = list(_NOT_COVERED)
+        self.certificates_.append(certificate)
+        return certificate
+
+    def _forget_client(self, position: int, data: Any, y: Any, retrain: bool, fit: dict[str, Any]) -> dict[str, Any]:
+        forgotten, earlier = self._forgotten | {position}, self.certificates_
+        if len(forgotten) == len(self.client_names_):
+            raise FedkinError(f"There is no client but '{self.client_names_[position]}'; nothing would be left.")
+        method = self._made()
+        state = None if retrain or not isinstance(method, CanForget) else method.without(self._state, {position})
+        clients = None if state is None else self._fitted_clients(data, y)
+        if clients is None or state is None:
+            self._leaving = (forgotten, self._run_seed)
+            try:
+                self.fit(data, y, **fit)
+            finally:
+                self.__dict__.pop("_leaving", None)
+            self.certificates_ = earlier
+            return {"way": "retrained", "still_holds": []}
+        with self._on_device(), one_thread():  # the last step again, with the clients that remain
+            fed = self._federation(clients)
+            fed.leave(self._absent | forgotten)
+            state, record = do_step(method, fed, state)
+            self._forgotten = forgotten
+            self._take(method, fed, state, method.result(state), clients)
+        self.records_ = [*self.records_[:-1], {**self.records_[-1], **record.values}]
+        return {"way": "exact", "still_holds": kept_of(method, self.preparation_)}
+
+    def _forget_rows(self, position: int, data: Any, y: Any, rows: ArrayLike) -> dict[str, Any]:
+        raise FedkinError(f"{type(self).__name__} cannot forget single samples; forget the client, or use MUFC.")
+
+    def _fitted_clients(self, data: Any, y: Any) -> list[Client] | None:
+        """Build the clients of `fit` with what they remember, prepared as then; ``None`` where that was not kept."""
+        return None
+
+    def _federation(self, clients: Sequence[Client]) -> LocalFederation:
+        """Build a federation of the clients of `fit`, with other random numbers than before."""
+        fed = LocalFederation(clients, self._run_seed, names=self.client_names_)
+        fed.exchange = _EXCHANGES * (len(self.certificates_) + 1)
+        return fed
 
 
-def warn_of_missing(missing: Mapping[str, str], stacklevel: int) -> None:
-    """Warn, once, of the clients that have no part in the result of a fit."""
-    if missing:
-        have = "has" if len(missing) == 1 else "have"
-        why = listing([f"'{name}': {reason}" for name, reason in missing.items()], _ASKED)
-        said = f"{len(missing)} of the clients {have} no part in the result ({why}); see missing_."
-        warnings.warn(said, FedkinWarning, stacklevel=stacklevel)
+def warn_of_records(records: Sequence[Mapping[str, Any]], more: Iterable[str]) -> None:
+    """Warn of what a method doubts in its records, and of `more`."""
+    for text in [*(str(record["warning"]) for record in records if "warning" in record), *more]:
+        _warn(text)
+
+
+def _warn(text: str) -> None:
+    """Warn where the code is that called fedkin, however deep inside this is."""
+    frame, level = inspect.currentframe(), 1
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("fedkin", "contextlib"):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, FedkinWarning, stacklevel=level - 1)
 
 
 def _first(sentences: Sequence[str]) -> str:
-    more = [f"... and {len(sentences) - _ASKED:,} more."] if len(sentences) > _ASKED else []
-    return " ".join([*sentences[:_ASKED], *more])
+    more = [f"... and {len(sentences) - _SENTENCES:,} more."] if len(sentences) > _SENTENCES else []
+    return " ".join([*sentences[:_SENTENCES], *more])
 
 
-@at_door(PYTHON)
-def prepared_samples(
-    preparation: Preparation, given: ClientInput, where: str, label: str | None = None, warns: bool = False
-) -> Tensor:
-    """Prepare a client's samples as methods need them, without the column `label` of a table.
+class FitRunner(Runner):
+    """Runner of a fit, which evaluates models on the tests of each population of `splits`, by the split's name.
 
-    With `warns` there is a warning if they are unlike those of `fit`, with the first sentences on columns.
+    Attributes
+    ----------
+    history : list of dict
+        One entry per step: the record's values, with the bytes sent and received so far.
+    judged : list of dict
+        Scores of models on held-out samples, see `fedkin.estimators.metrics.judged_rows`, and by each user's metric.
     """
-    data, where = preparation.read_again(given, where, [] if label is None else [label])
-    x = preparation.prepared(data.x, None if data.table is None else data.table.columns, where)
-    if warns and (notes := preparation.notes_on(data, where)):
-        warnings.warn(_first(notes), FedkinWarning, stacklevel=4)  # beside the decorator
-    return x
+
+    def __init__(
+        self, method: Method[Any], fed: LocalFederation, callbacks: Callbacks, splits: Mapping[str, Population],
+        inputs: Inputs, metrics: Mapping[str, Metric],
+    ) -> None:  # fmt: skip
+        super().__init__(method, fed, callbacks)
+        self.splits, self.inputs, self.metrics = splits, inputs, metrics
+        self.history: list[dict[str, Any]] = []
+        self.judged: list[dict[str, Any]] = []
+        self.values: Mapping[str, Any] = {}
+
+    def judge(self, state: Any, record: Record | None) -> Mapping[str, Any]:
+        """Evaluate the models on held-out samples; names of scores on ``"validation"`` begin with that word."""
+        self.judged = [judgement for judgement in self.judged if judgement["round"] != state.steps]
+        self.values = {} if record is None else record.values  # a line has None for infinity, a history the number
+        named: dict[str, Any] = {}
+        for split, population in self.splits.items():
+            scores, labels = evaluate_clusters(self.method, population, self.fed, state), state.labels.tolist()
+            metrics = self._measured(population, state, labels)
+            judgement = {"round": state.steps, "split": split, "labels": labels, "scores": scores, "metrics": metrics}
+            self.judged.append(judgement)
+            means = {name: mean for name, values in metrics.items() if (mean := mean_of(values)) is not None}
+            named |= {
+                f"{'' if split == 'test' else f'{split}_'}{name}": value for name, value in (scores | means).items()
+            }
+        return named
+
+    def _measured(self, population: Population, state: Any, labels: list[int]) -> dict[str, list[float | None]]:
+        """Measure the user's metrics at every client; ``None`` for clients without a model or a test."""
+        predicted = predicted_classes(population, state, labels) if self.metrics else {}
+        values: dict[str, list[float | None]] = {name: [None] * len(labels) for name in self.metrics}
+        for name, function in self.metrics.items():
+            for client, classes in predicted.items():
+                true, found = (self.inputs.classes[own.numpy()] for own in (population.tests[client][1], classes))
+                try:
+                    values[name][client] = float(function(true, found))
+                except Exception as error:  # of the user's own function
+                    client_name = self.inputs.names[client]
+                    raise FedkinError(
+                        f"metrics['{name}'] gives no number at client '{client_name}': {in_short(error)}."
+                    ) from error
+        return values
+
+    def keep(self, state: Any, timing: Timing, line: RecordLine | None) -> Any:
+        """Add the step to the history."""
+        if line is not None:
+            shown = {name: line[name] for name in ("missing", "sent", "received")}
+            self.history.append({"step": line["step"], **self.values, **shown})
+        return state
+
+
+# Signatures and docstrings made of options, and the error about an unknown one.
+
+
+def _initialiser(estimator: str, options: Sequence[Option]) -> Any:
+    """Build an ``__init__`` with a keyword for every option, types and defaults included."""
+    defaults = {option.name: option.default for option in options}
+
+    def __init__(self: Any, **parameters: Any) -> None:  # noqa: N807
+        for name in parameters:
+            if name not in defaults:
+                raise TypeError(_no_parameter(estimator, name, defaults))
+        vars(self).update(copy.deepcopy(defaults) | parameters)  # a list is no two estimators' at once
+
+    keywords = [
+        inspect.Parameter(option.name, inspect.Parameter.KEYWORD_ONLY, default=option.default, annotation=option.kind)
+        for option in options
+    ]
+    instance = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    __init__.__signature__ = inspect.Signature([instance, *keywords], return_annotation=None)  # type: ignore[attr-defined]
+    __init__.__qualname__ = f"{estimator}.__init__"
+    return __init__
+
+
+def _no_parameter(estimator: str, name: str, parameters: Iterable[str]) -> str:
+    """Write the error about an unknown parameter, which suggests a similar one."""
+    names = sorted(parameters)
+    if name in _FIT_ARGUMENTS:
+        return f"{estimator} has no parameter '{name}'; it is an argument of fit."
+    end = hint(meant_by(name, names), nearest_few(name, names, f"help({estimator})"))
+    return f"{estimator} has no parameter '{name}'; {end}"
+
+
+def _documented(text: str, options: Sequence[Option], bases: Iterable[str]) -> str:
+    """Write an estimator's docstring: its own, the options, and the attributes that it and its bases describe."""
+    summary, *sections = re.split(r"^(\w+)\n-{3,}\n", inspect.cleandoc(text), flags=re.MULTILINE)
+    parameters = [
+        f"{option.name} : {option.allowed_in(repr)}, default {option.default!r}\n"
+        + (option.meaning and f"    {option.meaning}\n")
+        for option in options
+    ]
+    attributes: dict[str, str] = {}
+    for own in (text, *bases):
+        for head, body in section_entries(inspect.cleandoc(own), "Attributes"):
+            attributes.setdefault(head.partition(" : ")[0], f"{head}\n{body.rstrip()}\n")
+    written = {"Parameters": "".join(parameters), "Attributes": "".join(attributes.values())}
+    written |= {title: body for title, body in zip(sections[::2], sections[1::2], strict=True) if title not in written}
+    return "\n\n".join(
+        [summary.rstrip(), *(f"{title}\n{'-' * len(title)}\n{body.rstrip()}" for title, body in written.items())]
+    )
