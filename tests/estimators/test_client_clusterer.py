@@ -12,10 +12,9 @@ from sklearn.datasets import load_digits
 
 import fedkin
 from fedkin.core import FedkinError
-from fedkin.data.inputs import federation_input
 from fedkin.data.options import TableOptions
 from fedkin.estimators import ClientClusterer, SampleClusterer
-from fedkin.estimators.clients import clients_of
+from fedkin.estimators.clients import read_labelled_clients
 from fedkin.estimators.estimator import Estimator
 from fedkin.experiment import registry
 
@@ -127,11 +126,11 @@ def test_encoding_loses_nothing(labels: list[list[int]]) -> None:
     pairs = [([[0.0]] * len(own), own) for own in labels]
     if len({label for own in labels for label in own}) < 2:
         with pytest.raises(FedkinError, match="there must be two classes or more"):
-            clients_of(federation_input(pairs, seek_labels=True), TableOptions())
+            read_labelled_clients(pairs, None, TableOptions())
         return
-    made, classes, *_ = clients_of(federation_input(pairs, seek_labels=True), TableOptions())
-    assert [classes[client.y.numpy()].tolist() for client in made if client.y is not None] == labels
-    assert (np.diff(classes) > 0).all()
+    read = read_labelled_clients(pairs, None, TableOptions())
+    assert [read.classes[client.y.numpy()].tolist() for client in read.clients if client.y is not None] == labels
+    assert (np.diff(read.classes) > 0).all()
 
 
 COLUMNS = [(x, y[:, None]) for x, y in CLIENTS]
@@ -196,10 +195,8 @@ def test_clients_with_numbers_for_names_predict_by_position_and_text() -> None:
     assert model.client_names_ == ["7", "9", "1", "0", "3", "2"]
     assert list(model.predict({9: CLIENT_NAMES_A, 7: CLIENT_NAMES_A})) == [9, 7]
     assert model.predict(CLIENT_NAMES_A, client=0).tolist() == model.predict(CLIENT_NAMES_A, client="7").tolist()
-    assert model.client_labels_[4] == model.client_labels_["3"]
-    said = "client is 9; numbers are positions, 0 to 5, in the order of fit; '9', in quotation marks"
-    with pytest.raises(FedkinError, match=said):
+    assert model.client_labels_[4] == model.clusters_["3"]
+    with pytest.raises(
+        FedkinError, match="numbers are positions, 0 to 5, in the order of fit; '9', in quotation marks"
+    ):
         model.predict(CLIENT_NAMES_A, client=9)
-    with pytest.raises(IndexError, match=said):
-        model.client_labels_[9]
-    assert model.client_labels_[[0, 1]].shape == (2,)

@@ -17,7 +17,7 @@ from sklearn.exceptions import NotFittedError
 import fedkin
 from fedkin.core import FedkinError
 from fedkin.estimators import SampleClusterer
-from fedkin.estimators.parameters import EstimatorOptions
+from fedkin.estimators.estimator import EstimatorOptions
 
 X, Y = make_blobs([36, 36, 36], n_features=6, random_state=0)
 
@@ -95,6 +95,7 @@ def test_the_docstring_describes_every_parameter(name: str) -> None:
     assert not any("Parameters" in other for other in others)
 
 
+@pytest.mark.filterwarnings("ignore:Synthetic samples left")
 @pytest.mark.parametrize("name", QUICK)
 def test_every_sample_gets_a_cluster_and_so_do_new_ones(name: str) -> None:
     model = fitted(name)
@@ -112,6 +113,7 @@ def test_every_sample_gets_a_cluster_and_so_do_new_ones(name: str) -> None:
         quick(name).predict(X)
 
 
+@pytest.mark.filterwarnings("ignore:Synthetic samples left")
 @pytest.mark.parametrize("name", QUICK)
 def test_clones_pickles_and_copies_do_the_same(name: str) -> None:
     model = fitted(name)

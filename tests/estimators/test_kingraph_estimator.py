@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn.datasets import make_blobs
 
-from fedkin.estimators import KinGraph
+from fedkin import KinGraph
 
 X, Y = make_blobs([60, 60, 60], n_features=8, random_state=0)
 SITES = [X[Y != 2], X[Y != 0], X[Y != 1]]

@@ -405,7 +405,7 @@ def _warn(text: str) -> None:
     frame, level = inspect.currentframe(), 1
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("fedkin", "contextlib"):
         frame, level = frame.f_back, level + 1
-    warnings.warn(text, FedkinWarning, stacklevel=level - 1)
+    warnings.warn(text, FedkinWarning, stacklevel=level)
 
 
 def _first(sentences: Sequence[str]) -> str:

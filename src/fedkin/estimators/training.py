@@ -21,7 +21,7 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from fedkin.core.errors import FedkinError, in_short
 from fedkin.features import extractors
-from fedkin.nn import build, choose, register
+from fedkin.nn import build, choose, forget, register
 from fedkin.nn.descent import Recipe, register_recipe
 from fedkin.nn.resident import Criterion
 
@@ -67,16 +67,14 @@ class TrainingOptions:
 
 
 _living: WeakValueDictionary[str, Registered] = WeakValueDictionary()
-_networks: set[str] = set()
-"""Names of networks, which `fedkin.nn` never forgets; it must not keep the modules of many fits in memory."""
 
 
 class Registered:
     """Object of a user's, registered for the library under `name` for as long as this wrapper exists.
 
     `kind` is "network", a function ``(shape, classes)`` with a `loss` or ``None`` for cross-entropy; "features", a
-    function of samples; or "recipe", a `Recipe`. The name is that of `value`, or `label`, with a random number, which
-    stays in pickles and so is one in every process.
+    function of samples; or "recipe", a `Recipe`. The name is a `label` with a random number, which stays in pickles and
+    so is one in every process.
     """
 
     def __init__(
@@ -91,9 +89,9 @@ class Registered:
         elif kind == "features":
             extractors.register(self.name, value)
             finalize(self, extractors.forget, self.name)
-        elif self.name not in _networks:
-            _networks.add(self.name)
-            register(self.name, partial(_build, self.name), None if loss is None else partial(_mean_loss, self.name))
+        else:
+            register(self.name, value, None if loss is None else partial(_mean_loss, loss))
+            finalize(self, forget, self.name)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self
@@ -107,22 +105,10 @@ def _restored(kind: Any, value: Any, label: str, loss: Criterion | None, name: s
     return _living.get(name) or Registered(kind, value, label, loss, name)
 
 
-def _build(name: str, shape: tuple[int, ...], classes: int) -> nn.Module:
-    network = _living.get(name)
-    if network is None:
-        label = name.partition("#")[0]
-        raise FedkinError(f"The estimator that model '{label}' was given to is gone, and the model with it.")
-    module: nn.Module = network.value(shape, classes)
-    return module
-
-
-def _mean_loss(name: str, output: Tensor, target: Tensor) -> Tensor:
-    network = _living.get(name)
-    if network is None or network.loss is None:
-        raise FedkinError(f"The estimator that the loss of '{name.partition('#')[0]}' was given to is gone.")
-    if isinstance(network.loss, nn.Module):  # it may have weights of classes
-        network.loss.to(output.device)
-    return network.loss(output, target)
+def _mean_loss(loss: Criterion, output: Tensor, target: Tensor) -> Tensor:
+    if isinstance(loss, nn.Module):  # it may have weights of classes
+        loss.to(output.device)
+    return loss(output, target)
 
 
 def _label(value: Any) -> str:

@@ -1,7 +1,7 @@
 """Models: autoencoders as stacked parameters, and classifiers as torch modules, by name.
 
-`register`, `build`, `choose` and `loss_of` are imported on first access, so that listing `MODELS` does not import
-torch.
+`register`, `forget`, `build`, `choose` and `loss_of` are imported on first access, so that listing `MODELS` does not
+import torch.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from fedkin.nn.network_names import MODELS
 
 if TYPE_CHECKING:
-    from fedkin.nn.modules import build, choose, loss_of, register
+    from fedkin.nn.modules import build, choose, forget, loss_of, register
 
-__all__ = ["MODELS", "build", "choose", "loss_of", "register"]
+__all__ = ["MODELS", "build", "choose", "forget", "loss_of", "register"]
 
 
 def __getattr__(name: str) -> Any:

@@ -62,6 +62,12 @@ def register(name: str, factory: Factory, loss: Criterion | None = None) -> None
         _losses[name] = loss
 
 
+def forget(name: str) -> None:
+    """Remove a registered classifier, with the modules that its factory keeps in memory."""
+    _factories.pop(name, None)
+    _losses.pop(name, None)
+
+
 def loss_of(name: str) -> Criterion:
     """Return the loss that a model was registered with, or cross-entropy."""
     return _losses.get(name, cross_entropy)
