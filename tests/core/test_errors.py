@@ -42,7 +42,7 @@ def test_a_word_means_what_the_door_has(word: str, names: list[str], meant: str 
 
 def test_every_alias_is_an_option_somewhere() -> None:
     """A word that stands for nothing would hide the nearest name."""
-    from fedkin import estimators
+    import fedkin
     from fedkin.core.options import options_of
     from fedkin.experiment import registry
     from fedkin.experiment.sections import DataSection
@@ -50,6 +50,6 @@ def test_every_alias_is_an_option_somewhere() -> None:
     from fedkin.studies.compare import compare
 
     names = {option.name for name in registry.METHODS for option in options_of(registry.declared("method", name))}
-    names |= {*DataSection.model_fields, *OWN, *estimators.IFCA().get_params()}
-    names |= {*compare.__wrapped__.__code__.co_varnames, *estimators.IFCA.fit.__wrapped__.__code__.co_varnames}
+    names |= {*DataSection.model_fields, *OWN, *fedkin.IFCA().get_params()}
+    names |= {*compare.__wrapped__.__code__.co_varnames, *fedkin.IFCA.fit.__wrapped__.__code__.co_varnames}
     assert {alias for aliases in ALIASES.values() for alias in aliases} - names == {"num_rounds"}  # of start()
