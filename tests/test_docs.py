@@ -206,7 +206,7 @@ def test_tables_of_results_are_those_of_their_data() -> None:
 def test_cells_of_a_spec_of_the_benchmarks_are_experiments(spec: Path) -> None:
     from fedkin.studies.reproduce.entry import load_entry, plan_of
 
-    assert plan_of(spec.stem, load_entry(spec), "quick", seeds=1).jobs
+    assert plan_of(spec.stem, load_entry(spec), "quick", seeds=1).runs()
 
 
 def test_every_method_has_a_page() -> None:

@@ -210,8 +210,8 @@ def costs(folders: tuple[Path, ...], target: str | None, as_json: bool) -> None:
 @quiet
 def attack(folder: Path, out: Path | None, device: str, as_json: bool, quiet: bool) -> None:
     """Measure what an `embedding` run's messages give away. That is samples, and membership."""
-    from fedkin.studies.attack.attack import JSON
-    from fedkin.studies.attack.attack import attack as attacked
+    from fedkin.studies.attack import JSON
+    from fedkin.studies.attack import attack as attacked
 
     with computing_on(device):
         text = attacked(folder, out)

@@ -279,10 +279,9 @@ def compare(
 @option("--only", "A row or a column by its name; by default, all. May be repeated.", "NAME", multiple=True)
 @device(f"{NETWORKS}; runs on another device are other runs")
 @flag("--show", "Run nothing; write the tables of existing runs.")
-@flag("--markdown", "Print tables as Markdown.")
 @as_json
 @quiet
-def reproduce(names: tuple[str, ...], out: Path, markdown: bool, as_json: bool, **options: Any) -> None:
+def reproduce(names: tuple[str, ...], out: Path, as_json: bool, **options: Any) -> None:
     """Reproduce tables of the papers. Figures become tables, too."""
     from fedkin.studies.reproduce.entry import chosen
 
@@ -293,9 +292,8 @@ def reproduce(names: tuple[str, ...], out: Path, markdown: bool, as_json: bool, 
     if not names:
         print(command.listing(out))
         return
-    form: command.Form = "json" if as_json else "markdown" if markdown else "table"
     with interruptible("the same command resumes where it stopped"):
-        command.reproduced(names, out=out, form=form, **options)
+        command.reproduced(names, out=out, as_json=as_json, **options)
 
 
 @app.command(section="Many runs")

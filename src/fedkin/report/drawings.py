@@ -10,11 +10,23 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 from numpy.typing import NDArray
 from PIL import Image
 
-from fedkin.report.figures import ClusterPictures, SampleMap, Scale, ScaleTree
-from fedkin.report.markup import card, cluster_class, cluster_mark, drawing, element, numbers_below, short, text
+from fedkin.report.figures import ClusterPictures, PictureTable, SampleMap, Scale, ScaleTree
+from fedkin.report.markup import (
+    card,
+    cluster_class,
+    cluster_mark,
+    drawing,
+    element,
+    numbers_below,
+    scrolling,
+    short,
+    table,
+    text,
+)
 from fedkin.report.numbers import pluralize, shown
 
 WIDTH, TOP, ROW, HEIGHT = 400.0, 18.0, 22.0, 18.0
@@ -112,6 +124,23 @@ def picture_card(cluster: ClusterPictures, side: int) -> str:
     facts = element("p", f"{pluralize(cluster.size, 'sample')} from {pluralize(cluster.clients, 'client')}")
     classes = element("p", text(cluster.mostly)) if cluster.mostly else ""
     return element("figure", element("figcaption", title, facts, classes), strip, class_="card")
+
+
+def picture_table(pictures: PictureTable) -> str:
+    """Write rows of pictures as a table, each row as one image, enlarged if the pictures are small."""
+    rows = []
+    for name, words, images in pictures.rows:
+        count, height, width = images.shape[:3]
+        side = max(1, min(4, 96 // max(height, width))) * width
+        strip = element(
+            "img",
+            src=sprite(images[0], images[1:], 96),
+            alt=f"{name}: {count} pictures",
+            style=f"display:block;width:{count * side}px;max-width:none;image-rendering:pixelated",
+        )
+        rows.append((name, Markup(strip), words))
+    heading = element("figcaption", element("h3", text(pictures.title)), element("p", text(pictures.caption)))
+    return element("figure", heading, scrolling(table(pictures.heads, rows), pictures.title), class_="result")
 
 
 def sprite(mean: NDArray[np.floating[Any]], members: NDArray[np.floating[Any]], side: int) -> str:

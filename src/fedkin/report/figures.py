@@ -223,6 +223,19 @@ class ClusterPictures:
 
 
 @dataclass(frozen=True, eq=False)
+class PictureTable:
+    """Rows of pictures, each with a name and a text beside it, below three headings.
+
+    Pictures of a row are ``(n, H, W)`` or ``(n, H, W, 3)``, in [0, 1].
+    """
+
+    title: str
+    caption: str
+    heads: tuple[str, str, str]
+    rows: Sequence[tuple[str, str, NDArray[np.floating[Any]]]]
+
+
+@dataclass(frozen=True, eq=False)
 class SampleMap:
     """Samples as points ``(n, 2)`` in the plane, coloured by `labels`, whose names are in `names` by label.
 
@@ -322,7 +335,17 @@ class Text:
 
 
 Figure = (
-    Curve | Bars | Graph | ScaleTree | ClientClusters | ClusterPictures | SampleMap | ResultTable | HeatTable | Text
+    Curve
+    | Bars
+    | Graph
+    | ScaleTree
+    | ClientClusters
+    | ClusterPictures
+    | PictureTable
+    | SampleMap
+    | ResultTable
+    | HeatTable
+    | Text
 )
 
 

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from fedkin.core.files import write_atomically
 from fedkin.report.charts import bar_chart, constants, is_constant, is_short, line_chart, step_table
-from fedkin.report.drawings import picture_card, sample_map, scale_tree, tile_side
+from fedkin.report.drawings import picture_card, picture_table, sample_map, scale_tree, tile_side
 from fedkin.report.figures import (
     Bars,
     ClientClusters,
@@ -23,6 +23,7 @@ from fedkin.report.figures import (
     HeatTable,
     PagePart,
     PageView,
+    PictureTable,
     ResultTable,
     SampleMap,
     ScaleTree,
@@ -57,7 +58,8 @@ _DRAWN: dict[type, tuple[str, Any]] = {
     Curve: ("gallery of3", line_chart), Bars: ("gallery of2", bar_chart), Graph: ("gallery of2", draw_graph),
     ScaleTree: ("gallery of2", scale_tree), SampleMap: ("gallery of2", sample_map),
     ClientClusters: ("", client_clusters), ResultTable: ("tables", result_table), HeatTable: ("tables", heat_table),
-    ClusterPictures: ("clusters", picture_card), Text: ("", lambda one: paragraphs(one.sentences)),
+    ClusterPictures: ("clusters", picture_card), PictureTable: ("", picture_table),
+    Text: ("", lambda one: paragraphs(one.sentences)),
 }  # fmt: skip
 """How each kind of figure is placed among its like, and drawn."""
 
@@ -147,7 +149,7 @@ def _is_narrow(part: PagePart) -> bool:
 
 
 def _fits_half(figure: Figure) -> bool:
-    if isinstance(figure, ClientClusters | ClusterPictures):
+    if isinstance(figure, ClientClusters | ClusterPictures | PictureTable):
         return False
     return not isinstance(figure, ResultTable | HeatTable) or _width(figure) <= HALF
 

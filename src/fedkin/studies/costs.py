@@ -10,9 +10,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from fedkin.core import FedkinError
 from fedkin.core.errors import unknown_name
@@ -22,43 +21,37 @@ from fedkin.experiment.terminal_tables import sentence_text, table_text
 from fedkin.report.measures import measures, phase_of, reached, training_rounds
 from fedkin.report.numbers import pluralize
 
-_HEADINGS = ("run", "phase", "steps", "MB sent", "MB received", "MB in all", "client seconds", "wall seconds")
-
 
 @dataclass(frozen=True)
 class Cost:
     """Cost of some steps of a run.
 
     Bytes are `sent` to the clients and `received` from them. `client_seconds` is the computing time of all clients
-    together, `seconds` wall-clock time without evaluation of the models; ``None`` if unknown.
+    together, `seconds` wall-clock time without evaluation of the models; NaN if unknown.
     """
 
     steps: int = 0
     sent: int = 0
     received: int = 0
-    client_seconds: float | None = 0.0
-    seconds: float | None = 0.0
+    client_seconds: float = 0.0
+    seconds: float = 0.0
 
-    def __add__(self, other: Cost) -> Cost:
-        return Cost(*(_sum(one, two) for one, two in zip(astuple(self), astuple(other), strict=True)))
+    def __add__(self, cost: Cost) -> Cost:
+        return Cost(*(sum(pair) for pair in zip(vars(self).values(), vars(cost).values(), strict=True)))
 
     @property
     def amounts(self) -> dict[str, float | None]:
-        """Bytes and seconds by name; ``both`` are the bytes sent and received together."""
-        both = self.sent + self.received
-        times = {"client_seconds": self.client_seconds, "seconds": self.seconds}
-        return {"sent": self.sent, "received": self.received, "both": both, **times}
+        """Bytes and seconds by name, ``None`` if unknown; ``both`` are the bytes sent and received together."""
+        amounts = {**asdict(self), "both": self.sent + self.received}
+        names = ("sent", "received", "both", "client_seconds", "seconds")
+        return {name: None if math.isnan(amounts[name]) else amounts[name] for name in names}
 
-    def over(self, other: Cost) -> dict[str, float | None]:
-        """Return each amount as a multiple of `other`'s; ``None`` where one is unknown or the other's is zero."""
+    def over(self, whole: Cost) -> dict[str, float | None]:
+        """Return each amount as a multiple of that of the `whole`; ``None`` if one is unknown or the latter zero."""
         return {
-            name: None if part is None or not whole else part / whole
-            for (name, part), whole in zip(self.amounts.items(), other.amounts.values(), strict=True)
+            name: None if amount is None or not whole.amounts[name] else amount / (whole.amounts[name] or math.nan)
+            for name, amount in self.amounts.items()
         }
-
-
-def _sum(one: Any, other: Any) -> Any:
-    return None if one is None or other is None else one + other
 
 
 @dataclass(frozen=True)
@@ -87,25 +80,26 @@ class Costs:
         """Cost of all phases together."""
         return sum(self.phases.values(), Cost())
 
-
-def parsed_target(text: str) -> CostTarget:
-    """Parse a target from ``NAME=NUMBER``.
-
-    Raises FedkinError if `text` is something else, or the number is not finite.
-    """
-    if (target := target_in(text)) is None:
-        raise FedkinError(f"--target '{text}' is not NAME=NUMBER, such as personal_accuracy=0.95.")
-    return target
+    def ratios(self, first: Costs) -> dict[str, float | None] | None:
+        """Return the totals as multiples of the first run's; ``None`` if either did not reach the target."""
+        return None if self.step is None or first.step is None else self.total.over(first.total)
 
 
 def target_in(text: str) -> CostTarget | None:
-    """As `parsed_target`, but ``None`` where that raises an error."""
+    """Parse a target from ``NAME=NUMBER``; ``None`` if `text` is something else, or the number is not finite."""
     name, _, number = text.partition("=")
     try:
         target = CostTarget(name.strip(), float(number))
     except ValueError:
         return None
     return target if target.metric and math.isfinite(target.reach) else None
+
+
+def parsed_target(text: str) -> CostTarget:
+    """As `target_in`, but raises FedkinError where that returns ``None``."""
+    if (target := target_in(text)) is None:
+        raise FedkinError(f"--target '{text}' is not NAME=NUMBER, such as personal_accuracy=0.95.")
+    return target
 
 
 def costs_of(folders: Sequence[Path], target: CostTarget | None = None) -> list[Costs]:
@@ -122,82 +116,6 @@ def costs_of(folders: Sequence[Path], target: CostTarget | None = None) -> list[
     return [_costs(folder, records, target) for folder, records in runs]
 
 
-def as_json(found: Sequence[Costs], target: CostTarget | None = None) -> str:
-    """Write the costs as JSON, bytes as whole numbers, in the order of `found`."""
-    runs = [
-        {
-            "run": each.run,
-            "step": each.step,
-            "training_rounds": each.rounds,
-            "phases": {name: asdict(cost) for name, cost in each.phases.items()},
-            "total": None if each.step is None else asdict(each.total),
-            "ratio_to_first": _ratios(each, found),
-        }
-        for each in found
-    ]
-    return json.dumps({"target": asdict(target) if target else None, "runs": runs})
-
-
-def as_text(found: Sequence[Costs], target: CostTarget | None = None) -> str:
-    """Write the costs as a table, with notes below it on the steps that were counted."""
-    rows: list[tuple[str, ...]] = [_HEADINGS]
-    notes = []
-    what = f"{target.metric} {target.reach:g}" if target else ""
-    for each in found:
-        if each.step is None:
-            rows.append((each.run, "not reached", *[""] * (len(_HEADINGS) - 2)))
-            notes.append(f"{each.run}: {what} not reached")
-            continue
-        phases = {**each.phases, **({"total": each.total} if len(each.phases) > 1 else {})}
-        for at, (name, cost) in enumerate(phases.items()):
-            rows.append((each.run if at == 0 else "", name, str(cost.steps), *_amounts(cost)))
-        if each is not found[0] and (ratios := _ratios(each, found)) is not None:
-            times = ("–" if value is None else f"{value:.3g}" for value in ratios.values())
-            rows.append(("", "  of the first run's", "", *times))
-        rounds = pluralize(each.rounds or 0, "training round")
-        steps = f"{what} reached at step {each.step}, after" if target else f"{pluralize(each.step, 'step')},"
-        notes.append(f"{each.run}: {steps} {rounds}")
-    return "\n".join([table_text(rows, left=(0, 1)), "", *map(sentence_text, notes)])
-
-
-def _amounts(cost: Cost) -> list[str]:
-    units = {name: 1.0 if name.endswith("seconds") else 1e6 for name in cost.amounts}
-    return ["–" if value is None else f"{value / units[name]:,.3f}" for name, value in cost.amounts.items()]
-
-
-def _ratios(each: Costs, found: Sequence[Costs]) -> dict[str, float | None] | None:
-    """Return a run's totals as multiples of the first run's; ``None`` for a single run or if one is unknown."""
-    if len(found) < 2 or each.step is None or found[0].step is None:
-        return None
-    return each.total.over(found[0].total)
-
-
-def _costs(folder: Path, records: Sequence[RecordLine], target: CostTarget | None) -> Costs:
-    last = records[-1]["step"]
-    if target:
-        found = reached(records, target.metric, target.reach)
-        if found is None:
-            return Costs(str(folder), {}, None, None)
-        last = found[0]
-    timing = {line["step"]: line for line in read_timing(folder)}
-    phases: dict[str, Cost] = {}
-    sent = received = 0
-    for record in records:
-        if record["step"] > last:
-            break
-        cost = Cost(1, record["sent"] - sent, record["received"] - received, *_seconds(timing, record["step"]))
-        if record is records[0] and 0 in timing:
-            cost += Cost(0, 0, 0, *_seconds(timing, 0))
-        phases[phase_of(record)] = phases.get(phase_of(record), Cost()) + cost
-        sent, received = record["sent"], record["received"]
-    return Costs(str(folder), phases, training_rounds(records, last), last)
-
-
-def _seconds(timing: dict[int, RecordLine], step: int) -> tuple[float | None, float | None]:
-    line = timing.get(step, {})
-    return line.get("client_seconds"), line.get("seconds")
-
-
 def _records(folder: Path) -> list[RecordLine]:
     if not (folder / CONFIG).is_file():
         raise no_run(folder)
@@ -205,3 +123,75 @@ def _records(folder: Path) -> list[RecordLine]:
     if not records:
         raise FedkinError(f"{folder} has no step to count yet; wait for its first, or `fedkin resume {folder}`.")
     return records
+
+
+def _costs(folder: Path, records: Sequence[RecordLine], target: CostTarget | None) -> Costs:
+    last = records[-1]["step"]
+    if target:
+        reach = reached(records, target.metric, target.reach)
+        if reach is None:
+            return Costs(str(folder), {}, None, None)
+        last = reach[0]
+    timing = {line["step"]: line for line in read_timing(folder)}
+
+    def seconds(step: int) -> tuple[float, float]:
+        line = timing.get(step, {})
+        return line.get("client_seconds", math.nan), line.get("seconds", math.nan)
+
+    phases: dict[str, Cost] = {}
+    sent = received = 0
+    for record in records:
+        if record["step"] > last:
+            break
+        cost = Cost(1, record["sent"] - sent, record["received"] - received, *seconds(record["step"]))
+        if record is records[0] and 0 in timing:
+            cost += Cost(0, 0, 0, *seconds(0))
+        phases[phase_of(record)] = phases.get(phase_of(record), Cost()) + cost
+        sent, received = record["sent"], record["received"]
+    return Costs(str(folder), phases, training_rounds(records, last), last)
+
+
+def as_json(runs: Sequence[Costs], target: CostTarget | None = None) -> str:
+    """Write the costs as JSON, bytes as whole numbers, in the order of `runs`."""
+
+    def tree(cost: Cost) -> dict[str, float | None]:
+        return {name: None if math.isnan(amount) else amount for name, amount in vars(cost).items()}
+
+    trees = [
+        {
+            "run": run.run,
+            "step": run.step,
+            "training_rounds": run.rounds,
+            "phases": {name: tree(cost) for name, cost in run.phases.items()},
+            "total": None if run.step is None else tree(run.total),
+            "ratio_to_first": run.ratios(runs[0]) if len(runs) > 1 else None,
+        }
+        for run in runs
+    ]
+    return json.dumps({"target": asdict(target) if target else None, "runs": trees})
+
+
+def as_text(runs: Sequence[Costs], target: CostTarget | None = None) -> str:
+    """Write the costs as a table, with notes below it on the steps that were counted."""
+    heads = ("run", "phase", "steps", "MB sent", "MB received", "MB in all", "client seconds", "wall seconds")
+    rows: list[tuple[str, ...]] = [heads]
+    notes = []
+    goal = f"{target.metric} {target.reach:g}" if target else ""
+    for run in runs:
+        if run.step is None:
+            rows.append((run.run, "not reached", *[""] * (len(heads) - 2)))
+            notes.append(f"{run.run}: {goal} not reached")
+            continue
+        phases = {**run.phases, **({"total": run.total} if len(run.phases) > 1 else {})}
+        for name, cost in phases.items():
+            amounts = [
+                "–" if amount is None else f"{amount / (1 if unit.endswith('seconds') else 1e6):,.3f}"
+                for unit, amount in cost.amounts.items()
+            ]
+            rows.append((run.run if name == next(iter(phases)) else "", name, str(cost.steps), *amounts))
+        if run is not runs[0] and (ratios := run.ratios(runs[0])) is not None:
+            shares = ("–" if value is None else f"{value:.3g}" for value in ratios.values())
+            rows.append(("", "  of the first run's", "", *shares))
+        steps = f"{goal} reached at step {run.step}, after" if target else f"{pluralize(run.step, 'step')},"
+        notes.append(f"{run.run}: {steps} {pluralize(run.rounds or 0, 'training round')}")
+    return "\n".join([table_text(rows, left=(0, 1)), "", *map(sentence_text, notes)])

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from fedkin.core import Client, FedkinError
 from fedkin.core.seeds import derive_generator
@@ -63,39 +62,34 @@ def pretrain(
         If the data cannot be loaded, the autoencoder cannot take them or learns nothing from them, or `path` holds
         something else.
     """
-    x, output = _samples(source, label, samples, seed)
-    shape = tuple(x.shape[1:])
-    encoder = Encoder.of(
-        {"name": choose_autoencoder(shape) if name == "auto" else name, "shape": list(shape), "output": output}
-    )
-    descent = LocalTraining(epochs=1, batch_size=BATCH_SIZE, optimizer="adam", learning_rate=LEARNING_RATE)
-    how: dict[str, Any] = {"data": source, "label": label, "samples": len(x), "seed": seed}
-    how |= {"batch_size": BATCH_SIZE, "learning_rate": LEARNING_RATE}
-    made = _loaded_or_new(path, encoder, how)
-    for epoch in range(made.about["epochs"] + 1, epochs + 1):
-        began = time.perf_counter()
-        with one_thread():
-            vector, error = train_locally(encoder, made.vector, x, x, derive_generator(seed, "epoch", epoch), descent)
-        if not math.isfinite(error):
-            raise FedkinError(
-                f"Training on '{source}' came to a mean squared error of {error} in epoch {epoch}; it needs more "
-                f"samples than {len(x)}."
-            )
-        seconds = round(made.about["seconds"] + time.perf_counter() - began, 1)
-        made = Pretrained(made.spec, vector, made.about | {"epochs": epoch, "error": error, "seconds": seconds})
-        made.save(path)
-        on_epoch(epoch, epochs, error)
-    return made
-
-
-def _samples(source: str, label: str | None, samples: int | None, seed: int) -> tuple[Tensor, str]:
-    """Read and scale the training samples; return them with the decoder's output activation for them."""
     data = load(source, label)
     if samples is not None and samples < len(data):
         data = data.rows(torch.randperm(len(data), generator=derive_generator(seed, "samples"))[:samples])
     client = Client(0, data.x, table=data.table)
     mode = prepare(LocalFederation([client], seed)).mode
-    return client.x, "sigmoid" if mode == "unit" else "linear"
+    x, shape = client.x, tuple(client.x.shape[1:])
+    spec: dict[str, Any] = {"name": choose_autoencoder(shape) if name == "auto" else name, "shape": list(shape)}
+    encoder = Encoder.of(spec | {"output": "sigmoid" if mode == "unit" else "linear"})
+    training = LocalTraining(epochs=1, batch_size=BATCH_SIZE, optimizer="adam", learning_rate=LEARNING_RATE)
+    how: dict[str, Any] = {"data": source, "label": label, "samples": len(x), "seed": seed}
+    how |= {"batch_size": BATCH_SIZE, "learning_rate": LEARNING_RATE}
+    trained = _loaded_or_new(path, encoder, how)
+    for epoch in range(trained.about["epochs"] + 1, epochs + 1):
+        start = time.perf_counter()
+        rng = derive_generator(seed, "epoch", epoch)
+        with one_thread():
+            vector, error = train_locally(encoder, trained.vector, x, x, rng, training)
+        if not math.isfinite(error):
+            raise FedkinError(
+                f"Training on '{source}' came to a mean squared error of {error} in epoch {epoch}; it needs more "
+                f"samples than {len(x)}."
+            )
+        seconds = round(trained.about["seconds"] + time.perf_counter() - start, 1)
+        progress = {"epochs": epoch, "error": error, "seconds": seconds}
+        trained = Pretrained(trained.spec, vector, trained.about | progress)
+        trained.save(path)
+        on_epoch(epoch, epochs, error)
+    return trained
 
 
 def _loaded_or_new(path: Path, encoder: Encoder, how: dict[str, Any]) -> Pretrained:
@@ -104,12 +98,12 @@ def _loaded_or_new(path: Path, encoder: Encoder, how: dict[str, Any]) -> Pretrai
     An encoder that was trained otherwise is refused, unless it has not been trained for an epoch yet.
     """
     if path.exists():
-        made = Pretrained.load(path)
-        if made.spec == encoder.spec() and all(made.about.get(key) == value for key, value in how.items()):
-            return made
-        if made.about.get("epochs") != 0:
+        encoded = Pretrained.load(path)
+        if encoded.spec == encoder.spec() and all(encoded.about.get(key) == value for key, value in how.items()):
+            return encoded
+        if encoded.about.get("epochs") != 0:
             raise FedkinError(f"'{path}' holds an encoder that was trained otherwise; give another --out.")
     vector = encoder.initial(derive_generator(how["seed"], "init"))
-    made = Pretrained(encoder.spec(), vector, how | {"epochs": 0, "seconds": 0.0})
-    made.save(path)
-    return made
+    encoded = Pretrained(encoder.spec(), vector, how | {"epochs": 0, "seconds": 0.0})
+    encoded.save(path)
+    return encoded

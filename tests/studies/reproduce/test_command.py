@@ -13,33 +13,31 @@ import pytest
 import entries
 import forked
 from fedkin.cli import main
+from fedkin.core.progress import Progress
 from fedkin.experiment.run_folder import CONFIG
-from fedkin.studies.reproduce.command import Watcher, plans_of, reproduce, run_all
+from fedkin.studies.reproduce.command import plans_of, reproduce, run_all
 
 
-class KeptLines(Watcher):
+class KeptParts(Progress):
     def __init__(self) -> None:
-        self.lines: list[tuple[object, ...]] = []
+        self.parts: list[tuple[int, int]] = []
 
-    def began(self, done: int, total: int) -> None:
-        self.lines.append((done, total))
-
-    def ended(self, name: str, failed: str | None, ahead: float) -> None:
-        self.lines.append((failed, ahead))
+    def part(self, done: int, total: int) -> None:
+        self.parts.append((done, total))
 
 
 pytestmark = pytest.mark.usefixtures("forked_workers")
 
 
 @pytest.fixture(scope="module")
-def reproduced(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, KeptLines]:
+def reproduced(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, KeptParts]:
     folder = tmp_path_factory.mktemp("reproduced")
-    path, reported = entries.written(folder), KeptLines()
+    path, reported = entries.written(folder), KeptParts()
     reproduce(plans_of([str(path)], "quick"), folder / "out", 1, reported)
     return path, folder / "out", reported
 
 
-def test_an_entry_is_run_and_set_beside_the_paper(reproduced: tuple[Path, Path, KeptLines]) -> None:
+def test_an_entry_is_run_and_set_beside_the_paper(reproduced: tuple[Path, Path, KeptParts]) -> None:
     path, out, reported = reproduced
     table = json.loads((out / "try" / "quick" / "table.json").read_text())
     cells = {(cell["row"], cell["column"]): cell for cell in table["cells"]}
@@ -49,9 +47,7 @@ def test_an_entry_is_run_and_set_beside_the_paper(reproduced: tuple[Path, Path, 
     assert cells["k-means", "p = 0"]["verdict"] == ""
     assert cells["k-means", "p = 0"]["ours"]["value"] > 0.5
     assert table["claims"][0]["holds"] == "holds"
-    told_lines = reported.lines
-    assert told_lines[0] == (0, 4)
-    assert [ahead for _, ahead in told_lines[1:]] == pytest.approx([0.25, 0.5, 0.75, 1.0])
+    assert reported.parts[-5:] == [(count, 4) for count in range(5)]
     text = (out / "try" / "quick" / "table.md").read_text()
     assert "A third of the data." in text
     assert "Ours beside the paper's (in brackets): ≈ one seed: near, △ one seed: higher." in text
@@ -60,7 +56,7 @@ def test_an_entry_is_run_and_set_beside_the_paper(reproduced: tuple[Path, Path, 
 
 
 def test_what_is_there_is_not_run_again(
-    reproduced: tuple[Path, Path, KeptLines], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    reproduced: tuple[Path, Path, KeptParts], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, out, _ = reproduced
     monkeypatch.setattr("fedkin.studies.reproduce.command.run_all", None)
@@ -73,12 +69,12 @@ def test_what_is_there_is_not_run_again(
 
 
 def test_a_stopped_run_goes_on_and_a_failed_one_stops_nobody(
-    reproduced: tuple[Path, Path, KeptLines], tmp_path: Path
+    reproduced: tuple[Path, Path, KeptParts], tmp_path: Path
 ) -> None:
     """A folder that holds the beginning of a run, as a killed worker leaves it, ends as one that was never stopped."""
     path, out, _ = reproduced
     (plan,) = plans_of([str(path)], "quick")
-    good, bad = list(plan.jobs.values())[:2]
+    good, bad = [run for run, _ in plan.runs().values()][:2]
     runs = tmp_path / "runs"
     (runs / good.name).mkdir(parents=True)
     (runs / good.name / CONFIG).write_bytes((out / "runs" / good.name / CONFIG).read_bytes())

@@ -20,7 +20,6 @@ from fedkin.studies.reproduce.measures import FinishedRun, measured
 def test_an_entry_is_read(tmp_path: Path) -> None:
     entry = entries.loaded(tmp_path)
     assert [row.name for row in entry.rows] == ["k-FED", "k-means"]
-    assert entry.cells == {f"{row} | p = {p}" for row in ("k-FED", "k-means") for p in (0, 1)}
     assert entry.scales.paper.seeds == [0, 1, 2]
 
 
@@ -51,11 +50,11 @@ def test_settings_are_laid_on_top_of_each_other() -> None:
     scales = entries.tables()["scales"]
     scales["quick"] |= {"set": {"scenario.fraction": 0.2}, "only": {"k-FED": {"method.n_clusters": 8}, "p = 1": {}}}
     plan = plan_of("try", entries.entry(scales=scales), "quick")
-    first = plan.cells[0].jobs[0][0].tables
+    first = plan.cells[0].runs[0].tables
     assert (first["method"]["name"], first["method"]["n_clusters"]) == ("kfed", 8)
     assert (first["scenario"]["fraction"], first["scenario"]["heterogeneity"], first["seed"]) == (0.2, 0.0, 0)
     assert first["engine"]["workers"] == 1
-    assert plan.cells[2].jobs[0][0].tables["method"]["n_clusters"] == 10
+    assert plan.cells[2].runs[0].tables["method"]["n_clusters"] == 10
 
 
 @pytest.fixture

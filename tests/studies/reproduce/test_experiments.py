@@ -8,7 +8,6 @@ from fedkin.studies.reproduce.entry import (
     PaperEntry,
     folder_of_entries,
     load_entry,
-    measure_of,
     names_of_entries,
     plan_of,
     printed,
@@ -47,10 +46,10 @@ def test_every_cell_is_an_experiment_with_a_measure(name: str, entries: dict[str
     entry = entries[name]
     for scale in ("quick", "paper"):
         plan = plan_of(name, entry, scale, seeds=1)
-        assert plan.jobs
+        assert plan.runs()
         for cell in plan.cells:
-            check(measure_of(entry, cell.row, cell.column))
-            assert (cell.jobs[0][0].tables["evaluation"]["map"] == "tsne") == (name in MAPPED)
+            check(cell.measure)
+            assert (cell.runs[0].tables["evaluation"]["map"] == "tsne") == (name in MAPPED)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -7,10 +7,9 @@ import queue
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass, field
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from fedkin.core import FedkinError
 from fedkin.core.errors import unknown_name
@@ -20,72 +19,26 @@ from fedkin.engines.local import cores
 from fedkin.experiment.config import config_of
 from fedkin.experiment.run import check_all, execute, resume
 from fedkin.experiment.run_folder import CONFIG, is_finished
-from fedkin.experiment.terminal_tables import drawing_on, print_table, sentence_text, table_text
+from fedkin.experiment.terminal import Bar
+from fedkin.experiment.terminal_tables import print_table, sentence_text, table_text
+from fedkin.nn.encoder import Pretrained
 from fedkin.report.page import write_page
-from fedkin.studies.reproduce.entry import (
-    RUNS,
-    EncoderFile,
-    Plan,
-    PlannedRun,
-    ScaleName,
-    chosen,
-    experiment_of,
-    load_entry,
-    place_of,
-    plan_of,
-)
+from fedkin.studies.pretrain import pretrain
+from fedkin.studies.reproduce.entry import EncoderFile, Plan, PlannedRun, ScaleName, chosen, load_entry, plan_of
 from fedkin.studies.reproduce.entry_table import EntryTable, table_of
 from fedkin.studies.reproduce.measures import is_probed, probed
 from fedkin.studies.reproduce.reproduce_page import (
     SUMMARY_HEADS,
     markdown,
+    markdown_rows,
     page,
-    summary,
     summary_rows,
     text_parts,
 )
 from fedkin.studies.time_budget import duration
 from fedkin.studies.workers import EndedError, Worker, register, targets
 
-
-class Watcher:
-    """Callbacks for the progress of a reproduction; this base class ignores it."""
-
-    def phase(self, text: str) -> None:
-        """Called when something that may take a while is done before the runs."""
-
-    def began(self, done: int, total: int) -> None:
-        """Called at the start, when `done` of `total` runs are finished already."""
-
-    def ended(self, name: str, failed: str | None, ahead: float) -> None:
-        """Called when a run ended; `ahead` is the fraction of all work that is done."""
-
-
-@dataclass
-class Grid:
-    """Runs of several plans, each once, and their share of the work; `only` restricts them to some rows and columns."""
-
-    plans: Sequence[Plan]
-    only: Collection[str] = ()
-    jobs: dict[str, PlannedRun] = field(default_factory=dict)
-    probes: dict[str, set[str]] = field(default_factory=dict)
-    weights: dict[str, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for plan in self.plans:
-            probes, weight = plan.probes, plan.job_seconds
-            for name, job in plan.jobs_of(self.only).items():
-                self.jobs.setdefault(name, job)
-                self.weights.setdefault(name, weight)
-                self.probes.setdefault(name, set()).update(probes.get(name, ()))
-
-    def pending(self, runs: Path) -> dict[str, PlannedRun]:
-        """Return the runs that are not finished or probed yet, the longest first, so that all cores end together."""
-        left = [name for name in self.jobs if not self._is_done(name, runs / name)]
-        return {name: self.jobs[name] for name in sorted(left, key=lambda name: (-self.weights[name], name))}
-
-    def _is_done(self, name: str, folder: Path) -> bool:
-        return is_finished(folder) and all(is_probed(probe, folder) for probe in self.probes[name])
+RUNS = "runs"
 
 
 def plans_of(names: Sequence[str], scale: ScaleName, seeds: int | None = None, device: str = "cpu") -> list[Plan]:
@@ -94,41 +47,51 @@ def plans_of(names: Sequence[str], scale: ScaleName, seeds: int | None = None, d
     Raises FedkinError if there is no such entry, one cannot be used, or two files have one name.
     """
     paths: dict[str, Path] = {}
-    for name, path in (item for given in names for item in chosen(given).items()):
+    for name, path in (item for asked in names for item in chosen(asked).items()):
         first = paths.setdefault(name, path)
         if first.resolve() != path.resolve():
             raise FedkinError(f"{first} and {path} have one name, '{name}', and so one folder for tables; rename one.")
-    plans = []
-    for name, path in paths.items():
-        asked = str(path) if Path(name).parent == Path() else name
-        plans.append(plan_of(name, load_entry(path), scale, seeds, asked, device))
-    return plans
+    return [
+        plan_of(name, load_entry(path), scale, seeds, name if "/" in name else str(path), device)
+        for name, path in paths.items()
+    ]
 
 
 def reproduce(
-    plans: Sequence[Plan], out: Path, jobs: int, watcher: Watcher, only: Collection[str] = ()
+    plans: Sequence[Plan], out: Path, jobs: int, progress: Progress, only: Collection[str] = ()
 ) -> tuple[list[EntryTable], dict[str, str]]:
     """Make the missing runs of some plans of one scale, and write their tables; return these, and why runs failed.
 
     `out` is the folder for runs, shared by all entries, and for tables; `jobs` run in parallel. `only` are names of the
-    rows and columns to run; by default all. Raises FedkinError if no plan has a row or column of a name in `only`, or,
-    before the first run begins, if any could not.
+    rows and columns to run; by default all. Raises FedkinError, before the first run begins, if any could not.
     """
-    check_lines(plans, only)
-    grid, runs = Grid(plans, only), out / RUNS
-    pending = grid.pending(runs)
-    experiments = {name: experiment_of(job, out) for name, job in pending.items()}
-    check_all(experiments.values(), lambda done, total: watcher.phase(f"Checked {done} of {total} kinds of data"))
-    _make_files([file for job in grid.jobs.values() for file in job.files], out, watcher)
-    watcher.began(len(grid.jobs) - len(pending), len(grid.jobs))
-    left = {name: grid.weights[name] for name in pending}
-    total = sum(left.values()) or 1.0
+    runs: dict[str, tuple[PlannedRun, set[str]]] = {}
+    # Those of the longest runs first, so that all cores end together.
+    for plan in sorted(plans, key=lambda plan: -(plan.scale.core_seconds or 0.0) / len(plan.runs())):
+        for name, (run, probes) in plan.runs(only).items():
+            runs.setdefault(name, (run, set()))[1].update(probes)
+    waiting = [
+        name
+        for name, (_, probes) in runs.items()
+        if not (is_finished(out / RUNS / name) and all(is_probed(probe, out / RUNS / name) for probe in probes))
+    ]
+    experiments = {name: runs[name][0].experiment(out) for name in waiting}
+    check_all(experiments.values(), progress.part)
+    _make_files([file for run, _ in runs.values() for file in run.files], out, progress)
+    progress.phase("Runs")
+    finished = len(runs) - len(waiting)
+    progress.part(finished, len(runs))
 
-    def report_end(name: str, failed: str | None) -> None:
-        left.pop(name, None)
-        watcher.ended(name, failed, 1 - sum(left.values()) / total)
+    def count(name: str, failed: str | None) -> None:
+        nonlocal finished
+        finished += 1
+        progress.part(finished, len(runs))
+        if failed:
+            progress.warn(f"{name} failed: {failed}")
 
-    failed = run_all(experiments, runs, jobs, report_end, grid.probes) if experiments else {}
+    failed: dict[str, str] = {}
+    if experiments:
+        failed = run_all(experiments, out / RUNS, jobs, count, {name: runs[name][1] for name in waiting})
     return write_tables(plans, out), failed
 
 
@@ -191,15 +154,14 @@ def make_run(
         probed(folder, probe)
 
 
-def check_lines(plans: Sequence[Plan], only: Collection[str]) -> None:
-    """Check that every name in `only` is a row or column of some plan.
-
-    Raises FedkinError if a name is not; the message suggests the nearest one.
-    """
-    known = {line.name for plan in plans for line in (*plan.rows, *plan.columns)}
-    for name in only:
-        if name not in known:
-            raise unknown_name("row or column", name, known)
+def _make_files(files: Sequence[EncoderFile], out: Path, progress: Progress) -> None:
+    """Train the encoders that runs need; interrupted training resumes from its last epoch."""
+    for place, file in {file.place(out): file for file in files}.items():
+        if place.exists() and Pretrained.load(place).about["epochs"] >= file.epochs:
+            continue
+        progress.phase(f"Training {file.name}")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        pretrain(file.data, place, name=file.model, epochs=file.epochs, samples=file.samples, seed=file.seed)
 
 
 def write_tables(plans: Sequence[Plan], out: Path) -> list[EntryTable]:
@@ -211,35 +173,10 @@ def write_tables(plans: Sequence[Plan], out: Path) -> list[EntryTable]:
         write_atomically(folder / "table.json", json.dumps(table.tree(), indent=2) + "\n")
         write_page(folder / "report.html", page(table))
     if len(tables) > 1:
-        scale = plans[0].scale_name
-        text = summary(tables) + "\n" + "\n".join(map(markdown, tables))
-        write_atomically(out / f"summary-{scale}.md", text)
+        summary = "\n".join(markdown_rows([SUMMARY_HEADS, *summary_rows(tables)]))
+        text = "\n\n".join([summary, *map(markdown, tables)])
+        write_atomically(out / f"summary-{plans[0].scale_name}.md", text)
     return tables
-
-
-def _make_files(files: Sequence[EncoderFile], out: Path, watcher: Watcher) -> None:
-    """Train the encoders that runs need; interrupted training resumes from its last epoch."""
-    from fedkin.nn.encoder import Pretrained
-    from fedkin.studies.pretrain import pretrain
-
-    for file in {place_of(file, out): file for file in files}.values():
-        place = place_of(file, out)
-        if place.exists() and Pretrained.load(place).about["epochs"] >= file.epochs:
-            continue
-        watcher.phase(f"Training {file.name}")
-        place.parent.mkdir(parents=True, exist_ok=True)
-        pretrain(file.data, place, name=file.model, epochs=file.epochs, samples=file.samples, seed=file.seed)
-
-
-def failures_error(failed: Mapping[str, str]) -> FedkinError:
-    """Return one error for all runs that failed."""
-    name, why = next(iter(failed.items()))
-    others = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
-    return FedkinError(f"{name}{others} failed ({why.rstrip('.')}); the tables show what the others found.")
-
-
-Form = Literal["table", "markdown", "json"]
-"""How tables are printed."""
 
 
 def listing(out: Path) -> str:
@@ -247,14 +184,14 @@ def listing(out: Path) -> str:
     rows = [("entry", "quick", "paper", "about")]
     for name, path in chosen("all").items():
         entry = load_entry(path)
-        known = [scale and scale.core_seconds for scale in (entry.scales.quick, entry.scales.paper)]
-        quick, paper = (duration(time) if time else "?" for time in known)
-        there = [scale for scale in ("quick", "paper") if (out / name / scale / "table.md").exists()]
-        done = f"  [{', '.join(there)}: {out / name}]" if there else ""
-        rows.append((name, quick, paper, f"{entry.about}{done}"))
-    times = f"Times are of one core with 100 GFLOP/s; of this machine's {cores()} each makes a run at a time."
+        times = [scale and scale.core_seconds for scale in (entry.scales.quick, entry.scales.paper)]
+        quick, paper = (duration(time) if time else "?" for time in times)
+        written = [scale for scale in ("quick", "paper") if (out / name / scale / "table.md").exists()]
+        finished = f"  [{', '.join(written)}: {out / name}]" if written else ""
+        rows.append((name, quick, paper, f"{entry.about}{finished}"))
+    machine = f"Times are of one core with 100 GFLOP/s; of this machine's {cores()} each makes a run at a time."
     usage = "fedkin reproduce ENTRY... [--scale quick|paper] runs some; 'all' stands for all."
-    return "\n".join([table_text(rows, left=range(4)), "", sentence_text(times), sentence_text(usage)])
+    return "\n".join([table_text(rows, left=range(4)), "", sentence_text(machine), sentence_text(usage)])
 
 
 def reproduced(
@@ -265,7 +202,7 @@ def reproduced(
     out: Path,
     show: bool,
     only: Sequence[str] = (),
-    form: Form = "table",
+    as_json: bool = False,
     quiet: bool = False,
     device: str = "cpu",
 ) -> None:
@@ -275,71 +212,34 @@ def reproduced(
     number that an entry measures.
     """
     plans = plans_of(names, scale, seeds, device)
+    lines = {line.name for plan in plans for line in (*plan.rows, *plan.columns)}
+    for line in only:
+        if line not in lines:
+            raise unknown_name("row or column", line, lines)
     if show:
-        check_lines(plans, only)
         tables, failed = write_tables(plans, out), dict[str, str]()
     else:
-        bar: AbstractContextManager[Watcher] = nullcontext(Watcher()) if quiet or not sys.stderr.isatty() else _Bar()
-        with bar as watcher:
-            tables, failed = reproduce(plans, out, jobs or cores(), watcher, only)
-    if form == "json":
+        with nullcontext(Progress()) if quiet or not sys.stderr.isatty() else Bar() as progress:
+            tables, failed = reproduce(plans, out, jobs or cores(), progress, only)
+    if as_json:
         print(json.dumps([table.tree() for table in tables], indent=2))
     elif not quiet:
-        _print(tables, out, form == "markdown")
+        _print(tables, out)
     if failed:
-        raise failures_error(failed)
+        name, why = next(iter(failed.items()))
+        more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
+        raise FedkinError(f"{name}{more} failed ({why.rstrip('.')}); the tables show what the others found.")
     if absent := [text for table in tables for text in table.absent]:
         raise FedkinError(" ".join(absent))
 
 
-def _print(tables: Sequence[EntryTable], out: Path, as_markdown: bool) -> None:
-    if len(tables) == 1:
-        plan = tables[0].plan
-        if as_markdown:
-            print(markdown(tables[0]))
-        else:
-            above, heads, rows, below = text_parts(tables[0])
-            print("\n".join(map(sentence_text, above)))
-            print_table(rows, heads)
-            print("\n".join(map(sentence_text, below)))
-        print(f"Report: {out / plan.name / plan.scale_name / 'report.html'}")
-        return
-    if as_markdown:
-        print(summary(tables))
-    else:
+def _print(tables: Sequence[EntryTable], out: Path) -> None:
+    if len(tables) > 1:
         print_table(summary_rows(tables), SUMMARY_HEADS, left=(0, 1))
-    print(f"All tables: {out / f'summary-{tables[0].plan.scale_name}.md'}")
-
-
-class _Bar(Watcher):
-    """Progress bar of finished runs, with the remaining time estimated from the work left; a context manager."""
-
-    def __init__(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-        description = TextColumn("{task.description}", markup=False)
-        columns = (description, BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-        self.display = Progress(*columns, console=Console(file=drawing_on(sys.stderr)), transient=True)
-        self.task = self.display.add_task("Preparing", total=1.0)
-        self.done = self.total = 0
-
-    def __enter__(self) -> _Bar:
-        self.display.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.display.stop()
-
-    def phase(self, text: str) -> None:
-        self.display.update(self.task, description=text)
-
-    def began(self, done: int, total: int) -> None:
-        self.done, self.total = done, total
-        self.phase(f"{done} of {total} runs")
-
-    def ended(self, name: str, failed: str | None, ahead: float) -> None:
-        self.done += 1
-        self.display.update(self.task, description=f"{self.done} of {self.total} runs", completed=ahead)
-        if failed:
-            self.display.console.print(f"{name} failed: {failed}", highlight=False, markup=False)
+        print(f"All tables: {out / f'summary-{tables[0].plan.scale_name}.md'}")
+        return
+    above, rows, below = text_parts(tables[0])
+    print("\n".join(map(sentence_text, above)))
+    print_table(rows)
+    print("\n".join(map(sentence_text, below)))
+    print(f"Report: {out / tables[0].plan.name / tables[0].plan.scale_name / 'report.html'}")

@@ -12,7 +12,6 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -28,7 +27,6 @@ from fedkin.experiment.option_models import flat
 from fedkin.experiment.registry import DEFAULT_METHOD, file_name
 from fedkin.experiment.sections import STRICT
 
-_PRINTED = re.compile(r"(-?\d+(?:\.\d+)?)(?:\s*±\s*(\d+(?:\.\d+)?))?")
 ScaleName = Literal["quick", "paper"]
 Settings = dict[str, Any]
 """Keys of an experiment such as ``method.local_epochs``, and their values."""
@@ -66,7 +64,7 @@ def printed(text: str) -> Figure | None:
     """
     if text.strip() in ("", "-", "–"):
         return None
-    match = _PRINTED.fullmatch(text.strip())
+    match = re.fullmatch(r"(-?\d+(?:\.\d+)?)(?:\s*±\s*(\d+(?:\.\d+)?))?", text.strip())
     if not match:
         raise FedkinError(f"'{text}' is not a figure; it should be like '0.894', '0.894 ± 0.031' or ''.")
     places = len(match[1].partition(".")[2])
@@ -78,7 +76,8 @@ class EntryLine(BaseModel):
 
     `set` are settings on top of the entry's ``[run]``. `measure`, `digits`, `factor` and `tolerance` override
     those of the entry; a column's take precedence over a row's. `at` is the position on the horizontal axis, for a
-    column of a figure.
+    column of a figure. `paper` has for a row the printed figure of each column, such as ``"0.894 ± 0.031"``; empty
+    where the paper prints nothing.
     """
 
     model_config = STRICT
@@ -89,17 +88,7 @@ class EntryLine(BaseModel):
     factor: FiniteFloat | None = None
     tolerance: Annotated[float, Field(ge=0)] | None = None
     at: FiniteFloat | None = None
-
-
-class EntryRow(EntryLine):
-    """Row of an entry.
-
-    `paper` has the printed figure of each column, such as ``"0.894 ± 0.031"``; empty where the paper prints nothing.
-    The row's figures are averaged `over` settings, each on top of all others.
-    """
-
     paper: list[str] = []
-    over: list[Settings] = [{}]
 
 
 class EncoderFile(BaseModel):
@@ -113,14 +102,20 @@ class EncoderFile(BaseModel):
     samples: PositiveInt | None = None
     seed: NonNegativeInt = 0
 
+    def place(self, out: Path) -> Path:
+        """Return its path below `out`: its name before a digest of how it is made."""
+        digest = hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:10]
+        name = Path(self.name)
+        return (out / "files" / f"{name.stem}-{digest}{name.suffix or '.safetensors'}").resolve()
+
 
 class RunScale(BaseModel):
     """Scale of an entry: how many of its runs are made, and how long.
 
     Every cell has one run for each of the seeds. `core_seconds` is the measured time of all runs on one core that makes
-    100 GFLOP/s of single-precision matrix products; without it every run counts as one second. `differs` says how the
-    set-up deviates from the paper's. `set` are settings of all runs, `only` of single rows or columns, by name. By
-    default all rows and columns are run, with the entry's files.
+    100 GFLOP/s of single-precision matrix products. `differs` says how the set-up deviates from the paper's. `set` are
+    settings of all runs, `only` of single rows or columns, by name. By default all rows and columns are run, with the
+    entry's files.
     """
 
     model_config = STRICT
@@ -140,15 +135,6 @@ class EntryScales(BaseModel):
     model_config = STRICT
     quick: RunScale
     paper: RunScale | None = None
-
-    def scale(self, name: ScaleName, asked: str) -> RunScale:
-        """Return a scale by name; raises FedkinError if the entry, which a user calls `asked`, does not have it."""
-        found = self.quick if name == "quick" else self.paper
-        if found is None:
-            raise FedkinError(
-                f"{asked} has no section [scales.{name}], which says how many seeds to run at this scale."
-            )
-        return found
 
 
 class PaperClaim(BaseModel):
@@ -189,14 +175,9 @@ class PaperEntry(BaseModel):
     axis: str = ""
     files: list[EncoderFile] = []
     columns: Annotated[list[EntryLine], Field(min_length=1)]
-    rows: Annotated[list[EntryRow], Field(min_length=1)]
+    rows: Annotated[list[EntryLine], Field(min_length=1)]
     claims: list[PaperClaim] = []
     scales: EntryScales
-
-    @cached_property
-    def cells(self) -> set[str]:
-        """Return the names of all cells, as claims use them."""
-        return {cell_name(row, column) for row in self.rows for column in self.columns}
 
     @property
     def about(self) -> str:
@@ -238,14 +219,9 @@ def folder_of_entries() -> Path:
 
 def names_of_entries() -> list[str]:
     """List all entries as ``paper/table-1``, in order of paper and number."""
-    root = folder_of_entries()
-    names = [f"{path.parent.name}/{path.stem}" for path in root.glob("*/*.toml")]
-    return sorted(names, key=_in_order)
-
-
-def _in_order(name: str) -> tuple[str, str, int]:
-    stem, _, number = name.rpartition("-")
-    return (name.partition("/")[0], stem, int(number)) if number.isdigit() else (name.partition("/")[0], name, 0)
+    names = [f"{path.parent.name}/{path.stem}" for path in folder_of_entries().glob("*/*.toml")]
+    # Numbers in their order, and not table-10 before table-2.
+    return sorted(names, key=lambda name: [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)])
 
 
 def chosen(name: str) -> dict[str, Path]:
@@ -257,10 +233,11 @@ def chosen(name: str) -> dict[str, Path]:
         read_tables(Path(name))
         return {Path(name).stem: Path(name)}
     known, root = names_of_entries(), folder_of_entries()
-    found = [one for one in known if name in ("all", one, one.partition("/")[0])]
-    if not found:
-        raise unknown_name("entry", name, ["all", *{one.partition("/")[0] for one in known}, *known])
-    return {one: root / f"{one}.toml" for one in found}
+    papers = list(dict.fromkeys(entry.partition("/")[0] for entry in known))
+    entries = [entry for entry in known if name in ("all", entry, entry.partition("/")[0])]
+    if not entries:
+        raise unknown_name("entry", name, ["all", *papers, *known])
+    return {entry: root / f"{entry}.toml" for entry in entries}
 
 
 def load_entry(path: Path) -> PaperEntry:
@@ -268,18 +245,13 @@ def load_entry(path: Path) -> PaperEntry:
 
     Raises FedkinError if the file cannot be read, a key or value is not allowed, or names in it do not fit together.
     """
+    from fedkin.studies.reproduce.measures import check  # which takes torch, and seconds
+
     tables = read_tables(path)
     try:
         entry = PaperEntry.model_validate(tables)
     except ValidationError as error:
         raise validation_sentence(error, tables, (), f"in {path}") from error
-    _check_names(entry, path)
-    return entry
-
-
-def _check_names(entry: PaperEntry, path: Path) -> None:
-    from fedkin.studies.reproduce.measures import check
-
     rows, columns = [row.name for row in entry.rows], [column.name for column in entry.columns]
     for kind, names in (("rows", rows), ("columns", columns)):
         if twice := [name for name, count in Counter(names).items() if count > 1]:
@@ -293,27 +265,25 @@ def _check_names(entry: PaperEntry, path: Path) -> None:
             printed(figure)
         for column in entry.columns:
             check(measure_of(entry, row, column, path))
+    cells = [cell_name(row, column) for row in entry.rows for column in entry.columns]
+    links = [link for claim in entry.claims for link in claim.chain if isinstance(link, str)]
+    references = [(f"cell in a claim of {path}:", links, cells)]
     for name, scale in (("quick", entry.scales.quick), ("paper", entry.scales.paper)):
-        if scale is None:
-            continue
-        for kind, named, known in (
-            ("row", scale.rows or [], rows),
-            ("column", scale.columns or [], columns),
-            ("row or column", list(scale.only), [*rows, *columns]),
-        ):
-            for one in named:
-                if one not in known:
-                    raise unknown_name(f"{kind} in 'scales.{name}' of {path}:", one, known)
-    for claim in entry.claims:
-        for link in claim.chain:
-            if isinstance(link, str) and link not in entry.cells:
-                raise unknown_name(f"cell in a claim of {path}:", link, entry.cells)
+        if scale is not None:
+            references += [
+                (f"row in 'scales.{name}' of {path}:", scale.rows or [], rows),
+                (f"column in 'scales.{name}' of {path}:", scale.columns or [], columns),
+                (f"row or column in 'scales.{name}' of {path}:", list(scale.only), [*rows, *columns]),
+            ]
+    for kind, names, known in references:
+        for name in names:
+            if name not in known:
+                raise unknown_name(kind, name, known)
+    return entry
 
 
 FILE = "file:"
 """How a setting begins that names one of an entry's files."""
-
-RUNS, FILES = "runs", "files"
 
 
 @dataclass(frozen=True)
@@ -328,17 +298,30 @@ class PlannedRun:
     tables: dict[str, Any]
     files: tuple[EncoderFile, ...]
 
+    def experiment(self, out: Path) -> dict[str, Any]:
+        """Return the experiment with the paths of its files below `out`."""
+        places = {FILE + file.name: str(file.place(out)) for file in self.files}
+        experiment = dict(self.tables)
+        for section, table in self.tables.items():
+            if isinstance(table, dict):
+                experiment[section] = {
+                    key: places.get(value, value) if isinstance(value, str) else value for key, value in table.items()
+                }
+        return experiment
+
 
 @dataclass(frozen=True)
 class PlannedCell:
-    """Cell of a plan: row, column, and per seed one run for each of the row's settings in `EntryRow.over`."""
+    """Cell of a plan: row, column, what is measured, and a run per seed."""
 
-    row: EntryRow
+    row: EntryLine
     column: EntryLine
-    jobs: tuple[tuple[PlannedRun, ...], ...]
+    measure: str
+    runs: tuple[PlannedRun, ...]
 
     @property
     def name(self) -> str:
+        """Name of the cell, as claims use it."""
         return cell_name(self.row, self.column)
 
 
@@ -356,45 +339,27 @@ class Plan:
     scale: RunScale
     cells: tuple[PlannedCell, ...]
 
-    @property
-    def jobs(self) -> dict[str, PlannedRun]:
-        """Runs by name, each once."""
-        return self.jobs_of(())
+    def runs(self, lines: Collection[str] = ()) -> dict[str, tuple[PlannedRun, set[str]]]:
+        """Return the runs by name, each once, with the names of its probes.
 
-    def jobs_of(self, lines: Collection[str]) -> dict[str, PlannedRun]:
-        """Return the runs of some cells by name: those in the named rows and columns; without row names all rows.
-
-        All columns likewise. The result is empty if all of `lines` belong to other entries.
+        With names in `lines` they are those in the named rows and columns, without row names all rows, without column
+        names all columns; none if all names belong to other entries.
         """
+        from fedkin.studies.reproduce.measures import probe_of
+
         rows, columns = {row.name for row in self.rows}, {column.name for column in self.columns}
         if lines and not (rows | columns) & set(lines):
             return {}
         rows, columns = rows & set(lines) or rows, columns & set(lines) or columns
-        chosen = [cell for cell in self.cells if cell.row.name in rows and cell.column.name in columns]
-        return {job.name: job for cell in chosen for seeds in cell.jobs for job in seeds}
-
-    @property
-    def probes(self) -> dict[str, set[str]]:
-        """Names of the probes of each run, by name of the run, without runs that need none."""
-        from fedkin.studies.reproduce.measures import probe_of
-
-        needed: dict[str, set[str]] = {}
+        runs: dict[str, tuple[PlannedRun, set[str]]] = {}
         for cell in self.cells:
-            probe = probe_of(measure_of(self.entry, cell.row, cell.column))
-            for job in (job for seeds in cell.jobs for job in seeds if probe):
-                needed.setdefault(job.name, set()).add(str(probe))
-        return needed
+            if cell.row.name in rows and cell.column.name in columns:
+                for run in cell.runs:
+                    runs.setdefault(run.name, (run, set()))[1].update(probe_of(cell.measure))
+        return runs
 
     @property
-    def job_seconds(self) -> float:
-        """Mean core seconds of a run, from the scale's `core_seconds` and its own number of seeds; 1 if not known."""
-        if self.scale.core_seconds is None:
-            return 1.0
-        seeds = len(self.cells[0].jobs)
-        return self.scale.core_seconds * seeds / len(self.scale.seeds) / len(self.jobs)
-
-    @property
-    def rows(self) -> list[EntryRow]:
+    def rows(self) -> list[EntryLine]:
         """Rows at this scale."""
         return list({cell.row.name: cell.row for cell in self.cells}.values())
 
@@ -407,64 +372,60 @@ class Plan:
 def plan_of(
     name: str, entry: PaperEntry, scale_name: ScaleName, seeds: int | None = None, asked: str = "", device: str = "cpu"
 ) -> Plan:
-    """Plan the runs of an entry at a scale; its `name` is for messages, `asked` the one that a user gave, if other.
+    """Plan the runs of an entry at a scale; its `name` is for messages, `asked` what a user typed, if it differs.
 
     `seeds` is their number, if not the scale's: the first of those, then the numbers that follow the greatest. `device`
     is that of the networks, for methods that have any; runs on another device are different runs. Raises FedkinError if
     the entry does not have the scale, or the settings do not form a valid experiment.
     """
-    scale = entry.scales.scale(scale_name, asked or name)
-    drawn = scale.seeds
+    asked = asked or name
+    scale = entry.scales.quick if scale_name == "quick" else entry.scales.paper
+    if scale is None:
+        raise FedkinError(f"{asked} has no section [scales.{scale_name}], which says how many seeds to run.")
+    numbers = scale.seeds
     if seeds is not None:
-        after = max(drawn) + 1
-        drawn = [*drawn, *range(after, after + seeds)][:seeds]
-
-    def planned(row: EntryRow, column: EntryLine) -> PlannedCell:
-        runs = (
-            tuple(_job(name, entry, scale, row, column, {"seed": seed, **over}, device) for over in row.over)
-            for seed in drawn
-        )
-        return PlannedCell(row, column, tuple(runs))
-
+        after = max(numbers) + 1
+        numbers = [*numbers, *range(after, after + seeds)][:seeds]
     cells = [
-        planned(row, column)
+        PlannedCell(
+            row,
+            column,
+            measure_of(entry, row, column),
+            tuple(_run(name, entry, scale, row, column, seed, device) for seed in numbers),
+        )
         for row in entry.rows
         if scale.rows is None or row.name in scale.rows
         for column in entry.columns
         if scale.columns is None or column.name in scale.columns
     ]
-    return Plan(name, asked or name, entry, scale_name, scale, tuple(cells))
+    return Plan(name, asked, entry, scale_name, scale, tuple(cells))
 
 
-def _job(
-    name: str, entry: PaperEntry, scale: RunScale, row: EntryRow, column: EntryLine, over: Settings, device: str
+def _run(
+    name: str, entry: PaperEntry, scale: RunScale, row: EntryLine, column: EntryLine, seed: int, device: str
 ) -> PlannedRun:
-    settings = {
-        **row.set, **column.set, **scale.set, **scale.only.get(row.name, {}), **scale.only.get(column.name, {}), **over,
-    }  # fmt: skip
+    only = {**scale.only.get(row.name, {}), **scale.only.get(column.name, {})}
+    settings = {**row.set, **column.set, **scale.set, **only, "seed": seed, "engine.workers": 1}
+    cell = f"The cell '{cell_name(row, column)}' of {name}"
     try:
-        settings["engine.workers"] = 1
-        found = _resolved(entry.run, settings)
-        if device != "cpu" and found.method.traits.has_device:
-            found = _resolved(entry.run, {**settings, "engine.device": device})
-        tables = found.tables
+        config = _resolved(entry.run, settings)
+        if device != "cpu" and config.method.traits.has_device:
+            config = _resolved(entry.run, {**settings, "engine.device": device})
     except FedkinError as error:
-        raise FedkinError(f"The cell '{cell_name(row, column)}' of {name} is no experiment: {error}") from error
-    texts = [value for _, value in flat(tables) if isinstance(value, str)]
-    needed = {text.removeprefix(FILE) for text in texts if text.startswith(FILE)}
+        raise FedkinError(f"{cell} is no experiment: {error}") from error
+    values = [value for _, value in flat(config.tables) if isinstance(value, str)]
+    needed = {value.removeprefix(FILE) for value in values if value.startswith(FILE)}
     files = tuple(file for file in (entry.files if scale.files is None else scale.files) if file.name in needed)
     if missing := needed - {file.name for file in files}:
-        raise FedkinError(
-            f"The cell '{cell_name(row, column)}' of {name} needs '{missing.pop()}', not among its files."
-        )
-    return PlannedRun(_name(tables, files), tables, files)
+        raise FedkinError(f"{cell} needs '{missing.pop()}', not among its files.")
+    return PlannedRun(_name(config.tables, files), config.tables, files)
 
 
 def _resolved(run: Mapping[str, Any], settings: Settings) -> Config:
     """Build the complete configuration: the entry's ``[run]`` with dotted keys on top."""
     method = settings.get("method.name", run.get("method", {}).get("name", DEFAULT_METHOD))
-    given = [*flat(run), *settings.items()]
-    written = [f"{path}={json.dumps(value, ensure_ascii=False)}" for path, value in given]
+    pairs = [*flat(run), *settings.items()]
+    written = [f"{path}={json.dumps(value, ensure_ascii=False)}" for path, value in pairs]
     return load_config(str(method), written, "in its settings")
 
 
@@ -479,21 +440,3 @@ def _name(tables: Mapping[str, Any], files: tuple[EncoderFile, ...]) -> str:
     digest = hashlib.sha256(written.encode()).hexdigest()[:10]
     data = re.sub(r"[^A-Za-z0-9_]+", "-", Path(str(tables["data"]["source"])).name)
     return f"{file_name(tables['method']['name'])}-{data}-{digest}-s{tables['seed']}"
-
-
-def experiment_of(job: PlannedRun, out: Path) -> dict[str, Any]:
-    """Return the experiment of a run, with the paths of its files below `out`."""
-    places = {FILE + file.name: str(place_of(file, out)) for file in job.files}
-    return {
-        section: {key: places.get(value, value) if isinstance(value, str) else value for key, value in table.items()}
-        if isinstance(table, dict)
-        else table
-        for section, table in job.tables.items()
-    }
-
-
-def place_of(file: EncoderFile, out: Path) -> Path:
-    """Return the path of a file of runs below `out`: its name before a digest of how it is made."""
-    digest = hashlib.sha256(file.model_dump_json().encode()).hexdigest()[:10]
-    given = Path(file.name)
-    return (out / FILES / f"{given.stem}-{digest}{given.suffix or '.safetensors'}").resolve()

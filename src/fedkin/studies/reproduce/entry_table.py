@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from scipy.stats import t
 
 from fedkin.core.errors import hint, listing, nearest
 from fedkin.experiment.run_folder import is_finished
 from fedkin.report.tables import MEANINGS
-from fedkin.studies.reproduce.entry import (
-    EntryLine,
-    EntryRow,
-    Figure,
-    PaperClaim,
-    Plan,
-    PlannedCell,
-    measure_of,
-    printed,
-)
+from fedkin.studies.reproduce.entry import Figure, PaperClaim, Plan, PlannedCell, printed
 from fedkin.studies.reproduce.measures import COSTS, FinishedRun, measured, number_of
 
 PaperVerdict = Literal["", "within", "higher", "lower", "unsure", "near", "above", "below"]
@@ -32,8 +23,6 @@ SIGNS: dict[PaperVerdict, str] = {
     "within": "✓", "higher": "▲", "lower": "▼", "unsure": "?", "near": "≈", "above": "△", "below": "▽",
 }  # fmt: skip
 """The sign of each verdict in text; pages have the same, with words in `fedkin.report.tables.MEANINGS`."""
-
-CONFIDENCE = 0.95
 _EQUAL = 1e-9
 """By how much figures differ at most that are equal but for arithmetic."""
 
@@ -44,7 +33,7 @@ def over_seeds(values: Sequence[float]) -> Figure | None:
         return None
     if len(values) == 1:
         return Figure(values[0], None, 1)
-    half = float(t.ppf((1 + CONFIDENCE) / 2, len(values) - 1)) * stdev(values) / math.sqrt(len(values))
+    half = float(t.ppf(0.975, len(values) - 1)) * stdev(values) / math.sqrt(len(values))
     return Figure(mean(values), half, len(values))
 
 
@@ -77,13 +66,7 @@ def at_least(first: Figure, second: Figure, margin: float) -> bool | None:
     """
     half = math.hypot(first.half or 0.0, second.half or 0.0)
     ahead = first.value - second.value + margin
-    if abs(ahead) >= half - _EQUAL:
-        return ahead >= -_EQUAL
-    return None
-
-
-Holds = Literal["holds", "fails", "unsure", "untested"]
-Value = TypeVar("Value")
+    return ahead >= -_EQUAL if abs(ahead) >= half - _EQUAL else None
 
 
 @dataclass(frozen=True)
@@ -115,7 +98,7 @@ class Checked:
     """
 
     text: str
-    holds: Holds
+    holds: Literal["holds", "fails", "unsure", "untested"]
     figures: tuple[tuple[str, float], ...]
     on_means: bool = False
     one_seed: bool = False
@@ -132,6 +115,7 @@ class EntryTable:
     results: tuple[Result, ...]
     claims: tuple[Checked, ...]
     finished: int
+    runs: int
     seconds: float
     absent: tuple[str, ...] = ()
 
@@ -162,7 +146,7 @@ class EntryTable:
             "title": entry.title,
             "source": entry.source,
             "differs": self.differs,
-            "runs": len(self.plan.jobs),
+            "runs": self.runs,
             "finished": self.finished,
             "seconds": round(self.seconds, 1),
             "cells": [
@@ -175,58 +159,45 @@ class EntryTable:
 
 def table_of(plan: Plan, runs: Path) -> EntryTable:
     """Build the table of a plan from its finished runs, whose folders are in the folder `runs`."""
-    finished = {name: FinishedRun(runs / name) for name in plan.jobs if is_finished(runs / name)}
+    names = plan.runs()
+    finished = {name: FinishedRun(runs / name) for name in names if is_finished(runs / name)}
     results = tuple(_result(plan, cell, finished) for cell in plan.cells)
-    by_name = {f"{result.row} | {result.column}": result for result in results}
+    by_name = {cell.name: result for cell, result in zip(plan.cells, results, strict=True)}
     claims = tuple(_checked(claim, by_name) for claim in plan.entry.claims)
     seconds = sum(line["seconds"] for run in finished.values() for line in run.timing)
-    return EntryTable(plan, results, claims, len(finished), seconds, _absent(plan, finished))
+    return EntryTable(plan, results, claims, len(finished), len(names), seconds, _absent(plan, finished))
 
 
 def _absent(plan: Plan, finished: Mapping[str, FinishedRun]) -> tuple[str, ...]:
     """Return a sentence, with the nearest name, for each number that all its runs are finished without."""
-    runs: dict[str, set[str]] = {}
+    names: dict[str, set[str]] = {}
     for cell in plan.cells:
-        if name := number_of(measure_of(plan.entry, cell.row, cell.column)):
-            runs.setdefault(name, set()).update(job.name for jobs in cell.jobs for job in jobs)
+        if number := number_of(cell.measure):
+            names.setdefault(number, set()).update(run.name for run in cell.runs)
     sentences = []
-    for name, jobs in runs.items():
-        done = [finished[job] for job in sorted(jobs) if job in finished]
-        if len(done) == len(jobs) and all(value is None for run in done for value in run.values(name)):
-            known = sorted({each for run in done for each in run.names} | set(COSTS))
-            near = hint(nearest(name, known), f"they have {listing(known)}")
-            sentences.append(f"The records of {plan.asked}'s runs have no number '{name}'; {near}")
+    for number, needed in names.items():
+        runs = [finished[name] for name in sorted(needed) if name in finished]
+        if len(runs) == len(needed) and all(value is None for run in runs for value in run.values(number)):
+            known = sorted({name for run in runs for name in run.names} | set(COSTS))
+            near = hint(nearest(number, known), f"they have {listing(known)}")
+            sentences.append(f"The records of {plan.asked}'s runs have no number '{number}'; {near}")
     return tuple(sentences)
 
 
 def _result(plan: Plan, cell: PlannedCell, finished: Mapping[str, FinishedRun]) -> Result:
     row, column, entry = cell.row, cell.column, plan.entry
-    measure = measure_of(entry, row, column)
-    factor = _first(lambda line: line.factor, column, row, entry.factor)
-    digits = _first(lambda line: line.digits, column, row, entry.digits)
-    tolerance = _first(lambda line: line.tolerance, column, row, entry.tolerance)
-    values = tuple(factor * value for value in _values(cell, measure, finished))
-    at = [one.name for one in entry.columns].index(column.name)
-    ours, paper = over_seeds(values), printed(row.paper[at]) if row.paper else None
-    verdict = judged(ours, paper, tolerance)
-    return Result(row.name, column.name, measure, ours, paper, digits, verdict, values)
 
+    def setting(name: str) -> Any:
+        """Return the setting of the column, else of the row, else of the entry."""
+        values = (getattr(line, name) for line in (column, row, entry))
+        return next(value for value in values if value is not None)
 
-def _first(of: Callable[[EntryLine], Value | None], column: EntryLine, row: EntryRow, default: Value) -> Value:
-    """Return the setting of the column, else of the row, else of the entry."""
-    given = [value for value in (of(column), of(row)) if value is not None]
-    return given[0] if given else default
-
-
-def _values(cell: PlannedCell, measure: str, finished: Mapping[str, FinishedRun]) -> list[float]:
-    """Return one value per seed whose runs are all finished and have the measure."""
-    found = []
-    for jobs in cell.jobs:
-        values = [measured(finished[job.name], measure) for job in jobs if job.name in finished]
-        known = [value for value in values if value is not None]
-        if len(known) == len(jobs):
-            found.append(mean(known))
-    return found
+    known = [measured(finished[run.name], cell.measure) for run in cell.runs if run.name in finished]
+    values = tuple(setting("factor") * value for value in known if value is not None)
+    place = [line.name for line in entry.columns].index(column.name)
+    ours, paper = over_seeds(values), printed(row.paper[place]) if row.paper else None
+    verdict = judged(ours, paper, setting("tolerance"))
+    return Result(row.name, column.name, cell.measure, ours, paper, setting("digits"), verdict, values)
 
 
 def _checked(claim: PaperClaim, results: Mapping[str, Result]) -> Checked:
@@ -240,11 +211,11 @@ def _checked(claim: PaperClaim, results: Mapping[str, Result]) -> Checked:
             ours = results[link].ours
             is_known &= ours is not None
             chain += [] if ours is None else [(link, ours)]
-    shown = tuple((name, figure.value) for name, figure in chain)
+    figures = tuple((name, figure.value) for name, figure in chain)
     if len(chain) < 2 or not is_known:
-        return Checked(claim.text, "untested", shown)
+        return Checked(claim.text, "untested", figures)
     links = list(pairwise(figure for _, figure in chain))
-    found = [at_least(first, second, claim.margin) for first, second in links]
-    holds: Holds = "fails" if False in found else "unsure" if None in found else "holds"
+    steps = [at_least(first, second, claim.margin) for first, second in links]
+    holds: Literal["holds", "fails", "unsure"] = "fails" if False in steps else "unsure" if None in steps else "holds"
     on_means = all(first.value >= second.value - claim.margin for first, second in links)
-    return Checked(claim.text, holds, shown, on_means, any(figure.seeds == 1 for _, figure in chain))
+    return Checked(claim.text, holds, figures, on_means, any(figure.seeds == 1 for _, figure in chain))

@@ -32,11 +32,10 @@ from fedkin.core.progress import Progress, RecordLine, Timing
 from fedkin.core.seeds import derive_generator
 from fedkin.data.prepare import prepare
 from fedkin.engines.local import one_thread
-from fedkin.experiment.config import Config
 from fedkin.experiment.outputs import load_found
 from fedkin.experiment.run import open_federation
 from fedkin.experiment.run_folder import RECORDS, read_lines, read_timing, run_config
-from fedkin.methods.clients.one_shot.tree_cuts import Mode, cluster
+from fedkin.methods.clients.one_shot.tree_cuts import cluster
 from fedkin.methods.samples.ccfc import ccfc
 from fedkin.methods.samples.ccfc.contrastive import Contrastive, ContrastiveTraining
 from fedkin.methods.samples.sample_method import describe_clients
@@ -75,23 +74,17 @@ class FinishedRun:
         ]
 
 
-RATES = tuple(at / 20 for at in range(11))
-"""Probabilities of a flip of the embedding paper's figure 4."""
-
-_SCORES = ("ari", "ami", "homogeneity", "completeness")
-_PAIR = 2
-
-
 def all_rounds(folder: Path) -> dict[str, float]:
     """Return mean clustering scores over all allowed rounds of a run that ended when clusters formed (OCFL, table 1).
 
     The clusters are final then, so the skipped rounds count with the scores of the last one.
     """
-    run, method = FinishedRun(folder), _method(folder)
+    run = FinishedRun(folder)
+    rounds = _method(folder).rounds
     means = {}
-    for name in _SCORES:
+    for name in ("ari", "ami", "homogeneity", "completeness"):
         values = [value or 0.0 for value in run.values(name)]
-        means[name] = mean([*values, *[values[-1]] * (method.rounds - len(values))])
+        means[name] = mean([*values, *[values[-1]] * (rounds - len(values))])
     return means
 
 
@@ -112,13 +105,13 @@ def target(folder: Path) -> dict[str, float]:
     ``rounds`` are those of training. Empty if the run never reached the target. Raises FedkinError if the experiment
     has no target.
     """
-    wanted = run_config(folder).target
-    if wanted.metric is None or wanted.reach is None:
+    goal = run_config(folder).target
+    if goal.metric is None or goal.reach is None:
         raise FedkinError(f"{folder} has no target to measure what it took; set 'target.metric' and 'target.reach'.")
-    (costs,) = costs_of([folder], CostTarget(wanted.metric, wanted.reach))
+    (costs,) = costs_of([folder], CostTarget(goal.metric, goal.reach))
     if costs.rounds is None:
         return {}
-    seconds = costs.total.client_seconds
+    seconds = costs.total.amounts["client_seconds"]
     figures = {"rounds": float(costs.rounds), "mb": (costs.total.sent + costs.total.received) / 1e6}
     return figures if seconds is None else figures | {"client_seconds": seconds}
 
@@ -143,34 +136,13 @@ def message(folder: Path) -> dict[str, float]:
     """
     run, method = FinishedRun(folder), _method(folder)
     seconds = {line["step"]: line["client_seconds"] for line in run.timing}
-    each: dict[str, list[float]] = {}
+    by_phase: dict[str, list[float]] = {}
     for line in run.records:
-        each.setdefault(phase_of(line), []).append(seconds[line["step"]] / len(line["answered"]))
-    if "embedding" not in each or method.local_steps is not None:
+        by_phase.setdefault(phase_of(line), []).append(seconds[line["step"]] / len(line["answered"]))
+    if "embedding" not in by_phase or method.local_steps is not None:
         raise FedkinError(f"{folder} is no run in which clients send a message and then train for some epochs.")
-    one, epoch = mean(each["embedding"]), mean(each[TRAINING]) / method.local_epochs
-    return {"message": one, "epoch": epoch, "ratio": epoch / one}
-
-
-def flips(folder: Path) -> dict[str, float]:
-    """Return the ARI by clustering algorithm and flip probability (embedding, figure 4).
-
-    The run, of a scenario with hidden clusters, has an encoder that makes the clients' bits, which are flipped anew for
-    every probability. ``exact@0.1`` is the ARI of the method's own algorithm, ``bayes@0.1`` that of the published
-    search where clusters may have two clients, as in the authors' study, and ``given@0.1`` that of k-means given the
-    number of clusters. Raises FedkinError if the run is not one of `embedding`
-    in a scenario with hidden clusters.
-    """
-    config = run_config(folder)
-    bits, truth = _clean_bits(folder, config)
-    min_size = _method(folder).smallest(len(bits))
-    figures: dict[str, float] = {}
-    for at, rate in enumerate(RATES):
-        rng = derive_generator(config.seed, "flips", at)
-        points = torch.stack([flipped(own, rate, rng) for own in bits]).flatten(1)
-        for name, labels in _clusterings(points, rate, min_size, len(truth.unique()), config.seed, at).items():
-            figures[f"{name}@{rate:g}"] = adjusted_rand(truth.numpy(), labels.numpy())
-    return figures
+    sending, epoch = mean(by_phase["embedding"]), mean(by_phase[TRAINING]) / method.local_epochs
+    return {"message": sending, "epoch": epoch, "ratio": epoch / sending}
 
 
 def _method(folder: Path) -> Any:
@@ -178,36 +150,43 @@ def _method(folder: Path) -> Any:
     return run_config(folder).method
 
 
-def _clean_bits(folder: Path, config: Config) -> tuple[list[Tensor], Tensor]:
-    """Return each client's bits ``(segments, width)`` before flipping, and the hidden clusters ``(clients,)``."""
-    found = load_found(folder)
+def flips(folder: Path) -> dict[str, float]:
+    """Return the ARI by clustering algorithm and flip probability (embedding, figure 4).
+
+    The run has an encoder that makes the clients' bits, which are flipped anew for every probability. ``exact@0.1`` is
+    the ARI of the method's own algorithm, ``bayes@0.1`` that of the published search where clusters may have two
+    clients, as in the authors' study, and ``given@0.1`` that of k-means given the number of clusters. Raises
+    FedkinError if the run is not one of `embedding` in a scenario with hidden clusters.
+    """
+    config, loaded = run_config(folder), load_found(folder)
     population = config.scenario.build(config.data_seed)
-    if not isinstance(found.method, SendsBits) or "flip" not in found.result or population.clusters is None:
+    truth, method = population.clusters, loaded.method
+    if not isinstance(method, SendsBits) or "flip" not in loaded.result or truth is None:
         raise FedkinError(
             f"{folder} is no run of 'embedding' on clients of hidden clusters, so it has no bits to flip."
         )
     bits = []
     for client in population.clients:
         rng = derive_generator(config.seed, "filling", client.id)
-        asked = Client.unseen(found.preparation.of(client), client.y, rng)
-        bits.append(found.method.true_bits(asked, found.result))
-    return bits, population.clusters
+        unseen = Client.unseen(loaded.preparation.of(client), client.y, rng)
+        bits.append(method.true_bits(unseen, loaded.result))
+    min_size = _method(folder).smallest(len(bits))
+    figures: dict[str, float] = {}
+    for turn in range(11):
+        rate, rng = turn / 20, derive_generator(config.seed, "flips", turn)
+        points = torch.stack([flipped(clean, rate, rng) for clean in bits]).flatten(1)
 
+        def grouping(turn: int = turn) -> torch.Generator:
+            return derive_generator(config.seed, "grouping", turn)
 
-def _clusterings(points: Tensor, rate: float, min_size: int, clusters: int, seed: int, at: int) -> dict[str, Tensor]:
-    """Cluster the points by each algorithm, and return their labels by the algorithm's name."""
-
-    def cut(mode: Mode, smallest: int, **more: Any) -> Tensor:
-        return cluster(points, mode, smallest, derive_generator(seed, "grouping", at), **more).labels
-
-    return {
-        "exact": cut("exact", min_size, flips=rate),
-        "bayes": cut("bayes", _PAIR),
-        "given": k_means(points.double(), clusters, derive_generator(seed, "told", at)).labels,
-    }
-
-
-_OF_A_CLASS = 100
+        clusterings = {
+            "exact": cluster(points, "exact", min_size, grouping(), flips=rate).labels,
+            "bayes": cluster(points, "bayes", 2, grouping()).labels,
+            "given": k_means(points.double(), len(truth.unique()), derive_generator(config.seed, "told", turn)).labels,
+        }
+        for name, labels in clusterings.items():
+            figures[f"{name}@{rate:g}"] = adjusted_rand(truth.numpy(), labels.numpy())
+    return figures
 
 
 def separation(folder: Path) -> dict[str, float]:
@@ -275,7 +254,7 @@ def _of_two_classes(y: Tensor, rng: torch.Generator) -> Tensor:
     classes = y.unique()
     chosen = classes[torch.randperm(len(classes), generator=rng)[:2]]
     drawn = [(y == one).nonzero()[:, 0] for one in chosen]
-    return torch.cat([rows[torch.randperm(len(rows), generator=rng)[:_OF_A_CLASS]] for rows in drawn])
+    return torch.cat([rows[torch.randperm(len(rows), generator=rng)[:100]] for rows in drawn])
 
 
 def _score(points: Tensor, y: Tensor) -> float | None:
@@ -337,8 +316,6 @@ def _by_client(values: Sequence[float]) -> dict[str, float]:
 
 Figures = dict[str, float]
 
-_HELD_OUT = 7
-_PART = 500
 _NEIGHBOURS = (3, 5, 7, 9, 100, 1000, 7000)
 
 
@@ -386,7 +363,7 @@ def _samples(folder: Path) -> tuple[Tensor, Tensor, Tensor]:
     population = config.scenario.build(config.data_seed)
     x, y = torch.cat([client.x for client in population.clients]), torch.cat(population.truth)
     held_out = torch.zeros(len(y), dtype=torch.bool)
-    held_out[torch.randperm(len(y), generator=derive_generator(config.seed, "held out"))[: len(y) // _HELD_OUT]] = True
+    held_out[torch.randperm(len(y), generator=derive_generator(config.seed, "held out"))[: len(y) // 7]] = True
     return x, y, held_out
 
 
@@ -404,7 +381,7 @@ def accuracies(points: Tensor, y: Tensor, held_out: Tensor, neighbours: tuple[in
     points = torch.nn.functional.normalize(points, dim=1)
     known, classes = points[~held_out], y[~held_out]
     right = torch.zeros(len(neighbours))
-    for part, truth in zip(points[held_out].split(_PART), y[held_out].split(_PART), strict=True):
+    for part, truth in zip(points[held_out].split(500), y[held_out].split(500), strict=True):
         nearest = classes[(part @ known.T).topk(min(max(neighbours), len(known)), dim=1).indices]
         for at, k in enumerate(neighbours):
             voters = nearest[:, :k]
@@ -415,7 +392,7 @@ def accuracies(points: Tensor, y: Tensor, held_out: Tensor, neighbours: tuple[in
 
 def reconstruction(folder: Path) -> Figures:
     """Return an attacker's reconstruction error by flip probability or ``none`` (embedding, table 2)."""
-    from fedkin.studies.attack.attack import JSON, attack
+    from fedkin.studies.attack import JSON, attack
 
     if not (folder / JSON).exists():
         attack(folder)
@@ -489,10 +466,10 @@ def check(measure: str) -> None:
         raise unknown_name(f"moment in '{measure}':", when, [*_WHEN, "a step's number"])
 
 
-def probe_of(measure: str) -> str | None:
+def probe_of(measure: str) -> set[str]:
     """Return the name of the probe that `measure` needs, if any."""
     probe, slash, _ = measure.partition("/")
-    return probe if slash else None
+    return {probe} if slash else set()
 
 
 def number_of(measure: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Pages of one reproduction, and of many."""
+"""Pages and texts of one reproduction, and of many."""
 
 from __future__ import annotations
 
@@ -21,50 +21,46 @@ COUNTED: dict[str, tuple[PaperVerdict, ...]] = {
     "one seed": ("near", "above", "below"),
 }
 """Verdicts that summaries count, by heading."""
-OWN_LEGEND = "Mean over seeds ± half of its 95 % interval (Student's t)"
 SUMMARY_HEADS = ("entry", "about", "runs", "core time", *COUNTED, "claims that hold")
+LEGEND = (
+    "Ours is the mean over seeds ± half of its 95 % interval (Student's t), small below it what the paper prints. Ours "
+    "is higher or lower if its whole interval lies on one side of the paper's spread, which is what it prints after ±, "
+    "or the entry's tolerance; and within it if its mean is and its interval is no wider. Else there are too few seeds "
+    "to say. One seed has no interval and is compared loosely."
+)
+OUR_LEGEND = "Mean over seeds ± half of its 95 % interval (Student's t)"
+
+
+def text_parts(table: EntryTable) -> tuple[list[str], list[list[str]], list[str]]:
+    """Return the plain text above the table, its rows, headings first, and the text below it."""
+    plan = table.plan
+    above = [f"{plan.name}: {plan.entry.title}", *(f"Differs: {text}" for text in table.differs)]
+    heads = [plan.entry.axis, *(column.name for column in plan.columns)]
+    rows = [[row.name, *map(_in_text, table.row(row.name))] for row in plan.rows]
+    below = [*([f"{signs}."] if (signs := _signs(table)) else []), *map(claim_text, table.claims)]
+    return above, [heads, *rows], [*below, f"{command(table)}; {runs_text(table)}"]
 
 
 def markdown(table: EntryTable) -> str:
     """Write the table and the claims as Markdown."""
-    plan = table.plan
-    rows = [[row.name, *map(_in_text, table.row(row.name))] for row in plan.rows]
-    lines = [
-        f"## {heading(table)}",
-        "",
-        *(f"*Differs:* {text}\n" for text in table.differs),
-        *_table([plan.entry.axis, *(column.name for column in plan.columns)], rows),
-        "",
-        *([f"{signs}.", ""] if (signs := _signs(table)) else []),
-        *(f"* {claim_text(claim)}" for claim in table.claims),
-        "",
-        f"`{command(table)}`; {runs_text(table)}",
-    ]
-    return "\n".join(lines) + "\n"
+    (heading, *differs), rows, below = text_parts(table)
+    lines = [f"## {heading}", *differs, "\n".join(markdown_rows(rows)), *below]
+    return "\n\n".join(lines) + "\n"
 
 
-def text_parts(table: EntryTable) -> tuple[list[str], list[str], list[list[str]], list[str]]:
-    """Return the plain text above the table, its headings, its rows, and the text below it."""
-    plan = table.plan
-    above = [heading(table), *(f"Differs: {text}" for text in table.differs)]
-    heads = [plan.entry.axis, *(column.name for column in plan.columns)]
-    rows = [[row.name, *map(_in_text, table.row(row.name))] for row in plan.rows]
-    below = [*([f"{signs}."] if (signs := _signs(table)) else []), *plain_claims(table)]
-    return above, heads, rows, [*below, f"{command(table)}; {runs_text(table)}"]
+def markdown_rows(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Format a Markdown table, its headings first, with pipes in its cells escaped."""
+    head, *body = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return [head, "|---" * len(rows[0]) + "|", *body]
 
 
 def _signs(table: EntryTable) -> str:
     """Explain the signs in the table's cells: how ours compare with the paper's; without any of a paper, what ± is."""
     if not table.beside_paper:
         with_interval = any(result.ours and result.ours.half is not None for result in table.results)
-        return OWN_LEGEND if with_interval else ""
+        return OUR_LEGEND if with_interval else ""
     used = [f"{sign} {MEANINGS[verdict]}" for verdict, sign in SIGNS.items() if table.counts()[verdict]]
     return f"Ours beside the paper's (in brackets): {', '.join(used)}" if used else ""
-
-
-def heading(table: EntryTable) -> str:
-    """Return the heading of a table: its paper, number and subject."""
-    return f"{table.plan.name}: {table.plan.entry.title}"
 
 
 def command(table: EntryTable) -> str:
@@ -74,73 +70,56 @@ def command(table: EntryTable) -> str:
 
 def runs_text(table: EntryTable) -> str:
     """Describe how many runs are finished, and their time."""
-    count = len(table.plan.jobs)
-    runs = pluralize(count, "run")
-    done = runs if table.finished == count else f"{table.finished} of {runs} finished"
-    return f"{done}, {duration(table.seconds)} of one core." if table.finished else f"{done}."
-
-
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Format a Markdown table, with pipes in its cells escaped."""
-    head, *body = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in (heads, *rows)]
-    return [head, "|---" * len(heads) + "|", *body]
+    runs = pluralize(table.runs, "run")
+    finished = runs if table.finished == table.runs else f"{table.finished} of {runs} finished"
+    return f"{finished}, {duration(table.seconds)} of one core." if table.finished else f"{finished}."
 
 
 def _in_text(result: Result) -> str:
     ours = "–" if result.ours is None else result.ours.shown(result.digits)
-    paper = "" if result.paper is None else f" ({of_paper(result)})"
+    paper = "" if result.paper is None else f" ({_of_paper(result)})"
     return f"{ours}{paper}{' ' + SIGNS[result.verdict] if result.verdict else ''}"
 
 
-def of_paper(result: Result) -> str:
+def _of_paper(result: Result) -> str:
     """Format the paper's figure, with at least as many digits as the measured one."""
     return "" if result.paper is None else result.paper.shown(result.digits)
 
 
 def claim_text(claim: Checked) -> str:
-    """Describe a claim, whether it holds, and its figures."""
-    figures = " ≥ ".join(f"{value:.3g}" + (f" ({name})" if name else "") for name, value in claim.figures)
-    return f"{_holds(claim)}: {claim.text}" + (f": {figures}" if figures else "") + "."
-
-
-def plain_claims(table: EntryTable) -> list[str]:
-    """Describe the claims as `claim_text` does, without Markdown's bold marks."""
-    return [claim_text(claim).replace("**", "") for claim in table.claims]
-
-
-def _holds(claim: Checked) -> str:
-    """Describe whether a claim holds, and how certain that is."""
+    """Describe a claim, whether it holds and how certain that is, and its figures."""
+    word = "Holds" if claim.on_means else "Does not hold"
     if claim.holds == "untested":
-        return "Not tested at this scale"
-    word = "Holds" if claim.on_means else "**Does not hold**"
-    if claim.holds == "unsure":
-        return f"{word} on the means, too few seeds to say"
-    return f"{word} with one seed" if claim.one_seed else word
-
-
-def summary(tables: Sequence[EntryTable]) -> str:
-    """Write the summary of entries as a Markdown table, a row each."""
-    return "\n".join(_table(SUMMARY_HEADS, summary_rows(tables))) + "\n"
+        word = "Not tested at this scale"
+    elif claim.holds == "unsure":
+        word += " on the means, too few seeds to say"
+    elif claim.one_seed:
+        word += " with one seed"
+    figures = " ≥ ".join(f"{value:.3g}" + (f" ({name})" if name else "") for name, value in claim.figures)
+    return f"{word}: {claim.text}" + (f": {figures}" if figures else "") + "."
 
 
 def summary_rows(tables: Sequence[EntryTable]) -> list[list[str]]:
     """Return a summary row per entry, below `SUMMARY_HEADS`."""
-    rows = []
-    for table in tables:
-        verdicts = map(str, counted(table).values())
-        done = f"{table.finished} of {len(table.plan.jobs)}"
-        rows.append(
-            [table.plan.name, table.plan.entry.about, done, duration(table.seconds), *verdicts, holding(table.claims)]
-        )
-    return rows
+    return [
+        [
+            table.plan.name,
+            table.plan.entry.about,
+            f"{table.finished} of {table.runs}",
+            duration(table.seconds),
+            *map(str, counted(table).values()),
+            holding(table.claims),
+        ]
+        for table in tables
+    ]
 
 
 def holding(claims: Sequence[Checked]) -> str:
     """Describe how many of the tested claims hold, and for how many there are too few seeds to say."""
     tested = [claim for claim in claims if claim.holds != "untested"]
-    open_ones = sum(claim.holds == "unsure" for claim in tested)
+    undecided = sum(claim.holds == "unsure" for claim in tested)
     text = f"{sum(claim.holds == 'holds' for claim in tested)} of {len(tested)}"
-    return f"{text}, {open_ones} open" if open_ones else text
+    return f"{text}, {undecided} open" if undecided else text
 
 
 def counted(table: EntryTable) -> dict[str, int]:
@@ -149,58 +128,43 @@ def counted(table: EntryTable) -> dict[str, int]:
     return {head: sum(counts[verdict] for verdict in verdicts) for head, verdicts in COUNTED.items()}
 
 
-LEGEND = (
-    "Ours is the mean over seeds ± half of its 95 % interval (Student's t), small below it what the paper prints. Ours "
-    "is higher or lower if its whole interval lies on one side of the paper's spread, which is what it prints after ±, "
-    "or the entry's tolerance; and within it if its mean is and its interval is no wider. Else there are too few seeds "
-    "to say. One seed has no interval and is compared loosely."
-)
-
-
 def page(table: EntryTable) -> PageView:
     """Build the page of one entry."""
     plan, beside = table.plan, table.beside_paper
-    place = f"{plan.entry.source}, at scale {plan.scale_name}" if plan.entry.source else f"Scale {plan.scale_name}"
+    entry = plan.entry
+    place = f"{entry.source}, at scale {plan.scale_name}" if entry.source else f"Scale {plan.scale_name}"
     held = f"{holding(table.claims)} claims hold." if table.finished else "No run is finished yet."
-    counts = [(head.capitalize(), str(count), "cells beside the paper's") for head, count in counted(table).items()]
-    parts = [
-        PagePart(
-            "table",
-            "Ours beside the paper's" if beside else "Results",
-            paragraphs=[f"Differs: {text}" for text in table.differs],
-            figures=[_result_table(table)],
-        ),
-        *([PagePart("curves", "As curves", figures=curves)] if (curves := _curves(table)) else []),
-        *([PagePart("claims", "Claims", notes=plain_claims(table))] if table.claims else []),
-        PagePart("again", "Again", paragraphs=[runs_text(table)], commands=[command(table)]),
-    ]
+    rows = [(row.name, [_cell(result) for result in table.row(row.name)]) for row in plan.rows]
+    columns = [column.name for column in plan.columns]
+    results = ResultTable(entry.about, LEGEND if beside else f"{OUR_LEGEND}.", entry.axis, columns, rows)
+    title = "Ours beside the paper's" if beside else "Results"
+    differs = [f"Differs: {text}" for text in table.differs]
+    claims = list(map(claim_text, table.claims))
     return PageView(
-        title=plan.entry.title,
-        lead=f"{held}\n{place}. {plan.entry.claim}".rstrip(),
+        title=entry.title,
+        lead=f"{held}\n{place}. {entry.claim}".rstrip(),
         summary=[
             ("Claims that hold", holding(table.claims), "of those checked on our figures"),
-            *(row for row in counts if row[1] != "0"),
+            *((head.capitalize(), str(n), "cells beside the paper's") for head, n in counted(table).items() if n),
         ],
-        parts=parts,
-        settings={"run": plan.entry.run, "scale": plan.scale.model_dump(exclude_none=True)},
+        parts=[
+            PagePart("table", title, paragraphs=differs, figures=[results]),
+            *([PagePart("curves", "As curves", figures=curves)] if (curves := _curves(table)) else []),
+            *([PagePart("claims", "Claims", notes=claims)] if claims else []),
+            PagePart("again", "Again", paragraphs=[runs_text(table)], commands=[command(table)]),
+        ],
+        settings={"run": entry.run, "scale": plan.scale.model_dump(exclude_none=True)},
     )
-
-
-def _result_table(table: EntryTable) -> ResultTable:
-    columns = table.plan.columns
-    rows = [(row.name, [_cell(result) for result in table.row(row.name)]) for row in table.plan.rows]
-    legend = LEGEND if table.beside_paper else f"{OWN_LEGEND}."
-    return ResultTable(table.plan.entry.about, legend, table.plan.entry.axis, [column.name for column in columns], rows)
 
 
 def _cell(result: Result) -> TableCell:
     if result.ours is None:
-        return TableCell("–", of_paper(result), tip="No run of this cell is finished, or none has this figure.")
+        return TableCell("–", _of_paper(result), tip="No run of this cell is finished, or none has this figure.")
     values = ", ".join(f"{value:.{result.digits}f}" for value in result.values)
-    paper = f"; paper: {of_paper(result)}" if result.paper else ""
+    paper = f"; paper: {_of_paper(result)}" if result.paper else ""
     verdict = f"; {MEANINGS[result.verdict]}" if result.verdict else ""
     tip = f"{result.row}, {result.column}: {result.measure}, by seed {values}{paper}{verdict}"
-    return TableCell(result.ours.shown(result.digits), of_paper(result), result.verdict, tip)
+    return TableCell(result.ours.shown(result.digits), _of_paper(result), result.verdict, tip)
 
 
 def _curves(table: EntryTable) -> list[Curve]:
@@ -209,28 +173,24 @@ def _curves(table: EntryTable) -> list[Curve]:
     if len(places) < MIN_STEPS:
         return []
     columns = sorted(places, key=places.__getitem__)
-    ours = {row.name: _figures(table, row.name, columns, "ours") for row in table.plan.rows}
-    printed = {row.name: _figures(table, row.name, columns, "paper") for row in table.plan.rows if any(row.paper)}
+
+    def figures(row: str, whose: Literal["ours", "paper"]) -> list[Figure | None]:
+        by_column = {result.column: result for result in table.row(row)}
+        return [getattr(by_column[name], whose) for name in columns]
+
+    def values(row: str, whose: Literal["ours", "paper"]) -> list[float | None]:
+        return [None if figure is None else figure.value for figure in figures(row, whose)]
+
+    rows = [row.name for row in table.plan.rows]
     curve = Curve(
         table.plan.entry.title,
         "Means over seeds with their 95 % intervals; thin, what the paper prints.",
         [places[name] for name in columns],
-        {name: _values(figures) for name, figures in ours.items()},
+        {name: values(name, "ours") for name in rows},
         x_label=table.plan.entry.axis,
         intervals={
-            name: [None if figure is None else figure.interval for figure in figures] for name, figures in ours.items()
+            name: [None if figure is None else figure.interval for figure in figures(name, "ours")] for name in rows
         },
-        reference={name: _values(figures) for name, figures in printed.items()},
+        reference={row.name: values(row.name, "paper") for row in table.plan.rows if any(row.paper)},
     )
     return [curve]
-
-
-def _values(figures: Sequence[Figure | None]) -> list[float | None]:
-    return [None if figure is None else figure.value for figure in figures]
-
-
-def _figures(
-    table: EntryTable, row: str, columns: Sequence[str], whose: Literal["ours", "paper"]
-) -> list[Figure | None]:
-    by_column = {result.column: result for result in table.row(row)}
-    return [getattr(by_column[name], whose) for name in columns]

@@ -1,19 +1,53 @@
-"""Attacks on finished runs, from the folder to the page."""
+"""Attacks on finished runs, from the folder to the page; flips protect as in the paper."""
 
+from functools import cache
 from pathlib import Path
 
 import pytest
 import torch
-from digits import digits, learnt
+from torch import Tensor
 
 from fedkin.cli import main
 from fedkin.core import FedkinError
 from fedkin.core.seeds import derive_generator
+from fedkin.data.sources import load
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run import execute
+from fedkin.nn.descent import LocalTraining, train_locally
+from fedkin.nn.encoder import Encoder
 from fedkin.privacy.randomised_response import binary
-from fedkin.studies.attack.attack import Cases, Sent, alone, as_sent, attack, measured
-from fedkin.studies.attack.attack_page import headlines, verdict
+from fedkin.studies.attack import (
+    LEVELS,
+    Cases,
+    KnownEncoder,
+    Sent,
+    alone,
+    as_sent,
+    attack,
+    headlines,
+    measured,
+    reconstructed,
+    verdict,
+)
+
+
+@cache
+def digits() -> tuple[Tensor, Tensor]:
+    """Pictures in [0, 1] and their classes."""
+    data = load("digits")
+    assert data.y is not None
+    return data.x, data.y
+
+
+@cache
+def learnt() -> KnownEncoder:
+    """A small encoder, trained for a moment."""
+    x, _ = digits()
+    encoder = Encoder.of({"name": "dense-autoencoder", "shape": list(x.shape[1:]), "output": "sigmoid"})
+    how = LocalTraining(epochs=10, batch_size=32, optimizer="adam", learning_rate=3e-3)
+    vector, _ = train_locally(encoder, encoder.initial(derive_generator(0)), x, x, derive_generator(1), how)
+    return KnownEncoder(encoder, vector)
+
 
 OPTIONS = [
     "data.source=digits",
@@ -25,9 +59,6 @@ OPTIONS = [
     "method.pretraining_rounds=3",
     "method.min_size=1",
 ]
-
-
-LEVELS = [None, 0.0, 0.05, 0.1, 0.15, 0.2]
 
 
 def run_of(folder: Path, *more: str) -> Path:
@@ -147,3 +178,22 @@ def test_flips_protect() -> None:
     advantages = [measured(cases, level, derive_generator(1)).advantage for level in (0.0, 0.1, 0.3, 0.5)]
     assert advantages == sorted(advantages, reverse=True)
     assert advantages[0] - advantages[2] > 0.2
+
+
+def test_errors_grow_with_the_noise_as_in_table_2():
+    known = learnt()
+    x = digits()[0][:300]
+    found = [reconstructed(known, x, level, derive_generator(2, str(level))) for level in LEVELS]
+    errors = [float(each.errors.mean()) for each in found]
+    assert errors == sorted(errors)
+    assert errors[1] > 2 * errors[0]
+    assert errors[0] == pytest.approx(float(known.encoder.errors(known.vector, x).mean()), rel=1e-4)
+
+
+def test_recognition_falls_with_the_noise_from_certainty_to_chance():
+    known = learnt()
+    x = digits()[0][:300]
+    shares = [reconstructed(known, x, level, derive_generator(2)).recognised for level in (None, 0.0, 0.2, 0.5)]
+    assert shares == sorted(shares, reverse=True)
+    assert shares[0] > 0.6
+    assert shares[-1] < 0.03

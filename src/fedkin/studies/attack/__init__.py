@@ -1,1 +1,0 @@
-"""Attacks on what clients send: reconstruction of samples, and membership inference."""
