@@ -7,7 +7,7 @@ averaged by model, and the averages of all models, stacked into one matrix, are 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -17,25 +17,23 @@ from torch import Tensor
 
 from fedkin.clustering.k_means import k_means
 from fedkin.clustering.matching import matched_labels
-from fedkin.core import Client, Federation, FedkinError, Payload, Record, task
+from fedkin.core import Client, Federation, FedkinError, Payload, Record
 from fedkin.core.method import Count
 from fedkin.core.replies import Optional, int64, is_amount, is_number, updates
 from fedkin.methods.clients.client_method import (
     UNKNOWN,
     ClientMethod,
     ClientMethodState,
+    Training,
     positions,
     renumbered,
     round_record,
+    trained_update,
     training_of,
+    training_task,
 )
-from fedkin.nn.client_stack import descend_all
 from fedkin.nn.modules import Classifier
 from fedkin.nn.network_forms import CLASSIFIER, DESCENT
-
-MAX_CLUSTERS = 10
-"""Maximum number of clusters to try if it is not given."""
-_MIN_DIRECTIONS = 3
 
 
 @dataclass(frozen=True)
@@ -104,42 +102,43 @@ class CFLGPMethod(ClientMethod):
         position, labels = positions(fed), state.labels.clone()
         participants = self.participants(fed, state)
         clustering = state.steps % self.period == 0 and state.steps < (self.clustering_rounds or self.rounds)
-        criterion = state.steps // self.period % len(state.models)
+        turn = state.steps // self.period % len(state.models)
         missing = {} if clustering else self.place_by_loss(fed, state, participants, labels)
+        models = list(state.models)
+        starts = {i: models[max(0, int(labels[position[i]]))] for i in participants if i not in missing}
+        payloads, expected = self._payloads(fed, state, starts, models[turn] if clustering else None)
         trained: dict[int, tuple[Tensor, float]] = {}
         losses, profiles = {}, {}
-        models = list(state.models)
-        own = {i: models[max(0, int(labels[position[i]]))] for i in participants if i not in missing}
-        asked, expected = self._asked(fed, state, own, models[criterion] if clustering else None)
-        for client, reply in fed.stream(train_and_profile, asked, expected):
-            trained[client] = own[client] + reply["update"], self.weight(reply)
+        for client, reply in fed.stream(train_and_profile, payloads, expected):
+            trained[client] = starts[client] + reply["update"], self.weight(reply)
             losses[client] = reply["loss"]
             if clustering:
                 profiles[position[client]] = reply["profile"]
-        state, labels, values = self._clustered(fed, state, labels, profiles, criterion)
-        means = self.means_of(*state.models.shape)
+        values = {}
+        if profiles:
+            state, labels = self._clustered(fed, state, labels, profiles, turn)
+            values = {"criterion": turn}
+        means = self.means(state)
         for client, (model, weight) in trained.items():
             cluster = int(labels[position[client]])
             means.add(cluster, model - state.models[cluster], weight, client)
-        moved = means.moved(state.models, self.server_learning_rate)
-        after = state.next(models=moved, labels=labels, finished=self.finished(state))
-        return after, round_record(fed, losses, labels, missing=missing, **values)
+        return self.moved(state, means, labels=labels), round_record(fed, losses, labels, missing=missing, **values)
 
-    def _asked(
-        self, fed: Federation, state: CFLGPState, own: Mapping[int, Tensor], criterion: Tensor | None
+    def _payloads(
+        self, fed: Federation, state: CFLGPState, starts: Mapping[int, Tensor], criterion: Tensor | None
     ) -> tuple[dict[int, Payload], dict[str, Any]]:
         """Return payloads of `train_and_profile` by client, and the expected form of the replies."""
-        asked = self.training(state, own)
+        payloads = self.training(state, starts)
         expected: dict[str, Any] = {"update": updates(state.models.shape[1])}
         if criterion is None:
-            return asked, expected
+            return payloads, expected
         places = self._places(fed, state)
         expected["profile"] = updates(len(places))
-        for payload in {id(one): one for one in asked.values()}.values():  # all clients of a cluster share one
+        for payload in {id(payload): payload for payload in payloads.values()}.values():  # all of a cluster share one
             payload["places"] = places
             if not torch.equal(payload["model"], criterion):
                 payload["criterion"] = criterion
-        return asked, expected
+        return payloads, expected
 
     def _places(self, fed: Federation, state: ClientMethodState) -> Tensor:
         """Return the coordinates of updates to accumulate, int64 ``(coordinates,)``, the same in every round."""
@@ -149,39 +148,38 @@ class CFLGPMethod(ClientMethod):
         return torch.randperm(trainable, generator=fed.rng("coordinates"))[: self.coordinates].sort().values
 
     def _clustered(
-        self, fed: Federation, state: CFLGPState, labels: Tensor, profiles: Mapping[int, Tensor], criterion: int
-    ) -> tuple[CFLGPState, Tensor, dict[str, Any]]:
-        """Return the state with `profiles` added, the labels that follow from them, and values for the record."""
-        if not profiles:
-            return state, labels, {}
-        seen = max(profiles) + 1
-        all_profiles, counts = _with_clients(state.profiles, seen), _with_clients(state.counts, seen)
-        for at, profile in profiles.items():
-            counts[criterion, at] += 1
-            all_profiles[criterion, at].lerp_(profile, 1 / int(counts[criterion, at]))
-        known = counts.any(0).nonzero()[:, 0]
-        matrix = gradient_matrix(all_profiles[:, known], counts[:, known])
+        self, fed: Federation, state: CFLGPState, labels: Tensor, profiles: Mapping[int, Tensor], turn: int
+    ) -> tuple[CFLGPState, Tensor]:
+        """Return the state with the `profiles` of the model whose `turn` it is, and the labels that follow."""
+        clients = max(max(profiles) + 1, state.counts.shape[1])
+        sums, counts = (
+            _padded(state.profiles, len(state.profiles), clients),
+            _padded(state.counts, len(state.counts), clients),
+        )
+        for row, profile in profiles.items():
+            counts[turn, row] += 1
+            sums[turn, row].lerp_(profile, 1 / int(counts[turn, row]))
+        described = counts.any(0).nonzero()[:, 0]
+        matrix = gradient_matrix(sums[:, described], counts[:, described])
         rng = fed.rng("kmeans", state.steps)
         count = self.n_clusters or (len(state.models) if len(state.models) > 1 else number_of_clusters(matrix, rng))
         parts = torch.tensor(renumbered(k_means(reduced(matrix, count), count, rng).labels.tolist()))
-        labels = labels.clone()
-        begun = bool((labels[known] != UNKNOWN).any())
-        labels[known] = matched_labels(parts, labels[known], count) if begun else parts
-        added = count - len(state.models)
-        if added > 0:  # the number was found in this round
-            all_profiles = torch.cat([all_profiles, torch.zeros(added, *all_profiles.shape[1:])])
-            counts = torch.cat([counts, torch.zeros(added, counts.shape[1], dtype=torch.int64)])
+        before, labels = labels[described], labels.clone()
+        labels[described] = matched_labels(parts, before, count) if (before != UNKNOWN).any() else parts
+        if count > len(state.models):  # the number was found in this round
             state = dataclasses.replace(state, models=state.models[:1].repeat(count, 1))
-        return dataclasses.replace(state, profiles=all_profiles, counts=counts), labels, {"criterion": criterion}
+        profiles_of, counts = _padded(sums, count, clients), _padded(counts, count, clients)
+        return dataclasses.replace(state, profiles=profiles_of, counts=counts), labels
 
 
-def _with_clients(values: Tensor, count: int) -> Tensor:
-    """Return a copy of `values` ``(K, n, ...)`` padded with zeros to at least `count` clients."""
-    more = max(0, count - values.shape[1])
-    return torch.cat([values, values.new_zeros(len(values), more, *values.shape[2:])], 1)
+def _padded(values: Tensor, models: int, clients: int) -> Tensor:
+    """Return a copy of `values` ``(K, n, ...)`` with zeros for further models and clients."""
+    padded = values.new_zeros(models, clients, *values.shape[2:])
+    padded[: values.shape[0], : values.shape[1]] = values
+    return padded
 
 
-@task(
+@training_task(
     takes={
         "module": CLASSIFIER, "model": updates("size"), "training": DESCENT,
         "criterion": Optional(updates("size")), "places": Optional(int64(None)),
@@ -189,33 +187,20 @@ def _with_clients(values: Tensor, count: int) -> Tensor:
     holds={"update": updates(None), "samples": is_amount, "loss": is_number},
     may_hold={"profile": updates(None)},
 )  # fmt: skip
-def train_and_profile(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+def train_and_profile(client: Client, payload: Payload) -> Training:
     """Train the model as `client_method.train` does; also report the coordinates ``places`` of an update.
 
-    They are of an update of the model ``criterion``, if given, otherwise of the trained model's own update.
+    They are of an update of the model ``criterion``, if there is one, otherwise of the trained model's own update.
     """
-    pairs = list(zip(clients, payloads, strict=True))
-    jobs = [training_of(client, payload, payload["model"]) for client, payload in pairs]
-    trained = descend_all(jobs)
-    judging = {
-        at: training_of(client, payload, payload["criterion"])
-        for at, (client, payload) in enumerate(pairs)
-        if "places" in payload and "criterion" in payload
-    }
-    judged = dict(zip(judging, descend_all(list(judging.values())), strict=True))
-    replies: list[Payload] = []
-    for at, (job, (model, loss)) in enumerate(zip(jobs, trained, strict=True)):
-        update, payload = model.sub_(job.start), payloads[at]
-        reply: Payload = {"update": update, "samples": len(job.x), "loss": loss}
-        if "places" in payload:
-            if int(payload["places"].max()) >= job.architecture.size:
-                raise FedkinError(
-                    f"A coordinate of an update is beyond the model's {job.architecture.size} numbers.", public=True
-                )
-            other = judged[at][0] - payload["criterion"] if at in judged else update
-            reply["profile"] = other[payload["places"]]
-        replies.append(reply)
-    return replies
+    reply = yield from trained_update(training_of(client, payload, payload["model"]))
+    if "places" not in payload:
+        return reply
+    update = reply["update"]
+    if int(payload["places"].max()) >= len(update):
+        raise FedkinError(f"A coordinate of an update is beyond the model's {len(update)} numbers.", public=True)
+    if "criterion" in payload:
+        update = (yield from trained_update(training_of(client, payload, payload["criterion"])))["update"]
+    return {**reply, "profile": update[payload["places"]]}
 
 
 def gradient_matrix(profiles: Tensor, counts: Tensor) -> Tensor:
@@ -225,9 +210,9 @@ def gradient_matrix(profiles: Tensor, counts: Tensor) -> Tensor:
     the mean of the other clients is used. Models that no client has trained are left out.
     """
     parts = []
-    for profile, own in zip(profiles.double(), counts > 0, strict=True):
-        if own.any():
-            parts.append(torch.where(own[:, None], profile, profile[own].mean(0)))
+    for profile, trained in zip(profiles.double(), counts > 0, strict=True):
+        if trained.any():
+            parts.append(torch.where(trained[:, None], profile, profile[trained].mean(0)))
     return torch.cat(parts, 1)
 
 
@@ -248,9 +233,9 @@ def number_of_clusters(matrix: Tensor, rng: torch.Generator) -> int:
         return 1
     values = torch.linalg.svdvals(matrix)
     leading = 1 + int((values[:-1] - values[1:]).argmax())
-    points = reduced(matrix, max(_MIN_DIRECTIONS, leading))
+    points = reduced(matrix, max(3, leading))
     scores = {}
-    for count in range(2, min(MAX_CLUSTERS, len(matrix) - 1) + 1):
+    for count in range(2, min(10, len(matrix) - 1) + 1):
         labels = k_means(points, count, rng).labels
         if len(labels.unique()) > 1:
             scores[count] = float(silhouette_score(points.numpy(), labels.numpy()))

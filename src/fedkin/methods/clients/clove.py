@@ -17,7 +17,6 @@ from fedkin.methods.clients.client_method import (
     ClientMethodState,
     positions,
     round_record,
-    train_clusters,
 )
 
 
@@ -58,19 +57,17 @@ class CLoVEMethod(ClientMethod):
         """Cluster the participants by their losses, have them train, and add to each model its mean update."""
         position, labels = positions(fed), state.labels.clone()
         participants = self.participants(fed, state)
-        watching = self.clustering_rounds is None or state.steps < self.clustering_rounds
-        asked = [client for client in participants if watching or labels[position[client]] == UNKNOWN]
-        vectors = self.losses_at(fed, state, asked)
-        missing = dict(fed.missing) if asked else {}
-        chosen = clusters_of(torch.stack(list(vectors.values())), fed.rng("kmeans", state.steps)) if vectors else []
-        for client, cluster in zip(vectors, chosen, strict=True):
-            labels[position[client]] = cluster
-        clusters = self.known_clusters(fed, labels, [i for i in participants if i not in missing])
-        means = self.means_of(*state.models.shape)
-        trained = train_clusters(self, fed, state, clusters, means)
-        moved = means.moved(state.models, self.server_learning_rate)
-        after = state.next(models=moved, labels=labels, finished=self.finished(state))
-        return after, round_record(fed, trained, labels, missing=missing)
+        clustering = self.clustering_rounds is None or state.steps < self.clustering_rounds
+        clients = [client for client in participants if clustering or labels[position[client]] == UNKNOWN]
+        vectors = self.losses_at(fed, state, clients)
+        missing = dict(fed.missing) if clients else {}
+        if vectors:
+            clusters = clusters_of(torch.stack(list(vectors.values())), fed.rng("kmeans", state.steps))
+            labels[[position[client] for client in vectors]] = torch.tensor(clusters)
+        means = self.means(state)
+        present = [client for client in participants if client not in missing]
+        trained = self.train_clusters(fed, state, self.known_clusters(fed, labels, present), means)
+        return self.moved(state, means, labels=labels), round_record(fed, trained, labels, missing=missing)
 
 
 def clusters_of(vectors: Tensor, rng: torch.Generator) -> list[int]:

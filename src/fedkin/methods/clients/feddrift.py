@@ -8,7 +8,7 @@ their own are merged.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -18,79 +18,24 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 from torch import Tensor
 
-from fedkin.core import Client, Federation, Payload, Record, client_task, task
+from fedkin.core import Client, Federation, Payload, Record, client_task
 from fedkin.core.method import Count
-from fedkin.core.replies import candidates, is_amount, is_number, reals, updates, within
+from fedkin.core.replies import Expected, candidates, is_amount, is_number, reals, updates, within
 from fedkin.methods.clients.client_method import (
     UNKNOWN,
     ClientMethod,
     ClientMethodState,
     PositiveFraction,
+    Training,
     labels_of,
     positions,
     round_record,
-    trained_updates,
+    trained_update,
     training_of,
+    training_task,
 )
-from fedkin.nn.client_stack import Job
 from fedkin.nn.modules import Classifier
 from fedkin.nn.network_forms import CLASSIFIER, DESCENT
-
-# Tasks of FedDrift's clients: evaluate all models on held-out samples, and train on the other samples.
-
-
-HELD_OUT = "held_out"
-_JUDGED: Mapping[str, Any] = {"module": CLASSIFIER, "held_out": within(0, 1)}
-
-
-@client_task(
-    takes={**_JUDGED, "models": candidates("models", "size")},
-    holds={"errors": reals(None, minimum=0, maximum=1), "samples": is_amount},
-)
-def judge(client: Client, payload: Payload) -> Payload:
-    """Report the error rate of each model on the held-out samples, as ``errors`` ``(K,)``, and their number."""
-    rows, _ = _divided(client, payload["held_out"])
-    classifier, x, y = Classifier.of(payload["module"]), client.x[rows], labels_of(client)[rows]
-    errors = [error_of(classifier, model, x, y) for model in payload["models"]]
-    return {"errors": torch.tensor(errors), "samples": len(rows)}
-
-
-@task(
-    takes={**_JUDGED, "model": updates("size"), "training": DESCENT},
-    holds={"update": updates(None), "samples": is_amount, "loss": is_number},
-)
-def train_on_kept(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Train on all but the held-out samples; report the update, their number and the training loss."""
-    jobs: list[Job] = []
-    for client, payload in zip(clients, payloads, strict=True):
-        _, rows = _divided(client, payload["held_out"])
-        job = training_of(client, payload, payload["model"])
-        jobs.append(dataclasses.replace(job, x=job.x[rows], y=job.y[rows]))
-    return trained_updates(jobs)
-
-
-def error_of(classifier: Classifier, model: Tensor, x: Tensor, y: Tensor) -> float:
-    """Return a model's error rate on the samples; 1 for a model that has diverged."""
-    logits = classifier.logits(model, x)
-    right = (logits.argmax(1) == y) & logits.isfinite().all(1)
-    return 1.0 - float(right.double().mean())
-
-
-def _divided(client: Client, fraction: float) -> tuple[Tensor, Tensor]:
-    """Return the rows of held-out samples and of training samples, the same in all rounds."""
-    n = len(client)
-    every = torch.arange(n)
-    if fraction == 0 or n < 2:
-        return every, every
-    held = client.state.get(HELD_OUT)
-    if held is None or len(held) != n:
-        held = torch.zeros(n, dtype=torch.bool)
-        held[torch.randperm(n, generator=client.rng)[: min(n - 1, max(1, round(fraction * n)))]] = True
-        client.state[HELD_OUT] = held
-    return every[held], every[~held]
-
-
-_NEVER = -1.0
 
 
 @dataclass(frozen=True)
@@ -150,7 +95,7 @@ class FedDriftMethod(ClientMethod):
     def init(self, fed: Federation) -> FedDriftState:
         """Return one new model, and no client in a cluster yet."""
         state: FedDriftState = self.unplaced(fed)
-        never = torch.full((len(fed.ids),), _NEVER, dtype=torch.float64)
+        never = torch.full((len(fed.ids),), -1.0, dtype=torch.float64)
         return dataclasses.replace(state, errors=never, until=torch.zeros(len(fed.ids), dtype=torch.int64))
 
     def step(self, fed: Federation, state: FedDriftState) -> tuple[FedDriftState, Record]:
@@ -165,134 +110,121 @@ class FedDriftMethod(ClientMethod):
         present, models = [i for i in self.participants(fed, state) if i not in missing], list(state.models)
         clusters = self.known_clusters(fed, state.labels, present)
         starts = {client: models[cluster] for client, cluster in clusters.items()}
-        asked, means = self.training(state, starts, held_out=self.held_out), self.means_of(*state.models.shape)
-        replies = fed.stream(train_on_kept, asked, {"update": updates(state.models.shape[1])})
+        payloads, means = self.training(state, starts, held_out=self.held_out), self.means(state)
+        replies = fed.stream(train_on_kept, payloads, {"update": updates(state.models.shape[1])})
         losses = self.add_each(means, replies, clusters)
-        moved = means.moved(state.models, self.server_learning_rate)
-        record = round_record(fed, losses, state.labels, missing=missing, **values)
-        return state.next(models=moved, finished=self.finished(state)), record
+        after = self.moved(state, means)
+        return after, round_record(fed, losses, state.labels, missing=missing, **values)
 
     def _first_state(self, fed: Federation, state: FedDriftState) -> FedDriftState:
         """Return the state at the beginning of the first time step, with an error of 1 for every client."""
-        position = positions(fed)
+        rows = [row for client, row in positions(fed).items() if client in fed.present]
         labels, errors = state.labels.clone(), state.errors.clone()
-        for number, client in enumerate(fed.present):
-            labels[position[client]] = number if self.start == "alone" else 0
-            errors[position[client]] = 1.0
-        count = len(fed.present) if self.start == "alone" else 1
+        labels[rows] = torch.arange(len(rows)) if self.start == "alone" else 0
+        errors[rows] = 1.0
+        count = len(rows) if self.start == "alone" else 1
         return dataclasses.replace(state, labels=labels, errors=errors, models=state.models.repeat(count, 1))
 
     def _clustered(self, fed: Federation, state: FedDriftState) -> tuple[FedDriftState, dict[str, Any]]:
         """Have all clients evaluate all models; return the new state, and the drifted clients and merged models."""
         payload = {"module": state.module, "models": state.models, "held_out": self.held_out}
-        replies = fed.ask(
-            judge, dict.fromkeys(fed.present, payload), {"errors": reals(len(state.models), minimum=0, maximum=1)}
-        )
+        expected: Expected = {"errors": reals(len(state.models), minimum=0, maximum=1)}
+        replies = fed.ask(judge, dict.fromkeys(fed.present, payload), expected)
         if not replies:
             return state, {}
         position = positions(fed)
         rows = [position[client] for client in replies]
-        judged = torch.stack([reply["errors"].double() for reply in replies.values()])
+        errors = torch.stack([reply["errors"].double() for reply in replies.values()])
         weights = torch.tensor([float(reply["samples"]) for reply in replies.values()], dtype=torch.float64)
-        moved, drifted = self.placed(state, rows, judged)
-        members = self.members(state, moved, rows, judged)
-        merged, joined = self.merged(moved, errors_between(judged, weights, members), members)
-        values = {"drifted": [client for client in replies if position[client] in drifted], "merged": joined}
-        return _without_unused(merged), values
+        placed, drifted = self.placed(state, rows, errors)
+        members = self.members(state, placed, rows, errors)
+        merged, groups = self.merged(placed, errors_between(errors, weights, members), members)
+        used, labels = merged.labels[merged.labels != UNKNOWN].unique(return_inverse=True)  # models that clients have
+        renumbered = merged.labels.masked_scatter(merged.labels != UNKNOWN, labels)
+        after = dataclasses.replace(merged, models=merged.models[used], labels=renumbered)
+        return after, {"drifted": [client for client in replies if position[client] in drifted], "merged": groups}
 
-    def placed(self, state: FedDriftState, rows: Sequence[int], judged: Tensor) -> tuple[FedDriftState, set[int]]:
+    def placed(self, state: FedDriftState, rows: Sequence[int], errors: Tensor) -> tuple[FedDriftState, set[int]]:
         """Assign clients to their best models, or to new ones if they have drifted; return the state and who drifted.
 
-        `rows` are the positions of the clients, and `judged`, float64 ``(m, K)``, the error of every model at each.
+        `rows` are the positions of the clients, and `errors`, float64 ``(m, K)``, those of every model at each.
         """
-        now = state.steps // self.period
-        alone = state.until > now
-        used = self._used(state)
-        if not used.any():
+        time, available = state.steps // self.period, self._available(state)
+        if not available.any():
             return state, set()
-        labels, errors, until = state.labels.clone(), state.errors.clone(), state.until.clone()
+        labels, best_errors, until = state.labels.clone(), state.errors.clone(), state.until.clone()
         parents: list[int] = []
         drifted: set[int] = set()
-        for row, own in zip(rows, judged, strict=True):
-            if alone[row]:
+        for row, by_model in zip(rows, errors, strict=True):
+            if state.until[row] > time:  # it still trains alone
                 continue
-            best = int(own.masked_fill(~used, torch.inf).argmin())
-            before = _before(state, row, best)
-            labels[row], errors[row] = best, own[best]
-            if before is not None and float(own[best]) - before > self.threshold:
-                labels[row], until[row] = len(state.models) + len(parents), now + self.isolation
+            best = int(by_model.masked_fill(~available, torch.inf).argmin())
+            before = _error_before(state, row, best)
+            labels[row], best_errors[row] = best, by_model[best]
+            if before is not None and float(by_model[best]) - before > self.threshold:
+                labels[row], until[row] = len(state.models) + len(parents), time + self.isolation
                 parents.append(best)
                 drifted.add(row)
         models = torch.cat([state.models, state.models[parents]])
-        return dataclasses.replace(state, labels=labels, errors=errors, until=until, models=models), drifted
+        return dataclasses.replace(state, labels=labels, errors=best_errors, until=until, models=models), drifted
 
-    def members(self, before: FedDriftState, after: FedDriftState, rows: Sequence[int], judged: Tensor) -> Tensor:
+    def members(self, before: FedDriftState, after: FedDriftState, rows: Sequence[int], errors: Tensor) -> Tensor:
         """Return whose samples count as whose model's, bool ``(m, K)`` for the models `before`.
 
         A client's samples count for the model it has now, and for its last one while that has not become worse. Models
         that a single client trains in isolation have none.
         """
         count = len(before.models)
-        found = torch.zeros(len(rows), count, dtype=torch.bool)
-        for at, row in enumerate(rows):
+        members = torch.zeros(len(rows), count, dtype=torch.bool)
+        for client, row in enumerate(rows):
             old, new = int(before.labels[row]), int(after.labels[row])
             if new < count:
-                found[at, new] = True
-            if old != UNKNOWN and float(judged[at, old]) - float(before.errors[row]) <= self.threshold:
-                found[at, old] = True
-        return found & self._used(before)
+                members[client, new] = True
+            if old != UNKNOWN and float(errors[client, old]) - float(before.errors[row]) <= self.threshold:
+                members[client, old] = True
+        return members & self._available(before)
 
     def merged(self, state: FedDriftState, between: Tensor, members: Tensor) -> tuple[FedDriftState, list[list[int]]]:
         """Average similar models into one each; return the state and the lists of models merged.
 
         `between` and `members` are as in `errors_between`.
         """
-        judged = members.any(0).nonzero()[:, 0]
-        if len(judged) < 2:
+        compared = members.any(0).nonzero()[:, 0]
+        if len(compared) < 2:
             return state, []
-        parts = merges(distances_of(between[judged][:, judged]), self.threshold)
-        models, labels, found = state.models.clone(), state.labels.clone(), []
-        for part in parts:
-            own = judged[part]
-            if len(own) > 1:
-                share = members[:, own].double().sum(0)
-                models[own[0]] = ((share / share.sum()) @ state.models[own].double()).float()
-                labels[torch.isin(labels, own)] = own[0]
-                found.append(own.tolist())
-        return dataclasses.replace(state, models=models, labels=labels), found
+        models, labels, groups = state.models.clone(), state.labels.clone(), []
+        for part in merges(distances_of(between[compared][:, compared]), self.threshold):
+            group = compared[part]
+            if len(group) > 1:
+                share = members[:, group].double().sum(0)
+                models[group[0]] = ((share / share.sum()) @ state.models[group].double()).float()
+                labels[torch.isin(labels, group)] = group[0]
+                groups.append(group.tolist())
+        return dataclasses.replace(state, models=models, labels=labels), groups
 
-    def _used(self, state: FedDriftState) -> Tensor:
-        """Find the models that clients may choose: bool ``(K,)``, without those of isolated clients."""
-        used = torch.ones(len(state.models), dtype=torch.bool)
-        used[state.labels[state.until > state.steps // self.period]] = False
-        return used
+    def _available(self, state: FedDriftState) -> Tensor:
+        """Return which models clients may choose: bool ``(K,)``, all but those of isolated clients."""
+        available = torch.ones(len(state.models), dtype=torch.bool)
+        available[state.labels[state.until > state.steps // self.period]] = False
+        return available
 
 
-def _before(state: FedDriftState, row: int, best: int) -> float | None:
+def _error_before(state: FedDriftState, row: int, best: int) -> float | None:
     """Return the error to compare with: the client's last one or, for a new client, its cluster's mean."""
     if state.errors[row] >= 0:
         return float(state.errors[row])
-    others = state.errors[(state.labels == best) & (state.errors >= 0)]
-    return float(others.mean()) if len(others) else None
+    of_cluster = state.errors[(state.labels == best) & (state.errors >= 0)]
+    return float(of_cluster.mean()) if len(of_cluster) else None
 
 
-def _without_unused(state: FedDriftState) -> FedDriftState:
-    """Return the state without models that no client has."""
-    kept = state.labels[state.labels != UNKNOWN].unique()
-    numbers = torch.full((len(state.models),), UNKNOWN)
-    numbers[kept] = torch.arange(len(kept))
-    labels = torch.where(state.labels == UNKNOWN, UNKNOWN, numbers[state.labels.clamp_min(0)])
-    return dataclasses.replace(state, models=state.models[kept], labels=labels)
-
-
-def errors_between(judged: Tensor, weights: Tensor, members: Tensor) -> Tensor:
+def errors_between(errors: Tensor, weights: Tensor, members: Tensor) -> Tensor:
     """Return the mean error of every model (row) on every model's clients (column): float64 ``(K, K)``.
 
-    It is 0 for models without clients. `judged`, float64 ``(m, K)``, is the error of every model at each client;
+    It is 0 for models without clients. `errors`, float64 ``(m, K)``, is the error of every model at each client;
     `weights` ``(m,)`` are numbers of samples, and `members`, bool ``(m, K)``, each model's clients.
     """
     shares = members.double() * weights[:, None]
-    return judged.T @ shares / shares.sum(0).clamp_min(1e-12)
+    return errors.T @ shares / shares.sum(0).clamp_min(1e-12)
 
 
 def distances_of(between: Tensor) -> Tensor:
@@ -305,6 +237,54 @@ def merges(distances: Tensor, threshold: float) -> list[list[int]]:
     """Return groups of models to merge: complete linkage of `distances` ``(K, K)``, K above 1, cut at `threshold`."""
     tree = linkage(squareform(distances.numpy(), checks=False), "complete")
     parts: dict[int, list[int]] = {}
-    for at, part in enumerate(fcluster(tree, threshold, criterion="distance").tolist()):
-        parts.setdefault(part, []).append(at)
+    for model, part in enumerate(fcluster(tree, threshold, criterion="distance").tolist()):
+        parts.setdefault(part, []).append(model)
     return sorted(parts.values())
+
+
+HELD_OUT = "held_out"  # key of a client's state: which samples it never trains on
+_JUDGED: Expected = {"module": CLASSIFIER, "held_out": within(0, 1)}
+
+
+@client_task(
+    takes={**_JUDGED, "models": candidates("models", "size")},
+    holds={"errors": reals(None, minimum=0, maximum=1), "samples": is_amount},
+)
+def judge(client: Client, payload: Payload) -> Payload:
+    """Report the error rate of each model on the held-out samples, as ``errors`` ``(K,)``, and their number."""
+    rows, _ = _divided(client, payload["held_out"])
+    classifier, x, y = Classifier.of(payload["module"]), client.x[rows], labels_of(client)[rows]
+    errors = [error_of(classifier, model, x, y) for model in payload["models"]]
+    return {"errors": torch.tensor(errors), "samples": len(rows)}
+
+
+@training_task(
+    takes={**_JUDGED, "model": updates("size"), "training": DESCENT},
+    holds={"update": updates(None), "samples": is_amount, "loss": is_number},
+)
+def train_on_kept(client: Client, payload: Payload) -> Training:
+    """Train on all but the held-out samples; report the update, their number and the training loss."""
+    _, rows = _divided(client, payload["held_out"])
+    job = training_of(client, payload, payload["model"])
+    return trained_update(dataclasses.replace(job, x=job.x[rows], y=job.y[rows]))
+
+
+def error_of(classifier: Classifier, model: Tensor, x: Tensor, y: Tensor) -> float:
+    """Return a model's error rate on the samples; 1 for a model that has diverged."""
+    logits = classifier.logits(model, x)
+    right = (logits.argmax(1) == y) & logits.isfinite().all(1)
+    return 1.0 - float(right.double().mean())
+
+
+def _divided(client: Client, fraction: float) -> tuple[Tensor, Tensor]:
+    """Return the rows of held-out samples and of training samples, the same in all rounds."""
+    n = len(client)
+    rows = torch.arange(n)
+    if fraction == 0 or n < 2:
+        return rows, rows
+    held = client.state.get(HELD_OUT)
+    if held is None or len(held) != n:  # the client's data have changed
+        held = torch.zeros(n, dtype=torch.bool)
+        held[torch.randperm(n, generator=client.rng)[: min(n - 1, max(1, round(fraction * n)))]] = True
+        client.state[HELD_OUT] = held
+    return rows[held], rows[~held]

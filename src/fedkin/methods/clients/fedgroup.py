@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -14,14 +13,15 @@ from fedkin.core import Federation, Record
 from fedkin.core.method import Count
 from fedkin.methods.clients.client_method import NotNegative
 from fedkin.methods.clients.update_splits import (
-    Round,
+    Division,
     SplitState,
     UpdateMethod,
+    Updates,
     check_clustering_round,
     cosine_distances,
 )
 
-_SHORTEST = 1e-12
+_SHORTEST = 1e-12  # a shorter vector has no direction
 
 
 @dataclass(frozen=True)
@@ -62,13 +62,11 @@ class FedGroupMethod(UpdateMethod):
         """Whether this is the clustering round, or a later one if no client replied in it."""
         return not state.splits and state.steps + 1 >= self.clustering_round
 
-    def divided(
-        self, fed: Federation, state: SplitState, part: Round
-    ) -> tuple[list[int] | None, Tensor, dict[str, Any]]:
+    def divided(self, fed: Federation, state: SplitState, part: Updates) -> Division:
         """Cluster all clients at once, by k-means of their cosines with the principal directions."""
-        described = decomposed_cosines(part.compared, self.n_clusters)
-        labels = k_means(described, self.n_clusters, fed.rng("grouping")).labels
-        return [int(label) for label in labels], cosine_distances(part.compared), {}
+        cosines = decomposed_cosines(part.compared, self.n_clusters)
+        labels = k_means(cosines, self.n_clusters, fed.rng("grouping")).labels
+        return Division(labels.tolist(), cosine_distances(part.compared))
 
     def step(self, fed: Federation, state: Any) -> tuple[Any, Record]:
         """Do a round as `UpdateMethod.step`, then move models towards each other if `between_clusters` is above 0."""
@@ -76,7 +74,7 @@ class FedGroupMethod(UpdateMethod):
         if self.between_clusters and len(after.models) > 1:
             models = with_others(after.models, self.between_clusters)
             self.means_of(*models.shape).check(models)
-            after = dataclasses.replace(after, models=models)
+            after = replace(after, models=models)
         return after, record
 
 
@@ -87,9 +85,9 @@ def decomposed_cosines(updates: Tensor, directions: int) -> Tensor:
     """
     wide = updates.double()
     _, values, vectors = torch.linalg.svd(wide, full_matrices=False)
-    kept = vectors[:directions][values[:directions] > _SHORTEST * values[0]]
+    principal = vectors[:directions][values[:directions] > _SHORTEST * values[0]]
     lengths = wide.norm(dim=1, keepdim=True)
-    return torch.where(lengths > 0, wide @ kept.T / lengths.clamp_min(_SHORTEST), 0.0)
+    return torch.where(lengths > 0, wide @ principal.T / lengths.clamp_min(_SHORTEST), 0.0)
 
 
 def with_others(models: Tensor, weight: float) -> Tensor:

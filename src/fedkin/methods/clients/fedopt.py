@@ -62,12 +62,10 @@ class FedOptMethod(ClientMethod):
     def step(self, fed: Federation, state: Any) -> tuple[FedOptState, Record]:
         """Do a round of FedAvg, with the server's optimiser applied to the mean update; buffers are averaged."""
         trained, means = self.averaged(fed, state)
-        update = means.all()
-        trainable = state.mean.shape[1]
+        update, trainable = means.all(), state.mean.shape[1]
+        mean, square, step = state.mean, state.square, torch.zeros_like(state.mean)
         if trained.answered:
             mean, square, step = self._optimised(state, update[:, :trainable])
-        else:
-            mean, square, step = state.mean, state.square, torch.zeros_like(state.mean)
         models = state.models + torch.cat([step, update[:, trainable:]], dim=1)
         means.check(models, state.models)
         after = state.next(models=models, mean=mean, square=square, finished=self.finished(state))

@@ -8,9 +8,8 @@ model can serve, stay in one cluster.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Annotated, Any, ClassVar
 
 import torch
@@ -18,25 +17,24 @@ from annotated_types import Ge
 from torch import Tensor
 from torch.nn.functional import cross_entropy, one_hot
 
-from fedkin.core import Client, Federation, Payload, Record, task
+from fedkin.core import Client, Federation, Payload, Record
 from fedkin.core.method import Count
 from fedkin.core.replies import Array, is_amount, is_number, updates
 from fedkin.methods.clients.client_method import (
     ClientMethod,
     SoftState,
+    Training,
     check_differ,
     labels_of,
     positions,
     round_record,
     training_of,
+    training_task,
 )
-from fedkin.nn.client_stack import Job, descend_all
 from fedkin.nn.modules import Classifier
 from fedkin.nn.network_forms import CLASSIFIER, DESCENT
 
-_RAREST = 1e-6
-"""Minimum frequency of a class in a cluster, so that no membership becomes infinite."""
-_UNSEEN_STEPS = 20
+_RAREST = 1e-6  # minimum frequency of a class in a cluster, so that no membership becomes infinite
 _SHARES = Array(("models",), minimum=0.0, maximum=1.0)
 _FREQUENCIES = Array(("models", "classes"), minimum=0.0, maximum=1.0)
 
@@ -107,43 +105,41 @@ class FedRCMethod(ClientMethod):
         means = [self.means_of(1, size) for _ in range(count)]
         masses = torch.zeros(state.frequencies.shape, dtype=torch.float64)
         losses: dict[int, float] = {}
+        payload = {
+            "module": state.module,
+            "models": state.models,
+            "training": dataclasses.asdict(self.descent()),
+            "frequencies": state.frequencies
+            if state.steps >= self.warm_up
+            else torch.full_like(state.frequencies, 1 / state.frequencies.shape[1]),
+        }
+        payloads = {
+            client: payload | {"memberships": memberships[position[client]].clone()}
+            for client in self.participants(fed, state)
+        }
         expected = {
             "updates": updates(count, size),
             "memberships": Array((count,), minimum=0.0, maximum=1.0),
             "masses": Array(tuple(state.frequencies.shape), minimum=0.0, maximum=1.0),
         }
-        for client, reply in fed.stream(weigh_and_train, self._asked(fed, state), expected):
-            at = position[client]
-            memberships[at] = normalised(reply["memberships"])
-            labels[at] = int(memberships[at].argmax())
+        for client, reply in fed.stream(weigh_and_train, payloads, expected):
+            row = position[client]
+            memberships[row] = normalised(reply["memberships"])
+            labels[row] = int(memberships[row].argmax())
             weight = self.weight(reply)
             masses += weight * reply["masses"].double()
-            for cluster, update in enumerate(reply["updates"]):
-                means[cluster].add(0, update, weight, client)
+            for mean, update in zip(means, reply["updates"], strict=True):
+                mean.add(0, update, weight, client)
             losses[client] = reply["loss"]
         rate = self.server_learning_rate
         after = state.next(
-            models=torch.cat([own.moved(model[None], rate) for model, own in zip(state.models, means, strict=True)]),
+            models=torch.cat([mean.moved(model[None], rate) for model, mean in zip(state.models, means, strict=True)]),
             labels=labels,
             memberships=memberships,
             frequencies=frequencies_of(masses) if losses else state.frequencies,
             finished=self.finished(state),
         )
         return after, round_record(fed, losses, labels, memberships=memberships.tolist())
-
-    def _asked(self, fed: Federation, state: FedRCState) -> dict[int, Payload]:
-        uniform = torch.full_like(state.frequencies, 1 / state.frequencies.shape[1])
-        shared = {
-            "module": state.module,
-            "models": state.models,
-            "frequencies": uniform if state.steps < self.warm_up else state.frequencies,
-            "training": dataclasses.asdict(self.descent()),
-        }
-        position = positions(fed)
-        return {
-            client: {**shared, "memberships": state.memberships[position[client]]}
-            for client in self.participants(fed, state)
-        }
 
     def result(self, state: FedRCState) -> dict[str, Any]:
         """Return the common result with the memberships ``(n, K)`` and class frequencies ``(K, classes)``."""
@@ -168,12 +164,12 @@ class FedRCMethod(ClientMethod):
         models, classifier = result["models"], Classifier.of(result["module"])
         losses = sample_losses(classifier, models, unseen.x, labels_of(unseen))
         memberships = torch.full((len(models),), 1 / len(models))
-        for _ in range(_UNSEEN_STEPS):
+        for _ in range(20):
             memberships = shares_of(losses, memberships, result["frequencies"], labels_of(unseen)).mean(0)
         return memberships
 
 
-@task(
+@training_task(
     takes={
         "module": CLASSIFIER, "models": updates("models", "size"), "memberships": _SHARES,
         "frequencies": _FREQUENCIES, "training": DESCENT,
@@ -183,37 +179,28 @@ class FedRCMethod(ClientMethod):
         "samples": is_amount, "loss": is_number,
     },
 )  # fmt: skip
-def weigh_and_train(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+def weigh_and_train(client: Client, payload: Payload) -> Training:
     """Weight the client's samples by their memberships, and train all models on them.
 
     Report the ``updates`` ``(K, size)``, the client's ``memberships`` ``(K,)``, which sum to 1, and as ``masses``
     ``(K, classes)`` the fraction of its samples by cluster and class; ``loss`` is the weighted loss of all models.
     """
-    jobs: list[Job] = []
-    weights: list[Tensor] = []
-    for client, payload in zip(clients, payloads, strict=True):
-        classifier, y, models = Classifier.of(payload["module"]), labels_of(client), payload["models"]
-        losses = sample_losses(classifier, models, client.x, y)
-        weights.append(shares_of(losses, payload["memberships"], payload["frequencies"], y))
-        classes = one_hot(y, classifier.classes).float()
-        for own, model in zip(weights[-1].T, models, strict=True):
-            jobs.append(dataclasses.replace(training_of(client, payload, model), y=own[:, None] * classes))
-    trained = iter(zip(jobs, descend_all(jobs), strict=True))
-    replies: list[Payload] = []
-    for client, payload, shares in zip(clients, payloads, weights, strict=True):
-        own = list(islice(trained, len(payload["models"])))
-        y = labels_of(client)
-        classes = one_hot(y, Classifier.of(payload["module"]).classes).float()
-        replies.append(
-            {
-                "updates": torch.stack([model.sub_(job.start) for job, (model, _) in own]),
-                "memberships": shares.mean(0).clamp(0, 1),
-                "masses": (shares.T @ classes / len(y)).clamp(0, 1),
-                "samples": len(y),
-                "loss": sum(loss for _, (_, loss) in own),
-            }
-        )
-    return replies
+    classifier, y, models = Classifier.of(payload["module"]), labels_of(client), payload["models"]
+    losses = sample_losses(classifier, models, client.x, y)
+    shares = shares_of(losses, payload["memberships"], payload["frequencies"], y)
+    classes = one_hot(y, classifier.classes).float()
+    jobs = [
+        dataclasses.replace(training_of(client, payload, model), y=share[:, None] * classes)
+        for share, model in zip(shares.T, models, strict=True)
+    ]
+    trained = yield jobs
+    return {
+        "updates": torch.stack([model.sub_(job.start) for job, (model, _) in zip(jobs, trained, strict=True)]),
+        "memberships": shares.mean(0).clamp(0, 1),
+        "masses": (shares.T @ classes / len(y)).clamp(0, 1),
+        "samples": len(y),
+        "loss": sum(loss for _, loss in trained),
+    }
 
 
 def sample_losses(classifier: Classifier, models: Tensor, x: Tensor, y: Tensor) -> Tensor:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -33,19 +32,16 @@ class FeSEMMethod(ClientMethod):
     K models by Euclidean distance (expectation) and averages those of each cluster (maximisation). In the first round
     all train one and the same model.
 
-    Differences from the paper: the K models of the first round are `start`, which the paper leaves open; clients that
-    were missing so far join by their loss.
+    Differences from the paper: the centres of the first round, which it leaves open, are trained models chosen by
+    k-means++; clients that were missing so far join by their loss.
 
     Attributes
     ----------
     n_clusters : int
         K, the number of clusters.
-    start : {"kmeans", "random"}
-        Initial centres: trained models chosen by k-means++, or the means of random sets of clients.
     """
 
     n_clusters: Count = 3
-    start: Literal["kmeans", "random"] = "kmeans"
 
     traits = ClientMethod.traits.replace(finds_k=False, takes_k=True, sends=UPDATES)
 
@@ -57,8 +53,8 @@ class FeSEMMethod(ClientMethod):
     def step(self, fed: Federation, state: ClientMethodState) -> tuple[ClientMethodState, Record]:
         """Have clients train, assign their models to the nearest centres, and average them by cluster."""
         position, labels = positions(fed), state.labels.clone()
-        participants, begun = self.participants(fed, state), bool((labels != UNKNOWN).any())
-        missing = self.place_by_loss(fed, state, participants, labels) if begun else {}
+        participants, first = self.participants(fed, state), not (labels != UNKNOWN).any()
+        missing = {} if first else self.place_by_loss(fed, state, participants, labels)
         models = list(state.models)
         starts = {i: models[max(0, int(labels[position[i]]))] for i in participants if i not in missing}
         trained: dict[int, tuple[Tensor, float]] = {}
@@ -66,24 +62,19 @@ class FeSEMMethod(ClientMethod):
         for client, reply in self.trained(fed, state, starts):
             trained[client] = starts[client] + reply["update"], self.weight(reply)
             losses[client] = reply["loss"]
-        means = self.means_of(*state.models.shape)
+        means = self.means(state)
         if trained:
-            found = self._nearest(fed, state, torch.stack([model for model, _ in trained.values()]), begun)
-            for (client, (model, weight)), cluster in zip(trained.items(), found, strict=True):
+            clusters = self._nearest(fed, state, torch.stack([model for model, _ in trained.values()]), first)
+            for (client, (model, weight)), cluster in zip(trained.items(), clusters, strict=True):
                 labels[position[client]] = cluster
                 means.add(cluster, model - state.models[cluster], weight, client)
-        moved = means.moved(state.models, self.server_learning_rate)
-        after = state.next(models=moved, labels=labels, finished=self.finished(state))
-        return after, round_record(fed, losses, labels, missing=missing)
+        return self.moved(state, means, labels=labels), round_record(fed, losses, labels, missing=missing)
 
-    def _nearest(self, fed: Federation, state: ClientMethodState, trained: Tensor, begun: bool) -> list[int]:
+    def _nearest(self, fed: Federation, state: ClientMethodState, trained: Tensor, first: bool) -> list[int]:
         """Return the index of the centre nearest to each trained model ``(n, size)``."""
         trainable = Classifier.of(state.module).parameters
         points, centres = trained[:, :trainable], state.models[:, :trainable]
-        if not begun:
-            rng = fed.rng("start")
-            if self.start == "random":
-                return renumbered(torch.randint(self.n_clusters, (len(points),), generator=rng).tolist())
-            centres = kmeans_plusplus_seeds(points, self.n_clusters, rng)
-            return renumbered(pairwise_distances(points, centres).argmin(1).tolist())
-        return [int(cluster) for cluster in pairwise_distances(points, centres).argmin(1)]
+        if first:
+            centres = kmeans_plusplus_seeds(points, self.n_clusters, fed.rng("start"))
+        nearest = [int(cluster) for cluster in pairwise_distances(points, centres).argmin(1)]
+        return renumbered(nearest) if first else nearest

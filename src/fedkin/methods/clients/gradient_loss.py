@@ -102,39 +102,9 @@ class GradientLossMethod(ClientMethod):
 
     def step(self, fed: Federation, state: Any) -> tuple[GradientLossState, Record]:
         """Have clients choose a model and take one step; each model becomes the mean over the clients that chose it."""
-        asked = self.participants(fed, state)
-        stand_ins = self._stand_ins(fed, state, asked)
-        common = self._payload(state)
-        payloads = {i: common | {"stand_in": stand_ins[i]} if i in stand_ins else common for i in asked}
-        clusters, size = state.models.shape
-        expected: dict[int, Expected] = {
-            i: {"update": updates(2 if i in stand_ins else 1, size), "cluster": below(clusters)} for i in asked
-        }
-        replies = fed.ask(choose_and_step, payloads, expected.__getitem__)
-        labels, position = state.labels.clone(), positions(fed)
-        for client, reply in replies.items():
-            labels[position[client]] = int(reply["cluster"])
-        sizes = labels[labels >= 0].bincount(minlength=clusters)
-        helping = stand_ins if bool((sizes == 0).any()) else {}
-        means = self.means_of(clusters, size)
-        for client, reply in replies.items():
-            cluster = helping.get(client, int(reply["cluster"]))
-            means.add(cluster, reply["update"][int(client in helping)], self.weight(reply), client)
-        moves = self.server_learning_rate * means.all()
-        models = state.models + moves
-        means.check(models, state.models)
-        after = state.next(models=models, moves=moves, labels=labels, finished=self.finished(state))
-        return after, round_record(fed, {i: reply["loss"] for i, reply in replies.items()}, labels)
-
-    def _stand_ins(self, fed: Federation, state: State, asked: list[int]) -> dict[int, int]:
-        """Sample K clients that stand in for one cluster each if it has no client; none if fewer take part."""
-        if self.empty == "keep" or len(asked) < self.n_clusters:
-            return {}
-        drawn = torch.randperm(len(asked), generator=fed.rng("stand-ins", state.steps))[: self.n_clusters]
-        return {asked[at]: cluster for cluster, at in enumerate(drawn.tolist())}
-
-    def _payload(self, state: GradientLossState) -> Payload:
-        return {
+        participants, (clusters, size) = self.participants(fed, state), state.models.shape
+        stand_ins = self._stand_ins(fed, state, participants)
+        payload = {
             "module": state.module,
             "models": state.models,
             "moves": state.moves,
@@ -144,6 +114,30 @@ class GradientLossMethod(ClientMethod):
             "learning_rate": self.descent(state.steps).learning_rate,
             "batch_size": self.batch_size,
         }
+        payloads = {i: payload | {"stand_in": stand_ins[i]} if i in stand_ins else payload for i in participants}
+        expected: dict[int, Expected] = {
+            i: {"update": updates(2 if i in stand_ins else 1, size), "cluster": below(clusters)} for i in participants
+        }
+        replies = fed.ask(choose_and_step, payloads, expected.__getitem__)
+        labels, position = state.labels.clone(), positions(fed)
+        for client, reply in replies.items():
+            labels[position[client]] = int(reply["cluster"])
+        sizes = labels[labels >= 0].bincount(minlength=clusters)
+        helping = stand_ins if bool((sizes == 0).any()) else {}
+        means = self.means(state)
+        for client, reply in replies.items():
+            cluster = helping.get(client, int(reply["cluster"]))
+            means.add(cluster, reply["update"][int(client in helping)], self.weight(reply), client)
+        moves = self.server_learning_rate * means.all()
+        after = self.moved(state, means, moves=moves, labels=labels)
+        return after, round_record(fed, {i: reply["loss"] for i, reply in replies.items()}, labels)
+
+    def _stand_ins(self, fed: Federation, state: State, participants: list[int]) -> dict[int, int]:
+        """Sample K clients that stand in for one cluster each if it has no client; none if fewer take part."""
+        if self.empty == "keep" or len(participants) < self.n_clusters:
+            return {}
+        drawn = torch.randperm(len(participants), generator=fed.rng("stand-ins", state.steps))[: self.n_clusters]
+        return {participants[row]: cluster for cluster, row in enumerate(drawn.tolist())}
 
 
 @client_task(
@@ -163,11 +157,10 @@ def choose_and_step(client: Client, payload: Payload) -> Payload:
     rows = torch.randperm(len(client), generator=client.rng)[: payload["batch_size"]]
     x, y = client.x[rows], labels_of(client)[rows]
     losses, gradients, after = _gradients(classifier, payload["models"], x, y, client.rng)
-    wanted = preference(losses, gradients, payload["moves"][:, : classifier.parameters], payload)
-    cluster = lowest_loss(-wanted)
-    taken = [cluster, payload["stand_in"]] if "stand_in" in payload else [cluster]
-    updates = after[taken] - payload["models"][taken]
-    updates[:, : classifier.parameters] = -payload["learning_rate"] * gradients[taken]
+    cluster = lowest_loss(-preference(losses, gradients, payload["moves"][:, : classifier.parameters], payload))
+    chosen = [cluster, payload["stand_in"]] if "stand_in" in payload else [cluster]
+    updates = after[chosen] - payload["models"][chosen]
+    updates[:, : classifier.parameters] = -payload["learning_rate"] * gradients[chosen]
     return {"cluster": cluster, "update": updates, "samples": len(client), "loss": float(losses[cluster])}
 
 

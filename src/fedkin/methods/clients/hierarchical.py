@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from scipy.cluster.hierarchy import fcluster, linkage
@@ -14,9 +14,10 @@ from fedkin.core import Federation, FedkinError
 from fedkin.core.method import Count
 from fedkin.methods.clients.client_method import NotNegative
 from fedkin.methods.clients.update_splits import (
-    Round,
+    Division,
     SplitState,
     UpdateMethod,
+    Updates,
     check_clustering_round,
     cosine_distances,
     cosine_similarities,
@@ -65,14 +66,12 @@ class HierarchicalMethod(UpdateMethod):
         """Whether this is the clustering round."""
         return state.steps + 1 == self.clustering_round
 
-    def divided(
-        self, fed: Federation, state: SplitState, part: Round
-    ) -> tuple[list[int] | None, Tensor, dict[str, Any]]:
+    def divided(self, fed: Federation, state: SplitState, part: Updates) -> Division:
         """Cluster all clients at once, by cutting the tree of their updates."""
         distances = distances_between(part.compared, self.distance)
         # Similarities as distances would give negative heights, which SciPy refuses; adding 1 to all changes nothing.
         shift = 1.0 if self.distance == "similarity" else 0.0
-        return cut(distances + shift, self.linkage, self.threshold + shift), distances, {}
+        return Division(cut(distances + shift, self.linkage, self.threshold + shift), distances)
 
 
 def distances_between(updates: Tensor, distance: Distance) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -13,11 +13,7 @@ from torch import Tensor
 from fedkin.clustering import from_distances
 from fedkin.core import Federation, State
 from fedkin.core.method import Count, Fraction, refuse_unused
-from fedkin.methods.clients.client_method import PositiveFraction
-from fedkin.methods.clients.update_splits import Round, SplitState, UpdateDistances, UpdateMethod, cosine_distances
-
-_BY_KMEANS = 3
-"""Number of clusters by k-means if none is given: as many as the paper's scenarios have."""
+from fedkin.methods.clients.update_splits import Division, SplitState, UpdateMethod, Updates, cosine_distances
 
 
 @dataclass(frozen=True)
@@ -25,8 +21,8 @@ class OCFLState(SplitState):
     """State of OCFL: the previous round's distances between updates, by which clustering is triggered.
 
     `present` are the clients whose updates were compared; empty in the first round. `distances`, float64 ``(n, n)``,
-    are cosine distances between these updates; 0 between updates of different models. `fired` says whether the clients
-    have been clustered, even into a single cluster.
+    are cosine distances between these updates. `fired` says whether the clients have been clustered, even into a single
+    cluster.
     """
 
     present: list[int] = field(default_factory=list)
@@ -65,11 +61,6 @@ class OCFLMethod(UpdateMethod):
         paper).
     noise : {"cluster", "nearest"}
         For "hdbscan": whether clients without a cluster form one, as in the paper, or join the nearest.
-    again : float or None
-        Not the paper's. After the clustering, clients of a cluster are placed again when its temperature rises by at
-        least this much within one round, in (0, 1]. In the next round they train the model that was divided, and each
-        joins the cluster with the most similar mean update of then. A single cluster is clustered once more. None
-        clusters once.
     compare : {"parameters", "floats", "everything"}
         Which part of an update is compared; the authors' code compares the whole state.
     """
@@ -80,74 +71,51 @@ class OCFLMethod(UpdateMethod):
     similarity: from_distances.Similarity = "corrected"
     smallest_cluster: Fraction = 0.2
     noise: from_distances.NoiseRule = "cluster"
-    again: PositiveFraction | None = None
     weighting: Literal["samples", "clients"] = "clients"
 
     state_type: ClassVar[type[SplitState]] = OCFLState
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        here = f"with clusterer = '{self.clusterer}'"
-        unused = {} if self.clusterer == "affinity" else {"similarity": here}
+        reason = f"with clusterer = '{self.clusterer}'"
+        unused = {} if self.clusterer == "affinity" else {"similarity": reason}
         if self.clusterer != "hdbscan":
-            unused |= {"smallest_cluster": here, "noise": here}
+            unused |= {"smallest_cluster": reason, "noise": reason}
         if self.clusterer not in ("linkage", "kmeans"):
-            unused["n_clusters"] = f"{here}, which finds the number itself ('linkage' and 'kmeans' take one)"
+            unused["n_clusters"] = f"{reason}, which finds the number itself ('linkage' and 'kmeans' take one)"
         refuse_unused(self, unused)
 
     def can_split(self, state: OCFLState) -> bool:
-        """Whether the clients are not clustered yet, or may be reassigned."""
-        return not state.fired or self.again is not None
+        """Whether the clients are not clustered yet."""
+        return not state.fired
 
-    def divided(
-        self, fed: Federation, state: OCFLState, part: Round
-    ) -> tuple[list[int] | None, Tensor, dict[str, Any]]:
+    def divided(self, fed: Federation, state: OCFLState, part: Updates) -> Division:
         """Cluster all clients at once, if the temperature triggers it."""
         distances = cosine_distances(part.compared)
         common = [client for client in part.clients if client in state.present]
         before = _temperature_of(common, state.present, state.distances)
-        now = _temperature_of(common if state.present else part.clients, part.clients, distances)
-        warmth = temperature(distances) if len(distances) > 1 else None
-        if state.fired:
-            rises = self.again is not None and before is not None and now is not None and now - before >= self.again
-            values = {"temperatures": {str(part.cluster): warmth}, "rises": {str(part.cluster): rises}}
-            alone = rises and not state.splits
-            return (self.clustered(fed, state, distances) if alone else None), distances, values
-        fires = now is not None and self.fires(before, now)
-        values = {"temperature": warmth, "fired": fires}
-        return (self.clustered(fed, state, distances) if fires else None), distances, values
+        current = _temperature_of(common if state.present else part.clients, part.clients, distances)
+        fires = current is not None and self.fires(before, current)
+        clusters = self.clustered(fed, state, distances) if fires else None
+        if len(part.clients) < 2:  # what was compared last stays
+            return Division(clusters, distances, {"temperature": None, "fired": fires})
+        compared = {"present": [], "distances": distances[:0, :0]} if fires else {
+            "present": part.clients, "distances": distances,
+        }  # fmt: skip
+        values = {"temperature": temperature(distances), "fired": fires}
+        return Division(clusters, distances, values, {**compared, "fired": fires})
 
-    def kept(self, state: OCFLState, watched: Sequence[UpdateDistances]) -> dict[str, Any]:
-        """Keep the clients that replied, their distances, and whether the trigger fired."""
-        if state.fired:
-            calm = [seen for seen in watched if not any(seen.values["rises"].values())]
-            clients = [client for seen in calm for client in seen.clients]
-            return {"present": clients, "distances": _blocks(calm)}
-        (seen,) = watched
-        if len(seen.clients) < 2:
-            return {}
-        fired = seen.values["fired"]
-        if fired:  # there are several models from the next round on
-            return {"present": [], "distances": _blocks([]), "fired": True}
-        return {"present": seen.clients, "distances": seen.distances, "fired": False}
-
-    def to_reassign(self, state: OCFLState, watched: Sequence[UpdateDistances]) -> list[int]:
-        """Return the clusters whose temperature has risen, if there are several."""
-        if not (state.fired and state.splits):
-            return []
-        return [int(cluster) for seen in watched for cluster, rises in seen.values["rises"].items() if rises]
-
-    def fires(self, before: float | None, now: float) -> bool:
+    def fires(self, before: float | None, current: float) -> bool:
         """Whether to cluster the clients, by the temperature of this round and of the last, if any."""
         if self.trigger == "printed":
-            return before is None or now >= before
-        return before is not None and now > before
+            return before is None or current >= before
+        return before is not None and current > before
 
     def clustered(self, fed: Federation, state: State, distances: Tensor) -> list[int]:
         """Return the cluster of each client, by their cosine distances (Gamma)."""
         rng = fed.rng("grouper", state.steps)
         if self.clusterer == "kmeans":
-            return from_distances.kmeans(distances, self.n_clusters or _BY_KMEANS, rng)
+            return from_distances.kmeans(distances, self.n_clusters or 3, rng)  # 3 as in the paper's scenarios
         if self.clusterer == "meanshift":
             return from_distances.meanshift(distances)
         if self.clusterer == "affinity":
@@ -157,16 +125,10 @@ class OCFLMethod(UpdateMethod):
         return from_distances.hdbscan(distances, self.smallest_cluster, self.noise)
 
 
-def _blocks(watched: Sequence[UpdateDistances]) -> Tensor:
-    """Return the distances of all clusters as one block-diagonal matrix, 0 between clusters."""
-    found: Tensor = torch.block_diag(torch.zeros(0, 0, dtype=torch.float64), *(seen.distances for seen in watched))
-    return found
-
-
-def _temperature_of(some: Sequence[int], clients: Sequence[int], distances: Tensor) -> float | None:
-    """Return the clustering temperature over the clients `some`; ``None`` for fewer than two."""
-    at = torch.tensor([clients.index(client) for client in some], dtype=torch.int64)
-    return temperature(distances[at][:, at]) if len(at) > 1 else None
+def _temperature_of(selected: Sequence[int], clients: Sequence[int], distances: Tensor) -> float | None:
+    """Return the clustering temperature over the `selected` of the clients; ``None`` for fewer than two."""
+    rows = torch.tensor([clients.index(client) for client in selected], dtype=torch.int64)
+    return temperature(distances[rows][:, rows]) if len(rows) > 1 else None
 
 
 def temperature(distances: Tensor) -> float:

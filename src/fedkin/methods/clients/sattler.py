@@ -5,9 +5,8 @@ Halves are found by complete linkage, as in the authors' code; algorithm 1 as pr
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
@@ -17,7 +16,7 @@ from torch import Tensor
 
 from fedkin.core import Federation, Record
 from fedkin.methods.clients.client_method import NotNegative, losses
-from fedkin.methods.clients.update_splits import Round, SplitState, UpdateDistances, UpdateMethod, cosine_distances
+from fedkin.methods.clients.update_splits import Division, SplitState, UpdateMethod, Updates, cosine_distances
 
 SattlerLinkage = Literal["complete", "single"]
 
@@ -87,42 +86,34 @@ class SattlerMethod(UpdateMethod):
     def step(self, fed: Federation, state: Any) -> tuple[Any, Record]:
         """Do a round as `UpdateMethod.step`; the last one also has clients choose among cached models."""
         after, record = super().step(fed, state)
+        norms = [largest for _, largest in record.values.get("norms", {}).values()]
+        after = replace(after, greatest_norm=max([state.greatest_norm, *norms]))
         if self.cache and after.finished and after.splits:
-            after = dataclasses.replace(after, choices=self._best_cached(fed, after))
+            after = replace(after, choices=self._best_cached(fed, after))
             missing = record.missing | fed.missing
             answered = [client for client in record.answered if client not in missing]
-            record = dataclasses.replace(record, answered=answered, missing=missing)
+            record = replace(record, answered=answered, missing=missing)
         return after, record
 
-    def divided(
-        self, fed: Federation, state: SattlerState, part: Round
-    ) -> tuple[list[int] | None, Tensor, dict[str, Any]]:
+    def divided(self, fed: Federation, state: SattlerState, part: Updates) -> Division:
         """Bipartition the cluster if its model has converged and its clients have not."""
         weights = torch.tensor(part.weights)
         mean = float((weights @ part.compared / weights.sum()).norm())
         largest = float(part.compared.norm(dim=1).max())
-        distances = cosine_distances(part.compared)
-        values = {"norms": {str(part.cluster): [mean, largest]}}
         units = (largest, max(largest, state.greatest_norm)) if self.norms == "relative" else (1.0, 1.0)
+        halted = mean < self.mean_below * units[0] and largest > self.largest_above * units[1]
         born = max((split["round"] for split in state.splits if part.cluster in split["clusters"]), default=0)
-        rested = state.steps - born >= self.cooldown
-        parted = mean < self.mean_below * units[0] and largest > self.largest_above * units[1]
-        if not (rested and parted and len(part.clients) > 2):
-            return None, distances, values
-        halves = torch.tensor(bipartition(distances, self.linkage))
-        max_similarity = float(1 - distances[halves == 0][:, halves == 1].min())
-        return (halves.tolist() if max_similarity < self.separation else None), distances, values
-
-    def kept(self, state: SattlerState, watched: Sequence[UpdateDistances]) -> dict[str, Any]:
-        """Return the largest update norm so far, for the next state."""
-        norms = [largest for one in watched for _, largest in one.values["norms"].values()]
-        return {"greatest_norm": max([state.greatest_norm, *norms])}
+        whole = Division(None, cosine_distances(part.compared), {"norms": {str(part.cluster): [mean, largest]}})
+        if not halted or state.steps - born < self.cooldown or len(part.clients) <= 2:
+            return whole
+        halves = torch.tensor(bipartition(whole.distances, self.linkage))
+        max_similarity = float(1 - whole.distances[halves == 0][:, halves == 1].min())
+        return replace(whole, parts=halves.tolist()) if max_similarity < self.separation else whole
 
     def _best_cached(self, fed: Federation, state: SattlerState) -> dict[str, int]:
         """Return, by client, the split whose cached model has a lower loss on its data than its cluster's, if any."""
         payloads, ancestors = {}, {}
-        for at, client in enumerate(fed.ids):
-            cluster = int(state.labels[at])
+        for client, cluster in zip(fed.ids, state.labels.tolist(), strict=True):
             if cluster >= 0:
                 ancestors[client] = _ancestors(state.splits, cluster)
                 models = [state.models[cluster], *(state.splits[index]["model"] for index in ancestors[client])]
@@ -151,10 +142,10 @@ class SattlerMethod(UpdateMethod):
 def _ancestors(splits: list[dict[str, Any]], cluster: int) -> list[int]:
     """Return the positions of the splits that led to `cluster`, in order of time."""
     path = []
-    for at in range(len(splits) - 1, -1, -1):
-        if cluster in splits[at]["clusters"]:
-            path.append(at)
-            cluster = splits[at]["cluster"]
+    for index in range(len(splits) - 1, -1, -1):
+        if cluster in splits[index]["clusters"]:
+            path.append(index)
+            cluster = splits[index]["cluster"]
     return path[::-1]
 
 
