@@ -8,9 +8,8 @@ assigned by the descriptor of all its samples.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 import torch
@@ -21,7 +20,7 @@ from torch import Tensor
 from fedkin.clustering.nearest import pairwise_distances
 from fedkin.clustering.nearest_means import joined
 from fedkin.core import Client, Federation, Payload, Record, client_task
-from fedkin.core.method import Count, Positive, refuse_unused
+from fedkin.core.method import Count, Positive
 from fedkin.core.replies import reals, updates
 from fedkin.methods.clients.client_method import UNKNOWN, ClientMethod, labels_of, renumbered, round_record
 from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState, nearest_cluster
@@ -30,10 +29,7 @@ from fedkin.nn.descent import LocalTraining
 from fedkin.nn.modules import Classifier
 from fedkin.nn.network_forms import CLASSIFIER
 
-_ABSENT = -1.0
-"""Value in place of the moments of a class with fewer than two samples, as in the authors' code."""
-_ROUNDING = 1e-9
-"""Relative difference between the two ways round of a distance, and the least radius."""
+_ABSENT = -1.0  # in place of the moments of a class with fewer than two samples, as in the authors' code
 
 
 @dataclass(frozen=True)
@@ -72,8 +68,6 @@ class FLUXMethod(OneShotMethod):
     radius : float or None
         Clients within this distance of each other are in one cluster (DBSCAN's eps), for descriptors scaled to [0, 1].
         None finds it at the knee of the sorted distances to the nearest client (Kneedle; Satopaa et al. 2011).
-    radius_scale : float
-        Factor of a radius that was found.
     min_size : int or None
         Minimum number of clients in a cluster; smaller ones join the nearest. By default a tenth of all, and at least
         two. With 1, a client with none within the radius is a cluster by itself, as in the authors' code.
@@ -82,7 +76,6 @@ class FLUXMethod(OneShotMethod):
     warm_up: Annotated[int, Ge(0)] = 3
     dimensions: Count = 10
     radius: Positive | None = None
-    radius_scale: Positive = 1.0
 
     traits = OneShotMethod.traits.replace(
         sends=(
@@ -92,32 +85,21 @@ class FLUXMethod(OneShotMethod):
     )
     state_type = FLUXState
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.radius is not None:
-            refuse_unused(self, {"radius_scale": "beside a radius that is given"})
-
     def init(self, fed: Federation) -> FLUXState:
         """Return one new model, all clients in one cluster, and random directions."""
         state: FLUXState = super().init(fed)
         classifier = Classifier.of(state.module)
         width = classifier.latents(state.models[0], torch.zeros(1, *classifier.shape)).shape[1]
-        return dataclasses.replace(state, projection=self.directions(fed, width))
-
-    def directions(self, fed: Federation, width: int) -> Tensor:
-        """Return random directions that latents ``(n, width)`` are projected on, float32 ``(width, dimensions)``."""
         drawn = torch.randn(width, min(self.dimensions, width), generator=fed.rng("projection"), dtype=torch.float64)
-        found: Tensor = torch.linalg.qr(drawn).Q.float()
-        return found
+        return replace(state, projection=torch.linalg.qr(drawn).Q.float())
 
     def step(self, fed: Federation, state: Any) -> tuple[FLUXState, Record]:
         """Do a round of warm-up while any is left, then proceed as `OneShotMethod.step`."""
         if state.steps >= self._warming:
             return super().step(fed, state)
         trained, means = self.averaged(fed, state)
-        models = means.moved(state.models, self.server_learning_rate)
         record = round_record(fed, trained, state.labels, phase="warm-up")
-        return state.next(models=models, rounds=state.rounds + 1), record
+        return self.moved(state, means, rounds=state.rounds + 1, finished=False), record
 
     @property
     def _warming(self) -> int:
@@ -134,25 +116,25 @@ class FLUXMethod(OneShotMethod):
         shape = (1 + how["module"]["classes"], state.projection.shape[1])
         expected = {"means": reals(*shape), "deviations": reals(*shape, minimum=_ABSENT)}
         replies = fed.ask(describe_distribution, dict.fromkeys(clients, how), expected)
-        found = {client: descriptor_of(reply["means"], reply["deviations"]) for client, reply in replies.items()}
+        messages = {client: descriptor_of(reply["means"], reply["deviations"]) for client, reply in replies.items()}
         if state.lowest.numel():
-            found = {client: scaled(one, state.lowest, state.highest) for client, one in found.items()}
-        return found
+            messages = {client: scaled(row, state.lowest, state.highest) for client, row in messages.items()}
+        return messages
 
     def aligned(self, state: FLUXState, messages: Tensor) -> tuple[FLUXState, Tensor]:
         """Scale every segment of the first descriptors to [0, 1]; the state keeps the ranges and the model."""
         segments = messages.view(len(messages), 2 * (1 + state.module["classes"]), -1)
         lowest, highest = segments.amin((0, 2)), segments.amax((0, 2))
-        state = dataclasses.replace(state, reference=state.models[0].clone(), lowest=lowest, highest=highest)
+        state = replace(state, reference=state.models[0].clone(), lowest=lowest, highest=highest)
         return state, scaled(messages, lowest, highest)
 
     def clustered(self, fed: Federation, state: FLUXState, messages: Tensor) -> tuple[Clustering, dict[str, Any]]:
         """Cluster descriptors by density; a client in no dense region joins the nearest, or is a cluster by itself."""
         nearest = nearest_distances(messages)
-        radius = self.radius or self.radius_scale * knee(nearest)
+        radius = self.radius or knee(nearest)
         labels = without_small(messages, dense(messages, radius), self.smallest(len(messages)))
-        found = Clustering(labels, int(labels.max()) > 0, radius, [])
-        return found, {"mode": "descriptors", "radius": radius, "nearest": nearest}
+        clustering = Clustering(labels, int(labels.max()) > 0, radius, [])
+        return clustering, {"mode": "descriptors", "radius": radius, "nearest": nearest}
 
     def result(self, state: FLUXState) -> dict[str, Any]:
         """Return the common result with what the descriptor of an unseen client needs."""
@@ -220,8 +202,7 @@ def scaled(descriptors: Tensor, lowest: Tensor, highest: Tensor) -> Tensor:
     """Return descriptors ``(..., d)`` with every segment mapped from ``lowest`` to ``highest`` to [0, 1]."""
     parts = descriptors.unflatten(-1, (len(lowest), -1)).double()
     low, spread = lowest.double()[:, None], (highest.double() - lowest.double())[:, None]
-    found: Tensor = ((parts - low) / torch.where(spread > 0, spread, 1.0)).flatten(-2).float()
-    return found
+    return ((parts - low) / torch.where(spread > 0, spread, 1.0)).flatten(-2).float()
 
 
 def nearest_distances(points: Tensor) -> list[float]:
@@ -229,8 +210,8 @@ def nearest_distances(points: Tensor) -> list[float]:
     if len(points) < 2:
         return []
     distances = pairwise_distances(points.double(), points.double()).fill_diagonal_(torch.inf)
-    found: list[float] = distances.min(1).values.sort().values.tolist()
-    return found
+    nearest: list[float] = distances.min(1).values.sort().values.tolist()
+    return nearest
 
 
 def knee(heights: Sequence[float]) -> float:
@@ -242,24 +223,25 @@ def knee(heights: Sequence[float]) -> float:
     if len(heights) < 3 or heights[-1] <= heights[0]:
         return heights[-1] if heights else 0.0
     last = len(heights) - 1
-    below = [at / last - (height - heights[0]) / (heights[-1] - heights[0]) for at, height in enumerate(heights)]
+    below = [rank / last - (height - heights[0]) / (heights[-1] - heights[0]) for rank, height in enumerate(heights)]
     peak: int | None = None
-    for at in range(last - 1, 0, -1):
-        if below[at] >= below[at + 1] and below[at] >= below[at - 1]:
-            peak = at
-        elif below[at] <= below[at + 1] and below[at] <= below[at - 1]:
+    for rank in range(last - 1, 0, -1):
+        neighbours = below[rank - 1], below[rank + 1]
+        if below[rank] >= max(neighbours):
+            peak = rank
+        elif below[rank] <= min(neighbours):
             peak = None
-        if peak is not None and below[at - 1] < below[peak] - 1 / last:
+        if peak is not None and below[rank - 1] < below[peak] - 1 / last:
             return heights[peak]
     return heights[below.index(max(below))]
 
 
 def dense(points: Tensor, radius: float) -> Tensor:
     """Return the dense region of each point ``(n, d)``, int64 ``(n,)``; a point in none is a region by itself."""
-    reach = radius * (1 + _ROUNDING)  # a radius that was found is a distance between two points
+    reach = radius * (1 + 1e-9)  # a radius that was found is a distance between two points, up to rounding
     distances = pairwise_distances(points.double(), points.double())  # of equal points 0, unlike scikit-learn's
-    labels = DBSCAN(eps=max(reach, _ROUNDING), min_samples=2, metric="precomputed").fit_predict(distances.numpy())
-    return torch.tensor(renumbered([-1 - at if label < 0 else label for at, label in enumerate(labels.tolist())]))
+    labels = DBSCAN(eps=max(reach, 1e-9), min_samples=2, metric="precomputed").fit_predict(distances.numpy())
+    return torch.tensor(renumbered([-1 - row if label < 0 else label for row, label in enumerate(labels.tolist())]))
 
 
 def without_small(points: Tensor, labels: Tensor, smallest: int) -> Tensor:
@@ -270,5 +252,5 @@ def without_small(points: Tensor, labels: Tensor, smallest: int) -> Tensor:
     large = labels.bincount() >= smallest
     if large.all() or not large.any():
         return labels
-    kept = torch.where(large[labels], labels, UNKNOWN)
-    return torch.tensor(renumbered(joined(points.double().numpy(), kept.numpy()).tolist()))
+    settled = torch.where(large[labels], labels, UNKNOWN)
+    return torch.tensor(renumbered(joined(points.double().numpy(), settled.numpy()).tolist()))

@@ -28,9 +28,7 @@ from fedkin.methods.clients.client_method import filling_of, means_by_class, ren
 from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState, nearest_cluster
 from fedkin.methods.clients.one_shot.tree_cuts import Clustering
 
-_MIN_CLUSTERS, _MAX_CLUSTERS = 4, 19
-
-FILLING = "style_filling"
+FILLING = "style_filling"  # key of a client's state: the random numbers that stand for classes it lacks
 
 
 @dataclass(frozen=True)
@@ -84,7 +82,7 @@ class LADDMethod(OneShotMethod):
     @property
     def needed(self) -> int:
         """Number of messages needed to form clusters: one more than the minimum number of clusters."""
-        return (self.n_clusters or _MIN_CLUSTERS) + 1
+        return (self.n_clusters or 4) + 1
 
     def messages(self, fed: Federation, state: LADDState, clients: Sequence[int]) -> dict[int, Tensor]:
         """Ask clients for their styles, in one exchange."""
@@ -97,16 +95,15 @@ class LADDMethod(OneShotMethod):
         """Cluster styles by k-means, with the given number of clusters or the best by silhouette."""
         points = messages.double().numpy()
         seed = draw_seed(fed.rng("grouping"))
-        counts = [self.n_clusters] if self.n_clusters else range(_MIN_CLUSTERS, _MAX_CLUSTERS + 1)
-        possible = [count for count in counts if count < len(points)]
+        counts = [k for k in ([self.n_clusters] if self.n_clusters else range(4, 20)) if k < len(points)]
         # On one thread, as sums over several depend on their order.
         with warnings.catch_warnings(), threadpool_limits(1, user_api="openmp"):
             warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct styles than clusters
-            found = {k: KMeans(k, n_init=10, random_state=seed).fit_predict(points) for k in possible}
-        scores = {k: float(silhouette_score(points, labels)) for k, labels in found.items() if len(set(labels)) > 1}
-        best = max(scores, key=scores.__getitem__) if scores else possible[0]
-        labels = torch.tensor(renumbered(found[best].tolist()))
-        clustering = Clustering(labels=labels, separable=best > 1, cut=None, heights=[])
+            labels = {k: KMeans(k, n_init=10, random_state=seed).fit_predict(points) for k in counts}
+        scores = {k: float(silhouette_score(points, labels[k])) for k in counts if len(set(labels[k])) > 1}
+        best = max(scores, key=scores.__getitem__, default=counts[0])
+        clusters = torch.tensor(renumbered(labels[best].tolist()))
+        clustering = Clustering(clusters, separable=best > 1, cut=None, heights=[])
         return clustering, {"mode": "k-means", "silhouettes": {str(k): score for k, score in scores.items()}}
 
     def result(self, state: LADDState) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from operator import itemgetter
 from typing import Annotated, Any, Literal
 
 import torch
@@ -19,19 +20,16 @@ from scipy.spatial.distance import squareform
 from torch import Tensor
 
 from fedkin.clustering.subspace_angles import RIGHT_ANGLE, Angle, angles_between
-from fedkin.core import Client, Federation, Payload, Record, client_task
+from fedkin.core import Client, Federation, Payload, client_task
 from fedkin.core.method import Count
 from fedkin.core.replies import MAX_CLASSES, Array, counts_to, one_of
 from fedkin.methods.clients.client_method import UNKNOWN, labels_of, renumbered
 from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState
 from fedkin.methods.clients.one_shot.tree_cuts import Clustering, reported
 
-AngleLinkage = Literal["average", "complete", "single"]
-
 MAX_VECTORS = 1024
 THRESHOLD = 30.0
 """Default threshold in degrees, chosen on images."""
-_NEGLIGIBLE = 1e-6
 
 
 @dataclass(frozen=True)
@@ -63,8 +61,6 @@ class PACFLMethod(OneShotMethod):
     threshold : float or None
         beta: clusters at a greater angle stay separate, in degrees. 30 was chosen on images; tables need a greater one.
         None cuts where the gap between heights of the tree is widest, which always separates at least two clusters.
-    linkage : {"average", "complete", "single"}
-        Linkage of the tree.
     min_size : int
         Minimum number of clients in a cluster; smaller ones join the nearest. It also holds for new clusters, which
         form after a `refresh` and of clients that join later.
@@ -74,7 +70,6 @@ class PACFLMethod(OneShotMethod):
     vectors: Annotated[int, Interval(ge=1, le=MAX_VECTORS)] = 1
     angle: Angle = "mean"
     threshold: Annotated[float, Interval(gt=0, lt=RIGHT_ANGLE)] | None = THRESHOLD
-    linkage: AngleLinkage = "average"
     min_size: Count | None = 1
 
     traits = OneShotMethod.traits.replace(
@@ -91,30 +86,6 @@ class PACFLMethod(OneShotMethod):
         state: PACFLState = self.unplaced(fed)
         return replace(state, segments=state.module["classes"] if self.bases == "class" else 1)
 
-    def step(self, fed: Federation, state: Any) -> tuple[Any, Record]:
-        """Do a step as `OneShotMethod`; the record in which clusters are formed says what is doubtful about them."""
-        after, record = super().step(fed, state)
-        if not state.messages.numel() and after.messages.numel():
-            record.values.update(self.doubts(after))
-        return after, record
-
-    def doubts(self, state: PACFLState) -> dict[str, str]:
-        """Return a warning if most clients are alone in their clusters, or a note if the threshold may not suit."""
-        sizes = state.labels[state.labels != UNKNOWN].bincount()
-        alone, clients = int((sizes == 1).sum()), int(sizes.sum())
-        if clients > 2 and 2 * alone > clients:
-            return {
-                "warning": f"{alone} of {clients} clients are alone in their clusters, so angles between all clients "
-                "are wide, as with few samples or in tables: these are hardly clusters. Raise threshold, or compare "
-                "with ocfl."
-            }
-        if len(sizes) > 1 and len(state.module["shape"]) == 1 and self.threshold == THRESHOLD:
-            return {
-                "note": f"The threshold of {THRESHOLD:g} degrees was chosen on images. Of tables it can tell random "
-                "parts apart that are alike: compare with ocfl, or raise threshold."
-            }
-        return {}
-
     def messages(self, fed: Federation, state: PACFLState, clients: Sequence[int]) -> dict[int, Tensor]:
         """Ask clients for their singular vectors, in one exchange."""
         how = self._how(state)
@@ -125,10 +96,22 @@ class PACFLMethod(OneShotMethod):
     def clustered(self, fed: Federation, state: PACFLState, messages: Tensor) -> tuple[Clustering, dict[str, Any]]:
         """Cluster clients by cutting the tree of the angles."""
         angles = angles_between(self._sets(state, messages), self.angle)
-        labels, cut, heights = cut_angles(angles, self.linkage, self.threshold)
+        labels, cut, heights = cut_angles(angles, self.threshold)
         labels = without_small(labels, angles, self.smallest(len(messages)))
-        found = Clustering(labels, int(labels.max()) > 0, cut, heights)
-        return found, {"mode": "principal angles", "cut": cut, "heights": heights}
+        values: dict[str, Any] = {"mode": "principal angles", "cut": cut, "heights": heights}
+        sizes, clients = labels.bincount(), len(labels)
+        single = int((sizes == 1).sum())
+        if clients > 2 and 2 * single > clients:
+            values["warning"] = (
+                f"{single} of {clients} clients are alone in their clusters, so angles between all clients are wide, "
+                "as with few samples or in tables: these are hardly clusters. Raise threshold, or compare with ocfl."
+            )
+        elif len(sizes) > 1 and len(state.module["shape"]) == 1 and self.threshold == THRESHOLD:
+            values["note"] = (
+                f"The threshold of {THRESHOLD:g} degrees was chosen on images. Of tables it can tell random parts "
+                "apart that are alike: compare with ocfl, or raise threshold."
+            )
+        return Clustering(labels, int(labels.max()) > 0, cut, heights), values
 
     def placed(self, fed: Federation, state: PACFLState, rows: Tensor, new: Tensor) -> tuple[Tensor, list[int]]:
         """Return labels after messages `new` of the clients at `rows`, and the parent cluster of each new cluster.
@@ -136,23 +119,20 @@ class PACFLMethod(OneShotMethod):
         A client joins the cluster at the smallest mean angle. Clients beyond the threshold form clusters of their own
         if there are enough of them; otherwise they keep their cluster, or join the nearest.
         """
-        others = torch.ones(len(state.labels), dtype=torch.bool)
-        others[rows] = False
-        settled = others & (state.labels != UNKNOWN)
-        if not settled.any():  # all clients have new vectors: compare with their former ones
-            settled = state.labels != UNKNOWN
-        known, of_known = self._sets(state, state.messages[settled]), state.labels[settled]
-        sets = self._sets(state, new)
-        to_clusters = _to_clusters(angles_between(sets, self.angle, known), of_known, len(state.models))
-        angle, nearest = to_clusters.min(1)
-        labels = state.labels.clone()
-        limit = self._limit(known)
-        far = angle > limit
-        joined = labels[rows] != UNKNOWN
-        labels[rows] = torch.where(far & joined, labels[rows], nearest)
+        compared = state.labels != UNKNOWN
+        if compared.sum() > compared[rows].sum():  # otherwise all clients have new vectors: take their former ones
+            compared[rows] = False
+        clusters, sets = self._sets(state, state.messages[compared]), self._sets(state, new)
+        angles = angles_between(sets, self.angle, clusters)
+        angle, nearest = _to_clusters(angles, state.labels[compared], len(state.models)).min(1)
+        limit = self.threshold
+        if limit is None:
+            limit = cut_angles(angles_between(clusters, self.angle), None)[1] or RIGHT_ANGLE
+        far, labels = angle > limit, state.labels.clone()
+        labels[rows] = torch.where(far & (labels[rows] != UNKNOWN), labels[rows], nearest)
         parents: list[int] = []
         if far.any():
-            parts, _, _ = cut_angles(angles_between(sets[far], self.angle), self.linkage, limit)
+            parts, _, _ = cut_angles(angles_between(sets[far], self.angle), limit)
             for part in range(int(parts.max()) + 1):
                 members = rows[far][parts == part]
                 if len(members) >= self.smallest(len(fed.present)):
@@ -169,12 +149,12 @@ class PACFLMethod(OneShotMethod):
     @staticmethod
     def assign(result: Mapping[str, Any], unseen: Client) -> int:
         """Return the cluster of an unseen client: the one at the smallest mean angle."""
-        known = result["labels"] != UNKNOWN
+        placed = result["labels"] != UNKNOWN
         shape = (result["segments"] * result["count"], -1)
-        own = vectors_of(unseen, result).view(1, *shape)
-        sets = result["messages"][known].view(int(known.sum()), *shape)
-        angles = angles_between(own, result["angle"], sets)
-        return int(_to_clusters(angles, result["labels"][known], len(result["models"])).argmin())
+        vectors = vectors_of(unseen, result).view(1, *shape)
+        sets = result["messages"][placed].view(int(placed.sum()), *shape)
+        angles = angles_between(vectors, result["angle"], sets)
+        return int(_to_clusters(angles, result["labels"][placed], len(result["models"])).argmin())
 
     @staticmethod
     def assigns_by_labels(result: Mapping[str, Any]) -> bool:
@@ -186,13 +166,6 @@ class PACFLMethod(OneShotMethod):
 
     def _sets(self, state: PACFLState, messages: Tensor) -> Tensor:
         return messages.view(len(messages), state.segments * self.vectors, -1)
-
-    def _limit(self, known: Tensor) -> float:
-        """Return the angle beyond which a client is far from a cluster."""
-        if self.threshold is not None:
-            return self.threshold
-        _, cut, _ = cut_angles(angles_between(known, self.angle), self.linkage, None)
-        return RIGHT_ANGLE if cut is None else cut
 
 
 @client_task(
@@ -212,43 +185,35 @@ def vectors_of(client: Client, how: Mapping[str, Any]) -> Tensor:
     `how` has ``bases`` as in `PACFLMethod`, the ``count`` of vectors, and the number of ``segments``: classes, or 1.
     """
     x = client.x.flatten(1)
-    found = torch.zeros(how["segments"], how["count"], x.shape[1])
+    sets = torch.zeros(how["segments"], how["count"], x.shape[1])
     parts = [(0, x)]
     if how["bases"] == "class":
         y = labels_of(client)
         parts = [(label, x[y == label]) for label in y.unique().tolist() if label < how["segments"]]
     for segment, samples in parts:
         _, values, vectors = torch.linalg.svd(samples.double(), full_matrices=False)
-        vectors = vectors[values > _NEGLIGIBLE * values[0]][: how["count"]]
-        found[segment, : len(vectors)] = vectors.float()
-    return found.flatten()
+        vectors = vectors[values > 1e-6 * values[0]][: how["count"]]  # beyond is rounding
+        sets[segment, : len(vectors)] = vectors.float()
+    return sets.flatten()
 
 
-def cut_angles(
-    angles: Tensor, method: AngleLinkage, threshold: float | None
-) -> tuple[Tensor, float | None, list[float]]:
+def cut_angles(angles: Tensor, threshold: float | None) -> tuple[Tensor, float | None, list[float]]:
     """Cut the tree of the angles ``(n, n)`` between clients at `threshold`, or in the middle of the widest gap.
 
-    `method` is the linkage. Return the labels, int64 ``(n,)`` in order of first appearance; the height of the cut,
-    ``None`` if there are too few clients for a gap; and the greatest heights, greatest first, at most 40.
+    Return the labels, int64 ``(n,)`` in order of first appearance; the height of the cut, ``None`` if there are too few
+    clients for a gap; and the greatest heights, greatest first, at most 40.
     """
     if len(angles) < 2:
         return torch.zeros(len(angles), dtype=torch.int64), threshold, []
-    tree = linkage(squareform(angles.numpy(), checks=False), method)
+    tree = linkage(squareform(angles.numpy(), checks=False), "average")
     heights = tree[:, 2]
     if threshold is None:
-        threshold = _widest_gap(heights.tolist())
+        gap, lower, upper = max(
+            ((b - a, a, b) for a, b in pairwise(heights.tolist())), default=(0, 0, 0), key=itemgetter(0)
+        )
+        threshold = (lower + upper) / 2 if gap > 0 else None
     labels = [0] * len(angles) if threshold is None else fcluster(tree, threshold, criterion="distance").tolist()
     return torch.tensor(renumbered(labels)), threshold, reported(heights)
-
-
-def _widest_gap(heights: Sequence[float]) -> float | None:
-    """Return the middle of the widest gap between successive `heights`, lowest first; ``None`` if there is none."""
-    gaps = [upper - lower for lower, upper in pairwise(heights)]
-    if not gaps or max(gaps) <= 0:
-        return None
-    widest = gaps.index(max(gaps))
-    return (heights[widest] + heights[widest + 1]) / 2
 
 
 def without_small(labels: Tensor, angles: Tensor, smallest: int) -> Tensor:

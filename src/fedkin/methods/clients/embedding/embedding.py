@@ -10,10 +10,9 @@ enough for a cluster; see `class_sums`.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -24,7 +23,7 @@ from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from fedkin.core import Client, Federation, FedkinError, Payload, Record, client_task, task
+from fedkin.core import Client, Federation, FedkinError, Payload, Record, client_task
 from fedkin.core.client import LASTING
 from fedkin.core.method import Count, Positive, refuse_unused
 from fedkin.core.replies import MAX_CLASSES, counts_to, is_amount, is_flag, is_number, one_of, uint8, updates, within
@@ -34,12 +33,14 @@ from fedkin.methods.clients.client_method import (
     ClientMethodState,
     PositiveFraction,
     Trained,
+    Training,
     filling_of,
     means_by_class,
     round_record,
-    trained_updates,
+    trained_update,
+    training_task,
 )
-from fedkin.methods.clients.embedding.class_sums import EPSILON, ClassSums, assigned, check_settings
+from fedkin.methods.clients.embedding.class_sums import EPSILON, ClassSums, assigned
 from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState, cluster_balls, nearest_cluster
 from fedkin.methods.clients.one_shot.tree_cuts import Clustering, Mode, cluster
 from fedkin.nn.client_stack import Job
@@ -50,12 +51,11 @@ from fedkin.privacy.accounting import bit_epsilon, flip_probability
 from fedkin.privacy.budget import noise_source
 from fedkin.privacy.randomised_response import Normalise, binary, memorised, packed, unpacked
 
-# Tasks of clients in one-shot clustering by embeddings: train the encoder, and describe their data in a few bits.
-
-
 ANSWERS, FILLING, CLUSTERING = (LASTING + name for name in ("answers", "filling", "clustering"))
 """Keys of a client's state: its random answer for either value of every bit, the codes of classes it does not have, and
 the seed of its k-means, as centres in another order would give other answers for the same data."""
+
+# What clients do: train the encoder, and describe their data in a few bits.
 
 
 @client_task(takes={}, holds={"least": is_number, "greatest": is_number})
@@ -64,29 +64,17 @@ def extent(client: Client, payload: Payload) -> Payload:
     return {"least": float(client.x.min()), "greatest": float(client.x.max())}
 
 
-def new_encoder(fed: Federation, shape: tuple[int, ...], name: str) -> Pretrained:
-    """Return an untrained encoder for the clients' data, of the architecture `name`; "auto" chooses one."""
-    replies = fed.ask_until_all_reply(extent, {}).values()
-    in_unit = all(reply["least"] >= 0 and reply["greatest"] <= 1 for reply in replies)
-    known = choose_autoencoder(shape) if name == "auto" else name
-    encoder = Encoder.of({"name": known, "shape": shape, "output": "sigmoid" if in_unit else "linear"})
-    return Pretrained(encoder.spec(), encoder.initial(fed.rng("encoder")), {})
-
-
-@task(
+@training_task(
     takes={"encoder": ENCODER, "vector": updates("size"), "training": DESCENT, "steps": counts_to(MANY, 0)},
     holds={"update": updates(None), "samples": is_amount, "loss": is_number},
 )
-def train_encoder(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+def train_encoder(client: Client, payload: Payload) -> Training:
     """Train the autoencoder on the client's samples; report the update, their number and the mean error."""
-    jobs = []
-    for client, payload in zip(clients, payloads, strict=True):
-        training = LocalTraining(**payload["training"])
-        per_epoch = math.ceil(len(client) / training.batch_size)
-        training = dataclasses.replace(training, epochs=max(training.epochs, math.ceil(payload["steps"] / per_epoch)))
-        encoder = Encoder.of(payload["encoder"])
-        jobs.append(Job(encoder, payload["vector"], client.x, client.x, client.rng, training))
-    return trained_updates(jobs)
+    training = LocalTraining(**payload["training"])
+    per_epoch = math.ceil(len(client) / training.batch_size)
+    training = replace(training, epochs=max(training.epochs, math.ceil(payload["steps"] / per_epoch)))
+    encoder = Encoder.of(payload["encoder"])
+    return trained_update(Job(encoder, payload["vector"], client.x, client.x, client.rng, training))
 
 
 @client_task(
@@ -115,8 +103,8 @@ def message_of(client: Client, how: Mapping[str, Any]) -> tuple[Tensor, dict[str
     `EmbeddingMethod`.
     """
     segments, remembered = true_bits(client, how)
-    answer, answers = memorised(segments.flatten(), how["flip"], client.state.get(ANSWERS), client.noise)
-    return answer, remembered | {ANSWERS: answers}
+    message, answers = memorised(segments.flatten(), how["flip"], client.state.get(ANSWERS), client.noise)
+    return message, remembered | {ANSWERS: answers}
 
 
 def true_bits(client: Client, how: Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
@@ -140,20 +128,14 @@ def true_bits(client: Client, how: Mapping[str, Any]) -> tuple[Tensor, dict[str,
 def _prototypes(codes: Tensor, filling: Tensor, seed: int) -> Tensor:
     """Return the cluster centres of codes ``(prototypes, width)``, in any order; padded with `filling`."""
     segments = filling.clone()
-    found = min(len(segments), len(codes.unique(dim=0)))
+    count = min(len(segments), len(codes.unique(dim=0)))
     with threadpool_limits(1, user_api="openmp"):  # sums over several threads depend on their order
-        clusters = KMeans(found, n_init=3, random_state=seed).fit(codes.double().numpy())
-    segments[:found] = torch.from_numpy(clusters.cluster_centers_).float()
+        clusters = KMeans(count, n_init=3, random_state=seed).fit(codes.double().numpy())
+    segments[:count] = torch.from_numpy(clusters.cluster_centers_).float()
     return segments
 
 
-#
 # What the server does with flipped bits: who flips how often, what it asks for, and the clusters.
-#
-# Prototypes of unlabelled clients, each of which numbers them in its own order, are matched first.
-
-
-_SWEEPS = 5
 
 
 @dataclass(frozen=True)
@@ -171,27 +153,23 @@ class FlippedBits:
     def ask(self, fed: Federation, how: Payload, clients: Sequence[int]) -> dict[int, Tensor]:
         """Ask clients for their bits ``(bits,)`` (algorithm 1); prototypes are matched, once there is a template."""
         payloads = {flip: how | {"flip": flip} for flip in sorted(set(self.flips))}
-        asked = {client: payloads[self.flips[client % len(self.flips)]] for client in clients}
-        replies = fed.ask(embed, asked, {"bits": (-(-self.bits // 8),)})
-        found = {client: unpacked(reply["bits"], self.bits) for client, reply in replies.items()}
+        by_client = {client: payloads[self.flips[client % len(self.flips)]] for client in clients}
+        replies = fed.ask(embed, by_client, {"bits": (-(-self.bits // 8),)})
+        messages = {client: unpacked(reply["bits"], self.bits) for client, reply in replies.items()}
         if self.template.numel():
-            found = {client: matched_to(self.template, message) for client, message in found.items()}
-        return found
+            messages = {client: matched_to(self.template, message) for client, message in messages.items()}
+        return messages
 
     def clustered(self, messages: Tensor, min_size: int, rng: torch.Generator) -> tuple[Clustering, dict[str, Any]]:
         """Return clusters of messages ``(m, bits)`` (algorithm 2), and plain values for the record."""
-        same = self.flips[0] if len(self.flips) == 1 else None
-        found = cluster(messages, self.mode, min_size, rng, flips=same)
-        return found, {
+        flip = self.flips[0] if len(self.flips) == 1 else None
+        bit = bit_epsilon(min(self.flips))
+        return cluster(messages, self.mode, min_size, rng, flips=flip), {
             "mode": self.mode,
-            "separable": found.separable,
-            "cut": found.cut,
-            "heights": found.heights,
-            "noise": found.noise,
             "bits": self.bits,
-            "flip": self.flips if same is None else same,
-            "epsilon_bit": bit_epsilon(min(self.flips)),
-            "epsilon": self.bits * bit_epsilon(min(self.flips)),
+            "flip": self.flips if flip is None else flip,
+            "epsilon_bit": bit,
+            "epsilon": self.bits * bit,
         }
 
     def described(self) -> dict[str, Any]:
@@ -199,17 +177,23 @@ class FlippedBits:
         return {"flip": max(self.flips), "template": self.template}
 
 
+# Prototypes of unlabelled clients, each of which numbers them in its own order, are matched first.
+
+
 def matched(messages: Tensor, segments: int) -> tuple[Tensor, Tensor]:
     """Put the prototypes of all messages in a common order; return their mean, and the messages, in this order.
 
     Messages are uint8 ``(n, segments * width)``, given each in its own order; the mean is float32 ``(segments,
-    width)``. The order of the message that the others match best comes first; then every message is matched to the mean
-    of all, until nothing changes. Only messages already sent are used, so matching costs no privacy.
+    width)``. The order of the message that the others match best comes first, of 20 evenly spaced ones or more; then
+    every message is matched to the mean of all, until nothing changes, five times at most. Only messages already sent
+    are used, so matching costs no privacy.
     """
     parts = messages.unflatten(1, (segments, -1))
-    template = _most_central(parts).float()
-    for _ in range(_SWEEPS):
-        ordered = torch.stack([_in_order(template, part) for part in parts])
+    spaced = parts[:: max(1, len(parts) // 20)]
+    costs = [sum(_matching(part.float(), second)[1] for second in spaced) for part in spaced]
+    template = spaced[int(torch.tensor(costs).argmin())].float()
+    for _ in range(5):
+        ordered = torch.stack([part[_matching(template, part)[0]] for part in parts])
         if torch.equal(mean := ordered.float().mean(0), template):
             break
         template = mean
@@ -218,40 +202,27 @@ def matched(messages: Tensor, segments: int) -> tuple[Tensor, Tensor]:
 
 def matched_to(template: Tensor, message: Tensor) -> Tensor:
     """Return one message ``(segments * width,)`` in the order of `template` ``(segments, width)``."""
-    return _in_order(template, message.unflatten(0, (len(template), -1))).flatten()
+    part = message.unflatten(0, (len(template), -1))
+    return part[_matching(template, part)[0]].flatten()
 
 
-def _most_central(parts: Tensor) -> Tensor:
-    """Return the message, out of 20 evenly spaced ones or more, that the others match best."""
-    some = parts[:: max(1, len(parts) // 20)]
-    costs = [
-        sum(float(_costs(one.float(), other)[_assignment(one.float(), other)].sum()) for other in some) for one in some
-    ]
-    return some[int(torch.tensor(costs).argmin())]
-
-
-def _in_order(template: Tensor, part: Tensor) -> Tensor:
-    _, columns = _assignment(template, part)
-    return part[columns]
-
-
-def _assignment(template: Tensor, part: Tensor) -> tuple[Tensor, Tensor]:
-    rows, columns = linear_sum_assignment(_costs(template, part).numpy())
-    return torch.from_numpy(rows), torch.from_numpy(columns)
-
-
-def _costs(template: Tensor, part: Tensor) -> Tensor:
-    """Return the squared distances between segments ``(segments, segments)``."""
-    return torch.cdist(template, part.float()).square()
+def _matching(template: Tensor, part: Tensor) -> tuple[Tensor, float]:
+    """Return the order of segments ``(segments, width)`` that is nearest to the template's, and their distance."""
+    costs = torch.cdist(template, part.float()).square()
+    rows, columns = linear_sum_assignment(costs.numpy())
+    return torch.from_numpy(columns), float(costs[rows, columns].sum())
 
 
 Flip = Annotated[float, Interval(ge=0, le=0.5)]
 
-_PRETRAINING = 10
-_ONE_BY_BITS = (
-    "By bits one cluster was found; method.message = 'sums' finds clusters of few clients, too, if these have about "
-    "100 labelled samples or more."
-)
+_SUMS_NEED = {
+    "form": ("classes", "a prototype depends on all samples"),
+    "batch_statistics": (False, "a code must depend on its sample alone"),
+    "refresh": (0, "the budget is spent by the first message"),
+    "flips": ([], "sums have noise in place of flips"),
+    "clustering": ("exact", "sums are cut above their known noise"),
+}
+"""Values of options that ``message="sums"`` requires, and the reasons."""
 
 
 @dataclass(frozen=True)
@@ -360,8 +331,11 @@ class EmbeddingMethod(OneShotMethod):
         super().__post_init__()
         if self.epsilon is not None and self.flips:
             raise FedkinError("'epsilon' and 'flips' were both given; one of them sets how often bits are flipped.")
-        if self.message == "sums":
-            check_settings(self)
+        for name, (value, reason) in _SUMS_NEED.items() if self.message == "sums" else ():
+            if getattr(self, name) != value:
+                raise FedkinError(
+                    f"{name} is {getattr(self, name)!r}, but with message = 'sums' it must be {value!r}: {reason}."
+                )
         unused = {"delta": "with message = 'bits'"} if self.message == "bits" else {"flip": "with message = 'sums'"}
         refuse_unused(self, unused | ({"prototypes": "with form = 'classes'"} if self.form == "classes" else {}))
 
@@ -372,19 +346,27 @@ class EmbeddingMethod(OneShotMethod):
     def init(self, fed: Federation) -> EmbeddingState:
         """Return the first state: the classifier if there are labels, the encoder from the file or a new one."""
         shape, classes = self.described(fed, labels_needed=self.form == "classes")
-        made = Pretrained.load(Path(self.encoder)) if self.encoder else new_encoder(fed, shape, self.autoencoder)
-        encoder = made.fitted_to(shape, self.encoder or self.autoencoder)
+        pretrained = Pretrained.load(Path(self.encoder)) if self.encoder else self._new_encoder(fed, shape)
+        encoder = pretrained.fitted_to(shape, self.encoder or self.autoencoder)
         state = EmbeddingState(
             models=torch.zeros(1, 0),
             labels=torch.full((len(fed.ids),), UNKNOWN),
             encoder=encoder.spec(),
-            vector=made.vector,
+            vector=pretrained.vector,
             segments=classes if self.form == "classes" else self.prototypes,
         )
         if not classes:
             return state
         classifier = self.classifier_for(shape, classes)
-        return dataclasses.replace(state, module=classifier.spec(), models=classifier.initial(fed.rng("init"))[None])
+        return replace(state, module=classifier.spec(), models=classifier.initial(fed.rng("init"))[None])
+
+    def _new_encoder(self, fed: Federation, shape: tuple[int, ...]) -> Pretrained:
+        """Return an untrained encoder for the clients' data."""
+        replies = fed.ask_until_all_reply(extent, {}).values()
+        in_unit = all(reply["least"] >= 0 and reply["greatest"] <= 1 for reply in replies)
+        name = choose_autoencoder(shape) if self.autoencoder == "auto" else self.autoencoder
+        encoder = Encoder.of({"name": name, "shape": shape, "output": "sigmoid" if in_unit else "linear"})
+        return Pretrained(encoder.spec(), encoder.initial(fed.rng("encoder")), {})
 
     def step(self, fed: Federation, state: Any) -> tuple[EmbeddingState, Record]:
         """Do a round of pre-training while any is left, then proceed as `OneShotMethod.step`."""
@@ -394,26 +376,86 @@ class EmbeddingMethod(OneShotMethod):
             return self._with_centre(fed, state)
         return super().step(fed, state)
 
+    @property
+    def pretraining(self) -> int:
+        """Number of rounds of pre-training."""
+        if self.pretraining_rounds is not None:
+            return self.pretraining_rounds
+        return 0 if self.encoder else 10
+
+    @property
+    def rounds_before_training(self) -> int:
+        """Number of rounds of pre-training, one of messages and, with sums, one for their centre."""
+        return self.pretraining + 1 + (self.message == "sums")
+
+    def _pretrain(self, fed: Federation, state: EmbeddingState) -> tuple[EmbeddingState, Record]:
+        """Do one round of federated averaging of the autoencoder."""
+        training = LocalTraining(
+            epochs=self.pretraining_epochs,
+            batch_size=self.batch_size,
+            optimizer="adam",
+            learning_rate=self.pretraining_learning_rate,
+        )
+        encoder = {"encoder": state.encoder, "vector": state.vector}
+        payload = {**encoder, "training": asdict(training), "steps": self.pretraining_steps}
+        payloads = dict.fromkeys(self.participants(fed, state, self.pretraining_participation), payload)
+        means = self.means_of(1, len(state.vector))
+        replies = fed.stream(train_encoder, payloads, {"update": (len(state.vector),)})
+        errors = self.add_each(means, replies, dict.fromkeys(payloads, 0))
+        error = sum(errors.values()) / len(errors) if errors else None
+        answered = Trained(sorted(errors), loss=None)
+        record = round_record(fed, answered, state.labels, phase="pre-training", reconstruction=error)
+        return state.next(vector=means.moved(state.vector[None])[0]), record
+
+    def _with_centre(self, fed: Federation, state: EmbeddingState) -> tuple[EmbeddingState, Record]:
+        """Find the mean direction of all codes, around which class sums are clipped, in one exchange."""
+        sums = self._messages(state)
+        assert isinstance(sums, ClassSums)
+        centre, radius, answered = sums.centre(fed, {"encoder": state.encoder, "vector": state.vector})
+        if not answered:
+            return self._again(fed, state)
+        record = round_record(fed, Trained(answered, loss=None), state.labels, phase="centre")
+        return state.next(centre=centre, radius=radius), record
+
     def messages(self, fed: Federation, state: EmbeddingState, clients: Sequence[int]) -> dict[int, Tensor]:
         """Ask clients for their messages: noisy sums, or bits (algorithm 1), with prototypes in a common order."""
         return self._messages(state).ask(fed, self._how(state), clients)
+
+    def _messages(self, state: EmbeddingState) -> FlippedBits | ClassSums:
+        """Return the collector of bits or of class sums."""
+        width = Encoder.of(state.encoder).width
+        if self.message == "sums":
+            return ClassSums(EPSILON if self.epsilon is None else self.epsilon, self.delta, state.segments, width)
+        bits = state.segments * width
+        flips = self.flips or [self.flip] if self.epsilon is None else [flip_probability(self.epsilon, bits)]
+        return FlippedBits(bits, flips, self.clustering, state.template)
+
+    def _how(self, state: EmbeddingState) -> dict[str, Any]:
+        """Return the settings by which clients make messages, apart from flips or noise."""
+        how = {"encoder": state.encoder, "vector": state.vector, "segments": state.segments}
+        if self.message == "sums":
+            return how | {"centre": state.centre, "radius": state.radius}
+        return how | {"form": self.form, "normalise": self.normalise, "batch_statistics": self.batch_statistics}
 
     def aligned(self, state: EmbeddingState, messages: Tensor) -> tuple[EmbeddingState, Tensor]:
         """Bring the prototypes of all clients into a common order; the state keeps it as its template."""
         if self.form == "classes":
             return state, messages
         template, messages = matched(messages, state.segments)
-        return dataclasses.replace(state, template=template), messages
+        return replace(state, template=template), messages
 
     def clustered(self, fed: Federation, state: EmbeddingState, messages: Tensor) -> tuple[Clustering, dict[str, Any]]:
         """Cluster bits by cutting a Ward tree (algorithm 2), or class sums by a cut above their noise."""
-        found, values = self._messages(state).clustered(messages, self.smallest(len(messages)), fed.rng("grouping"))
-        return found, values | {"noise_source": noise_source(fed)}
-
-    def remark(self, found: Clustering) -> str | None:
-        """Recommend sums where bits give one cluster."""
-        by_bits = self.message == "bits" and self.form == "classes"
-        return _ONE_BY_BITS if by_bits and not found.labels.any() else None
+        smallest = self.smallest(len(messages))
+        clustering, values = self._messages(state).clustered(messages, smallest, fed.rng("grouping"))
+        names = ("separable", "cut", "heights", "noise")
+        values |= {name: getattr(clustering, name) for name in names} | {"noise_source": noise_source(fed)}
+        if self.message == "bits" and self.form == "classes" and not clustering.labels.any():
+            values["note"] = (
+                "By bits one cluster was found; method.message = 'sums' finds clusters of few clients, too, if these "
+                "have about 100 labelled samples or more."
+            )
+        return clustering, values
 
     def placed(self, fed: Federation, state: Any, rows: Tensor, new: Tensor) -> tuple[Tensor, list[int]]:
         """Return labels after new messages as `OneShotMethod.placed`; with sums, by the nearest class means."""
@@ -426,8 +468,7 @@ class EmbeddingMethod(OneShotMethod):
 
     def result(self, state: EmbeddingState) -> dict[str, Any]:
         """Return the result of `OneShotMethod`, with what an unseen client needs for its message."""
-        own = self._how(state) | self._messages(state).described() | {"form": self.form}
-        return super().result(state) | own
+        return super().result(state) | self._how(state) | self._messages(state).described() | {"form": self.form}
 
     @staticmethod
     def assign(result: Mapping[str, Any], unseen: Client) -> int:
@@ -451,60 +492,3 @@ class EmbeddingMethod(OneShotMethod):
     def guards_samples(self) -> bool:
         """Whether messages are class sums, which are private for a sample; bits are for a client's message."""
         return self.message == "sums"
-
-    def _how(self, state: EmbeddingState) -> dict[str, Any]:
-        """Return the settings by which clients make messages, apart from flips or noise."""
-        how = {"encoder": state.encoder, "vector": state.vector, "segments": state.segments}
-        if self.message == "sums":
-            return how | {"centre": state.centre, "radius": state.radius}
-        return how | {"form": self.form, "normalise": self.normalise, "batch_statistics": self.batch_statistics}
-
-    def _messages(self, state: EmbeddingState) -> FlippedBits | ClassSums:
-        """Return the collector of bits or of class sums."""
-        width = Encoder.of(state.encoder).width
-        if self.message == "sums":
-            return ClassSums(EPSILON if self.epsilon is None else self.epsilon, self.delta, state.segments, width)
-        bits = state.segments * width
-        flips = self.flips or [self.flip] if self.epsilon is None else [flip_probability(self.epsilon, bits)]
-        return FlippedBits(bits, flips, self.clustering, state.template)
-
-    def _with_centre(self, fed: Federation, state: EmbeddingState) -> tuple[EmbeddingState, Record]:
-        """Find the mean direction of all codes, around which class sums are clipped, in one exchange."""
-        sums = self._messages(state)
-        assert isinstance(sums, ClassSums)
-        centre, radius, answered = sums.centre(fed, {"encoder": state.encoder, "vector": state.vector})
-        if not answered:
-            return self._again(fed, state)
-        record = round_record(fed, Trained(answered, loss=None), state.labels, phase="centre")
-        return state.next(centre=centre, radius=radius), record
-
-    @property
-    def rounds_before_training(self) -> int:
-        """Number of rounds of pre-training, one of messages and, with sums, one for their centre."""
-        return self.pretraining + 1 + (self.message == "sums")
-
-    @property
-    def pretraining(self) -> int:
-        """Number of rounds of pre-training."""
-        if self.pretraining_rounds is not None:
-            return self.pretraining_rounds
-        return 0 if self.encoder else _PRETRAINING
-
-    def _pretrain(self, fed: Federation, state: EmbeddingState) -> tuple[EmbeddingState, Record]:
-        """Do one round of federated averaging of the autoencoder."""
-        training = LocalTraining(
-            epochs=self.pretraining_epochs,
-            batch_size=self.batch_size,
-            optimizer="adam",
-            learning_rate=self.pretraining_learning_rate,
-        )
-        encoder = {"encoder": state.encoder, "vector": state.vector}
-        payload = {**encoder, "training": dataclasses.asdict(training), "steps": self.pretraining_steps}
-        asked = dict.fromkeys(self.participants(fed, state, self.pretraining_participation), payload)
-        means = self.means_of(1, len(state.vector))
-        replies = fed.stream(train_encoder, asked, {"update": (len(state.vector),)})
-        errors = self.add_each(means, replies, dict.fromkeys(asked, 0))
-        error = sum(errors.values()) / len(errors) if errors else None
-        answered = Trained(sorted(errors), loss=None)
-        record = round_record(fed, answered, state.labels, phase="pre-training", reconstruction=error)
-        return state.next(vector=means.moved(state.vector[None])[0]), record

@@ -8,10 +8,9 @@ change clusters if their data have changed (section VII, where it is future work
 
 from __future__ import annotations
 
-import dataclasses
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar
 
 import torch
@@ -37,9 +36,6 @@ from fedkin.nn.aggregation import Means
 from fedkin.nn.descent import LocalTraining
 from fedkin.nn.modules import Classifier
 from fedkin.report.figures import Figure
-
-_SMALLEST, _SMALLEST_SHARE = 2, 0.1
-_FAR = 4.0
 
 
 @dataclass(frozen=True)
@@ -84,7 +80,10 @@ class OneShotMethod(ClientMethod):
 
     @abstractmethod
     def clustered(self, fed: Federation, state: Any, messages: Tensor) -> tuple[Clustering, dict[str, Any]]:
-        """Return clusters of messages ``(m, d)``, and plain values for the record."""
+        """Return clusters of messages ``(m, d)``, and plain values for the record.
+
+        A ``note`` or ``warning`` among these is for the user.
+        """
 
     def aligned(self, state: Any, messages: Tensor) -> tuple[Any, Tensor]:
         """Bring the first messages ``(m, d)`` to a common form, which the state keeps; by default unchanged."""
@@ -99,11 +98,10 @@ class OneShotMethod(ClientMethod):
         trained, means = self.averaged(fed, state)
         missing |= fed.missing
         rounds = state.rounds + 1
-        models = means.moved(state.models, self.server_learning_rate)
-        after = state.next(models=models, rounds=rounds, finished=rounds >= self.rounds)
         record = round_record(fed, trained, state.labels, phase="training", **changes)
         answered = [client for client in record.answered if client not in missing]
-        return after, dataclasses.replace(record, answered=answered, missing=missing)
+        after = self.moved(state, means, rounds=rounds, finished=rounds >= self.rounds)
+        return after, replace(record, answered=answered, missing=missing)
 
     @property
     def rounds_before_training(self) -> int:
@@ -116,8 +114,7 @@ class OneShotMethod(ClientMethod):
 
     def means(self, state: ClientMethodState) -> Means:
         """Return an empty accumulator of mean updates, with the shared layers averaged over all clusters."""
-        clusters, size = state.models.shape
-        return self.means_of(clusters, size, Classifier.of(state.module).leading(self.shared_layers))
+        return self.means_of(*state.models.shape, Classifier.of(state.module).leading(self.shared_layers))
 
     @property
     def needed(self) -> int:
@@ -126,7 +123,14 @@ class OneShotMethod(ClientMethod):
 
     def smallest(self, clients: int) -> int:
         """Return the minimum number of clients in a cluster, out of `clients`."""
-        return self.min_size if self.min_size is not None else max(_SMALLEST, round(_SMALLEST_SHARE * clients))
+        return self.min_size if self.min_size is not None else max(2, round(clients / 10))
+
+    @classmethod
+    def figures(cls, records: Sequence[Mapping[str, Any]]) -> Sequence[Figure]:
+        """Describe how clusters were found, what clients sent for it, and how private that was."""
+        return one_shot_figures(records)
+
+    # Forming clusters, once.
 
     def _form(self, fed: Federation, state: Any) -> tuple[Any, Record]:
         """Have every client send a message, and cluster them; retry in the next step if too few replied."""
@@ -138,24 +142,14 @@ class OneShotMethod(ClientMethod):
         state, sent = self.aligned(state, torch.stack(list(replies.values())))
         messages = sent.new_zeros(len(fed.ids), sent.shape[1])
         messages[rows] = sent
-        found, values = self.clustered(fed, state, sent)
+        clustering, values = self.clustered(fed, state, sent)
         labels = torch.full((len(fed.ids),), UNKNOWN)
-        labels[rows] = found.labels
-        models = state.models[:1].repeat(int(found.labels.max()) + 1, 1)
+        labels[rows] = clustering.labels
+        models = state.models[:1].repeat(int(clustering.labels.max()) + 1, 1)
         after = state.next(messages=messages, labels=labels, models=models, finished=not state.module)
+        remarks = {kind: values.pop(kind) for kind in ("note", "warning") if kind in values}
         answered = Trained(sorted(replies), loss=None)
-        remark = self.remark(found)
-        noted: dict[str, Any] = {} if remark is None else {"note": remark}
-        return after, round_record(fed, answered, labels, phase="embedding", clustering=values, **noted)
-
-    @classmethod
-    def figures(cls, records: Sequence[Mapping[str, Any]]) -> Sequence[Figure]:
-        """Describe how clusters were found, what clients sent for it, and how private that was."""
-        return one_shot_figures(records)
-
-    def remark(self, found: Clustering) -> str | None:
-        """Return what a user should try where the clusters found are hardly worth anything, as a sentence."""
-        return None
+        return after, round_record(fed, answered, labels, phase="embedding", clustering=values, **remarks)
 
     def _again(self, fed: Federation, state: Any) -> tuple[Any, Record]:
         """Return a state that retries in the next step; raise an error after the last attempt."""
@@ -168,28 +162,38 @@ class OneShotMethod(ClientMethod):
             )
         return state.next(attempts=attempts), round_record(fed, {}, state.labels, phase="embedding")
 
+    # Clients that come late, and those whose data change.
+
     def _with_new_messages(self, fed: Federation, state: Any, missing: dict[int, str]) -> tuple[Any, dict[str, Any]]:
         """Ask new clients, or all in a refresh, for messages; return the state and the changes of clusters."""
         position = positions(fed)
         due = self.refresh and state.rounds and state.rounds % self.refresh == 0
-        asked = [i for i in fed.present if due or state.labels[position[i]] == UNKNOWN]
-        replies = self.messages(fed, state, asked) if asked else {}
-        missing.update(fed.missing if asked else {})
+        clients = [i for i in fed.present if due or state.labels[position[i]] == UNKNOWN]
+        replies = self.messages(fed, state, clients) if clients else {}
+        missing.update(fed.missing if clients else {})
         if not replies:
             return state, {}
         rows = torch.tensor([position[client] for client in replies])
         new = torch.stack(list(replies.values()))
         labels, parents = self.placed(fed, state, rows, new)
-        changes = _changes(list(replies), state.labels[rows].tolist(), labels[rows].tolist())
-        if parents:
-            changes["founded"] = list(range(len(state.models), len(state.models) + len(parents)))
+        moves = list(zip(replies, state.labels[rows].tolist(), labels[rows].tolist(), strict=True))
+        changes = {
+            "moved": [[client, before, after] for client, before, after in moves if UNKNOWN != before != after],
+            "newcomers": [[client, after] for client, before, after in moves if before == UNKNOWN],
+            "founded": list(range(len(state.models), len(state.models) + len(parents))),
+        }
         models = torch.cat([state.models, state.models[parents]]) if parents else state.models
         messages = state.messages.clone()
         messages[rows] = new
-        return dataclasses.replace(state, labels=labels, messages=messages, models=models), changes
+        state = replace(state, labels=labels, messages=messages, models=models)
+        return state, {name: value for name, value in changes.items() if value}
 
     def placed(self, fed: Federation, state: Any, rows: Tensor, new: Tensor) -> tuple[Tensor, list[int]]:
-        """Return labels after messages `new` of the clients at `rows`, and the parent cluster of each new cluster."""
+        """Return labels after messages `new` of the clients at `rows`, and the parent cluster of each new cluster.
+
+        A client joins the nearest cluster. One far from all keeps its own, if it has one, and several such clients that
+        are alike form a new one.
+        """
         centroids, reach = cluster_balls(state.messages, state.labels, len(state.models))
         # Not by matrix products, which are undefined for infinite centroids.
         distances = pairwise_distances(new.double(), centroids)
@@ -197,19 +201,17 @@ class OneShotMethod(ClientMethod):
         far = distances.gather(1, nearest[:, None])[:, 0] > reach[nearest]
         far |= self._separated(fed, state, rows, new, nearest)
         labels = state.labels.clone()
-        known = labels[rows] != UNKNOWN
-        # A client far from all clusters keeps its own; one without a cluster joins the nearest.
-        labels[rows] = torch.where(far & known, labels[rows], nearest)
+        labels[rows] = torch.where(far & (labels[rows] != UNKNOWN), labels[rows], nearest)
+        if int(far.sum()) < self.smallest(len(fed.present)):
+            return labels, []
         parents: list[int] = []
-        if int(far.sum()) >= self.smallest(len(fed.present)):
-            for part in self._new_clusters(fed, state, new[far], float(reach.max())):
-                members = rows[far][part]
-                parents.append(int(labels[members].mode().values))
-                labels[members] = len(state.models) + len(parents) - 1
-                centroids = torch.cat([centroids, new[far][part].double().mean(0, keepdim=True)])
+        for part in self._new_clusters(fed, state, new[far], float(reach.max())):
+            members = rows[far][part]
+            parents.append(int(labels[members].mode().values))
+            labels[members] = len(state.models) + len(parents) - 1
+            centroids = torch.cat([centroids, new[far][part].double().mean(0, keepdim=True)])
         if parents:  # some clients placed before are nearer to a new cluster
-            distances = pairwise_distances(new.double(), centroids)
-            nearest = distances.argmin(1)
+            nearest = pairwise_distances(new.double(), centroids).argmin(1)
             labels[rows] = torch.where(nearest >= len(state.models), nearest, labels[rows])
         return labels, parents
 
@@ -238,15 +240,15 @@ class OneShotMethod(ClientMethod):
     def _new_clusters(self, fed: Federation, state: Any, strangers: Tensor, reach: float) -> list[Tensor]:
         """Return groups of clients far from all clusters, similar and numerous enough to form a cluster."""
         smallest = self.smallest(len(fed.present))
-        found = cluster(strangers, "gap", smallest, fed.rng("strangers", state.steps))
-        centroids, _ = cluster_balls(strangers, found.labels, int(found.labels.max()) + 1)
-        companies = []
+        labels = cluster(strangers, "gap", smallest, fed.rng("strangers", state.steps)).labels
+        centroids, _ = cluster_balls(strangers, labels, int(labels.max()) + 1)
+        groups = []
         for k, centroid in enumerate(centroids):
-            members = (found.labels == k).nonzero()[:, 0]
+            members = (labels == k).nonzero()[:, 0]
             distances = (strangers[members].double() - centroid).norm(dim=1)
             if len(members) >= smallest and float(distances.mean()) <= reach:
-                companies.append(members)
-        return companies
+                groups.append(members)
+        return groups
 
     def result(self, state: Any) -> dict[str, Any]:
         """Return the common result with the clusters' centroids ``(K, d)``; d is 0 before there are messages."""
@@ -274,21 +276,12 @@ def cluster_balls(messages: Tensor, labels: Tensor, clusters: int) -> tuple[Tens
             distances[k] = (members - centroids[k]).norm(dim=1) * (len(members) / (len(members) - 1))
     if not distances:
         return centroids, torch.full((clusters,), torch.inf, dtype=torch.float64)
-    around = torch.cat([own - own.mean() for own in distances.values()])
-    spread = around.square().mean().sqrt()
+    deviations = torch.cat([of_cluster - of_cluster.mean() for of_cluster in distances.values()])
     overall = torch.cat(list(distances.values())).mean()
     means = torch.stack([distances[k].mean() if k in distances else overall for k in range(clusters)])
-    return centroids, means + _FAR * spread
+    return centroids, means + 4 * deviations.square().mean().sqrt()
 
 
 def nearest_cluster(centroids: Tensor, message: Tensor) -> int:
     """Return the cluster whose centroid ``(K, d)`` is nearest to `message` ``(d,)``."""
     return int((centroids.double() - message.double()).norm(dim=1).argmin())
-
-
-def _changes(clients: Sequence[int], before: Sequence[int], after: Sequence[int]) -> dict[str, Any]:
-    """Return the clients that changed clusters, and the new clients with their clusters."""
-    every = list(zip(clients, before, after, strict=True))
-    moved = [[client, old, new] for client, old, new in every if UNKNOWN != old != new]
-    newcomers = [[client, new] for client, old, new in every if old == UNKNOWN]
-    return {name: value for name, value in (("moved", moved), ("newcomers", newcomers)) if value}

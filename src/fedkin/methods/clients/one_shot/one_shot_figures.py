@@ -9,13 +9,6 @@ from fedkin.privacy.accounting import MEANINGFUL_EPSILON
 from fedkin.report.figures import Bars, Text
 from fedkin.report.numbers import pluralize
 
-_RULES = {
-    "gap": "where the next merge is much lower, and above what chance alone gives",
-    "exact": "where clusters explain most variance, compared with what chance alone gives",
-    "sums": "above the height that noise alone gives",
-    "bayes": "where a search over some thresholds found the clusters most distinct",
-}
-
 
 def one_shot_figures(records: Sequence[Mapping[str, Any]]) -> list[Text | Bars]:
     """Explain how clusters were found and how private that was, with a bar chart of the criterion.
@@ -26,119 +19,83 @@ def one_shot_figures(records: Sequence[Mapping[str, Any]]) -> list[Text | Bars]:
     ``silhouettes`` by number of clusters.
     """
     for record in records:
-        if isinstance(found := record["values"].get("clustering"), Mapping):
-            return [Text([_found(record, found), *([_privacy(found)] if found else [])]), *_bars(record, found)]
+        if isinstance(values := record["values"].get("clustering"), Mapping):
+            sentences = [_result(record, values), *([_privacy(values)] if values else [])]
+            return [Text(sentences), *_bars(record["values"]["clusters"], values)]
     return []
 
 
-def _found(record: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+def _result(record: Mapping[str, Any], values: Mapping[str, Any]) -> str:
     """Describe what clients sent, and the number of clusters found in it."""
-    sent = "one message each"
-    if "bits" in found:
-        sent = f"{found['bits']:,} bits each, {_flips(found['flip'])}"
-    elif "numbers" in found:
-        sent = f"{found['numbers']:,} numbers each, sums with noise"
-    clusters = pluralize(record["values"]["clusters"], "cluster")
-    if found.get("separable", True):
-        result = f"{clusters}, by k-means" if found.get("mode") == "k-means" else clusters
-    elif found.get("heights"):
-        result = "nothing to separate, one cluster"
-    else:
-        result = "too few for two clusters, so there is one"
-    return f"In step {record['step']}, {pluralize(len(record['answered']), 'client')} sent {sent}: {result}."
+    message = "one message each"
+    if "bits" in values:
+        flips = _flips(values)
+        often = f"probability {flips[0]:.3g}" + (f" to {flips[-1]:.3g}" if len(flips) > 1 else "")
+        message = f"{values['bits']:,} bits each, every bit flipped with {often}"
+    elif "numbers" in values:
+        message = f"{values['numbers']:,} numbers each, sums with noise"
+    result = pluralize(record["values"]["clusters"], "cluster")
+    if not values.get("separable", True):
+        result = "nothing to separate, one cluster" if values.get("heights") else "too few clients for two clusters"
+    return f"In step {record['step']}, {pluralize(len(record['answered']), 'client')} sent {message}: {result}."
 
 
-def _flips(flip: float | Sequence[float]) -> str:
-    if isinstance(flip, int | float):
-        return f"every bit flipped with probability {flip:.3g}" if flip else "no bit flipped"
-    return f"every bit flipped with a probability chosen by the client, {min(flip):.3g} to {max(flip):.3g}"
+def _flips(values: Mapping[str, Any]) -> list[float]:
+    """Return the clients' probabilities of a flip, in ascending order."""
+    return [values["flip"]] if isinstance(values["flip"], int | float) else sorted(values["flip"])
 
 
-def _privacy(found: Mapping[str, Any]) -> str:
+def _privacy(values: Mapping[str, Any]) -> str:
     """Describe the privacy guarantee of the messages in plain words."""
-    if "epsilon" not in found:
-        return "The messages were sent without noise, with no privacy guarantee; see docs/privacy.md."
-    if "delta" in found:
-        return _privacy_of_sums(found)
-    flips = [found["flip"]] if isinstance(found["flip"], int | float) else found["flip"]
-    if not min(flips):
-        who = "Bits" if len(flips) == 1 else "Bits of some clients"
-        return f"{who} were sent without noise, with no privacy guarantee; see docs/privacy.md."
-    weakest = "" if len(flips) == 1 else ", for the clients with the lowest probability"
-    bit, whole = _short(found["epsilon_bit"]), _short(found["epsilon"])
-    if found["epsilon"] > MEANINGFUL_EPSILON:
-        text = f"Privacy: no meaningful guarantee for a whole message (epsilon {whole}{weakest}; {bit} for one bit)"
+    if "epsilon" not in values or ("bits" in values and not _flips(values)[0]):
+        who = " of some clients" if "bits" in values and len(_flips(values)) > 1 else ""
+        return f"Messages{who} were sent without noise, with no privacy guarantee; see docs/privacy.md."
+    if "delta" in values:
+        unit, budget = "one sample", f"epsilon {_short(values['epsilon'])} and delta {values['delta']:g}"
+        budget += " for one sample, not for a client as a whole"
     else:
-        text = f"Privacy: epsilon {bit} for one bit, {whole} for a whole message{weakest}"
-    covered = "It covers this message alone, not the models that clients train."
-    return f"{text}. {covered}{_simulated(found)} See docs/privacy.md."
-
-
-def _privacy_of_sums(found: Mapping[str, Any]) -> str:
-    """Describe the privacy guarantee of sums with noise, which holds for single samples."""
-    budget = f"epsilon {_short(found['epsilon'])} and delta {found['delta']:g}"
-    kept = f"{budget} for one sample" if found["epsilon"] <= MEANINGFUL_EPSILON else (
-        f"no meaningful guarantee for one sample ({budget})"
-    )  # fmt: skip
+        unit = "a whole message"
+        budget = f"epsilon {_short(values['epsilon'])} for a whole message, {_short(values['epsilon_bit'])} for one bit"
+        budget += ", for the clients with the lowest probability" if len(_flips(values)) > 1 else ""
+    if values["epsilon"] > MEANINGFUL_EPSILON:
+        budget = f"no meaningful guarantee for {unit} ({budget})"
+    simulated = values.get("noise_source") == "the run's seed"
     return (
-        f"Privacy: {kept}, not for a client as a whole. It covers these messages alone, not the models that clients "
-        f"train.{_simulated(found)} See docs/privacy.md."
+        f"Privacy: {budget}. It covers these messages alone, not the models that clients train."
+        + " Clients were simulated: noise follows from the run's seed, and hides nothing from who knows it." * simulated
+        + " See docs/privacy.md."
     )
-
-
-def _simulated(found: Mapping[str, Any]) -> str:
-    """Describe what noise hides nothing from, if clients are simulated."""
-    simulated = found.get("noise_source") == "the run's seed"
-    return (
-        " Clients were simulated: noise follows from the run's seed, and hides nothing from who knows it." * simulated
-    )
-
-
-def _bars(record: Mapping[str, Any], found: Mapping[str, Any]) -> list[Bars]:
-    if found.get("heights") and "cut" in found:
-        return [_dendrogram(record, found)]
-    if len(found.get("silhouettes", {})) > 1:
-        return [_silhouettes(found["silhouettes"])]
-    return []
-
-
-def _dendrogram(record: Mapping[str, Any], found: Mapping[str, Any]) -> Bars:
-    heights, cut = found["heights"], found["cut"]
-    caption = (
-        "Starting from single clients, the two most similar clusters were merged again and again (Ward's method); the "
-        "height of a merge is how far they differ. "
-    )
-    if cut is None:
-        caption += "No merge stands out, so there is one cluster."
-        return Bars("Merge heights", caption, _ranks(heights), heights, [False] * len(heights), "merge, highest first")
-    undone = [height >= cut for height in heights]
-    rule = _RULES.get(found.get("mode", ""), "at the dashed line")
-    caption += f"The dendrogram was cut {rule}; merges above the cut were undone."
-    if sum(undone) != record["values"]["clusters"] - 1:
-        caption += (
-            " Some of them separate fewer clients than the minimum size of a cluster; these joined the nearest cluster."
-        )
-    caption += " The larger the step at the cut, the clearer the clusters."
-    return Bars(
-        "Merge heights", caption, _ranks(heights), heights, undone, "merge, highest first", cut, f"cut at {cut:.3g}"
-    )
-
-
-def _ranks(heights: Sequence[float]) -> list[str]:
-    return [str(rank) for rank in range(1, len(heights) + 1)]
-
-
-def _silhouettes(scores: Mapping[str, float]) -> Bars:
-    counts = sorted(scores, key=int)
-    values = [scores[count] for count in counts]
-    best = max(range(len(values)), key=values.__getitem__)
-    caption = (
-        "Mean silhouette of the clients for each number of clusters tried: 1 is well separated, 0 is not. The highest "
-        f"was chosen, {counts[best]} clusters."
-    )
-    return Bars("Silhouette", caption, counts, values, [at == best for at in range(len(values))], "clusters")
 
 
 def _short(epsilon: float) -> str:
     """Format an epsilon with at most three significant digits and no exponent."""
     return f"{epsilon:,.0f}" if epsilon >= 100 else f"{epsilon:.2g}" if epsilon >= 1 else f"{epsilon:.3g}"
+
+
+def _bars(clusters: int, values: Mapping[str, Any]) -> list[Bars]:
+    """Draw the merge heights of a dendrogram, or silhouettes by the number of clusters."""
+    heights, scores = values.get("heights"), values.get("silhouettes", {})
+    if heights and "cut" in values:
+        cut = values["cut"]
+        undone = [cut is not None and height >= cut for height in heights]
+        caption = (
+            "Starting from single clients, the two most similar clusters were merged again and again (Ward's method); "
+            "the height of a merge is how far they differ. "
+        )
+        caption += (
+            "No merge stands out, so there is one cluster." if cut is None else "Merges above the cut were undone."
+        )
+        if cut is not None and sum(undone) != clusters - 1:
+            caption += " Some separate fewer clients than a cluster must have; these joined the nearest cluster."
+        ranks, name = [str(rank + 1) for rank in range(len(heights))], "" if cut is None else f"cut at {cut:.3g}"
+        return [Bars("Merge heights", caption, ranks, heights, undone, "merge, highest first", cut, name)]
+    if len(scores) > 1:
+        counts = sorted(scores, key=int)
+        best = max(counts, key=scores.__getitem__)
+        caption = (
+            "Mean silhouette of the clients for each number of clusters tried: 1 is well separated, 0 is not. The "
+            f"highest was chosen, {best} clusters."
+        )
+        strong = [count == best for count in counts]
+        return [Bars("Silhouette", caption, counts, [scores[count] for count in counts], strong, "clusters")]
+    return []

@@ -3,18 +3,18 @@
 Three ways to cut the tree:
 
 * ``bayes``: the authors' search over thresholds, kept as it is so that their results can be reproduced.
-* ``exact``: every cut is scored. By default each further cluster must explain more of the sum of squares than a random
-  division of a cluster does; ``objective="paper"`` is the true optimum of what ``bayes`` searches for.
+* ``exact``: every cut is scored; each further cluster must explain more of the sum of squares than a random division of
+  a cluster does.
 * ``gap``: the finest cut with a large relative gap between the heights above and below it, above the same noise level.
 
-The noise level (below) is the height that the tree would have if there were nothing to separate inside
-clusters. Clusters are sought from one upwards until no further split rises above the level; where the first does not,
-there is nothing to separate, and the result is one cluster.
+The noise level is the height that the tree would have if there were nothing to separate inside clusters. Clusters are
+sought from one upwards until no further split rises above the level; where the first does not, there is nothing to
+separate, and the result is one cluster.
 
-A cluster has at least `min_size` clients. For ``bayes`` and the paper's objective a cut with any smaller cluster is not
-admissible. For ``exact`` and ``gap`` only a merge of two parts of that size or more divides a cluster; what comes off
-it in smaller pieces joins the cluster with the nearest mean. So does, until nothing changes, every other client
-(k-means started from the clusters): a tree cannot take a merge back, and with many flips some early ones are wrong.
+A cluster has at least `min_size` clients. For ``bayes`` a cut with any smaller cluster is not admissible. For ``exact``
+and ``gap`` only a merge of two parts of that size or more divides a cluster; what comes off it in smaller pieces joins
+the cluster with the nearest mean. So does, until nothing changes, every other client (k-means started from the
+clusters): a tree cannot take a merge back, and with many flips some early ones are wrong.
 """
 
 from __future__ import annotations
@@ -38,11 +38,184 @@ from fedkin.clustering.ward import Floats, Integers, Tree, top_height, ward_tree
 from fedkin.core.seeds import draw_seed
 from fedkin.methods.clients.client_method import renumbered
 
-# Threshold search of a Ward tree by a Gaussian process, as in the authors' code (Prigent et al., algorithm 2).
+Mode = Literal["bayes", "exact", "gap"]
+
+_LIMIT, _SAMPLE = 10_000, 5_000
+"""Maximum number of points of a tree, whose memory grows with its square, 0.8 GB for 10,000; and the number of points
+that are drawn for a tree beyond."""
 
 
-PENALTY = -500.0
-"""Value of a threshold that gives no admissible cut."""
+@dataclass(frozen=True)
+class Clustering:
+    """Clusters of clients, and the tree cut that they come from.
+
+    `labels` are int64 ``(n,)``, in order of first appearance; all are 0 if nothing is `separable`. `cut` is the height
+    at which the tree was cut, in the units of Euclidean distance times the square root of cluster sizes (SciPy's
+    convention); ``None`` if it was not cut. `heights` are the greatest merge heights, greatest first, at most 40.
+    `noise` is the noise level at the last number of clusters tried, if there is one.
+    """
+
+    labels: Tensor
+    separable: bool
+    cut: float | None
+    heights: list[float]
+    noise: float | None = None
+
+
+def cluster(
+    points: Tensor, mode: Mode, min_size: int, rng: torch.Generator, *, flips: float | None = None
+) -> Clustering:
+    """Cluster clients by their embeddings, with a Ward tree; `mode` is explained in the module.
+
+    Of more than 10,000 points the tree is one of 5,000 of them, drawn at random, with `min_size` in proportion but at
+    least 2; all others join the cluster with the nearest mean, and k-means over everyone follows.
+
+    `points` ``(n, d)`` are bits of 0 and 1 (any dtype), or other finite numbers. If n is below twice `min_size`, the
+    result is one cluster. `rng` draws the permutations and the sample; the search of ``bayes`` has the authors' fixed
+    seed. `flips`, in [0, 0.5], is given if points are bits with equal flips for all: variance that flips do not cause
+    is the clients' own.
+    """
+    if len(points) > _LIMIT:
+        rows = torch.randperm(len(points), generator=rng)[:_SAMPLE]
+        sample = cluster(points[rows], mode, max(2, min_size * _SAMPLE // len(points)), rng, flips=flips)
+        if not sample.separable:
+            return dataclasses.replace(sample, labels=torch.zeros(len(points), dtype=torch.int64))
+        x = points.detach().cpu().numpy().astype(np.float32)
+        labels = np.full(len(x), -1, dtype=np.int64)
+        labels[rows.numpy()] = sample.labels.numpy()
+        labels = refined(x, joined(x, labels), min_size)
+        return dataclasses.replace(sample, labels=torch.tensor(renumbered(labels.tolist())))
+    bits = bool(((points == 0) | (points == 1)).all())
+    x = points.detach().cpu().numpy().astype(np.float32 if bits else np.float64)
+    if not bits:
+        x = x - x.mean(0)  # distances by products lose digits far from the origin
+    if len(x) < max(2, 2 * min_size):
+        return Clustering(torch.zeros(len(x), dtype=torch.int64), False, None, [])
+    tree = ward_tree(x)
+    return _searched(tree, min_size) if mode == "bayes" else _above_noise(x, tree, mode, min_size, flips, rng)
+
+
+def _clustering(tree: Tree, labels: Integers | None, cut: float | None, noise: float | None = None) -> Clustering:
+    """Return the `Clustering` of these labels, or of one cluster if there are none."""
+    numbers = [0] * tree.leaves if labels is None else renumbered(labels.tolist())
+    return Clustering(torch.tensor(numbers), labels is not None, cut, reported(tree.heights), noise)
+
+
+def reported(heights: Floats) -> list[float]:
+    """Return the greatest of ascending `heights`, greatest first, at most 40."""
+    return [float(height) for height in heights[::-1][:40]]
+
+
+# Exact and gap: above the noise.
+
+
+def _above_noise(
+    x: Any, tree: Tree, mode: Mode, min_size: int, flips: float | None, rng: torch.Generator
+) -> Clustering:
+    splits = tree.splits(min_size)
+    heights = tree.heights[splits]
+    draws = np.random.default_rng(draw_seed(rng))
+    labels = np.zeros(len(x), dtype=np.int64)
+    count = 0  # splits so far
+
+    def divided(count: int) -> Integers:
+        return refined(x, joined(x, tree.divided(splits[:count], min_size)), min_size)
+
+    while True:
+        finer = divided(count + 1) if count < len(splits) else labels
+        level = max(noise_level(x, labels, finer, flips, draws), 1e-6 * float(tree.heights[-1]))
+        above = int((heights > level).sum())
+        if above <= count:
+            break
+        count = above
+        labels = divided(count)
+    if not count:
+        return _clustering(tree, None, None, level)
+    if mode == "gap":
+        floored = np.maximum(np.append(heights, 0.0), level / 2)
+        gaps = np.log(floored[:-1] / floored[1:])[:count]
+        count = 1 + int(np.flatnonzero(gaps >= gaps.max() / 2)[-1])
+    upper = float(heights[count - 1])
+    lower = float(heights[count]) if count < len(heights) else min(level, upper)
+    return _clustering(tree, divided(count), (upper + lower) / 2, level)
+
+
+OWN_VARIANCE = 0.8  # added factor of the clients' own variance, in which columns are not independent, in the noise
+MARGIN = 1.02  # factor of a noise level, as few draws miss the greatest height
+_NOISE_SAMPLE = 500  # clients whose permuted embeddings are clustered, at most
+
+
+def noise_level(x: Any, labels: Integers, finer: Integers, flips: float | None, draws: np.random.Generator) -> float:
+    """Return the greatest height that a Ward tree would have if columns were independent inside clusters.
+
+    It is the greatest height of Ward trees of the same points after every column was permuted inside of each cluster.
+    Clients of one cluster also differ in ways that are not independent between columns; that part of their variance,
+    all that flips do not cause, is multiplied by 1.8.
+
+    For more than 500 clients the trees are those of a sample of 500, and the level is extrapolated by a power law in
+    the number of clients, fitted to the growth of the mean height from a quarter of the sample to all of it.
+
+    `labels` ``(n,)`` in ``0..k-1`` are the clusters of the points ``(n, d)`` found so far. `finer` are those after the
+    next split, in which the clients' own variance is measured: before the split, the variance that it explains would
+    count as noise. `flips` is the probability of a flip; if None, as for embeddings other than bits, all variance is
+    taken to be the clients' own.
+    """
+    n = len(x)
+    rows = draws.permutation(n)[:_NOISE_SAMPLE] if n > _NOISE_SAMPLE else np.arange(n)
+    times = 20 if n <= 250 else 5  # heights of more clients vary less
+    heights = _permuted_heights(x, labels, rows, times, draws)
+    level = max(heights)
+    if n > _NOISE_SAMPLE and level > 0:
+        lower = _permuted_heights(x, labels, draws.permutation(rows)[: _NOISE_SAMPLE // 4], times, draws)
+        if min(lower) > 0:
+            power = np.log(np.mean(heights) / np.mean(lower)) / np.log(4)
+            level *= (n / _NOISE_SAMPLE) ** (max(0.0, power) + 0.03)  # the exponent itself grows with n
+    inside = _residuals(x[rows], finer[rows])
+    variance = float((inside**2).sum() / max(1, len(inside) - len(np.unique(finer[rows]))) / inside.shape[1])
+    fraction = 1.0 if flips is None or variance == 0 else float(np.clip(1 - flips * (1 - flips) / variance, 0, 1))
+    return float(MARGIN * level * np.sqrt(1 + OWN_VARIANCE * fraction))
+
+
+def _residuals(x: Any, labels: Integers) -> Floats:
+    residuals: Floats = x.astype(np.float64)
+    for number in np.unique(labels):
+        residuals[labels == number] -= residuals[labels == number].mean(0)
+    return residuals
+
+
+def _permuted_heights(x: Any, labels: Integers, rows: Any, times: int, draws: np.random.Generator) -> list[float]:
+    """Return heights of Ward trees of the points at `rows`, whose columns are permuted inside of each cluster."""
+    inside, labels = _residuals(x[rows], labels[rows]), labels[rows]
+    heights = []
+    for _ in range(times):
+        shuffled = inside.astype(np.float32)
+        for number in np.unique(labels):
+            shuffled[labels == number] = draws.permuted(shuffled[labels == number], axis=0)
+        heights.append(top_height(shuffled))
+    return heights
+
+
+# Bayes: the threshold is searched by a Gaussian process, as in the authors' code (algorithm 2).
+
+
+def _searched(tree: Tree, min_size: int) -> Clustering:
+    """Return the best admissible cut that the search tried, of thresholds from 1 to 100, the paper's.
+
+    If none was admissible, there is one cluster. The authors' code then takes the first threshold, whatever its
+    clusters. It also does so if the index of all admissible cuts is above 500, as with many clients and few flips: the
+    score of -500 that it gives to cuts that are not admissible is then higher.
+    """
+    scores = admissible(tree, min_size)
+
+    def merges(threshold: float) -> int:
+        return int(np.searchsorted(tree.heights, threshold, side="left"))  # scikit-learn merges below the threshold
+
+    tried = tried_thresholds(lambda threshold: float(np.nan_to_num(scores[merges(threshold)], nan=-500.0)), 1.0, 100.0)
+    results = [scores[merges(threshold)] for threshold in tried]
+    if np.isnan(results).all():
+        return _clustering(tree, None, None)
+    best = tried[int(np.nanargmax(results))]
+    return _clustering(tree, tree.labels(merges(best)), best)
 
 
 def admissible(tree: Tree, min_size: int) -> Floats:
@@ -82,254 +255,20 @@ def _most_promising(
         warnings.simplefilter("ignore", ConvergenceWarning)  # a length scale at its bound, where all values are alike
         process.fit(np.array(tried)[:, None], np.array(values))
 
-        def bound(at: Any) -> Floats:
-            mean, std = process.predict(np.reshape(at, (-1, 1)), return_std=True)
+        def bound(thresholds: Any) -> Floats:
+            mean, std = process.predict(np.reshape(thresholds, (-1, 1)), return_std=True)
             return np.asarray(mean + 2.576 * std)
 
-        def negative(at: Any) -> float:
-            return -float(bound(at)[0])
-
         draws = random.uniform(low, high, 10_000)
-        heights = bound(draws)
-        best, highest = float(draws[heights.argmax()]), float(heights.max())
+        bounds = bound(draws)
+        best, highest = float(draws[bounds.argmax()]), float(bounds.max())
         for start in random.uniform(low, high, 10):
-            ended: Any = optimize.minimize(negative, np.array([start]), bounds=[(low, high)], method="L-BFGS-B")
-            if ended.success and -ended.fun > highest:
-                best, highest = float(np.clip(ended.x[0], low, high)), float(-ended.fun)
+            climb: Any = optimize.minimize(
+                lambda threshold: -float(bound(threshold)[0]),
+                np.array([start]),
+                bounds=[(low, high)],
+                method="L-BFGS-B",
+            )
+            if climb.success and -climb.fun > highest:
+                best, highest = float(np.clip(climb.x[0], low, high)), float(-climb.fun)
     return best
-
-
-# Noise level of a Ward tree: the height that it would have if clusters had no substructure.
-
-
-_NOISE_SAMPLE = 500  # clients whose permuted embeddings are clustered, at most
-_FEW = 250  # up to so many clients 20 permutations; beyond, heights vary less and 5 are enough
-_OWN = 0.8  # added factor of the clients' own variance in the squared noise level
-_MARGIN = 1.02  # factor of the noise level, as so few permutations miss the greatest height
-_FASTER = 0.03  # added to the exponent of growth, which itself grows with the number of clients
-
-
-def noise_level(x: Any, labels: Integers, finer: Integers, flips: float | None, draws: np.random.Generator) -> float:
-    """Return the greatest height that a Ward tree would have if columns were independent inside clusters.
-
-    It is the greatest height of Ward trees of the same points after every column was permuted inside of each cluster.
-    Clients of one cluster also differ in ways that are not independent between columns; that part of their variance,
-    all that flips do not cause, is multiplied by 1.8.
-
-    For more than 500 clients the trees are those of a sample of 500, and the level is extrapolated by a power law in
-    the number of clients, fitted to the growth of the mean height from a quarter of the sample to all of it.
-
-    `labels` ``(n,)`` in ``0..k-1`` are the clusters of the points ``(n, d)`` found so far. `finer` are those after the
-    next split, in which the clients' own variance is measured: before the split, the variance that it explains would
-    count as noise. `flips` is the probability of a flip; if None, as for embeddings other than bits, all variance is
-    taken to be the clients' own.
-    """
-    n = len(x)
-    rows = draws.permutation(n)[:_NOISE_SAMPLE] if n > _NOISE_SAMPLE else np.arange(n)
-    inside = _residuals(x[rows], labels[rows])
-    times = range(20 if n <= _FEW else 5)
-    heights = [_permuted_height(inside, labels[rows], draws) for _ in times]
-    level = max(heights)
-    if n > _NOISE_SAMPLE and level > 0:
-        few = draws.permutation(rows)[: _NOISE_SAMPLE // 4]
-        less = [_permuted_height(_residuals(x[few], labels[few]), labels[few], draws) for _ in times]
-        if min(less) > 0:
-            power = np.log(np.mean(heights) / np.mean(less)) / np.log(4)
-            level *= (n / _NOISE_SAMPLE) ** (max(0.0, power) + _FASTER)
-    return float(
-        _MARGIN * level * np.sqrt(1 + _OWN * _own_fraction(_residuals(x[rows], finer[rows]), finer[rows], flips))
-    )
-
-
-def _own_fraction(inside: Any, labels: Integers, flips: float | None) -> float:
-    """Return the fraction of the variance inside clusters, in [0, 1], that flips do not account for."""
-    if flips is None:
-        return 1.0
-    total = float((inside**2).sum() / max(1, len(inside) - len(np.unique(labels))) / inside.shape[1])
-    return 1.0 if total == 0 else float(np.clip(1 - flips * (1 - flips) / total, 0, 1))
-
-
-def _residuals(x: Any, labels: Integers) -> Floats:
-    found: Floats = x.astype(np.float64)
-    for number in np.unique(labels):
-        found[labels == number] -= found[labels == number].mean(0)
-    return found
-
-
-def _permuted_height(inside: Floats, labels: Integers, draws: np.random.Generator) -> float:
-    shuffled = inside.astype(np.float32)
-    for number in np.unique(labels):
-        shuffled[labels == number] = draws.permuted(shuffled[labels == number], axis=0)
-    return top_height(shuffled)
-
-
-Mode = Literal["bayes", "exact", "gap"]
-Objective = Literal["noise", "paper"]
-
-_MAX_REPORTED = 40  # number of heights that are reported
-_LARGE_GAP = 1 / 2  # fraction of the largest gap, in logarithms
-_THRESHOLDS = 1.0, 100.0
-"""Thresholds that ``bayes`` searches: the paper's, which suit 200 to 7,680 bits."""
-_LIMIT, _SAMPLE = 10_000, 5_000
-"""Maximum number of points of a tree, whose memory grows with its square, 0.8 GB for 10,000; and the number of points
-that are drawn for a tree beyond."""
-
-
-@dataclass(frozen=True)
-class Clustering:
-    """Clusters of clients, and the tree cut that they come from.
-
-    `labels` are int64 ``(n,)``, in order of first appearance; all are 0 if nothing is `separable`. `cut` is the height
-    at which the tree was cut, in the units of Euclidean distance times the square root of cluster sizes (SciPy's
-    convention); ``None`` if it was not cut. `heights` are the greatest merge heights, greatest first, at most 40.
-    `noise` is the noise level at the last number of clusters tried; ``None`` for the paper's objective.
-    """
-
-    labels: Tensor
-    separable: bool
-    cut: float | None
-    heights: list[float]
-    noise: float | None = None
-
-
-def cluster(
-    points: Tensor,
-    mode: Mode,
-    min_size: int,
-    rng: torch.Generator,
-    *,
-    objective: Objective = "noise",
-    flips: float | None = None,
-) -> Clustering:
-    """Cluster clients by their embeddings, with a Ward tree; `mode` is explained in the module.
-
-    Of more than 10,000 points the tree is one of 5,000 of them, drawn at random, with `min_size` in proportion but at
-    least 2; all others join the cluster with the nearest mean, and k-means over everyone follows.
-
-    `points` ``(n, d)`` are bits of 0 and 1 (any dtype), or other finite numbers. If n is below twice `min_size`, the
-    result is one cluster. `rng` draws the permutations and the sample; the search of ``bayes`` has the authors' fixed
-    seed. `objective` is that of ``exact``. `flips`, in [0, 0.5], is given if points are bits with equal flips for all:
-    variance that flips do not cause is the clients' own.
-    """
-    if len(points) <= _LIMIT:
-        return _by_tree(points, min_size, mode, rng, objective, flips)
-    rows = torch.randperm(len(points), generator=rng)[:_SAMPLE]
-    found = _by_tree(points[rows], max(2, min_size * _SAMPLE // len(points)), mode, rng, objective, flips)
-    if not found.separable:
-        return dataclasses.replace(found, labels=torch.zeros(len(points), dtype=torch.int64))
-    x = points.detach().cpu().numpy().astype(np.float32)
-    labels = np.full(len(x), -1, dtype=np.int64)
-    labels[rows.numpy()] = found.labels.numpy()
-    labels = refined(x, joined(x, labels), min_size)
-    return dataclasses.replace(found, labels=torch.tensor(renumbered(labels.tolist())))
-
-
-def _by_tree(
-    points: Tensor, min_size: int, mode: Mode, rng: torch.Generator, objective: Objective, flips: float | None
-) -> Clustering:
-    """Cluster points by one tree of all."""
-    bits = bool(((points == 0) | (points == 1)).all())
-    x: Any = points.detach().cpu().numpy().astype(np.float32 if bits else np.float64)
-    if not bits:
-        x = x - x.mean(0)  # distances by products lose digits far from the origin
-    if len(x) < max(2, 2 * min_size):
-        return Clustering(torch.zeros(len(x), dtype=torch.int64), False, None, [])
-    tree = ward_tree(x)
-    if mode == "bayes":
-        return _searched(tree, min_size)
-    if mode == "exact" and objective == "paper":
-        return _finest(tree, min_size)
-    return _above_noise(x, tree, mode, min_size, flips, rng)
-
-
-# the paper's objective
-
-
-def _finest(tree: Tree, min_size: int) -> Clustering:
-    """Return the admissible cut with the lowest Calinski-Harabasz index."""
-    score = admissible(tree, min_size)
-    if np.isnan(score).all():
-        return _clustering(tree, None)
-    done = int(np.nanargmax(score))
-    upper = tree.heights[done]
-    lower = tree.heights[done - 1] if done else 0.0
-    return _clustering(tree, tree.labels(done), float((upper + lower) / 2))
-
-
-def _searched(tree: Tree, min_size: int) -> Clustering:
-    """Search for a cut by algorithm 2, as in the authors' code.
-
-    The best admissible cut that was tried is returned; if none was, there is one cluster. The authors' code then takes
-    the first threshold, whatever its clusters. It also does so if the index of all admissible cuts is above 500, as
-    with many clients and few flips: the penalised score of cuts that are not admissible is then higher.
-    """
-    score = admissible(tree, min_size)
-
-    def done_at(threshold: float) -> int:
-        return int(np.searchsorted(tree.heights, threshold, side="left"))  # scikit-learn merges below the threshold
-
-    def value(threshold: float) -> float:
-        found = score[done_at(threshold)]
-        return PENALTY if np.isnan(found) else float(found)
-
-    tried = tried_thresholds(value, *_THRESHOLDS)
-    scores = [score[done_at(threshold)] for threshold in tried]
-    if np.isnan(scores).all():
-        return _clustering(tree, None)
-    best = tried[int(np.nanargmax(scores))]
-    return _clustering(tree, tree.labels(done_at(best)), best)
-
-
-# above the noise
-
-
-def _above_noise(
-    x: Any, tree: Tree, mode: Mode, min_size: int, flips: float | None, rng: torch.Generator
-) -> Clustering:
-    splits = tree.splits(min_size)
-    heights = tree.heights[splits]
-    draws = np.random.default_rng(draw_seed(rng))
-    labels = np.zeros(len(x), dtype=np.int64)
-    count = 0  # splits so far
-
-    def divided(count: int) -> Integers:
-        return refined(x, joined(x, tree.divided(splits[:count], min_size)), min_size)
-
-    while True:
-        finer = divided(count + 1) if count < len(splits) else labels
-        level = max(noise_level(x, labels, finer, flips, draws), 1e-6 * float(tree.heights[-1]))
-        above = int((heights > level).sum())
-        if above <= count:
-            break
-        count = above
-        labels = divided(count)
-    if not count:
-        return _clustering(tree, None, noise=level)
-    if mode == "gap":
-        gaps = _gaps(heights, level)[:count]
-        count = 1 + int(np.flatnonzero(gaps >= _LARGE_GAP * gaps.max())[-1])
-    upper = float(heights[count - 1])
-    lower = float(heights[count]) if count < len(heights) else min(level, upper)
-    return _clustering(tree, divided(count), (upper + lower) / 2, level)
-
-
-def _gaps(heights: Floats, level: float) -> Floats:
-    """Return the logarithm of the ratio of every height to the next; heights are at least half the noise level."""
-    floored = np.maximum(np.append(heights, 0.0), level / 2)
-    return np.asarray(np.log(floored[:-1] / floored[1:]))
-
-
-# clusters
-
-
-def _clustering(
-    tree: Tree, labels: Integers | None, cut: float | None = None, noise: float | None = None
-) -> Clustering:
-    """Return the `Clustering` of these labels, or of one cluster if there are none."""
-    numbers = [0] * tree.leaves if labels is None else renumbered(labels.tolist())
-    return Clustering(torch.tensor(numbers), labels is not None, cut, reported(tree.heights), noise)
-
-
-def reported(heights: Floats) -> list[float]:
-    """Return the greatest of ascending `heights`, greatest first, at most 40."""
-    return [float(height) for height in heights[::-1][:_MAX_REPORTED]]
