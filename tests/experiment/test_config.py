@@ -134,7 +134,6 @@ def test_secure_sums_are_refused_by_name_where_sums_are_not_enough(method: str) 
     ("method", "settings", "sentence"),
     [
         ("ifca", ["method.start=kmeans"], "'method.start' is 'kmeans', {} 'random'."),
-        ("ifca", ["method.empty=reseed"], "'method.empty' is 'reseed', {} 'keep'."),
         ("ffcm", ["method.start=uniform"], "'method.aggregation' is 'kmeans', {} 'mean'."),
     ],
 )

@@ -332,7 +332,7 @@ def test_every_method_that_clusters_clients_has_a_strategy():
         (flower.CFLGPStrategy, cfl_gp.CFLGPMethod, {"n_clusters": None, "period": 1}, True),
         (flower.FedDriftStrategy, feddrift.FedDriftMethod, {"period": 2, "threshold": 0.4}, True),
         (flower.IFCAStrategy, ifca.IFCAMethod, {"n_clusters": 2}, True),
-        (flower.IFCAStrategy, ifca.IFCAMethod, {"n_clusters": 3, "shared_layers": 1, "empty": "reseed"}, False),
+        (flower.IFCAStrategy, ifca.IFCAMethod, {"n_clusters": 3, "shared_layers": 1}, False),
     ],
     ids=[
         "fedavg",

@@ -73,28 +73,15 @@ def test_a_clusters_model_becomes_the_mean_of_its_members():
 
 
 @pytest.mark.parametrize("averaging", ["models", "gradients"])
-@pytest.mark.parametrize("empty", ["keep", "reseed"])
-def test_shared_layers_stay_equal_in_all_clusters(averaging, empty):
+def test_shared_layers_stay_equal_in_all_clusters(averaging):
     settings = ONE_ROUND | {"rounds": 3, "n_clusters": 5}
-    done = planted.run(IFCAMethod(**settings, shared_layers=1, averaging=averaging, empty=empty), make_clients())
+    done = planted.run(IFCAMethod(**settings, shared_layers=1, averaging=averaging), make_clients())
     shared = Classifier.of(done.states[0].module).leading(1)
     assert 0 < shared < done.states[0].models.shape[1]
     for state in done.states:
         assert bool((state.models[:, :shared] == state.models[0, :shared]).all())
     assert not torch.equal(done.states[0].models[0, :shared], done.states[-1].models[0, :shared])
     assert not torch.equal(done.states[-1].models[0, shared:], done.states[-1].models[1, shared:])
-
-
-def test_an_empty_cluster_takes_over_the_model_of_the_client_that_fares_worst():
-    settings = ONE_ROUND | {"n_clusters": 3}
-    done = planted.run(IFCAMethod(**settings, empty="reseed"), planted.clients([0, 0, 3]), seed=5)
-    empty = [cluster for cluster in range(3) if not members(done, cluster)]
-    assert empty
-    by_loss = sorted(done.values[0]["losses"].items(), key=lambda pair: -pair[1])
-    for cluster, (worst, _) in zip(empty, by_loss, strict=False):
-        client = done.fed.clients[int(worst)]
-        own = done.states[0].models[done.labels[client.id]] + step_of(done, client)
-        assert torch.allclose(done.states[1].models[cluster], own, atol=1e-6)
 
 
 @pytest.mark.parametrize("hidden", [False, True])
@@ -304,7 +291,7 @@ def test_a_profile_of_another_length_counts_as_missing():
     fed = LocalFederation(planted.clients(CFL_GP_CLUSTERS), workers=1)
     method = CFLGPMethod(**CFL_GP_SETTINGS)
     state = method.init(fed)
-    _, expected = method._asked(fed, state, {0: state.models[0]}, state.models[0])
+    _, expected = method._payloads(fed, state, {0: state.models[0]}, state.models[0])
     reply = {"update": torch.zeros(42), "samples": 1, "loss": 0.5, "profile": torch.zeros(41)}
     assert "profile" in str(train_and_profile.refusal(reply, expected))
 

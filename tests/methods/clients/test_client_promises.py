@@ -60,9 +60,8 @@ LOSSES: list[tuple[str, dict[str, Any]]] = [
     ("hierarchical", {"clustering_round": 2}),
     ("ifca", {"n_clusters": 3}),
     ("ifca", {"n_clusters": 3, "averaging": "gradients"}),
-    ("ifca", {"n_clusters": 3, "empty": "reseed"}),
     ("local", {}),
-    ("ocfl", {"rounds": 6, "again": 0.01}),
+    ("ocfl", {"rounds": 6}),
     ("ocfl", {"rounds": 6, "clusterer": "hdbscan"}),
     ("sattler", {"rounds": 8, "cooldown": 0}),
 ]

@@ -76,8 +76,7 @@ def test_dense_regions_and_points_that_are_alone():
 
 
 def test_turned_pictures_are_told_apart_and_newcomers_without_labels_join_them():
-    # The radius found after three steps is so close to distances within a cluster that processors disagree.
-    done = planted.run(FLUXMethod(**TURNED, min_size=2, radius_scale=1.2), pictures.clients())
+    done = planted.run(FLUXMethod(**TURNED, min_size=2, radius=2.15), pictures.clients())
     assert planted.same_partition(done.labels, pictures.TURNS)
     assert not FLUXMethod.assigns_by_labels(done.result)
     for turn in range(3):

@@ -8,7 +8,7 @@ import torch
 import planted
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.clients.hierarchical import HierarchicalMethod, cut, distances_between
-from fedkin.methods.clients.update_splits import Round, SplitState
+from fedkin.methods.clients.update_splits import SplitState, Updates
 
 CLUSTERS = [1, 0, 0, 1, 0, 1, 1, 0]
 SETTINGS = planted.LEARNING | {"rounds": 8, "clustering_round": 4}
@@ -49,10 +49,10 @@ def test_similarities_are_cut_at_a_similarity(threshold, parts):
     """The first two, of cosine -0.6, merge first; the third's cosines with them are 0.6 and 0.28, on average 0.44."""
     updates = torch.tensor([[1.0, 0.0], [-0.6, 0.8], [0.6, 0.8]])
     method = HierarchicalMethod(distance="similarity", threshold=threshold)
-    part = Round(0, [0, 1, 2], updates, updates, [1.0] * 3)
-    found, distances, _ = method.divided(LocalFederation(make_clients()), SplitState(), part)
-    assert planted.same_partition(found, parts)
-    assert float(distances[0, 1]) == pytest.approx(-0.6)
+    part = Updates(0, [0, 1, 2], updates, updates, [1.0] * 3)
+    division = method.divided(LocalFederation(make_clients()), SplitState(), part)
+    assert planted.same_partition(division.parts, parts)
+    assert float(division.distances[0, 1]) == pytest.approx(-0.6)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 import planted
@@ -19,10 +18,10 @@ from fedkin.engines.local import LocalFederation
 from fedkin.methods.clients.ocfl import OCFLMethod, OCFLState, temperature
 from fedkin.methods.clients.sattler import SattlerMethod, SattlerState, bipartition
 from fedkin.methods.clients.update_splits import (
-    Round,
+    Division,
     SplitState,
-    UpdateDistances,
     UpdateMethod,
+    Updates,
     cosine_distances,
     cosine_similarities,
 )
@@ -39,14 +38,9 @@ class PlannedSplit(UpdateMethod):
     def can_split(self, state: SplitState) -> bool:
         return state.steps + 1 == self.at
 
-    def divided(
-        self, fed: Federation, state: SplitState, part: Round
-    ) -> tuple[list[int] | None, Tensor, dict[str, Any]]:
-        return (
-            [7 - CLUSTERS[client] for client in part.clients],
-            cosine_distances(part.compared),
-            {"seen": part.cluster},
-        )
+    def divided(self, fed: Federation, state: SplitState, part: Updates) -> Division:
+        parts = [7 - CLUSTERS[client] for client in part.clients]
+        return Division(parts, cosine_distances(part.compared), {"seen": part.cluster})
 
 
 def test_a_split_is_remembered_and_its_first_part_keeps_the_number():
@@ -135,14 +129,14 @@ def halves(split: dict[str, Any], clusters: list[int] = SATTLER_CLUSTERS) -> set
     return {frozenset(clusters[client] for client, part in pairs if part == half) for half in (0, 1)}
 
 
-def part(*updates: tuple[float, ...], weights: list[float] | None = None) -> Round:
+def part(*updates: tuple[float, ...], weights: list[float] | None = None) -> Updates:
     stack = torch.tensor(updates)
-    return Round(0, list(range(len(stack))), stack, stack, weights or [1.0] * len(stack))
+    return Updates(0, list(range(len(stack))), stack, stack, weights or [1.0] * len(stack))
 
 
-def cut(method: SattlerMethod, cluster: Round, **state: Any) -> list[int] | None:
+def cut(method: SattlerMethod, cluster: Updates, **state: Any) -> list[int] | None:
     fed = LocalFederation(make_clients([0] * len(cluster.clients)))
-    return method.divided(fed, SattlerState(steps=9, **state), cluster)[0]
+    return method.divided(fed, SattlerState(steps=9, **state), cluster).parts
 
 
 RIGHT, LEFT, LITTLE = (2.0, 0.1), (-2.0, 0.1), (0.02, 0.0)
@@ -257,13 +251,9 @@ def test_temperatures_are_compared_over_clients_that_were_there_in_both_rounds()
     state = OCFLState(labels=torch.zeros(6, dtype=torch.int64))
 
     def seen(state, clients):
-        part = Round(0, clients, apart[clients], apart[clients], [1.0] * len(clients))
-        parts, distances, values = ocfl.divided(fed, state, part)
-        return (
-            replace(state, **ocfl.kept(state, [UpdateDistances(clients, distances, values)])),
-            parts,
-            values["temperature"],
-        )
+        part = Updates(0, clients, apart[clients], apart[clients], [1.0] * len(clients))
+        division = ocfl.divided(fed, state, part)
+        return replace(state, **division.changes), division.parts, division.values["temperature"]
 
     state, parts, all_there = seen(state, [0, 1, 2, 3, 4, 5])
     assert parts is None
@@ -273,37 +263,6 @@ def test_temperatures_are_compared_over_clients_that_were_there_in_both_rounds()
     state, parts, all_there_again = seen(state, [0, 1, 2, 3, 4, 5])
     assert all_there_again > some_there
     assert parts is None  # among clients 0-2, who were there both times, nothing has risen
-
-
-def drifting(method: OCFLMethod, moves: dict[int, int], at: int = 7) -> tuple[list[OCFLState], list[dict[str, Any]]]:
-    """Run `method` on the planted clients; before round `at` clients move to other clusters."""
-    fed = LocalFederation(ocfl_make_clients(), seed=1, workers=1)
-    states, values = [method.init(fed)], []
-    while not states[-1].finished:
-        if states[-1].steps + 1 == at:
-            for number, cluster in moves.items():
-                fed.clients[number] = planted.client(number, SWAPS[cluster])
-        state, record = method.step(fed, states[-1])
-        states.append(state)
-        values.append(record.values)
-    return states, values
-
-
-def test_clients_that_drift_are_placed_again():
-    """Client 0 moves from cluster 1 to 0, and client 3 from 2 to 1."""
-    moves, settings = {0: 0, 3: 1}, OCFL_SETTINGS | {"rounds": 12}
-    now = [moves.get(number, cluster) for number, cluster in enumerate(OCFL_CLUSTERS)]
-    once, _ = drifting(OCFLMethod(**settings), moves)
-    assert planted.same_partition(once[-1].labels.tolist(), OCFL_CLUSTERS)
-    states, values = drifting(OCFLMethod(**settings, again=0.1), moves)
-    assert planted.same_partition(states[-1].labels.tolist(), now)
-    assert any(values[6]["rises"].values())
-    left = {int(once[-1].labels[0]), int(once[-1].labels[3])}
-    assert {name for name, rises in values[6]["rises"].items() if rises} == {str(cluster) for cluster in left}
-    waiting = {number for number, label in enumerate(states[6].labels.tolist()) if label in left}
-    assert set(states[7].pending) == {str(number) for number in waiting}
-    assert states[7].labels.tolist() == states[6].labels.tolist()  # meanwhile they keep their cluster's model
-    assert states[8].pending == {}
 
 
 def test_as_printed_the_first_round_fires():

@@ -202,7 +202,8 @@ def scaled(descriptors: Tensor, lowest: Tensor, highest: Tensor) -> Tensor:
     """Return descriptors ``(..., d)`` with every segment mapped from ``lowest`` to ``highest`` to [0, 1]."""
     parts = descriptors.unflatten(-1, (len(lowest), -1)).double()
     low, spread = lowest.double()[:, None], (highest.double() - lowest.double())[:, None]
-    return ((parts - low) / torch.where(spread > 0, spread, 1.0)).flatten(-2).float()
+    unit: Tensor = ((parts - low) / torch.where(spread > 0, spread, 1.0)).flatten(-2).float()
+    return unit
 
 
 def nearest_distances(points: Tensor) -> list[float]:

@@ -91,7 +91,7 @@ class IFCAMethod(ClientMethod):
         if state.steps == 0:
             check_differ(state, self.shared_layers, "with start 'kmeans' each is trained by another client first")
         shared = Classifier.of(state.module).leading(self.shared_layers)
-        labels, means = state.labels.clone(), self.means_of(*state.models.shape, shared)
+        labels, means = state.labels.clone(), self.means_of(len(state.models), state.models.shape[1], shared)
         missing: dict[int, str] = {}
         if fed.secure_sums:  # masks cancel within a cluster, so clusters must be known before updates are summed
             clusters = self._choices(fed, state, labels)

@@ -8,7 +8,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.cluster import AgglomerativeClustering
 from sklearn.metrics import adjusted_rand_score, calinski_harabasz_score
 from torch import Tensor
 
@@ -18,7 +17,7 @@ from fedkin.core import FedkinError
 from fedkin.methods.clients.client_method import UNKNOWN
 from fedkin.methods.clients.one_shot import tree_cuts
 from fedkin.methods.clients.one_shot.one_shot import cluster_balls, nearest_cluster
-from fedkin.methods.clients.one_shot.tree_cuts import Clustering, admissible, cluster
+from fedkin.methods.clients.one_shot.tree_cuts import Clustering, cluster
 from one_message import (
     CLUSTERS,
     SETTINGS,
@@ -250,19 +249,6 @@ def test_the_order_of_clients_does_not_matter(mode, limit, order, seed):
     with beyond(limit, 40):
         there, back = cluster(points, mode, 5, rng(seed)), cluster(points[list(order)], mode, 5, rng(seed))
     assert adjusted_rand_score(there.labels[list(order)].tolist(), back.labels.tolist()) == 1.0
-
-
-def test_the_paper_s_optimum_is_that_over_all_cuts():
-    points, _ = tree_cuts_planted([15, 10, 12, 14], flips=0.25, seed=2)
-    numbers = points.numpy().astype(float)
-    found = cluster(points, "exact", 4, rng(), objective="paper")
-    scores = {}
-    for clusters in range(3, len(points)):
-        labels = AgglomerativeClustering(clusters).fit_predict(numbers)
-        if np.bincount(labels).min() >= 4:
-            scores[clusters] = -calinski_harabasz_score(numbers, labels)
-    assert int(found.labels.max()) + 1 == max(scores, key=scores.get)
-    assert np.nanmax(admissible(ward.ward_tree(numbers), 4)) == pytest.approx(max(scores.values()))
 
 
 @pytest.mark.parametrize("mode", ["bayes", "exact", "gap"])

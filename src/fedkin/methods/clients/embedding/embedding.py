@@ -202,7 +202,7 @@ def matched(messages: Tensor, segments: int) -> tuple[Tensor, Tensor]:
 
 def matched_to(template: Tensor, message: Tensor) -> Tensor:
     """Return one message ``(segments * width,)`` in the order of `template` ``(segments, width)``."""
-    part = message.unflatten(0, (len(template), -1))
+    part: Tensor = message.unflatten(0, (len(template), -1))
     return part[_matching(template, part)[0]].flatten()
 
 

@@ -114,7 +114,8 @@ class OneShotMethod(ClientMethod):
 
     def means(self, state: ClientMethodState) -> Means:
         """Return an empty accumulator of mean updates, with the shared layers averaged over all clusters."""
-        return self.means_of(*state.models.shape, Classifier.of(state.module).leading(self.shared_layers))
+        clusters, size = state.models.shape
+        return self.means_of(clusters, size, Classifier.of(state.module).leading(self.shared_layers))
 
     @property
     def needed(self) -> int:
