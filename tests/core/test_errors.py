@@ -46,10 +46,10 @@ def test_every_alias_is_an_option_somewhere() -> None:
     from fedkin.core.options import options_of
     from fedkin.experiment import registry
     from fedkin.experiment.sections import DataSection
-    from fedkin.flower.strategy_options import OWN
+    from fedkin.flower.strategy import OPTIONS
     from fedkin.studies.compare import compare
 
     names = {option.name for name in registry.METHODS for option in options_of(registry.declared("method", name))}
-    names |= {*DataSection.model_fields, *OWN, *fedkin.IFCA().get_params()}
+    names |= {*DataSection.model_fields, *OPTIONS, *fedkin.IFCA().get_params()}
     names |= {*compare.__wrapped__.__code__.co_varnames, *fedkin.IFCA.fit.__wrapped__.__code__.co_varnames}
     assert {alias for aliases in ALIASES.values() for alias in aliases} - names == {"num_rounds"}  # of start()

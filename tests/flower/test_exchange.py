@@ -15,8 +15,9 @@ from torch import nn
 
 import app_nodes
 from fedkin.core import FedkinError
+from fedkin.core.replies import failure_kind
 from fedkin.flower.array_layout import ArrayLayout, registered_model
-from fedkin.flower.grid_federation import RAISED, exchange
+from fedkin.flower.grid_federation import exchange
 from fedkin.nn.modules import Classifier
 from fedkin.nn.resident import vector_of
 
@@ -51,11 +52,11 @@ def test_who_fails_is_reported_in_one_line(grid):
     began = time.monotonic()
     found = exchange(grid, messages(grid, ["fail", "b", "c", "d"]), 0.3)
     assert found[0] == "error 2: <class 'ValueError'>:<'what a pity with a second line'>"
-    assert found[0].startswith(RAISED)
+    assert failure_kind(found[0]) == "failed"
     assert found[1] == "no reply in 0.3 seconds"
     assert found[2] == "the message could not be sent"
     assert found[3] == "error 5: no reason given"
-    assert not found[3].startswith(RAISED)
+    assert failure_kind(found[3]) == "absent"
     assert 0.3 <= time.monotonic() - began < 3
 
 
@@ -149,7 +150,7 @@ def test_methods_know_the_model_as_an_architecture():
         assert torch.equal(classifier.initial(torch.Generator()), vector_of(module))
     del classifier
     gc.collect()
-    with pytest.raises(FedkinError, match="is over, and the model gone"):
+    with pytest.raises(FedkinError, match="Unknown model"):
         Classifier(name, (1, 3, 3), 5)
 
 

@@ -38,9 +38,9 @@ from fedkin.nn.modules import Classifier
     [
         (lambda: flower.OCFLStrategy(learning_rate=0.1), "OCFLStrategy has no parameter"),
         (lambda: flower.IFCAStrategy(n_clusters=0), "'n_clusters' is 0 in IFCA; it should be"),
-        (lambda: flower.OCFLStrategy(fraction_evaluate=2), "fraction_evaluate is 2 in OCFLStrategy; allowed: 0 to 1."),
+        (lambda: flower.OCFLStrategy(fraction_evaluate=2), "'fraction_evaluate' is 2 in StrategyOptions; it should be"),
         (lambda: start(flower.OCFLStrategy(), grid(), num_rounds=0), "num_rounds is 0; allowed: whole numbers from 1."),
-        (lambda: flower.OCFLStrategy(min_train_nodes=-1), "min_train_nodes is -1 in OCFLStrategy;"),
+        (lambda: flower.OCFLStrategy(min_train_nodes=-1), "'min_train_nodes' is -1 in StrategyOptions; it should be"),
         (
             lambda: start(flower.OCFLStrategy(), grid(), initial_arrays=network().state_dict()),
             "initial_arrays is of type OrderedDict; give an ArrayRecord, as in ArrayRecord(model.state_dict()), or a "
@@ -74,7 +74,7 @@ def spoils(where: app_nodes.Fleet, spoil: Any, partitions: set[int]) -> None:
 def test_a_round_waits_for_a_node_that_takes_part(monkeypatch, caplog):
     """The only nodes that are connected have no seat, until those that have one are back."""
     caplog.set_level("INFO", "flwr")
-    monkeypatch.setattr("fedkin.flower.rounds.PATIENCE", 0.0)
+    monkeypatch.setattr("fedkin.flower.strategy.PATIENCE", 0.0)
     monkeypatch.setattr("fedkin.flower.grid_federation._LATECOMERS", 0)
     where = grid([*CLUSTERS, 0, 1])
     where.away = {6, 7}

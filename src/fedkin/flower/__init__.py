@@ -8,7 +8,7 @@ from fedkin.engines.flower_engine.version import importing_flower
 
 with importing_flower():
     from fedkin.flower.query import describes
-    from fedkin.flower.rounds import ClusterResult
+    from fedkin.flower.result import ClusterResult
     from fedkin.flower.strategies import (
         CFLGPStrategy,
         CLoVEStrategy,

@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from weakref import ref
 
 import numpy as np
 import torch
@@ -16,11 +15,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fedkin.core import FedkinError
-from fedkin.nn import register
+from fedkin.core.errors import in_short
+from fedkin.nn import forget, register
 
-_STATISTICS = ("running_mean", "running_var")
 _PARAMETER, _STATISTIC, _COUNTER = range(3)
-
 _numbers = itertools.count(1)
 
 
@@ -40,19 +38,18 @@ class ArrayLayout:
     @classmethod
     def of(cls, record: ArrayRecord) -> ArrayLayout:
         """Return the layout of `record`; raise FedkinError if it holds no parameters, or anything but real numbers."""
-        arrays = {name: _opened(array) for name, array in record.items()}
-        for name, array in arrays.items():
-            if isinstance(array, str) or array.dtype.kind not in "fiub":
-                what = array if isinstance(array, str) else f"numbers of type {array.dtype}"
+        arrays: dict[str, NDArray[np.generic]] = {}
+        for name, array in record.items():
+            numbers = _numbers_in(array)
+            if isinstance(numbers, str) or not _is_real(str(numbers.dtype)):
+                what = numbers if isinstance(numbers, str) else f"numbers of type {numbers.dtype}"
                 raise FedkinError(f"Array '{name}' of initial_arrays holds {what}; real numbers are needed.")
-        made = cls(
-            tuple(arrays),
-            tuple(array.shape for array in arrays.values()),  # type: ignore[union-attr]
-            tuple(str(array.dtype) for array in arrays.values()),  # type: ignore[union-attr]
-        )
-        if _PARAMETER not in made._kinds():
+            arrays[name] = numbers
+        shapes = tuple(numbers.shape for numbers in arrays.values())
+        layout = cls(tuple(arrays), shapes, tuple(str(numbers.dtype) for numbers in arrays.values()))
+        if _PARAMETER not in layout._kinds():
             raise FedkinError(f"initial_arrays has {len(arrays)} arrays, but none of floating numbers to train.")
-        return made
+        return layout
 
     @property
     def last_width(self) -> int:
@@ -68,23 +65,23 @@ class ArrayLayout:
             return f"array '{odd}' is {'unknown' if odd in record else 'absent'}"
         parts: list[Tensor] = []
         for name, shape in zip(self.names, self.shapes, strict=True):
-            declared = record[name]
-            fits = tuple(declared.shape) == shape and _is_real(declared.dtype)
-            array = _opened(declared) if fits else declared
+            array: Array | NDArray[np.generic] | str = record[name]
+            if tuple(record[name].shape) == shape and _is_real(record[name].dtype):  # else it is not even opened
+                array = _numbers_in(record[name])
             if isinstance(array, str):
                 return f"array '{name}' holds {array}"
             if isinstance(array, Array) or array.shape != shape or not _is_real(str(array.dtype)):
                 return f"array '{name}' is {array.dtype} of shape {tuple(array.shape)} where {shape} was expected"
             parts.append(torch.from_numpy(array.astype(np.float32).reshape(-1)))
-        return torch.cat([parts[at] for at in self._order()])
+        return torch.cat([parts[i] for i in self._order()])
 
     def record(self, vector: Tensor) -> ArrayRecord:
         """Convert the vector ``(size,)`` to the client app's record; integers are rounded."""
         arrays: dict[int, Array] = {}
-        for at, part in self._parts(vector):
-            whole = np.dtype(self.types[at]).kind != "f"
-            arrays[at] = Array(np.asarray((part.round() if whole else part).numpy(), self.types[at]))
-        return ArrayRecord({name: arrays[at] for at, name in enumerate(self.names)})
+        for i, part in self._parts(vector):
+            rounded = part if np.dtype(self.types[i]).kind == "f" else part.round()
+            arrays[i] = Array(np.asarray(rounded.numpy(), self.types[i]))
+        return ArrayRecord({name: arrays[i] for i, name in enumerate(self.names)})
 
     def as_sent(self, vector: Tensor) -> Tensor:
         """Return `vector` as a client app receives it, rounded to types that are narrower than float32."""
@@ -93,25 +90,26 @@ class ArrayLayout:
         return back
 
     def module(self, vector: Tensor, classes: int) -> nn.Module:
-        """Build a module whose parameters and buffers are those of `vector`."""
+        """Build a module whose parameters and buffers are those of `vector`, and which cannot compute."""
         kinds, parts = self._kinds(), (list[Tensor](), list[Tensor](), list[Tensor]())
-        for at, part in self._parts(vector):
-            parts[kinds[at]].append(part.flatten().long() if kinds[at] == _COUNTER else part.flatten().clone())
+        for i, part in self._parts(vector):
+            parts[kinds[i]].append(part.flatten().long() if kinds[i] == _COUNTER else part.flatten().clone())
         return _Carrier(*parts, classes)
 
     def _parts(self, vector: Tensor) -> Iterator[tuple[int, Tensor]]:
         """Yield the arrays of a vector, each with its position in the record, in the order of the vector."""
         order = self._order()
-        for at, part in zip(order, vector.split([math.prod(self.shapes[at]) for at in order]), strict=True):
-            yield at, part.view(self.shapes[at])
+        for i, part in zip(order, vector.split([math.prod(self.shapes[i]) for i in order]), strict=True):
+            yield i, part.view(self.shapes[i])
 
     def _kinds(self) -> list[int]:
         """Return the kind of each array: parameter, statistic or counter."""
-        floating = [np.dtype(kind).kind == "f" for kind in self.types]
         return [
-            (_STATISTIC if name.endswith(_STATISTICS) else _PARAMETER) if real else _COUNTER
-            for name, real in zip(self.names, floating, strict=True)
-        ]
+            _COUNTER if np.dtype(kind).kind != "f"
+            else _STATISTIC if name.endswith(("running_mean", "running_var"))
+            else _PARAMETER
+            for name, kind in zip(self.names, self.types, strict=True)
+        ]  # fmt: skip
 
     def _order(self) -> list[int]:
         """Return the positions of the arrays in the order of a vector."""
@@ -120,9 +118,9 @@ class ArrayLayout:
 
 
 class _Carrier(nn.Module):
-    """Stand-in at the server for the client app's network: it holds the arrays, but cannot compute.
+    """Stand-in at the server for the client app's network: methods ask it for the sizes of its parts, as any other.
 
-    Methods can ask it for the sizes of its parts and for an initial model, as any architecture. Its logits are zeros.
+    Its logits are zeros.
     """
 
     def __init__(
@@ -130,8 +128,8 @@ class _Carrier(nn.Module):
     ) -> None:
         super().__init__()
         self.values = nn.ParameterList(parameters)
-        for at, buffer in enumerate(statistics + counters):
-            self.register_buffer(f"buffer{at}", buffer)
+        for i, buffer in enumerate(statistics + counters):
+            self.register_buffer(f"buffer{i}", buffer)
         self.classes = classes
 
     def forward(self, x: Tensor) -> Tensor:
@@ -143,35 +141,20 @@ class _Carrier(nn.Module):
 def registered_model(layout: ArrayLayout, vector: Tensor) -> Iterator[str]:
     """Register copies of `vector` as a model for `fedkin.nn.build`, and yield its name; a context manager."""
     name = f"client-app#{next(_numbers):08d}"  # of one length, as its bytes count as traffic
-    first = _First(layout, vector)
-    living = ref(first)  # names are never forgotten, so they must not keep models in memory
-
-    def build(shape: tuple[int, ...], classes: int) -> nn.Module:
-        one = living()
-        if one is None:
-            raise FedkinError(f"The Flower run that model '{name}' belonged to is over, and the model gone.")
-        return one.layout.module(one.vector, classes)
-
-    register(name, build)
-    yield name
-    del first
+    register(name, lambda shape, classes: layout.module(vector, classes))
+    try:
+        yield name
+    finally:
+        forget(name)
 
 
-@dataclass(frozen=True)
-class _First:
-    """Initial model of training."""
-
-    layout: ArrayLayout
-    vector: Tensor
-
-
-def _opened(array: Array) -> NDArray[np.generic] | str:
+def _numbers_in(array: Array) -> NDArray[np.generic] | str:
     """Return the numbers of `array`, never unpickled, or a description of its other content."""
     try:
-        opened = array.numpy()
+        numbers = array.numpy()
     except Exception as error:  # bytes from elsewhere, which NumPy may take for any of its formats
-        return f"something unreadable ({str(error).splitlines()[0] if str(error) else type(error).__name__})"
-    return opened if isinstance(opened, np.ndarray) else "something else than one array"
+        return f"something unreadable ({in_short(error)})"
+    return numbers if isinstance(numbers, np.ndarray) else "something else than one array"
 
 
 def _is_real(dtype: str) -> bool:

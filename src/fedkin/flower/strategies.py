@@ -154,7 +154,7 @@ class EmbeddingStrategy(ClusterStrategy, method=embedding.EmbeddingMethod):
     messages reveal no more; an app on Flower remembers them for one run only.
     """
 
-    _asks = "describes(load)"
+    _describes = "describes(load)"
     _unlabelled = ("form", "prototypes")
 
 
@@ -164,7 +164,7 @@ class LADDStrategy(ClusterStrategy, method=ladd.LADDMethod):
     Needs a client app that also describes its data, as `EmbeddingStrategy` does; styles are sent as they are.
     """
 
-    _asks = "describes(load)"
+    _describes = "describes(load)"
     _unlabelled = ("style", "client")
 
 
@@ -174,7 +174,7 @@ class PACFLStrategy(ClusterStrategy, method=pacfl.PACFLMethod):
     Needs a client app that also describes its data, as `EmbeddingStrategy` does; singular vectors are sent as they are.
     """
 
-    _asks = "describes(load)"
+    _describes = "describes(load)"
     _unlabelled = ("bases", "client")
 
 
@@ -186,7 +186,7 @@ class FLUXStrategy(ClusterStrategy, method=flux.FLUXMethod):
     the network's last linear layer is given, whose matrix must be the last of the arrays.
     """
 
-    _asks = "describes(load, network=Net)"
+    _describes = "describes(load, network=Net)"
 
     def begin(self, fed: GridFederation, method: Any, models: Tensor) -> ClientMethodState:
         """Return the initial state, with as many directions as the network's latent width."""
@@ -219,7 +219,7 @@ class FedRCStrategy(ClusterStrategy, method=fedrc.FedRCMethod):
     this training. `initial_arrays` is a list of `n_clusters` models that differ.
     """
 
-    _asks = "describes(load, network=Net)"
+    _describes = "describes(load, network=Net)"
     _trains = True
     _fixed: ClassVar[Mapping[str, str]] = {"recipe": "for fedkin's own client app"}
 
