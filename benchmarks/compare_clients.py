@@ -52,7 +52,7 @@ def compared(given: argparse.Namespace, scenario: str, seed: int) -> None:
     settings = {f"scenario.{name}": value for name, value in made.settings.items() if name not in ("name", "clients")}
     settings["method.rounds"] = ROUNDS
     if made.changes:
-        settings["scenario.step"] = ROUNDS // 2 + 1
+        settings["simulation.step"] = ROUNDS // 2 + 1
     command = [
         sys.executable, "-m", "fedkin", "compare", str(made.settings["name"]), "--data", given.data,
         "--question", "clients", "--methods", given.methods, "--seeds", "1", "--seed", str(seed),

@@ -84,7 +84,7 @@ def judged(table: str, seed: int) -> dict[str, object]:
     scores, classes = [], np.concatenate([truth[part] for part in parts])
     for candidate in [Candidate("kin-graph"), *(Candidate(name, number) for name in METHODS for number in numbers)]:
         settings = [] if candidate.number is None else [f"method.n_clusters={candidate.number}"]
-        config = load_config(candidate.method, ["scenario.name=files", "data.source=table", *settings])
+        config = load_config(candidate.method, ["simulation.scenario=files", "data.source=table", *settings])
         run = run_cell(config, population, Callback())
         ari = adjusted_rand(classes, np.array(run.labels))
         scores.append(score_of("samples", candidate, [replace(run, metrics={"ari": ari})]))

@@ -76,14 +76,15 @@ def cell(entry: str, *only: str, seeds: int = 3) -> Callable[[str, bool], list[s
 def ccfc_full(p: float, seed: int, remedies: bool = False) -> Callable[[str, bool], list[str]]:
     """CCFC at the paper's size, with views and losses of its authors' code; with what helps where clients differ."""
     settings: dict[str, object] = {
-        "scenario.name": "own-class", "scenario.heterogeneity": p, "method.form": "code", "method.views": "pillow",
-        "method.start": "own", "method.model_weight": 0.001, "evaluation.map": "none", "evaluation.every": 5,
+        "simulation.scenario": "own-class", "simulation.heterogeneity": p, "method.form": "code",
+        "method.views": "pillow", "method.start": "own", "method.model_weight": 0.001, "evaluation.map": "none",
+        "evaluation.every": 5,
     }  # fmt: skip
     settings |= {"method.decorrelation": 1, "method.guide": "kin-graph"} if remedies else {}
-    small = {"scenario.fraction": 0.005, "method.pretrain_rounds": 1, "method.cluster_rounds": 1}
+    small = {"simulation.fraction": 0.005, "method.pretrain_rounds": 1, "method.cluster_rounds": 1}
 
     def command(device: str, tiny: bool) -> list[str]:
-        where = {"engine.device": device, "engine.tf32": str(device != "cpu").lower()}
+        where = {"device.name": device, "device.tf32": str(device != "cpu").lower()}
         words = [
             word
             for key, value in (settings | where | (small if tiny else {})).items()

@@ -16,8 +16,8 @@ import click
 from fedkin.cli import app
 from fedkin.cli.help_pages import SECTIONS
 from fedkin.core.options import Option, first_sentences, options_of
-from fedkin.experiment import registry, sections
-from fedkin.experiment.option_models import FROM_DATA, options_of_section
+from fedkin.experiment import config, registry
+from fedkin.experiment.config import FROM_DATA
 
 _MARK = re.compile(r"^<!-- (?:options|commands) -->$", re.MULTILINE)
 
@@ -92,11 +92,11 @@ def _scenario_options(scenario: type) -> list[Option]:
 def _experiments() -> str:
     """The options of each section of an experiment but those of methods and scenarios."""
     parts = []
-    for name in ("data", "engine", "federation", "evaluation", "target", "tracking"):
-        section = getattr(sections, f"{name.capitalize()}Section")
+    for name in [each for each in config.SECTIONS if each != "method"]:
+        section = config.SECTIONS[name]
         about = _as_markdown(first_sentences(section)).partition(": ")[2]
         text = f"{about[0].upper()}{about[1:].partition(', see')[0].partition('; see')[0].rstrip('.')}."
-        parts.append(f"## {name}\n\n{text}\n\n{_listed(options_of_section(section))}")
+        parts.append(f"## {name}\n\n{text}\n\n{_listed(options_of(section))}")
     return "\n\n".join(parts)
 
 

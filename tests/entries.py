@@ -20,12 +20,12 @@ def tables(**changes: Any) -> dict[str, Any]:
         "axis": "p",
         "run": {
             "data": {"source": "digits"},
-            "scenario": {"name": "own-class", "fraction": 0.3},
+            "simulation": {"scenario": "own-class", "fraction": 0.3},
             "evaluation": {"map": "none"},
         },
         "columns": [
-            {"name": "p = 0", "at": 0.0, "set": {"scenario.heterogeneity": 0.0}},
-            {"name": "p = 1", "at": 1.0, "set": {"scenario.heterogeneity": 1.0}},
+            {"name": "p = 0", "at": 0.0, "set": {"simulation.heterogeneity": 0.0}},
+            {"name": "p = 1", "at": 1.0, "set": {"simulation.heterogeneity": 1.0}},
         ],
         "rows": [
             {"name": "k-FED", "set": {"method.name": "kfed", "method.n_clusters": 10}, "paper": ["0.1", "0.9 ± 0.5"]},
@@ -34,7 +34,7 @@ def tables(**changes: Any) -> dict[str, Any]:
         "claims": [{"text": "More than nothing", "chain": ["k-FED | p = 1", "k-means | p = 0", 0.0], "margin": 1.0}],
         "scales": {
             "quick": {"seeds": [0], "core_seconds": 2.0, "differs": "A third of the data."},
-            "paper": {"seeds": [0, 1, 2], "core_seconds": 20.0, "set": {"scenario.fraction": 1.0}},
+            "paper": {"seeds": [0, 1, 2], "core_seconds": 20.0, "set": {"simulation.fraction": 1.0}},
         },
         **changes,
     }

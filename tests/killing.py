@@ -17,7 +17,7 @@ import toy
 from fedkin.cli import main as fedkin
 from fedkin.experiment import registry
 
-OPTIONS = ["--scenario", "toy", "--seed", "3", "--set", "engine.drop_rate=0.2", "--set", "method.pause=0.01"]
+OPTIONS = ["--scenario", "toy", "--seed", "3", "--set", "simulation.drop_rate=0.2", "--set", "method.pause=0.01"]
 
 
 def arguments(folder: Path, rounds: int) -> list[str]:

@@ -226,7 +226,7 @@ def test_a_run_names_its_device(tmp_path: Path) -> None:
     def run(device: str) -> bytes:
         folder = tmp_path / device
         settings = ["data.source=wine", "method.pretrain_rounds=1", "method.cluster_rounds=1", "method.latent=8"]
-        settings += ["method.batch_size=16", "scenario.fraction=0.5", "evaluation.map=none", f"engine.device={device}"]
+        settings += ["method.batch_size=16", "simulation.fraction=0.5", "evaluation.map=none", f"device.name={device}"]
         with pytest.raises(SystemExit) as end:
             main(["run", "ccfc", "--out", str(folder), *(word for one in settings for word in ("--set", one))])
         assert not end.value.code
@@ -249,7 +249,7 @@ def test_an_encoder_is_pretrained_and_attacked_and_predicts_there(tmp_path: Path
         fedkin_does("pretrain", "digits", "-o", encoder, "--samples", 100, "--epochs", 1, "--device", place)
         encoders.append(load_tree(encoder))
     run, encoder = tmp_path / "run", tmp_path / "cpu.safetensors"
-    short = ["method.rounds=1", "method.local_epochs=1", "scenario.clients=4", f"method.encoder={encoder}"]
+    short = ["method.rounds=1", "method.local_epochs=1", "simulation.clients=4", f"method.encoder={encoder}"]
     fedkin_does("run", "embedding", "--data", "digits", "-o", run, *(word for one in short for word in ("--set", one)))
     for place in ("cpu", second_device.NAME):
         out = tmp_path / place
@@ -290,7 +290,7 @@ class Stopped(Callback):
     ("method", "options"),
     second_device.some(
         [
-            ("ccfc", [*WINE, *CONTRASTED, "scenario.fraction=0.5"]),
+            ("ccfc", [*WINE, *CONTRASTED, "simulation.fraction=0.5"]),
             ("fedcref", [*WINE, *MATCHED, "method.max_iterations=3", "method.rounds=2"]),
             ("uifca", [*WINE, *FLOWS, "method.rounds=2"]),
             ("ifca", ["data.source=digits", "evaluation.map=none", "method.rounds=3", "method.module=perceptron"]),

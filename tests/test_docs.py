@@ -19,9 +19,8 @@ import fedkin
 from fedkin.cli import main
 from fedkin.cli.app import DONE, FAILED, INTERRUPTED, REFUSED
 from fedkin.core.options import options_of
-from fedkin.experiment import registry, sections
+from fedkin.experiment import config, registry
 from fedkin.experiment.config import load_config
-from fedkin.experiment.option_models import options_of_section
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
@@ -40,11 +39,7 @@ NOTEBOOKS = [page for page in PAGES if "mystnb" in page.read_text()[:40]]
 LONG = ("flower-app",)
 """Notebooks that start processes of their own, for half a minute."""
 
-SECTIONS = [
-    one
-    for one in vars(sections).values()
-    if getattr(one, "__module__", "") == sections.__name__ and hasattr(one, "model_fields")
-]
+SECTIONS = [section for section in config.SECTIONS.values() if section.__name__ != "MethodSection"]
 """Sections of an experiment that are the same whatever the method."""
 
 FEW = ["method.rounds=2", "method.local_epochs=1"]
@@ -56,7 +51,7 @@ QUICK = {
         "method.min_steps=0",
         "method.max_iterations=1",
     ],
-    "kin-graph": ["scenario.fraction=0.2"],
+    "kin-graph": ["simulation.fraction=0.2"],
     "kfed": [],
     "mufc": [],
     "feddp-kmeans": [],
@@ -65,17 +60,17 @@ QUICK = {
     "fedkmeans:FederatedKMeans": [],
     "fuzzy-cmeans": [],
     "ffcm": ["method.rounds=2"],
-    "ccfc": ["method.pretrain_rounds=1", "method.cluster_rounds=1", "scenario.fraction=0.1"],
-    "scfc": ["method.pretrain_rounds=1", "scenario.fraction=0.1"],
-    "sda-fc": ["method.epochs=1", "method.min_steps=1", "scenario.fraction=0.1", "method.capacity=0.05"],
-    "ppfc-gan": ["method.epochs=1", "method.min_steps=1", "scenario.fraction=0.1", "method.capacity=0.05"],
+    "ccfc": ["method.pretrain_rounds=1", "method.cluster_rounds=1", "simulation.fraction=0.1"],
+    "scfc": ["method.pretrain_rounds=1", "simulation.fraction=0.1"],
+    "sda-fc": ["method.epochs=1", "method.min_steps=1", "simulation.fraction=0.1", "method.capacity=0.05"],
+    "ppfc-gan": ["method.epochs=1", "method.min_steps=1", "simulation.fraction=0.1", "method.capacity=0.05"],
     "uifca": ["method.cluster_rounds=1", "method.rounds=1", "method.local_steps=2", "method.width=8"],
-    "dec": ["method.pretrain_steps=20", "method.max_refreshes=1", "method.restarts=1", "scenario.fraction=0.2"],
+    "dec": ["method.pretrain_steps=20", "method.max_refreshes=1", "method.restarts=1", "simulation.fraction=0.2"],
     "hierarchical": [*FEW, "method.clustering_round=2"],
     "embedding": [*FEW, "method.pretraining_rounds=1", "method.pretraining_steps=1", "method.pretraining_epochs=1"],
 }
 """What makes a run short, by method; all others are made so by `FEW`. No run draws a map, which takes longest."""
-STUDIES = {"compare": ["--clusters", "5", "--set", "scenario.fraction=0.2"], "reproduce": ["--only", "p = 1"]}
+STUDIES = {"compare": ["--clusters", "5", "--set", "simulation.fraction=0.2"], "reproduce": ["--only", "p = 1"]}
 """What makes the runs of a study short and few, by command."""
 
 
@@ -244,7 +239,7 @@ def test_the_site_shows_a_methods_options(name: str) -> None:
 def test_the_site_shows_every_scenario_section_command_and_exit_code() -> None:
     titles = {page: headings(ROOT / "docs" / f"{page}.md") for page in ("scenarios", "experiments", "cli")}
     assert set(registry.SCENARIOS) <= titles["scenarios"]
-    assert {"data", "engine", "federation", "evaluation", "target", "tracking"} <= titles["experiments"]
+    assert {"data", "federation", "device", "simulation", "evaluation", "tracking"} <= titles["experiments"]
     assert {"fedkin-run", "fedkin-federation-init"} <= titles["cli"]
     codes = re.findall(r"^\| (\d+) \|", (ROOT / "docs" / "cli.md").read_text(), re.MULTILINE)
     assert {int(code) for code in codes} == {DONE, FAILED, REFUSED, INTERRUPTED}
@@ -262,9 +257,7 @@ def test_every_option_has_a_meaning() -> None:
     made = [registry.resolve("method", name) for name in registry.METHODS]
     made += [registry.resolve("scenario", name) for name in registry.SCENARIOS]
     options = {f"{one.__name__}.{option.name}": option.meaning for one in made for option in options_of(one)}
-    options |= {
-        f"{one.__name__}.{option.name}": option.meaning for one in SECTIONS for option in options_of_section(one)
-    }
+    options |= {f"{one.__name__}.{option.name}": option.meaning for one in SECTIONS for option in options_of(one)}
     assert [name for name, meaning in options.items() if not meaning] == []
 
 
@@ -272,7 +265,9 @@ def test_every_option_has_a_meaning() -> None:
 def test_no_page_names_an_option_of_a_section_that_is_not_there(section: type[BaseModel]) -> None:
     name = section.__name__.removesuffix("Section").lower()
     text = "\n".join(page.read_text() for page in PAGES)
-    assert set(re.findall(rf"[`' ]{name}\.([a-z_]+)\s?=", text)) - set(section.model_fields) == set()
+    options = {option.name for each in registry.SCENARIOS for option in options_of(registry.declared("scenario", each))}
+    known = {*section.model_fields, *(options if name == "simulation" else ())}
+    assert set(re.findall(rf"[`' ]{name}\.([a-z_]+)\s?=", text)) - known == set()
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "experiments").glob("*.toml")), ids=lambda file: file.name)

@@ -85,7 +85,7 @@ def test_every_door_finds_the_same(name: str, clients: dict[str, Any], monkeypat
             assert torch.equal(value, model.result_[key]), key
     Path("run").rename("local")
     monkeypatch.setattr("fedkin.engines.flower_engine.simulation.simulated_grid", grid_here)
-    assert by_command_line(name, "--set", "engine.name=flower") == fitted
+    assert by_command_line(name, "--set", "simulation.engine=flower") == fitted
 
 
 @pytest.mark.parametrize("column", ["label", "class", "target", "y", "Target"])

@@ -65,8 +65,8 @@ def write_inputs(folder: Path) -> None:
     [
         # unknown keys and names
         ("--set method.local_epoch=3", "did you mean 'method.local_epochs'?"),
-        ("--set scenario.class=3", "did you mean 'scenario.n_classes'?"),
-        ("--set engine.name=flowers", "'engine.name' is 'flowers'"),
+        ("--set simulation.class=3", "did you mean 'simulation.n_classes'?"),
+        ("--set simulation.engine=flowers", "'simulation.engine' is 'flowers'"),
         # wrong types
         ("--set method.rounds=2.5", "'method.rounds' is 2.5"),
         ("--set method.hidden=16", "'method.hidden' is 16"),
@@ -75,13 +75,13 @@ def write_inputs(folder: Path) -> None:
         ("--clients -3", "clients is -3; "),
         ("--set method.hidden=[8,0]", "'method.hidden' is [8, 0]"),
         ("--set method.stability=1.5", "'method.stability' is 1.5"),
-        ("--set scenario.overlap=2", "overlap is 2"),
-        ("--set engine.chunk=0", "'engine.chunk' is 0"),
-        ("--set method.name=ccfc --set engine.device=abacus", "'engine.device' is 'abacus'"),
+        ("--set simulation.overlap=2", "overlap is 2"),
+        ("--set device.chunk=0", "'device.chunk' is 0"),
+        ("--set method.name=ccfc --set device.name=abacus", "'device.name' is 'abacus'"),
         # more than there is
-        ("--set scenario.n_classes=11", "n_classes is 11"),
-        ("--set scenario.min_classes=5 --set scenario.max_classes=3", "Classes per client are 5 to 3"),
-        ("--data few.npz --set scenario.samples_per_class=3", "samples_per_class is 3"),
+        ("--set simulation.n_classes=11", "n_classes is 11"),
+        ("--set simulation.min_classes=5 --set simulation.max_classes=3", "Classes per client are 5 to 3"),
+        ("--data few.npz --set simulation.samples_per_class=3", "samples_per_class is 3"),
         # data that cannot be used
         ("--data infinite.csv", "Column 'a' of 'infinite.csv'"),
         ("--data nan.npz", "'nan.npz' has missing or infinite values"),

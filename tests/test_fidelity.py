@@ -15,8 +15,8 @@ ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "docs" / "fidelity"
 PAPERS = sorted(folder.name for folder in (ROOT / "experiments").iterdir() if folder.is_dir())
 SPAN = re.compile(r"`([^`]+)`")
-SETTING = re.compile(r"(scenario\.)?([a-z_]+) = (\S+)")
-NAME = re.compile(r"(scenario\.)?([a-z_]+)")
+SETTING = re.compile(r"(simulation\.)?([a-z_]+) = (\S+)")
+NAME = re.compile(r"(simulation\.)?([a-z_]+)")
 SCENARIOS = {
     name: {option.name for option in options_of(registry.resolve("scenario", name))} for name in registry.SCENARIOS
 }
@@ -47,7 +47,9 @@ def is_allowed(prefix: str | None, name: str, value: str, methods: list[str], la
     beside = [f"method.{other[2]}={other[3]}" for other in others if not other[1]] if " with " in last else []
     for holder in holders(prefix, name, methods):
         settings = (
-            [f"scenario.name={holder}", f"scenario.{name}={value}"] if prefix else [f"method.{name}={value}", *beside]
+            [f"simulation.scenario={holder}", f"simulation.{name}={value}"]
+            if prefix
+            else [f"method.{name}={value}", *beside]
         )
         try:
             load_config(methods[0] if prefix else holder, settings)
@@ -94,4 +96,4 @@ def test_a_setting_that_does_not_exist_is_told() -> None:
     assert not is_allowed(None, "trigger", '"never"', ["ocfl"])
     assert not is_allowed(None, "no_option", "1", ["ocfl"])
     assert is_allowed(None, "trigger", '"printed"', ["ocfl"])
-    assert is_allowed("scenario.", "drawing", '"replacement"', ["ocfl"])
+    assert is_allowed("simulation.", "drawing", '"replacement"', ["ocfl"])

@@ -5,7 +5,7 @@ from pathlib import Path
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run import RunOutcome, execute
 
-OPTIONS = ["scenario.name=toy", "seed=3", "engine.drop_rate=0.2"]
+OPTIONS = ["simulation.scenario=toy", "seed=3", "simulation.drop_rate=0.2"]
 
 
 def files(folder: Path) -> dict[str, bytes]:

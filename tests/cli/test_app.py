@@ -33,7 +33,7 @@ REFUSED = [
 """Commands whose arguments, names and paths alone are wrong."""
 CHECKED = [
     *("run kfed --set method.zzz=1", "run kfed --set method.n_clusters=0", "run fedavg --set engine.zzz=1"),
-    *("run kfed --set scenario.alpha=1", "run kfed --set method.rounds=3", "cluster . --set method.zzz=1"),
+    *("run kfed --set simulation.alpha=1", "run kfed --set method.rounds=3", "cluster . --set method.zzz=1"),
     *("run kfed --rounds 3", "run kfed --zzz 3", "run kfed --local-clusters 2"),
     *("reproduce nosuch", "reproduce nosuch.toml", "federation init app kfed --set method.zzz=1"),
 ]
@@ -98,7 +98,10 @@ def test_wrong_usage_is_one_sentence_with_one_suggestion(
         ("run fedkin.methods.samples.kfed", "'fedkin.methods.samples.kfed' is a module; a"),
         ("run data.source=sites", "'data.source=sites' is no method, but a"),
         ("run .", "'.' is no method, but a path; name a method first, such as kin-graph .."),
-        ("run toy --scenario files --clients 3", "'scenario.clients' is 3 on the command line, but scenario 'files' "),
+        (
+            "run toy --scenario files --clients 3",
+            "'simulation.clients' on the command line is no option of scenario 'files', but of",
+        ),
         ("run toy --scenario toy --out .", ". is not an empty folder; "),
         ("run toy --data nowhere.csv", "'nowhere.csv' does not exist"),
         ("report nowhere", "'nowhere' does not exist; give the folder of a run."),

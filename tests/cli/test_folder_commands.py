@@ -44,7 +44,7 @@ def test_clients_are_clustered_and_served(capsys: pytest.CaptureFixture[str], tm
 
 
 def test_a_client_is_forgotten_into_a_folder_beside_the_run(capsys: pytest.CaptureFixture[str]) -> None:
-    small = ["--set", "scenario.fraction=0.1", "--set", "evaluation.map=none", "--out", "run", "--quiet"]
+    small = ["--set", "simulation.fraction=0.1", "--set", "evaluation.map=none", "--out", "run", "--quiet"]
     assert fedkin("run", "kfed", *small) == 0
     assert fedkin("forget", "run", "--client", "3", "--dry-run") == 0
     said = "Client 3 will be left out of what the other 9 clients have sent: clusters are formed again"

@@ -43,7 +43,7 @@ def test_a_dry_run_checks_all_and_writes_nothing(capsys: pytest.CaptureFixture[s
     assert data.splitlines()[-1] == "# A sample has the shape 1 x 8 x 8."
     for words, sentence in (
         ("--data nowhere.csv", "'nowhere.csv' does not exist"),
-        ("--set engine.device=cuda:99", "'engine.device'"),
+        ("--set device.name=cuda:99", "'device.name'"),
         ("--clusters 0", "'method.n_clusters' is 0 on the command line"),
         ("--out .", ". is not an empty folder"),
     ):
@@ -130,8 +130,8 @@ def test_a_run_resumes_on_a_device_that_is_there_and_that_its_method_uses(
 ) -> None:
     """A real change of devices is in `on_elsewhere`; what a refused one leaves is what was there."""
     for experiment, device, sentence in (
-        ("toy --scenario toy", "cuda", "'engine.device' is 'cuda', and method 'toy' computes on the processor only"),
-        ("fedavg --data digits --set method.rounds=1", "abacus", "'engine.device' is 'abacus'; it should be auto or"),
+        ("toy --scenario toy", "cuda", "'device.name' is 'cuda', and method 'toy' computes on the processor only"),
+        ("fedavg --data digits --set method.rounds=1", "abacus", "'device.name' is 'abacus'; it should be auto or"),
     ):
         folder = tmp_path / device
         assert fedkin("run", *experiment.split(), "--out", str(folder), "--quiet") == 0

@@ -39,7 +39,7 @@ VALUES = [
     ("decimal", ","),
     ("id", "'"),
     ("header", False),
-    ("engine.forgotten", [3, "north"]),
+    ("federation.forgotten", [3, "north"]),
 ]
 
 
@@ -54,7 +54,7 @@ def test_what_is_advised_can_be_typed(key: str, value: Any) -> None:
     assert (how, tables[section][name]) == ("--set", value)
     assert path == (key if "." in key else f"data.{key}")
     read = tomllib.loads(option(key, value))
-    assert (read["engine"]["forgotten"] if "." in key else read[key]) == value
+    assert (read["federation"]["forgotten"] if "." in key else read[key]) == value
 
 
 def test_commands_on_new_rows_name_their_flags() -> None:

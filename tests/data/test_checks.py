@@ -133,9 +133,10 @@ def test_the_same_rows_at_two_clients_are_found_in_any_order_of_rows_and_columns
     [(check, sentence)] = cells(rows, copy[["s", "y", "x"]])
     assert check == "same rows"
     assert sentence == (
-        'b holds 24 of its 33 different rows at a, too; set engine.forgotten = ["b"] to leave it out if it is a copy.'
+        'b holds 24 of its 33 different rows at a, too; set federation.forgotten = ["b"] to leave it out if it is a '
+        "copy."
     )
-    assert 'set engine.forgotten = ["b"] to leave it out' in sentence
+    assert 'set federation.forgotten = ["b"] to leave it out' in sentence
     coarse = pd.DataFrame(np.random.default_rng(0).integers(0, 3, (90, 3)), columns=list("xyz"))
     assert not cells(coarse[:45].reset_index(drop=True), coarse[45:].reset_index(drop=True))
 

@@ -10,7 +10,7 @@ from fedkin.experiment.config import Config, load_config
 from nodes import Nodes, nodes_of
 
 OPTIONS = ["method.module=perceptron", "method.rounds=4", "method.local_epochs=2"]
-FEDERATED = ["data.source=federation", "scenario.name=files", "engine.name=flower", "engine.sites=4"]
+FEDERATED = ["data.source=federation", "simulation.scenario=files", "simulation.engine=flower", "federation.sites=4"]
 
 
 def grid(data: Path, folder: Path) -> Nodes:

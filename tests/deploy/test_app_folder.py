@@ -31,19 +31,25 @@ def test_mistakes_end_in_a_sentence_and_leave_nothing(tmp_path: Path, capsys: py
     assert "did you mean 'kfed'" in refused(capsys, "federation", "init", new, "kfedd")
     found = refused(capsys, "federation", "init", new, "kfed", "--set", "method.n_cluster=3")
     assert "did you mean 'method.n_clusters'" in found
-    found = refused(capsys, "federation", "init", new, "kfed", "--sites", "4", "--set", "engine.sites=5")
-    assert "--sites is 4, but 'engine.sites' 5; give one of them." in found
-    found = refused(capsys, "federation", "init", new, "kfed", "--set", "engine.drop_rate=0.1")
-    assert "'engine.drop_rate' is for the local engine" in found
-    found = refused(capsys, "federation", "init", new, "ifca", "--set", "scenario.test_fraction=0.2")
-    assert "'scenario.test_fraction' is for simulations: sites of a real federation train on all rows" in found
+    found = refused(capsys, "federation", "init", new, "kfed", "--sites", "4", "--set", "federation.sites=5")
+    assert "--sites is 4, but 'federation.sites' 5; give one of them." in found
+    found = refused(capsys, "federation", "init", new, "kfed", "--set", "simulation.drop_rate=0.1")
+    assert "'simulation.drop_rate' is for the local engine" in found
+    found = refused(capsys, "federation", "init", new, "ifca", "--set", "simulation.test_fraction=0.2")
+    assert "'simulation.test_fraction' is for simulations: sites of a real federation train on all rows" in found
     one = refused(capsys, "federation", "init", new, "kfed", "--sites", "1")
-    assert one == "fedkin: 'engine.sites' is 1, and a federation has at least two sites; give the number of sites.\n"
-    assert "'engine.sites' is 1" in refused(capsys, "federation", "init", new, "--set", "federation.clients=['a']")
-    found = refused(capsys, "federation", "init", new, "kfed", "--sites", "3", "--set", "engine.min_clients=4")
-    assert found == "fedkin: 'engine.min_clients' is 4, but there are only 3 sites ('engine.sites'); lower it.\n"
-    more = ("--sites", "3", "--set", "engine.min_clients=5", "--set", "engine.newcomers=1")
-    assert "only 3 sites ('engine.sites') and 1 newcomer; " in refused(capsys, "federation", "init", new, "ifca", *more)
+    assert (
+        one == "fedkin: 'federation.sites' is 1, and a federation has at least two sites; give the number of sites.\n"
+    )
+    assert "'federation.sites' is 1" in refused(capsys, "federation", "init", new, "--set", "federation.clients=['a']")
+    found = refused(capsys, "federation", "init", new, "kfed", "--sites", "3", "--set", "federation.min_clients=4")
+    assert (
+        found == "fedkin: 'federation.min_clients' is 4, but there are only 3 sites ('federation.sites'); lower it.\n"
+    )
+    more = ("--sites", "3", "--set", "federation.min_clients=5", "--set", "federation.newcomers=1")
+    assert "only 3 sites ('federation.sites') and 1 newcomer; " in refused(
+        capsys, "federation", "init", new, "ifca", *more
+    )
     assert not new.exists()
     make_key(tmp_path / "key")
     assert "exists already; a site keeps its key" in refused(capsys, "federation", "key", tmp_path / "key")

@@ -60,7 +60,7 @@ def prepared(folder: Path, files: dict[str, Path], *arguments: str) -> Iterator[
 
 def locally(deployed: Deployment, experiment: str, folder: Path, data: Path, *more: str) -> Path:
     """The same experiment on the local engine."""
-    here = [f'data.source="{data}"', "engine.name=local", "evaluation.map=none", *more]
+    here = [f'data.source="{data}"', "simulation.engine=local", "evaluation.map=none", *more]
     return execute(load_config(deployed.app / experiment, here), folder).folder
 
 
@@ -196,7 +196,11 @@ def test_whoever_is_killed_comes_back_and_nothing_is_lost(tmp_path: Path) -> Non
         assert f"fedkin: Step {len(done)} " not in again.said()
         lost = [f"[{1 + offset(results) + step}, {client}]" for step, client in missed(results)]
         local = locally(
-            deployed, "experiment.toml", tmp_path / "local", tmp_path / "data", f"engine.failures=[{', '.join(lost)}]"
+            deployed,
+            "experiment.toml",
+            tmp_path / "local",
+            tmp_path / "data",
+            f"simulation.failures=[{', '.join(lost)}]",
         )
         assert missed(results) == missed(local)
         found, expected = (load_file(folder / "models.safetensors") for folder in (results, local))
@@ -260,7 +264,7 @@ def test_what_init_writes_is_safe_unless_asked_otherwise(tmp_path: Path) -> None
     for switch in ("TELEMETRY_ENABLED=0", "DISABLE_UPDATE_CHECK=1", "DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1"):
         assert f"export FLWR_{switch}" in text["environment.sh"]
     experiment = tomllib.loads(text["experiment.toml"])
-    assert (experiment["method"]["rounds"], experiment["engine"]["sites"]) == (7, 3)
+    assert (experiment["method"]["rounds"], experiment["federation"]["sites"]) == (7, 3)
     for key in closed.app.glob("certificates/*.key"):
         assert key.stat().st_mode & 0o077 == 0
     open_ = Deployment(tmp_path / "open", "ocfl", "--insecure")

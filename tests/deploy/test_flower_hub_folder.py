@@ -19,7 +19,7 @@ from fedkin.deploy import flower_hub
 from fedkin.deploy.flower_hub import init_hub
 from nodes import Nodes
 
-OPTIONS = ["method.n_clusters=10", "engine.patience=5.0"]
+OPTIONS = ["method.n_clusters=10", "federation.patience=5.0"]
 
 
 @pytest.fixture

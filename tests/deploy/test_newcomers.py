@@ -20,7 +20,7 @@ from nodes import Nodes, nodes_of
 
 CLUSTERS = [0, 1, 0, 1, 0, 1]
 CLASSES = [f"class {label}" for label in range(planted.CLASSES)]
-FEDERATED = ["data.source=federation", "scenario.name=files", "engine.name=flower"]
+FEDERATED = ["data.source=federation", "simulation.scenario=files", "simulation.engine=flower"]
 LEARNING = ["method.module=perceptron", "method.rounds=5", "method.local_epochs=2"]
 
 
@@ -41,7 +41,7 @@ def grid(folder: Path, sites: int = 5) -> Nodes:
 
 def config(method: str = "ifca", sites: int = 4, newcomers: int = 2, *more: str) -> Config:
     clusters = ["method.n_clusters=2", "method.start=kmeans"] if method == "ifca" else []
-    number = [f"engine.sites={sites}", f"engine.newcomers={newcomers}", "engine.patience=1.0"]
+    number = [f"federation.sites={sites}", f"federation.newcomers={newcomers}", "federation.patience=1.0"]
     return load_config(method, [*FEDERATED, *LEARNING, *clusters, *number, *more])
 
 

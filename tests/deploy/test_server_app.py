@@ -42,7 +42,7 @@ def test_every_site_keeps_its_clusters_model_which_serves_it_as_in_a_run_here(
 ) -> None:
     settings = [*OPTIONS, "method.clustering_round=2"]
     serve(grid(data, tmp_path), config("hierarchical", *settings), tmp_path / "out")
-    local = [f"data.source={data}", "scenario.name=files", *settings]
+    local = [f"data.source={data}", "simulation.scenario=files", *settings]
     here = execute(load_config("hierarchical", local), tmp_path / "here").folder
     clusters = [int(line.split(",")[1]) for line in (here / "clients.csv").read_text().splitlines()[1:]]
     assert planted.same_partition(clusters, [0, 1, 0, 1])
@@ -73,7 +73,7 @@ def test_a_run_is_cut_and_forgets_more_than_once(tmp_path: Path) -> None:
     for count in (2, 4):
         assert cut(tmp_path / "out", tmp_path / f"cut-{count}", count) is None
         serve(nodes_of(sites, keep), run_config(tmp_path / f"cut-{count}"), tmp_path / f"cut-{count}")
-        local = [f"data.source={folder}", "scenario.name=files", f"method.n_clusters={count}", *own]
+        local = [f"data.source={folder}", "simulation.scenario=files", f"method.n_clusters={count}", *own]
         here = execute(load_config("kin-graph", local), tmp_path / f"here-{count}").folder
         for site in range(4):
             text = (here / "labels" / f"site-{site}.csv").read_text()
@@ -149,7 +149,7 @@ def test_classes_stay_as_they_are_in_a_run_that_resumes_without_a_site(tmp_path:
             raise KeyboardInterrupt
 
     nodes.troubles = note
-    chosen = config("fedavg", *OPTIONS, "engine.patience=0.5")
+    chosen = config("fedavg", *OPTIONS, "federation.patience=0.5")
     with pytest.raises(KeyboardInterrupt):
         serve(nodes, chosen, out)
     nodes = answers(tmp_path)[1]
@@ -207,7 +207,7 @@ def test_a_site_is_forgotten_at_the_server_and_the_others_are_sent_their_cluster
 
 
 def test_names_stay_with_their_keys_in_a_run_that_resumes(data: Path, tmp_path: Path, capsys) -> None:
-    once, out = config("fedavg", *OPTIONS, "method.rounds=1", "engine.patience=0.5"), tmp_path / "out"
+    once, out = config("fedavg", *OPTIONS, "method.rounds=1", "federation.patience=0.5"), tmp_path / "out"
     serve(grid(data, tmp_path), once, out)
     ledger = json.loads((out / LEDGER).read_text())
     assert ledger["keys"] == {}

@@ -18,9 +18,9 @@ from fedkin.experiment.run_folder import LEDGER
 @pytest.mark.parametrize(
     ("spoil", "more", "sentence"),
     [
-        (lambda out: None, "engine.sites=none", r"^'engine\.sites' has no default on a real federation; give"),
-        (lambda out: None, "engine.sites=1", r"^'engine\.sites' is 1, and a federation has at least two sites"),
-        (lambda out: None, "engine.min_clients=9", r"^'engine\.min_clients' is 9, but there are only 4 sites"),
+        (lambda out: None, "federation.sites=none", r"^'federation\.sites' has no default on a real federation; give"),
+        (lambda out: None, "federation.sites=1", r"^'federation\.sites' is 1, and a federation has at least two sites"),
+        (lambda out: None, "federation.min_clients=9", r"^'federation\.min_clients' is 9, but there are only 4 sites"),
         (lambda out: None, "method.rounds=3", r"out holds another experiment; give another folder, as in flwr run"),
         (lambda out: (out / LEDGER).write_text("{}"), "seed=0", r"federation\.json is not as fedkin wrote it"),
         (lambda out: (out / LEDGER).write_text("[1"), "seed=0", r"federation\.json is not as fedkin wrote it"),

@@ -134,7 +134,7 @@ def test_what_a_site_never_does_ends_a_run_at_once(tmp_path: Path) -> None:
     assert fed.exchange == 1
 
 
-QUICK = ["scenario.name=label-clusters", "scenario.clients=4", "method.module=perceptron"]
+QUICK = ["simulation.scenario=label-clusters", "simulation.clients=4", "method.module=perceptron"]
 
 
 @pytest.mark.parametrize("method", ["ocfl", "fedavg", "ifca", "embedding"])

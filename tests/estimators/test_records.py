@@ -25,7 +25,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("north", "south", "west"):
         y = rng.integers(0, 2, 40)
         np.savez(folder / "clients" / f"{name}.npz", x=rng.normal(size=(40, 3)) + 4 * y[:, None], y=y)
-    options = [f"data.source={folder / 'clients'}", "scenario.test_fraction=0.25", "method.n_clusters=2", *QUICK]
+    options = [f"data.source={folder / 'clients'}", "simulation.test_fraction=0.25", "method.n_clusters=2", *QUICK]
     execute(load_config("ifca", options), folder / "run")
     return folder / "run"
 

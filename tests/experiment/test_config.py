@@ -9,7 +9,7 @@ from fedkin.experiment import registry
 from fedkin.experiment.config import load_config
 from toy import Blobs, Toy
 
-TOY = ("scenario.name=toy",)
+TOY = ("simulation.scenario=toy",)
 
 
 @pytest.mark.usefixtures("toy")
@@ -28,17 +28,20 @@ def test_a_method_name_gives_a_complete_experiment() -> None:
         "center": "origin",
         "pause": 0.0,
     }
-    sections = ["data", "scenario", "method", "engine", "federation", "evaluation", "target", "tracking"]
+    sections = ["method", "data", "federation", "device", "simulation", "evaluation", "tracking"]
     assert list(config.tables) == ["seed", *sections]
-    assert config.tables["evaluation"] == {"every": 1, "common_test": True, "map": "tsne"}
-    assert config.tables["target"] == {"metric": "none", "reach": "none", "stop": False}
+    assert config.tables["evaluation"] == {
+        "every": 1, "common_test": True, "map": "tsne", "target": "none", "reach": "none", "stop": False
+    }  # fmt: skip
     assert config.tables["tracking"]["to"] == []
 
 
 @pytest.mark.usefixtures("toy")
 def test_a_file_and_overrides_are_merged(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
-    path.write_text('seed = 3\n[data]\nsource = "wine"\n[scenario]\nname = "toy"\n[method]\nname = "toy"\nrounds = 7\n')
+    path.write_text(
+        'seed = 3\n[data]\nsource = "wine"\n[simulation]\nscenario = "toy"\n[method]\nname = "toy"\nrounds = 7\n'
+    )
     config = load_config(path, ["method.rounds=9", "method.kind=mean", "method.widths=[3, 2]", "method.center=none"])
     assert (config.seed, config.data.source, config.scenario.data) == (3, "wine", "wine")
     assert config.method == Toy(rounds=9, kind="mean", widths=(3, 2), center=None)
@@ -84,23 +87,27 @@ def test_any_experiment_survives_being_written(seed, rate, parts, widths, center
     ("override", "sentence"),
     [
         ("method.seed=3", "Unknown key on the command line: 'method.seed'; did you mean 'seed'?"),
-        ("engine.zzz=3", "Unknown key on the command line: 'engine.zzz'; the nearest of 21 are workers, "),
+        ("federation.zzz=3", "Unknown key on the command line: 'federation.zzz'; the nearest of 12 are "),
         ("method.round=3", "Unknown key on the command line: 'method.round'; did you mean 'method.rounds'?"),
-        ("scenario.heterogeneity=1", "'scenario.heterogeneity' on the command line"),
-        ("engin.chunk=3", "Unknown key on the command line: 'engin'; did you mean 'engine'?"),
+        ("simulation.heterogeneity=1", "'simulation.heterogeneity' on the command line"),
+        ("devic.chunk=3", "Unknown key on the command line: 'devic'; did you mean 'device'?"),
         ("method.rounds=true", "'method.rounds' is True on the command line; it should be a valid integer."),
         ("method.rate=nan", "'method.rate' is nan on the command line; it should be a finite number."),
         ("method.widths=[1, 'a']", "'method.widths' is [1, 'a'] on the command line; it should be a valid integer."),
         ("method.rounds=0", "method.rounds must be at least 1, not 0."),
         ("seed=-1", "'seed' is -1 on the command line; it should be greater than or equal to 0."),
         ("data.drop=[wt, sat]", "'data.drop' is '[wt, sat]' on the command"),
-        ("engine.drop_rate=1", "'engine.drop_rate' is 1 on the command line; it should be less than 1."),
+        ("simulation.drop_rate=1", "'simulation.drop_rate' is 1 on the command line; it should be less than 1."),
         ("evaluation.every=0", "'evaluation.every' is 0 on the command line; it should be greater than 0."),
-        ("target.reach=nan", "'target.reach' is nan on the command line; it should be a finite number."),
-        ("target.metric=3", "'target.metric' is 3 on the command line; it should be a valid string."),
-        ("target.reached=1", "Unknown key on the command line: 'target.reached'; did you mean 'target.reach'?"),
+        ("evaluation.reach=nan", "'evaluation.reach' is nan on the command line; it should be a finite number."),
+        ("evaluation.target=3", "'evaluation.target' is 3 on the command line; it should be a valid string."),
+        (
+            "evaluation.reached=1",
+            "Unknown key on the command line: 'evaluation.reached'; did you mean 'evaluation.reach'?",
+        ),
         ("tracking.name=''", "'tracking.name' is '' on the command line;"),
-        ("engine=3", "'engine' is 3 on the command line; it should be a section."),
+        ("device=3", "'device' is 3 on the command line; it should be a section, [device]."),
+        ("device.workers=1", "'engine' on the command line is of an earlier version; its options are in [device], "),
         ("method.name=tyo", "Unknown method 'tyo'; did you mean 'toy'?"),
         ("data.scaling=x", "'data.scaling' is 'x' on the command line; it should be 'auto', 'standard' or 'none'."),
         ('data.na_values=["\\N"]', '--set data.na_values=["\\N"] cannot be read,'),
@@ -114,7 +121,7 @@ def test_a_bad_value_gets_one_sentence(override: str, sentence: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-OPEN = "'engine.secure_sums' is true, but method '{}' needs more than sums over clients; these do not: "
+OPEN = "'federation.secure_sums' is true, but method '{}' needs more than sums over clients; these do not: "
 ABLE = "kin-graph, ffcm with aggregation = 'mean' and start = 'uniform', fedavg, "
 ABLE += "fedopt, ifca."
 
@@ -126,7 +133,7 @@ ABLE += "fedopt, ifca."
 )
 def test_secure_sums_are_refused_by_name_where_sums_are_not_enough(method: str) -> None:
     with pytest.raises(FedkinError) as caught:
-        load_config(method, ["engine.secure_sums=true", "data.scaling=none"])
+        load_config(method, ["federation.secure_sums=true", "data.scaling=none"])
     assert str(caught.value) == OPEN.format(method) + ABLE
 
 
@@ -139,7 +146,7 @@ def test_secure_sums_are_refused_by_name_where_sums_are_not_enough(method: str) 
 )
 def test_settings_that_take_more_than_sums_are_refused_by_name(method: str, settings: list[str], sentence: str) -> None:
     with pytest.raises(FedkinError) as caught:
-        load_config(method, ["engine.secure_sums=true", "data.scaling=none", *settings])
-    reason = "which takes more than sums over clients; with 'engine.secure_sums' it should be"
+        load_config(method, ["federation.secure_sums=true", "data.scaling=none", *settings])
+    reason = "which takes more than sums over clients; with 'federation.secure_sums' it should be"
     assert str(caught.value) == sentence.format(reason)
-    assert not load_config(method, settings).engine.secure_sums
+    assert not load_config(method, settings).federation.secure_sums

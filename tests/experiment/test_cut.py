@@ -17,7 +17,7 @@ from fedkin.experiment.run import execute
 from fedkin.experiment.run_folder import is_finished
 from fuzzing import damaged_bytes, fuzzed
 
-OPTIONS = ["scenario.fraction=0.3", "evaluation.map=pca"]
+OPTIONS = ["simulation.fraction=0.3", "evaluation.map=pca"]
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -78,7 +78,12 @@ def test_a_damaged_run_is_cut_or_refused_and_nothing_is_left_half_written(tmp_pa
     for name, low in (("north", 0), ("south", 1)):
         rows = [f"{(i * 7) % 11 + low},{(i * 5) % 13 + 30 * (i % 2)}" for i in range(40)]
         (data / f"{name}.csv").write_text("\n".join(["a,b", *rows]) + "\n")
-    options = [f"data.source={str(data)!r}", "scenario.name='files'", "method.min_members=2", "evaluation.map='none'"]
+    options = [
+        f"data.source={str(data)!r}",
+        "simulation.scenario='files'",
+        "method.min_members=2",
+        "evaluation.map='none'",
+    ]
     execute(load_config("kin-graph", options), whole)
     names = ["config.toml", "records.jsonl", "timing.jsonl", "checkpoint.safetensors", "result.json"]
     contents_of, folder, out = {name: (whole / name).read_bytes() for name in names}, tmp_path / "run", tmp_path / "out"

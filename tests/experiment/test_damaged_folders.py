@@ -25,7 +25,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setitem(registry.METHODS, "toy", toy.METHOD)
         patch.setitem(registry.SCENARIOS, "toy", toy.SCENARIO)
         folder = tmp_path_factory.mktemp("finished") / "run"
-        execute(load_config("toy", ["scenario.name=toy"]), folder)
+        execute(load_config("toy", ["simulation.scenario=toy"]), folder)
         yield folder
 
 
@@ -35,7 +35,7 @@ def folder(finished: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "section", ["seed", "data", "scenario", "method", "engine", "evaluation", "target", "tracking"]
+    "section", ["seed", "method", "data", "federation", "device", "simulation", "evaluation", "tracking"]
 )
 def test_an_experiment_that_was_cut_off_is_refused(section: str, folder: Path) -> None:
     (folder / "SHA256SUMS").unlink()

@@ -19,11 +19,16 @@ from fedkin.experiment.run import execute, report, resume
 from fedkin.experiment.run_folder import CHECKPOINT, LEDGER, is_finished, sha256_of
 from site_files import sites
 
-FEW = ["scenario.name=label-skew", "scenario.clients=5", "scenario.samples_per_class=20", "evaluation.map=none"]
+FEW = [
+    "simulation.scenario=label-skew",
+    "simulation.clients=5",
+    "simulation.samples_per_class=20",
+    "evaluation.map=none",
+]
 OWN = [*FEW, "method.common_micro_clusters=false", "method.smoothing=0"]
 CLIENTS = [
-    "scenario.clients=8",
-    "scenario.samples_per_client=30",
+    "simulation.clients=8",
+    "simulation.samples_per_client=30",
     "method.rounds=2",
     "method.module=perceptron",
     "data.scaling=standard",
@@ -68,7 +73,7 @@ def test_exactly_forgotten_is_never_having_been_there(method: str, kfed: Path, t
     run = kfed if method == "kfed" else execute(load_config(method, FEW), tmp_path / "run").folder
     before = contents(run)
     outcome = forget(plan_forgetting(run, ["2"]), tmp_path / "out")
-    never = execute(load_config(method, [*FEW, "engine.forgotten=[2]"]), tmp_path / "never").folder
+    never = execute(load_config(method, [*FEW, "federation.forgotten=[2]"]), tmp_path / "never").folder
     assert contents(run) == before
     assert labels(outcome.folder) == labels(never) != labels(run)
     assert sorted(labels(outcome.folder)) == [f"client-{i}.csv" for i in (0, 1, 3, 4)]
@@ -87,7 +92,7 @@ def test_a_graph_without_a_client_is_the_graph_of_what_others_have_sent(graph: P
     """From the space on, which stays: a run whose client answers no more has the same clusters."""
     exchanges = load_tree(graph / CHECKPOINT)["exchange"]
     lost = [f"[{exchange}, 2]" for exchange in range(exchanges - 1, exchanges + 9)]
-    away = execute(load_config("kin-graph", [*OWN, f"engine.failures=[{', '.join(lost)}]"]), tmp_path / "away")
+    away = execute(load_config("kin-graph", [*OWN, f"simulation.failures=[{', '.join(lost)}]"]), tmp_path / "away")
     assert away.records[-1]["answered"] == [0, 1, 3, 4]
     plan = plan_forgetting(graph, [2])
     assert (plan.way, plan.begins, plan.steps, plan.others) == ("exact", 2, 1, 4)
@@ -110,7 +115,7 @@ def test_retrained_it_has_the_bytes_of_a_run_without_the_client(
 ) -> None:
     run = execute(load_config(method, options), tmp_path / "run").folder
     outcome = forget(plan_forgetting(run, [2]), tmp_path / "out")
-    never = execute(load_config(method, [*options, "engine.forgotten=[2]"]), tmp_path / "never").folder
+    never = execute(load_config(method, [*options, "federation.forgotten=[2]"]), tmp_path / "never").folder
     ours, theirs = contents(outcome.folder), contents(never)
     assert {name for name in ours if ours[name] != theirs.get(name)} == {FORGOTTEN, "timing.jsonl"}
     assert all(2 not in line["answered"] for line in outcome.records)
@@ -143,7 +148,7 @@ def test_two_that_write_to_one_folder_do_not_mix(kfed: Path, tmp_path: Path, mon
 def test_the_server_of_a_real_federation_forgets_without_its_sites(tmp_path: Path) -> None:
     data = Path(sites(tmp_path / "data", labelled=False))
     name = sorted(path.name for path in data.iterdir())[1]
-    options = [f"data.source={str(data)!r}", "scenario.name=files", "method.n_clusters=2", "evaluation.map=none"]
+    options = [f"data.source={str(data)!r}", "simulation.scenario=files", "method.n_clusters=2", "evaluation.map=none"]
     local = execute(load_config("kfed", options), tmp_path / "local").folder
     run = tmp_path / "run"
     shutil.copytree(local, run, ignore=shutil.ignore_patterns("labels"))
@@ -163,7 +168,7 @@ def test_the_server_of_a_real_federation_forgets_without_its_sites(tmp_path: Pat
 
 
 def test_what_cannot_be_forgotten_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
-    run = execute(load_config("kfed", [*FEW, "engine.absent=0.3"]), tmp_path / "run").folder
+    run = execute(load_config("kfed", [*FEW, "simulation.absent=0.3"]), tmp_path / "run").folder
     sent = load_tree(run / CHECKPOINT)["state"]["points"]
     gone = next(i for i in range(5) if str(i) not in sent)
     with pytest.raises(FedkinError, match=f"Client {gone} took no part"):
@@ -177,6 +182,6 @@ def test_what_cannot_be_forgotten_is_refused_and_nothing_is_written(tmp_path: Pa
     (run / "report.html").unlink()
     with pytest.raises(FedkinError, match="has not finished; `fedkin resume"):
         forget(plan_forgetting(run, [gone]), tmp_path / "out")
-    with pytest.raises(FedkinError, match=r"'engine\.forgotten' names client 7; allowed: 0 to 4"):
-        execute(load_config("kfed", [*FEW, "engine.forgotten=[7]"]), tmp_path / "out")
+    with pytest.raises(FedkinError, match=r"'federation\.forgotten' names client 7; allowed: 0 to 4"):
+        execute(load_config("kfed", [*FEW, "federation.forgotten=[7]"]), tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["run"]

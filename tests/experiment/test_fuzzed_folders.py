@@ -33,7 +33,7 @@ def ask_predict(folder: Path) -> None:
 @pytest.fixture
 def finished(tmp_path: Path) -> Path:
     """A run that has ended."""
-    config = load_config("toy", ["scenario.name=toy", "method.rounds=3", "engine.workers=1"])
+    config = load_config("toy", ["simulation.scenario=toy", "method.rounds=3", "device.workers=1"])
     execute(config, tmp_path / "finished")
     return tmp_path / "finished"
 

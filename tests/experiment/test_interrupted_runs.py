@@ -206,7 +206,7 @@ def test_a_folder_that_is_being_run_is_left_alone(tmp_path: Path) -> None:
 
 
 LIAR, LIE = 1, "'scaled' is not what it should be"
-HONEST = ["scenario.clients=5", "engine.drop_rate=0"]
+HONEST = ["simulation.clients=5", "simulation.drop_rate=0"]
 
 
 @pytest.fixture

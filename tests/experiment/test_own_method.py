@@ -69,7 +69,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_it_runs_resumes_and_predicts(tmp_path: Path) -> None:
     config = load_config(NAME, SETTINGS)
-    assert (config.method_name, config.tables["scenario"]["name"]) == (NAME, "own-class")
+    assert (config.method_name, config.simulation.scenario) == (NAME, "own-class")
     outcome = execute(config, tmp_path / "run")
     assert "nmi" in outcome.records[-1]["metrics"]
     assert resume(tmp_path / "run").records == outcome.records

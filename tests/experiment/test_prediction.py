@@ -17,7 +17,7 @@ from fedkin.experiment.config import load_config
 from fedkin.experiment.prediction import predict
 from fedkin.experiment.run import execute
 
-OPTIONS = ["scenario.clients=6", "method.module=perceptron", "method.learning_rate=0.2", "method.rounds=6"]
+OPTIONS = ["simulation.clients=6", "method.module=perceptron", "method.learning_rate=0.2", "method.rounds=6"]
 
 
 HELD = ((0, 1, 2, 3), (4, 5, 6), (7, 8, 9))
@@ -99,7 +99,7 @@ def turned(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def unlabelled(turned: Path) -> Path:
     """A finished run of embeddings on clients without labels."""
-    options = ["scenario.name=files", f"data.source={turned / 'clients'}", "method.form=prototypes"]
+    options = ["simulation.scenario=files", f"data.source={turned / 'clients'}", "method.form=prototypes"]
     execute(load_config("embedding", [*options, "method.flip=0.02"]), turned / "run")
     return turned / "run"
 
@@ -121,7 +121,7 @@ def test_no_result_is_reported(ask, content: str | None, found: Path, tmp_path: 
 
 
 def test_memberships_are_columns_of_labels_and_of_predictions(tmp_path: Path) -> None:
-    options = ["data.source=iris", "scenario.heterogeneity=0", "method.n_clusters=3", "evaluation.map=none"]
+    options = ["data.source=iris", "simulation.heterogeneity=0", "method.n_clusters=3", "evaluation.map=none"]
     outcome = execute(load_config("ffcm", [*options, "method.rounds=2"]), tmp_path / "run")
     header, *rows = (tmp_path / "run" / "labels" / "client-0.csv").read_text().splitlines()
     assert header == "row,cluster,confidence,membership_0,membership_1,membership_2"
@@ -170,7 +170,7 @@ def test_files_are_predicted_as_the_runs_were_read_and_clients_by_name(tmp_path:
     for name in ("north", "south"):
         rows = [f"{1.5 + 9 * (i % 2) + rng.normal():.2f};{rng.normal():.2f};{i % 2}" for i in range(40)]
         (tmp_path / "sites" / f"{name}.csv").write_text("a;b;ill\n" + "\n".join(rows).replace(".", ",") + "\n")
-    data = [f"data.source={tmp_path / 'sites'}", "data.label=ill", "scenario.name=files"]
+    data = [f"data.source={tmp_path / 'sites'}", "data.label=ill", "simulation.scenario=files"]
     execute(load_config("ifca", [*data, "method.rounds=1", "method.n_clusters=2"]), tmp_path / "run")
     source = str(tmp_path / "sites" / "south.csv")
     text = prediction.predict(tmp_path / "run", source, client="south.csv")
@@ -218,7 +218,13 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def run(files: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "ifca"
-    options = [f"data.source={files}", "scenario.name=files", "data.label=found", "data.decimal=,", "data.na_values=-9"]
+    options = [
+        f"data.source={files}",
+        "simulation.scenario=files",
+        "data.label=found",
+        "data.decimal=,",
+        "data.na_values=-9",
+    ]
     with pytest.warns(UserWarning, match=r"3 of 240 cells are empty"):
         execute(load_config("ifca", [*options, *QUICK, "method.n_clusters=2"]), folder)
     return folder
@@ -256,7 +262,7 @@ def test_a_module_of_another_package_is_imported_only_if_it_is_named(
     text = f"from torch import nn\n\n\ndef make(shape, classes):\n    return {made}\n"
     (tmp_path / "ownnet.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
-    settings = ["scenario.clients=3", *QUICK, "method.module=ownnet:make"]
+    settings = ["simulation.clients=3", *QUICK, "method.module=ownnet:make"]
     execute(load_config("fedavg", settings), tmp_path / "run")
     with pytest.raises(FedkinError, match=r"'ownnet' is not from fedkin, so it is not imported; packages="):
         fedkin.load_models(tmp_path / "run")

@@ -45,7 +45,7 @@ def test_a_run_leaves_everything(tmp_path: Path) -> None:
 def test_the_same_seed_gives_the_same_bytes_whatever_the_chunk(tmp_path: Path) -> None:
     found = {}
     for name, chunk in (("one", 1), ("again", 1), ("all", 3)):
-        run(tmp_path / name, f"engine.chunk={chunk}")
+        run(tmp_path / name, f"device.chunk={chunk}")
         found[name] = files(tmp_path / name)
     assert found["one"] == found["again"]
     different = {name for name, content in found["one"].items() if content != found["all"][name]}
@@ -157,7 +157,7 @@ class Meter(Callback):
 def test_a_step_costs_the_same_however_many_came_before(tmp_path: Path) -> None:
     """Its record is some 250 bytes, of which 200 steps would be 50,000 if they were written or read again."""
     meter = Meter()
-    config = load_config("toy:Steady", ["scenario.name=toy", "method.rounds=200", "engine.workers=1"])
+    config = load_config("toy:Steady", ["simulation.scenario=toy", "method.rounds=200", "device.workers=1"])
     execute(config, tmp_path / "run", callbacks=[meter])
     early, late = meter.between(10, 60), meter.between(140, 190)
     assert early[0] > 1000

@@ -13,8 +13,8 @@ from fedkin.experiment.run import RunOutcome, execute, report, resume
 from fedkin.methods.clients.fedavg import FedAvgMethod
 from toy_runs import files
 
-SMALL = ["method.module=perceptron", "method.learning_rate=0.2", "scenario.clients=6", "method.local_epochs=2"]
-LOSSY = ["engine.drop_rate=0.2", "method.rounds=6", "method.participation=0.9", "seed=3"]
+SMALL = ["method.module=perceptron", "method.learning_rate=0.2", "simulation.clients=6", "method.local_epochs=2"]
+LOSSY = ["simulation.drop_rate=0.2", "method.rounds=6", "method.participation=0.9", "seed=3"]
 
 
 def small(method: str, *overrides: str) -> Config:
@@ -63,12 +63,12 @@ def test_a_run_that_clusters_clients_resumes_to_the_same_bytes(
     assert files(tmp_path / "run") == expected
 
 
-SECRET = ["engine.secure_sums=true", "data.scaling=standard", "engine.drop_rate=0.05"]
+SECRET = ["federation.secure_sums=true", "data.scaling=standard", "simulation.drop_rate=0.05"]
 
 
 @pytest.mark.parametrize("method", ["fedopt", "ifca"])
 def test_a_run_with_secure_sums_resumes_to_the_same_bytes(method: str, tmp_path: Path) -> None:
-    config = small(method, *LOSSY, *SECRET, "method.rounds=4", "scenario.clients=9", "method.participation=0.8")
+    config = small(method, *LOSSY, *SECRET, "method.rounds=4", "simulation.clients=9", "method.participation=0.8")
     whole = execute(config, tmp_path / "whole")
     assert any(line["missing"] for line in whole.records)
     assert any(line["answered"] for line in whole.records)
@@ -86,8 +86,8 @@ def test_a_reached_target_ends_a_run(whole: dict[str, RunOutcome], tmp_path: Pat
     reach = max(line["metrics"]["personal_accuracy"] for line in records[:4])
     first = next(at for at, line in enumerate(records) if line["metrics"]["personal_accuracy"] == reach)
     assert 0 < first < len(records) - 1
-    target = ["target.metric=personal_accuracy", f"target.reach={reach}"]
-    outcome = execute(small("ifca", *LOSSY, *target, "target.stop=true"), tmp_path / "run")
+    target = ["evaluation.target=personal_accuracy", f"evaluation.reach={reach}"]
+    outcome = execute(small("ifca", *LOSSY, *target, "evaluation.stop=true"), tmp_path / "run")
     assert outcome.records == records[: first + 1]
     assert outcome.state.finished
     assert (tmp_path / "run" / "result.json").is_file()
@@ -111,7 +111,9 @@ class Corrupting(LocalFederation):
 @pytest.mark.parametrize("method", ["fedavg", "ifca", "ocfl"])
 def test_bad_clients_are_named_and_harm_no_model(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedkin.experiment.run.LocalFederation", Corrupting)
-    config = small(method, "engine.drop_rate=0.3", "scenario.clients=9", "method.rounds=10", "method.local_epochs=3")
+    config = small(
+        method, "simulation.drop_rate=0.3", "simulation.clients=9", "method.rounds=10", "method.local_epochs=3"
+    )
     outcome = execute(config, tmp_path / "run")
     assert len(outcome.records) == 10
     reasons: dict[str, set[str]] = {}
@@ -149,12 +151,18 @@ def test_a_cluster_that_loses_all_its_clients_keeps_a_sound_model(method: str, k
     assert torch.equal(state.models[1], left) is kept
 
 
-CHANGING = ["scenario.clients=12", "scenario.step=3", "scenario.changed_fraction=0.4", "data.scaling=standard", *LOSSY]
+CHANGING = [
+    "simulation.clients=12",
+    "simulation.step=3",
+    "simulation.changed_fraction=0.4",
+    "data.scaling=standard",
+    *LOSSY,
+]
 
 
 @pytest.mark.parametrize(("method", "scenario"), [("ifca", "drift-swap"), ("ocfl", "arrivals")])
 def test_a_run_whose_world_changes_resumes_to_the_same_bytes(method: str, scenario: str, tmp_path: Path) -> None:
-    config = small(method, f"scenario.name={scenario}", *CHANGING)
+    config = small(method, f"simulation.scenario={scenario}", *CHANGING)
     expected = execute(config, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         execute(config, tmp_path / "run", Interrupt(2))
@@ -170,7 +178,7 @@ def test_a_run_whose_world_changes_resumes_to_the_same_bytes(method: str, scenar
 
 
 def test_participants_are_drawn_from_those_present() -> None:
-    config = small("fedavg", "scenario.clients=6")
+    config = small("fedavg", "simulation.clients=6")
     fed = LocalFederation(config.scenario.build(0).clients, seed=5)
     method = FedAvgMethod(participation=0.5)
     expected = torch.randperm(6, generator=fed.rng("participants", 2))[:3].sort().values.tolist()

@@ -30,7 +30,7 @@ def tables(tmp_path: Path) -> Path:
 
 
 def config(tables: Path, *more: str):
-    settings = [f"data.source='{tables}'", "scenario.name=files", "method.n_clusters=3", "evaluation.map=none"]
+    settings = [f"data.source='{tables}'", "simulation.scenario=files", "method.n_clusters=3", "evaluation.map=none"]
     return load_config("ffcm", [*settings, *more])
 
 
@@ -67,6 +67,6 @@ def test_nothing_of_a_run_depends_on_the_profile(tables, tmp_path, monkeypatch):
 def test_a_private_run_asks_for_no_profile(tables, tmp_path):
     private = load_config(
         "kin-graph",
-        [f"data.source='{tables}'", "scenario.name=files", "method.epsilon=50.0", "evaluation.map=none"],
+        [f"data.source='{tables}'", "simulation.scenario=files", "method.epsilon=50.0", "evaluation.map=none"],
     )
     assert load_profile(ran(private, tmp_path / "run").folder) is None

@@ -21,7 +21,10 @@ KEY = (
             [f"federation.keys.a='{KEY}'", f"federation.keys.b='{KEY} of b'"],
             "'federation.keys' has one key for 'a' and 'b'; each has its own.",
         ),
-        (["federation.clients=['a']", "engine.sites=2"], "'engine.sites' is 2, but [federation] lists 1 clients."),
+        (
+            ["federation.clients=['a']", "federation.sites=2"],
+            "'federation.sites' is 2, but [federation] lists 1 clients.",
+        ),
         (["federation.clients='a'"], "'federation.clients' is 'a' on the command"),
         (["federation.client=['a']"], "Unknown key on the command line:"),
     ],

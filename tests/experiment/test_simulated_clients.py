@@ -16,9 +16,9 @@ from fedkin.core.payload import load_tree
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run import execute, report
 
-SMALL = ["scenario.name=label-skew", "scenario.clients=4", "method.rounds=1", "method.local_epochs=1"]
-FEW = [*SMALL, "method.max_iterations=2", "method.min_steps=10", "engine.workers=2", "evaluation.map=pca"]
-FEWER = [*SMALL[:2], "method.n_clusters=4", "engine.workers=2", "evaluation.map=pca"]
+SMALL = ["simulation.scenario=label-skew", "simulation.clients=4", "method.rounds=1", "method.local_epochs=1"]
+FEW = [*SMALL, "method.max_iterations=2", "method.min_steps=10", "device.workers=2", "evaluation.map=pca"]
+FEWER = [*SMALL[:2], "method.n_clusters=4", "device.workers=2", "evaluation.map=pca"]
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -29,7 +29,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 def run(folder: Path, engine: str, *more: str, method: str = "fedcref") -> Path:
     settings = FEWER if method == "kfed" else FEW
-    return execute(load_config(method, [*settings, *more, f"engine.name={engine}"]), folder).folder
+    return execute(load_config(method, [*settings, *more, f"simulation.engine={engine}"]), folder).folder
 
 
 def ended(folder: Path, words: Sequence[str | Path]) -> tuple[int, str]:
@@ -82,13 +82,13 @@ def test_stopped_and_resumed_it_leaves_what_an_uninterrupted_one_leaves(tmp_path
 @pytest.mark.parametrize(
     ("option", "words"),
     [
-        ("engine.drop_rate=0.1", "'engine.drop_rate' is for the local engine"),
-        ("engine.tf32=true", "'engine.tf32' is for the local engine"),
-        ("engine.cuda_graphs=false", "'engine.cuda_graphs' is for the local engine"),
-        ("engine.compile=true", "'engine.compile' is for the local engine"),
-        ("engine.convolutions=products", "'engine.convolutions' is for the local engine"),
-        ("engine.chunk=3", "'engine.chunk' is for the local engine"),
-        ("engine.failures=[[1, 1]]", "'engine.failures' is for the local engine"),
+        ("simulation.drop_rate=0.1", "'simulation.drop_rate' is for the local engine"),
+        ("device.tf32=true", "'device.tf32' is for the local engine"),
+        ("device.cuda_graphs=false", "'device.cuda_graphs' is for the local engine"),
+        ("device.compile=true", "'device.compile' is for the local engine"),
+        ("device.convolutions=products", "'device.convolutions' is for the local engine"),
+        ("device.chunk=3", "'device.chunk' is for the local engine"),
+        ("simulation.failures=[[1, 1]]", "'simulation.failures' is for the local engine"),
     ],
 )
 def test_what_only_the_local_engine_does_is_refused_and_leaves_nothing(tmp_path: Path, option: str, words: str) -> None:

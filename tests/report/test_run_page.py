@@ -30,7 +30,7 @@ from toy import Toy
 
 @pytest.fixture
 def config(toy: None) -> Config:
-    return load_config("toy", ["scenario.name=toy"])
+    return load_config("toy", ["simulation.scenario=toy"])
 
 
 def test_notes_begin_with_how_the_data_were_prepared(config: Config) -> None:

@@ -51,8 +51,8 @@ def learnt() -> KnownEncoder:
 
 OPTIONS = [
     "data.source=digits",
-    "scenario.name=rotation",
-    "scenario.clients=8",
+    "simulation.scenario=rotation",
+    "simulation.clients=8",
     "method.module=perceptron",
     "method.rounds=1",
     "method.local_epochs=1",

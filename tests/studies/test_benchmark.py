@@ -86,11 +86,11 @@ def test_every_scenario_has_a_valid_experiment(family: Any) -> None:
     for name, (question, number) in questions_of(family, methods, "digits", list(SCENARIOS[family]), shared).items():
         for candidate in question.candidates(number, needy_only=True):
             config = question.config(candidate, 0)
-            assert config.tables["scenario"]["name"] == SCENARIOS[family][name].settings["name"]
+            assert config.simulation.scenario == SCENARIOS[family][name].settings["scenario"]
             unknown = {"ladd": "none", "kin-graph": "auto"}.get(candidate.method)
             given = unknown or (None if candidate.method == "pacfl" else number)
             assert config.tables["method"].get("n_clusters") == given
-            assert config.tables["scenario"].get("step", 2) == 2  # changes come in the middle of two rounds
+            assert config.tables["simulation"].get("step", 2) == 2  # changes come in the middle of two rounds
 
 
 def test_a_method_takes_part_with_settings_of_its_own() -> None:

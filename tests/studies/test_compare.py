@@ -25,12 +25,12 @@ RNG = np.random.default_rng(0)
 TRUTH = [RNG.integers(0, 2, 40) for _ in range(2)]
 SITES = [RNG.normal(size=(40, 2)) + 9 * y[:, None] for y in TRUTH]
 OPTIONS: dict[str, Any] = {
-    "methods": ["kfed", "kmeans"], "n_clusters": 2, "budget": "1h", "seeds": 2, "settings": ["engine.workers=1"]
+    "methods": ["kfed", "kmeans"], "n_clusters": 2, "budget": "1h", "seeds": 2, "settings": ["device.workers=1"]
 }  # fmt: skip
 
 
 def cheap(hospitals: str, **more: Any) -> Question:
-    return question_of(hospitals, methods=CHEAP, settings=["engine.workers=1"], **more)
+    return question_of(hospitals, methods=CHEAP, settings=["device.workers=1"], **more)
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +120,7 @@ def test_the_command_prints_a_table_or_json(
     first: tuple[Comparison, Here], hospitals: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     comparison, _ = first
-    words = ["compare", hospitals, "--methods", ",".join(CHEAP), "--seeds", "2", "--set", "engine.workers=1"]
+    words = ["compare", hospitals, "--methods", ",".join(CHEAP), "--seeds", "2", "--set", "device.workers=1"]
     assert command(*words, "--budget", "1h", "--out", str(comparison.out)) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("Which samples belong together? ")
@@ -173,7 +173,7 @@ def test_a_method_is_compared_with_options_of_its_own_and_called_with_them(tmp_p
 def test_a_number_that_is_found_again_no_better_than_by_chance_is_given_after_the_ladder(tmp_path: Path) -> None:
     """AFCL's twenty clusters of 178 wines are no reason to give every method twenty before it had three."""
     worker, methods = Here(), ("afcl", "kfed", "mufc")
-    question = question_of("wine", methods=methods, settings=["engine.workers=1"])
+    question = question_of("wine", methods=methods, settings=["device.workers=1"])
     comparison = compared(question, Options(seeds=1, budget="1h"), tmp_path / "out", False, worker)
     assert worker.made[0] == "afcl 0"
     afcl = next(line for line in comparison.lines if line.method == "afcl")

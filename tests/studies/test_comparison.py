@@ -41,13 +41,13 @@ def test_files_of_clients_are_samples_unless_clients_are_asked_for(tmp_path: Pat
 def test_an_experiment_lends_its_data_scenario_and_engine(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text(
-        'seed = 5\n[data]\nsource = "wine"\n[scenario]\nname = "label-skew"\nclients = 4\n[engine]\nworkers = 1\n'
+        'seed = 5\n[data]\nsource = "wine"\n[simulation]\nscenario = "label-skew"\nclients = 4\n[device]\nworkers = 1\n'
         '[method]\nname = "fedcref"\nrounds = 3\n'
     )
-    question = question_of(str(file), settings=["scenario.clients=6", "method.rounds=2"])
+    question = question_of(str(file), settings=["simulation.clients=6", "method.rounds=2"])
     config = question.config(Candidate("kfed", 3), 8)
     assert (question.seed, config.seed, config.data_seed) == (5, 8, 5)
-    assert (config.data.source, config.scenario.clients, config.engine.workers) == ("wine", 6, 1)
+    assert (config.data.source, config.scenario.clients, config.device.workers) == ("wine", 6, 1)
     assert config.method_name == "kfed"
     assert config.method.n_clusters == 3
 
@@ -178,7 +178,7 @@ RNG = np.random.default_rng(3)
 
 
 def result_on(sources: list[np.ndarray], method: str = "kfed", clusters: int = 3, seed: int = 0):
-    settings = [f"method.n_clusters={clusters}", f"seed={seed}", "data.source=x", "scenario.name=files"]
+    settings = [f"method.n_clusters={clusters}", f"seed={seed}", "data.source=x", "simulation.scenario=files"]
     return run_cell(load_config(method, settings), ClientFiles(sources, "none").build(), Callback())
 
 

@@ -65,7 +65,7 @@ def test_the_phases_of_two_halves_add_up_to_the_whole(at: int) -> None:
 def test_a_run_writes_its_seconds_with_what_came_before_as_step_0(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = load_config("toy", ["scenario.name=toy"])
+    config = load_config("toy", ["simulation.scenario=toy"])
     with monkeypatch.context() as patch:
         patch.setenv("TOY_INTERRUPT", "2")
         with pytest.raises(KeyboardInterrupt):

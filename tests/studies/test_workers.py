@@ -11,7 +11,7 @@ from fedkin.experiment.run_folder import is_finished
 from fedkin.studies.reproduce.command import make_run, run_all
 from fedkin.studies.workers import Worker, targets
 
-TOY = ["scenario.name=toy", "engine.workers=1"]
+TOY = ["simulation.scenario=toy", "device.workers=1"]
 
 
 def call(worker: Worker, folder: Path, *settings: str, seconds: float = 300) -> None:

@@ -20,6 +20,6 @@ def partition(data: str, nodes: int, at: int, seed: int) -> tuple[tuple[Tensor, 
 
 @lru_cache(maxsize=1)
 def _population(data: str, nodes: int, seed: int) -> Population:
-    scenario = ["scenario.name=rotation", f"scenario.clients={nodes}"]
+    scenario = ["simulation.scenario=rotation", f"simulation.clients={nodes}"]
     built: Population = load_config("ifca", [f"data.source={data}", *scenario]).scenario.build(seed)
     return built

@@ -157,8 +157,10 @@ def _key_of_method(name: str, words: Sequence[str]) -> str | None:
 def setting_of(given: str) -> str | None:
     """Return the setting, as --set takes it, that was given in the place of data; ``None`` if it is none."""
     name, equals, value = given.partition("=")
+    if not equals or Path(given).exists():
+        return None
     key = name if "." in name else _key_that_ends(name.replace("-", "_"))
-    return f"{key}={value}" if equals and key and not Path(given).exists() else None
+    return f"{key}={value}" if key else None
 
 
 def _key_that_ends(word: str) -> str | None:
@@ -166,15 +168,15 @@ def _key_that_ends(word: str) -> str | None:
     from fedkin.core.aliases import ALIASES
     from fedkin.core.options import options_of
     from fedkin.experiment import registry
-    from fedkin.experiment.sections import DataSection, EngineSection
+    from fedkin.experiment.config import SECTIONS
 
     kinds: tuple[registry.Kind, ...] = ("method", "scenario")
     for name in (*ALIASES.get(word, ()), word):
-        for section, fields in (("engine", EngineSection.model_fields), ("data", DataSection.model_fields)):
-            if name in fields:
+        for section in ("data", "device", "federation", "simulation"):
+            if name in SECTIONS[section].model_fields:
                 return f"{section}.{name}"
         for kind in kinds:
             listed = registry.METHODS if kind == "method" else registry.SCENARIOS
             if any(option.name == name for each in listed for option in options_of(registry.declared(kind, each))):
-                return f"{kind}.{name}"
+                return f"{'method' if kind == 'method' else 'simulation'}.{name}"
     return None

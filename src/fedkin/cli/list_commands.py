@@ -82,11 +82,12 @@ def _print_one(name: str, sections: Mapping[str, Mapping[str, str]], as_json: bo
         raise unknown_name("name", name, [*sections, *(each for names in sections.values() for each in names)])
     from fedkin.core.options import options_of
     from fedkin.experiment import registry
-    from fedkin.experiment.option_models import FROM_DATA, model_of
+    from fedkin.experiment.config import FROM_DATA, MethodSection, model_of
+    from fedkin.experiment.sections import SimulationSection
 
     kind: Kind = "scenario" if name in sections["scenarios"] else "method"
-    made = registry.declared(kind, name)
-    model_of(made, name)  # which refuses what no experiment can have
+    made: Any = registry.declared(kind, name)
+    model_of(made, SimulationSection if kind == "scenario" else MethodSection)  # which refuses what no file can hold
     options = [option for option in options_of(made) if kind == "method" or option.name not in FROM_DATA]
     summary = registry.summary_of(kind, name)
     if as_json:
@@ -97,7 +98,8 @@ def _print_one(name: str, sections: Mapping[str, Mapping[str, str]], as_json: bo
     print(_lines(f"{name}: {summary}" if summary else name))
     if kind == "method":
         print(_lines(_in_words(made)))
-    how = f"Options, set by --set {kind}.NAME=VALUE or in [{kind}] of an experiment's file:"
+    place = "method" if kind == "method" else "simulation"
+    how = f"Options, set by --set {place}.NAME=VALUE or in [{place}] of an experiment's file:"
     print(f"\n{_lines(how)}")
     _print_options(options)
 

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from fedkin.experiment.config import Config
 
 _KEYS = {
-    "data": "data.source", "scenario": "scenario.name", "clients": "scenario.clients", "clusters": "method.n_clusters",
-    "seed": "seed", "engine": "engine.name", "track": "tracking.to",
+    "data": "data.source", "scenario": "simulation.scenario", "clients": "simulation.clients",
+    "clusters": "method.n_clusters", "seed": "seed", "engine": "simulation.engine", "track": "tracking.to",
 }  # fmt: skip
 """Keys of an experiment that options set, by the option's name."""
 _WITH_FILES = (

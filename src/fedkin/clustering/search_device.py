@@ -29,7 +29,7 @@ def place_of_search(rows: int, candidates: int, held: int = 0) -> Iterator[torch
 
     It is the processor if that is the thread's device, the distances are fewer than `WORTH_A_DEVICE`, or the search
     must hold so many bytes in `held` that an accelerator lacks the room. On an accelerator one thread searches at a
-    time, and factors of products are not rounded, whatever ``engine.tf32`` says.
+    time, and factors of products are not rounded, whatever ``device.tf32`` says.
     """
     where = device()
     if where.type == "cpu" or rows * candidates < WORTH_A_DEVICE or held > stack_memory() // 2:

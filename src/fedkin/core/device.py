@@ -193,7 +193,7 @@ def _room(where: torch.device) -> int:
 def device_named(name: str, option: str) -> torch.device:
     """Return the device called "cpu", "cuda", "cuda:1" or as torch names it; "auto" is a GPU if there is one.
 
-    `option` is the option that gave the name, for the error message, such as ``'engine.device'`` in quotes. Raises
+    `option` is the option that gave the name, for the error message, such as ``'device.name'`` in quotes. Raises
     FedkinError if there is no such device here.
     """
     accelerators = _accelerators()
@@ -208,15 +208,15 @@ def device_named(name: str, option: str) -> torch.device:
 def check_compiler(where: torch.device) -> None:
     """Raise FedkinError if `torch.compile` has nothing here to compile with for the device."""
     if where.type == "cuda" and not find_spec("triton"):
-        raise FedkinError("'engine.compile' needs Triton on an NVIDIA GPU, which is not installed.")
+        raise FedkinError("'device.compile' needs Triton on an NVIDIA GPU, which is not installed.")
     if where.type == "cpu" and not any(map(which, (os.environ.get("CXX", "g++"), "clang++"))):
-        raise FedkinError("'engine.compile' needs a C++ compiler on a processor, and neither g++ nor clang++ is here.")
+        raise FedkinError("'device.compile' needs a C++ compiler on a processor, and neither g++ nor clang++ is here.")
     if where.type == "cpu" and torch.backends.cpu.get_cpu_capability() == "DEFAULT":
         raise FedkinError(
-            "'engine.compile' needs a processor with vectors that torch knows, such as AVX2; leave it out."
+            "'device.compile' needs a processor with vectors that torch knows, such as AVX2; leave it out."
         )
     if where.type not in ("cpu", "cuda"):
-        raise FedkinError(f"'engine.compile' is for an NVIDIA GPU and for processors, not for '{where}'.")
+        raise FedkinError(f"'device.compile' is for an NVIDIA GPU and for processors, not for '{where}'.")
 
 
 def _accelerators() -> list[torch.device]:

@@ -96,7 +96,7 @@ class NewRows(Shell):
 class Python(Door):
     """Door of estimators, which take DataFrames: files are read by pandas, with its options."""
 
-    lacks = frozenset({"engine.forgotten", "min_members"})
+    lacks = frozenset({"federation.forgotten", "min_members"})
     _names: ClassVar = {"label": "y", "na_values": "pandas.read_csv(..., na_values=[...])"}
     _others: ClassVar = {",": ".", ".": ","}
 

@@ -1,4 +1,4 @@
-"""Options of a method or scenario, read from its dataclass: allowed values, default and description."""
+"""Options as they are declared, by a dataclass or a section: name, type, range, default and meaning, read once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BOUNDS = ((Gt, "gt", ">"), (Ge, "ge", ">="), (Lt, "lt", "<"), (Le, "le", "<="))
 
 @dataclass(frozen=True)
 class Option:
-    """A field of a method or a scenario that a user can set.
+    """An option that a user can set.
 
     Its `kind` is its type, with the range it carries; its `default` is `dataclasses.MISSING` if it must be given. Its
     `meaning` is the description from the docstring, on one line, with code in single backticks; empty if there is none.
@@ -50,16 +50,21 @@ class Option:
         return "" if self.default is dataclasses.MISSING else toml_text(self.default)
 
 
-def options_of(made: type[Any]) -> list[Option]:
-    """Return the options of the dataclass `made`, in the order of its fields.
+def options_of(declared: type[Any]) -> list[Option]:
+    """Return the options of a dataclass, or of a pydantic model, in the order of its fields.
 
     Fields that take a function are no options, as only Python can give them.
     """
-    kinds, meanings = get_type_hints(made, include_extras=True), meanings_of(made)
+    kinds, meanings = get_type_hints(declared, include_extras=True), meanings_of(declared)
+    if dataclasses.is_dataclass(declared):
+        defaults = {field.name: _default(field) for field in dataclasses.fields(declared) if field.init}
+    else:
+        fields = declared.model_fields.items()
+        defaults = {name: field.get_default(call_default_factory=True) for name, field in fields}
     return [
-        Option(field.name, kinds[field.name], _default(field), meanings.get(field.name, ""))
-        for field in dataclasses.fields(made)
-        if field.init and not is_function(kinds[field.name])
+        Option(name, kinds[name], default, meanings.get(name, ""))
+        for name, default in defaults.items()
+        if not is_function(kinds[name])
     ]
 
 
@@ -68,9 +73,9 @@ def is_function(kind: Any) -> bool:
     return any(get_origin(part) is Callable for part in (kind, *get_args(kind)))
 
 
-def first_sentences(made: type[Any]) -> str:
+def first_sentences(declared: type[Any]) -> str:
     """Return the first paragraph of a class's docstring, on one line."""
-    return " ".join(inspect.cleandoc(made.__doc__ or "").partition("\n\n")[0].split())
+    return " ".join(inspect.cleandoc(declared.__doc__ or "").partition("\n\n")[0].split())
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:
@@ -78,7 +83,7 @@ def _default(field: dataclasses.Field[Any]) -> Any:
 
 
 def _allowed(kind: Any, spell: Callable[[Any], str], bounds: Sequence[Any] = ()) -> list[str]:
-    """Return what a type allows, one text for each member of a union."""
+    """Return what a type allows, one text for each member of a union; a number with its range."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return _allowed(parts[0], spell, parts[1:])
@@ -90,28 +95,23 @@ def _allowed(kind: Any, spell: Callable[[Any], str], bounds: Sequence[Any] = ())
         return [spell(None)]
     if origin in (list, tuple):
         return [f"list of {' or '.join(_allowed(parts[0], spell))}"]
-    return [_ranged(getattr(origin or kind, "__name__", str(kind)), bounds)]
-
-
-def _ranged(name: str, bounds: Sequence[Any]) -> str:
-    """Return a type's name with its range, such as ``float > 0 and <= 1``."""
     sides = [
         f"{sign} {limit}"
         for bound in bounds
-        for kind, side, sign in _BOUNDS
-        if isinstance(bound, (kind, Interval)) and (limit := getattr(bound, side)) is not None
+        for kind_of_bound, side, sign in _BOUNDS
+        if isinstance(bound, (kind_of_bound, Interval)) and (limit := getattr(bound, side)) is not None
     ]
-    return f"{name} {' and '.join(sides)}" if sides else name
+    return [" ".join([getattr(origin or kind, "__name__", str(kind)), " and ".join(sides)]).rstrip()]
 
 
-def meanings_of(made: type[Any]) -> dict[str, str]:
+def meanings_of(declared: type[Any]) -> dict[str, str]:
     """Return the ``Attributes`` descriptions of a class and its bases, by name; the class overrides its bases."""
-    found: dict[str, str] = {}
-    for one in reversed(made.__mro__):
-        for head, lines in section_entries(inspect.cleandoc(one.__doc__ or ""), "Attributes"):
+    meanings: dict[str, str] = {}
+    for base in reversed(declared.__mro__):
+        for head, lines in section_entries(inspect.cleandoc(base.__doc__ or ""), "Attributes"):
             names = head.partition(" : ")[0].split(", ")
-            found |= dict.fromkeys(names, " ".join(lines.split()).replace("``", "`"))
-    return found
+            meanings |= dict.fromkeys(names, " ".join(lines.split()).replace("``", "`"))
+    return meanings
 
 
 def section_entries(text: str, title: str) -> list[tuple[str, str]]:
@@ -131,9 +131,8 @@ _WORDS = {
     " after validation": "",
 }
 """Pydantic's words, and the words for users of TOML files that replace them."""
-_FEW = 8
+_SHORT = 8
 """Keys of a section that one line still holds; of more, the nearest are named."""
-_SHOWS_ALL = "`fedkin run METHOD --dry-run`"
 
 
 def validation_sentence(
@@ -157,17 +156,19 @@ def validation_sentence(
     path = ".".join(map(str, key))
     place = (places or {}).get(path, (places or {}).get(path.split(".")[0], place))
     if first["type"] == "extra_forbidden":
-        known = list(allowed)
-        return _unknown_key(path, place, known)
+        return _unknown_key(path, place, list(allowed))
     if first["type"] == "missing":
         return FedkinError(f"'{path}' has no default; give it {place}{example.format(path=path)}.")
     value = values
     for part in key:
+        if isinstance(value, Mapping) and part not in value:  # a default that its own type does not allow
+            value, place = first["input"], "by default"
+            break
         value = value[part]
-    same = [problem["msg"] for problem in problems if problem["loc"][:depth] == key]
-    wanted = " or ".join(dict.fromkeys(message.removeprefix("Input should be ") for message in same))
-    for theirs, ours in _WORDS.items():
-        wanted = wanted.replace(theirs, ours)
+    messages = [problem["msg"] for problem in problems if problem["loc"][:depth] == key]
+    wanted = " or ".join(dict.fromkeys(message.removeprefix("Input should be ") for message in messages))
+    for pydantics, replacement in _WORDS.items():
+        wanted = wanted.replace(pydantics, replacement)
     if isinstance(value, str):
         bare = " (in the shell, between double quotes)" if value.startswith("[") else ""
         parts = [part.strip(" '\"") for part in value.strip("[]").split(",")]
@@ -184,14 +185,15 @@ def _unknown_key(path: str, place: str, known: list[str]) -> FedkinError:
     if not known:
         return FedkinError(f"'{path}' {place} is no known key.")
     section, _, key = path.rpartition(".")
-    own = [each for each in known if section and each.startswith(f"{section}.")]
-    if not own:
+    inside = [each for each in known if section and each.startswith(f"{section}.")]
+    if not inside:
         return unknown_name(f"key {place}:", path, known)
-    keys = [each.removeprefix(f"{section}.") for each in own]
+    keys = [each.removeprefix(f"{section}.") for each in inside]
     meant = meant_by(key, keys)
-    found = key if key in known else meant and f"{section}.{meant}"
-    allowed = f"allowed: {listing(sorted(own))}" if len(own) <= _FEW else nearest_few(key, keys, _SHOWS_ALL)
-    return FedkinError(f"Unknown key {place}: '{path}'; {hint(found, allowed)}")
+    near = key if key in known else meant and f"{section}.{meant}"
+    shows_all = "`fedkin run METHOD --dry-run`"
+    allowed = f"allowed: {listing(sorted(inside))}" if len(inside) <= _SHORT else nearest_few(key, keys, shows_all)
+    return FedkinError(f"Unknown key {place}: '{path}'; {hint(near, allowed)}")
 
 
 def _quoted(text: str) -> str:

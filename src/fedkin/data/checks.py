@@ -746,8 +746,8 @@ def _drop(names: Sequence[str]) -> str:
 
 def _without(clients: Sequence[str], it: str) -> str:
     """Return how to leave clients out; those without a name go by their number."""
-    if not has_option("engine.forgotten"):
+    if not has_option("federation.forgotten"):
         return f"leave {it} out"
     numbers = [client.removeprefix("Client ") for client in clients]
-    forgotten = setting("engine.forgotten", [int(one) if one.isdecimal() else one for one in numbers])
+    forgotten = setting("federation.forgotten", [int(one) if one.isdecimal() else one for one in numbers])
     return f"{forgotten} to leave {it} out"

@@ -130,15 +130,15 @@ class Population:
         count = max(len(names), len(population.clients))
         at = sorted({names.index(one) if isinstance(one, str) else one for one in clients})
         if unknown := [one for one in at if not 0 <= one < count]:
-            raise FedkinError(f"'engine.forgotten' names client {unknown[0]}; allowed: 0 to {count - 1}.")
+            raise FedkinError(f"'federation.forgotten' names client {unknown[0]}; allowed: 0 to {count - 1}.")
         if len(at) == count:
-            raise FedkinError("'engine.forgotten' names all clients; at least one must be left.")
+            raise FedkinError("'federation.forgotten' names all clients; at least one must be left.")
         return population._emptied(at)
 
     def _with_place_of(self, name: str) -> Population:
         """Insert an empty client of this name at its place in the order of names."""
         if not self.names or self.names != sorted(self.names):
-            raise FedkinError(f"'engine.forgotten' names client '{name}', which is not there.")
+            raise FedkinError(f"'federation.forgotten' names client '{name}', which is not there.")
         if self.tests:
             raise FedkinError(
                 f"Client '{name}' is forgotten, but the others' test samples were drawn with its file in its place; "

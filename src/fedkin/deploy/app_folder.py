@@ -173,12 +173,12 @@ def init(
     experiment is not allowed, moves data or has too few sites, or the host's name is invalid.
     """
     check_empty(folder, "give a new one")
-    federated = ["data.source=federation", "scenario.name=files", "engine.name=flower"]
-    given = load_config(experiment, [*federated, *([] if sites is None else [f"engine.sites={sites}"]), *settings])
-    if sites is not None and given.engine.sites != sites:
-        raise FedkinError(f"--sites is {sites}, but 'engine.sites' {given.engine.sites}; give one of them.")
-    sites = given.engine.sites or len(given.federation.listed) or _SITES
-    config = load_config(experiment, [*federated, *settings, f"engine.sites={sites}"])
+    federated = ["data.source=federation", "simulation.scenario=files", "simulation.engine=flower"]
+    given = load_config(experiment, [*federated, *([] if sites is None else [f"federation.sites={sites}"]), *settings])
+    if sites is not None and given.federation.sites != sites:
+        raise FedkinError(f"--sites is {sites}, but 'federation.sites' {given.federation.sites}; give one of them.")
+    sites = given.federation.sites or len(given.federation.listed) or _SITES
+    config = load_config(experiment, [*federated, *settings, f"federation.sites={sites}"])
     check_federated(config)
     check_sites(config)
     host = in_ascii(host)
@@ -245,17 +245,17 @@ def what_to_install(config: Config) -> list[str]:
 
 
 def check_sites(config: Config) -> None:
-    """Raise FedkinError if an experiment has a single site, or never as many as ``engine.min_clients``.
+    """Raise FedkinError if an experiment has a single site, or never as many as ``federation.min_clients``.
 
     Without a number of sites there are as many as ``[federation]`` lists.
     """
-    engine, sites = config.engine, config.engine.sites or len(config.federation.listed)
+    federation, sites = config.federation, config.federation.sites or len(config.federation.listed)
     if sites == 1:
-        raise FedkinError("'engine.sites' is 1, and a federation has at least two sites; give the number of sites.")
-    if sites and engine.min_clients > sites + engine.newcomers:
+        raise FedkinError("'federation.sites' is 1, and a federation has at least two sites; give the number of sites.")
+    if sites and federation.min_clients > sites + federation.newcomers:
         raise FedkinError(
-            f"'engine.min_clients' is {engine.min_clients}, but there are only {pluralize(sites, 'site')} "
-            f"('engine.sites'){_also(engine.newcomers)}; lower it."
+            f"'federation.min_clients' is {federation.min_clients}, but there are only {pluralize(sites, 'site')} "
+            f"('federation.sites'){_also(federation.newcomers)}; lower it."
         )
 
 
@@ -269,13 +269,15 @@ def check_federated(config: Config) -> None:
     Raises FedkinError if its method is a centralised baseline, for which sites would send their samples, or if it has
     clients fail or holds out samples for tests, which only simulations do.
     """
-    if config.engine.drop_rate or config.engine.failures:
-        name = "drop_rate" if config.engine.drop_rate else "failures"
-        raise FedkinError(f"'engine.{name}' is for the local engine; sites of a real federation fail by themselves.")
+    if config.simulation.drop_rate or config.simulation.failures:
+        name = "drop_rate" if config.simulation.drop_rate else "failures"
+        raise FedkinError(
+            f"'simulation.{name}' is for the local engine; sites of a real federation fail by themselves."
+        )
     if getattr(config.scenario, "test_fraction", 0):
         raise FedkinError(
-            "'scenario.test_fraction' is for simulations: sites of a real federation train on all rows of their files, "
-            "and no model is tested; keep rows for tests in another file, and `fedkin predict` their classes."
+            "'simulation.test_fraction' is for simulations: sites of a real federation train on all rows of their "
+            "files, and no model is tested; keep rows for tests in another file, and `fedkin predict` their classes."
         )
     if config.method.sends_samples():
         raise FedkinError(

@@ -54,7 +54,7 @@ def server_app(folder: Path) -> ServerApp:
         run = context.run_config
         with refusals_in_the_log():
             sites = int(run["sites"]) or _connected(grid)
-            config = load_config(folder / str(run["experiment"]), [f"engine.sites={sites}"])
+            config = load_config(folder / str(run["experiment"]), [f"federation.sites={sites}"])
             serve(grid, config, expanded(str(run["out"])).absolute())
 
     return app
@@ -102,7 +102,7 @@ def _population(experiment: Path, data: str, clients: int) -> Population:
     """Build the sites of a simulation, with label skew or, to cluster clients, flipped labels; cached."""
     federated = load_config(experiment)
     scenario = "label-flip" if federated.method.traits.clusters == "clients" else "label-skew"
-    partition = [f"scenario.name={scenario}", f"scenario.clients={clients}"]
+    partition = [f"simulation.scenario={scenario}", f"simulation.clients={clients}"]
     settings = [f"data.source={data}", *partition, f"seed={federated.seed}"]
     config = load_config(federated.method_name, settings)
     built: Population = config.scenario.build(config.data_seed)
@@ -140,7 +140,12 @@ def init_hub(folder: Path, experiment: str, settings: Sequence[str], publisher: 
             raise FedkinError(
                 f"{what} is '{given}'; Flower Hub takes letters, digits and hyphens, at most 32, the first a letter."
             )
-    federated = ["data.source=federation", "scenario.name=files", "engine.name=flower", "engine.sites=1"]
+    federated = [
+        "data.source=federation",
+        "simulation.scenario=files",
+        "simulation.engine=flower",
+        "federation.sites=1",
+    ]
     config = load_config(experiment, [*federated, *settings])
     check_federated(config)
     if config.federation.listed:

@@ -37,7 +37,6 @@ from fedkin.experiment.run import Run, RunOutcome, prepare
 from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, LEDGER, RECORDS, RESULT, write_config
 from fedkin.experiment.terminal import cluster_lines
 from fedkin.experiment.terminal_tables import table_text
-from fedkin.experiment.tracking import check_installed
 from fedkin.report.measures import privacy_of_samples
 from fedkin.report.numbers import join_words, pluralize
 from fedkin.secure_aggregation.sums import direct_failures
@@ -206,12 +205,12 @@ def _is_news(record: logging.LogRecord) -> bool:
 def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
     """Run or resume an experiment on the sites that a grid reaches.
 
-    ``engine.sites`` says how many sites there are; by default, as many as ``[federation]`` lists. `folder` is for the
-    results, and for what resuming needs. Raises FedkinError if the sites do not connect, another process works in
+    ``federation.sites`` says how many sites there are; by default, as many as ``[federation]`` lists. `folder` is for
+    the results, and for what resuming needs. Raises FedkinError if the sites do not connect, another process works in
     `folder`, it holds something else, the method's network cannot be imported, or a tool that tracks the run is not
     installed or cannot be opened.
     """
-    check_installed(config.tracking)
+    config.tracking.check_installed()
     module = str(getattr(config.method, "module", ""))
     if ":" in module:
         named_object(module, "Model")  # before sites are waited for
@@ -220,13 +219,13 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
         progress = _LogProgress()
         ledger = _ledger(folder)
         labels, listed = config.method.traits.clusters == "clients", config.federation.listed
-        engine, order = config.engine, list(ledger.sites)
-        wanted = engine.sites or len(listed)
-        names = {order[one] if isinstance(one, int) and one < len(order) else str(one) for one in engine.forgotten}
+        federation, order = config.federation, list(ledger.sites)
+        wanted = federation.sites or len(listed)
+        names = {order[one] if isinstance(one, int) and one < len(order) else str(one) for one in federation.forgotten}
         asked = config.data.of_columns
-        seats = (ledger.keys, listed, engine.newcomers, names)
+        seats = (ledger.keys, listed, federation.newcomers, names)
         roster = Roster(grid, ledger.sites, progress.phase, labels, *seats, asked)
-        members = roster.gather(wanted, engine.patience)
+        members = roster.gather(wanted, federation.patience)
         order = order or [member.name for member in members]
         members = [member for member in members if member.name in order]  # the others join in the next step
         by_site = {member.name: member.classes for member in members}
@@ -237,21 +236,21 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
             roster,
             ledger.run,
             config.seed,
-            engine.timeout,
+            federation.timeout,
             classes,
             on_progress=progress.part,
             order=order,
-            newcomers=max(0, wanted + engine.newcomers - len(order)),
-            quorum=engine.quorum,
-            counts_late=engine.late == "count",
-            min_clients=engine.min_clients,
+            newcomers=max(0, wanted + federation.newcomers - len(order)),
+            quorum=federation.quorum,
+            counts_late=federation.late == "count",
+            min_clients=federation.min_clients,
             on_drop=progress.warn,
             labels_advice=_LABELS,
         )
         progress.names = fed.names
         attendance = Attendance(folder, fed, lambda: _keep_ledger(folder, ledger.run, roster, fed.seats))
         features = list(dict.fromkeys(name for member in members for name in member.features))
-        forgotten = [one for one in engine.forgotten if isinstance(one, int) or one in fed.names]
+        forgotten = [one for one in federation.forgotten if isinstance(one, int) or one in fed.names]
         spelt, apart = check_labels(by_site)
         everybody = Population([], None, classes, features, fed.names, notes=(*spelt, *apart))
         population = everybody.forgetting(forgotten)
@@ -320,8 +319,8 @@ def _say_clusters(config: Config, found: Mapping[str, Any], profile: ClusterProf
 
 def _claim(config: Config, folder: Path) -> None:
     """Assign `folder` to this experiment, or check that it belongs to it."""
-    if config.engine.sites is None and not config.federation.listed:
-        raise FedkinError("'engine.sites' has no default on a real federation; give the number of sites.")
+    if config.federation.sites is None and not config.federation.listed:
+        raise FedkinError("'federation.sites' has no default on a real federation; give the number of sites.")
     check_federated(config)
     check_sites(config)
     path = folder / CONFIG

@@ -1,7 +1,7 @@
 """Configuration of an experiment: read from one TOML file, checked and completed with defaults.
 
-``[method]`` and ``[scenario]`` take the fields of the dataclass that their `name` stands for, so a new method needs no
-code here. ``"none"`` stands for Python's ``None``, which TOML lacks, wherever a field allows it.
+``[method]`` and ``[simulation]`` take the fields of the dataclass that their `name` and `scenario` stand for, so a new
+method needs no code here. ``"none"`` stands for Python's ``None``, which TOML lacks, wherever a field allows it.
 """
 
 from __future__ import annotations
@@ -10,36 +10,30 @@ import dataclasses
 import functools
 import json
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import NoneType
+from typing import TYPE_CHECKING, Any, get_args
 
 import tomli_w
 from pydantic import BaseModel, Field, NonNegativeInt, ValidationError, create_model
+from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 
 from fedkin.core.doors import current_door, flag
-from fedkin.core.errors import FedkinError, listing, refuse
+from fedkin.core.errors import FedkinError, listing, nearest, refuse
 from fedkin.core.files import read_tables
-from fedkin.core.method import Method, allowed_for_sums, display_name
-from fedkin.data.names import expanded
+from fedkin.core.method import BeginsWithClusters, Method, allowed_for_sums, display_name
+from fedkin.core.options import options_of, validation_sentence
+from fedkin.data.names import expanded, files_of_clients, folders_of_images
 from fedkin.experiment import registry
-from fedkin.experiment.option_models import (
-    FROM_DATA,
-    built,
-    check_owners,
-    model_of,
-    plain_tables,
-    sentence_of,
-    with_none,
-)
 from fedkin.experiment.sections import (
     STRICT,
     DataSection,
-    EngineSection,
+    DeviceSection,
     EvaluationSection,
     FederationSection,
-    TargetSection,
+    SimulationSection,
     TrackingSection,
 )
 
@@ -47,13 +41,26 @@ if TYPE_CHECKING:
     from fedkin.data.encoding import PreparingOptions
     from fedkin.data.population import Population
 
-_SECTIONS: dict[str, Any] = {
-    "engine": EngineSection, "federation": FederationSection, "evaluation": EvaluationSection,
-    "target": TargetSection, "tracking": TrackingSection,
+FROM_DATA = ("data", "label", "table")
+"""Fields of a scenario that the section ``[data]`` gives, ``data`` as ``source``."""
+
+
+class MethodSection(BaseModel):
+    """Section ``[method]``: the name of a method, and its options."""
+
+    model_config = STRICT
+    name: str = registry.DEFAULT_METHOD
+
+
+SECTIONS: dict[str, type[BaseModel]] = {
+    "method": MethodSection, "data": DataSection, "federation": FederationSection, "device": DeviceSection,
+    "simulation": SimulationSection, "evaluation": EvaluationSection, "tracking": TrackingSection,
 }  # fmt: skip
-"""Sections that follow those of data, scenario and method."""
-_NAMES = {("method", "name"), ("scenario", "name")}
-"""Options that a written configuration names first, whatever the default is."""
+"""All sections, in the order in which they are written; method and simulation have options of what they name, too."""
+_FORMER = {"engine": "[device], [federation] and [simulation]", "scenario": "[simulation]", "target": "[evaluation]"}
+"""Sections of earlier versions, and where their options are."""
+_Named = Mapping[str, tuple[registry.Kind, str]]
+"""What a section's name stands for: a method or a scenario, and its name there."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +71,10 @@ class Config:
     ----------
     seed : int
         Seed of the run, 0 or more.
-    data, engine, federation, evaluation, target, tracking
+    method, scenario
+        Instances of the dataclasses that ``method.name`` and ``simulation.scenario`` stand for.
+    data, federation, device, simulation, evaluation, tracking
         Their sections.
-    scenario, method
-        Instances of the dataclasses that ``scenario.name`` and ``method.name`` stand for.
     tables : dict
         The whole configuration as plain values, defaults included.
     defaults : dict
@@ -75,13 +82,13 @@ class Config:
     """
 
     seed: int
-    data: DataSection
-    scenario: Any
     method: Method[Any]
-    engine: EngineSection
+    scenario: Any
+    data: DataSection
     federation: FederationSection
+    device: DeviceSection
+    simulation: SimulationSection
     evaluation: EvaluationSection
-    target: TargetSection
     tracking: TrackingSection
     tables: dict[str, Any]
     defaults: dict[str, dict[str, Any]]
@@ -103,18 +110,15 @@ class Config:
         FedkinError
             If the data are refused, or a client that is to be forgotten does not exist.
         """
-        from fedkin.data.names import folders_of_images
-        from fedkin.data.scenarios.already_split import ClientFiles
-
-        everybody: Population = self.scenario.build(self.data_seed)
-        folders = [] if isinstance(self.scenario, ClientFiles) else folders_of_images(self.data.source)
+        clients: Population = self.scenario.build(self.data_seed)
+        folders = [] if self.simulation.scenario == "files" else folders_of_images(self.data.source)
         if folders:
             note = (
                 f"Folders {listing([repr(name) for name in folders], 5)} of '{self.data.source}' are read as classes, "
                 "and their images are dealt out over clients; if each is a client, give --scenario files."
             )
-            everybody = replace(everybody, notes=(*everybody.notes, note))
-        return everybody.forgetting(self.engine.forgotten).without(self.engine.absent, self.data_seed)
+            clients = replace(clients, notes=(*clients.notes, note))
+        return clients.forgetting(self.federation.forgotten).without(self.simulation.absent, self.data_seed)
 
     def to_toml(self) -> str:
         """Write the configuration as TOML text, from which the same configuration can be read.
@@ -122,8 +126,28 @@ class Config:
         In every section what differs from the defaults comes first. An option that is ``None`` by default and here is
         left out.
         """
-        sections = (_section_text(name, self.tables[name], self.defaults[name]) for name in self.defaults)
-        return "\n".join([f"seed = {self.seed}\n", *sections])
+        return "\n".join([f"seed = {self.seed}\n", *map(self._section, SECTIONS)])
+
+    def _section(self, name: str) -> str:
+        values, defaults = self.tables[name], self.defaults[name]
+        differing = {key: value for key, value in values.items() if key not in defaults or value != defaults[key]}
+        usual = {key: value for key, value in values.items() if key not in differing and value not in ("none", {})}
+        tables = {
+            key: part.pop(key) for part in (differing, usual) for key, value in [*part.items()] if _is_table(value)
+        }
+        text = f"[{name}]\n{tomli_w.dumps(differing)}"
+        if usual:
+            text += f"# as by default\n{tomli_w.dumps(usual)}"
+        return text + (f"\n{tomli_w.dumps({name: tables})}" if tables else "")
+
+
+def _fields(made: type[Any]) -> set[str]:
+    """Return the names of a dataclass's fields; of any other class none."""
+    return {field.name for field in dataclasses.fields(made)} if dataclasses.is_dataclass(made) else set()
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, dict) and bool(value)
 
 
 def load_config(experiment: str | Path, overrides: Sequence[str] = (), place: str | None = None) -> Config:
@@ -150,36 +174,7 @@ def load_config(experiment: str | Path, overrides: Sequence[str] = (), place: st
     places = dict.fromkeys([*tables, *inside], f"in {experiment}" if is_file else place)
     for override in overrides:
         places[apply_setting(tables, override)] = place
-    return _resolve(tables, places)
-
-
-def config_of(tables: dict[str, Any]) -> Config:
-    """Build a configuration from plain values, as `Config.tables` holds them."""
-    return _resolve(tables, {})
-
-
-def checked_method(made: type[Any], values: dict[str, Any]) -> Any:
-    """Build a method from hyper-parameters given in Python, with the checks of a configuration file.
-
-    `values` are the fields of the dataclass `made` by name; those that only Python can give, such as functions, are not
-    checked. Raises FedkinError if a value's type or range is not allowed.
-    """
-    model = model_of(made, display_name(made))
-    known = {name: value for name, value in values.items() if name in model.model_fields}
-    plain = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in known.items()}
-    try:
-        checked = model.model_validate_json(json.dumps(plain, default=str))
-    except ValidationError as error:
-        raise sentence_of(error, model, values, dict.fromkeys(values, f"in {display_name(made)}"), depth=1) from error
-    others = {name: value for name, value in values.items() if name not in plain}
-    return built(made, checked, **others)
-
-
-def preparing_for(method: Method[Any], options: PreparingOptions) -> PreparingOptions:
-    """Return the options by which a method's samples are prepared: for an encoder they are not scaled by default."""
-    if method.encodes_samples() and options.scaling == "auto":
-        options = replace(options, scaling="none")
-    return options.of(private=method.guards_samples())
+    return config_of(tables, places)
 
 
 def apply_setting(tables: dict[str, Any], override: str) -> str:
@@ -192,9 +187,9 @@ def apply_setting(tables: dict[str, Any], override: str) -> str:
     if not equals or not key or not all(parents):
         raise FedkinError(f"{flag('set')} takes section.key=value, such as method.local_epochs=30, not '{override}'.")
     try:
-        value = tomllib.loads(f"value = {text}")["value"]
+        value: Any = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError as error:
-        if "\\" in text and _is_toml(text.replace("\\", "\\\\")):
+        if "\\" in text and '"' in text:
             raise FedkinError(
                 f"{flag('set')} {override} cannot be read, for TOML takes a backslash in double quotes for the "
                 "beginning of another character; put the text in single quotes, or double the backslash."
@@ -209,183 +204,245 @@ def apply_setting(tables: dict[str, Any], override: str) -> str:
     return path.strip()
 
 
-def _is_toml(text: str) -> bool:
-    try:
-        tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
-        return False
-    return True
-
-
-def _resolve(tables: dict[str, Any], places: dict[str, str]) -> Config:
-    method: Any = _named(tables, "method", registry.DEFAULT_METHOD, places)
-    if _is_folder(tables):  # which takes seconds to look into
-        _checked(_experiment(None, "", method), {**tables, "scenario": {}}, None, places)
-    default = "files" if _has_files_of_clients(tables) or _has_column_of_clients(tables) else method.traits.scenario
-    scenario: Any = _named(tables, "scenario", default, places)
-    _check_clients(tables, scenario, default, method, places)
-    checked = _checked(_experiment(scenario, default, method), tables, default, places)
-    if checked.target.stop and None in (checked.target.metric, checked.target.reach):
-        raise FedkinError("'target.stop' needs 'target.metric' and 'target.reach', which say when to stop.")
-    if checked.tracking.uri is not None and "mlflow" not in checked.tracking.to:
-        raise FedkinError("'tracking.uri' is where MLflow tracks runs, and 'tracking.to' does not name 'mlflow'.")
-    if checked.engine.device not in ("cpu", "auto") and not method.traits.has_device:
-        raise FedkinError(
-            f"'engine.device' is '{checked.engine.device}', and method '{checked.method.name}' computes on the "
-            "processor only; leave it out."
-        )
-    if checked.engine.secure_sums:
-        _check_sums(method, checked)
-    checked.federation.check(checked.engine.sites)
-    _check_pace(method, checked)
-    scenario = registry.resolve("scenario", _name(tables, "scenario", default))
-    return Config(
-        scenario=built(scenario, checked.scenario, **_from_data(scenario, checked.data)),
-        method=built(registry.resolve("method", _name(tables, "method", registry.DEFAULT_METHOD)), checked.method),
-        tables=plain_tables(checked.model_dump(mode="json")),
-        defaults={
-            name: {key: value for key, value in _defaults(getattr(checked, name)).items() if (name, key) not in _NAMES}
-            for name in ("data", "scenario", "method", *_SECTIONS)
-        },
-        **{name: getattr(checked, name) for name in ("seed", "data", *_SECTIONS)},
-    )
-
-
-def _defaults(section: BaseModel) -> dict[str, Any]:
-    """Return the defaults of a section's options that have one, as plain values."""
-    defaults: dict[str, Any] = plain_tables(type(section).model_construct().model_dump(mode="json", warnings=False))
-    return defaults
-
-
-def _section_text(name: str, values: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
-    """Write a section as TOML, what differs from the defaults first."""
-    differing = {key: value for key, value in values.items() if key not in defaults or value != defaults[key]}
-    usual = {key: value for key, value in values.items() if key not in differing and value not in ("none", {})}
-    tables = {key: differing.pop(key) for key, value in list(differing.items()) if isinstance(value, dict) and value}
-    tables |= {key: usual.pop(key) for key, value in list(usual.items()) if isinstance(value, dict)}
-    text = f"[{name}]\n{tomli_w.dumps(differing)}"
-    if usual:
-        text += f"# as by default\n{tomli_w.dumps(usual)}"
-    return text + (f"\n{tomli_w.dumps({name: tables})}" if tables else "")
-
-
-def _checked(model: type[BaseModel], tables: dict[str, Any], default: str | None, places: dict[str, str]) -> Any:
-    """Return an instance of `model` of all `tables`; `default` is the scenario where they name none, if it is known."""
-    try:
-        return model.model_validate_json(json.dumps(with_none(tables, model), default=str))
-    except ValidationError as error:
-        if default is not None:
-            check_owners("scenario", default, tables, places)
-        check_owners("method", registry.DEFAULT_METHOD, tables, places)
-        raise sentence_of(error, model, tables, places) from error
-
-
-@functools.cache
-def _experiment(scenario: type[Any] | None, default: str, method: type[Any]) -> type[BaseModel]:
-    """Build the pydantic model of an experiment; cached, as building it takes longer than all checks."""
-    fields: dict[str, Any] = {
-        "seed": (NonNegativeInt, 0),
-        "data": (DataSection, DataSection()),
-        "scenario": (
-            (dict[str, Any], {})
-            if scenario is None
-            else (model_of(scenario, default), Field(default_factory=dict, validate_default=True))
-        ),
-        "method": (model_of(method, registry.DEFAULT_METHOD), Field(default_factory=dict, validate_default=True)),
-    }
-    fields |= {name: (section, section()) for name, section in _SECTIONS.items()}
-    return create_model("Experiment", __config__=STRICT, **fields)
-
-
-def _check_pace(method: type[Any], checked: Any) -> None:
-    """Check that late joining and early closing of rounds are only set where the method supports them."""
-    engine = checked.engine
-    given = [name for name, used in (("newcomers", engine.newcomers > 0), ("quorum", engine.quorum < 1)) if used]
-    if not given:
-        return
-    if checked.data.source != "federation":
-        raise FedkinError(f"'engine.{given[0]}' is for a real federation, which `fedkin federation init` prepares.")
-    if method.traits.clusters != "clients":
-        raise FedkinError(
-            f"'engine.{given[0]}' is for methods that cluster clients; '{checked.method.name}' needs all its clients "
-            "from the start."
-        )
-    if engine.secure_sums:
-        raise FedkinError(f"'engine.{given[0]}' does not go with 'engine.secure_sums', whose masks all clients share.")
-
-
-def _check_sums(method: type[Any], checked: Any) -> None:
-    """Check that ``engine.secure_sums`` is only set for methods which need nothing but sums over clients."""
-    if method.traits.sums_suffice is None:
-        raise FedkinError(
-            f"'engine.secure_sums' is true, but method '{checked.method.name}' needs more than sums over clients; "
-            f"these do not: {', '.join(registry.methods_of_sums())}."
-        )
-    wanted = {f"method.{name}": allowed for name, allowed in allowed_for_sums(method).items()}
-    values = {path: getattr(checked.method, path.removeprefix("method.")) for path in wanted}
-    refuse(
-        f"'{path}' is {registry.as_setting(value)}, which takes more than sums over clients; with "
-        f"'engine.secure_sums' it should be {' or '.join(registry.as_setting(one) for one in allowed)}."
-        for path, allowed in ({"data.scaling": ("standard", "none")} | wanted).items()
-        if (value := ({"data.scaling": checked.data.scaling} | values)[path]) not in allowed
-    )
-
-
-def check_section(tables: dict[str, Any], section: str, place: str) -> None:
+def check_section(tables: Mapping[str, Any], section: str, place: str) -> None:
     """Raise FedkinError if the value under `section` is no table of settings, written at `place`, as "in a.toml"."""
-    if not isinstance(table := tables.get(section, {}), dict):
+    if section in tables and section in _FORMER:
+        raise FedkinError(f"'{section}' {place} is of an earlier version; its options are in {_FORMER[section]} now.")
+    if section in (*SECTIONS, *_FORMER) and not isinstance(table := tables.get(section, {}), dict):
         raise FedkinError(f"'{section}' is {table!r} {place}; it should be a section, [{section}].")
 
 
-def _named(tables: dict[str, Any], section: registry.Kind, default: str, places: dict[str, str]) -> type[Any]:
-    check_section(tables, section, places.get(section, current_door().place))
-    return registry.declared(section, _name(tables, section, default))
-
-
-def _name(tables: dict[str, Any], section: registry.Kind, default: str) -> str:
-    return str(tables.get(section, {}).get("name", default))
-
-
-def _check_clients(
-    tables: dict[str, Any], scenario: type[Any], default: str, method: type[Any], places: dict[str, str]
-) -> None:
-    """Check that a number of clients is only given for scenarios that take one."""
-    given, fields = tables.get("scenario", {}), [field.name for field in dataclasses.fields(scenario)]
-    if "clients" not in given or "clients" in fields:
-        return
-    name = given.get("name", default)
-    usual = "" if "name" in given else f", the default {'of these data' if default == 'files' else 'of the method'},"
-    instead = "".join(f", set 'scenario.{field}'" for field in fields if field.startswith("clients_"))
-    first = "label-skew" if method.traits.clusters == "samples" else "label-clusters"
-    other = "" if name == "files" else f", or choose a scenario that takes one, such as --scenario {first} or iid"
-    raise FedkinError(
-        f"'scenario.clients' is {given['clients']!r} {places.get('scenario.clients', current_door().place)}, but "
-        f"scenario '{name}'{usual} takes no number of clients ({registry.summary_of('scenario', name)}); leave it "
-        f"out{instead}{other}."
+def config_of(tables: dict[str, Any], places: Mapping[str, str] | None = None) -> Config:
+    """Build a configuration from plain values, as `Config.tables` holds them; `places` say where keys were given."""
+    places = places or {}
+    for name in tables:
+        check_section(tables, name, places.get(name, current_door().place))
+    method_name = str(tables.get("method", {}).get("name", registry.DEFAULT_METHOD))
+    method: Any = registry.declared("method", method_name)
+    usual = _usual_scenario(tables, method)
+    scenario_name = str(tables.get("simulation", {}).get("scenario", usual))
+    scenario: Any = registry.declared("scenario", scenario_name)
+    model = _experiment(method, scenario, usual)
+    try:
+        checked: Any = model.model_validate_json(json.dumps(_with_none(tables, model), default=str))
+    except ValidationError as error:
+        names: _Named = {"method": ("method", method_name), "simulation": ("scenario", scenario_name)}
+        raise _owned_elsewhere(error, model, names, places) or _sentence(error, model, tables, places) from error
+    _check(method, checked)
+    made = registry.resolve("scenario", scenario_name)
+    fields = _fields(made)
+    from_data = dict(zip(FROM_DATA, (checked.data.source, checked.data.labels, checked.data.table), strict=True))
+    return Config(
+        seed=checked.seed,
+        method=_built(registry.resolve("method", method_name), checked.method),
+        scenario=_built(made, checked.simulation, **{name: from_data[name] for name in FROM_DATA if name in fields}),
+        **{name: getattr(checked, name) for name in SECTIONS if name != "method"},
+        tables=_plain(checked.model_dump(mode="json")),
+        defaults={name: _defaults(getattr(checked, name)) for name in SECTIONS},
     )
 
 
-def _is_folder(tables: dict[str, Any]) -> bool:
-    data = tables.get("data", {})
-    source = data.get("source") if isinstance(data, dict) else None
-    return isinstance(source, str) and expanded(source).is_dir()
+def checked_method(made: Any, values: dict[str, Any]) -> Any:
+    """Build a method from hyper-parameters given in Python, with the checks of a configuration file.
+
+    `values` are the fields of the dataclass `made` by name; those that only Python can give, such as functions, are not
+    checked. Raises FedkinError if a value's type or range is not allowed.
+    """
+    model = model_of(made)
+    known = {name: value for name, value in values.items() if name in model.model_fields}
+    plain = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in known.items()}
+    try:
+        checked = model.model_validate_json(json.dumps(plain, default=str))
+    except ValidationError as error:
+        raise _sentence(error, model, values, dict.fromkeys(values, f"in {display_name(made)}"), depth=1) from error
+    return _built(made, checked, **{name: value for name, value in values.items() if name not in plain})
 
 
-def _has_files_of_clients(tables: dict[str, Any]) -> bool:
-    if not _is_folder(tables):
-        return False
-    from fedkin.data.names import files_of_clients
-
-    return bool(files_of_clients(tables["data"]["source"]))
-
-
-def _has_column_of_clients(tables: dict[str, Any]) -> bool:
-    scenario = tables.get("scenario", {})
-    return isinstance(scenario, dict) and "column" in scenario
+def preparing_for(method: Method[Any], options: PreparingOptions) -> PreparingOptions:
+    """Return the options by which a method's samples are prepared: for an encoder they are not scaled by default."""
+    if method.encodes_samples() and options.scaling == "auto":
+        options = replace(options, scaling="none")
+    return options.of(private=method.guards_samples())
 
 
-def _from_data(scenario: type[Any], data: DataSection) -> dict[str, Any]:
-    """Return the fields of a scenario that section ``[data]`` provides, of those that the scenario has."""
-    given = dict(zip(FROM_DATA, (data.source, data.labels, data.table), strict=True))
-    known = {field.name for field in dataclasses.fields(scenario)}
-    return {name: value for name, value in given.items() if name in known}
+@functools.cache
+def model_of(made: Any, section: type[BaseModel] = MethodSection, name: str = "") -> type[BaseModel]:
+    """Build the model of a section from the dataclass of a method or scenario, whose fields are options there.
+
+    `name` is the default of a simulation's scenario. Raises FedkinError if an option is called as one of the section's
+    own, or has a type that no file can hold.
+    """
+    fields: dict[str, Any] = {"scenario": (str, name)} if section is SimulationSection else {}
+    whose = f"'{made.__module__}:{made.__qualname__}' has an option"
+    from_data = FROM_DATA if section is SimulationSection else ()
+    for option in options_of(made):
+        if option.name in from_data:
+            continue
+        own = any(option.name in vars(base) and option.name not in _fields(base) for base in made.__mro__[1:])
+        if own or option.name in section.model_fields or option.name in FROM_DATA or hasattr(BaseModel, option.name):
+            raise FedkinError(f"{whose} called '{option.name}', a name that fedkin uses itself; call it otherwise.")
+        default = ... if option.default is dataclasses.MISSING else option.default
+        fields[option.name] = (option.kind, Field(default, validate_default=True))
+    try:
+        return create_model(made.__name__, __base__=section, **fields)
+    except (PydanticSchemaGenerationError, PydanticUserError, NameError) as error:
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise FedkinError(f"{whose} of a type that a file cannot hold: {reason}.") from error
+
+
+def flat(tables: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the path of each value in nested tables, such as ``"method.local_epochs"``, and the value."""
+    for key, value in tables.items():
+        if isinstance(value, dict):
+            yield from flat(value, f"{above}{key}.")
+        else:
+            yield f"{above}{key}", value
+
+
+@functools.cache
+def _experiment(method: Any, scenario: Any, usual: str) -> type[BaseModel]:
+    """Build the model of an experiment; cached, as building it takes longer than all checks."""
+    sections = SECTIONS | {"method": model_of(method), "simulation": model_of(scenario, SimulationSection, usual)}
+    fields: dict[str, Any] = {
+        name: (section, Field(default_factory=dict, validate_default=True)) for name, section in sections.items()
+    }
+    return create_model("Experiment", __config__=STRICT, seed=(NonNegativeInt, 0), **fields)
+
+
+def _usual_scenario(tables: Mapping[str, Any], method: type[Any]) -> str:
+    """Return the scenario of an experiment that names none: files, if there is one per client, or the method's."""
+    source = tables.get("data", {}).get("source")
+    is_split = isinstance(source, str) and expanded(source).is_dir() and bool(files_of_clients(source))
+    return "files" if is_split or "column" in tables.get("simulation", {}) else method.traits.scenario
+
+
+def _built(made: type[Any], options: BaseModel, **more: Any) -> Any:
+    """Build an instance of a dataclass from checked options and `more` fields.
+
+    A method that begins with another's clusters is given the class of the other.
+    """
+    fields = _fields(made)
+    instance = made(**{name: value for name, value in options if name in fields}, **more)
+    if isinstance(instance, BeginsWithClusters) and (name := instance.first_method()):
+        return instance.with_first(registry.resolve("method", name))
+    return instance
+
+
+def _with_none(tables: Mapping[str, Any], model: type[BaseModel]) -> dict[str, Any]:
+    """Replace "none" by ``None`` in `tables` where the field allows it."""
+    read = dict(tables)
+    for name, field in model.model_fields.items():
+        kind, value = field.annotation, read.get(name)
+        if isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, BaseModel):
+            read[name] = _with_none(value, kind)
+        elif value == "none" and NoneType in get_args(kind):
+            read[name] = None
+    return read
+
+
+def _plain(value: Any) -> Any:
+    """Replace ``None`` by "none" in `value`, as TOML has no ``None``."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return "none" if value is None else value
+
+
+def _defaults(section: BaseModel) -> dict[str, Any]:
+    """Return the defaults of a section's options that have one; names are written whatever the default is."""
+    defaults = _plain(type(section).model_construct().model_dump(mode="json", warnings=False))
+    names = {MethodSection: "name", SimulationSection: "scenario"}.items()
+    return {
+        key: value for key, value in defaults.items() if not any(isinstance(section, k) and key == n for k, n in names)
+    }
+
+
+# What is wrong with an experiment, in one sentence.
+
+
+def _sentence(
+    error: ValidationError, model: type[BaseModel], tables: Mapping[str, Any], places: Mapping[str, str], depth: int = 2
+) -> FedkinError:
+    allowed = list(model.model_fields)
+    for name, field in model.model_fields.items():
+        section = field.annotation
+        if isinstance(section, type) and issubclass(section, BaseModel):
+            allowed += [f"{name}.{key}" for key in section.model_fields]
+    example = f", as in {flag('set')} {{path}}=value"
+    return validation_sentence(error, tables, allowed, current_door().place, places, depth, example)
+
+
+def _owned_elsewhere(
+    error: ValidationError,
+    model: type[BaseModel],
+    names: _Named,
+    places: Mapping[str, str],
+) -> FedkinError | None:
+    """Return the error for an option that other methods or scenarios have, and not the one that was named.
+
+    Misspelt names of its own options are none of these. `names` has kind and name by section.
+    """
+    unknown = [problem["loc"] for problem in error.errors(include_url=False) if problem["type"] == "extra_forbidden"]
+    for section, key in [loc for loc in unknown if len(loc) == 2 and loc[0] in names]:
+        kind, name = names[str(section)]
+        own: Any = model.model_fields[str(section)].annotation
+        if nearest(str(key), own.model_fields):
+            continue
+        listed = registry.METHODS if kind == "method" else registry.SCENARIOS
+        owners = [
+            f"'{other}'"
+            for other in listed
+            if key in {each.name for each in options_of(registry.declared(kind, other))}
+        ]
+        if owners:
+            place = places.get(f"{section}.{key}", places.get(str(section), ""))
+            return FedkinError(
+                f"'{section}.{key}'{f' {place}' if place else ''} is no option of {kind} '{name}', but of "
+                f"{listing(owners, 4)}; `fedkin list {name}` shows its own."
+            )
+    return None
+
+
+def _check(method: type[Any], checked: Any) -> None:
+    """Check what several options say together; raise FedkinError if they do not fit the method or each other."""
+    name, evaluation, federation = checked.method.name, checked.evaluation, checked.federation
+    if evaluation.stop and None in (evaluation.target, evaluation.reach):
+        raise FedkinError("'evaluation.stop' needs 'evaluation.target' and 'evaluation.reach', which say when to stop.")
+    if checked.tracking.uri is not None and "mlflow" not in checked.tracking.to:
+        raise FedkinError("'tracking.uri' is where MLflow tracks runs, and 'tracking.to' does not name 'mlflow'.")
+    if checked.device.name not in ("cpu", "auto") and not method.traits.has_device:
+        raise FedkinError(
+            f"'device.name' is '{checked.device.name}', and method '{name}' computes on the processor only; leave it "
+            "out."
+        )
+    federation.check()
+    if federation.secure_sums:
+        _check_sums(method, checked)
+    for key, is_used in (("newcomers", federation.newcomers > 0), ("quorum", federation.quorum < 1)):
+        if not is_used:
+            continue
+        if checked.data.source != "federation":
+            raise FedkinError(f"'federation.{key}' is for a real federation, which `fedkin federation init` prepares.")
+        if method.traits.clusters != "clients":
+            raise FedkinError(
+                f"'federation.{key}' is for methods that cluster clients; '{name}' needs all clients from the start."
+            )
+        if federation.secure_sums:
+            raise FedkinError(f"'federation.{key}' does not go with 'federation.secure_sums', whose masks all share.")
+
+
+def _check_sums(method: type[Any], checked: Any) -> None:
+    """Check that ``federation.secure_sums`` is only set for methods which need nothing but sums over clients."""
+    if method.traits.sums_suffice is None:
+        raise FedkinError(
+            f"'federation.secure_sums' is true, but method '{checked.method.name}' needs more than sums over clients; "
+            f"these do not: {', '.join(registry.methods_of_sums())}."
+        )
+    needed = {"data.scaling": (checked.data.scaling, ("standard", "none"))} | {
+        f"method.{name}": (getattr(checked.method, name), allowed) for name, allowed in allowed_for_sums(method).items()
+    }
+    refuse(
+        f"'{path}' is {registry.as_setting(value)}, which takes more than sums over clients; with "
+        f"'federation.secure_sums' it should be {' or '.join(map(registry.as_setting, allowed))}."
+        for path, (value, allowed) in needed.items()
+        if value not in allowed
+    )

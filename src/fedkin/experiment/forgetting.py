@@ -62,7 +62,7 @@ def forget(plan: ForgettingPlan, out: Path | None, progress: Progress | None = N
     Where the method stores each client's contribution separately, clusters are formed again from those of the
     others (`CanForget`), and the labels equal those of a run in which the forgotten clients sent nothing. Otherwise
     the run is repeated without them, from the last checkpoint before they took part or from the start; its files
-    equal those of a run with ``engine.forgotten``. The sites of a real federation are not contacted: they get their
+    equal those of a run with ``federation.forgotten``. The sites of a real federation are not contacted: they get their
     new clusters when the server runs the experiment of `out`, into `out`.
 
     `out` is empty or absent; with ``None`` the new run takes the place of the old one. Raises FedkinError if `out` is
@@ -113,7 +113,7 @@ def _run(plan: ForgettingPlan, out: Path, progress: Progress) -> RunOutcome:
 def _without_sites(plan: ForgettingPlan, out: Path, progress: Progress) -> RunOutcome:
     """Form the clusters of a real federation's run without its sites, whose last step the server does later."""
     found = load_found(plan.folder)
-    population = Population([], None, found.classes, names=found.clients).forgetting(plan.config.engine.forgotten)
+    population = Population([], None, found.classes, names=found.clients).forgetting(plan.config.federation.forgotten)
     fed = LocalFederation([], plan.config.seed)
     outcome = prepare(plan.config, out, population, fed, progress).finish()
     assert plan.checkpoint is not None
@@ -271,10 +271,10 @@ def plan_forgetting(folder: Path, clients: Sequence[int | str], retrain: bool = 
     chosen = sorted({_taking_part(folder, one, population, count, before, last) for one in clients})
     if not chosen:
         raise FedkinError("No client to forget was given.")
-    forgotten = [*before.engine.forgotten, *(names[at] if names else at for at in chosen)]
+    forgotten = [*before.federation.forgotten, *(names[at] if names else at for at in chosen)]
     if len(forgotten) >= count:
         raise FedkinError(f"{folder} has no other clients; nothing would be left.")
-    config = run_config(folder, [f"engine.forgotten={json.dumps(forgotten, ensure_ascii=False)}"])
+    config = run_config(folder, [f"federation.forgotten={json.dumps(forgotten, ensure_ascii=False)}"])
     state = None if retrain else _without(config, checkpoint, chosen)
     way: Way = "retrained" if state is None else "exact"
     begins, tree = 0, None
@@ -304,7 +304,7 @@ def _taking_part(folder: Path, client: int | str, population: Population, count:
     if at is None:
         listed = f", or {join_words(short_names(names))}" if names else ""
         raise FedkinError(f"{folder} has no client {client}; allowed: 0 to {count - 1}{listed}.")
-    if at in config.engine.forgotten or (names and names[at] in config.engine.forgotten):
+    if at in config.federation.forgotten or (names and names[at] in config.federation.forgotten):
         raise FedkinError(f"Client {client_name(at, names)} of {folder} is forgotten already.")
     if at in population.away(last):
         raise FedkinError(f"Client {client_name(at, names)} took no part in {folder}; there is nothing to forget.")

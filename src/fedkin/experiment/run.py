@@ -24,7 +24,7 @@ from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Record, State
 from fedkin.core.contract import clustered, result_of, used_clusters
-from fedkin.core.device import check_compiler, device_named, on
+from fedkin.core.device import check_compiler, device, device_named
 from fedkin.core.errors import raised_by, refuse, require
 from fedkin.core.files import check_empty, folder_lock
 from fedkin.core.method import with_server_data
@@ -70,12 +70,12 @@ from fedkin.experiment.run_folder import (
     write_config,
     write_sums,
 )
-from fedkin.experiment.tracking import NOTES, Trackers, check_installed
+from fedkin.experiment.tracking import NOTES, Trackers
 from fedkin.report.page import write_page
 from fedkin.report.run_page import guess_of, latents_of, page_of_run
 from fedkin.secure_aggregation.sums import secure
 
-_DECIDED_BY = ("data", "scenario", "engine", "tracking")
+_DECIDED_BY = ("data", "federation", "device", "simulation", "tracking")
 """Sections that decide whether a preflight passes; the method is checked as the experiment is read."""
 
 _REMEDY = "give another --out, or `fedkin resume` it if it is a run"
@@ -104,7 +104,7 @@ def execute(
         tracker is not installed or cannot be opened.
     """
     check_empty(folder, _REMEDY)
-    check_installed(config.tracking)
+    config.tracking.check_installed()
     progress = progress or Progress()
     with folder_lock(folder):
         check_empty(folder, _REMEDY)
@@ -130,7 +130,7 @@ def check(config: Config, folder: Path, progress: Progress | None = None) -> str
     """
     check_empty(folder, _REMEDY)
     check_machine(config)
-    here = replace(config, engine=config.engine.model_copy(update={"name": "local"}))
+    here = replace(config, simulation=config.simulation.model_copy(update={"engine": "local"}))
     progress = progress or Progress()
     with open_federation(here, folder, progress) as (population, fed):
         return overview(population, check_data(here, population, fed, progress))
@@ -154,8 +154,8 @@ def resume(
         raise no_run(folder)
     _check_here(folder, "`./flwr.sh run . federation --stream` in its app's folder resumes it")
     with folder_lock(folder):
-        config = _config_in(folder, [] if device is None else [f"engine.device={json.dumps(device)}"])
-        check_installed(config.tracking)
+        config = _config_in(folder, [] if device is None else [f"device.name={json.dumps(device)}"])
+        config.tracking.check_installed()
         with _opened(config, folder, progress or Progress(), callbacks) as run:
             return run.finish()
 
@@ -188,11 +188,7 @@ def open_federation(
     Flower's simulation is not started, and no device is needed. Raises FedkinError if there is no such device, or the
     data are refused.
     """
-    engine = config.engine
-    device = None if read_only else device_named(engine.device, "'engine.device'")
-    if device is not None and engine.compile and engine.name != "flower":
-        check_compiler(device)
-    with nullcontext() if device is None else on(device, engine.tf32, engine.execution):
+    with nullcontext() if read_only else config.device.used():
         progress.phase(f"Reading {config.data.source}")
         population = config.population()
         with _reached(config, population, folder, progress, read_only) as fed:
@@ -203,11 +199,10 @@ def _reached(
     config: Config, population: Population, folder: Path, progress: Callback, read_only: bool
 ) -> AbstractContextManager[Federation]:
     """Connect to the population's clients with the engine of the configuration."""
-    engine = config.engine
     common = {
-        "names": short_names(population.names), "min_clients": engine.min_clients, "on_drop": progress.warn
+        "names": short_names(population.names), "min_clients": config.federation.min_clients, "on_drop": progress.warn
     }  # fmt: skip
-    if engine.name != "flower":
+    if config.simulation.engine != "flower":
         return nullcontext(local_federation(config, population.clients, progress, **common))
     from fedkin.experiment.simulated_clients import UnreachableFederation, simulated
 
@@ -219,14 +214,16 @@ def _reached(
 
 def local_federation(config: Config, clients: Sequence[Client], progress: Callback, **more: Any) -> LocalFederation:
     """Return these clients in this process, with what the configuration says of the engine."""
-    engine = config.engine
+    section, simulation = config.device, config.simulation
+    if section.compile:
+        check_compiler(device())
     return LocalFederation(
         clients,
         seed=config.seed,
-        chunk=None if engine.chunk == "auto" else engine.chunk,
-        workers=None if engine.workers == "auto" else engine.workers,
-        drop_rate=engine.drop_rate,
-        failures=engine.failures,
+        chunk=None if section.chunk == "auto" else section.chunk,
+        workers=None if section.workers == "auto" else section.workers,
+        drop_rate=simulation.drop_rate,
+        failures=simulation.failures,
         on_progress=progress.part,
         **more,
     )
@@ -274,9 +271,9 @@ def check_experiment(config: Config) -> None:
 
 def check_machine(config: Config) -> None:
     """Check that the trackers, the device and the engine of an experiment are available."""
-    check_installed(config.tracking)
-    device_named(config.engine.device, "'engine.device'")
-    if config.engine.name == "flower":
+    config.tracking.check_installed()
+    device_named(config.device.name, "'device.name'")
+    if config.simulation.engine == "flower":
         require("Engine 'flower'", "flwr ray", "flower")
 
 
@@ -366,7 +363,7 @@ def prepare(
     def untracked(sentence: str) -> None:
         progress.warn(f"{sentence}; the run continues, and `fedkin track {folder}` sends the rest.")
 
-    every = config.engine.keep_checkpoints
+    every = config.federation.keep_checkpoints
     files = RunFiles(folder, checkpoint["state"]["steps"] if checkpoint else None, progress.warn, every)
     ordered = [files, progress, *callbacks, Trackers(config, folder, untracked), TargetWatch(config, progress.warn)]
     population = population.prepared(preparation)
@@ -395,7 +392,7 @@ def _prepared(config: Config, population: Population, fed: Federation, progress:
 def _connect(config: Config, population: Population, fed: Federation, progress: Progress) -> None:
     """Tell a federation who takes part from the start, and whether it may learn sums alone."""
     fed.leave(population.away(0))
-    if config.engine.secure_sums:
+    if config.federation.secure_sums:
         secure(fed, config.method)
 
 

@@ -27,7 +27,7 @@ from fedkin.core.files import (
 from fedkin.core.payload import owned, save_tree
 from fedkin.core.progress import Callback, RecordLine, Timing
 from fedkin.experiment.checkpoint import load_checkpoint
-from fedkin.experiment.config import Config, load_config
+from fedkin.experiment.config import SECTIONS, Config, check_section, load_config
 
 RESULT, MODELS, ENCODER = "result.json", "models.safetensors", "encoder.safetensors"
 RESULTS = (RESULT, MODELS, ENCODER, "clients.csv", "labels/*.csv")
@@ -158,9 +158,10 @@ def run_config(folder: Path, overrides: Sequence[str] = ()) -> Config:
         raise no_run(folder)
     check_sum(folder, CONFIG, f"put it back as it was, or begin another run with `fedkin run {path}`.")
     tables = read_tables(path)
-    for name in ("seed", "data", "scenario", "method", "engine", "evaluation", "target", "tracking"):
-        there = tables.get(name)
-        if there is None or (name in ("scenario", "method") and not (isinstance(there, dict) and "name" in there)):
+    for name in tables:
+        check_section(tables, name, f"in {path}")
+    for name, key in {"seed": "", **dict.fromkeys(SECTIONS, ""), "method": "name", "simulation": "scenario"}.items():
+        if name not in tables or (key and key not in tables[name]):
             raise FedkinError(f"{path} is damaged: '{name}' is absent, and a run writes all of its experiment there.")
     return load_config(path, overrides)
 

@@ -1,19 +1,18 @@
-"""Sections of the configuration that do not depend on the method and the scenario."""
+"""Sections of the configuration: their options, each declared once with its type, default, range and meaning."""
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from annotated_types import Ge, Gt, Interval, MinLen
 from pydantic import BaseModel, BeforeValidator, ConfigDict, FiniteFloat, NonNegativeInt, PositiveInt
 from pydantic_core import PydanticCustomError
 
-from fedkin.core.errors import FedkinError
-from fedkin.data.options import AUTO, NA_VALUES, TableOptions, are_na_values
-from fedkin.secure_aggregation.signatures import public_keys
+from fedkin.core.errors import FedkinError, require
+from fedkin.data.options import AUTO, COLUMN_KEYS, NA_VALUES, TableOptions, are_na_values
 
 if TYPE_CHECKING:
-    from fedkin.core.device import Execution
     from fedkin.data.encoding import PreparingOptions
 
 STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
@@ -22,28 +21,24 @@ STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=Fals
 _Name = Annotated[str, MinLen(1)]
 
 
-def _as_list(given: Any) -> Any:
-    """Return a list of a single name; a text such as ``[a]`` is a list without quotation marks, which is refused."""
-    return [given] if isinstance(given, str) and not given.startswith("[") else given
+def _as_list(value: Any) -> Any:
+    """Return a list of a single name or number; a text such as ``[a]`` is a list without quotation marks, refused."""
+    is_single = isinstance(value, str | int | float) and not isinstance(value, bool)
+    return [value] if is_single and not str(value).startswith("[") else value
 
 
-def _as_values(given: Any) -> Any:
-    """Return a list of a single number, too."""
-    return [given] if isinstance(given, int | float) and not isinstance(given, bool) else _as_list(given)
-
-
-def _checked_na_values(given: Any) -> Any:
+def _checked_na_values(value: Any) -> Any:
     """Check values that stand for empty cells, for which pydantic has a sentence for each type they may have."""
-    if isinstance(given, str) and given.startswith("["):  # a list whose quotation marks the shell took
+    if isinstance(value, str) and value.startswith("["):  # a list whose quotation marks the shell took
         raise PydanticCustomError("list_type", "Input should be a valid list")
-    if not are_na_values(given):
+    if not are_na_values(value):
         raise PydanticCustomError("na_values", NA_VALUES)
-    return given
+    return value
 
 
 Names = Annotated[list[_Name], BeforeValidator(_as_list)]
 """Names in a list, or a single one."""
-_Values = Annotated[list[_Name | int | float], BeforeValidator(_as_values)]
+_Values = Annotated[list[_Name | int | float], BeforeValidator(_as_list)]
 NaValues = Annotated[dict[_Name, _Values] | _Values, BeforeValidator(_checked_na_values)]
 """Values that stand for empty cells, as `TableOptions.na_values` takes them."""
 
@@ -90,18 +85,13 @@ class ColumnOptions(BaseModel):
     @property
     def of_columns(self) -> dict[str, Any]:
         """Options of columns that differ from their defaults; in a real federation each site's own file has them."""
-        from fedkin.data.options import COLUMN_KEYS
-
-        return {
-            key: given for key in COLUMN_KEYS if (given := getattr(self, key)) != type(self).model_fields[key].default
-        }
+        fields = type(self).model_fields
+        return {key: value for key in COLUMN_KEYS if (value := getattr(self, key)) != fields[key].default}
 
     @property
     def table(self) -> TableOptions:
         """Options for reading the columns of tables."""
-        kinds = (self.drop, self.id, self.categorical, self.ordinal)
-        own = (*kinds, self.decimal, self.encoding, self.na_values, self.sheet)
-        return TableOptions(*own, dayfirst=self.dayfirst, header=self.header)
+        return TableOptions(**{name: getattr(self, name) for name in ColumnOptions.model_fields})
 
 
 class _Source(BaseModel):
@@ -160,16 +150,91 @@ class DataSection(ColumnOptions, _Source):
         return PreparingOptions(self.scaling, self.id, self.lacking, self.imputation, self.indicator, self.min_members)
 
 
-class EngineSection(BaseModel):
-    """Section ``[engine]``: how clients are reached; see `fedkin.engines`.
+class FederationSection(BaseModel):
+    """Section ``[federation]``: who takes part, and what becomes of those that do not reply.
 
     Attributes
     ----------
-    name : {"local", "flower"}
-        Whether clients run in this process, or as nodes of Flower.
-    device : str
+    clients : list of str
+        Names of the clients that a real federation admits; by default those with keys. Without names and keys, the
+        first `sites` clients that connect are admitted.
+    keys : dict of str to str
+        Public keys by name, the lines of the clients' ``site.key.pub``: a client is admitted only with its own key.
+    sites : int or None
+        Sites that a real federation begins with.
+    newcomers : int
+        Sites that may join a real federation while its run is under way.
+    quorum : float
+        Fraction of the sites asked whose replies close a round of a real federation, in (0, 1]; or `timeout` does.
+    late : {"refuse", "count"}
+        Whether a reply that comes after its round was closed is refused, or counts in the next round.
+    timeout : float
+        On Flower, seconds after which a client that has not replied counts as missing.
+    patience : float
+        Seconds that a real federation waits for its sites to connect.
+    min_clients : int
+        Minimum number of replies with which a step that needs all clients continues; clients without a usable
+        reply are then left out of the run.
+    secure_sums : bool
+        Whether the server learns sums over clients only.
+    forgotten : list of int or str
+        Clients that never take part, by position or name: those that `fedkin forget` has left out. Unlike those of
+        absent clients, their data are not used at all.
+    keep_checkpoints : int
+        Interval, in steps, of the checkpoints that are kept, from which a client that joined later can be forgotten
+        without starting anew; 0 keeps the last one only.
+    """
+
+    model_config = STRICT
+    clients: list[_Name] = []
+    keys: dict[_Name, _Name] = {}
+    sites: PositiveInt | None = None
+    newcomers: NonNegativeInt = 0
+    quorum: Annotated[float, Interval(gt=0, le=1)] = 1.0
+    late: Literal["refuse", "count"] = "refuse"
+    timeout: Annotated[float, Gt(0)] = 3600.0
+    patience: Annotated[float, Gt(0)] = 600.0
+    min_clients: PositiveInt = 2
+    secure_sums: bool = False
+    forgotten: list[NonNegativeInt | _Name] = []
+    keep_checkpoints: NonNegativeInt = 0
+
+    @property
+    def listed(self) -> dict[str, str]:
+        """Return the public key of every listed client by name, without comment; empty where none is listed."""
+        return {name: " ".join(self.keys.get(name, "").split()[:2]) for name in self.clients or self.keys}
+
+    def check(self) -> None:
+        """Check that the lists agree with each other and with the number of sites.
+
+        Raises
+        ------
+        FedkinError
+            If a client is listed twice, a key belongs to no client or to two or is not a public key, or `sites` exceeds
+            the number listed.
+        """
+        if twice := [name for name in self.clients if self.clients.count(name) > 1]:
+            raise FedkinError(f"'federation.clients' lists '{twice[0]}' twice.")
+        if unknown := [name for name in self.keys if name not in self.listed]:
+            raise FedkinError(
+                f"'federation.keys' has a key of '{unknown[0]}', which 'federation.clients' does not list."
+            )
+        if self.keys:
+            from fedkin.secure_aggregation.signatures import public_keys
+
+            public_keys(self.keys, "'federation.keys'")
+        if self.listed and self.sites is not None and self.sites > len(self.listed):
+            raise FedkinError(f"'federation.sites' is {self.sites}, but [federation] lists {len(self.listed)} clients.")
+
+
+class DeviceSection(BaseModel):
+    """Section ``[device]``: what computes; a real site's own file sets its device.
+
+    Attributes
+    ----------
+    name : str
         Where networks and kin-graph's large searches compute: "cpu", what torch calls a GPU, such as "cuda", or "auto",
-        a GPU if there is one. On a real site, its own file sets the device.
+        a GPU if there is one.
     tf32 : bool
         Whether an NVIDIA GPU may round the factors of products and convolutions to 10 bits: several times as fast where
         they take most of the time, and models differ from the third digit on. On the local engine only.
@@ -187,112 +252,52 @@ class EngineSection(BaseModel):
         Number of clients that compute in parallel; "auto" is one per core, on a GPU at most four.
     chunk : int or "auto"
         Number of clients whose models train as one stack; on the local engine only.
-    drop_rate : float
-        Probability that a client does not reply; on the local engine only.
-    absent : float
-        Fraction of the clients that never takes part.
-    forgotten : list of int or str
-        Clients that never take part, by position or name: those that `fedkin forget` has left out. Unlike those of
-        absent clients, their data are not used at all.
-    keep_checkpoints : int
-        Interval, in steps, of the checkpoints that are kept, from which a client that joined later can be forgotten
-        without starting anew; 0 keeps the last one only.
-    failures : list of (int, int)
-        Pairs of an exchange, counted from 1, and a client that does not reply in it; on the local engine only.
-    secure_sums : bool
-        Whether the server learns sums over clients only.
-    timeout : float
-        On Flower, seconds after which a client that has not replied counts as missing.
-    patience : float
-        Seconds that a real federation waits for its sites to connect.
-    sites : int or None
-        Sites that a real federation begins with.
-    newcomers : int
-        Sites that may join a real federation while its run is under way.
-    quorum : float
-        Fraction of the sites asked whose replies close a round of a real federation, in (0, 1]; or `timeout` does.
-    late : {"refuse", "count"}
-        Whether a reply that comes after its round was closed is refused, or counts in the next round.
-    min_clients : int
-        Minimum number of replies with which a step that needs all clients continues; clients without a usable
-        reply are then left out of the run.
     """
 
     model_config = STRICT
-    name: Literal["local", "flower"] = "local"
-    device: _Name = "cpu"
+    name: _Name = "cpu"
     tf32: bool = False
     cuda_graphs: bool = True
     compile: bool = False
     convolutions: Literal["grouped", "products", "faster"] = "grouped"
     workers: PositiveInt | Literal["auto"] = "auto"
     chunk: PositiveInt | Literal["auto"] = "auto"
-    drop_rate: Annotated[float, Interval(ge=0, lt=1)] = 0.0
-    absent: Annotated[float, Interval(ge=0, lt=1)] = 0.0
-    forgotten: list[NonNegativeInt | _Name] = []
-    keep_checkpoints: NonNegativeInt = 0
-    failures: list[tuple[PositiveInt, NonNegativeInt]] = []
-    secure_sums: bool = False
-    timeout: Annotated[float, Gt(0)] = 3600.0
-    patience: Annotated[float, Gt(0)] = 600.0
-    sites: PositiveInt | None = None
-    newcomers: NonNegativeInt = 0
-    quorum: Annotated[float, Interval(gt=0, le=1)] = 1.0
-    late: Literal["refuse", "count"] = "refuse"
-    min_clients: PositiveInt = 2
 
-    @property
-    def execution(self) -> Execution:
-        """How training steps are executed."""
-        from fedkin.core.device import Execution
+    def used(self) -> AbstractContextManager[None]:
+        """Have networks compute on the device, as the options say; raise FedkinError if there is no such device."""
+        from fedkin.core.device import Execution, device_named, on
 
-        return Execution(self.cuda_graphs, self.compile, self.convolutions)
+        device = device_named(self.name, "'device.name'")
+        return on(device, self.tf32, Execution(self.cuda_graphs, self.compile, self.convolutions))
 
 
-class FederationSection(BaseModel):
-    """Section ``[federation]``: the clients that a real federation admits; all others are refused.
+class SimulationSection(BaseModel):
+    """Section ``[simulation]``: the scenario, which deals data to clients, its options, and what goes wrong.
 
     Attributes
     ----------
-    clients : list of str
-        Names of the clients; by default those with keys. Without names and keys, the first `engine.sites` clients that
-        connect are admitted.
-    keys : dict of str to str
-        Public keys by name, the lines of the clients' ``site.key.pub``: a client is admitted only with its own key.
+    scenario : str
+        How clients get data, see `fedkin list scenarios`; by default the method's, and "files" for a folder of files.
+    engine : {"local", "flower"}
+        Whether clients run in this process, or as nodes of Flower.
+    absent : float
+        Fraction of the clients that never takes part.
+    drop_rate : float
+        Probability that a client does not reply; on the local engine only.
+    failures : list of (int, int)
+        Pairs of an exchange, counted from 1, and a client that does not reply in it; on the local engine only.
     """
 
     model_config = STRICT
-    clients: list[_Name] = []
-    keys: dict[_Name, _Name] = {}
-
-    @property
-    def listed(self) -> dict[str, str]:
-        """Return the public key of every listed client by name, without comment; empty where none is listed."""
-        return {name: " ".join(self.keys.get(name, "").split()[:2]) for name in self.clients or self.keys}
-
-    def check(self, sites: int | None) -> None:
-        """Check that the lists agree with each other and with the number of sites.
-
-        Raises
-        ------
-        FedkinError
-            If a client is listed twice, a key belongs to no client or to two or is not a public key, or `sites` exceeds
-            the number listed.
-        """
-        if twice := [name for name in self.clients if self.clients.count(name) > 1]:
-            raise FedkinError(f"'federation.clients' lists '{twice[0]}' twice.")
-        if unknown := [name for name in self.keys if name not in self.listed]:
-            raise FedkinError(
-                f"'federation.keys' has a key of '{unknown[0]}', which 'federation.clients' does not list."
-            )
-        if self.keys:
-            public_keys(self.keys, "'federation.keys'")
-        if self.listed and sites is not None and sites > len(self.listed):
-            raise FedkinError(f"'engine.sites' is {sites}, but [federation] lists {len(self.listed)} clients.")
+    scenario: str = ""
+    engine: Literal["local", "flower"] = "local"
+    absent: Annotated[float, Interval(ge=0, lt=1)] = 0.0
+    drop_rate: Annotated[float, Interval(ge=0, lt=1)] = 0.0
+    failures: list[tuple[PositiveInt, NonNegativeInt]] = []
 
 
 class EvaluationSection(BaseModel):
-    """Section ``[evaluation]``: how results are compared with the truth and shown.
+    """Section ``[evaluation]``: how results are compared with the truth and shown, and when a run may end.
 
     Attributes
     ----------
@@ -303,21 +308,8 @@ class EvaluationSection(BaseModel):
         clients; that is one pass over the common test per cluster.
     map : {"tsne", "pca", "none"}
         How the report projects samples to the plane: by t-SNE, by principal components, or not at all.
-    """
-
-    model_config = STRICT
-    every: PositiveInt = 1
-    common_test: bool = True
-    map: Literal["tsne", "pca", "none"] = "tsne"
-
-
-class TargetSection(BaseModel):
-    """Section ``[target]``: the metric that a run should reach.
-
-    Attributes
-    ----------
-    metric : str or None
-        A metric of the records, such as ``personal_accuracy``.
+    target : str or None
+        A metric of the records that the run should reach, such as ``personal_accuracy``.
     reach : float or None
         Value at which the target is reached.
     stop : bool
@@ -325,7 +317,10 @@ class TargetSection(BaseModel):
     """
 
     model_config = STRICT
-    metric: str | None = None
+    every: PositiveInt = 1
+    common_test: bool = True
+    map: Literal["tsne", "pca", "none"] = "tsne"
+    target: str | None = None
     reach: FiniteFloat | None = None
     stop: bool = False
 
@@ -356,3 +351,8 @@ class TrackingSection(BaseModel):
     uri: _Name | None = None
     folder: _Name | None = None
     artifacts: bool = True
+
+    def check_installed(self) -> None:
+        """Raise FedkinError if one of the tools is not installed."""
+        for name in self.to:
+            require(f"Tracking to '{name}'", name, "tracking")

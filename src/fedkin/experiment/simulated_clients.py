@@ -19,7 +19,6 @@ from fedkin.engines.local import cores
 from fedkin.engines.site import Request, Site, WatchedSites
 from fedkin.experiment.config import Config, config_of
 from fedkin.experiment.run_folder import CLIENT_FOLDERS
-from fedkin.experiment.sections import EngineSection
 
 if TYPE_CHECKING:
     from flwr.app import Context
@@ -37,7 +36,7 @@ def simulated(config: Config, population: Population, folder: Path, **common: An
     FedkinError if Flower is not installed, or the experiment uses what only the local engine offers.
     """
     require("Engine 'flower'", "flwr ray", "flower")
-    _check(config.engine, population, config.tables["scenario"]["name"])
+    _check(config, population)
     from fedkin.engines.flower_engine.version import importing_flower
 
     with importing_flower():
@@ -46,14 +45,16 @@ def simulated(config: Config, population: Population, folder: Path, **common: An
         from fedkin.engines.flower_engine.roster import Roster
         from fedkin.engines.flower_engine.simulation import simulated_grid
 
-    count, engine = len(population.clients), config.engine
+    count, workers = len(population.clients), config.device.workers
     app = client_app(_Clients(config.tables, folder.resolve()), _keep_nothing)
-    workers = cores() if engine.workers == "auto" else engine.workers
+    workers = cores() if workers == "auto" else workers
     with simulated_grid(app, count, min(workers, count)) as grid:
         roster = Roster(grid)
-        roster.gather(count, engine.patience)
+        roster.gather(count, config.federation.patience)
         watched = _watched(population, folder)
-        yield FlowerFederation(roster, _RUN, config.seed, engine.timeout, population.classes, watched, **common)
+        yield FlowerFederation(
+            roster, _RUN, config.seed, config.federation.timeout, population.classes, watched, **common
+        )
 
 
 class UnreachableFederation(Federation):
@@ -81,7 +82,7 @@ class _Clients:
         config = config_of(self.tables)
         name = f"{at:09}"  # in the order of numbers, since ids are in the order of names
         site = simulated_site(_population(config), at, name, _folder(self.folder, at))
-        return replace(site, packages=None, device=device_named(config.engine.device, "'engine.device'"))
+        return replace(site, packages=None, device=device_named(config.device.name, "'device.name'"))
 
 
 def simulated_site(population: Population, at: int, name: str, folder: Path) -> Site:
@@ -116,12 +117,19 @@ def _keep_nothing(site: Site, request: Request, payload: Payload) -> None:
     """Ignore results sent to a simulated site: the run itself writes them."""
 
 
-def _check(engine: EngineSection, population: Population, scenario: str) -> None:
-    for name in ("tf32", "cuda_graphs", "compile", "convolutions", "chunk", "drop_rate", "failures"):
-        if getattr(engine, name) != EngineSection.model_fields[name].default:
-            raise FedkinError(f"'engine.{name}' is for the local engine; leave it out with engine.name = \"flower\".")
+def _check(config: Config, population: Population) -> None:
+    local = {
+        "device": ("tf32", "cuda_graphs", "compile", "convolutions", "chunk"),
+        "simulation": ("drop_rate", "failures"),
+    }
+    for section, names in local.items():
+        for name in names:
+            if config.tables[section][name] != config.defaults[section][name]:
+                raise FedkinError(
+                    f"'{section}.{name}' is for the local engine; leave it out with simulation.engine = \"flower\"."
+                )
     if population.drift is not None or population.arrivals is not None:
         raise FedkinError(
-            f"Scenario '{scenario}' changes the federation in the middle of a run, which only "
-            "the local engine simulates; leave engine.name out."
+            f"Scenario '{config.simulation.scenario}' changes the federation in the middle of a run, which only "
+            "the local engine simulates; leave simulation.engine out."
         )

@@ -222,10 +222,10 @@ def _rows(outcome: RunOutcome) -> list[tuple[str, str]]:
     if not outcome.records:
         return [("Steps", "0")]
     last = outcome.records[-1]
-    target, unit = outcome.config.target, "step" if phases(outcome.records) else "round"
+    target, unit = outcome.config.evaluation, "step" if phases(outcome.records) else "round"
     rows = _headlines(last)
     rows += [
-        (title, f"{when}, {why}") for title, when, why in moments(outcome.records, unit, target.metric, target.reach)
+        (title, f"{when}, {why}") for title, when, why in moments(outcome.records, unit, target.target, target.reach)
     ]
     if (privacy := privacy_of_samples(outcome.records)) is not None:
         rows.append(("Privacy of a sample", privacy))

@@ -19,11 +19,9 @@ from typing import Any, NoReturn, Protocol
 
 from fedkin import __version__
 from fedkin.core import FedkinError
-from fedkin.core.errors import require
 from fedkin.core.files import folder_lock, read_json, write_atomically
 from fedkin.core.progress import Callback, RecordLine, Status, Timing, run_with_callbacks
-from fedkin.experiment.config import Config
-from fedkin.experiment.option_models import flat
+from fedkin.experiment.config import Config, flat
 from fedkin.experiment.run_folder import CONFIG, RECORDS, TRACKED, no_run, read_lines, read_timing, run_config
 from fedkin.experiment.sections import TrackingSection
 
@@ -36,12 +34,6 @@ class Note:
 
     known: dict[str, str]
     step: int
-
-
-def check_installed(settings: TrackingSection) -> None:
-    """Check that all tools of ``tracking.to`` are installed; raise FedkinError if one is not installed."""
-    for name in settings.to:
-        require(f"Tracking to '{name}'", name, "tracking")
 
 
 class Trackers(Callback):
@@ -205,8 +197,8 @@ def tags(config: Config) -> dict[str, str]:
     return {
         "method": config.method_name,
         "data": config.data.source,
-        "scenario": str(config.tables["scenario"]["name"]),
-        "engine": config.engine.name,
+        "scenario": str(config.simulation.scenario),
+        "engine": config.simulation.engine,
         "seed": str(config.seed),
         "fedkin": __version__,
     }
@@ -232,7 +224,7 @@ def track(folder: Path, to: Sequence[str] = (), settings: Sequence[str] = (), an
     config = run_config(folder, [*names, *settings])
     if not config.tracking.to:
         raise FedkinError(f"{folder} has no tracker configured; pass --to, as in --to mlflow.")
-    check_installed(config.tracking)
+    config.tracking.check_installed()
     with folder_lock(folder):
         steps = len(read_lines(folder / RECORDS))
         if not steps:

@@ -101,7 +101,7 @@ def page_of_run(
     return PageView(
         title=f"{display_name(type(config.method))} on {Path(config.data.source).name}",
         lead=_lead(found, records, f"{data_sentence(config.method, population)} {run.taken(found)}", questions),
-        summary=_summary(records, run.unit, config.target, mixed),
+        summary=_summary(records, run.unit, config.evaluation, mixed),
         parts=[
             *_described(profile, population.names),
             *run.parts(config.method.figures(records)),
@@ -384,7 +384,7 @@ def _summary(
             if name == "false_matches" and mixed:
                 meaning += f"; it does not see mixtures within local clusters: {mixed}"
             rows.append((measure.title, written(own[-1], name, measure), meaning))
-    rows += moments(records, unit, *((target.metric, target.reach) if target else ()))
+    rows += moments(records, unit, *((target.target, target.reach) if target else ()))
     traffic = format_bytes(records[-1]["sent"] + records[-1]["received"])
     return [*rows, ("Traffic", traffic, "models and statistics sent to the clients and received from them")]
 

@@ -299,9 +299,9 @@ def _inputs(folder: Path) -> AttackInputs:
     config = run_config(folder)
     population = config.scenario.build(config.data_seed).prepared(saved.preparation)
     if not any(len(y) for _, y in population.tests):
-        hint = "; 'scenario.test_fraction' sets how many" if hasattr(config.scenario, "test_fraction") else ""
+        hint = "; 'simulation.test_fraction' sets how many" if hasattr(config.scenario, "test_fraction") else ""
         raise FedkinError(
-            f"The scenario '{config.tables['scenario']['name']}' of {folder} holds out no samples to compare members "
+            f"The scenario '{config.simulation.scenario}' of {folder} holds out no samples to compare members "
             f"with{hint}."
         )
     for client in population.clients:

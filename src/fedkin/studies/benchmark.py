@@ -15,7 +15,7 @@ from fedkin.studies.question import Family, Question
 
 @dataclass(frozen=True)
 class BenchmarkScenario:
-    """Scenario of a benchmark: the section ``[scenario]`` of its experiments.
+    """Scenario of a benchmark: the section ``[simulation]`` of its experiments.
 
     `clusters` is the number of hidden clusters of clients; ``None``: the number of classes for samples, one for
     clients. `data` is the data set that it requires; by default the benchmark's. `changes` says whether data or clients
@@ -29,11 +29,11 @@ class BenchmarkScenario:
 
 
 def _of(name: str, clients: int = 20, samples: int = 300, **more: Any) -> dict[str, Any]:
-    return {"name": name, "clients": clients, "samples_per_client": samples, **more}
+    return {"scenario": name, "clients": clients, "samples_per_client": samples, **more}
 
 
 CLIENTS: dict[str, BenchmarkScenario] = {
-    "label-clusters": BenchmarkScenario({"name": "label-clusters", "samples_per_client": 300}, 3),
+    "label-clusters": BenchmarkScenario({"scenario": "label-clusters", "samples_per_client": 300}, 3),
     "rotation": BenchmarkScenario(_of("rotation"), 4),
     "label-flip": BenchmarkScenario(_of("label-flip"), 4),
     "few-samples": BenchmarkScenario(_of("label-flip", samples=30), 4),
@@ -43,7 +43,7 @@ CLIENTS: dict[str, BenchmarkScenario] = {
     "dirichlet": BenchmarkScenario(_of("dirichlet")),
     "iid": BenchmarkScenario(_of("iid")),
     "domains": BenchmarkScenario(
-        {"name": "domain", "clients_per_domain": 5, "shrink": 4, "samples_per_client": 300}, 4, "pacs"
+        {"scenario": "domain", "clients_per_domain": 5, "shrink": 4, "samples_per_client": 300}, 4, "pacs"
     ),
     "thousand-clients": BenchmarkScenario(_of("label-flip", 1000, 50), 4, "fashion_mnist"),
 }
@@ -51,13 +51,13 @@ CLIENTS: dict[str, BenchmarkScenario] = {
 
 SAMPLES: dict[str, BenchmarkScenario] = {
     **{
-        f"own-class p={p:g}": BenchmarkScenario({"name": "own-class", "heterogeneity": p})
+        f"own-class p={p:g}": BenchmarkScenario({"scenario": "own-class", "heterogeneity": p})
         for p in (0.0, 0.25, 0.5, 0.75, 1.0)
     },
-    "label-skew": BenchmarkScenario({"name": "label-skew"}),
-    "few-samples": BenchmarkScenario({"name": "own-class", "heterogeneity": 0.5, "fraction": 0.33}),
-    "many-clients": BenchmarkScenario({"name": "label-skew", "clients": 100}),
-    "thousand-clients": BenchmarkScenario({"name": "label-skew", "clients": 1000}, data="mnist"),
+    "label-skew": BenchmarkScenario({"scenario": "label-skew"}),
+    "few-samples": BenchmarkScenario({"scenario": "own-class", "heterogeneity": 0.5, "fraction": 0.33}),
+    "many-clients": BenchmarkScenario({"scenario": "label-skew", "clients": 100}),
+    "thousand-clients": BenchmarkScenario({"scenario": "label-skew", "clients": 1000}, data="mnist"),
 }
 
 SCENARIOS: dict[Family, dict[str, BenchmarkScenario]] = {"clients": CLIENTS, "samples": SAMPLES}
@@ -98,7 +98,7 @@ def questions_of(
         if scenario.changes:
             settings["step"] = shared["rounds"] // 2 + 1  # only scenarios of clients change
         evaluation = {"every": 1_000_000, **({"map": "none"} if family == "samples" else {})}
-        tables = {"data": {"source": scenario.data or data}, "scenario": settings, "evaluation": evaluation}
+        tables = {"data": {"source": scenario.data or data}, "simulation": settings, "evaluation": evaluation}
         number = scenario.clusters or (classes if family == "samples" else 1)
         questions[name] = Question(family, methods, tables, dict(shared)), number
     return questions

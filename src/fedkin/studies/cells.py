@@ -13,7 +13,6 @@ import torch
 from fedkin.clustering.metrics import Labels, adjusted_rand
 from fedkin.core import Client, Method, Record
 from fedkin.core.contract import clustered, predicted_clusters, result_of
-from fedkin.core.device import device_named, on
 from fedkin.core.progress import Callback, RecordLine, Timing
 from fedkin.core.runner import Runner
 from fedkin.core.seeds import derive_generator
@@ -83,10 +82,9 @@ def run_cell(config: Config, population: Population, progress: Callback, halves:
     `halves` says whether a method of samples is run on random halves of each client's samples, too, by the run's seed.
     Raises FedkinError if the data or the method's settings are refused, or the method fails on them.
     """
-    engine = config.engine
     clients = [replace(client, state={}) for client in population.clients]
     population = replace(population, clients=clients)
-    with on(device_named(engine.device, "'engine.device'"), engine.tf32, engine.execution), one_thread():
+    with config.device.used(), one_thread():
         fed = _federation(config, clients, short_names(population.names), progress)
         fed.leave(population.away(0))
         preparing = config.data.preparing.of(private=config.method.guards_samples())
@@ -165,9 +163,9 @@ def _copies(clients: Sequence[Client]) -> list[Client]:
 
 
 def _federation(config: Config, clients: Sequence[Client], names: Sequence[str], progress: Callback) -> LocalFederation:
-    least = min(config.engine.min_clients, len(clients))
+    least = min(config.federation.min_clients, len(clients))
     fed = local_federation(config, clients, progress, names=names, min_clients=least)
-    if config.engine.secure_sums:
+    if config.federation.secure_sums:
         secure(fed, config.method)
     return fed
 

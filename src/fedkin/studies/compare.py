@@ -36,8 +36,7 @@ from fedkin.data.inputs import FederationInput, federation_input
 from fedkin.data.population import Population
 from fedkin.data.scenarios.partition_scenario import hold_out
 from fedkin.experiment import registry
-from fedkin.experiment.config import Config, apply_setting
-from fedkin.experiment.option_models import flat
+from fedkin.experiment.config import Config, apply_setting, flat
 from fedkin.experiment.run import check_machine
 from fedkin.experiment.terminal import Bar
 from fedkin.report.numbers import format_bytes, join_words, pluralize
@@ -617,7 +616,7 @@ def _use(question: Question, score: Score, in_memory: bool) -> tuple[str, ...]:
     settings = [
         f"--set {shlex.quote(f'{path}={_plain(value)}')}"
         for path, value in paths.items()
-        if path not in ("data.source", "scenario.name")
+        if path not in ("data.source", "simulation.scenario")
     ]
     method, number = base_name(score.method), "" if score.number is None else f"-{score.number}"
     run = shlex.quote(f"runs/{question.name}-{registry.file_name(method)}{number}")

@@ -102,7 +102,7 @@ class Question:
     @property
     def scenario(self) -> str:
         """Name of the scenario."""
-        return str(self.tables["scenario"]["name"])
+        return str(self.tables["simulation"]["scenario"])
 
     @property
     def name(self) -> str:
@@ -165,8 +165,8 @@ class Question:
             )
         if self.family == "clients" and not population.tests:
             raise FedkinError(
-                f"Clients of {where} have no held-out samples to evaluate models on; set scenario.test_fraction above "
-                "0."
+                f"Clients of {where} have no held-out samples to evaluate models on; set simulation.test_fraction "
+                "above 0."
             )
         return population
 
@@ -191,6 +191,10 @@ def methods_of(family: Family, names: Sequence[str]) -> tuple[str, ...]:
             )
     order = {name: place for place, name in enumerate(known)}
     return tuple(dict.fromkeys(sorted(names, key=lambda name: order.get(base_name(name), len(order)))))
+
+
+_TARGET = ("target", "reach", "stop")
+"""Options of ``[evaluation]`` that a comparison does not take."""
 
 
 def question_of(
@@ -220,8 +224,10 @@ def question_of(
         raise FedkinError(f"{flag('question')} is '{asked}'; it should be samples, clients or auto.")
     tables: dict[str, Any] = {}
     if what.endswith(".toml"):
-        tables = {name: table for name, table in read_tables(Path(what)).items() if name not in ("method", "target")}
+        tables = {name: table for name, table in read_tables(Path(what)).items() if name != "method"}
         _check_sections(tables, f"in {what}")
+        for key in _TARGET:
+            tables.get("evaluation", {}).pop(key, None)
     else:
         kind = "scenario" if what in registry.SCENARIOS else "data"
         twice = scenario if kind == "scenario" else data
@@ -229,45 +235,44 @@ def question_of(
             raise FedkinError(f"'{what}' names the {kind} already; leave {flag(kind)} {twice} out.")
         data, scenario = (data, what) if kind == "scenario" else (what, scenario)
     for section, key, value in (
-        ("data", "source", data), ("scenario", "name", scenario), ("scenario", "clients", clients)
+        ("data", "source", data), ("simulation", "scenario", scenario),
+        ("simulation", "clients", clients),
     ):  # fmt: skip
         if value is not None:
             tables.setdefault(section, {})[key] = value
     for setting in settings:
         apply_setting(tables, setting)
     _check_sections(tables, current_door().place)
-    if "target" in tables:
-        raise FedkinError(
-            f"{flag('set')} target.* cannot be applied to a comparison, whose runs all come to their end."
-        )
+    if aims := [key for key in _TARGET if key in tables.get("evaluation", {})]:
+        raise FedkinError(f"'evaluation.{aims[0]}' is not for a comparison, whose runs all come to their end.")
     first_seed, shared = tables.pop("seed", 0), tables.pop("method", {})
     tables["data"] = dict(tables.get("data", {}))
     tables["evaluation"] = {"every": 1_000_000, "map": "pca"} | tables.get("evaluation", {})
-    tables["scenario"], family = _scenario_and_family(tables, asked, methods)
+    tables["simulation"], family = _scenario_and_family(tables, asked, methods)
     _check_keys(shared, methods)
     return Question(family, methods_of(family, methods), tables, shared, first_seed if seed is None else seed)
 
 
 def _check_sections(tables: dict[str, Any], place: str) -> None:
-    for section in ("data", "scenario", "method", "engine", "evaluation", "tracking"):
+    for section in tables:
         check_section(tables, section, place)
 
 
 def _scenario_and_family(tables: dict[str, Any], asked: str, methods: Sequence[str]) -> tuple[dict[str, Any], Family]:
     """Return the scenario, and whether samples or clients are to be clustered."""
-    scenario = dict(tables.get("scenario", {}))
-    if "name" not in scenario and (
+    scenario = dict(tables.get("simulation", {}))
+    if "scenario" not in scenario and (
         "column" in scenario or files_of_clients(str(tables["data"].get("source", "digits")))
     ):
-        scenario["name"] = "files"
+        scenario["scenario"] = "files"
     clustered = {method_named(name).traits.clusters for name in methods if registry.is_known("method", base_name(name))}
-    gives_labels = "name" in scenario and issubclass(
-        registry.resolve("scenario", str(scenario["name"])), PartitionScenario
+    gives_labels = "scenario" in scenario and issubclass(
+        registry.resolve("scenario", str(scenario["scenario"])), PartitionScenario
     )
     of_clients = clustered == {"clients"} or (clustered != {"samples"} and gives_labels)
     family: Family = "clients" if asked == "clients" or (asked == "auto" and of_clients) else "samples"
-    scenario.setdefault("name", "own-class" if family == "samples" else "label-clusters")
-    if family == "clients" and scenario["name"] == "files":
+    scenario.setdefault("scenario", "own-class" if family == "samples" else "label-clusters")
+    if family == "clients" and scenario["scenario"] == "files":
         scenario.setdefault("test_fraction", 0.2)  # clients' models are judged on samples of their own
     return scenario, family
 

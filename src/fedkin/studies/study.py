@@ -14,8 +14,7 @@ from fedkin.core.doors import flag
 from fedkin.core.files import LOCK, append, check_regular, folder_lock, read_json, write_atomically
 from fedkin.core.progress import Progress
 from fedkin.data.population import Population
-from fedkin.experiment.config import Config, config_of
-from fedkin.experiment.option_models import flat
+from fedkin.experiment.config import Config, config_of, flat
 from fedkin.studies.cells import CellResult, run_cell
 from fedkin.studies.workers import Worker, register, targets
 

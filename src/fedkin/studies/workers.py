@@ -107,13 +107,16 @@ class Worker(AbstractContextManager["Worker"]):
 
 def targets(tables: Mapping[str, Any]) -> dict[str, str]:
     """Return the classes of an experiment's method and scenario, which another process may not know by name."""
-    return {kind: registry.target_of(kind, tables[kind]["name"]) for kind in ("method", "scenario")}
+    return {
+        "method": registry.target_of("method", tables["method"]["name"]),
+        "scenario": registry.target_of("scenario", tables["simulation"]["scenario"]),
+    }
 
 
 def register(tables: Mapping[str, Any], classes: Mapping[str, str]) -> None:
     """Make the classes of `targets` known in this process."""
-    for kind, entries in (("method", registry.METHODS), ("scenario", registry.SCENARIOS)):
-        entries.setdefault(tables[kind]["name"], registry.RegistryEntry(classes[kind], ""))
+    registry.METHODS.setdefault(tables["method"]["name"], registry.RegistryEntry(classes["method"], ""))
+    registry.SCENARIOS.setdefault(tables["simulation"]["scenario"], registry.RegistryEntry(classes["scenario"], ""))
 
 
 class _SentWarnings(Progress):

@@ -56,7 +56,7 @@ def test_metrics_parameters_tags_and_artifacts_are_read_back(client: Any, made: 
     assert first == [(line["step"], line["values"]["first"]) for line in outcome.records]
     assert sent == [(line["step"], line["sent"]) for line in outcome.records]
     assert found.data.params["method.rate"] == "0.25"
-    assert found.data.params["engine.failures"] == "[]"
+    assert found.data.params["simulation.failures"] == "[]"
     assert found.data.tags["method"] == "toy"
     assert found.info.artifact_uri.startswith(str(made))
     for name in ("result.json", "report.html"):

@@ -113,7 +113,7 @@ class StopsAfter(Callback):
 )
 def test_resumed_it_goes_on_as_if_never_stopped(name, steps, more, tmp_path: Path):
     """In a federation that drifts meanwhile, with what clients remember."""
-    settings = ["scenario.name=drift-swap", "scenario.clients=8", "scenario.step=3", "method.rounds=6", *more]
+    settings = ["simulation.scenario=drift-swap", "simulation.clients=8", "simulation.step=3", "method.rounds=6", *more]
     settings += ["data.source=digits", "method.module=perceptron", "method.local_steps=2", "evaluation.every=3"]
     whole = execute(load_config(name, settings), tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):

@@ -191,7 +191,7 @@ def test_a_client_that_never_takes_part_is_assigned_by_the_result(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_run_leaves_results_that_predict(name, tmp_path: Path):
     options = [f"method.{key}={json.dumps(value)}" for key, value in SMALL[name].items()]
-    config = load_config(name, ["data.source=wine", "scenario.heterogeneity=0", "evaluation.map=pca", *options])
+    config = load_config(name, ["data.source=wine", "simulation.heterogeneity=0", "evaluation.map=pca", *options])
     outcome = execute(config, tmp_path / "run")
     assert len(list((tmp_path / "run" / "labels").iterdir())) == 3
     assert "nmi" in outcome.records[-1]["metrics"]

@@ -48,12 +48,12 @@ def test_what_does_not_fit_is_refused_in_a_sentence(tmp_path: Path, changes: dic
 
 def test_settings_are_laid_on_top_of_each_other() -> None:
     scales = entries.tables()["scales"]
-    scales["quick"] |= {"set": {"scenario.fraction": 0.2}, "only": {"k-FED": {"method.n_clusters": 8}, "p = 1": {}}}
+    scales["quick"] |= {"set": {"simulation.fraction": 0.2}, "only": {"k-FED": {"method.n_clusters": 8}, "p = 1": {}}}
     plan = plan_of("try", entries.entry(scales=scales), "quick")
     first = plan.cells[0].runs[0].tables
     assert (first["method"]["name"], first["method"]["n_clusters"]) == ("kfed", 8)
-    assert (first["scenario"]["fraction"], first["scenario"]["heterogeneity"], first["seed"]) == (0.2, 0.0, 0)
-    assert first["engine"]["workers"] == 1
+    assert (first["simulation"]["fraction"], first["simulation"]["heterogeneity"], first["seed"]) == (0.2, 0.0, 0)
+    assert first["device"]["workers"] == 1
     assert plan.cells[2].runs[0].tables["method"]["n_clusters"] == 10
 
 

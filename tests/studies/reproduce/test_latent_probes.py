@@ -11,7 +11,7 @@ from fedkin.experiment.outputs import load_found
 from fedkin.experiment.run import execute
 from fedkin.studies.reproduce.measures import FinishedRun, _of_two_classes, measured
 
-COMMON = ["evaluation.map=none", "engine.workers=1", "data.source=digits", "scenario.fraction=0.15"]
+COMMON = ["evaluation.map=none", "device.workers=1", "data.source=digits", "simulation.fraction=0.15"]
 TINY = ["method.latent=8", "method.projector_units=16", "method.restarts=1", "method.pretrain_rounds=2"]
 TINY += ["method.batch_size=16", "method.cluster_rounds=1"]
 
@@ -21,8 +21,8 @@ def run(folder: Path, method: str, *settings: str) -> FinishedRun:
 
 
 def test_scores_are_of_the_samples_and_of_the_latents(tmp_path: Path) -> None:
-    found = run(tmp_path / "run", "ccfc", *TINY, "scenario.heterogeneity=0.0")
-    population = load_config("ccfc", [*COMMON, "scenario.heterogeneity=0.0"]).scenario.build(0)
+    found = run(tmp_path / "run", "ccfc", *TINY, "simulation.heterogeneity=0.0")
+    population = load_config("ccfc", [*COMMON, "simulation.heterogeneity=0.0"]).scenario.build(0)
     assert population.truth is not None
     x, y = torch.cat([client.x for client in population.clients]), torch.cat(population.truth)
     saved = load_found(found.folder)

@@ -30,7 +30,7 @@ def test_the_majority_is_that_of_scikit_learns_neighbours() -> None:
 def test_neighbours_judge_a_run_once(tmp_path: Path) -> None:
     options = ["n_clusters=10", "pretrain_rounds=1", "cluster_rounds=0", "latent=4", "restarts=1", "model_weight=0"]
     settings = [f"method.{option}" for option in options]
-    execute(load_config("scfc", ["scenario.fraction=0.2", "evaluation.map=none", *settings]), tmp_path / "run")
+    execute(load_config("scfc", ["simulation.fraction=0.2", "evaluation.map=none", *settings]), tmp_path / "run")
     run = FinishedRun(tmp_path / "run")
     samples, latents = measured(run, "knn-samples/3"), measured(run, "knn/3")
     assert samples is not None
@@ -43,7 +43,7 @@ def test_neighbours_judge_a_run_once(tmp_path: Path) -> None:
     assert measured(run, "knn/3") == 2.0
 
 
-COMMON = ["evaluation.map=none", "engine.workers=1", "method.module=perceptron"]
+COMMON = ["evaluation.map=none", "device.workers=1", "method.module=perceptron"]
 
 
 def run(folder: Path, method: str, *settings: str) -> FinishedRun:
@@ -51,8 +51,8 @@ def run(folder: Path, method: str, *settings: str) -> FinishedRun:
 
 
 def test_rounds_that_a_run_was_spared_have_the_agreement_of_its_last(tmp_path: Path) -> None:
-    stop = ["target.metric=splits", "target.reach=1", "target.stop=true"]
-    found = run(tmp_path / "run", "ocfl", "scenario.clients=6", "method.rounds=40", "method.clusterer=kmeans", *stop)
+    stop = ["evaluation.target=splits", "evaluation.reach=1", "evaluation.stop=true"]
+    found = run(tmp_path / "run", "ocfl", "simulation.clients=6", "method.rounds=40", "method.clusterer=kmeans", *stop)
     rounds = len(found.records)
     before, last = found.values("ari")[:-1], found.values("ari")[-1]
     assert rounds < 40
@@ -71,10 +71,10 @@ def test_rounds_that_a_run_was_spared_have_the_agreement_of_its_last(tmp_path: P
     assert measured(found, "temperature/drop") == pytest.approx(first - lowest)
 
 
-SAMPLE_PROBES_COMMON = ["evaluation.map=none", "engine.workers=1"]
+SAMPLE_PROBES_COMMON = ["evaluation.map=none", "device.workers=1"]
 
 
-SITES = ["scenario.clients=3", "scenario.samples_per_class=20"]
+SITES = ["simulation.clients=3", "simulation.samples_per_class=20"]
 
 
 SHORT = ["method.local_epochs=1", "method.rounds=1", "method.round_epochs=1", "method.min_steps=0"]
@@ -88,7 +88,7 @@ def sample_probes_run(folder: Path, method: str, *settings: str) -> FinishedRun:
 
 
 def test_first_clusters_are_those_that_the_run_began_with(tmp_path: Path) -> None:
-    settings = ["scenario.initial=dirty", "scenario.dirtiness=0.5"]
+    settings = ["simulation.initial=dirty", "simulation.dirtiness=0.5"]
     found = sample_probes_run(tmp_path / "dirty", "fedcref", *FEDCREF, *settings)
     population = load_config("fedcref", [*SAMPLE_PROBES_COMMON, *FEDCREF, *settings]).scenario.build(0)
     truth = population.truth

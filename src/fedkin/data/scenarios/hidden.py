@@ -188,7 +188,7 @@ def shrunken(x: Tensor, side: int, source: str) -> Tensor:
     """
     if x.dim() != 4 or min(x.shape[2:]) < side:
         raise FedkinError(
-            f"scenario.shrink is {side}, but a sample of '{source}' has the shape {tuple(x.shape[1:])}; it is for "
+            f"simulation.shrink is {side}, but a sample of '{source}' has the shape {tuple(x.shape[1:])}; it is for "
             "images at least that large."
         )
     return avg_pool2d(x, side)
@@ -352,7 +352,7 @@ def _missing_of_paper(data: Labelled, seed: int) -> list[list[int]]:
     if classes != 10:
         raise FedkinError(
             f"'{data.name}' has {classes} classes, but 'missing-classes' knows clusters for 10 and for 47; give others "
-            "with 'scenario.missing'."
+            "with 'simulation.missing'."
         )
     return next((table for key, table in _MISSING.items() if key != "mnist" and key in name), _MISSING["mnist"])
 

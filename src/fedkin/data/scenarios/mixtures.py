@@ -176,13 +176,13 @@ class OwnClass(DataSetScenario):
         classes = len(data.classes)
         if len(y) < classes:
             raise FedkinError(
-                f"'{self.data}' has {len(y)} samples for {classes} clients, one per class; scenario.fraction is "
+                f"'{self.data}' has {len(y)} samples for {classes} clients, one per class; simulation.fraction is "
                 f"{self.fraction:g}, and a larger one is needed."
             )
         parts = own_class(y, classes, self.heterogeneity, derive_generator(seed, "partition"))
         for held, name in zip(parts, data.classes, strict=True):
             if not len(held):
-                raise FedkinError(f"With scenario.fraction = {self.fraction:g} no sample of class '{name}' is left.")
+                raise FedkinError(f"With simulation.fraction = {self.fraction:g} no sample of class '{name}' is left.")
         clients = [client_of(i, data, part) for i, part in enumerate(parts)]
         return Population(clients, [y[part] for part in parts], data.classes, data.features)
 

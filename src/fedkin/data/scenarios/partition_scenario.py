@@ -134,7 +134,7 @@ def labels_of(dataset: Dataset) -> Tensor:
         if Path(dataset.name).suffix.lower() in READ:
             or_files = (
                 "; or, to have each client's own rows, give a folder with one file per client, or the column that "
-                f"names each row's client, as by {option('scenario.column', 'site')}"
+                f"names each row's client, as by {option('simulation.column', 'site')}"
             )
         raise FedkinError(
             f"'{dataset.name}' has no labels, but clients of this scenario need them; name their column with "

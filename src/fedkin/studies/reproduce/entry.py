@@ -22,8 +22,7 @@ from fedkin.core import FedkinError
 from fedkin.core.errors import unknown_name
 from fedkin.core.files import read_tables
 from fedkin.core.options import validation_sentence
-from fedkin.experiment.config import Config, load_config
-from fedkin.experiment.option_models import flat
+from fedkin.experiment.config import Config, flat, load_config
 from fedkin.experiment.registry import DEFAULT_METHOD, file_name
 from fedkin.experiment.sections import STRICT
 
@@ -405,12 +404,12 @@ def _run(
     name: str, entry: PaperEntry, scale: RunScale, row: EntryLine, column: EntryLine, seed: int, device: str
 ) -> PlannedRun:
     only = {**scale.only.get(row.name, {}), **scale.only.get(column.name, {})}
-    settings = {**row.set, **column.set, **scale.set, **only, "seed": seed, "engine.workers": 1}
+    settings = {**row.set, **column.set, **scale.set, **only, "seed": seed, "device.workers": 1}
     cell = f"The cell '{cell_name(row, column)}' of {name}"
     try:
         config = _resolved(entry.run, settings)
         if device != "cpu" and config.method.traits.has_device:
-            config = _resolved(entry.run, {**settings, "engine.device": device})
+            config = _resolved(entry.run, {**settings, "device.name": device})
     except FedkinError as error:
         raise FedkinError(f"{cell} is no experiment: {error}") from error
     values = [value for _, value in flat(config.tables) if isinstance(value, str)]

@@ -105,10 +105,10 @@ def target(folder: Path) -> dict[str, float]:
     ``rounds`` are those of training. Empty if the run never reached the target. Raises FedkinError if the experiment
     has no target.
     """
-    goal = run_config(folder).target
-    if goal.metric is None or goal.reach is None:
-        raise FedkinError(f"{folder} has no target to measure what it took; set 'target.metric' and 'target.reach'.")
-    (costs,) = costs_of([folder], CostTarget(goal.metric, goal.reach))
+    goal = run_config(folder).evaluation
+    if goal.target is None or goal.reach is None:
+        raise FedkinError(f"{folder} has no target; set 'evaluation.target' and 'evaluation.reach'.")
+    (costs,) = costs_of([folder], CostTarget(goal.target, goal.reach))
     if costs.rounds is None:
         return {}
     seconds = costs.total.amounts["client_seconds"]
