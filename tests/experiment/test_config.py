@@ -107,7 +107,7 @@ def test_any_experiment_survives_being_written(seed, rate, parts, widths, center
         ),
         ("tracking.name=''", "'tracking.name' is '' on the command line;"),
         ("device=3", "'device' is 3 on the command line; it should be a section, [device]."),
-        ("device.workers=1", "'engine' on the command line is of an earlier version; its options are in [device], "),
+        ("engine.workers=1", "'engine' on the command line is of an earlier version; its options are in [device], "),
         ("method.name=tyo", "Unknown method 'tyo'; did you mean 'toy'?"),
         ("data.scaling=x", "'data.scaling' is 'x' on the command line; it should be 'auto', 'standard' or 'none'."),
         ('data.na_values=["\\N"]', '--set data.na_values=["\\N"] cannot be read,'),
