@@ -14,7 +14,7 @@ import fuzzing
 import hostile
 from fedkin.core import Client, Payload, Task
 from fedkin.core.table import Column, Table
-from fedkin.data.encoding import PreparingOptions
+from fedkin.data.options import TableOptions
 from fedkin.data.prepare import prepare
 from fedkin.data.profile import profile_clusters
 from fedkin.data.statistics import column_sums, hidden_column_sums
@@ -135,7 +135,7 @@ def _table(client: int, empty: bool = False) -> Client:
 def _prepared(clients: list[Client], sums: bool = False, **options: Any) -> dict[str, Crossing]:
     fed = Overheard(clients)
     fed.secure_sums = sums
-    preparation = prepare(fed, PreparingOptions(**options))
+    preparation = prepare(fed, TableOptions(**options))
     for client in clients:
         client.state["clusters"] = torch.arange(len(client)) % 2
     if preparation.encoding is not None:

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from fedkin.core.errors import FedkinError
 from fedkin.core.table import Column
-from fedkin.data.cells import read_column
 from fedkin.data.options import TableOptions
+from fedkin.data.tables import read_column
 
 
 def read(cells, **options):
     """The column, and its values with -1 where a cell is empty."""
     cells = cells if isinstance(cells, pd.Series) else pd.Series(cells)
-    column, values = read_column(cells, "c", "Client 0", TableOptions(**options))
+    column, values, _ = read_column(cells, "c", "Client 0", TableOptions(**options))
     assert values.dtype == np.float64
     return column, np.where(np.isnan(values), -1, values).tolist()
 

@@ -13,12 +13,12 @@ import fedkin
 from fedkin.core import Client, FedkinError
 from fedkin.core.payload import pack, unpack
 from fedkin.core.table import Column, Table
-from fedkin.data.encoding import PreparingOptions, from_neighbours
+from fedkin.data.encoding import from_neighbours
+from fedkin.data.options import TableOptions
 from fedkin.data.preparation import Preparation, restore_preparation
 from fedkin.data.prepare import admit_joined_clients, arrange_columns, encode_table, prepare
 from fedkin.data.scenarios.hidden import Arrivals
 from fedkin.data.scenarios.partition_scenario import Labelled
-from fedkin.data.schema import SchemaColumn
 from fedkin.data.statistics import moments, table_columns
 from fedkin.engines.local import LocalFederation
 from prepared_tables import NAN, category, federation, names, number, pooled, table
@@ -45,7 +45,7 @@ def test_prepared_in_parts_is_prepared_as_a_whole(seed, clients, levels, empty):
     for own in torch.arange(n).split(rows):
         order = rng.permutation(3)
         parts.append(Table(tuple(columns[at] for at in order), whole.values[own][:, order.tolist()]))
-    options = PreparingOptions(scaling="standard", imputation="median")  # similar rows are the client's own
+    options = TableOptions(scaling="standard", imputation="median")  # similar rows are the client's own
     one, many = federation(whole), federation(*parts)
     alone, together = prepare(one, options).encoding, prepare(many, options).encoding
     assert {name: end - start for name, start, end in alone.blocks} == {"length": 1, "kind": levels, "weight": 1}
@@ -90,19 +90,6 @@ def test_all_problems_come_in_one_error():
     assert "'c'" in second
 
 
-def test_numbers_beside_truth_values_must_be_0_to_1():
-    truths = table((Column("smoker", "boolean", ("no", "yes")), [0.0, 1.0] * 4))
-    found = prepare(federation(truths, table(number("smoker", *[0, 1] * 4))))
-    assert (
-        found.notes[0] == "Column 'smoker' differs in kind: boolean at client 0; number at client 1; 1 counts as true."
-    )
-    assert found.encoding.schema.columns == (SchemaColumn("smoker", "boolean", ("no", "yes")),)
-    some = prepare(federation(truths, table(number("smoker", *[0, 0.5] * 4))))
-    assert some.encoding.schema.columns == (SchemaColumn("smoker", "number"),)
-    with pytest.raises(FedkinError, match="but other numbers than 0 to 1 at client south"):
-        prepare(federation(truths, table(number("smoker", *[1, 2] * 4))), names=["north", "south"])
-
-
 def test_new_rows_go_through_the_same():
     fed = federation(table(number("a", *range(20)), category("b", *["x", "y"] * 10)))
     found = prepare(fed)
@@ -137,7 +124,7 @@ def test_sums_that_nobody_sees_give_the_same():
         parts.append(table(number("a", *values), category("b", *rng.choice(["x", "y", "z"], 30))))
     open_, hidden = federation(*parts), federation(*parts)
     hidden.secure_sums = True
-    options = PreparingOptions(scaling="standard")
+    options = TableOptions(scaling="standard")
     prepare(open_, options)
     prepare(hidden, options)
     filled = ~parts[0].values[:, 0].isnan()
@@ -222,7 +209,7 @@ def test_empty_cells_take_the_median_or_the_most_frequent_category():
     ages = [*range(1, 100), 10_000, NAN]
     towns = ["Ulm"] * 60 + ["Bonn"] * 40 + [None]
     fed = federation(table(number("age", *ages), category("town", *towns)))
-    found = prepare(fed, PreparingOptions(scaling="none"))
+    found = prepare(fed, TableOptions(scaling="none"))
     row = fed.clients[0].x[-1]
     assert row[1:].tolist() == [0.0, 1.0]
     assert 0 < row[0] < 100  # a bin of the histogram is 39 wide
@@ -235,7 +222,7 @@ def test_medians_are_right_to_a_bin(seed, rows, spread):
     rng = np.random.default_rng(seed)
     values = rng.normal(3 * spread, spread, rows)
     fed = federation(table(number("a", *values, NAN), number("b", *range(rows + 1))))
-    found = prepare(fed, PreparingOptions(scaling="none"))
+    found = prepare(fed, TableOptions(scaling="none"))
     width = (values.max() - values.min()) / 256
     low, high = np.quantile(values, [0.5, 0.5], method="lower")[0], np.quantile(values, 0.5, method="higher")
     assert low - 1.01 * width <= float(found.encoding.fill[0]) <= high + 1.01 * width
@@ -248,7 +235,7 @@ def test_a_column_that_some_lack_is_dropped_or_imputed():
     [note] = found.notes
     assert "'b'" in note
     assert "south.csv" in note
-    kept = prepare(federation(*fed), PreparingOptions(lacking="impute"))
+    kept = prepare(federation(*fed), TableOptions(lacking="impute"))
     assert names(kept) == ["a", "b"]
     assert float(kept.encoding.fill[1]) == pytest.approx(4, abs=0.1)
 
@@ -350,7 +337,7 @@ def test_newcomers_take_part_from_their_step_on_with_the_common_scaling():
     fed = LocalFederation(population.clients)
     fed.leave(population.away(0))
     assert set(fed.ids).difference(fed.present) == {7, 8, 9, 10, 11}
-    prepared = prepare(fed, PreparingOptions("standard"))
+    prepared = prepare(fed, TableOptions(scaling="standard"))
     assert torch.cat([fed.clients[i].x for i in range(7)]).mean().abs() < 1e-6
     exchange, sent = fed.exchange, fed.traffic.sent
     for step in range(5):

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 import fedkin
 from fedkin.clustering.metrics import adjusted_rand
 from fedkin.core import Client, FedkinError
-from fedkin.data.encoding import PreparingOptions
+from fedkin.data.options import TableOptions
 from fedkin.data.preparation import Preparation
 from fedkin.data.prepare import prepare
-from fedkin.data.scaling import find_limits, rescale, restore_scaling
+from fedkin.data.scaling import fit_scales, rescale, restore_scaling
 from fedkin.data.scenarios.already_split import ClientFiles
-from fedkin.data.statistics import histograms, moments, quantile, squares
+from fedkin.data.statistics import ColumnSums, histograms, moments, quantile, squares
 from fedkin.engines.local import LocalFederation
 
 LARGE = {"debt": 3e13, "milliseconds": 1.7e12, "nanoseconds": 1.7e18}
@@ -36,24 +36,20 @@ def test_they_are_standardised_by_sums_open_or_hidden(secure: bool) -> None:
     clients = ClientFiles(frames).build().clients
     fed = LocalFederation(clients, seed=0)
     fed.secure_sums = secure
-    prepare(fed, PreparingOptions(scaling="standard"))
+    prepare(fed, TableOptions(scaling="standard"))
     x, raw = torch.cat([client.x for client in clients]), pd.concat(frames)
     wanted = torch.from_numpy(((raw - raw.mean()) / raw.std(ddof=0)).to_numpy()).float()
     columns = slice(None, 3) if secure else slice(None)  # a secure sum has fixed point
     torch.testing.assert_close(x[:, columns], wanted[:, columns], atol=1e-4, rtol=1e-4)
 
 
-def limits_of(x):
-    """Limits of one column, without a federation; and how often histograms are asked for."""
-    values, asked = torch.as_tensor(x, dtype=torch.float64)[:, None], []
-
-    def ask(at, low, high):
-        asked.append(len(at))
-        return histograms(values[:, at], low, high)
-
-    among = torch.ones(1, dtype=torch.bool)
-    found = find_limits(ask, values.mean(0), values.std(0, correction=0), values.amin(0), values.amax(0), among)
-    return found, len(asked)
+def scales_of(x):
+    """Scale and limits of one column, without a federation."""
+    values = torch.as_tensor(x, dtype=torch.float64)[:, None]
+    filled, mean = torch.tensor([float(len(values))]), values.mean(0)
+    squares = (values - mean).square().sum(0)
+    sums = ColumnSums(len(values), filled, values.sum(0), squares, [], values.amin(0), values.amax(0))
+    return fit_scales(sums, ["x"], ["number"], "auto", lambda at, low, high: histograms(values[:, at], low, high))
 
 
 @settings(max_examples=60, deadline=None)
@@ -77,14 +73,13 @@ def test_quantiles_are_right_to_a_bin(seed, rows, fraction):
 def test_one_far_value_counts_as_a_limit_near_the_others(seed, rows, far, sign):
     x = np.random.default_rng(seed).normal(50, 2, rows)
     x[0] = sign * far * 50
-    found, _ = limits_of(x)
+    found = scales_of(x)
     others = x[1:]
     assume(np.abs(others - 50).max() < 10)  # one five deviations off may be beyond the limit, too
-    assert found.at.tolist() == [0]
     low, high = float(found.low), float(found.high)
     assert others.mean() - 40 < low <= others.min() + 1e-6
     assert others.max() - 1e-6 <= high < others.mean() + 40
-    assert float(found.spread) == pytest.approx(x.clip(low, high).std(), rel=0.1)
+    assert float(found.scale) == pytest.approx(x.clip(low, high).std(), rel=0.1)
     assert float(found.mean) == pytest.approx(x.clip(low, high).mean(), abs=0.5)
 
 
@@ -125,7 +120,7 @@ def federation(sites, **options):
 
 
 def scale(fed, mode="auto"):
-    found = prepare(fed, PreparingOptions(scaling=mode)).scaling
+    found = prepare(fed, TableOptions(scaling=mode)).scaling
     assert found is not None
     return found
 
@@ -181,7 +176,7 @@ def test_only_sums_leave_a_client():
     [reply] = squares.run(
         [Client(0, torch.ones(50, 3))], [{"mean": torch.zeros(3).double(), "unit": torch.ones(3).double()}]
     )
-    assert {name: value.shape for name, value in reply.items()} == {"squares": (3,)}
+    assert {name: value.shape for name, value in reply.items()} == {"squares": (3,), "counts": (0,)}
 
 
 def test_rescaling_twice_is_rescaling_once_and_can_be_restored():
@@ -283,7 +278,7 @@ def test_an_age_beside_grades_weighs_as_much_as_one_of_them(as_table):
     said = "\n".join(preparation.notes)
     other = "'c20'" if as_table else "column 21"
     assert "20 of 21 columns look like measures in one unit, so they are divided by one common scale, and " in said
-    assert f" common scale, and {other} by its own; scaling = 'standard'" in said
+    assert f" common scale, and {other} by their own; scaling = " in said
     assert "count as a limit" in said
     spread = pooled(fed).std(0)
     assert spread.min() > 0.8

@@ -9,12 +9,12 @@ import fedkin
 from fedkin.core import Client, FedkinError
 from fedkin.core.errors import RefusalError
 from fedkin.core.table import Column, Table
-from fedkin.data.encoding import PreparingOptions
+from fedkin.data.options import TableOptions
 from fedkin.data.prepare import prepare
-from fedkin.data.schema import in_common_spelling, reports_of, too_long, with_names
+from fedkin.data.schema import reports_of
 from fedkin.data.statistics import moments, table_columns
 from fedkin.data.tables import frame_to_table
-from prepared_tables import federation, pooled
+from prepared_tables import federation
 
 
 def reported(own_id: str) -> list[bool]:
@@ -22,7 +22,7 @@ def reported(own_id: str) -> list[bool]:
     names = tuple(f"p{i:02}" for i in range(30))
     values = torch.stack([torch.arange(30.0), torch.arange(30.0) % 3], 1).double()
     table = Table((Column("name", "category", names), Column("visit")), values, own_id)
-    return [unique for _, _, unique, *_ in reports_of(table, 1)["columns"]]
+    return [unique for _, _, unique, *_ in reports_of(table, 1, "It")["columns"]]
 
 
 def test_what_names_rows_is_recognised_or_what_the_client_says() -> None:
@@ -34,7 +34,7 @@ def test_what_names_rows_is_recognised_or_what_the_client_says() -> None:
 def unique(name, values, kind="number"):
     column = Column(name, kind, tuple(f"P{at}" for at in range(len(values))) if kind == "category" else ())
     table = Table((column,), torch.tensor(values, dtype=torch.float64)[:, None])
-    return reports_of(table, 1)["columns"][0][2]
+    return reports_of(table, 1, "It")["columns"][0][2]
 
 
 def test_ids_are_recognised_by_what_they_are_called() -> None:
@@ -77,106 +77,35 @@ def test_a_client_refuses_what_is_too_long_to_be_reported_before_the_server_does
                 task.run([client], [{}])
             assert "private" not in str(error.value)
     rare = Table((Column("c", "category", (text, "b")),), torch.tensor(once).double()[:, None])
-    assert too_long(rare, 5, "It") == []
+    assert text not in str(reports_of(rare, 5, "It"))
 
 
-def patients(seed: int, rows: int = 60) -> pd.DataFrame:
-    rng = np.random.default_rng(seed)
-    kind = rng.integers(0, 2, rows)
-    return pd.DataFrame(
-        {
-            "patient_id": [f"P{seed}{row:03d}" for row in range(rows)],
-            "age": 40 + 30 * kind + rng.normal(0, 3, rows),
-            "chest_pain": np.where(kind, "typical", "none"),
-            "dose": 1 + 5 * kind + rng.normal(0, 0.3, rows),
-        }
-    )
-
-
-SPELT = {"patient_id": "Patient ID", "age": "AGE", "chest_pain": "Chest Pain", "dose": "Dose"}
-
-
-@pytest.mark.parametrize("lacking", ["drop", "impute"])
-def test_clients_that_spell_names_otherwise_have_the_same_clusters(lacking):
-    same = {"north": patients(0), "south": patients(1), "west": patients(2)}
-    spelt = {**same, "south": same["south"].rename(columns=SPELT)[[*SPELT.values()][::-1]]}
-    models = [fedkin.KFed(n_clusters=2, lacking=lacking, random_state=0).fit(each) for each in (same, spelt)]
-    for one, other in zip(models[0].labels_, models[1].labels_, strict=True):
-        assert one.tolist() == other.tolist()
-    assert [note for note in models[1].preparation_.notes if "spelling" in note] == [
-        "Columns 'patient_id' and 'Patient ID', 'age' and 'AGE', 'chest_pain' and 'Chest Pain', 'dose' and 'Dose' "
-        "differ in spelling alone and are taken for the same; rename them if they are not."
+def test_columns_that_contradict_are_one_list_and_other_spellings_are_other_columns():
+    frames = [pd.DataFrame({"a": [1.5] * 9, "s": ["x", "y", "z"] * 3, "b": [True, False, True] * 3, "T": range(9)})]
+    frames += [pd.DataFrame({"a": ["p", "q", "r"] * 3, "s": ["x", "y", "z"] * 3, "b": [2, 3, 4] * 3, "t": range(9)})]
+    tables = [frame_to_table(frame, "It") for frame in frames]
+    with pytest.raises(FedkinError) as error:
+        prepare(federation(*tables), names=["north", "south"])
+    assert str(error.value).splitlines() == [
+        "Column 'a' holds categories at south; numbers at north. Write it in one way, or name it in categorical or "
+        "drop.",
+        "Column 'b' holds truth values at north; numbers at south. Write it in one way, or name it in categorical or "
+        "drop.",
     ]
-    assert models[1].preparation_.questions == ()
-    new = patients(3)
-    assert models[1].predict(new.rename(columns=SPELT)).tolist() == models[0].predict(new).tolist()
-
-
-def replies(*clients):
-    reports = [[[kind, filled, False, [], False] for _, kind, filled in own] for own in clients]
-    return {at: {"names": [name for name, *_ in own], "columns": reports[at]} for at, own in enumerate(clients)}
-
-
-@pytest.mark.parametrize(
-    ("clients", "names"),
-    [
-        ([[("t", "number", True)], [("T", "number", True)], [("T", "number", True)]], [["T"], ["T"], ["T"]]),
-        ([[("t", "number", True)], [("T", "boolean", True)]], [["t"], ["t"]]),
-        ([[("t", "number", True)], [("T", "category", False)]], [["t"], ["t"]]),
-        ([[("t", "number", True)], [("T", "category", True)]], [["t"], ["T"]]),
-        ([[("t", "ordinal", True)], [("T", "category", True)]], [["t"], ["T"]]),
-        ([[("t", "number", True), ("T", "number", True)], [("T", "number", True)]], [["t", "T"], ["T"]]),
-        ([[("Q2_1", "number", True)], [("Q21", "number", True)]], [["Q2_1"], ["Q2_1"]]),
-    ],
-)
-def test_names_are_one_unless_a_client_has_both_or_kinds_differ(clients, names):
-    found, notes = in_common_spelling(replies(*clients))
-    assert [reply["names"] for reply in found.values()] == names
-    assert bool(notes) == (found != replies(*clients))
-
-
-def kinds_of(**kinds):
-    return Table(tuple(Column(name, kind) for name, kind in kinds.items()), torch.zeros(2, len(kinds)).double())
-
-
-def test_a_table_takes_wanted_names_that_it_lacks_and_no_others():
-    assert with_names(kinds_of(Age="number", b="number"), [("age", "number"), ("b", "number")]).names == [
-        "age",
-        "b",
+    options = TableOptions(categorical=["a", "b"])
+    alike = prepare(federation(*(frame_to_table(frame, "It", options) for frame in frames)))
+    assert [str(one) for one in alike.questions if one.check == "spelling"] == [
+        "Columns 'T' and 't' differ in spelling alone and count as different; give them one name if they are the same."
     ]
-    assert with_names(kinds_of(Age="category"), [("age", "number")]).names == ["Age"]
-    assert with_names(kinds_of(Age="category"), [("age", None)]).names == ["age"]
-    assert with_names(kinds_of(Age="number", AGE="number"), [("age", "number")]).names == ["Age", "AGE"]
-    assert with_names(kinds_of(Age="number", age="number"), [("age", "number")]).names == ["Age", "age"]
 
 
-ALL = ["4", "5", "6", "8"]
-
-
-def prepared_levels(first, secure=False):
-    """Prepare three clients' tables, of which the first one's cylinders have these levels."""
+@pytest.mark.parametrize("levels", [["4", "6", "8"], ["8", "6", "5", "4"]])
+def test_ordinal_columns_need_the_same_levels(levels):
     rng = np.random.default_rng(0)
-    cells = [rng.choice(["4", "6", "8"], 40), rng.choice(ALL, 40), rng.choice(ALL, 40)]
-    tables = []
-    for own, levels in zip(cells, (first, ALL, ALL), strict=True):
-        cylinders = pd.Series(pd.Categorical(own, categories=levels, ordered=True))
-        cylinders[7] = np.nan
-        frame = pd.DataFrame({"cylinders": cylinders, "power": rng.normal(200, 30, 40)})
-        tables.append(frame_to_table(frame, "It"))
-    fed = federation(*tables)
-    fed.secure_sums = secure
-    return prepare(fed, PreparingOptions(scaling="standard", imputation="median")), pooled(fed)
-
-
-@pytest.mark.parametrize("secure", [False, True])
-def test_levels_that_another_client_has_in_the_same_order_are_those_of_both(secure):
-    (own, x), (same, expected) = prepared_levels(["4", "6", "8"], secure), prepared_levels(ALL, secure)
-    assert own.encoding.schema.columns[0].categories == tuple(ALL)
-    for name in ("mean", "scale", "fill"):
-        torch.testing.assert_close(getattr(own.encoding, name), getattr(same.encoding, name))
-    np.testing.assert_allclose(x, expected, atol=1e-6)
-    if not secure:
-        assert torch.equal(own.reach, same.reach)
+    orders = [["4", "5", "6", "8"], levels]
+    frames = [pd.DataFrame({"c": pd.Categorical(rng.choice(own, 40), own, ordered=True)}) for own in orders]
+    with pytest.raises(FedkinError, match="'c' has other levels at one client than at another; name its levels in ord"):
+        prepare(federation(*(frame_to_table(frame.assign(x=range(40)), "It") for frame in frames)))
 
 
 def boolean(name, *values):

@@ -62,8 +62,6 @@ class Dataset:
         Columns of the source that were dropped by name.
     label : str or None
         The column of a table that was taken for its labels.
-    na_values : frozenset of (str, str or float)
-        Values named for empty cells that some cell held, each with its column, or "" if it was named for all.
     """
 
     name: str
@@ -74,7 +72,6 @@ class Dataset:
     clusters: tuple[Tensor, list[str]] | None = None
     left_out: tuple[str, ...] = ()
     label: str | None = None
-    na_values: frozenset[tuple[str, str | float]] = frozenset()
 
     def __len__(self) -> int:
         return len(self.x)

@@ -1,17 +1,21 @@
-"""Options for the columns of tables, where the files alone do not determine how to read them.
+"""Options for the columns of tables: how they are read, where files alone do not say it, and how they are prepared.
 
-In a real federation each site's own file has them; what an experiment says of columns is only compared with it.
+In a real federation each site's own file has those for reading; what an experiment says of columns is only compared
+with it.
 """
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args, get_type_hints
+
+import numpy as np
 
 from fedkin.core.doors import current_door, toml_text
 from fedkin.core.doors import option as name_of
-from fedkin.core.errors import FedkinError, unknown_name
+from fedkin.core.errors import FedkinError, listing, unknown_name
 
 if TYPE_CHECKING:
     from fedkin.core.table import Table
@@ -20,82 +24,120 @@ AUTO, NO_ID = "auto", "none"
 """Values of `TableOptions.id` that are no names of columns."""
 NO_LABELS = "none"
 """Name of a column of labels that says that there are none, whatever columns are called."""
-
 NA_VALUES = 'texts and numbers, one or in a list such as ["unknown", -9], or such lists by column: {age = [-9]}'
 """What `TableOptions.na_values` may be, for sentences; written as TOML."""
+MIN_MEMBERS = 5
+"""Samples of a client that a category needs for its name to leave the client."""
+
+Imputation = Literal["neighbours", "median"]
 
 
 @dataclass(frozen=True)
 class TableOptions:
-    """Options for the columns of tables, by name; a table without a named column is left as it is.
+    """Options for the columns of tables, by name; a table without a named column is read as it is.
 
-    Columns to `drop` are left out, also as labels. `id` names rows, and stays in the table; "auto" has it recognised,
-    and "none" says that there is none. Values of `categorical` columns are names, also where they look like numbers or
-    dates; `ordinal` has by column its levels in order, from the lowest. `decimal` stands before the decimals of numbers
-    in text where they can be read in two ways, as 1.234; "auto" refuses such columns. `encoding` is that of CSV files
-    that are not UTF-8, by a name that Python knows, such as "cp1252", and `header` is whether their first line names
-    the columns. Of a workbook the first of the names in `sheet` that it has is read, by default its only sheet.
-    `dayfirst` is whether the day is before the month in dates such as 03/04/2024 where no date of the column shows it.
-    `na_values` stand for an empty cell, such as "unknown" or -9, in all columns or by column; they become a mapping, in
-    which "" stands for all columns.
-
-    As the clients' schema knows of new rows, `features` are no labels whatever they are called, and `levels` has by
-    column the clients' categories and words for false and true, which are values whatever they are.
+    Attributes
+    ----------
+    drop : list of str
+        Columns that are left out, also as labels.
+    id : str
+        The column that names rows, which stays in the table; "auto" recognises it, "none" says that there is none.
+    categorical : list of str
+        Columns whose values are names, also where they look like numbers or dates.
+    ordinal : dict of str to list of str
+        By column, its levels in order, from the lowest.
+    decimal : {"auto", ".", ","}
+        What stands before decimals of numbers in text that can be read in two ways, as 1.234; "auto" refuses these.
+    encoding : str
+        Encoding of CSV files that are not UTF-8, as Python names it, such as "cp1252".
+    na_values : list of str or number, or dict of str to such a list
+        Values that stand for an empty cell, such as "unknown" or -9, in all columns or by column. They become a
+        mapping, in which "" stands for all columns.
+    sheet : list of str
+        The sheet of workbooks that hold several; of more than one name the first that a workbook has.
+    dayfirst : bool or None
+        Whether the day is before the month in dates such as 03/04/2024, where no date of the column shows it.
+    header : bool
+        Whether the first line of files names the columns; without, they are called 1, 2 and so on.
+    features : list of str
+        Of new rows: columns that are no labels whatever they are called.
+    levels : dict of str to list of str
+        Of new rows: by column the clients' categories and words for false and true, which are values whatever they are.
+    scaling : {"auto", "standard", "none"}
+        By "auto" data that all lie in [0, 1] are left alone, columns that share one unit, such as pixels, are divided
+        by one scale, and each column of others is standardised, where a few values far from all others count as a
+        limit; not with secure sums, for it needs minimum and maximum. "standard" always standardises, without limits,
+        and "none" leaves numbers as they are.
+    lacking : {"drop", "impute"}
+        What happens to a column that a client lacks, or of which all its cells are empty, or more than half of all
+        clients' cells.
+    imputation : {"neighbours", "median"}
+        What empty cells take: the mean of the five most similar rows of the same client, and in new rows that of the
+        nearest cluster; or the median or most frequent value of all clients. A row affects others by "neighbours", so
+        methods with differential privacy take "median".
+    indicator : bool
+        Whether a column with empty cells gets an indicator of these, which shares the column's weight.
+    min_members : int
+        Samples of one client that a category needs for its name to leave the client, at least 5; others are pooled.
+    private : bool
+        Whether the method is differentially private, which what clients send for the preparation is not.
 
     Raises FedkinError if a value is of another type.
     """
 
-    drop: str | Sequence[str] = ()
+    drop: Sequence[str] = ()
     id: str = AUTO
-    categorical: str | Sequence[str] = ()
+    categorical: Sequence[str] = ()
     ordinal: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    decimal: str = AUTO
+    decimal: Literal["auto", ".", ","] = "auto"
     encoding: str = "utf-8"
     na_values: str | float | Sequence[str | float] | Mapping[str, Any] = ()
-    sheet: str | Sequence[str] = ()
+    sheet: Sequence[str] = ()
     dayfirst: bool | None = None
     header: bool = True
     features: Sequence[str] = ()
     levels: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    scaling: Literal["auto", "standard", "none"] = "auto"
+    lacking: Literal["drop", "impute"] = "drop"
+    imputation: Imputation = "neighbours"
+    indicator: bool = False
+    min_members: int = MIN_MEMBERS
+    private: bool = False
 
     def __post_init__(self) -> None:
-        for option in ("drop", "categorical", "sheet"):
-            given = getattr(self, option)
-            object.__setattr__(self, option, (given,) if isinstance(given, str) else _names(given, option))
+        for name in ("drop", "categorical", "sheet"):
+            object.__setattr__(self, name, _names(getattr(self, name), name, single=True))
         object.__setattr__(self, "id", NO_ID if self.id is None else self.id)
         if not isinstance(self.id, str):
             raise FedkinError(f"id is {self.id!r}; it should be the name of a column, 'auto' or 'none'.")
-        if self.decimal not in (AUTO, ".", ","):
-            raise FedkinError(f"decimal is {self.decimal!r}; allowed: '.', ',' and 'auto'.")
-        if not isinstance(self.header, bool):
-            raise FedkinError(f"header is {self.header!r}; allowed: true and false.")
-        if not isinstance(self.dayfirst, bool | None):
-            raise FedkinError(f"dayfirst is {self.dayfirst!r}; allowed: true and false.")
+        for name, choices in _CHOICES.items():
+            if (value := getattr(self, name)) not in choices:
+                raise unknown_name(name, value, choices) if isinstance(value, str) else _unlike(name, value, choices)
+        for name in ("header", "indicator", *(["dayfirst"] if self.dayfirst is not None else [])):
+            if not isinstance(getattr(self, name), bool | np.bool_):
+                raise _unlike(name, getattr(self, name), ["true", "false"])
+            object.__setattr__(self, name, bool(getattr(self, name)))
         if not _is_encoding(self.encoding):
             raise FedkinError(
                 f"encoding is {self.encoding!r}; it should name one of text, such as 'utf-8' or 'cp1252'."
             )
         if not isinstance(self.ordinal, Mapping):
             raise FedkinError(f"ordinal is {self.ordinal!r}; it should name columns with their levels in order.")
-        levels = {str(name): _names(given, f"ordinal['{name}']") for name, given in self.ordinal.items()}
-        for name, own in levels.items():
-            if len(own) < 2 or len(set(own)) < len(own):
-                raise FedkinError(f"ordinal['{name}'] is {list(own)}; it should have two levels or more, each once.")
-        object.__setattr__(self, "ordinal", levels)
-        every = self.na_values if isinstance(self.na_values, Mapping) else {"": self.na_values}
-        object.__setattr__(self, "na_values", {str(name): _values(given, name) for name, given in every.items()})
+        ordinal = {str(name): _names(levels, f"ordinal['{name}']") for name, levels in self.ordinal.items()}
+        for name, levels in ordinal.items():
+            if len(levels) < 2 or len(set(levels)) < len(levels):
+                raise FedkinError(f"ordinal['{name}'] is {list(levels)}; it should have two levels or more, each once.")
+        object.__setattr__(self, "ordinal", ordinal)
+        by_column = self.na_values if isinstance(self.na_values, Mapping) else {"": self.na_values}
+        object.__setattr__(self, "na_values", {str(name): _values(values, name) for name, values in by_column.items()})
         if both := sorted(set(self.categorical) & set(self.ordinal)):
             raise FedkinError(
                 f"Column '{both[0]}' is both in {name_of('categorical')} and in {name_of('ordinal')}; it can be in one."
             )
 
-    @property
-    def named(self) -> dict[str, str]:
-        """Return every column that an option names, with the option's name."""
-        named = dict.fromkeys(self.drop, "drop") | dict.fromkeys(self.categorical, "categorical")
-        named |= dict.fromkeys(self.ordinal, "ordinal")
-        named |= dict.fromkeys(filter(None, self.na_values_of), "na_values")
-        return named if self.id in (AUTO, NO_ID) else named | {self.id: "id"}
+    def of(self, *, private: bool) -> Self:
+        """Return the options for a method that is differentially private for one sample, or is not."""
+        return replace(self, imputation="median", private=True) if private else self
 
     @property
     def no_labels(self) -> tuple[str, ...]:
@@ -112,76 +154,88 @@ class TableOptions:
     def of_files(self) -> dict[str, Any]:
         """Return the options that new rows of the same source are read by, as plain values: all but columns' kinds."""
         na_values = {name: list(values) for name, values in self.na_values_of.items() if values}
-        how: dict[str, Any] = {"decimal": self.decimal, "encoding": self.encoding, "sheet": list(self.sheet)}
-        how |= {} if self.header else {"header": False}
-        how |= {} if self.dayfirst is None else {"dayfirst": self.dayfirst}
-        return how | {"na_values": na_values}
+        reading: dict[str, Any] = {"decimal": self.decimal, "encoding": self.encoding, "sheet": list(self.sheet)}
+        reading |= {} if self.header else {"header": False}
+        reading |= {} if self.dayfirst is None else {"dayfirst": self.dayfirst}
+        return reading | {"na_values": na_values}
 
     def unknown(self, columns: Iterable[str]) -> list[str]:
-        """Return a sentence for each named column that is not among `columns`."""
-        known = set(columns)
-        return [_unknown(name, at, known) for name, at in self.named.items() if name not in known]
+        """Return a sentence for each column that an option names and is not among `columns`."""
+        columns, sentences = set(columns), []
+        named = {name: option for option in ("drop", "categorical", "ordinal") for name in getattr(self, option)}
+        named |= {name: "na_values" for name in self.na_values_of if name}
+        named |= {} if self.id in (AUTO, NO_ID) else {self.id: "id"}
+        for name, option in named.items():
+            parts = [part.strip() for part in name.split(",")]
+            if name not in columns and len(parts) > 1 and columns.issuperset(parts):
+                listed = current_door().given(option, parts)
+                sentences.append(f"{name_of(option)} names one column '{name}', which does not exist; write {listed}.")
+            elif name not in columns:
+                sentences.append(str(unknown_name(f"column in {name_of(option)}", name, columns)))
+        return sentences
 
 
-def _unknown(name: str, option: str, known: set[str]) -> str:
-    """Return a sentence on a column that an option names and no table has; several in one text should be a list."""
-    parts = [part.strip() for part in name.split(",")]
-    if len(parts) > 1 and known.issuperset(parts):
-        several = current_door().given(option, parts)
-        return f"{name_of(option)} names one column '{name}', which does not exist; several are a list: {several}."
-    return str(unknown_name(f"column in {name_of(option)}", name, known))
+_CHOICES: dict[str, Sequence[str]] = {
+    name: get_args(get_type_hints(TableOptions)[name]) for name in ("decimal", "scaling", "lacking", "imputation")
+}
+
+
+def _unlike(name: str, value: object, choices: Sequence[str]) -> FedkinError:
+    return FedkinError(f"{name} is {value!r}; allowed: {listing(choices)}.")
 
 
 def _is_encoding(name: Any) -> bool:
     """Return whether Python knows an encoding of text by this name."""
     try:
         "".encode(name)
+        return codecs.lookup(name) is not None
     except (LookupError, TypeError, ValueError):
         return False
-    return True
 
 
-def are_na_values(given: Any) -> bool:
-    """Return whether `given` is what `NA_VALUES` says."""
-    if isinstance(given, Mapping):
-        return all(isinstance(name, str) and name and _are_values(own) for name, own in given.items())
-    return _are_values(given)
+def are_na_values(value: Any) -> bool:
+    """Return whether a value is what `NA_VALUES` says."""
+    if isinstance(value, Mapping):
+        return all(isinstance(name, str) and name and are_na_values(_listed(values)) for name, values in value.items())
+    return all(map(_is_na_value, _listed(value)))
 
 
-def _are_values(given: Any) -> bool:
-    return all(map(_is_value, given if isinstance(given, list | tuple) else [given]))
-
-
-def _is_value(value: Any) -> bool:
+def _is_na_value(value: Any) -> bool:
     return isinstance(value, str | int | float) and not isinstance(value, bool) and value != ""
 
 
-def _values(given: Any, name: Any) -> tuple[str | float, ...]:
-    """Return values that stand for an empty cell, given as one or as several."""
-    single = isinstance(given, str | Mapping) or not isinstance(given, Iterable)
-    several = (given,) if single else tuple(given)
-    for value in several:
-        if not _is_value(value):
-            at = f"na_values['{name}']" if name else "na_values"
-            raise FedkinError(f"{at} has {value!r}; it should have texts and numbers, such as 'unknown' or -9.")
-    return several
+def _listed(values: Any) -> Sequence[Any]:
+    return [values] if isinstance(values, str | Mapping) or not isinstance(values, Iterable) else [*values]
 
 
-def _names(given: Any, option: str) -> tuple[str, ...]:
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise FedkinError(f"{option} is {given!r}; it should be a list of names.")
-    return tuple(str(name) for name in given)
+def _values(values: Any, name: Any) -> tuple[str | float, ...]:
+    """Return values that stand for an empty cell, which may be one or several."""
+    for value in _listed(values):
+        if not _is_na_value(value):
+            option = f"na_values['{name}']" if name else "na_values"
+            raise FedkinError(f"{option} has {value!r}; it should have texts and numbers, such as 'unknown' or -9.")
+    return tuple(_listed(values))
+
+
+def _names(names: Any, option: str, single: bool = False) -> tuple[str, ...]:
+    if single and isinstance(names, str):
+        return (names,)
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise FedkinError(f"{option} is {names!r}; it should be a list of names.")
+    return tuple(str(name) for name in names)
 
 
 NO_OPTIONS = TableOptions()
 """Options of tables of which the files alone say how to read them."""
 
+
+# What an experiment says of columns beside what a site's own file says.
+
+
 COLUMN_KEYS = (
     "label", "drop", "id", "categorical", "ordinal", "decimal", "encoding", "header", "sheet", "na_values", "dayfirst",
 )  # fmt: skip
 """Keys of an experiment's ``[data]`` that a site's own file has, too, and that describe its columns."""
-_NAMED = ("drop", "categorical", "ordinal", "na_values")
-"""Those among them that name columns, of which a site must not be ignorant."""
 
 
 def lines_lacking(
@@ -197,19 +251,22 @@ def lines_lacking(
     if table is None:
         return []
     label, names = asked.get("label"), set(table.names)
-    wanted = TableOptions(**{key: asked[key] for key in _NAMED if key in asked})
+    experiment = TableOptions(
+        **{key: asked[key] for key in ("drop", "categorical", "ordinal", "na_values") if key in asked}
+    )
     lines = []
     if label == NO_LABELS and named is None and taken is not None:
         lines.append(f"label = {toml_text(NO_LABELS)}")
     elif label in table.names:
         lines.append(f"label = {toml_text(label)}" if named is None else f"drop = {toml_text([label])}")
-    known = {*options.drop, options.id, *options.categorical, *options.ordinal}
+    rest = names - {*options.drop, options.id, *options.categorical, *options.ordinal}
     for key in ("drop", "categorical"):
-        if unknown := [name for name in getattr(wanted, key) if name in names - known]:
-            lines.append(f"{key} = {toml_text(unknown)}")
-    if levels := {name: own for name, own in wanted.ordinal.items() if name in names - known}:
+        if unnamed := [name for name in getattr(experiment, key) if name in rest]:
+            lines.append(f"{key} = {toml_text(unnamed)}")
+    if levels := {name: values for name, values in experiment.ordinal.items() if name in rest}:
         lines.append(f"ordinal = {toml_text(levels)}")
-    empty = {name: own for name, own in wanted.of_files["na_values"].items() if not name or name in names}
+    na_values = experiment.of_files["na_values"]
+    empty = {name: values for name, values in na_values.items() if not name or name in names}
     if empty and not options.of_files["na_values"]:
         lines.append(f"na_values = {toml_text(empty.get('', empty))}")
     return lines

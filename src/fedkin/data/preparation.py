@@ -22,9 +22,10 @@ from fedkin.data.inputs import ClientInput, client_input
 from fedkin.data.names import expanded
 from fedkin.data.options import NO_OPTIONS, TableOptions
 from fedkin.data.scaling import Scaling, restore_scaling
+from fedkin.data.schema import quoted
 
 STATE = "preparation"
-"""Where a client's state has the encoding of its table, uint8."""
+"""Key of the encoding of its table in a client's state, uint8."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +33,11 @@ class Preparation:
     """Preparation that turns samples as read into samples as methods see them.
 
     Arrays have a `scaling`, and tables an `encoding`. `notes` say in sentences what was done, for the user; `questions`
-    are those on what looks wrong in the data and is used as it is. `files` are options of
-    `TableOptions` by which files of new samples are read, such as ``decimal``, where the clients' were read by them.
-    `reach`, float64 ``(2, columns)``, or ``(2, channels)`` of images, has the ends of all clients' values, rounded
-    outwards, where these are known; `centres` are those of clusters of tables, float64 ``(k, width)``, from which empty
-    cells of new rows are imputed. Neither is sent to any client.
+    are those on what looks wrong in the data and is used as it is. `files` are options of `TableOptions` by which the
+    clients' files were read and those of new samples are, such as ``decimal``. `reach`, float64 ``(2, columns)``, or
+    ``(2, channels)`` of images, has the ends of all clients' values, rounded outwards, if these are known; `centres`
+    are those of clusters of tables, float64 ``(k, width)``, from which empty cells of new rows are imputed. Neither is
+    sent to any client.
     """
 
     scaling: Scaling | None = None
@@ -65,9 +66,9 @@ class Preparation:
     @property
     def mode(self) -> str:
         """Mode of scaling, ``"standard"``, ``"common"``, ``"unit"`` or ``"none"``: see `Scaling`, `TableEncoding`."""
-        one = self.scaling if self.encoding is None else self.encoding
-        assert one is not None
-        return one.mode
+        means = self.scaling if self.encoding is None else self.encoding
+        assert means is not None
+        return means.mode
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -87,8 +88,7 @@ class Preparation:
     @property
     def reading(self) -> TableOptions:
         """Options by which a new table is read with columns of the same kinds."""
-        own = NO_OPTIONS if self.encoding is None else self.encoding.schema.reading
-        return replace(own, **self.files)
+        return replace(NO_OPTIONS if self.encoding is None else self.encoding.schema.reading, **self.files)
 
     def apply(self, x: Any, where: str = "The data given") -> Tensor:
         """Prepare new samples as in training: the float32 tensor ``(n, *shape)`` that models take.
@@ -117,66 +117,62 @@ class Preparation:
         data, where = self.read_again(client_input(x, where), where)
         return self.prepared(data.x, None if data.table is None else data.table.columns, where)
 
-    def read_again(self, given: ClientInput, where: str, labels: Sequence[str] = ()) -> tuple[Dataset, str]:
+    def read_again(self, samples: ClientInput, origin: str, labels: Sequence[str] = ()) -> tuple[Dataset, str]:
         """Read one client's new samples with columns of the same kinds, and say what to call them.
 
-        They are called `where`, or by their file; `labels` are columns of a table to leave out. Raises FedkinError if
+        They are called `origin`, or by their file; `labels` are columns of a table to leave out. Raises FedkinError if
         they cannot be used.
         """
-        left_out = [*labels, *([] if given.label is None else [given.label])]
+        left_out = [*labels, *([] if samples.label is None else [samples.label])]
         reading = replace(self.reading, drop=[*self.reading.drop, *left_out])
-        if isinstance(given.x, str | Path):
+        if isinstance(samples.x, str | Path):
             from fedkin.data.files import read_file
 
-            return read_file(expanded(str(given.x)), options=reading), f"'{given.x}'"
-        return as_dataset(given.x, where, where, options=reading), where
+            return read_file(expanded(str(samples.x)), options=reading), f"'{samples.x}'"
+        return as_dataset(samples.x, origin, origin, options=reading), origin
 
     def prepared(
         self,
         x: Tensor,
         columns: Sequence[Column] | None = None,
-        where: str = "The table",
+        origin: str = "The table",
         donors: Table | None = None,
     ) -> Tensor:
         """Prepare samples that were read, float32 ``(n, *shape)``; `x` itself is not changed.
 
         `x` is as it was read: an array, or the values of a table, see `fedkin.core.table.Table`, with its `columns`;
-        without these, it must be numbers in the order of the original table's columns. `where` names the source, at the
-        beginning of error messages; `donors` are rows of the same client that empty cells are imputed from. Raises
-        FedkinError if samples are of another shape, the table lacks a column, or a table is given where arrays were.
+        without these, it must be numbers in the order of the original table's columns. `origin` names the source, at
+        the beginning of error messages; `donors` are rows of the same client that empty cells are imputed from. Raises
+        FedkinError if samples are of another shape, the table lacks a column, or a table is passed for arrays.
         """
         if self.encoding is None:
             assert self.scaling is not None
-            numbers = x if columns is None else plain_numbers(Table(tuple(columns), x.double()), where)
-            return self.scaling.apply(numbers)
-        table = self._as_table(x) if columns is None else Table(tuple(columns), x.double())
-        return self.encoding.apply(table, where, donors, self.centres)
-
-    def _as_table(self, x: Tensor) -> Table:
-        """Return the table that an array without names is, after checking that numbers alone will do."""
-        assert self.encoding is not None
-        known = self.encoding.schema.columns
-        if any(column.kind == "category" for column in known) or x.ndim != 2 or x.shape[1] != len(known):
-            raise FedkinError(
-                f"The samples have shape {tuple(x.shape)} and no names of columns, but the model was made for the "
-                f"columns {', '.join(column.name for column in known[:10])}; give a DataFrame or a file with these."
+            return self.scaling.apply(
+                x if columns is None else plain_numbers(Table(tuple(columns), x.double()), origin)
             )
-        return Table(tuple(Column(own.name, own.kind, own.categories) for own in known), x.double())
+        schema = self.encoding.schema
+        if columns is None:
+            numbers = x.ndim == 2 and x.shape[1] == len(schema.columns)
+            if not numbers or any(column.kind == "category" for column in schema.columns):
+                raise FedkinError(
+                    f"The samples have shape {tuple(x.shape)} and no names of columns, but the model was made for the "
+                    f"columns {quoted(schema.names)}; give a DataFrame or a file with these."
+                )
+            columns = [Column(column.name, column.kind, column.categories) for column in schema.columns]
+        return self.encoding.apply(Table(tuple(columns), x.double()), origin, donors, self.centres)
 
     def of(self, client: Client) -> Tensor:
         """Return a client's data prepared; they must not have been prepared yet."""
+        origin = f"Client {client.id}"
         if client.table is None or self.encoding is None:
-            return self.prepared(
-                client.x, None if client.table is None else client.table.columns, f"Client {client.id}"
-            )
-        return self.encoding.apply(client.table, f"Client {client.id}", client.table)
+            return self.prepared(client.x, None if client.table is None else client.table.columns, origin)
+        return self.encoding.apply(client.table, origin, client.table)
 
-    def notes_on(self, data: Dataset, where: str) -> list[str]:
+    def notes_on(self, data: Dataset, origin: str) -> list[str]:
         """Return what checks find of new samples that are unlike the clients': rows, or arrays far beyond or within."""
-        if self.encoding is None:
-            known = self.reach is not None and data.table is None
-            return [*check_new_arrays(data.x, self.reach, where)] if known and self.reach is not None else []
-        return [] if data.table is None else [*check_new_rows(data.table, self.encoding, where, self.reach)]
+        if self.encoding is not None:
+            return [] if data.table is None else [*check_new_rows(data.table, self.encoding, origin, self.reach)]
+        return [] if self.reach is None or data.table is not None else [*check_new_arrays(data.x, self.reach, origin)]
 
     def read(self, source: str) -> Tensor:
         """Read samples by name or path, see `fedkin.data.sources.load`, and prepare them.
@@ -194,20 +190,20 @@ class Preparation:
 
     def tree(self) -> dict[str, Any]:
         """Return the fields, ready for `fedkin.core.payload.pack`."""
-        said = {"notes": self.notes, **({"questions": list(self.questions)} if self.questions else {})}
-        reach = {} if self.reach is None else {"reach": self.reach}
-        if self.encoding is None:
-            assert self.scaling is not None
-            return {"scaling": self.scaling.tree(), **said, **reach}
-        return {"table": self.encoding.tree(), **said, **reach}
+        more: dict[str, Any] = {} if self.reach is None else {"reach": self.reach}
+        more |= {"questions": list(self.questions)} if self.questions else {}
+        if self.encoding is not None:
+            return {"table": self.encoding.tree(), "notes": self.notes, **more}
+        assert self.scaling is not None
+        return {"scaling": self.scaling.tree(), "notes": self.notes, **more}
 
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any]) -> Self:
         """Return the preparation that `tree` was made of."""
-        said, asked, reach = list(tree["notes"]), tuple(tree.get("questions", ())), tree.get("reach")
-        if "table" in tree:
-            return cls(None, TableEncoding.from_tree(tree["table"]), said, asked, reach=reach)
-        return cls(Scaling.from_tree(tree["scaling"]), None, said, asked, reach=reach)
+        scaling = Scaling.from_tree(tree["scaling"]) if "scaling" in tree else None
+        encoding = TableEncoding.from_tree(tree["table"]) if scaling is None else None
+        questions = tuple(tree.get("questions", ()))
+        return cls(scaling, encoding, list(tree["notes"]), questions, reach=tree.get("reach"))
 
 
 def remembered(tables: Iterable[Table | None]) -> dict[str, Any]:

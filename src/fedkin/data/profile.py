@@ -24,10 +24,11 @@ from torch import Tensor
 from fedkin.core import Client, Federation, Payload, client_task, task
 from fedkin.core.replies import MAX_COUNT, Expected, counts_to, doubles, int64
 from fedkin.data.encoding import TableEncoding
+from fedkin.data.options import MIN_MEMBERS
 from fedkin.data.preparation import encoding_of
 from fedkin.data.scaling import limited
-from fedkin.data.schema import MIN_MEMBERS, SchemaColumn, aligned, are_numbers, columns_of, plain
-from fedkin.data.statistics import UNIT, UNITS, are_columns, count_lengths, of_digits, to_digits, unit_of
+from fedkin.data.schema import SchemaColumn, aligned, are_columns, are_numbers, columns_of, plain
+from fedkin.data.statistics import UNIT, UNITS, count_lengths, of_digits, to_digits, unit_of
 from fedkin.secure_aggregation.client_tasks import Term
 from fedkin.secure_aggregation.sums import summed
 

@@ -22,7 +22,7 @@ from fedkin.data.dataset import Dataset, SplitError, encode_labels, lacking_labe
 from fedkin.data.files import read_file
 from fedkin.data.names import EMBEDDED, HUB, READ, below_fedkin_data, expanded, files_of_clients, missing, not_read
 from fedkin.data.options import NO_LABELS, NO_OPTIONS, TableOptions
-from fedkin.data.tables import frame_to_table, with_named_empty
+from fedkin.data.tables import frame_to_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -233,9 +233,8 @@ def read_huggingface(
         return Dataset(name, decode_images(table.column(images[0]).to_pylist(), where), y, classes, clusters=clusters)
     others = {column: kind for column, kind in features.items() if column not in (label, cluster)}
     frame = _with_named_classes(table.select(list(others)).to_pandas(), others)
-    frame, held = with_named_empty(frame, options)
     columns = frame_to_table(frame, where, options)
-    return Dataset(name, columns.values, y, classes, columns, clusters, tuple(dropped), na_values=held)
+    return Dataset(name, columns.values, y, classes, columns, clusters, tuple(dropped))
 
 
 def _with_named_classes(frame: pd.DataFrame, features: Mapping[str, Any]) -> pd.DataFrame:

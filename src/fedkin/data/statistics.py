@@ -6,10 +6,11 @@ it; sums of numbers of any size are split into digits for them. Medians and othe
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self, get_args
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -17,21 +18,19 @@ from torch import Tensor
 from fedkin.core import Client, Federation, Payload, client_task, task
 from fedkin.core.doors import setting
 from fedkin.core.errors import FedkinError, RefusalError
-from fedkin.core.replies import Expected, Optional, doubles, int64, is_count, is_flag, is_list, is_shape, is_text
-from fedkin.core.table import Kind, Table
+from fedkin.core.replies import Expected, Optional, doubles, int64, is_count, is_flag, is_shape
+from fedkin.core.table import Table
+from fedkin.data.options import MIN_MEMBERS
 from fedkin.data.schema import (
-    MIN_MEMBERS,
     SchemaColumn,
     aligned,
+    are_columns,
     are_names,
     are_numbers,
     are_reports,
     columns_of,
-    moments_of,
     plain,
-    reports_by_name,
     reports_of,
-    too_long,
 )
 from fedkin.secure_aggregation.client_tasks import Term
 from fedkin.secure_aggregation.sums import sums_of_all
@@ -45,13 +44,11 @@ SCALED_UNITS = UNITS[3:]
 UNIT = doubles(None, minimum=float(torch.finfo(torch.float64).tiny))
 """Specification of units in a payload."""
 
-_EXACT = 1e-9
-"""Difference that rounding makes in the mean of squares of truth values."""
-_SPREADS = 4.0
-"""Standard deviations on either side of the mean that a histogram spans where minimum and maximum are not known."""
-
 Ask = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Returns the `histograms` of all clients' columns at some positions, between a low and a high end of each."""
+
+
+# Numbers.
 
 
 def to_digits(values: Tensor, units: Sequence[float] = UNITS) -> Tensor:
@@ -84,16 +81,16 @@ def histograms(values: Tensor, low: Tensor, high: Tensor) -> Tensor:
     """
     width = (high - low).clamp_min(torch.finfo(torch.float64).tiny)
     bins = ((values - low) / width * BINS).clamp(0, BINS - 1)
-    counts = [own[~own.isnan()].long().bincount(minlength=BINS).double() for own in bins.T]
+    counts = [column[~column.isnan()].long().bincount(minlength=BINS).double() for column in bins.T]
     return torch.stack(counts) if counts else torch.zeros(0, BINS, dtype=torch.float64)
 
 
 def quantile(counts: Tensor, fraction: float, low: Tensor, high: Tensor) -> Tensor:
     """Return a quantile of each column, float64 ``(columns,)``, as if values were evenly spread within each bin."""
     below = counts.cumsum(1)
-    wanted = below[:, -1:] * fraction
-    bins = (below < wanted).sum(1, keepdim=True).clamp_max(BINS - 1)
-    inside = (wanted - (below - counts).gather(1, bins)) / counts.gather(1, bins).clamp_min(1)
+    target = below[:, -1:] * fraction
+    bins = (below < target).sum(1, keepdim=True).clamp_max(BINS - 1)
+    inside = (target - (below - counts).gather(1, bins)) / counts.gather(1, bins).clamp_min(1)
     return low + (bins + inside)[:, 0] / BINS * (high - low)
 
 
@@ -102,78 +99,23 @@ def sum_of(replies: Mapping[int, Payload], name: str) -> Tensor:
     return torch.stack([replies[i][name] for i in sorted(replies)]).sum(0)
 
 
-def is_prepared(client: Client) -> bool:
-    """Return whether a client's data are scaled or encoded already."""
-    return "scaling_mean" in client.state or "preparation" in client.state
-
-
-@dataclass(frozen=True)
-class ColumnSums:
-    """Sums over all samples of all clients, by column.
-
-    `filled`, float64 ``(columns,)``, are numbers of cells that are not empty; `sum` and `squares`, float64
-    ``(columns,)``, are of values, and of their squared distances from the mean; 0 for categories. `counts` are
-    frequencies of each column's categories, float64 ``(categories + 1,)``, the last of all others; of length 0 for
-    other columns. `low` and `high`, float64 ``(columns,)``, are minimum and maximum, where clients send these.
-    """
-
-    samples: int
-    filled: Tensor
-    sum: Tensor
-    squares: Tensor
-    counts: list[Tensor]
-    low: Tensor | None = None
-    high: Tensor | None = None
-
-    def of(self, positions: Sequence[int]) -> Self:
-        """Return the sums of the columns at these positions."""
-        at = torch.tensor(positions, dtype=torch.int64)
-        low, high = (None if end is None else end[at] for end in (self.low, self.high))
-        counts = [self.counts[position] for position in positions]
-        return type(self)(self.samples, self.filled[at], self.sum[at], self.squares[at], counts, low, high)
-
-    def pooled(self, kept: Sequence[Sequence[int]]) -> Self:
-        """Return the sums with only the `kept` categories of each column; the rest are pooled as *other*."""
-        counts = [
-            torch.cat([own[list(codes)], own.sum()[None] - own[list(codes)].sum()]) if len(own) else own
-            for own, codes in zip(self.counts, kept, strict=True)
-        ]
-        return replace(self, counts=counts)
-
-    @cached_property
-    def mean(self) -> Tensor:
-        """Mean of each column, float64 ``(columns,)``."""
-        return self.sum / self.filled.clamp_min(1)
-
-    @property
-    def all_truths(self) -> list[bool]:
-        """Whether all values of each column, of those in 0 to 1, are 0 or 1: no others have as large a variance."""
-        largest = self.sum * (1 - self.mean)
-        return ((largest - self.squares).abs() <= _EXACT * self.filled).tolist()
-
-    @cached_property
-    def spread(self) -> Tensor:
-        """Standard deviation of each column, float64 ``(columns,)``."""
-        return (self.squares / self.filled.clamp_min(1)).sqrt()
-
-
 def count_lengths(columns: Sequence[SchemaColumn]) -> list[int]:
     """Return the number of frequencies of each column; 0 where it is no category."""
     return [len(column.categories) + 1 if column.kind == "category" else 0 for column in columns]
 
 
-def are_columns(value: Any) -> bool:
-    """Return whether a value is a list of columns as `plain` writes them."""
-    if not isinstance(value, list) or not all(isinstance(one, list) and len(one) == 3 for one in value):
-        return False
-    return all(is_text(name) and kind in get_args(Kind) and is_list(is_text)(levels) for name, kind, levels in value)
+# What clients are asked. Tasks with ``columns`` are about a table's, as the schema has them, else about the array.
 
 
 _FEATURES = doubles("features")
-_QUESTION: Expected = {"min_members": Optional(is_count)}
+_COLUMNS: Expected = {"columns": Optional(are_columns)}
+_SUMS: Expected = {**_COLUMNS, "mean": doubles(None), "unit": UNIT}
+_MIN_MEMBERS: Expected = {"min_members": Optional(is_count)}
 
 
-_COLUMNS: Expected = {"columns": are_columns}
+def is_prepared(client: Client) -> bool:
+    """Return whether a client's data are scaled or encoded already."""
+    return "scaling_mean" in client.state or "preparation" in client.state
 
 
 @client_task(
@@ -202,7 +144,7 @@ def shapes(client: Client, payload: Payload) -> Payload:
 
 
 @client_task(
-    takes=_QUESTION,
+    takes=_MIN_MEMBERS,
     holds={
         "count": is_count, "sum": _FEATURES, "min": _FEATURES, "max": _FEATURES, "shape": is_shape, "scaled": is_flag,
     },
@@ -210,69 +152,40 @@ def shapes(client: Client, payload: Payload) -> Payload:
 )  # fmt: skip
 def moments(client: Client, payload: Payload) -> Payload:
     """Report count, sum, minimum and maximum of each column or channel; for a table also its columns."""
-    facts: Payload = {"shape": list(client.x.shape[1:]), "scaled": is_prepared(client)}
+    facts: Payload = {"count": len(client), "shape": list(client.x.shape[1:]), "scaled": is_prepared(client)}
     if client.table is None:
-        x = _by_feature(client.x)
-        return {"count": len(x), "sum": x.sum(0), "min": x.amin(0), "max": x.amax(0), **facts}
-    facts |= moments_of(client.table) | _reports_of(client, client.table, _min_members(client, payload))
-    return {"count": len(client), **facts}
+        x = _values(client, {})
+        return {**facts, "count": len(x), "sum": x.sum(0), "min": x.amin(0), "max": x.amax(0)}
+    return {**facts, **_moments_of(client.table), **_reports_of(client, payload)}
 
 
-@client_task(takes=_QUESTION, holds={"names": are_names, "columns": are_reports})
+def _moments_of(table: Table) -> Payload:
+    """Return the filled cells, sum, minimum and maximum of each column, 0 for categories and empty columns."""
+    empty = table.values.isnan()
+    filled = (~empty).sum(0)
+    none = torch.tensor([column.kind == "category" for column in table.columns]) | (filled == 0)
+    neutral = {"sum": 0.0, "amin": math.inf, "amax": -math.inf}
+    reduced = {
+        name: torch.where(none, 0.0, getattr(torch.where(empty, value, table.values), name)(0))
+        for name, value in neutral.items()
+    }
+    return {"filled": filled.double(), "sum": reduced["sum"], "min": reduced["amin"], "max": reduced["amax"]}
+
+
+@client_task(takes=_MIN_MEMBERS, holds={"names": are_names, "columns": are_reports})
 def table_columns(client: Client, payload: Payload) -> Payload:
     """Report the columns of a table, and nothing of its samples except names of frequent categories."""
-    if client.table is None:
-        return {"names": [], "columns": []}
-    return _reports_of(client, client.table, _min_members(client, payload))
+    return {"names": [], "columns": []} if client.table is None else _reports_of(client, payload)
 
 
-def _reports_of(client: Client, table: Table, min_members: int) -> Payload:
-    """Report on a table; raise RefusalError if a name or category is too long, before the server refuses the report."""
-    if problems := too_long(table, min_members, f"Client {client.id}"):
-        raise RefusalError(" ".join(problems), public=True)  # names and lengths
-    return reports_of(table, min_members)
-
-
-def _min_members(client: Client, payload: Payload) -> int:
-    """Return how many samples a category needs for its name to leave the client; a server cannot lower it."""
-    wanted = payload.get("min_members", MIN_MEMBERS)
-    return max(wanted if is_count(wanted) else 0, MIN_MEMBERS, client.min_members)
-
-
-@client_task(takes={"mean": _FEATURES, "unit": UNIT}, holds={"squares": doubles("features", minimum=0)})
-def squares(client: Client, payload: Payload) -> Payload:
-    """Report the sum of squared distances from the common mean, per column or channel, in squares of its unit."""
-    return {"squares": ((_by_feature(client.x) - payload["mean"]) / payload["unit"]).square().sum(0)}
-
-
-@client_task(takes={})
-def hidden_sums(client: Client, payload: Payload) -> Payload:
-    """Report the count, and sums as digits, for a secure sum."""
-    return {"count": len(client), "sum": to_digits(_by_feature(client.x).sum(0))}
-
-
-@task(takes={"mean": _FEATURES, "unit": UNIT})
-def hidden_squares(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Report the same as `squares`, as digits, for a secure sum."""
-    return [{"squares": to_digits(reply["squares"])} for reply in squares.run(clients, payloads)]
-
-
-@client_task(
-    takes={"at": int64("columns"), "low": doubles("columns"), "high": doubles("columns")},
-    holds={"histograms": doubles("columns", BINS, minimum=0)},
-)
-def column_histograms(client: Client, payload: Payload) -> Payload:
-    """Report how many values of some columns lie in each bin between ``low`` and ``high``; ends take the rest."""
-    x = _by_feature(client.x)
-    if bool((payload["at"] >= x.shape[1]).any()):
-        raise FedkinError(
-            f"Column {int(payload['at'].amax())} was asked for, but samples have {x.shape[1]}.", public=True
-        )
-    return {"histograms": histograms(x[:, payload["at"]], payload["low"], payload["high"])}
-
-
-def _by_feature(x: Tensor) -> Tensor:
-    return x.double() if x.ndim == 2 else x.double().movedim(1, -1).flatten(0, -2)
+def _reports_of(client: Client, payload: Payload) -> Payload:
+    """Report on a table's columns; a server cannot lower how many samples a category needs to be named."""
+    assert client.table is not None
+    min_members = max(payload.get("min_members", 0), MIN_MEMBERS, client.min_members)
+    try:
+        return reports_of(client.table, min_members, f"Client {client.id}")
+    except FedkinError as error:
+        raise RefusalError(str(error).replace("\n", " "), error.public) from error
 
 
 @client_task(
@@ -284,32 +197,17 @@ def _by_feature(x: Tensor) -> Tensor:
 )  # fmt: skip
 def column_sums(client: Client, payload: Payload) -> Payload:
     """Report the filled cells and the sum of each column, and the frequencies of categories."""
-    columns = columns_of(payload)
-    values, numbers = _aligned(client, columns), are_numbers(columns)
+    values, numbers = _values(client, payload), _numbers(payload)
     reply = {"filled": (~values.isnan()).sum(0).double(), "sum": values.nan_to_num(0.0).sum(0) * numbers}
-    return {**reply, "counts": _frequencies(values, columns), "samples": len(values)}
+    return {**reply, "counts": _frequencies(values, payload), "samples": len(values)}
 
 
-@client_task(
-    takes={**_COLUMNS, "mean": doubles(None), "unit": UNIT},
-    holds={"squares": doubles("columns", minimum=0), "counts": doubles(None, minimum=0)},
-)
-def column_squares(client: Client, payload: Payload) -> Payload:
+@client_task(takes=_SUMS, holds={"squares": doubles("columns", minimum=0), "counts": doubles(None, minimum=0)})
+def squares(client: Client, payload: Payload) -> Payload:
     """Report each column's sum of squared distances from the common mean, in squares of its unit, and frequencies."""
-    columns = columns_of(payload)
-    values, numbers = _aligned(client, columns), are_numbers(columns)
-    squares = ((values - payload["mean"]) / payload["unit"]).nan_to_num(0.0).square().sum(0) * numbers
-    return {"squares": squares, "counts": _frequencies(values, columns)}
-
-
-@client_task(
-    takes={**_COLUMNS, "low": doubles(None), "high": doubles(None)},
-    holds={"histograms": doubles("columns", BINS, minimum=0)},
-)
-def cell_histograms(client: Client, payload: Payload) -> Payload:
-    """Report how many filled cells of each column lie in each bin between ``low`` and ``high``; ends take the rest."""
-    values = _aligned(client, columns_of(payload))
-    return {"histograms": histograms(values, payload["low"], payload["high"])}
+    values = _values(client, payload)
+    distances = ((values - payload["mean"]) / payload["unit"]).nan_to_num(0.0)
+    return {"squares": distances.square().sum(0) * _numbers(payload), "counts": _frequencies(values, payload)}
 
 
 @task(takes=_COLUMNS)
@@ -318,26 +216,111 @@ def hidden_column_sums(clients: Sequence[Client], payloads: Sequence[Payload]) -
     return [{**reply, "sum": to_digits(reply["sum"])} for reply in column_sums.run(clients, payloads)]
 
 
-@task(takes={**_COLUMNS, "mean": doubles(None), "unit": UNIT})
-def hidden_column_squares(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Report the same as `column_squares`, for a secure sum."""
-    return [{"squares": to_digits(reply["squares"])} for reply in column_squares.run(clients, payloads)]
+@task(takes=_SUMS)
+def hidden_squares(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Report the squares of `squares`, for a secure sum."""
+    return [{"squares": to_digits(reply["squares"])} for reply in squares.run(clients, payloads)]
 
 
-def _aligned(client: Client, columns: Sequence[SchemaColumn]) -> Tensor:
+@client_task(
+    takes={**_COLUMNS, "at": Optional(int64("columns")), "low": doubles(None), "high": doubles(None)},
+    holds={"histograms": doubles("columns", BINS, minimum=0)},
+)
+def column_histograms(client: Client, payload: Payload) -> Payload:
+    """Report how many values of columns, or those ``at`` positions of an array, lie in each bin; ends take the rest."""
+    values = _values(client, payload)
+    if "at" in payload:
+        if bool((payload["at"] >= values.shape[1]).any()):
+            raise FedkinError(
+                f"Column {int(payload['at'].amax())} was asked for, but samples have {values.shape[1]}.", public=True
+            )
+        values = values[:, payload["at"]]
+    return {"histograms": histograms(values, payload["low"], payload["high"])}
+
+
+def _values(client: Client, payload: Payload) -> Tensor:
+    """Return the values of the columns in question, float64 ``(n, columns)``; of images those of each channel."""
+    if "columns" not in payload:
+        return client.x.double() if client.x.ndim == 2 else client.x.double().movedim(1, -1).flatten(0, -2)
     if client.table is None:
         raise FedkinError(f"Client {client.id} has no table.", public=True)
-    return aligned(client.table, columns, f"Client {client.id}", imputes=True)
+    return aligned(client.table, columns_of(payload), f"Client {client.id}", imputes=True)
 
 
-def _frequencies(values: Tensor, columns: Sequence[SchemaColumn]) -> Tensor:
+def _numbers(payload: Payload) -> Tensor | int:
+    return are_numbers(columns_of(payload)) if "columns" in payload else 1
+
+
+def _frequencies(values: Tensor, payload: Payload) -> Tensor:
     """Count each category, the last of a column being all others: float64, one column after the other."""
     parts = [torch.zeros(0, dtype=torch.float64)]
-    for at, length in enumerate(count_lengths(columns)):
+    for i, length in enumerate(count_lengths(columns_of(payload)) if "columns" in payload else ()):
         if length:
-            own = values[:, at]
-            parts.append(own[~own.isnan()].long().bincount(minlength=length).double())
+            codes = values[:, i]
+            parts.append(codes[~codes.isnan()].long().bincount(minlength=length).double())
     return torch.cat(parts)
+
+
+# Sums over all clients.
+
+
+@dataclass(frozen=True)
+class ColumnSums:
+    """Sums over all samples of all clients, by column, or of images by channel.
+
+    `filled`, float64 ``(columns,)``, are numbers of cells that are not empty; `sum` and `squares`, float64
+    ``(columns,)``, are of values, and of their squared distances from the mean; 0 for categories. `counts` are
+    frequencies of each column's categories, float64 ``(categories + 1,)``, the last of all others; of length 0 for
+    other columns. `low` and `high`, float64 ``(columns,)``, are minimum and maximum, where clients send these.
+    """
+
+    samples: int
+    filled: Tensor
+    sum: Tensor
+    squares: Tensor
+    counts: list[Tensor]
+    low: Tensor | None = None
+    high: Tensor | None = None
+
+    def of(self, positions: Sequence[int]) -> Self:
+        """Return the sums of the columns at these positions."""
+        index = torch.tensor(positions, dtype=torch.int64)
+        low, high = (None if end is None else end[index] for end in (self.low, self.high))
+        counts = [self.counts[position] for position in positions]
+        return type(self)(self.samples, self.filled[index], self.sum[index], self.squares[index], counts, low, high)
+
+    def pooled(self, codes_by_column: Sequence[Sequence[int]]) -> Self:
+        """Return the sums with only some categories of each column, by their codes; the rest are pooled as *other*."""
+        counts = [
+            torch.cat([all_counts[list(codes)], all_counts.sum()[None] - all_counts[list(codes)].sum()])
+            if len(all_counts)
+            else all_counts
+            for all_counts, codes in zip(self.counts, codes_by_column, strict=True)
+        ]
+        return replace(self, counts=counts)
+
+    @cached_property
+    def mean(self) -> Tensor:
+        """Mean of each column, float64 ``(columns,)``."""
+        return self.sum / self.filled.clamp_min(1)
+
+    @cached_property
+    def spread(self) -> Tensor:
+        """Standard deviation of each column, float64 ``(columns,)``."""
+        return (self.squares / self.filled.clamp_min(1)).sqrt()
+
+
+def sums_of_arrays(fed: Federation, replies: Mapping[int, Payload]) -> ColumnSums:
+    """Return sums over all clients' arrays, from their replies to `moments` and squares that they are asked for."""
+    count = sum(reply["count"] for reply in replies.values())
+    low = torch.stack([reply["min"] for reply in replies.values()]).amin(0)
+    high = torch.stack([reply["max"] for reply in replies.values()]).amax(0)
+    total, filled = sum_of(replies, "sum"), torch.full_like(low, count)
+    mean = total / count
+    unit = unit_of(torch.maximum(high - mean, mean - low))
+    payload, expected = {"mean": mean, "unit": unit}, {"squares": (len(mean),)}
+    answers = fed.ask_until_all_reply(squares, payload, expected=expected)
+    return ColumnSums(count, filled, total, sum_of(answers, "squares") * unit.square(), [], low, high)
 
 
 def sums_of_columns(
@@ -345,87 +328,70 @@ def sums_of_columns(
 ) -> tuple[ColumnSums, dict[int, Tensor], dict[int, list[Tensor]]]:
     """Return sums over all clients, and of each the squares and, by column, the frequencies of categories.
 
-    They come from the clients' reports, and from squares and frequencies that they are asked for now. `replies` are
-    those of `moments`. Clients report the levels of an ordinal column as they
-    number them; where others number them otherwise, they are asked for the sum again.
+    They come from the clients' replies to `moments`, and from squares and frequencies that they are asked for.
     """
     width = len(columns)
     filled, total = torch.zeros(width, dtype=torch.float64), torch.zeros(width, dtype=torch.float64)
     low, high = torch.full((width,), torch.inf).double(), torch.full((width,), -torch.inf).double()
-    otherwise = torch.zeros(width, dtype=torch.bool)
     for client in sorted(replies):
         reply = replies[client]
-        position = {name: at for at, name in enumerate(reply["names"])}
-        own = torch.tensor([position.get(column.name, -1) for column in columns])
-        reports = reports_by_name(reply)
-        has = own >= 0
-        counts = torch.where(has, reply["filled"][own], 0.0)
-        filled, total = filled + counts, total + torch.where(has, reply["sum"][own], 0.0)
-        some = has & (counts > 0)
-        least, most = reply["min"][own].clone(), reply["max"][own].clone()
-        for at, column in enumerate(columns):
-            levels = reports[column.name].categories if bool(some[at]) and column.kind == "ordinal" else ()
-            if levels not in ((), column.categories):
-                otherwise[at] = True
-                least[at], most[at] = (column.categories.index(levels[int(end[at])]) for end in (least, most))
-        low = torch.where(some, torch.minimum(low, least), low)
-        high = torch.where(some, torch.maximum(high, most), high)
-    if bool(otherwise.any()):
-        again = fed.ask_until_all_reply(column_sums, {"columns": plain(columns)}, expected={"sum": (width,)})
-        total = torch.where(otherwise, sum_of(again, "sum"), total)
+        position = {name: i for i, name in enumerate(reply["names"])}
+        index = torch.tensor([position.get(column.name, -1) for column in columns])
+        counts = torch.where(index >= 0, reply["filled"][index], 0.0)
+        filled, total = filled + counts, total + torch.where(index >= 0, reply["sum"][index], 0.0)
+        low = torch.where(counts > 0, torch.minimum(low, reply["min"][index]), low)
+        high = torch.where(counts > 0, torch.maximum(high, reply["max"][index]), high)
     mean = total / filled.clamp_min(1)
     unit = unit_of(torch.where(filled > 0, torch.maximum(high - mean, mean - low), 0.0))
-    payload = {"columns": plain(columns), "mean": mean, "unit": unit}
     lengths = count_lengths(columns)
+    payload = {"columns": plain(columns), "mean": mean, "unit": unit}
     expected = {"squares": (width,), "counts": (sum(lengths),)}
-    answers = fed.ask_until_all_reply(column_squares, payload, expected=expected)
-    own_squares = {client: answer["squares"] * unit.square() for client, answer in answers.items()}
-    samples = sum(reply["count"] for reply in replies.values())
-    squares = sum_of(answers, "squares") * unit.square()
-    counts_by_column = list(sum_of(answers, "counts").split(lengths))
-    sums = ColumnSums(samples, filled, total, squares, counts_by_column, low, high)
-    return sums, own_squares, {client: list(answer["counts"].split(lengths)) for client, answer in answers.items()}
+    answers = fed.ask_until_all_reply(squares, payload, expected=expected)
+    samples, frequencies = sum(reply["count"] for reply in replies.values()), sum_of(answers, "counts").split(lengths)
+    sums = ColumnSums(samples, filled, total, sum_of(answers, "squares") * unit.square(), list(frequencies), low, high)
+    of_clients = {client: answer["squares"] * unit.square() for client, answer in answers.items()}
+    return sums, of_clients, {client: list(answer["counts"].split(lengths)) for client, answer in answers.items()}
 
 
-def secure_sums(fed: Federation, columns: Sequence[SchemaColumn]) -> ColumnSums:
-    """Return sums over all clients by secure aggregation: the server sees no single client's part."""
-    width, lengths = len(columns), count_lengths(columns)
-    digits = (len(UNITS), width)
-    payload: Payload = {"columns": plain(columns)}
+def secure_sums(fed: Federation, width: int, columns: Sequence[SchemaColumn] | None = None) -> ColumnSums:
+    """Return sums over all clients by secure aggregation: the server sees no single client's part.
+
+    They are of the `width` columns of tables, or of arrays or channels without `columns`.
+    """
+    lengths, digits = count_lengths(columns or ()), (len(UNITS), width)
+    payload: Payload = {} if columns is None else {"columns": plain(columns)}
     terms = [Term("filled", (width,)), Term("sum", digits), Term("samples")]
     terms += [Term("counts", (sum(lengths),))] if sum(lengths) else []
     sums = sums_of_all(fed, hidden_column_sums, payload, terms)
     total = of_digits(sums["sum"])
     mean = total / sums["filled"].clamp_min(1)
     payload |= {"mean": mean, "unit": torch.ones_like(mean)}
-    squares = sums_of_all(fed, hidden_column_squares, payload, [Term("squares", digits)])
+    of_squares = sums_of_all(fed, hidden_squares, payload, [Term("squares", digits)])["squares"]
     counts = sums.get("counts", torch.zeros(0, dtype=torch.float64)).split(lengths)
-    return ColumnSums(int(sums["samples"]), sums["filled"], total, of_digits(squares["squares"]), list(counts))
+    return ColumnSums(int(sums["samples"]), sums["filled"], total, of_digits(of_squares), list(counts))
 
 
-def histograms_of(fed: Federation, columns: Sequence[SchemaColumn]) -> Ask:
-    """Return what asks all clients for `histograms` of some of these columns."""
+def histograms_of(fed: Federation, columns: Sequence[SchemaColumn] | None = None) -> Ask:
+    """Return what asks all clients for `histograms` of some of these columns, or of columns of arrays."""
 
-    def ask(at: Tensor, low: Tensor, high: Tensor) -> Tensor:
-        payload = {"columns": plain([columns[position] for position in at.tolist()]), "low": low, "high": high}
-        shape = (len(at), BINS)
+    def ask(positions: Tensor, low: Tensor, high: Tensor) -> Tensor:
+        about = {"at": positions} if columns is None else {"columns": plain([columns[i] for i in positions.tolist()])}
+        payload, shape = {**about, "low": low, "high": high}, (len(positions), BINS)
         if fed.secure_sums:
-            return sums_of_all(fed, cell_histograms, payload, [Term("histograms", shape)])["histograms"]
-        replies = fed.ask_until_all_reply(cell_histograms, payload, expected={"histograms": shape})
+            return sums_of_all(fed, column_histograms, payload, [Term("histograms", shape)])["histograms"]
+        replies = fed.ask_until_all_reply(column_histograms, payload, expected={"histograms": shape})
         return sum_of(replies, "histograms")
 
     return ask
 
 
-def medians(fed: Federation, columns: Sequence[SchemaColumn], sums: ColumnSums, wanted: Sequence[int]) -> Tensor:
-    """Return the median of each `wanted` column, from histograms of 256 bins, float64 ``(wanted,)``.
+def medians(fed: Federation, columns: Sequence[SchemaColumn], sums: ColumnSums, positions: Sequence[int]) -> Tensor:
+    """Return the median of the columns at `positions`, from histograms of 256 bins, float64 ``(positions,)``.
 
-    `sums` are those of the `columns`, and `wanted` positions of columns that are no categories.
+    `sums` are those of the `columns`. Where minimum and maximum are not known, a histogram spans four standard
+    deviations on either side of the mean.
     """
-    at = torch.tensor(wanted)
-    if sums.low is None or sums.high is None:
-        low, high = sums.mean - _SPREADS * sums.spread, sums.mean + _SPREADS * sums.spread
-    else:
-        low, high = sums.low, sums.high
-    low, high = low[at], high[at]
-    return quantile(histograms_of(fed, columns)(at, low, high), 0.5, low, high)
+    index = torch.tensor(positions)
+    low = sums.mean - 4.0 * sums.spread if sums.low is None else sums.low
+    high = sums.mean + 4.0 * sums.spread if sums.high is None else sums.high
+    return quantile(histograms_of(fed, columns)(index, low[index], high[index]), 0.5, low[index], high[index])

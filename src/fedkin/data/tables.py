@@ -1,12 +1,20 @@
-"""Tables from DataFrames: kinds of columns, cells that options empty, and the column of labels."""
+"""Tables from DataFrames: what the cells of each column are, which of them are empty, and the column of labels.
+
+pandas has typed what it can; texts are numbers, truth values or dates where all of a column's are, else categories.
+Nothing is guessed: what can be read in two ways is refused, and so is a column in which a few cells are unlike the
+others. Sentences say what kind of cell is wrong and in which row, and never quote it.
+"""
 
 from __future__ import annotations
 
+import functools
+import re
 import sys
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
@@ -16,27 +24,50 @@ from fedkin.core.doors import option, setting
 from fedkin.core.errors import FedkinError, all_problems, listing, mid_sentence, no_column, refuse
 from fedkin.core.replies import MAX_NUMBER
 from fedkin.core.table import Column, Table
-from fedkin.data.cells import COMMA, EXACT, MISSING, NONE, POINT, AmbiguousError, decimal_in, read_column
-from fedkin.data.dataset import Dataset, composed, encode_labels, usual_label
-from fedkin.data.options import NO_LABELS, NO_OPTIONS, TableOptions
+from fedkin.data.dataset import Dataset, composed, encode_labels, in_order, usual_label
+from fedkin.data.options import AUTO, NO_LABELS, NO_OPTIONS, TableOptions
 
 if TYPE_CHECKING:
     import pandas as pd
 
+Values = npt.NDArray[np.float64]
+Codes = npt.NDArray[np.int64]
+"""Index of each cell's distinct value; -1 where the cell is empty."""
 
-LARGEST = MAX_NUMBER / 1e10
-"""Largest number, so that those of ten thousand million rows can be added; nanoseconds since 1970 are less."""
-_SMALLEST = 1e-140
-"""Numbers whose squares float64 still holds in full."""
 MAX_COLUMNS = 100_000
 """Columns of a table: each is looked at alone, which takes 0.1 ms, so that more take minutes with few rows."""
+LARGEST = MAX_NUMBER / 1e10
+"""Largest number, so that those of ten thousand million rows can be added."""
 SEPARATORS = ",;\t|"
-_NAMELESS = frozenset({"", "nan", "<NA>", "NaT"})
-"""Names of columns, as texts, that are none."""
-_NAMED = 8
-"""Values that a note names."""
-_SHARE, _CELLS = 0.05, 3
-"""Part of a column, and cells, beyond which a value that was named for all columns is no slip in this one."""
+MISSING = frozenset({"", "?", ".", "-", "–", "—", "na", "n/a", "nan", "null", "<na>", "nat", "#n/a", "#na", "#null!"})
+MISSING |= {"#div/0!", "#num!", "\\n", "-nan", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan"}
+"""Words of an empty cell, in lower case: those of pandas, of spreadsheets' errors and of databases' exports."""
+_NONE = "None"
+"""Word of an empty cell among numbers and dates, and of a level beside others, as in None, Mild, Severe."""
+_TRUTHS = (("false", "true"), ("no", "yes"), ("f", "t"), ("n", "y"))
+"""Opposites that are truth values, in lower case, the false one first; one alone is enough if it is a word."""
+_EXACT = 2**53
+"""Whole numbers beyond which float64 no longer distinguishes neighbours."""
+_POINT, _COMMA = ".", ","
+_TYPOGRAPHIC = str.maketrans("\u2212\u2013\u2019\u00a0\u202f\u2009", "--'   ")
+"""Minus signs, apostrophes and blanks between thousands as typographers set them."""
+_FORMS = {
+    decimal: re.compile(
+        rf"[+-]?(?:(?:[1-9]\d{{0,2}}(?:[ '{thousands}]\d{{3}})+(?:\{decimal}\d*)?|\d+(?:\{decimal}\d*)?|\{decimal}\d+)"
+        r"(?:[eE][+-]?\d+)?|inf(?:inity)?)",
+        re.ASCII | re.IGNORECASE,
+    )
+    for decimal, thousands in ((_POINT, _COMMA), (_COMMA, _POINT))
+}
+"""Numbers by what stands before their decimals; thousands are apart by blanks, apostrophes or the other sign."""
+LEADING_ZERO = re.compile(r"[+-]?0\d")
+_DATE = re.compile(r"(?:\d{4}([./-])(?:\d{1,2}\1\d{1,2}|\d\d)|\d{1,2}([./-])\d{1,2}\2\d{4})(?:[T ,].*)?", re.ASCII)
+_WITH_UNIT = re.compile(r"(\D{0,6})[+-]?(\d[\d.,' ]*)(\D{0,6})", re.ASCII)
+_MANY = 10
+"""Distinct texts from which on numbers with letters are a measure with its unit, and dates no categories as 1.2.3."""
+
+
+# Frames of any library, and their labels.
 
 
 def as_frame(value: Any) -> pd.DataFrame | None:
@@ -50,18 +81,15 @@ def as_frame(value: Any) -> pd.DataFrame | None:
             return value
     import narwhals
 
-    if narwhals.dependencies.is_into_dataframe(value):
-        try:
-            return narwhals.from_native(value, eager_only=True).to_pandas()
-        except ImportError as error:  # as of polars without Arrow
-            raise FedkinError(
-                f"A table of {type(value).__module__.partition('.')[0]} needs {error.name or 'pyarrow'} to be read; "
-                "pip install 'fedkin[parquet]', or give a DataFrame of pandas."
-            ) from error
-    if hasattr(value, "to_pandas") and hasattr(value, "columns"):
-        converted = value.to_pandas()
-        return converted if hasattr(converted, "iloc") else None
-    return None
+    if not narwhals.dependencies.is_into_dataframe(value):
+        return None
+    try:
+        return narwhals.from_native(value, eager_only=True).to_pandas()
+    except ImportError as error:  # as of polars without Arrow
+        raise FedkinError(
+            f"A table of {type(value).__module__.partition('.')[0]} needs {error.name or 'pyarrow'} to be read; "
+            "pip install 'fedkin[parquet]', or give a DataFrame of pandas."
+        ) from error
 
 
 def label_of(frame: pd.DataFrame, label: str | None, features: Collection[str | None] = ()) -> str | None:
@@ -82,7 +110,7 @@ def label_of(frame: pd.DataFrame, label: str | None, features: Collection[str | 
 
 def _can_be_labels(cells: pd.Series) -> bool:
     try:
-        column, values = read_column(cells, "", "", TableOptions(dayfirst=True))
+        column, values, _ = read_column(cells, "", "", TableOptions(dayfirst=True))
     except AmbiguousError:
         return False
     except FedkinError:  # of cells that are unlike the others, which may still be classes
@@ -91,51 +119,59 @@ def _can_be_labels(cells: pd.Series) -> bool:
 
 
 def _label_cells(cells: pd.Series) -> npt.NDArray[Any]:
-    """Return the labels in a column, with ``None`` for empty cells of texts."""
+    """Return the labels in a column: numbers if all texts are such, else texts with ``None`` for empty cells."""
+    import pandas as pd
+
     if cells.dtype.kind in "biufmM" or not all(isinstance(cell, str) for cell in cells.dropna()):
         return np.asarray(cells.to_numpy())
     texts = [composed(cell).strip() if isinstance(cell, str) else "" for cell in cells]
+    filled = [text for text in texts if text.lower() not in MISSING]
+    if filled and not any(map(LEADING_ZERO.match, filled)) and pd.to_numeric(pd.Series(filled), "coerce").notna().all():
+        numbers: Values = pd.to_numeric(pd.Series(texts), "coerce").to_numpy(np.float64)
+        return numbers
     return np.array([None if text.lower() in MISSING else text for text in texts], dtype=object)
 
 
 def frame_to_dataset(
     frame: pd.DataFrame,
     name: str,
-    where: str,
+    origin: str,
     label: str | None = None,
     cluster: str | None = None,
     options: TableOptions = NO_OPTIONS,
 ) -> Dataset:
     """Convert a DataFrame to a data set; the columns of labels and of clusters are not part of its table.
 
-    `name` is that of the data set, and `where` that of the source, at the beginning of error messages. `label` is as
+    `name` is that of the data set, and `origin` that of the source, at the beginning of error messages. `label` is as
     for `label_of`. Raises FedkinError if there is no such column, no row or column at all, or columns cannot be used: a
     line for each.
     """
     frame = frame.set_axis([composed(column) for column in frame.columns], axis=1)
     label = label_of(frame, label, {cluster, *options.no_labels})
-    dropped = list(dict.fromkeys(column for column in frame.columns if column in options.drop))
-    frame = frame.drop(columns=dropped) if dropped else frame
-    coded, problems = {}, []
-    wanted = [column for column in (label, cluster) if column is not None]
-    named = dict.fromkeys(column for column in wanted if list(frame.columns).count(column) == 1)
-    for column in named:
-        try:
-            coded[column] = encode_labels(_label_cells(frame[column]), f"Column '{column}' of {where}")
-        except FedkinError as error:
-            problems.append(str(error))
-    problems += [str(no_column(where, column, frame.columns)) for column in wanted if column not in frame.columns]
-    rest = frame.drop(columns=list(named)) if named else frame
-    problems += _check_bare_values(rest, where, options)
-    rest, held = with_named_empty(rest, options)
-    table = frame_to_table(rest, where, options, problems)
+    dropped = tuple(dict.fromkeys(column for column in frame.columns if column in options.drop))
+    frame = frame.drop(columns=[*dropped])
+    coded: dict[str, tuple[torch.Tensor, list[str]]] = {}
+    problems: list[str] = []
+    for column in dict.fromkeys(column for column in (label, cluster) if column is not None):
+        if column not in frame.columns:
+            problems.append(str(no_column(origin, column, frame.columns)))
+        elif list(frame.columns).count(column) == 1:
+            try:
+                coded[column] = encode_labels(_label_cells(frame[column]), f"Column '{column}' of {origin}")
+            except FedkinError as error:
+                problems.append(str(error))
+            frame = frame.drop(columns=column)
+    table = frame_to_table(frame, origin, options, problems)
     y, classes = coded[label] if label is not None else (None, [])
     clusters = None if cluster is None else coded[cluster]
-    return Dataset(name, table.values, y, classes, table, clusters, tuple(dropped), label, na_values=held)
+    return Dataset(name, table.values, y, classes, table, clusters, dropped, label)
+
+
+# Tables of columns of known kinds.
 
 
 def frame_to_table(
-    frame: pd.DataFrame, where: str, options: TableOptions = NO_OPTIONS, problems: Sequence[str] = ()
+    frame: pd.DataFrame, origin: str, options: TableOptions = NO_OPTIONS, problems: Sequence[str] = ()
 ) -> Table:
     """Convert a DataFrame to a table, inferring the kinds of its columns.
 
@@ -143,227 +179,540 @@ def frame_to_table(
     cannot be used: a line for each, after `problems`. Columns of new rows that cannot be used and are no features are
     left out.
     """
-    said = list(problems)
+    sentences = [*problems, *_check_bare_values(frame, origin, options)]
     names = [composed(name) for name in frame.columns]
-    check_columns(len(names), where)
-    said += [
-        f"Column {at + 1} of {mid_sentence(where)} has no name."
-        for at, name in enumerate(names)
-        if name.strip() in _NAMELESS
+    check_columns(len(names), origin)
+    wrong = [
+        f"Column {i + 1} of {mid_sentence(origin)} has no name."
+        for i, name in enumerate(names)
+        if name.strip() in ("", "nan", "<NA>", "NaT")
     ]
-    said += [
-        f"{where} has more than one column '{name}'; each needs a name of its own, so rename all but one."
+    wrong += [
+        f"{origin} has more than one column '{name}'; each needs a name of its own, so rename all but one."
         for name, count in Counter(names).items()
-        if count > 1 and name.strip() not in _NAMELESS
+        if count > 1 and not wrong
     ]
     if len(names) == 1 and (sign := next((sign for sign in SEPARATORS if sign in names[0]), None)):
-        said.append(f"{where} has one column alone, '{names[0]}'; read the file with sep={sign!r}.")
+        wrong.append(f"{origin} has one column alone, '{names[0]}'; read the file with sep={sign!r}.")
     if len(frame) == 0 or not names:
-        said.append(f"{where} is empty ({len(frame)} rows, {len(names)} columns of features).")
-    if len(said) > len(problems):
-        raise all_problems(said)
-    columns, values, decimal = _read(frame, where, options, said)
-    refuse([*said, *_too_large(columns, values, where)])
+        wrong.append(f"{origin} is empty ({len(frame)} rows, {len(names)} columns of features).")
+    if wrong:
+        raise all_problems([*sentences, *wrong])
+    columns, values, decimal = _read_columns(_with_empty_cells(frame, options), names, origin, options, sentences)
+    refuse([*sentences, *_too_large(columns, values, origin)])
     return Table(tuple(columns), torch.from_numpy(values), options.id, decimal)
 
 
-def check_columns(count: int, where: str) -> None:
+def check_columns(count: int, origin: str) -> None:
     """Raise FedkinError if a table has more columns than can be read."""
     if count > MAX_COLUMNS:
-        raise FedkinError(f"{where} has {count:,} columns; a table may have {MAX_COLUMNS:,}, an array has no limit.")
+        raise FedkinError(f"{origin} has {count:,} columns; a table may have {MAX_COLUMNS:,}, an array has no limit.")
 
 
-def _read(
-    frame: pd.DataFrame, where: str, options: TableOptions, problems: list[str]
-) -> tuple[list[Column], npt.NDArray[np.float64], str]:
+def _read_columns(
+    frame: pd.DataFrame, names: Sequence[str], origin: str, options: TableOptions, problems: list[str]
+) -> tuple[list[Column], Values, str]:
     """Return a DataFrame's columns, their values, and what stands before decimals in texts; problems are added.
 
     Where a column's numbers are all such as 1.234, the sign of decimals is that of the other columns; in a file whose
     cells are separated by commas points stand before decimals.
     """
     values = np.empty(frame.shape)
-    columns = [Column(composed(name)) for name in frame.columns]
-    plain = _plain_numbers(frame, options)
+    columns = list(map(Column, names))
+    plain = _plain_numbers(frame, names, options)
     values[:, plain] = frame.iloc[:, plain].to_numpy(dtype=np.float64)
-    signs: set[str | None] = {frame.attrs.get("decimal")}
-    ambiguous: list[tuple[int, FedkinError]] = []
-    unread: list[int] = []
-    for at in np.flatnonzero(~plain).tolist():
-        name, cells = columns[at].name, frame.iloc[:, at]
+    signs, ambiguous, unread = set[str](), dict[int, AmbiguousError](), set[int]()
+    for i in np.flatnonzero(~plain).tolist():
         try:
-            columns[at], values[:, at] = read_column(cells, name, where, options)
-            if columns[at].kind == "number" and cells.dtype.kind not in "biufmM":
-                signs.add(decimal_in(cells))
+            columns[i], values[:, i], sign = read_column(frame.iloc[:, i], names[i], origin, options)
+            signs |= {sign} - {""}
         except AmbiguousError as error:
-            ambiguous.append((at, error))
+            ambiguous[i] = error
         except FedkinError as error:
-            unread.append(at)
-            if not options.features or name in options.features:  # of new rows only what is compared has to be read
+            unread.add(i)
+            if not options.features or names[i] in options.features:  # of new rows only what is compared has to be read
                 problems.append(str(error))
-    signs = signs - {None} or ({POINT} if frame.attrs.get("separator") == COMMA else set())
-    decimal = str(signs.pop()) if len(signs) == 1 else ""
-    for at, unclear in ambiguous:
-        if decimal:
-            known = replace(options, decimal=decimal)
-            columns[at], values[:, at] = read_column(frame.iloc[:, at], columns[at].name, where, known)
-        else:
-            unread.append(at)
-            problems.append(str(unclear))
-    if not unread:
-        return columns, values, decimal
-    kept = [at for at in range(len(columns)) if at not in unread]
-    return [columns[at] for at in kept], values[:, kept], decimal
+    signs = signs or ({_POINT} if frame.attrs.get("separator") == _COMMA else signs)
+    decimal = signs.pop() if len(signs) == 1 else ""
+    if not decimal:
+        problems += map(str, ambiguous.values())
+        unread.update(ambiguous)
+    for i in ambiguous if decimal else ():
+        columns[i], values[:, i], _ = read_column(frame.iloc[:, i], names[i], origin, replace(options, decimal=decimal))  # type: ignore[arg-type]
+    rest = [i for i in range(len(columns)) if i not in unread]
+    return [columns[i] for i in rest], values[:, rest] if unread else values, decimal
 
 
-def _too_large(columns: Sequence[Column], values: npt.NDArray[np.float64], where: str) -> list[str]:
-    """Return a sentence on each column whose numbers are infinite, or whose sum overflows or squares underflow."""
-    found = []
-    with np.errstate(over="ignore", invalid="ignore"):
-        infinite = np.isinf(values)
-        widest = np.where(np.isfinite(values), np.abs(values), 0.0).max(0)
-    for at in np.flatnonzero(infinite.any(0)).tolist():
-        empty = setting("na_values", {columns[at].name: ["inf", "-inf"]})
-        found.append(
-            f"Column '{columns[at].name}' of {mid_sentence(where)} has {int(infinite[:, at].sum())} infinite values in "
-            f"{len(values)} rows; empty these cells, or {empty}."
-        )
-    for at in np.flatnonzero((widest > LARGEST) | ((widest > 0) & (widest < _SMALLEST))).tolist():
-        size = "numbers too large" if widest[at] > 1 else f"no number above {_SMALLEST:.0e}, too small"
-        found.append(
-            f"Column '{columns[at].name}' of {mid_sentence(where)} has {size} to add up; write them in another unit, "
-            f"name those that stand for a missing value in {option('na_values')}, or name the column in "
-            f"{option('categorical')}, if they are codes, or in {option('drop')}."
-        )
-    return found
-
-
-def _plain_numbers(frame: pd.DataFrame, options: TableOptions) -> npt.NDArray[np.bool_]:
+def _plain_numbers(frame: pd.DataFrame, names: Sequence[str], options: TableOptions) -> npt.NDArray[np.bool_]:
     """Return which columns hold NumPy numbers that float64 holds exactly, unless an option names them otherwise."""
-    special = {*options.categorical, *options.ordinal}
-    dtypes = list(frame.dtypes)
-    able = {kind: isinstance(kind, np.dtype) and kind.kind in "iuf" and kind.itemsize <= 8 for kind in set(dtypes)}
-    plain = np.array([able[kind] for kind in dtypes], dtype=bool)
-    if special:
-        plain &= [composed(name) not in special for name in frame.columns]
-    long = [
-        bool(is_plain and kind.kind in "iu" and kind.itemsize == 8)
-        for is_plain, kind in zip(plain, dtypes, strict=True)
-    ]
-    if any(long):
+    named, dtypes = {*options.categorical, *options.ordinal}, list(frame.dtypes)
+    numeric = {kind: isinstance(kind, np.dtype) and kind.kind in "iuf" and kind.itemsize <= 8 for kind in set(dtypes)}
+    plain = np.array(
+        [numeric[kind] and name not in named for name, kind in zip(names, dtypes, strict=True)], dtype=bool
+    )
+    long = plain & np.array([getattr(kind, "kind", "") in "iu" and kind.itemsize == 8 for kind in dtypes], dtype=bool)
+    if long.any():
         integers = frame.iloc[:, long].to_numpy()
-        plain[long] = (integers.max(0) <= EXACT) & (integers.min(0) >= -EXACT) if len(integers) else True
+        plain[long] = (integers.max(0) <= _EXACT) & (integers.min(0) >= -_EXACT)
     return plain
 
 
-# Values that options name as standing for empty cells.
+def _too_large(columns: Sequence[Column], values: Values, origin: str) -> list[str]:
+    """Return a sentence on each column whose numbers are infinite, or too large to be added up."""
+    sentences = []
+    with np.errstate(invalid="ignore"):
+        infinite, large = np.isinf(values).sum(0), (np.abs(values) > LARGEST).any(0)
+    for i in np.flatnonzero(large).tolist():
+        column, name = f"Column '{columns[i].name}' of {mid_sentence(origin)}", columns[i].name
+        if infinite[i]:
+            empty = setting("na_values", {name: ["inf", "-inf"]})
+            sentences.append(
+                f"{column} has {int(infinite[i])} infinite values in {len(values)} rows; empty these cells, or {empty}."
+            )
+        else:
+            sentences.append(
+                f"{column} has numbers too large to add up; write them in another unit, name those that stand for a "
+                f"missing value in {option('na_values')}, or name the column in {option('categorical')}, if they are "
+                f"codes, or in {option('drop')}."
+            )
+    return sentences
 
 
-def _check_bare_values(frame: pd.DataFrame, where: str, options: TableOptions) -> list[str]:
-    """Return a problem for each number that `na_values` names for all columns, and that is a true value of some.
+# Cells that options empty.
 
-    So is 0 of a number of children, though none of a blood pressure: it lies among the column's other numbers, or no
-    farther from them than these are from each other, in more cells than a few. The problem says what to type instead.
+
+def _with_empty_cells(frame: pd.DataFrame, options: TableOptions) -> pd.DataFrame:
+    """Empty the cells with a value of `TableOptions.na_values`.
+
+    A number stands for all cells of this number, also as text; a text for cells of this text, but for blanks around it.
+    """
+    if not any(options.na_values_of.values()):
+        return frame
+    import pandas as pd
+
+    frame = frame.copy()
+    for i, name in enumerate(frame.columns):
+        cells = frame.iloc[:, i]
+        values = [*options.na_values_of.get("", ()), *options.na_values_of.get(composed(name), ())]
+        if not values or not _are_hashable(cells):
+            continue
+        texts = {composed(value).strip() for value in values}
+        if cells.dtype.kind in "iuf":
+            frame.isetitem(i, cells.mask(cells.astype(np.float64).isin(_numbers(values).dropna())))
+            continue
+        distinct = pd.Series(cells.dropna().unique(), dtype=object)
+        words = distinct.map(composed).str.strip().str.removesuffix(" 00:00:00")  # of a date the day
+        gone = distinct[words.isin(texts) | _numbers(words).isin(_numbers(values).dropna())]
+        is_category = isinstance(cells.dtype, pd.CategoricalDtype)
+        frame.isetitem(i, cells.cat.remove_categories(gone) if is_category else cells.mask(cells.isin(gone)))
+    return frame
+
+
+def _numbers(values: Iterable[Any]) -> pd.Series:
+    """Return the numbers in values, float64, with a point or comma before their decimals; NaN for anything else."""
+    import pandas as pd
+
+    if isinstance(values, pd.Series) and values.dtype.kind in "iuf":
+        return values.astype(np.float64)
+    words = [str(value).replace(_COMMA, _POINT) for value in values]
+    return pd.to_numeric(pd.Series(words, dtype=object), errors="coerce")
+
+
+def _are_hashable(cells: pd.Series) -> bool:
+    """Return whether no cell is a list or the like, which is refused later."""
+    return cells.dtype != object or not any(isinstance(cell, list | dict | set | np.ndarray) for cell in cells)
+
+
+def _check_bare_values(frame: pd.DataFrame, origin: str, options: TableOptions) -> list[str]:
+    """Return a problem for each number that `na_values` names for all columns, and that is a true value of a column.
+
+    So is 0 of a number of children, though not of a blood pressure: it lies among the column's other numbers, or no
+    farther from them than these are from each other, in three cells and one in twenty. The problem says what to type.
     """
     problems = []
-    for value in options.na_values_of.get("", ()):
-        if (number := _number(value)) is None:
-            continue
+    bare = options.na_values_of.get("", ())
+    for value, number in zip(bare, _numbers(bare), strict=True):
         codes, values = [], dict[str, int]()
-        for at, name in enumerate(frame.columns):
-            cells = frame.iloc[:, at].dropna()
-            if cells.dtype == object and not all(isinstance(cell, Hashable) for cell in cells):
+        for i, name in enumerate(frame.columns):
+            if not _are_hashable(frame.iloc[:, i]):
                 continue
-            counts = cells.value_counts()
-            numbers = np.array([_number(cell) for cell in counts.index], np.float64)
-            emptied = int(counts.to_numpy()[numbers == number].sum())
-            others = np.unique(numbers[np.isfinite(numbers) & (numbers != number)])
-            if emptied and len(others):
-                if _is_code(number, others):
-                    codes.append(composed(name))
-                elif emptied >= _CELLS and emptied > _SHARE * len(cells):
-                    values[composed(name)] = emptied
+            numbers = _numbers(frame.iloc[:, i].dropna())
+            emptied, rest = (
+                int((numbers == number).sum()),
+                np.unique(numbers[np.isfinite(numbers) & (numbers != number)]),
+            )
+            if not emptied or not len(rest):
+                continue
+            step = float(np.diff(rest).max(initial=0.0)) or abs(float(rest[0]))
+            if number < 0 <= rest[0] or not rest[0] - step <= number <= rest[-1] + step:
+                codes.append(composed(name))
+            elif emptied >= 3 and 20 * emptied > len(numbers):
+                values[composed(name)] = emptied
         if values:
-            listed = listing([f"{cells:,} cells of '{name}'" for name, cells in values.items()], _NAMED)
+            listed = listing([f"{cells:,} cells of '{name}'" for name, cells in values.items()], 8)
             form = setting("na_values", {name: [value] for name in codes or list(values)[:1]})
             problems.append(
-                f"{option('na_values')} has {value!r} for all columns of {where}, which would empty {listed}, among "
+                f"{option('na_values')} has {value!r} for all columns of {origin}, which would empty {listed}, among "
                 f"whose values it lies; name the columns in which it stands for a missing one, {form}."
             )
     return problems
 
 
-def _is_code(number: float, others: npt.NDArray[np.float64]) -> bool:
-    """Return whether a number is farther from a column's `others`, in order, than any two neighbours of these."""
-    step = float(np.diff(others).max(initial=0.0)) or abs(float(others[0]))
-    return number < 0 <= others[0] or not others[0] - step <= number <= others[-1] + step
+# Kinds of columns.
 
 
-def with_named_empty(
-    frame: pd.DataFrame, options: TableOptions
-) -> tuple[pd.DataFrame, frozenset[tuple[str, str | float]]]:
-    """Empty the cells with a value of `TableOptions.na_values`; also return those that some cell holds.
+class AmbiguousError(FedkinError):
+    """Error of a column all of whose numbers with a sign are such as 1.234, where it may separate thousands."""
 
-    A number stands for all cells of this number, also as text; a text for cells of this text, but for blanks around it.
-    Each value that is held stands beside its column, which is "" where it was named for all.
+    def __init__(self, column: str, sign: str) -> None:
+        called = "point" if sign == _POINT else "comma"
+        super().__init__(
+            f"{column} holds numbers whose {called} may stand before decimals or separate thousands, for three digits "
+            f"follow it in all; {setting('decimal', sign)} if it stands before decimals, else "
+            f"{setting('decimal', _COMMA if sign == _POINT else _POINT)}.",
+            public=True,
+        )
+
+
+def read_column(cells: pd.Series, name: str, origin: str, options: TableOptions) -> tuple[Column, Values, str]:
+    """Return the kind of a DataFrame's column, its values, and what stands before decimals where its texts show it.
+
+    The column may be of any type that pandas has for numbers, booleans, texts, dates and categories. Values are float64
+    ``(rows,)`` with NaN for empty cells. `origin` names the source, at the beginning of error messages. Raises
+    FedkinError if cells are of no such type, a few are unlike the others, or one is no level that `options` name; and
+    `AmbiguousError` if all numbers are such as 1.234.
     """
-    held: set[tuple[str, str | float]] = set()
-    emptied: dict[int, pd.Series] = {}
-    for at, name in enumerate(frame.columns) if any(options.na_values_of.values()) else ():
-        cells = frame.iloc[:, at]
-        if cells.dtype == object and not all(isinstance(cell, Hashable) for cell in cells):
-            continue  # of lists and the like, which are refused later
-        sought = [(column, value) for column in ("", composed(name)) for value in options.na_values_of.get(column, ())]
-        are_numbers = isinstance(cells.dtype, np.dtype) and cells.dtype.kind in "iuf"
-        distinct = cells.dropna().unique() if sought and not are_numbers else ()
-        gone: list[Any] = []
-        for column, value in sought:
-            if are_numbers:
-                number = _number(value)
-                equal = [number] if number is not None and bool((cells == number).any()) else []
-            else:
-                equal = [cell for cell in distinct if _is_equal(cell, value)]
-            if equal:
-                held.add((column, value))
-                gone += equal
-        if gone:
-            is_category = hasattr(cells, "cat") and hasattr(cells.dtype, "categories")
-            emptied[at] = cells.cat.remove_categories(gone) if is_category else cells.mask(cells.isin(gone))
-    if emptied:
-        frame = frame.copy()
-        for at, cells in emptied.items():
-            frame.isetitem(at, cells)
-    return frame, frozenset(held)
+    import pandas as pd
+    from pandas.api import types
+
+    called, kind = f"Column '{name}' of {mid_sentence(origin)}", cells.dtype
+    if name in options.ordinal:
+        return _ordinal(name, cells, options.ordinal[name], called)
+    if name in options.categorical:
+        return _category(Column(name, asked=True), *_words(cells, called, options.levels.get(name, ())))
+    if isinstance(kind, pd.CategoricalDtype):
+        if kind.ordered:
+            return _ordinal(name, cells, [as_text(value, called) for value in kind.categories], called)
+        return _category(Column(name), *_words(cells, called))
+    if types.is_bool_dtype(kind):
+        return Column(name, "boolean", ("false", "true")), cells.to_numpy(np.float64, na_value=np.nan), ""
+    if types.is_numeric_dtype(kind) and not types.is_complex_dtype(kind):
+        values = cells.to_numpy(np.float64, na_value=np.nan)
+        if types.is_integer_dtype(kind) and np.nanmax(np.abs(values), initial=0) > _EXACT:
+            return _category(Column(name), *_words(cells, called))
+        return Column(name), values, ""
+    if types.is_datetime64_any_dtype(kind):
+        return Column(name, "date"), _days(cells), ""
+    if types.is_timedelta64_dtype(kind):
+        return Column(name), _hours(cells), ""
+    if isinstance(kind, pd.PeriodDtype):
+        return Column(name, "date"), _days(cells.dt.to_timestamp()), ""
+    return _of_objects(name, cells, called, options)
 
 
-def _is_equal(cell: Any, value: str | float) -> bool:
-    """Return whether a cell holds a value: the same number, or the same text; of a date the day."""
-    text = composed(cell).strip().removesuffix(" 00:00:00")
-    return text == composed(value).strip() or ((number := _number(cell)) is not None and number == _number(value))
+def _of_objects(name: str, cells: pd.Series, called: str, options: TableOptions) -> tuple[Column, Values, str]:
+    """Return the kind of a column of texts or Python objects, from its distinct values."""
+    import pandas as pd
+
+    codes, distinct = _distinct(cells, called)
+    kind = "string" if isinstance(cells.dtype, pd.StringDtype) else pd.api.types.infer_dtype(distinct, skipna=False)
+    if kind == "boolean":
+        return Column(name, "boolean", ("false", "true")), _at_codes(codes, distinct), ""
+    if kind in ("date", "datetime", "datetime64"):
+        return Column(name, "date"), _at_codes(codes, _days(pd.Series(pd.to_datetime(distinct, utc=True)))), ""
+    if kind in ("timedelta", "timedelta64", "time"):
+        spans = pd.to_timedelta([str(value) for value in distinct] if kind == "time" else distinct)
+        return Column(name), _at_codes(codes, _hours(pd.Series(spans))), ""
+    if kind in ("integer", "floating", "mixed-integer-float", "decimal"):
+        if all(abs(number) <= _EXACT for number in distinct) or kind != "integer":
+            return Column(name), _at_codes(codes, distinct), ""
+        return _category(Column(name), *_merged(codes, distinct, called))
+    codes, words = _merged(codes, distinct, called)
+    if not len(words) or list(words) == [_NONE]:
+        return Column(name), np.full(len(codes), np.nan), ""
+    filled = [word for word in words if word != _NONE]
+    places = np.append(np.where(words != _NONE, np.cumsum(words != _NONE) - 1, -1), -1)[codes]
+    if (numbers := as_numbers(filled, options.decimal, called)) is not None:
+        return Column(name), _at_codes(places, numbers[0]), numbers[1]
+    if (truths := _truths_in(filled, options.levels.get(name, ()))) is not None:
+        return Column(name, "boolean", truths[0]), _at_codes(places, truths[1]), ""
+    if (dates := as_dates(filled, options.dayfirst, called)) is not None:
+        return Column(name, "date"), _at_codes(places, _days(dates)), ""
+    _check_no_mixture(words, codes, called)
+    if name not in (options.id, *options.drop) and not is_called_id(name):
+        _check_no_units(words, codes, called)
+    return _category(Column(name), codes, words)
 
 
-def _number(value: Any) -> float | None:
-    if isinstance(value, bool | np.bool_):
+def as_numbers(words: Sequence[str], decimal: str = AUTO, called: str = "The column") -> tuple[Values, str] | None:
+    """Parse distinct texts as numbers; 58 % is 0.58 where all are percentages. ``None`` if some are none.
+
+    Also return what stands before decimals, empty if no text shows it: 12.5 has a point, 1.234,5 a comma. Where all can
+    be read in both ways, as 1.234, `decimal` says which, and "auto" raises an `AmbiguousError`. Numbers with leading
+    zeros or very many digits are codes, and none.
+    """
+    import pandas as pd
+
+    texts = [word if word.isascii() else word.translate(_TYPOGRAPHIC) for word in words]
+    if share := any(text.endswith("%") for text in texts):
+        if not all(text.endswith("%") or text == "0" for text in texts):
+            return None
+        texts = [text.removesuffix("%").rstrip() for text in texts]
+    numbers = pd.to_numeric(pd.Series(texts, dtype=object), errors="coerce").to_numpy(np.float64)
+    fits = {_COMMA: all(map(_FORMS[_COMMA].fullmatch, texts))}
+    fits[_POINT] = not np.isnan(numbers).any() or all(map(_FORMS[_POINT].fullmatch, texts))
+    if not any(fits.values()) or any(map(LEADING_ZERO.match, texts)):
         return None
+    sign = _POINT if fits[_POINT] else _COMMA
+    signed = next((text for text in texts if _POINT in text or _COMMA in text), "")
+    if all(fits.values()) and signed:
+        if decimal == AUTO:
+            raise AmbiguousError(called, _POINT if _POINT in signed else _COMMA)
+        sign = decimal
+    if sign == _COMMA or np.isnan(numbers).any():
+        blanks = str.maketrans({" ": None, "'": None, **({".": None, ",": "."} if sign == _COMMA else {",": None})})
+        numbers = pd.to_numeric(pd.Series([text.translate(blanks) for text in texts])).to_numpy(np.float64)
+    large = np.flatnonzero(np.isfinite(numbers) & (np.abs(numbers) > _EXACT))
+    if any(re.sub(r"\D", "", texts[i]) == texts[i].lstrip("+-") for i in large):
+        return None
+    return numbers / 100 if share else numbers, sign if signed else ""
+
+
+def _truths_in(words: Sequence[str], levels: Sequence[str]) -> tuple[tuple[str, str], list[bool]] | None:
+    """Return how a column writes false and true, and which of its texts are true; ``None`` if other texts are in it.
+
+    The words for false and true in `levels`, if there are any, may stand alone.
+    """
+    spelt = {word.lower(): word for word in reversed(words)}
+    if len(levels) == 2 and spelt.keys() <= {level.lower() for level in levels}:
+        return (levels[0], levels[1]), [word.lower() == levels[1].lower() for word in words]
+    for no, yes in _TRUTHS:
+        if spelt.keys() == {no, yes} or (len(no) > 1 and spelt.keys() <= {no, yes}):
+            return (spelt.get(no, no), spelt.get(yes, yes)), [word.lower() == yes for word in words]
+    return None
+
+
+def as_dates(words: Sequence[str], dayfirst: bool | None, called: str) -> pd.Series | None:
+    """Parse distinct texts, all of one form, as dates: pandas' timestamps in UTC; ``None`` if some are no dates.
+
+    Known are ISO dates with or without a time, 31.12.2024, 31/12/2024 and 12/31/2024. A part that is always 1 beside
+    one that takes all values from 1 to 12 is the day. Raises FedkinError if day and month cannot be distinguished and
+    `dayfirst` does not say which is first.
+    """
+    import pandas as pd
+
+    parts = _DATE.fullmatch(words[0])
+    if parts is None:
+        return None
+    texts = pd.Series(words, dtype=object).str.replace(" UTC", "Z", regex=False)
+    if parts[1] is not None:
+        stamps = pd.Series(pd.to_datetime(texts, utc=True, errors="coerce", format="ISO8601"))
+        return stamps if stamps.notna().all() else None
+    texts, readings = texts.str.replace(r",? +", " ", regex=True), []
+    for order in (f"%d{parts[2]}%m{parts[2]}%Y", f"%m{parts[2]}%d{parts[2]}%Y"):
+        stamps = pd.Series(pd.NaT, index=texts.index, dtype="datetime64[ns, UTC]")
+        for clock in ("", " %H:%M", " %H:%M:%S"):
+            if stamps.isna().any():
+                stamps = stamps.fillna(pd.to_datetime(texts, utc=True, errors="coerce", format=order + clock))
+        readings += [stamps] if stamps.notna().all() else []
+    if len(readings) < 2 or parts[2] == "." or dayfirst or readings[0].equals(readings[1]):
+        return readings[0] if readings else None
+    if dayfirst is False:
+        return readings[1]
+    monthly = [dates for dates in readings if (dates.dt.day == 1).all() and dates.dt.month.nunique() == 12]
+    if len(monthly) == 1:
+        return monthly[0]
+    raise FedkinError(
+        f"{called} holds dates of which day and month cannot be distinguished; {setting('dayfirst', True)} if the day "
+        f"is first, {setting('dayfirst', False)} if the month is, or write them as 2024-12-31.",
+        public=True,
+    )
+
+
+def _check_no_mixture(words: npt.NDArray[np.object_], codes: Codes, called: str) -> None:
+    """Refuse a column of texts most of which are numbers or dates, with what is wrong and in which row.
+
+    `codes` are the cells' indices into the distinct `words`, which are not all of one of these kinds.
+    """
+    kinds = np.array([_kind_of_cell(word.translate(_TYPOGRAPHIC)) for word in words])
+    for kind in ("number", "percentage", "date"):
+        alike = kinds == kind
+        cells = np.append(alike, False)[codes]
+        if 2 * alike.sum() <= len(alike) or 2 * cells.sum() <= (codes >= 0).sum():
+            continue
+        if alike.all():
+            if kind == "date" and len(words) <= _MANY:
+                return
+            raise FedkinError(
+                f"{called} holds {kind}s written in several ways, or in one that is not read or that the calendar does "
+                "not have; write them in one way, such as 1234.5 and 2024-12-31, or name the column in "
+                f"{option('categorical')} or {option('drop')}.",
+                public=True,
+            )
+        wrong = (codes >= 0) & ~cells
+        row, count = int(wrong.argmax()), int(wrong.sum())
+        more, them = (f", and {count:,} such cells in all", "them") if count > 1 else ("", "it")
+        raise FedkinError(
+            f"{called} holds {kind}s, but a {kinds[codes[row]]} in row {row + 1:,}{more}; correct or empty {them}, "
+            f"name {them} in {option('na_values')}, or name the column in {option('categorical')}.",
+            public=f"{called} holds {kind}s, but other cells, too; the site's log says where.",
+        )
+
+
+def _check_no_units(words: npt.NDArray[np.object_], codes: Codes, called: str) -> None:
+    """Refuse numbers with letters or signs, as Rs1366850 or 10K are, which would be lost among names of rows.
+
+    Codes are none of these: they have leading zeros, several numbers, or count their rows.
+    """
+    parts = [match.groups() for word in words if (match := _WITH_UNIT.fullmatch(word))]
+    if not _MANY < len(words) == len(parts) or 2 * len(words) <= (codes >= 0).sum():
+        return
+    numbers = [number.strip() for _, number, _ in parts]
+    whole = {int(number) for number in numbers if number.isdigit()}
+    counts_rows = len(whole) == len(words) and max(whole) - min(whole) < 2 * len(words)
+    units = {(before.rstrip("+-"), after) for before, _, after in parts}
+    if counts_rows or any(map(LEADING_ZERO.match, numbers)) or any(" " in number for number in numbers):
+        return
+    if len(units) <= 1 + len(words) // _MANY:
+        raise FedkinError(
+            f"{called} holds numbers with letters or signs, as of a unit or currency; write them as numbers, or name "
+            f"the column in {option('categorical')} or {option('drop')}, or, if it names the rows, in {option('id')}.",
+            public=True,
+        )
+
+
+def _kind_of_cell(text: str) -> str:
+    """Return what kind of cell a text is, without any of its characters."""
+    number, share = text.removesuffix("%").rstrip(), text.endswith("%")
+    if _DATE.fullmatch(text):
+        return "date"
+    if any(form.fullmatch(number) for form in _FORMS.values()):
+        code = not share and (LEADING_ZERO.match(text) or (text.lstrip("+-").isdigit() and int(text) > _EXACT))
+        return "percentage" if share else "code of digits" if code else "number"
+    if re.match(r"[<>≤≥]=? ?\d", text):
+        return "limit such as <0 (write limits of detection as numbers)"
+    words = len(text.split())
+    return f"text of {words} words" if words > 2 else "word" if text.isalpha() else "word with digits or signs"
+
+
+# Values of columns.
+
+
+def _ordinal(name: str, cells: pd.Series, levels: Sequence[str], called: str) -> tuple[Column, Values, str]:
+    levels = [composed(level) for level in levels]
+    codes, words = _words(cells, called, levels)
+    rank = {level: float(i) for i, level in enumerate(levels)}
+    unknown = np.array([word not in rank for word in words] + [False])
+    if unknown.any():
+        raise FedkinError(
+            f"{called} has a text in row {int(unknown[codes].argmax()) + 1:,} that is none of its levels "
+            f"{', '.join(levels)}.",
+            public=f"{called} has a text that is none of its levels; the site's log says where.",
+        )
+    return Column(name, "ordinal", tuple(levels)), _at_codes(codes, [rank[word] for word in words]), ""
+
+
+def _category(column: Column, codes: Codes, words: npt.NDArray[np.object_]) -> tuple[Column, Values, str]:
+    categories = in_order(words)
+    rank = {word: float(i) for i, word in enumerate(categories)}
+    column = replace(column, kind="category", categories=tuple(categories))
+    return column, _at_codes(codes, [rank[word] for word in words]), ""
+
+
+def _words(cells: pd.Series, called: str, levels: Collection[str] = ()) -> tuple[Codes, npt.NDArray[np.object_]]:
+    """Return the index of each cell's text, -1 where it is empty, and the distinct texts, stripped of blanks."""
+    return _merged(*_distinct(cells, called), called, levels)
+
+
+def _distinct(cells: pd.Series, called: str) -> tuple[Codes, npt.NDArray[np.object_]]:
+    """Factorise a column: return each cell's code, -1 where pandas calls it missing, and the distinct values."""
     try:
-        return float(value.replace(",", ".") if isinstance(value, str) else value)
-    except (TypeError, ValueError):
-        return None
+        codes, distinct = cells.factorize()
+    except TypeError as error:  # what cannot be hashed
+        raise _no_cell(called, next(cell for cell in cells if not isinstance(cell, str | int | float))) from error
+    return codes, np.asarray(distinct, dtype=object)
 
 
-def note_on_unheld(clients: Iterable[Dataset], options: TableOptions) -> list[str]:
-    """Return a note on values of `TableOptions.na_values` that no client's cells hold, as misspelt ones.
+def _merged(
+    codes: Codes, distinct: npt.NDArray[np.object_], called: str, levels: Collection[str] = ()
+) -> tuple[Codes, npt.NDArray[np.object_]]:
+    """Merge distinct values with the same text, and set those that stand for empty cells to -1.
 
-    Words that stand for an empty cell anyway are none of these.
+    Texts among `levels` are values whatever they are.
     """
-    held = {each for one in clients for each in one.na_values}
-    unheld = [
-        f"{value!r}" + (f" in column '{column}'" if column else "")
-        for column, values in options.na_values_of.items()
-        for value in values
-        if (column, value) not in held and str(value).strip().lower() not in MISSING and value != NONE
-    ]
-    if not unheld:
-        return []
-    written = "are they" if len(unheld) > 1 else "is it"
-    named = f"{listing(unheld, _NAMED)}, as named in {option('na_values')}"
-    return [f"No cell holds {named}; {written} written otherwise there?"]
+    index: dict[str, int] = {}
+    merged = np.full(len(distinct) + 1, -1)
+    for i, value in enumerate(distinct):
+        text = composed(as_text(value, called)).strip()
+        if text.lower() not in MISSING or text in levels:
+            merged[i] = index.setdefault(text, len(index))
+    return merged[codes], np.array(list(index), dtype=object)
+
+
+def as_text(value: Any, called: str = "The column") -> str:
+    """Return a value as text; floats that are integers have no decimals."""
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    is_name = isinstance(value, str | int | float | bool | np.generic | UUID)
+    if not is_name and not hasattr(value, "isoformat") and not hasattr(value, "closed_left"):  # dates and intervals
+        raise _no_cell(called, value)
+    return str(value)
+
+
+def _no_cell(called: str, value: object) -> FedkinError:
+    return FedkinError(
+        f"{called} holds values of type {type(value).__name__}, but a cell needs a number, text or date; write their "
+        f"parts into columns, or name it in {option('drop')}.",
+        public=True,
+    )
+
+
+def _at_codes(codes: Codes, values: Any) -> Values:
+    """Return `values` at the codes; NaN at -1."""
+    return np.append(np.asarray(values).astype(np.float64), np.nan)[codes]
+
+
+def _hours(cells: pd.Series) -> Values:
+    hours: Values = cells.dt.total_seconds().to_numpy(np.float64) / 3_600
+    return hours
+
+
+def _days(cells: pd.Series) -> Values:
+    """Return dates as days since 1970-01-01 in UTC."""
+    from pandas import to_datetime
+
+    stamps = to_datetime(cells, utc=True).dt.tz_localize(None).to_numpy("datetime64[us]")
+    days: Values = stamps.astype(np.int64) / 86_400_000_000
+    days[np.isnat(stamps)] = np.nan
+    return days
+
+
+# Names of columns that hold ids. Each client and step asks again about the names of a wide table.
+
+
+_ID_NAME = re.compile(
+    r"(?i:(^|[_\W])(id|key|uuid|guid|no|number|index|code|mrn|pid|seqn|seqno|barcode|rownames|level_\d|unnamed: 0"
+    r"|konto|account|iban|phone|telephone|telefon|tel|fax|imei|ean|gtin|isbn|serial)$"
+    r"|^(patient|subject|participant|person|respondent|case|encounter|pupil|student|customer|employee|donor|household|visitor"
+    r"|specimen|sample|record|animal|ticket|invoice|claim)$|subjid$|(patient|subject|study|case|row)(id|no|number)$"
+    r"|(nummer|nr)$)|[a-z](I[dD]|No|Number|Nr|Key|Code|Phone|Account)$|^[A-Z]{2,}[BDEGHJKNS]ID$"
+)
+"""In capitals alone, as WARDID, letters stand before ID that hardly any word in -id has, such as SOLID or THYROID."""
+_RECURRING_NAME = re.compile(
+    r"(?i:(^|[_\W])(id|uuid|guid|mrn|pid|seqn)$|^(patient|subject|participant|person|respondent)$|subjid$"
+    r"|(patient|subject|study|case)(id|no|number)$|[^\W_][_\W](no|nr|key)$)|[a-z](I[dD]|No|Nr|Key)$"
+    r"|^[A-Z]{2,}[BDEGHJKNS]ID$"
+)
+"""Of ids that may come again, as a patient's in every visit or a store's; ``no`` alone may be a gas."""
+
+
+@functools.lru_cache(maxsize=2**16)
+def is_called_id(name: str) -> bool:
+    """Return whether a column is called like an id or a number to call somebody by: ``patient_id``, ``phone``."""
+    return _ID_NAME.search(name) is not None
+
+
+@functools.lru_cache(maxsize=2**16)
+def is_called_recurring(name: str) -> bool:
+    """Return whether a column is called like the id of a person or thing, which may come again: ``store_no``."""
+    return _RECURRING_NAME.search(name) is not None

@@ -20,9 +20,8 @@ from fedkin.core.options import validation_sentence
 from fedkin.data.checks import check_cells
 from fedkin.data.dataset import note_on_many_classes
 from fedkin.data.names import HUB, expanded
-from fedkin.data.options import AUTO, check_asked
+from fedkin.data.options import AUTO, MIN_MEMBERS, check_asked
 from fedkin.data.preparation import remembered, restore_preparation
-from fedkin.data.schema import MIN_MEMBERS
 from fedkin.data.sources import load
 from fedkin.engines.flower_engine.node_app import SiteDataError
 from fedkin.engines.flower_engine.node_app import client_app as answering
@@ -134,7 +133,6 @@ def keep(site: Site, request: Request, payload: Payload) -> None:
     # Only this message needs them, and every message starts a process.
     from fedkin.data.population import Population
     from fedkin.data.preparation import Preparation, encoding_of
-    from fedkin.data.schema import with_names
     from fedkin.experiment.outputs import READING, label_file, labels_of, remove_result, write_reading, write_result
     from fedkin.experiment.run_folder import RESULTS as FOUND
     from fedkin.experiment.run_folder import write_sums
@@ -161,9 +159,8 @@ def keep(site: Site, request: Request, payload: Payload) -> None:
     if site.table is not None:
         write_reading(folder, site.reading)
         if (encoding := encoding_of(state)) is not None:
-            wanted = encoding.schema.wanted
-            unused = set(with_names(site.table, wanted).names).difference(name for name, _ in wanted)
-            if names := [f"'{name}'" for name in site.table.names if name in unused]:
+            used = {*encoding.schema.names, encoding.schema.id}
+            if names := [f"'{name}'" for name in site.table.names if name not in used]:
                 which = f"column{'s' * (len(names) > 1)} {listing(names, _COLUMNS)}"
                 print(
                     f"fedkin: Run {request.run} leaves out {which} of this site; the server's log and report say why.",

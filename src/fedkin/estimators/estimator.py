@@ -31,7 +31,6 @@ from fedkin.core.method import CanForget, ServerData, check_class, with_server_d
 from fedkin.core.options import Option, options_of, section_entries
 from fedkin.core.progress import Callbacks, Followers, RecordLine, Timing, callbacks_of, run_with_callbacks
 from fedkin.core.runner import Runner, do_step
-from fedkin.data.encoding import PreparingOptions
 from fedkin.data.inputs import client_input
 from fedkin.data.options import TableOptions
 from fedkin.data.population import Population
@@ -204,7 +203,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         return checked_method(self._method, {**self._options(), **changes})
 
     def _table_options(self) -> TableOptions:
-        return TableOptions(self.drop, self.id, self.categorical, self.ordinal or {})
+        names = ("drop", "id", "categorical", "scaling", "lacking", "imputation", "indicator")
+        return TableOptions(**{name: getattr(self, name) for name in names}, ordinal=self.ordinal or {})
 
     def _on_device(self) -> AbstractContextManager[None]:
         return on(device_named(str(getattr(self, "device", "cpu")), "'device'"))
@@ -231,9 +231,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         with self._on_device(), one_thread(), Bar() if self.verbose else Quiet() as progress:
             fed = LocalFederation(clients, seed, on_progress=progress.part, names=names)
             fed.leave(forgotten)
-            identity = "none" if self.id is None else self.id
-            preparing = PreparingOptions(self.scaling, identity, self.lacking, self.imputation, self.indicator)
-            preparation = prepare(fed, preparing_for(method, preparing), names)
+            preparation = prepare(fed, preparing_for(method, self._table_options()), names)
             preparation = dataclasses.replace(preparation, files=remembered(client.table for client in clients))
             if preparation.mode == "none" and preparation.encoding is None and not method.guards_samples():
                 ends = ends_of([client.x for client in clients if len(client)])

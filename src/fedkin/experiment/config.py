@@ -38,7 +38,7 @@ from fedkin.experiment.sections import (
 )
 
 if TYPE_CHECKING:
-    from fedkin.data.encoding import PreparingOptions
+    from fedkin.data.options import TableOptions
     from fedkin.data.population import Population
 
 FROM_DATA = ("data", "label", "table")
@@ -258,7 +258,7 @@ def checked_method(made: Any, values: dict[str, Any]) -> Any:
     return _built(made, checked, **{name: value for name, value in values.items() if name not in plain})
 
 
-def preparing_for(method: Method[Any], options: PreparingOptions) -> PreparingOptions:
+def preparing_for(method: Method[Any], options: TableOptions) -> TableOptions:
     """Return the options by which a method's samples are prepared: for an encoder they are not scaled by default."""
     if method.encodes_samples() and options.scaling == "auto":
         options = replace(options, scaling="none")

@@ -13,7 +13,7 @@ from fedkin.core.errors import listing
 from fedkin.core.table import Table
 from fedkin.data.population import Population
 from fedkin.data.preparation import Preparation
-from fedkin.data.schema import Schema, SchemaColumn, with_names
+from fedkin.data.schema import Schema, SchemaColumn
 from fedkin.experiment.terminal_tables import aligned
 from fedkin.report.numbers import pluralize
 
@@ -67,7 +67,7 @@ def _more(columns: int) -> str:
 
 def _columns(clients: Sequence[Client], schema: Schema) -> str:
     known = {column.name: column for column in schema.columns}
-    tables = [with_names(client.table, schema.wanted) for client in clients if client.table is not None]
+    tables = [client.table for client in clients if client.table is not None]
     names = list(dict.fromkeys(name for table in tables for name in table.names))
     rows = [["column", "kind", "empty", "clients", "values"]]
     for name in names[:_COLUMNS]:
@@ -82,7 +82,7 @@ def _columns(clients: Sequence[Client], schema: Schema) -> str:
 
 def _values(column: SchemaColumn, cells: torch.Tensor) -> str:
     """Return a column's values: the ends of what is measured, else its categories."""
-    if column.kind in ("category", "ordinal", "boolean") or column.may_be_truth:
+    if column.kind in ("category", "ordinal", "boolean"):
         return listing(column.categories, _LEVELS)
     cells = cells[~cells.isnan()]
     if not len(cells):

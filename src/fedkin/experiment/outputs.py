@@ -27,7 +27,6 @@ from fedkin.data.options import AUTO, NO_LABELS, TableOptions
 from fedkin.data.population import Population, short_names
 from fedkin.data.preparation import Preparation, id_of
 from fedkin.data.profile import ClusterProfile
-from fedkin.data.schema import with_names
 from fedkin.data.sources import load
 from fedkin.experiment import registry
 from fedkin.experiment.checkpoint import FORMAT, check_format
@@ -280,8 +279,6 @@ def membership_columns(memberships: Tensor | None) -> list[list[object]]:
 def row_names(rows: int, table: Table | None, id_column: str | None) -> list[list[object]]:
     """Return the columns that name rows, each beginning with its heading: numbers, and ids if the `table` has them."""
     columns: list[list[object]] = [["row", *range(rows)]]
-    if table is not None and id_column is not None:
-        table = with_names(table, [(id_column, None)])
     if table is not None and id_column in table.names and len(table) == rows:
         is_taken = id_column in ("row", "client", "cluster", "class", "confidence")
         name = f"{id_column} (id)" if is_taken else id_column

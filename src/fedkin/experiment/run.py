@@ -31,8 +31,7 @@ from fedkin.core.method import with_server_data
 from fedkin.core.payload import owned
 from fedkin.core.progress import Callback, Callbacks, Progress, RecordLine, Timing, run_with_callbacks
 from fedkin.core.runner import Runner
-from fedkin.data.encoding import PreparingOptions
-from fedkin.data.options import AUTO
+from fedkin.data.options import AUTO, TableOptions
 from fedkin.data.population import Population, short_names
 from fedkin.data.preparation import Preparation, remembered, restore_preparation
 from fedkin.data.prepare import admit_joined_clients, prepare_arrivals
@@ -396,8 +395,8 @@ def _connect(config: Config, population: Population, fed: Federation, progress: 
         secure(fed, config.method)
 
 
-def _preparing(config: Config) -> PreparingOptions:
-    return preparing_for(config.method, config.data.preparing)
+def _preparing(config: Config) -> TableOptions:
+    return preparing_for(config.method, config.data.table)
 
 
 class ExperimentRunner(Runner):

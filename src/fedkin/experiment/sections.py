@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Gt, Interval, MinLen
 from pydantic import BaseModel, BeforeValidator, ConfigDict, FiniteFloat, NonNegativeInt, PositiveInt
@@ -11,9 +11,6 @@ from pydantic_core import PydanticCustomError
 
 from fedkin.core.errors import FedkinError, require
 from fedkin.data.options import AUTO, COLUMN_KEYS, NA_VALUES, TableOptions, are_na_values
-
-if TYPE_CHECKING:
-    from fedkin.data.encoding import PreparingOptions
 
 STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 """How all sections are read: no other keys, and no number where a text is wanted."""
@@ -90,8 +87,9 @@ class ColumnOptions(BaseModel):
 
     @property
     def table(self) -> TableOptions:
-        """Options for reading the columns of tables."""
-        return TableOptions(**{name: getattr(self, name) for name in ColumnOptions.model_fields})
+        """Options for the columns of tables: how they are read, and in an experiment how they are prepared."""
+        names = TableOptions.__dataclass_fields__.keys() & type(self).model_fields.keys()
+        return TableOptions(**{name: getattr(self, name) for name in names})
 
 
 class _Source(BaseModel):
@@ -141,13 +139,6 @@ class DataSection(ColumnOptions, _Source):
     def labels(self) -> str | None:
         """The column of labels as `fedkin.data.sources.load` takes it."""
         return None if self.label == AUTO else self.label
-
-    @property
-    def preparing(self) -> PreparingOptions:
-        """Options for preparing the clients' data."""
-        from fedkin.data.encoding import PreparingOptions
-
-        return PreparingOptions(self.scaling, self.id, self.lacking, self.imputation, self.indicator, self.min_members)
 
 
 class FederationSection(BaseModel):

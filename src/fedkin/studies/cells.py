@@ -87,7 +87,7 @@ def run_cell(config: Config, population: Population, progress: Callback, halves:
     with config.device.used(), one_thread():
         fed = _federation(config, clients, short_names(population.names), progress)
         fed.leave(population.away(0))
-        preparing = config.data.preparing.of(private=config.method.guards_samples())
+        preparing = config.data.table.of(private=config.method.guards_samples())
         preparation = prepare(fed, preparing, population.names)
         for i in population.absent:
             clients[i].x = preparation.of(clients[i])

@@ -8,7 +8,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDic
 
 from fedkin.core import FedkinError, task
 from fedkin.core.payload import pack
-from fedkin.data.encoding import PreparingOptions
+from fedkin.data.options import TableOptions
 from fedkin.data.prepare import prepare
 from fedkin.engines.flower_engine import grid as grid_module
 from fedkin.engines.local import LocalFederation
@@ -51,7 +51,7 @@ def finish(method: Any, fed: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("name", ["feddp-kmeans", "kin-graph"])
 def test_noise_of_real_sites_follows_from_their_secrets(name: str, tmp_path: Path) -> None:
     fed = federation(nodes_of(sites_of(corners(4), tmp_path)))
-    prepare(fed, PreparingOptions(private=True))
+    prepare(fed, TableOptions(private=True))
     method = checked_method(registry.resolve("method", name), {"epsilon": 100.0, "n_clusters": 3})
     _, record = method.step(fed, method.init(fed))
     assert record.values["noise_source"] == "the sites' secrets"

@@ -21,7 +21,6 @@ from fedkin.data.options import NO_OPTIONS, TableOptions
 from fedkin.data.population import Population
 from fedkin.data.scenarios.partition_scenario import client_of, hold_out
 from fedkin.data.sources import clients_in_one
-from fedkin.data.tables import note_on_unheld
 
 _LISTED = 5
 """Files and clients that a sentence names."""
@@ -92,7 +91,6 @@ class ClientFiles:
             tests,
             notes=(
                 *_ignored(self.data),
-                *note_on_unheld(sites, self.table),
                 *guesses,
                 *(note_on_many_classes(sites[0].classes, rows) if labelled else []),
                 *apart,

@@ -207,7 +207,7 @@ def separation(folder: Path) -> dict[str, float]:
     with open_federation(config, folder, Progress()) as (population, fed), one_thread():
         if population.truth is None:
             raise FedkinError(f"{folder} has no classes to be separated.")
-        prepare(fed, config.data.preparing)
+        prepare(fed, config.data.table)
         clients, truth = population.clients, population.truth
         x, y = torch.cat([client.x for client in clients]), torch.cat(truth)
         figures = {"samples": _score(x.flatten(1), y), "latents": _score(found.method.embed(found.result, x), y)}
@@ -275,7 +275,7 @@ def initial(folder: Path) -> dict[str, float]:
     with open_federation(config, folder, Progress()) as (population, fed), one_thread():
         if population.truth is None:
             raise FedkinError(f"{folder} has no classes to judge its first clusters by.")
-        prepare(fed, config.data.preparing)
+        prepare(fed, config.data.table)
         config.method.init(fed)
         clients = [fed.clients[i] for i in fed.ids]
         first = mean(clustering_accuracy(population.truth[client.id], client.state["labels"]) for client in clients)

@@ -12,7 +12,7 @@ from sklearn.metrics import adjusted_rand_score
 import fedkin
 from fedkin.clustering.metrics import adjusted_rand, pooled
 from fedkin.core import Client, FedkinError
-from fedkin.data.encoding import PreparingOptions
+from fedkin.data.options import TableOptions
 from fedkin.data.prepare import prepare
 from fedkin.data.scenarios.already_split import ClientFiles
 from fedkin.engines.local import LocalFederation
@@ -201,7 +201,7 @@ def test_few_nodes_are_told_to_all_and_samples_go_by_them(monkeypatch: pytest.Mo
 def blocks_of(frames, **options):
     clients = ClientFiles(frames).build().clients
     fed = LocalFederation(clients, seed=0)
-    encoding = prepare(fed, PreparingOptions(**options)).encoding
+    encoding = prepare(fed, TableOptions(**options)).encoding
     blocks = described(fed, private=False).blocks.tolist()
     return {name: blocks[start:end] for name, start, end in encoding.blocks}
 
