@@ -169,11 +169,11 @@ def test_numbers_that_come_once_or_twice_are_no_classes(column: str | None, said
     [
         ({"drop": 3}, "drop is 3; it should be a list of names."),
         ({"na_values": {"a": {"b": 1}}}, "na_values['a'] has {'b': 1}; it should have"),
-        ({"decimal": ";"}, "decimal is ';'; allowed: '.', ',' and 'auto'."),
+        ({"decimal": ";"}, "Unknown decimal ';'; allowed: ,, ., auto."),
         ({"encoding": "rot13"}, "encoding is 'rot13'; it should name one of text, such as 'utf-8' or 'cp1252'."),
         ({"ordinal": ["a"]}, "ordinal is ['a']; it should name columns with their levels in order."),
         ({"ordinal": {"a": ["x", "x"]}}, "ordinal['a'] is ['x', 'x']; it should have two levels or more, each once."),
-        ({"header": 3}, "header is 3; allowed: true and false."),
+        ({"header": 3}, "header is 3; allowed: 'true', 'false'."),
     ],
 )
 def test_what_cannot_be_meant_is_refused(given, sentence):

@@ -44,7 +44,7 @@ def node(folder: Path, csv: str, label: str = "none") -> Nodes:
     ("csv", "label", "words"),
     [
         (MANY + "9,Jane Doe: HIV positive\n", "none", "a text of 4 words in row 41"),
-        ("63,145,233\n" + "1,2,3\n" * 4, "none", "holds numbers; it must name the columns"),
+        ("63,145,233\n" + "1,2,3\n" * 4, "none", "it must name the columns"),
         (ROWS, "outcome", "has no column 'outcome'"),
     ],
 )

@@ -144,7 +144,7 @@ def test_memberships_are_columns_of_labels_and_of_predictions(tmp_path: Path) ->
     ("text", "sentence"),
     [
         ("data = 3", "data is 3 in {}; it should be a section of options."),
-        ("[data]\ndecimal = 7", "{} cannot be used: decimal is 7; allowed: '.', ',' and 'auto'."),
+        ("[data]\ndecimal = 7", "{} cannot be used: decimal is 7; allowed: 'auto', '.', ','."),
         ("[data]\nencoding = []", "{} cannot be used: encoding is []; it should name one of text, such as 'utf-8'"),
         ("[data]\nna_values = {a = {b = 1}}", "{} cannot be used: na_values['a'] has {'b': 1}; it should have texts"),
         ("[data", "{} is not a TOML file: "),
