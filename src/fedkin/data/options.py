@@ -181,7 +181,7 @@ _CHOICES: dict[str, Sequence[str]] = {
 
 
 def _unlike(name: str, value: object, choices: Sequence[str]) -> FedkinError:
-    return FedkinError(f"{name} is {value!r}; allowed: {listing([f"'{choice}'" for choice in choices])}.")
+    return FedkinError(f"{name} is {value!r}; allowed: {listing(list(map(repr, choices)))}.")
 
 
 def _is_encoding(name: Any) -> bool:
