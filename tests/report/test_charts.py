@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedkin.report.charts import (
-    BAR_HEIGHT,
     HEIGHT,
     WIDTH,
     bar_chart,
@@ -128,48 +127,37 @@ def boxes(markup: str) -> list[tuple[str, float, float, float, float]]:
 NUMBERS = st.integers(-100_000, 100_000).map(lambda thousandths: thousandths / 1000)
 
 
-@settings(max_examples=30)
-@given(st.lists(NUMBERS, min_size=1, max_size=40), st.none() | NUMBERS)
-def test_bars_stay_inside_and_do_not_overlap(values: list[float], line: float | None) -> None:
-    found = boxes(bar_chart(bars(values, line=line)))
-    assert len(found) == len(values)
-    for _, x, y, width, height in found:
+@settings(max_examples=40)
+@given(st.lists(NUMBERS, min_size=1, max_size=99), st.none() | NUMBERS, st.sampled_from(["", "a long name of a bar "]))
+def test_bars_stay_inside_and_do_not_overlap(values: list[float], line: float | None, name: str) -> None:
+    names = [f"{name * 2}{place}" for place in range(len(values))]
+    drawn = bar_chart(bars(values, line=line, names=names))
+    height = float(re.search(r'class="bars" viewBox="0 0 400 (\S+)"', drawn)[1])  # type: ignore[index]
+    rows = boxes(drawn)
+    assert len(rows) == len(values)
+    for _, x, y, width, thickness in rows:
         assert 0 <= x <= x + width <= WIDTH
-        assert 0 <= y <= y + height <= BAR_HEIGHT
-    assert all(one[1] + one[3] < other[1] + 0.2 for one, other in pairwise(found))
+        assert 0 <= y <= y + thickness <= height
+    assert all(upper[2] + upper[4] < lower[2] + 0.2 for upper, lower in pairwise(rows))
 
 
-def test_bars_are_as_high_as_their_values_and_those_above_the_line_end_above_it() -> None:
+def test_bars_are_as_long_as_their_values_and_those_beyond_the_line_end_beyond_it() -> None:
     markup = bar_chart(bars([4.0, 2.0, 1.0], strong=[True, False, False], line=3.0, line_name="cut at 3"))
-    (first, *_, top, _, high), (second, *_, low), (_, *_, lowest) = boxes(markup)
+    (first, left, _, long, _), (second, _, _, short, _), (_, _, _, shortest, _) = boxes(markup)
     assert (first, second) == ("bar strong", "bar")
-    assert high == pytest.approx(2 * low, abs=0.2)
-    assert low == pytest.approx(2 * lowest, abs=0.2)
-    across = re.search(r'd="M\S+ (\S+)H\S+" class="mark dashed"', markup)
-    assert across
-    assert float(across[1]) - top == pytest.approx(high / 4, abs=0.2)
+    assert long == pytest.approx(2 * short, abs=0.2)
+    assert short == pytest.approx(2 * shortest, abs=0.2)
+    line = re.search(r'd="M(\S+) \S+V\S+" class="mark dashed"', markup)
+    assert line
+    assert float(line[1]) == pytest.approx(left + 0.75 * long, abs=0.2)
     assert "cut at 3" in markup
 
 
-@settings(max_examples=30)
-@given(st.lists(NUMBERS, min_size=3, max_size=3))
-def test_lying_bars_stay_inside_on_both_sides_of_zero(values: list[float]) -> None:
-    for _, x, _, width, _ in boxes(bar_chart(bars(values, names=["long names " * 3] * 3))):
-        assert 0 <= x <= x + width <= WIDTH
-
-
-@pytest.mark.parametrize("names", [["1", "2"], ["a long name of one", "a long name of two"]])
-def test_errors_are_whiskers_and_stand_behind_the_values(names: list[str]) -> None:
-    markup = bar_chart(bars([0.5, 1.0], names=names, errors=[0.25, None]))
-    [whisker] = re.findall(r'<path d="M(\S+) (\S+)L(\S+) (\S+)" class="whisker">', markup)
-    [one, other] = boxes(markup)
-    x0, y0, x1, y1 = map(float, whisker)
-    if x0 == x1:
-        assert y0 - y1 == pytest.approx(other[4] / 2, abs=0.2)
-        assert (y0 + y1) / 2 == pytest.approx(one[2], abs=0.2)
-    else:
-        assert x1 - x0 == pytest.approx(other[3] / 2, abs=0.2)
-        assert (x0 + x1) / 2 == pytest.approx(one[1] + one[3], abs=0.2)
-        assert max(x1, other[1] + other[3]) < WIDTH
+def test_errors_are_whiskers_and_stand_behind_the_values() -> None:
+    markup = bar_chart(bars([0.5, 1.0], errors=[0.25, None]))
+    [(start, end)] = re.findall(r'<path d="M(\S+) \S+H(\S+)" class="whisker">', markup)
+    [half, whole] = boxes(markup)
+    assert float(end) - float(start) == pytest.approx(whole[3] / 2, abs=0.2)
+    assert (float(start) + float(end)) / 2 == pytest.approx(half[1] + half[3], abs=0.2)
     assert "0.500 ± 0.250" in markup
     assert "<td>0.25</td>" in markup

@@ -164,28 +164,17 @@ def test_the_page_says_what_left_the_clients(method: str, words: str) -> None:
     assert f"hold 30 samples; {words}" in data_sentence(made, population())
 
 
-def client(index: int, clusters: list[int], confidence: list[float] | None) -> Client:
-    own = Client(index, torch.zeros(len(clusters), 2))
-    own.state["clusters"] = torch.tensor(clusters)
-    if confidence is not None:
-        own.state["confidence"] = torch.tensor(confidence)
-    return own
+def client(index: int, clusters: list[int]) -> Client:
+    return Client(index, torch.zeros(len(clusters), 2), state={"clusters": torch.tensor(clusters)})
 
 
-def counts(clients: list[Client], clusters: list[int], profile: ClusterProfile | None = None) -> HeatTable:
-    ((table,),) = [one.figures for one in _counts(clients, clusters, ["a", "b"], {}, profile)]
-    return table
-
-
-def test_samples_are_counted_with_the_mean_confidence_of_each_cluster() -> None:
-    table = counts([client(0, [0, 0, 1], [0.5, 0.7, 1.0]), client(1, [0, 1], [0.9, 0.5])], [0, 1])
+def test_samples_are_counted_by_client_and_cluster() -> None:
+    part = _counts([client(0, [0, 0, 1]), client(1, [0, 1])], [0, 1], ["a", "b"], {}, None)
+    (table,) = part.figures
+    assert isinstance(table, HeatTable)
     assert [[cell.text for cell in cells] for _, cells in table.rows] == [["2", "1", "3"], ["1", "1", "2"]]
     assert [cell.shade for cell in table.rows[0][1]] == [-1.0, -0.5, 0.0]
     assert list(table.foot) == [("all", ["3", "2", "5"])]
-    assert table.caption == (
-        "Samples of each client by cluster. The mean confidence, 1 in the middle of a cluster and 0 between two, is "
-        "0.70 in cluster 0 and 0.75 in cluster 1."
-    )
 
 
 def test_of_many_columns_those_that_stand_out_are_shown_in_order_with_their_names(config: Config) -> None:
@@ -261,7 +250,7 @@ def test_the_clusters_of_a_table_are_described_by_sentences_and_cells(config: Co
         columns, n[:, 0], n, nowhere, n * means, squares, torch.zeros(2, 0, dtype=torch.int64),
         typical_filled=n, typical_sum=n * means,
     )  # fmt: skip
-    population = Population([client(0, [0, 1], None)], None, [])
+    population = Population([client(0, [0, 1])], None, [])
     shown = page_of_run(config, population, scaling("none", (2,)), [], profile=profile)
     words = part(shown, "descriptions")
     assert [text[:10] for text in words.of_clusters] == ["Cluster 0 ", "Cluster 1 "]

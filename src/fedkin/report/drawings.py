@@ -22,6 +22,7 @@ from fedkin.report.markup import (
     drawing,
     element,
     numbers_below,
+    result_figure,
     scrolling,
     short,
     table,
@@ -29,14 +30,9 @@ from fedkin.report.markup import (
 )
 from fedkin.report.numbers import pluralize, shown
 
-WIDTH, TOP, ROW, HEIGHT = 400.0, 18.0, 22.0, 18.0
-LEFT, RIGHT = 30.0, 36.0
-GAP, NAMED = 1.0, 15.0
-"""Between blocks of a tree, and the least width of one with its name in it."""
-MARGIN = 8.0
-LARGEST_TILE = 64
-BUDGET = 900_000
-"""Numbers in all tiles of a page together, which keeps it near one megabyte at worst."""
+WIDTH, LEFT, RIGHT = 400.0, 30.0, 36.0
+"""Width of a drawing, and what is beside the blocks of a tree."""
+_TOP, _ROW, _HEIGHT = 18.0, 22.0, 18.0
 
 
 def scale_tree(tree: ScaleTree) -> str:
@@ -45,41 +41,41 @@ def scale_tree(tree: ScaleTree) -> str:
     A cluster's block lies below the one that it is part of, and what is part of a final cluster has its colour.
     """
     parts = [
-        element("text", text(name), x=x, y=TOP - 6, class_=look)
+        element("text", text(name), x=x, y=_TOP - 6, class_=look)
         for name, x, look in (("clusters", 0.0, "head"), ("stability", WIDTH, "end head"))
     ]
     places: list[int] = []
     colours: list[int | None] = []
     for row, scale in enumerate(tree.scales):
-        own = [colours[parent] for parent in scale.parents] or [None] * len(scale.samples)
-        colours = list(range(len(own))) if scale.chosen else own
+        inherited = [colours[parent] for parent in scale.parents] or [None] * len(scale.samples)
+        colours = list(range(len(inherited))) if scale.chosen else inherited
         above = [places[parent] for parent in scale.parents] or [0] * len(scale.samples)
-        order = [at for _, at in sorted(zip(above, range(len(above)), strict=True))]
-        places = [order.index(at) for at in range(len(order))]
-        parts.append(_scale_row(scale, order, colours, TOP + ROW * row))
-    words = "; ".join(map(_scale_in_words, tree.scales))
-    drawn = drawing("scales", TOP + ROW * len(tree.scales) + 4, f"{tree.title}: {words}.", *parts)
-    rows = [(len(one.samples), shown(one.stability, "number"), "found" if one.chosen else "") for one in tree.scales]
-    return card(tree.title, tree.caption, drawn, numbers_below(tree.title, ["clusters", "stability", ""], rows))
+        order = sorted(range(len(above)), key=lambda cluster: (above[cluster], cluster))
+        places = [order.index(cluster) for cluster in range(len(order))]
+        parts += _scale_row(scale, order, colours, _TOP + _ROW * row)
+    words = f"{tree.title}: {'; '.join(map(_scale_in_words, tree.scales))}."
+    blocks = drawing("scales", _TOP + _ROW * len(tree.scales) + 4, words, *parts)
+    rows = [(len(s.samples), shown(s.stability, "number"), "found" if s.chosen else "") for s in tree.scales]
+    return card(tree.title, tree.caption, blocks, numbers_below(tree.title, ["clusters", "stability", ""], rows))
 
 
-def _scale_row(scale: Scale, order: Sequence[int], colours: Sequence[int | None], top: float) -> str:
-    base = top + HEIGHT / 2 + 4
-    named = "end name chosen" if scale.chosen else "end name"
-    parts = [element("text", text(len(order)), x=LEFT - 10, y=base, class_=named)]
+def _scale_row(scale: Scale, order: Sequence[int], colours: Sequence[int | None], top: float) -> list[str]:
+    base = top + _HEIGHT / 2 + 4
+    chosen = " chosen" if scale.chosen else ""
+    parts = [element("text", text(len(order)), x=LEFT - 10, y=base, class_=f"end name{chosen}")]
     if scale.stability is not None:
-        parts.append(element("text", text(f"{scale.stability:.2f}"), x=WIDTH, y=base, class_=named))
+        parts.append(element("text", text(f"{scale.stability:.2f}"), x=WIDTH, y=base, class_=f"end name{chosen}"))
     unit = (WIDTH - LEFT - RIGHT) / max(sum(scale.samples), 1)
-    ends = [LEFT + unit * end for end in accumulate((scale.samples[at] for at in order), initial=0)]
-    for at, (left, right) in zip(order, pairwise(ends), strict=True):
-        width = max(right - left - GAP, 0.4)
-        look = f"block {cluster_class(colours[at])}{' chosen' if scale.chosen else ''}"
-        part = f"\npart of cluster {scale.parents[at]} of the row above" if scale.parents else ""
-        tip = f"{_scale_in_words(scale)}\ncluster {at}: {pluralize(scale.samples[at], 'sample')}{part}"
-        parts.append(element("rect", x=left, y=top, width=width, height=HEIGHT, data_tip=tip, class_=look))
-        if scale.chosen and width >= NAMED:
-            parts.append(element("text", text(at), x=left + width / 2, y=base, class_="middle in"))
-    return "".join(parts)
+    ends = [LEFT + unit * end for end in accumulate((scale.samples[cluster] for cluster in order), initial=0)]
+    for cluster, (left, right) in zip(order, pairwise(ends), strict=True):
+        width = max(right - left - 1, 0.4)  # so that blocks do not touch, and the smallest can be seen
+        part = f"\npart of cluster {scale.parents[cluster]} of the row above" if scale.parents else ""
+        tip = f"{_scale_in_words(scale)}\ncluster {cluster}: {pluralize(scale.samples[cluster], 'sample')}{part}"
+        look = f"block {cluster_class(colours[cluster])}{chosen}"
+        parts.append(element("rect", x=left, y=top, width=width, height=_HEIGHT, data_tip=tip, class_=look))
+        if scale.chosen and width >= 15:
+            parts.append(element("text", text(cluster), x=left + width / 2, y=base, class_="middle in"))
+    return parts
 
 
 def _scale_in_words(scale: Scale) -> str:
@@ -90,32 +86,31 @@ def _scale_in_words(scale: Scale) -> str:
 def sample_map(view: SampleMap) -> str:
     """Draw a scatter plot of samples, with one scale for both axes."""
     low, high = view.places.min(axis=0), view.places.max(axis=0)
-    extent, middle = float((high - low).max()) or 1.0, (low + high) / 2
-    places = (view.places - middle) / extent * (WIDTH - 2 * MARGIN) + WIDTH / 2
-    top = float(places[:, 1].min()) - MARGIN  # a flat cloud takes no more height than it needs
-    places[:, 1] -= top
+    extent, middle, margin = float((high - low).max()) or 1.0, (low + high) / 2, 8.0
+    places = (view.places - middle) / extent * (WIDTH - 2 * margin) + WIDTH / 2
+    places[:, 1] -= float(places[:, 1].min()) - margin  # a flat cloud takes no more height than it needs
     layers, counts, entries = [], [], []
     for label in np.unique(view.labels).tolist():
-        colour, own = view.colours.get(label, label), places[view.labels == label]
-        dots = [f'<circle cx="{short(x)}" cy="{short(y)}" r="2.4"/>' for x, y in own.tolist()]
+        colour, cloud = view.colours.get(label, label), places[view.labels == label]
+        dots = [f'<circle cx="{short(x)}" cy="{short(y)}" r="2.4"/>' for x, y in cloud.tolist()]
         layers.append(element("g", *dots, class_=f"cloud {cluster_class(colour)}", data_tip=view.names[label]))
-        counts.append(f"{view.names[label]}: {len(own)}")
+        counts.append(f"{view.names[label]}: {len(cloud)}")
         entries.append(element("li", cluster_mark(colour, view.names[label])))
-    height = float(places[:, 1].max()) + MARGIN
-    drawn = drawing("map", height, f"{view.title}. {', '.join(counts)}.", *layers)
-    return card(view.title, "", drawn, element("ul", *entries, class_="legend"))
+    height = float(places[:, 1].max()) + margin
+    points = drawing("map", height, f"{view.title}. {', '.join(counts)}.", *layers)
+    return card(view.title, "", points, element("ul", *entries, class_="legend"))
 
 
 def tile_side(clusters: Sequence[ClusterPictures]) -> int:
-    """Return the largest side of a tile for which the pictures of all clusters stay within the size budget."""
+    """Return the largest side of a tile, at most 64, for which the pictures of a page stay near one megabyte."""
     tiles = sum((1 + len(cluster.members)) * (3 if cluster.mean.ndim == 3 else 1) for cluster in clusters)
-    return max(8, min(LARGEST_TILE, math.isqrt(BUDGET // max(tiles, 1))))
+    return max(8, min(64, math.isqrt(900_000 // max(tiles, 1))))
 
 
 def picture_card(cluster: ClusterPictures, side: int) -> str:
     """Write a card with the mean image of a cluster, large, and some member images, small."""
     count = len(cluster.members)
-    tiles = [element("i", style=f"--at:{100 * at / max(count, 1):.6g}%") for at in range(count + 1)]
+    tiles = [element("i", style=f"--at:{100 * tile / max(count, 1):.6g}%") for tile in range(count + 1)]
     height, width = cluster.mean.shape[:2]
     label = f"Cluster {cluster.cluster}: its mean image, then {count} of its members"
     style = f"--sprite:url({sprite(cluster.mean, cluster.members, side)});--tiles:{count + 1};--shape:{width}/{height}"
@@ -139,8 +134,8 @@ def picture_table(pictures: PictureTable) -> str:
             style=f"display:block;width:{count * side}px;max-width:none;image-rendering:pixelated",
         )
         rows.append((name, Markup(strip), words))
-    heading = element("figcaption", element("h3", text(pictures.title)), element("p", text(pictures.caption)))
-    return element("figure", heading, scrolling(table(pictures.heads, rows), pictures.title), class_="result")
+    strips = scrolling(table(pictures.heads, rows), pictures.title)
+    return result_figure(pictures.title, pictures.caption, strips)
 
 
 def sprite(mean: NDArray[np.floating[Any]], members: NDArray[np.floating[Any]], side: int) -> str:

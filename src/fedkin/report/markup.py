@@ -14,10 +14,6 @@ from markupsafe import Markup
 
 from fedkin.core.errors import listing
 
-MAX_NAMES = 40
-
-_VOID = {"br", "img", "meta"}
-
 
 def source(name: str) -> str:
     """Read a text file of this package, such as a template or style sheet."""
@@ -67,13 +63,20 @@ def element(name: str, *content: str, **attributes: object) -> str:
     numbers shortened, ``None`` leaves the attribute out.
     """
     written = "".join(f' {_hyphens(key)}="{_value(value)}"' for key, value in attributes.items() if value is not None)
-    return f"<{name}{written}>" if name in _VOID else f"<{name}{written}>{''.join(content)}</{name}>"
+    return f"<{name}{written}>" if name in ("br", "img", "meta") else f"<{name}{written}>{''.join(content)}</{name}>"
 
 
 def card(title: str, caption: str, *content: str) -> str:
     """Write a figure in a card: title, caption if any, and `content` that is already markup."""
     heading = element("figcaption", element("h3", text(title)), element("p", text(caption)) if caption else "")
     return element("figure", heading, *content, class_="card")
+
+
+def result_figure(title: str, caption: str, content: str) -> str:
+    """Write a table or pictures, which are markup already, as a figure with a title and a caption, if any."""
+    heading = [element("h3", text(title))] if title else []
+    heading += [element("p", prose(caption))] if caption else []
+    return element("figure", element("figcaption", *heading) if heading else "", content, class_="result")
 
 
 def drawing(look: str, height: float, words: str, *content: str) -> str:
@@ -106,9 +109,9 @@ def name_ranges(names: Sequence[str]) -> str:
     """List names in order, with consecutive numbers as a range; a long list is cut short."""
     parts: list[str] = []
     for _, run in groupby(enumerate(names), key=lambda item: int(item[1]) - item[0] if item[1].isdecimal() else item):
-        own = [name for _, name in run]
-        parts += [f"{own[0]}–{own[-1]}"] if len(own) > 2 else own
-    return listing(parts, MAX_NAMES)
+        consecutive = [name for _, name in run]
+        parts += [f"{consecutive[0]}–{consecutive[-1]}"] if len(consecutive) > 2 else consecutive
+    return listing(parts, 40)
 
 
 def scrolling(content: str, label: str, tall: bool = False) -> str:
@@ -130,7 +133,7 @@ def numbers_below(title: str, heads: Sequence[str], rows: Iterable[Sequence[obje
 
 def paragraphs(texts: Sequence[str]) -> str:
     """Write texts as HTML paragraphs."""
-    return "".join(element("p", prose(each)) for each in texts)
+    return "".join(element("p", prose(paragraph)) for paragraph in texts)
 
 
 def notes_list(notes: Sequence[str]) -> str:

@@ -162,8 +162,8 @@ def measures(*lines: RecordLine) -> dict[str, Measure]:
     named = {name: line for line in lines for name in (*line["metrics"], *line["values"])}
     named.pop("fired", None)  # a moment, not a measure; see `clustering_step`
     single = [name for name in named if any(number(line, name) is not None for line in lines)]
-    known = {name: measure for name, measure in MEASURES.items() if name in single}
-    return known | {name: _unknown(name, lines) for name in single if name not in known}
+    listed = {name: measure for name, measure in MEASURES.items() if name in single}
+    return listed | {name: _unknown(name, lines) for name in single if name not in listed}
 
 
 def _unknown(name: str, lines: Sequence[RecordLine]) -> Measure:
@@ -183,8 +183,8 @@ def number(line: RecordLine, name: str) -> float | None:
 
 def last_number(records: Sequence[RecordLine], name: str) -> float | None:
     """Return the last value of a number in the records; ``None`` if no record has it."""
-    known = [number(record, name) for record in records]
-    return next((value for value in reversed(known) if value is not None), None)
+    values = [number(record, name) for record in records]
+    return next((value for value in reversed(values) if value is not None), None)
 
 
 def scaled(line: RecordLine, name: str, measure: Measure) -> float | None:
@@ -226,12 +226,12 @@ def moments(
         return rows
     title = MEASURES[metric].in_sentence if metric in MEASURES else metric.replace("_", " ")
     label, rounds = f"Reached {title} {reach:g}", training_rounds(records, records[-1]["step"])
-    found = reached(records, metric, reach)
-    if found is None:
+    moment = reached(records, metric, reach)
+    if moment is None:
         tried = f"{pluralize(rounds, 'round')} of training" if phases(records) else pluralize(len(records), unit)
         never = all(number(line, metric) is None for line in records)
         return [*rows, (label, "no", "not measured" if never else f"not in {tried}")]
-    step, traffic = found
+    step, traffic = moment
     after = f"after {format_bytes(traffic)} sent and received"
     if phases(records):
         after = f"{pluralize(training_rounds(records, step), 'round')} of training until then; {after}"

@@ -47,21 +47,26 @@ from fedkin.report.markup import (
 )
 from fedkin.report.tables import heat_table, result_table
 
-LONGEST_VALUE = 9
-"""Longer headlines are written smaller, and may take two lines."""
 HALF, BESIDE = 600, 800
 """Widths, in pixels, of half a large window, and of a table that leaves its caption room at its side."""
-_LETTER, _PADDING = 7.5, 26
-"""Width of a letter and around a cell of a table, in pixels."""
 
 _DRAWN: dict[type, tuple[str, Any]] = {
     Curve: ("gallery of3", line_chart), Bars: ("gallery of2", bar_chart), Graph: ("gallery of2", draw_graph),
     ScaleTree: ("gallery of2", scale_tree), SampleMap: ("gallery of2", sample_map),
     ClientClusters: ("", client_clusters), ResultTable: ("tables", result_table), HeatTable: ("tables", heat_table),
     ClusterPictures: ("clusters", picture_card), PictureTable: ("", picture_table),
-    Text: ("", lambda one: paragraphs(one.sentences)),
+    Text: ("", lambda figure: paragraphs(figure.sentences)),
 }  # fmt: skip
 """How each kind of figure is placed among its like, and drawn."""
+
+
+class Section(NamedTuple):
+    """Section of a page as markup: `anchor` names it in links, and a `narrow` one takes half the width."""
+
+    anchor: str
+    title: str
+    body: str
+    narrow: bool = False
 
 
 def write_page(path: Path, view: PageView) -> None:
@@ -74,107 +79,82 @@ def write_page(path: Path, view: PageView) -> None:
 
 def render(view: PageView) -> str:
     """Return the HTML of a page. Narrow sections that follow each other stand side by side where there is room."""
-    drawn = [Section(part.anchor, part.title, _body(part), _is_narrow(part)) for part in view.parts]
+    sections = [Section(part.anchor, part.title, _body(part), _is_narrow(part)) for part in view.parts]
     if view.settings:
         settings = sheet(table([], list(_flat(view.settings)), "settings"), "Settings")
-        drawn.append(Section("settings", "Settings", folded("Every setting", settings), True))
-    return fill_page(view.title, view.lead, view.summary, drawn)
-
-
-class Section(NamedTuple):
-    """Section of a page as markup: `anchor` names it in links, and a `narrow` one takes half the width."""
-
-    anchor: str
-    title: str
-    body: str
-    narrow: bool = False
-
-
-def fill_page(title: str, lead: str, summary: Sequence[tuple[str, str, str]], drawn: Sequence[Section]) -> str:
-    """Fill the template of a whole page, which loads nothing from elsewhere; for the others see `PageView`."""
+        sections.append(Section("settings", "Settings", folded("Every setting", settings), True))
     looks: list[str] = []
-    for narrow, run in groupby(drawn, key=lambda section: section.narrow):
+    for narrow, run in groupby(sections, key=lambda section: section.narrow):
         count = len(list(run))
-        looks += ["half" if narrow and at < count - count % 2 else "alone" if narrow else "wide" for at in range(count)]
+        pairs = ["half"] * (count - count % 2) + ["alone"] * (count % 2)
+        looks += pairs if narrow else ["wide"] * count
     return fill(
-        "page.html", title=title, lead=[Markup(prose(line)) for line in lead.splitlines()], summary=summary,
-        sections=list(zip(drawn, looks, strict=True)), longest=LONGEST_VALUE,
+        "page.html", title=view.title, lead=[Markup(prose(line)) for line in view.lead.splitlines()],
+        summary=view.summary, sections=list(zip(sections, looks, strict=True)),
         style=Markup(source("page.css")), script=Markup(source("page.js")),
     )  # fmt: skip
 
 
 def _body(part: PagePart) -> str:
-    return "".join(
-        [
-            _of_clusters(part.of_clusters) if part.of_clusters else "",
-            paragraphs(part.paragraphs),
-            *_figures(part.figures),
-            notes_list(part.notes) if part.notes else "",
-            _commands(part.commands) if part.commands else "",
-        ]
-    )
+    sentences = [element("li", cluster_mark(cluster), prose(text)) for cluster, text in enumerate(part.of_clusters)]
+    blocks = [element("ul", *sentences, class_="described")] if sentences else []
+    blocks += [paragraphs(part.paragraphs), *_figures(part.figures)]
+    blocks += [notes_list(part.notes)] if part.notes else []
+    if part.commands:  # a code block with a button to copy it
+        code = element("code", text("\n".join(part.commands)))
+        block = element("pre", code, tabindex=0, role="region", aria_label="Commands")
+        blocks.append(element("div", block, copy_button("Copy commands"), class_="commands"))
+    return "".join(blocks)
 
 
-def _of_clusters(sentences: Sequence[str]) -> str:
-    items = [element("li", cluster_mark(at), prose(sentence)) for at, sentence in enumerate(sentences)]
-    return element("ul", *items, class_="described")
+def _sorted(figures: Sequence[Figure]) -> tuple[list[Figure], list[Curve]]:
+    """Return the figures to draw, short curves as one table behind the others, and the curves that never change."""
+    short = [figure for figure in figures if isinstance(figure, Curve) and is_short(figure)]
+    steady = [f for f in figures if isinstance(f, Curve) and is_constant(f) and not is_short(f)]
+    drawn = [figure for figure in figures if not any(figure is curve for curve in (*short, *steady))]
+    return [*drawn, *([step_table(short)] if short else [])], steady
 
 
 def _figures(figures: Sequence[Figure]) -> Iterator[str]:
     """Draw figures, those of the same kind in one block; short curves become a table, constant ones a list."""
-    short = [one for one in figures if isinstance(one, Curve) and is_short(one)]
-    steady = [one for one in figures if isinstance(one, Curve) and is_constant(one) and not is_short(one)]
-    side = tile_side([one for one in figures if isinstance(one, ClusterPictures)])
-    drawn = [one for one in figures if not any(one is other for other in (*short, *steady))]
-    shown = [*drawn, *([step_table(short)] if short else [])]
-    for block, run in groupby(shown, key=lambda one: _DRAWN[type(one)][0].split(" ")[0]):
-        own: list[Any] = list(run)
-        look = min(_DRAWN[type(one)][0] for one in own)  # among wide figures, narrow ones are wide
-        if block == "tables" and len(own) == 1 and HALF < _width(own[0]) <= BESIDE:
+    drawn, steady = _sorted(figures)
+    side = tile_side([figure for figure in figures if isinstance(figure, ClusterPictures)])
+    for kind, run in groupby(drawn, key=lambda figure: _DRAWN[type(figure)][0].split(" ")[0]):
+        block: list[Any] = list(run)
+        look = min(_DRAWN[type(figure)][0] for figure in block)  # among wide figures, narrow ones are wide
+        if kind == "tables" and len(block) == 1 and HALF < _width(block[0]) <= BESIDE:
             look += " beside"
-        parts = [picture_card(one, side) if block == "clusters" else _DRAWN[type(one)][1](one) for one in own]
+        parts = [
+            picture_card(figure, side) if kind == "clusters" else _DRAWN[type(figure)][1](figure) for figure in block
+        ]
         yield element("div", *parts, class_=look) if look else "".join(parts)
     yield constants(steady)
 
 
 def _is_narrow(part: PagePart) -> bool:
     """Return whether a section needs at most half the width of a large window."""
-    without = (is_short, is_constant)
-    drawn = [one for one in part.figures if not (isinstance(one, Curve) and any(fits(one) for fits in without))]
-    drawn = [one for one in drawn if not isinstance(one, Text)]
-    short = [one for one in part.figures if isinstance(one, Curve) and is_short(one)]
-    if part.commands or len(drawn) + bool(short) > 1:
+    drawn = [figure for figure in _sorted(part.figures)[0] if not isinstance(figure, Text)]
+    if part.commands or len(drawn) > 1 or any(
+        isinstance(figure, ClientClusters | ClusterPictures | PictureTable) for figure in drawn
+    ):  # fmt: skip
         return False
-    return all(map(_fits_half, [*drawn, *([step_table(short)] if short else [])]))
-
-
-def _fits_half(figure: Figure) -> bool:
-    if isinstance(figure, ClientClusters | ClusterPictures | PictureTable):
-        return False
-    return not isinstance(figure, ResultTable | HeatTable) or _width(figure) <= HALF
+    return all(_width(figure) <= HALF for figure in drawn if isinstance(figure, ResultTable | HeatTable))
 
 
 def _width(table: ResultTable | HeatTable) -> float:
-    """Estimate the width of a table in pixels."""
+    """Estimate the width of a table in pixels: 7.5 for a letter, and 26 around a cell."""
     heads = table.columns if isinstance(table, ResultTable) else [*map(str, table.clusters), table.last]
     foot = [] if isinstance(table, ResultTable) else [cells for _, cells in table.foot]
     widths = [max((len(name) for name, _ in table.rows), default=0)]
-    for at in range(len(table.rows[0][1]) if table.rows else 0):
-        letters = [*(len(cells[at].text) for _, cells in table.rows), *(len(cells[at]) for cells in foot)]
-        widths.append(max(3, len(heads[at]) // 2, *letters))
-    return sum(_LETTER * width + _PADDING for width in widths)
-
-
-def _commands(lines: Sequence[str]) -> str:
-    """Write shell commands as a code block with a button to copy them."""
-    block = element("pre", element("code", text("\n".join(lines))), tabindex=0, role="region", aria_label="Commands")
-    return element("div", block, copy_button("Copy commands"), class_="commands")
+    for column in range(len(table.rows[0][1]) if table.rows else 0):
+        letters = [*(len(cells[column].text) for _, cells in table.rows), *(len(cells[column]) for cells in foot)]
+        widths.append(max(3, len(heads[column]) // 2, *letters))
+    return sum(7.5 * width + 26 for width in widths)
 
 
 def _flat(settings: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
     """Flatten nested settings to pairs of dotted name and value, sorted by name."""
-    for name in sorted(settings):
-        value = settings[name]
+    for name, value in sorted(settings.items()):
         if isinstance(value, Mapping):
             yield from _flat(value, f"{above}{name}.")
         else:

@@ -63,18 +63,10 @@ from fedkin.report.numbers import all_of, format_bytes, join_words, pluralize
 from fedkin.report.words import MIN_EFFECT, described, remarks, sentences
 
 MapLayout = Literal["tsne", "pca", "none"]
-MAX_SAMPLES = 600
-"""Samples of a map."""
 AS_GUESSED = 0.02
 """Accuracy by which a model must be better than the most frequent class to be called so, or worse."""
-_AGREEMENT = ((0.9999, "exactly"), (0.9, "closely"), (0.8, "well"), (0.65, "moderately"), (0.1, "poorly"))
-"""Words for an ARI from its lower bound on: those of Steinley (2004), who calls 0.9 excellent, 0.8 good, 0.65 moderate
-and what is below poor."""
-PURE, MIXED = 0.9, 0.8
-"""Fraction of the most frequent class from which a cluster counts as one class, and below which it is a mixture."""
-_STRONG = 1.5
-"""Standard deviations from which a cell is shaded most."""
-_MAX_ROWS, _MAX_NAMES, _LISTED = 40, 12, 8
+_MAX_ROWS = 40
+"""Columns of a table that are shown; more are not read."""
 
 
 def page_of_run(
@@ -95,13 +87,13 @@ def page_of_run(
     clients = [client for client in population.clients if "clusters" in client.state]
     clusters = sorted({cluster for client in clients for cluster in client.state["clusters"].tolist()})
     mixtures = mixtures_of(clients, population)
-    mixed = mixed_in_words(list(mixtures.values()))
-    found = run.finding() if run.clients else sample_finding(clusters, clients, mixtures, records)
-    questions = preparation.questions
+    finding = run.finding() if run.clients else sample_finding(clusters, clients, mixtures, records)
+    data = f"{data_sentence(config.method, population)} {run.length(finding)}"
+    by_client = [_counts(clients, clusters, population.names, mixtures, profile)] if clusters else []
     return PageView(
         title=f"{display_name(type(config.method))} on {Path(config.data.source).name}",
-        lead=_lead(found, records, f"{data_sentence(config.method, population)} {run.taken(found)}", questions),
-        summary=_summary(records, run.unit, config.evaluation, mixed),
+        lead=_lead(finding, records, data, preparation.questions),
+        summary=_summary(records, run.unit, config.evaluation),
         parts=[
             *_described(profile, population.names),
             *run.parts(config.method.figures(records)),
@@ -109,8 +101,8 @@ def page_of_run(
             *_map(latents, config.evaluation.map, population.classes),
             *_means(clients, clusters, preparation, population, profile),
             *run.curves(),
-            *_counts(clients, clusters, population.names, mixtures, profile),
-            *_notes([*_forgotten(population), *preparation.notes, *run.sources(), *run.happened()]),
+            *by_client,
+            *_notes([*_forgotten(population), *preparation.notes, *run.sources(), *run.events_in_notes()]),
         ],
         settings={name: table for name, table in config.tables.items() if name != "tracking"},
     )
@@ -126,13 +118,13 @@ def page_of_rounds(
     of id, and `evaluated` further curves.
     """
     run = _Run(Population([], None, [], [], list(names)), records)
-    found = run.finding()
+    finding = run.finding()
     data = f"{pluralize(len(names), 'client')} took part; their samples never left them."
     return PageView(
         title=title,
-        lead=_lead(found, records, f"{data} {run.taken(found)}"),
+        lead=_lead(finding, records, f"{data} {run.length(finding)}"),
         summary=_summary(records, run.unit),
-        parts=[*run.parts(figures), *run.curves(evaluated), *_notes(run.happened())],
+        parts=[*run.parts(figures), *run.curves(evaluated), *_notes(run.events_in_notes())],
     )
 
 
@@ -140,13 +132,13 @@ def _notes(notes: Sequence[str]) -> list[PagePart]:
     return [PagePart("notes", "Notes", notes=notes)] if notes else []
 
 
-def _lead(found: str, records: Sequence[RecordLine], data: str, questions: Sequence[str] = ()) -> str:
+def _lead(finding: str, records: Sequence[RecordLine], data: str, questions: Sequence[str] = ()) -> str:
     """Return what was found, what the method says of it, where the data are, and what looks wrong in them, by line."""
-    asked = ""
+    wrong = ""
     if questions:
         more = f" See the notes for {len(questions) - 1} more." if questions[1:] else ""
-        asked = f"Something in the data looks wrong, and was used as it is: {questions[0]}{more}"
-    return "\n".join(line for line in (found, *method_remarks(records), data, asked) if line)
+        wrong = f"Something in the data looks wrong, and was used as it is: {questions[0]}{more}"
+    return "\n".join(line for line in (finding, *method_remarks(records), data, wrong) if line)
 
 
 # What records say of clients: their clusters, events, and who was missing.
@@ -177,50 +169,50 @@ class _Run:
         self.clients = self._clients() if with_labels else None
 
     def _names(self, clients: Iterable[int]) -> list[str]:
-        return [client_name(i, self.population.names) for i in clients]
+        return [client_name(client, self.population.names) for client in clients]
 
     def parts(self, figures: Sequence[Figure]) -> Iterator[PagePart]:
         """Yield the sections of a method's figures, of the clusters of clients, and of events."""
         names = short_names(self.population.names)
-        if graphs := [replace(one, clients=names) for one in figures if isinstance(one, Graph)]:
+        if graphs := [replace(figure, clients=names) for figure in figures if isinstance(figure, Graph)]:
             yield PagePart("associations", "Matched local clusters", figures=graphs)
         if self.clients is not None:
             yield PagePart("clients", "Clusters of clients", figures=[self.clients])
-        if others := [one for one in figures if not isinstance(one, Graph)]:
-            yield PagePart("clustering", "How the clusters were found", figures=others)
+        if rest := [figure for figure in figures if not isinstance(figure, Graph)]:
+            yield PagePart("clustering", "How the clusters were found", figures=rest)
         if self.events:
             yield PagePart("changes", "Events", figures=[self._event_table()])
 
     def _clients(self) -> ClientClusters:
-        own = [record for record in self.records if "labels" in record["values"]]
-        labels, population = np.array([record["values"]["labels"] for record in own]).T, self.population
+        records = [record for record in self.records if "labels" in record["values"]]
+        labels, population = np.array([record["values"]["labels"] for record in records]).T, self.population
         hidden = [] if population.clusters is None else list(map(_letter, population.clusters.tolist()))
         last = labels[:, -1].tolist()
         scores: dict[int, list[float]] = {}
-        for cluster, score in zip(last, own[-1]["metrics"].get("client_accuracy", []), strict=False):
+        for cluster, score in zip(last, records[-1]["metrics"].get("client_accuracy", []), strict=False):
             if score is not None and cluster >= 0:
                 scores.setdefault(cluster, []).append(score)
         return ClientClusters(
             short_names(population.names) or [str(client.id) for client in population.clients],
-            [record["step"] for record in own],
+            [record["step"] for record in records],
             labels,
             hidden,
-            {cluster: float(np.mean(each)) for cluster, each in sorted(scores.items())},
-            self._sizes_in_words(own[-1]["step"], last, bool(hidden)),
+            {cluster: float(np.mean(scores[cluster])) for cluster in sorted(scores)},
+            self._sizes_in_words(records[-1]["step"], last, bool(hidden)),
             self.unit,
             self.timeline,
         )
 
     def _sizes_in_words(self, step: int, labels: Sequence[int], hidden: bool) -> str:
         sizes = [labels.count(cluster) for cluster in sorted(set(labels)) if cluster >= 0]
-        each = f" of {join_words([*map(str, sizes)])} clients"
+        words = f" of {join_words([*map(str, sizes)])} clients"
         if len(set(sizes)) < 2:
-            each = f" of {pluralize(sizes[0], 'client')}{' each' if len(sizes) > 1 else ''}" if sizes else ""
-        elif len(sizes) > _LISTED:
-            each = f" of {min(sizes)} to {max(sizes)} clients"
+            words = f" of {pluralize(sizes[0], 'client')}{' each' if len(sizes) > 1 else ''}" if sizes else ""
+        elif len(sizes) > 8:
+            words = f" of {min(sizes)} to {max(sizes)} clients"
         unknown = labels.count(-1)
         without = f", {pluralize(unknown, 'client')} without a cluster yet" if unknown else ""
-        sentence = f"After {self.unit} {step}: {pluralize(len(sizes), 'cluster')}{each}{without}."
+        sentence = f"After {self.unit} {step}: {pluralize(len(sizes), 'cluster')}{words}{without}."
         drifted = self.population.drift is not None and self.population.drift.happened
         since = ", after the drift of some clients' data" if drifted else ""
         return f"{sentence} Letters name the true clusters, which no method sees{since}." if hidden else sentence
@@ -241,30 +233,30 @@ class _Run:
             return ""
         trained = any(phase_of(record) == TRAINING for record in self.records)
         if clusters == 1 and trained:
-            found = ["One model was trained for all clients."]
+            sentences = ["One model was trained for all clients."]
         elif clusters == len(last) and trained:
-            found = ["Each client trained a model of its own."]
+            sentences = ["Each client trained a model of its own."]
         else:
-            found = [f"{pluralize(clusters, 'cluster')} of clients {'was' if clusters == 1 else 'were'} found."]
+            sentences = [f"{pluralize(clusters, 'cluster')} of clients {'was' if clusters == 1 else 'were'} found."]
             ari = last_number(self.records, "ari")
-            found += [] if ari is None else [f"{_matched('clusters', ari)}."]
+            sentences += [] if ari is None else [f"{_matched('clusters', ari)}."]
         accuracy = last_number(self.records, "personal_accuracy")
-        return " ".join([*found, *([] if accuracy is None else [_worth(accuracy, self.population)])])
+        return " ".join([*sentences, *([] if accuracy is None else [_worth(accuracy, self.population)])])
 
-    def taken(self, found: str) -> str:
+    def length(self, finding: str) -> str:
         """Describe the number of steps, and their phases, of a finished or unfinished run."""
         steps, parts = pluralize(len(self.records), self.unit), phased(self.records)
         steps += f" ({parts})" if parts else ""
-        return f"It took {steps}." if found else f"So far: {steps}."
+        return f"It took {steps}." if finding else f"So far: {steps}."
 
     def curves(self, evaluated: Sequence[Curve] = ()) -> list[PagePart]:
         """Return the section of all numbers over the steps."""
         if len(self.records) < 2:
             return []
-        drawn = [replace(one, timeline=self.timeline) for one in (*evaluated, *_curves(self.records, self.unit))]
-        title = "Curves" if any(len(one.x) > 3 for one in drawn) else "Step by step"
+        curves = [replace(curve, timeline=self.timeline) for curve in (*evaluated, *_curves(self.records, self.unit))]
+        title = "Curves" if any(len(curve.x) > 3 for curve in curves) else "Step by step"
         caption = [self.timeline.caption] if self.timeline.caption else []
-        return [PagePart("curves", title, paragraphs=caption, figures=drawn)]
+        return [PagePart("curves", title, paragraphs=caption, figures=curves)]
 
     def sources(self) -> list[str]:
         """Return a note on what metrics are compared with."""
@@ -277,17 +269,17 @@ class _Run:
         used += ["test samples"] if population.tests or population.common_test is not None else []
         return [f"Metrics use {' and '.join(used)}, which no method sees."] if used else []
 
-    def happened(self) -> list[str]:
+    def events_in_notes(self) -> list[str]:
         """Return notes on refused and missing clients, the latter by step and reason."""
         notes = list(dict.fromkeys(f"Refused: {why}" for line in self.records for why in line.get("refused", [])))
         for record in self.records:
-            clients: dict[str, list[int]] = {}
+            by_reason: dict[str, list[int]] = {}
             for client, reason in record["missing"].items():
-                clients.setdefault(reason, []).append(int(client))
-            for reason, own in clients.items():
-                who = f"client {self._names(own)[0]} was" if len(own) == 1 else (
-                    f"clients {join_words(self._names(own), _MAX_NAMES)} were"
-                )  # fmt: skip
+                by_reason.setdefault(reason, []).append(int(client))
+            for reason, clients in by_reason.items():
+                who = f"client {self._names(clients)[0]} was"
+                if len(clients) > 1:
+                    who = f"clients {join_words(self._names(clients), 12)} were"
                 notes.append(f"{self.unit.capitalize()} {record['step']}: {who} missing ({reason}).")
         return notes
 
@@ -300,7 +292,7 @@ def events_of(records: Sequence[RecordLine], population: Population) -> list[Eve
         events.append(Event(population.drift.step, DRIFTED, population.drift.clients.tolist()))
     arrivals = [] if population.arrivals is None else population.arrivals.tolist()
     for step in sorted({step for step in arrivals if step > 0}):
-        events.append(Event(step, JOINED, [i for i, own in enumerate(arrivals) if own == step]))
+        events.append(Event(step, JOINED, [client for client, arrival in enumerate(arrivals) if arrival == step]))
     events = [event for event in events if event.step <= last]
     for record in records:
         founded = _list(record, "founded")
@@ -337,17 +329,17 @@ def timeline_of(records: Sequence[RecordLine], events: Sequence[Event], unit: st
     for event in events:
         if event.what != PLACED:  # shown by the lane that begins
             counts[event.step, event.what] += len(event.clients)
-    by_method = (MOVED, FOUNDED)
     marks = [
-        Mark(step, f"{pluralize(count, 'client')}: {what}", what in by_method) for (step, what), count in counts.items()
+        Mark(step, f"{pluralize(count, 'client')}: {what}", what in (MOVED, FOUNDED))
+        for (step, what), count in counts.items()
     ]
     caption = [_phases_in_words(bands, unit)] if bands else []
     for what in dict.fromkeys(what for _, what in counts):
-        line = "Dashed vertical line" if what in by_method else "Solid vertical line"
-        steps = [f"{step:g}" for step, other in counts if other == what]
-        when = join_words(steps) if len(steps) <= _LISTED else f"{steps[0]} to {steps[-1]}"
+        line = "Dashed vertical line" if what in (MOVED, FOUNDED) else "Solid vertical line"
+        times = [f"{step:g}" for step, event in counts if event == what]
+        when = join_words(times) if len(times) <= 8 else f"{times[0]} to {times[-1]}"
         whose = "whose" if what == DRIFTED else "that"
-        caption.append(f"{line}: clients {whose} {what}, in {unit}{'s' if len(steps) > 1 else ''} {when}.")
+        caption.append(f"{line}: clients {whose} {what}, in {unit}{'s' if len(times) > 1 else ''} {when}.")
     return Timeline(bands, marks, " ".join(caption))
 
 
@@ -371,29 +363,25 @@ def _letter(cluster: int) -> str:
 # Headlines and curves.
 
 
-def _summary(
-    records: Sequence[RecordLine], unit: str, target: Any = None, mixed: str = ""
-) -> list[tuple[str, str, str]]:
+def _summary(records: Sequence[RecordLine], unit: str, target: Any = None) -> list[tuple[str, str, str]]:
     if not records:
         return []
     known, rows = measures(*records), []
     for name, measure in known.items():
-        own = _with_number(records, name)
-        if measure.headline and number(own[-1], name) is not None:
-            meaning = _explained(known, name, own, records, unit)
-            if name == "false_matches" and mixed:
-                meaning += f"; it does not see mixtures within local clusters: {mixed}"
-            rows.append((measure.title, written(own[-1], name, measure), meaning))
+        holders = _with_number(records, name)
+        if measure.headline and number(holders[-1], name) is not None:
+            explanation = _explained(known, name, holders, records, unit)
+            rows.append((measure.title, written(holders[-1], name, measure), explanation))
     rows += moments(records, unit, *((target.target, target.reach) if target else ()))
     traffic = format_bytes(records[-1]["sent"] + records[-1]["received"])
     return [*rows, ("Traffic", traffic, "models and statistics sent to the clients and received from them")]
 
 
 def _explained(
-    known: Mapping[str, Measure], name: str, own: Sequence[RecordLine], records: Sequence[RecordLine], unit: str
+    known: Mapping[str, Measure], name: str, holders: Sequence[RecordLine], records: Sequence[RecordLine], unit: str
 ) -> str:
     """Explain a headline number: its meaning, its companion number, and its first value."""
-    first, last, measure = own[0], own[-1], known[name]
+    first, last, measure = holders[0], holders[-1], known[name]
     text = measure.meaning
     if number(last, measure.beside) is not None:
         beside = known[measure.beside]
@@ -411,35 +399,35 @@ def _with_number(records: Sequence[RecordLine], name: str) -> list[RecordLine]:
 
     For the number of clusters, records with no cluster at all count only if there are no others.
     """
-    own = [record for record in records if name in record["metrics"] or name in record["values"]]
-    return [record for record in own if name != "clusters" or number(record, name) != 0] or own
+    holders = [record for record in records if name in record["metrics"] or name in record["values"]]
+    return [record for record in holders if name != "clusters" or number(record, name) != 0] or holders
 
 
 def _curves(records: Sequence[RecordLine], unit: str) -> list[Curve]:
     known, curves = measures(*records), []
     for name, measure in known.items():
-        known_in = {phase_of(record) for record in records if number(record, name) is not None}
-        own = [record for record in _with_number(records, name) if phase_of(record) in known_in]
-        if measure.chart and len(own) > 1:
+        in_phases = {phase_of(record) for record in records if number(record, name) is not None}
+        holders = [record for record in _with_number(records, name) if phase_of(record) in in_phases]
+        if measure.chart and len(holders) > 1:
             together = {n: known[n] for n in (name, measure.beside) if n in known}
-            series = {m.title: [scaled(record, n, m) for record in own] for n, m in together.items()}
+            series = {m.title: [scaled(record, n, m) for record in holders] for n, m in together.items()}
             caption = f"{measure.meaning[0].upper()}{measure.meaning[1:]}."
-            curves.append(Curve(measure.title, caption, [record["step"] for record in own], series, measure.unit, unit))
-    own = [record for record in records if "client_accuracy" in record["metrics"]]
-    if len(own) > 1:
-        scores = [[score for score in record["metrics"]["client_accuracy"] if score is not None] for record in own]
+            steps = [record["step"] for record in holders]
+            curves.append(Curve(measure.title, caption, steps, series, measure.unit, unit))
+    holders = [record for record in records if "client_accuracy" in record["metrics"]]
+    if len(holders) > 1:
+        scores = [[s for s in record["metrics"]["client_accuracy"] if s is not None] for record in holders]
         spread = {
-            name: [float(np.percentile(each, percentile)) if each else None for each in scores]
+            name: [float(np.percentile(values, percentile)) if values else None for values in scores]
             for name, percentile in (("10th percentile", 10), ("median", 50), ("90th percentile", 90))
         }
         caption = "On each client's own test set: median, and 10th and 90th percentile over clients."
-        steps = [record["step"] for record in own]
+        steps = [record["step"] for record in holders]
         curves.append(Curve("Accuracy across clients", caption, steps, spread, "share", unit))
-    x = [record["step"] for record in records]
     totals = {name: [record[name] for record in records] for name in ("sent", "received")}
-    traffic = {name: np.diff(own, prepend=0).tolist() for name, own in totals.items()}
+    traffic = {name: np.diff(bytes_so_far, prepend=0).tolist() for name, bytes_so_far in totals.items()}
     caption = f"Sent to the clients and received from them, in each {unit}."
-    return [*curves, Curve("Traffic", caption, x, traffic, "bytes", unit)]
+    return [*curves, Curve("Traffic", caption, [record["step"] for record in records], traffic, "bytes", unit)]
 
 
 # What was found, and in which data.
@@ -452,16 +440,16 @@ def sample_finding(
     """Summarise the clusters of samples: number, spread across clients, and agreement with the classes."""
     if not clusters:
         return ""
-    ari, mixed = last_number(records, "ari"), mixed_in_words(list(mixtures.values()))
+    ari, mixed = last_number(records, "ari"), _mixed_in_words(list(mixtures.values()))
     if len(clusters) == 1:
-        found = "No clusters were separated: all samples are in one."
-        return found if ari is None or not mixed else f"{found} {mixed[:1].upper()}{mixed[1:]}."
-    found = f"{len(clusters)} clusters of samples were found{_across(clusters, clients)}."
+        sentence = "No clusters were separated: all samples are in one."
+        return sentence if ari is None or not mixed else f"{sentence} {mixed[:1].upper()}{mixed[1:]}."
+    sentence = f"{len(clusters)} clusters of samples were found{_across(clusters, clients)}."
     if ari is None or not mixtures:
-        return found
-    pure = sum(each.is_pure for each in mixtures.values())
+        return sentence
+    pure = sum(mixture.fractions[0][1] >= 0.9 for mixture in mixtures.values())
     held = f"{pure} of {len(mixtures)} hold{'s' if pure == 1 else ''} one class almost alone"
-    return f"{found} {_matched('classes', ari)}: {held}{'; ' if mixed else ''}{mixed}."
+    return f"{sentence} {_matched('classes', ari)}: {held}{'; ' if mixed else ''}{mixed}."
 
 
 def _across(clusters: Sequence[int], clients: Sequence[Client]) -> str:
@@ -479,7 +467,7 @@ def data_sentence(method: Method[Any], population: Population) -> str:
     """Describe the number of samples, and what left their clients."""
     stayed = "never left them, but synthetic copies did" if method.traits.copies_data else "never left them"
     stayed = "left them, for this method needs all data in one place" if method.sends_samples() else stayed
-    if not population.clients:  # in a real federation the number of samples is not known here
+    if not population.clients:  # in a real federation the number of samples is not known
         return f"{pluralize(len(population.names), 'client')} took part; their samples {stayed}."
     samples = sum(len(client) for client in population.clients)
     count = len(population.clients) - len(population.forgotten)
@@ -488,14 +476,16 @@ def data_sentence(method: Method[Any], population: Population) -> str:
 
 def _forgotten(population: Population) -> list[str]:
     """Return a sentence on forgotten clients; empty if there are none."""
-    forgotten = [client_name(at, population.names) for at in population.forgotten]
-    called = f"client{'' if len(forgotten) == 1 else 's'} {join_words(forgotten)}"
-    return [f"Forgotten, and part of nothing here: {called}."] if forgotten else []
+    names = [client_name(client, population.names) for client in population.forgotten]
+    clients = f"client{'' if len(names) == 1 else 's'} {join_words(names)}"
+    return [f"Forgotten, and part of nothing here: {clients}."] if names else []
 
 
-def _matched(what: str, ari: float) -> str:
-    word = next((word for bound, word in _AGREEMENT if ari >= bound), "no better than chance would")
-    return f"They match the true {what} {word} (ARI {ari:.2f})"
+def _matched(truth: str, ari: float) -> str:
+    """Describe an agreement in the words of Steinley (2004), who calls 0.9 excellent, 0.8 good and 0.65 moderate."""
+    words = ((0.9999, "exactly"), (0.9, "closely"), (0.8, "well"), (0.65, "moderately"), (0.1, "poorly"))
+    word = next((word for bound, word in words if ari >= bound), "no better than chance would")
+    return f"They match the true {truth} {word} (ARI {ari:.2f})"
 
 
 def _worth(accuracy: float, population: Population) -> str:
@@ -513,39 +503,33 @@ def guess_of(population: Population) -> float | None:
     """Return the mean accuracy of guessing each client's most frequent class; ``None`` where it is not known."""
     if population.drift is not None or not population.tests:
         return None
-    scores = []
-    for client, (_, y) in zip(population.clients, population.tests, strict=False):
-        if client.y is None or not len(client.y) or not len(y):
-            continue
-        scores.append(float((y == torch.mode(client.y).values).double().mean()))
+    scores = [
+        float((y == torch.mode(client.y).values).double().mean())
+        for client, (_, y) in zip(population.clients, population.tests, strict=False)
+        if client.y is not None and len(client.y) and len(y)
+    ]
     return sum(scores) / len(scores) if scores else None
 
 
 # Clusters of samples: words, counts, pictures, means and a map.
 
 
-@dataclass(frozen=True)
-class ClusterMixture:
+class ClusterMixture(NamedTuple):
     """Composition of a cluster: names of true classes with their fractions of its samples, the largest first."""
 
     cluster: int
-    fractions: tuple[tuple[str, float], ...]
-
-    @property
-    def is_pure(self) -> bool:
-        """Whether nearly all samples of the cluster are of one class."""
-        return self.fractions[0][1] >= PURE
+    fractions: list[tuple[str, float]]
 
     @property
     def is_mixed(self) -> bool:
-        """Whether many samples of the cluster are not of its most frequent class."""
-        return self.fractions[0][1] < MIXED
+        """Whether more than a fifth of the samples of the cluster are not of its most frequent class."""
+        return self.fractions[0][1] < 0.8
 
     @property
     def in_words(self) -> str:
         """Classes in words, such as ``'class 8 (64 %) and class 1 (21 %)'``; only the first may be below a tenth."""
-        worth = [own for own in self.fractions[1:3] if own[1] >= 0.1]
-        return join_words([f"class {name} ({100 * part:.0f} %)" for name, part in (self.fractions[0], *worth)])
+        worth = [self.fractions[0], *(fraction for fraction in self.fractions[1:3] if fraction[1] >= 0.1)]
+        return join_words([f"class {name} ({100 * part:.0f} %)" for name, part in worth])
 
 
 def mixtures_of(clients: Sequence[Client], population: Population) -> dict[int, ClusterMixture]:
@@ -553,26 +537,24 @@ def mixtures_of(clients: Sequence[Client], population: Population) -> dict[int, 
     if population.truth is None or not clients:
         return {}
     truth = torch.cat([population.truth[client.id] for client in clients])
-    found = torch.cat([client.state["clusters"] for client in clients])
+    clusters = torch.cat([client.state["clusters"] for client in clients])
+    names = dict(enumerate(population.classes))
     mixtures = {}
-    for cluster in found.unique().tolist():
-        labels, counts = truth[found == cluster].unique(return_counts=True)
+    for cluster in clusters.unique().tolist():
+        labels, counts = truth[clusters == cluster].unique(return_counts=True)
         order = counts.argsort(descending=True, stable=True)
-        names = dict(enumerate(population.classes))
-        fractions = [
-            (names.get(label, str(label)), count / int(counts.sum()))
-            for label, count in zip(labels[order].tolist(), counts[order].tolist(), strict=True)
-        ]
-        mixtures[cluster] = ClusterMixture(cluster, tuple(fractions))
+        total, pairs = int(counts.sum()), zip(labels[order].tolist(), counts[order].tolist(), strict=True)
+        fractions = [(names.get(label, str(label)), count / total) for label, count in pairs]
+        mixtures[cluster] = ClusterMixture(cluster, fractions)
     return mixtures
 
 
-def mixed_in_words(mixtures: Sequence[ClusterMixture]) -> str:
+def _mixed_in_words(mixtures: Sequence[ClusterMixture]) -> str:
     """Write a clause on the clusters that mix classes, the worst first; empty if there are none."""
-    mixed = sorted((each for each in mixtures if each.is_mixed), key=lambda each: each.fractions[0][1])
+    mixed = sorted((mixture for mixture in mixtures if mixture.is_mixed), key=lambda mixture: mixture.fractions[0][1])
     if not mixed:
         return ""
-    named = [f"cluster {each.cluster} mixes {each.in_words}" for each in mixed[:3]]
+    named = [f"cluster {mixture.cluster} mixes {mixture.in_words}" for mixture in mixed[:3]]
     more = len(mixed) - len(named)
     return join_words([*named, f"{more} more {'is a mixture' if more == 1 else 'are mixtures'}"] if more else named)
 
@@ -589,77 +571,49 @@ def _described(profile: ClusterProfile | None, names: Sequence[str]) -> list[Pag
     )
     if len(columns) > _MAX_ROWS:
         caption += f" Shown are the first {_MAX_ROWS} of {len(columns)} columns."
+    spoken, caveats = sentences(profile, names, columns), remarks(profile, names, columns)
     columns, clusters = columns[:_MAX_ROWS], range(len(profile.samples))
-    rows = [
-        (
-            one.name,
-            [
-                *(HeatCell(cell, shift / _STRONG) for cell, shift in zip(one.cells, one.shifts, strict=True)),
-                HeatCell(f"{one.effect:.2f}"),
-            ],
-        )
-        for one in columns
-    ]
-    faint = frozenset(one.name for one in columns if one.effect < MIN_EFFECT)
+    rows = []
+    for column in columns:
+        # A cell is shaded most from one and a half standard deviations on.
+        cells = [HeatCell(cell, shift / 1.5) for cell, shift in zip(column.cells, column.shifts, strict=True)]
+        rows.append((column.name, [*cells, HeatCell(f"{column.effect:.2f}")]))
+    faint = frozenset(column.name for column in columns if column.effect < MIN_EFFECT)
     tables = [HeatTable("Columns by cluster", caption, "column", clusters, rows, "effect", faint=faint)]
     if profile.has_typical:
         caption = (
             "A typical sample of each cluster: the mean, or the most frequent category, of the rows nearest to the "
             "cluster's middle at each client. It is nobody's row: cells of fewer than five rows of a client stay there."
         )
-        rows = [(one.name, list(map(HeatCell, one.typical))) for one in columns]
-        made_of = [f"{count:,}" for count in profile.typical_filled.amax(1).tolist()]
-        foot = [("rows that it is made of", made_of)]
+        rows = [(column.name, list(map(HeatCell, column.typical))) for column in columns]
+        sources = [f"{count:,}" for count in profile.typical_filled.amax(1).tolist()]
+        foot = [("rows that it is made of", sources)]
         tables.append(HeatTable("Typical samples", caption, "column", clusters, rows, foot=foot))
-    spoken, caveats = sentences(profile, names, described(profile)), remarks(profile, names)
-    return [
-        PagePart("descriptions", "The clusters in words", spoken, caveats, figures=tables if columns else ()),
-    ]
+    return [PagePart("descriptions", "The clusters in words", spoken, caveats, figures=tables if columns else ())]
 
 
 def _counts(
     clients: Sequence[Client], clusters: Sequence[int], names: Sequence[str], mixtures: Mapping[int, ClusterMixture],
     profile: ClusterProfile | None,
-) -> list[PagePart]:  # fmt: skip
-    """Return the section of samples by client and cluster, with confidence and the most frequent classes."""
-    if not clusters:
-        return []
-    counts = np.array([[int((client.state["clusters"] == one).sum()) for one in clusters] for client in clients])
+) -> PagePart:  # fmt: skip
+    """Return the section of samples by client and cluster, with the most frequent classes."""
+    counts = np.array([[int((client.state["clusters"] == c).sum()) for c in clusters] for client in clients])
     largest = max(int(counts.max(initial=0)), 1)
     rows = [
-        (client_name(client.id, names), [*(HeatCell(f"{n}", -n / largest) for n in own), HeatCell(f"{own.sum()}")])
-        for client, own in zip(clients, counts, strict=True)
+        (client_name(client.id, names), [*(HeatCell(f"{n}", -n / largest) for n in row), HeatCell(f"{row.sum()}")])
+        for client, row in zip(clients, counts, strict=True)
     ]
-    mostly = (f"{name}: {100 * part:.0f} %" for name, part in (mixtures[one].fractions[0] for one in mixtures))
+    mostly = [f"{name}: {100 * part:.0f} %" for name, part in (mixture.fractions[0] for mixture in mixtures.values())]
     foot = [("most frequent class", [*mostly, ""])] if mixtures else []
     foot.append(("all", [str(int(total)) for total in (*counts.sum(axis=0), counts.sum())]))
-    counted = "" if profile is None else (
-        " The clients are simulated, so all their samples are counted; sites send no number below "
-        f"{profile.min_members}, and have no such table."
-    )  # fmt: skip
-    caption = f"Samples of each client by cluster.{counted}{_sureness(clients, clusters)}"
+    caption = "Samples of each client by cluster."
+    if profile is not None:
+        caption += (
+            " The clients are simulated, so all their samples are counted; sites send no number below "
+            f"{profile.min_members}, and have no such table."
+        )
     table = HeatTable("", caption, "client", clusters, rows, "all", foot)
-    return [PagePart("table", "Samples by client and cluster", figures=[table])]
-
-
-def _sureness(clients: Sequence[Client], clusters: Sequence[int]) -> str:
-    """Describe the mean confidence in each cluster, if it is known of every sample and clusters are few."""
-    states = [client.state for client in clients]
-    known = all(len(state.get("confidence", ())) == len(state["clusters"]) for state in states)
-    if not known or not 1 < len(clusters) <= _MAX_NAMES:
-        return ""
-    found, confidence = (torch.cat([state[name] for state in states]) for name in ("clusters", "confidence"))
-    means = [
-        f"{float(confidence[found == each].double().mean()):.2f} in cluster {each}"
-        for each in clusters
-        if (found == each).any()
-    ]
-    return f" The mean confidence, 1 in the middle of a cluster and 0 between two, is {join_words(means)}."
-
-
-_MEMBERS = 11  # with the mean they fill a card
-_ROUNDING = 1e-3
-"""Values this far outside [0, 1] count as rounding errors; less than half a shade of grey."""
+    return PagePart("table", "Samples by client and cluster", figures=[table])
 
 
 def _pictures(
@@ -669,34 +623,36 @@ def _pictures(
     if not clusters or len(preparation.shape) != 3 or not preparation.scaling:
         return []
     cards = [_pictures_of(clients, cluster, preparation.scaling) for cluster in clusters]
-    if mixtures:
-        cards = [replace(card, mostly=_classes(mixtures[card.cluster])) for card in cards]
-    shown = [images for each in cards for images in (each.mean, each.members)]
-    low, high = min(float(images.min()) for images in shown), max(float(images.max()) for images in shown)
-    if low >= -_ROUNDING and high <= 1 + _ROUNDING:
+    images = [pictures for card in cards for pictures in (card.mean, card.members)]
+    low, high = min(float(x.min()) for x in images), max(float(x.max()) for x in images)
+    if low >= -1e-3 and high <= 1 + 1e-3:  # beyond by rounding errors, less than half a shade of grey
         low, high = 0.0, 1.0
 
-    def on_unit(images: NDArray[Any]) -> NDArray[Any]:
-        return ((images - low) / (high - low or 1.0)).clip(0, 1)
+    def on_unit(x: NDArray[Any]) -> NDArray[Any]:
+        return ((x - low) / (high - low or 1.0)).clip(0, 1)
 
-    cards = [replace(each, mean=on_unit(each.mean), members=on_unit(each.members)) for each in cards]
+    def classes(cluster: int) -> str:
+        mixture = mixtures.get(cluster)
+        if mixture is None:
+            return ""
+        return f"A mixture: {mixture.in_words}" if mixture.is_mixed else mixture.in_words.capitalize()
+
+    cards = [
+        replace(card, mean=on_unit(card.mean), members=on_unit(card.members), mostly=classes(card.cluster))
+        for card in cards
+    ]
     return [PagePart("pictures", "What the clusters look like", figures=cards)]
 
 
-def _classes(mixture: ClusterMixture) -> str:
-    """Describe the true classes of a cluster for its card."""
-    return f"A mixture: {mixture.in_words}" if mixture.is_mixed else mixture.in_words.capitalize()
-
-
 def _pictures_of(clients: Sequence[Client], cluster: int, scaling: Scaling) -> ClusterPictures:
-    owners = [client for client in clients if (client.state["clusters"] == cluster).any()]
-    x = torch.cat([client.x[client.state["clusters"] == cluster] for client in owners])
+    holders = [client for client in clients if (client.state["clusters"] == cluster).any()]
+    x = torch.cat([client.x[client.state["clusters"] == cluster] for client in holders])
     if scaling.mode == "standard":
         x = (x * scaling.scale.view(1, -1, 1, 1) + scaling.mean.view(1, -1, 1, 1)).float()
     # Grey as (H, W), colour as (H, W, 3); of any other number of channels the first is shown.
     x = x.movedim(1, -1) if x.shape[1] == 3 else x[:, 0]
-    spread = torch.linspace(0, len(x) - 1, min(_MEMBERS, len(x))).round().long()
-    return ClusterPictures(cluster, len(x), len(owners), x.mean(0).numpy(), x[spread].numpy())
+    spread = torch.linspace(0, len(x) - 1, min(11, len(x))).round().long()  # with the mean they fill a card
+    return ClusterPictures(cluster, len(x), len(holders), x.mean(0).numpy(), x[spread].numpy())
 
 
 def _means(
@@ -711,19 +667,19 @@ def _means(
     spread = torch.where(x.amin(0) == x.amax(0), torch.inf, x.std(0, correction=0))
     means = torch.stack([((x - x.mean(0)) / spread)[labels == cluster].mean(0) for cluster in clusters])
     names = preparation.columns or population.features or [f"column {index + 1}" for index in range(x.shape[1])]
-    kept = means.abs().amax(0).argsort(descending=True, stable=True)[:_MAX_ROWS].sort().values.tolist()
+    shown = means.abs().amax(0).argsort(descending=True, stable=True)[:_MAX_ROWS].sort().values.tolist()
     caption = "Mean of each column by cluster, in standard deviations from the mean of all samples."
     if preparation.has_limits:
         caption += " Values far from all others count as a limit."
-    if len(kept) < len(names):
-        caption += f" Shown are the {len(kept)} of {len(names)} columns in which a cluster stands out most."
-    known = means[:, kept][means[:, kept].isfinite()].abs()
-    largest = float(known.max()) if len(known) and known.any() else 1.0
+    if len(shown) < len(names):
+        caption += f" Shown are the {len(shown)} of {len(names)} columns in which a cluster stands out most."
+    finite = means[:, shown][means[:, shown].isfinite()].abs()
+    largest = float(finite.max()) if len(finite) and finite.any() else 1.0
     rows = []
-    for at in kept:
-        values = means[:, at].tolist()
+    for column in shown:
+        values = means[:, column].tolist()
         cells = [HeatCell(f"{v:.2f}", v / largest) if np.isfinite(v) else HeatCell("–") for v in values]
-        rows.append((names[at], cells))
+        rows.append((names[column], cells))
     table = HeatTable("", caption, "feature", clusters, rows)
     return [PagePart("profiles", "Feature means of the clusters", figures=[table])]
 
@@ -741,9 +697,7 @@ class LatentSample:
     truth: Tensor | None
 
 
-def latents_of(
-    method: Any, population: Population, result: Mapping[str, Any], limit: int = MAX_SAMPLES
-) -> LatentSample | None:
+def latents_of(method: Any, population: Population, result: Mapping[str, Any], limit: int = 600) -> LatentSample | None:
     """Embed at most `limit` clustered samples, spread evenly over all clients; ``None`` if no sample has a cluster.
 
     The embedding is `SampleMethod.embed`; for other methods the samples themselves are returned.
@@ -753,17 +707,19 @@ def latents_of(
     if not count:
         return None
     rows = torch.linspace(0, count - 1, min(limit, count), dtype=torch.float64).round().long()
-    starts = torch.tensor([0, *map(len, holders)]).cumsum(0)
-    own = [rows[(rows >= start) & (rows < stop)] - start for start, stop in pairwise(starts)]
-    x = torch.cat([client.x[chosen] for client, chosen in zip(holders, own, strict=True)])
-    clusters = torch.cat([client.state["clusters"][chosen] for client, chosen in zip(holders, own, strict=True)])
+    ends = torch.tensor([0, *map(len, holders)]).cumsum(0)
+    pairs = [
+        (client, rows[(rows >= start) & (rows < stop)] - start)
+        for client, (start, stop) in zip(holders, pairwise(ends), strict=True)
+    ]
+    x = torch.cat([client.x[chosen] for client, chosen in pairs])
+    clusters = torch.cat([client.state["clusters"][chosen] for client, chosen in pairs])
     truth = population.truth
-    known = [] if truth is None else [truth[client.id][chosen] for client, chosen in zip(holders, own, strict=True)]
+    known = None if truth is None else torch.cat([truth[client.id][chosen] for client, chosen in pairs])
     points = method.embed(result, x) if method.traits.clusters == "samples" else x.flatten(1)
-    return LatentSample(points, clusters, torch.cat(known) if known else None)
+    return LatentSample(points, clusters, known)
 
 
-_MIN_SAMPLES = 12  # below, neighbours are too few for t-SNE
 _CAPTIONS = {
     "tsne": "t-SNE of the representation that clusters were found in: neighbours lie together, distances between "
     "islands mean little.",
@@ -776,15 +732,16 @@ def _map(latents: LatentSample | None, layout: MapLayout, classes: Sequence[str]
     if latents is None or layout == "none":
         return []
     points, clusters = latents.points.double().numpy(), latents.clusters.numpy()
-    if len(points) < _MIN_SAMPLES or points.shape[1] < 2:  # t-SNE starts from two components
+    # t-SNE starts from two components, and needs some neighbours that differ.
+    if len(points) < 12 or points.shape[1] < 2 or not np.ptp(points, axis=0).any():
         layout = "pca"
     places = _neighbours(points) if layout == "tsne" else _components(points)
     caption = f"{len(points):,} samples of all clients. {_CAPTIONS[layout]}"
     names = {cluster: f"Cluster {cluster}" for cluster in np.unique(clusters).tolist()}
     maps = [SampleMap("By cluster found", places, clusters, names)]
     if latents.truth is not None:
-        truth, called = latents.truth.numpy(), dict(enumerate(classes))
-        names = {one: called.get(one, f"Class {one}") for one in np.unique(truth).tolist()}
+        truth, class_names = latents.truth.numpy(), dict(enumerate(classes))
+        names = {label: class_names.get(label, f"Class {label}") for label in np.unique(truth).tolist()}
         maps.append(SampleMap("By true class", places, truth, names, _colours(truth, clusters)))
         caption += " A class has the colour of the cluster that most stands for it."
     return [PagePart("map", "Map of the samples", paragraphs=[caption], figures=maps)]
@@ -792,21 +749,18 @@ def _map(latents: LatentSample | None, layout: MapLayout, classes: Sequence[str]
 
 def _colours(truth: NDArray[Any], clusters: NDArray[Any]) -> dict[int, int]:
     """Return the cluster matched one to one with each class; unmatched classes get numbers beyond all clusters."""
-    classes = np.unique(truth)
-    known = np.unique(clusters[clusters >= 0])
-    counts = np.array([[int(((truth == one) & (clusters == other)).sum()) for other in known] for one in classes])
-    rows, columns = linear_sum_assignment(counts, maximize=True) if len(known) else ([], [])
-    matched = {int(classes[row]): int(known[column]) for row, column in zip(rows, columns, strict=True)}
-    free = 1 + int(known.max(initial=-1))
-    rest = [int(one) for one in classes if int(one) not in matched]
-    return matched | {one: free + at for at, one in enumerate(rest)}
+    classes, known = np.unique(truth).tolist(), np.unique(clusters[clusters >= 0]).tolist()
+    counts = np.array([[int(((truth == label) & (clusters == c)).sum()) for c in known] for label in classes])
+    rows, columns = linear_sum_assignment(counts, maximize=True) if known else ([], [])
+    matched = {classes[row]: known[column] for row, column in zip(rows, columns, strict=True)}
+    free = 1 + max(known, default=-1)
+    rest = [label for label in classes if label not in matched]
+    return matched | {label: free + turn for turn, label in enumerate(rest)}
 
 
 def _neighbours(points: NDArray[Any]) -> NDArray[Any]:
     from sklearn.manifold import TSNE
 
-    if not np.ptp(points, axis=0).any():
-        return _components(points)
     perplexity = min(30.0, (len(points) - 1) / 3)
     with threadpool_limits(1, user_api="openmp"):  # sums over several threads depend on which is first
         search = TSNE(perplexity=perplexity, init="pca", max_iter=500, random_state=0, n_jobs=1)
@@ -816,6 +770,6 @@ def _neighbours(points: NDArray[Any]) -> NDArray[Any]:
 def _components(points: NDArray[Any]) -> NDArray[Any]:
     left, scale, _ = np.linalg.svd(points - points.mean(0), full_matrices=False)
     places = np.zeros((len(points), 2))
-    kept = min(2, len(scale))
-    places[:, :kept] = left[:, :kept] * scale[:kept]
+    width = min(2, len(scale))
+    places[:, :width] = left[:, :width] * scale[:width]
     return places

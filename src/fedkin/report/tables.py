@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
-from fedkin.report.figures import CellVerdict, HeatCell, HeatTable, ResultTable, TableCell
-from fedkin.report.markup import broken_name, cluster_mark, element, prose, sheet, text
+from fedkin.report.figures import CellVerdict, HeatTable, ResultTable, TableCell
+from fedkin.report.markup import broken_name, cluster_mark, element, result_figure, sheet, text
 
 MEANINGS: dict[CellVerdict, str] = {
     "within": "within the spread",
@@ -19,9 +18,6 @@ MEANINGS: dict[CellVerdict, str] = {
     "best": "best of its column, or recommended",
 }
 """In the order of the legend; the signs stand in the style sheet, so that they are never copied with a cell."""
-
-LONG_NAME, LONG_CELL = 18, 24
-"""Names longer than this get more of a narrow window, and cells longer than this several lines."""
 _NUMBER = re.compile(r"[-+−±~≈<>≤≥(]*\s*[\d.∞]|–?$|n/a")
 
 
@@ -31,44 +27,33 @@ def result_table(table: ResultTable) -> str:
     The text beside a cell is left out where a user selects and copies cells by hand; the copy button puts it in columns
     of its own.
     """
-    looks = [_look(table, at) for at in range(len(table.columns))]
+    looks = [_look(table, column) for column in range(len(table.columns))]
     heads = [
         element("th", text(name), scope="col", class_=look)
         for name, look in zip([table.corner, *table.columns], [None, *looks], strict=True)
     ]
-    rows = [
-        element("tr", element("th", _linked(name, table), scope="row"), *map(_cell, cells, looks))
-        for name, cells in table.rows
-    ]
-    named = " named" if any(len(name) > LONG_NAME for name, _ in table.rows) else ""
+    rows = []
+    for name, cells in table.rows:
+        title = element("a", text(name), href=table.links[name]) if name in table.links else text(name)
+        rows.append(element("tr", element("th", title, scope="row"), *map(_cell, cells, looks)))
+    named = " named" if any(len(name) > 18 for name, _ in table.rows) else ""  # gets more of a narrow window
     parts = (element("thead", element("tr", *heads)), element("tbody", *rows))
-    drawn = element("table", *parts, class_=f"numbers results{named}")
-    return _figure(table.title, table.caption, sheet(drawn, table.title or table.corner, _legend(table)))
+    content = element("table", *parts, class_=f"numbers results{named}")
+    return result_figure(table.title, table.caption, sheet(content, table.title or table.corner, _legend(table)))
 
 
-def _figure(title: str, caption: str, content: str) -> str:
-    heading = [element("h3", text(title))] if title else []
-    heading += [element("p", prose(caption))] if caption else []
-    return element("figure", element("figcaption", *heading) if heading else "", content, class_="result")
-
-
-def _linked(name: str, table: ResultTable) -> str:
-    return element("a", text(name), href=table.links[name]) if name in table.links else text(name)
-
-
-def _look(table: ResultTable, at: int) -> str | None:
+def _look(table: ResultTable, column: int) -> str | None:
     """Return the CSS class of columns in which most cells hold words, not numbers; ``None`` for the others."""
-    texts = [cells[at].text.strip() for _, cells in table.rows]
-    filled = [each for each in texts if each not in ("", "–")]
-    return "words" if sum(_NUMBER.match(each) is None for each in filled) > len(filled) / 2 else None
+    texts = [cells[column].text.strip() for _, cells in table.rows]
+    filled = [text for text in texts if text not in ("", "–")]
+    return "words" if sum(_NUMBER.match(text) is None for text in filled) > len(filled) / 2 else None
 
 
 def _cell(cell: TableCell, look: str | None) -> str:
     beside = element("small", text(cell.beside)) if cell.beside else ""
     classes = " ".join(name for name in (look, cell.verdict) if name)
-    focus = 0 if cell.tip else None
     content = element("span", text(cell.text)) + beside
-    return element("td", content, class_=classes or None, data_tip=cell.tip or None, tabindex=focus)
+    return element("td", content, class_=classes or None, data_tip=cell.tip or None, tabindex=0 if cell.tip else None)
 
 
 def _legend(table: ResultTable) -> str:
@@ -90,30 +75,24 @@ def heat_table(table: HeatTable) -> str:
     heads = [
         element("th", cluster_mark(cluster), element("span", str(cluster)), scope="col") for cluster in table.clusters
     ]
-    last = [element("th", text(table.last), scope="col", class_="total")] if table.last else []
-    head = element("tr", element("th", text(table.corner), scope="col"), *heads, *last)
-    rows = [
-        element("tr", _name(name), *_heat_cells(table, cells), class_="faint" if name in table.faint else None)
-        for name, cells in table.rows
-    ]
+    heads += [element("th", text(table.last), scope="col", class_="total")] if table.last else []
+    head = element("tr", element("th", text(table.corner), scope="col"), *heads)
+    rows = []
+    for name, cells in table.rows:
+        tds = []
+        for column, cell in enumerate(cells):
+            shade = max(-1.0, min(1.0, cell.shade))
+            looks = ["warm" if shade > 0 else "cool"] if shade else []
+            looks += ["long"] if len(cell.text) > 24 else []  # which takes several lines
+            looks += ["total"] if column == len(table.clusters) else []
+            style = f"--h:{66 * abs(shade):.0f}%" if shade else None
+            tds.append(element("td", text(cell.text), class_=" ".join(looks) or None, style=style))
+        rows.append(element("tr", _name(name), *tds, class_="faint" if name in table.faint else None))
     foot = [element("tr", _name(name), *(element("td", text(cell)) for cell in cells)) for name, cells in table.foot]
-    drawn = element(
-        "table", element("thead", head), element("tbody", *rows), element("tfoot", *foot) if foot else "", class_="heat"
-    )
-    return _figure(table.title, table.caption, sheet(drawn, table.title or table.caption))
+    parts = [element("thead", head), element("tbody", *rows), *([element("tfoot", *foot)] if foot else [])]
+    content = sheet(element("table", *parts, class_="heat"), table.title or table.caption)
+    return result_figure(table.title, table.caption, content)
 
 
 def _name(name: str) -> str:
     return element("th", broken_name(name), scope="row")
-
-
-def _heat_cells(table: HeatTable, cells: Sequence[HeatCell]) -> list[str]:
-    written = []
-    for at, cell in enumerate(cells):
-        shade = max(-1.0, min(1.0, cell.shade))
-        looks = ["warm" if shade > 0 else "cool"] if shade else []
-        looks += ["long"] if len(cell.text) > LONG_CELL else []
-        looks += ["total"] if at == len(table.clusters) else []
-        style = f"--h:{66 * abs(shade):.0f}%" if shade else None
-        written.append(element("td", text(cell.text), class_=" ".join(looks) or None, style=style))
-    return written

@@ -68,8 +68,8 @@ def _stability(values: Mapping[str, Any]) -> Bars:
     other_way = _other_way(values)
     caption = (
         "ARI of the clusters found at each resolution, the coarsest first, with those found without some of the "
-        f"micro-clusters: 1 is equal. {'' if other_way else 'The coloured one was chosen. '}Below each bar: the number "
-        "of clusters."
+        f"micro-clusters: 1 is equal. {'' if other_way else 'The coloured one was chosen. '}Before each bar: the "
+        "number of clusters."
     )
     found, left = values["clusters_found"][chosen], values["clusters"]
     if other_way:
