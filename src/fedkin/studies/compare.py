@@ -122,7 +122,7 @@ def compare(
         The name of the column of labels; or one array per client, ``(n,)``, in order or by name. Methods that cluster
         samples are judged by them and do not see them; those that cluster clients learn from them.
     methods : str or sequence of str
-        Names, which options may follow as in ``"kfed+start=largest"``, also in one text with commas between them; or
+        Names, which options may follow as in ``"kfed+server=one-round"``, also in one text with commas between them; or
         ``"all"``.
     budget : str or float
         Wall-clock time for all runs together: seconds, or a text such as ``"90s"``, ``"10m"`` or ``"2h"``.

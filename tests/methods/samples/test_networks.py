@@ -251,5 +251,4 @@ def test_images_are_given_as_logits_and_tables_as_they_are():
     flow = Flow.of(state.flow)
     expected = flow.log_likelihoods(state.models, to_logits(images[0].x, 0.05)[0])
     assert torch.equal(likelihoods(method.result(state), images[0].x), expected)
-    assert UIFCAMethod(**UIFCA_TINY, pixels="none").init(LocalFederation(images)).alpha is None
     assert UIFCAMethod(**UIFCA_TINY).init(LocalFederation(uifca_make_clients()[0])).alpha is None

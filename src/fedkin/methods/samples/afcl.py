@@ -22,110 +22,20 @@ from torch import Tensor
 from fedkin.clustering.k_means import kmeans_plusplus_seeds
 from fedkin.clustering.nearest import nearest_centroids, pairwise_distances
 from fedkin.core import Client, Federation, Payload, Record, State, Task, client_task
-from fedkin.core.federation import MAX_ATTEMPTS, Replies
+from fedkin.core.federation import MAX_ATTEMPTS
 from fedkin.core.method import Count, Fraction
 from fedkin.core.replies import Expected, counts_to, features, int64, is_name, reals
 from fedkin.features.kept_features import cached_features
 from fedkin.methods.samples.centroid_method import (
+    CentroidMethod,
     CentroidState,
     assign_to_centroids,
-    centroid_margin,
     centroid_result,
-    embed_features,
     features_for,
-    predict_nearest,
     scaled_like_features,
 )
-from fedkin.methods.samples.sample_method import (
-    SampleMethod,
-    broadcast,
-    checked_result,
-    describe_clients,
-    reasons,
-    repeat_step,
-)
+from fedkin.methods.samples.sample_method import SampleMethod, describe_clients, reasons, repeat_step
 from fedkin.nn.network_forms import MANY
-
-# Tasks of AFCL's clients: send means of small groups of samples that have the same nearest seed.
-
-
-_ORDER = "sample_order"
-"""Key in a client's state of the order in which samples are grouped, the same in all rounds."""
-_GROUPS: Expected = {"means": features("groups", None), "counts": int64("groups")}
-
-
-@client_task(takes={"features": is_name, "seeds": counts_to(MANY), "members": counts_to(MANY)}, holds=_GROUPS)
-def propose_seeds(client: Client, payload: Payload) -> Payload:
-    """Send the mean of the samples nearest to each k-means++ seed, of ``members`` or more, and their ``counts``."""
-    client.state[_ORDER] = torch.randperm(len(client), generator=client.rng)
-    points = cached_features(payload["features"], client.x)
-    near = _nearest(points, kmeans_plusplus_seeds(points, payload["seeds"], client.rng), payload["members"])
-    return _means(points, near if len(points) >= payload["members"] else near[:0])
-
-
-@client_task(
-    takes={
-        "features": is_name, "seeds": reals("seeds", "width"), "lowest": reals("width"),
-        "span": reals("width", minimum=1e-30), "members": counts_to(MANY),
-    },
-    holds=_GROUPS,
-)  # fmt: skip
-def send_group_means(client: Client, payload: Payload) -> Payload:
-    """Send means of small groups of samples with the same nearest seed, and the groups' ``counts``."""
-    points = (cached_features(payload["features"], client.x) - payload["lowest"]) / payload["span"]
-    if _ORDER not in client.state:  # it has come later
-        client.state[_ORDER] = torch.randperm(len(client), generator=client.rng)
-    order, members = client.state[_ORDER], payload["members"]
-    near = _nearest(points, payload["seeds"], members)[order]
-    return _means(points[order], groups_of(near, members))
-
-
-def _nearest(points: Tensor, seeds: Tensor, members: int) -> Tensor:
-    """Return the nearest seed of each point ``(n,)``, among seeds nearest to `members` points or more; 0 if none is."""
-    near = nearest_centroids(points, seeds)
-    large = near.bincount(minlength=len(seeds)) >= members
-    if not bool(large.any()):
-        return torch.zeros_like(near)
-    small = ~large[near]
-    distances = pairwise_distances(points[small], seeds).masked_fill(~large, torch.inf)
-    return near.masked_scatter(small, distances.argmin(1))
-
-
-def groups_of(labels: Tensor, members: int) -> Tensor:
-    """Divide points of equal label into groups, in the order of the points; return the group of each, int64 ``(n,)``.
-
-    Each of the `labels`, int64 ``(n,)``, that occurs does so `members` times or more, unless there are fewer points.
-    Groups have `members` to ``2 * members - 1`` points; there are none if there are too few points.
-    """
-    if len(labels) < members:
-        return labels[:0]
-    groups, begun = torch.zeros_like(labels), 0
-    for label in labels.unique().tolist():
-        rows = (labels == label).nonzero()[:, 0]
-        parts = max(1, len(rows) // members)
-        groups[rows] = begun + torch.arange(len(rows)) * parts // len(rows)
-        begun += parts
-    return groups
-
-
-def _means(points: Tensor, groups: Tensor) -> Payload:
-    """Return the mean and the size of each group; nothing if `groups` is empty."""
-    if not len(groups):
-        return {"means": points[:0], "counts": groups}
-    groups = groups.unique(return_inverse=True)[1]
-    counts = groups.bincount()
-    sums = torch.zeros(len(counts), points.shape[1], dtype=torch.float64).index_add_(0, groups, points.double())
-    return {"means": (sums / counts[:, None]).float(), "counts": counts}
-
-
-_MET = 1e-3
-"""Seeds have met if all coordinates differ by less than this, as a fraction of the range of the first seeds."""
-_SAME = 1e-4
-"""Rounds end when the Davies-Bouldin index changes by at most this."""
-_BESIDE = 1e-3
-"""Seeds at most this far from the winner move with it."""
-_BETA = 7
-"""Exponent: weights of features are their spreads to the power of -1 / 7."""
 
 Points = NDArray[np.float64]
 
@@ -187,14 +97,15 @@ class AFCLMethod(SampleMethod):
     members: Count = 3
     participation: Fraction = 1.0
 
-    state_type: ClassVar[type[State]] = AFCLState
     traits = SampleMethod.traits.replace(
         finds_k=True, takes_k=False, sends="means of a few of its samples each, in every round", cost="cheap"
     )
+    state_type: ClassVar[type[State]] = AFCLState
+    assign_task: ClassVar[Task] = assign_to_centroids
 
-    predict = staticmethod(predict_nearest)
-    confidence = staticmethod(centroid_margin)
-    embed = staticmethod(embed_features)
+    predict = staticmethod(CentroidMethod.predict)
+    confidence = staticmethod(CentroidMethod.confidence)
+    embed = staticmethod(CentroidMethod.embed)
 
     def init(self, fed: Federation) -> AFCLState:
         """Choose the features for the clients' samples, and return the first state."""
@@ -208,61 +119,14 @@ class AFCLMethod(SampleMethod):
         """Return the centroids, and the name of their features."""
         return centroid_result(state)
 
-    def conclude(self, fed: Federation, state: AFCLState) -> None:
-        """Have every client assign its samples to the centroids of `state`."""
-        broadcast(fed, assign_to_centroids, fed.all(result=checked_result(self, state, assign_to_centroids)))
-
     def step(self, fed: Federation, state: AFCLState) -> tuple[AFCLState, Record]:
         """Draw the first seeds, or move seeds by the means of all clients."""
-        if not len(state.seeds):
-            return self._first_seeds(fed, state)
-        shared = {"features": state.features, "members": self.members}
-        payload = {**shared, "seeds": state.seeds, "lowest": state.lowest, "span": state.span}
-        replies, record = self._asked(fed, state, send_group_means, payload)
-        means = {**state.means, **{str(client): reply["means"] for client, reply in replies.items()}}
-        counts = {**state.counts, **{str(client): reply["counts"] for client, reply in replies.items()}}
-        moving = _balanced(state.times, [str(client) for client in replies if len(replies[client]["counts"])])
-        if not moving:
-            return repeat_step(fed, state, record, f"No client sent a mean to AFCL ({reasons(record.missing)}).")
-        times = {name: state.times.get(name, 0) + (name in moving) for name in {**state.times, **moving}}
-        before = state.seeds.double().numpy()
-        seeds, weights = before.copy(), state.weights
-        rates = self.learning_rate * len(weights) * weights.numpy()
-        for name, share in moving.items():
-            pull(seeds, means[name].double().numpy(), counts[name].numpy(), np.minimum(rates * share, 1.0))
-        moved = float(np.abs(seeds - before).max())
-        used = torch.cat([means[name] for name in moving]).double()
-        weights = feature_weights(used - state.seeds.double()[nearest_centroids(used, state.seeds.double())], weights)
-        score = spread_of(torch.cat(list(means.values())), state.seeds)
-        after = state.next(
-            seeds=torch.from_numpy(seeds).float(),
-            weights=weights,
-            means=means,
-            counts=counts,
-            times=times,
-            score=score,
-            finished=abs(score - state.score) <= _SAME or state.steps >= self.rounds,
-        )
-        after = replace(after, centroids=centroids_of(after))
-        record.values.update(moved=moved, clusters=len(after.centroids))
-        if after.finished:
-            self.conclude(fed, after)
-        return after, record
-
-    def _asked(self, fed: Federation, state: AFCLState, task: Task, payload: Payload) -> tuple[Replies, Record]:
-        """Ask the sampled clients; return replies, and a record that also names the clients not sampled."""
-        everybody = fed.all(**payload)
-        number = max(1, round(self.participation * len(everybody)))
-        drawn = torch.randperm(len(everybody), generator=fed.rng("participation", state.steps))[:number].tolist()
-        asked = {client: one for at, (client, one) in enumerate(everybody.items()) if at in drawn}
-        replies = fed.ask(task, asked, {"means": features("groups", state.width)})
-        missing = {**dict.fromkeys(set(everybody) - set(asked), "not asked in this round"), **replies.missing}
-        return replies, Record(answered=list(replies), missing=dict(sorted(missing.items())))
+        return self._move_seeds(fed, state) if len(state.seeds) else self._first_seeds(fed, state)
 
     def _first_seeds(self, fed: Federation, state: AFCLState) -> tuple[AFCLState, Record]:
         """Choose the first seeds among those that clients propose."""
-        payload = fed.all(features=state.features, seeds=self.seeds, members=self.members)
-        replies = fed.ask(propose_seeds, payload, {"means": features("groups", state.width)})
+        payloads = fed.all(features=state.features, seeds=self.seeds, members=self.members)
+        replies = fed.ask(propose_seeds, payloads, {"means": features("groups", state.width)})
         record = Record(answered=list(replies), missing=replies.missing)
         proposed = torch.cat([torch.zeros(0, state.width), *(reply["means"] for reply in replies.values())])
         if not len(proposed):
@@ -275,14 +139,52 @@ class AFCLMethod(SampleMethod):
         record.values["seeds"] = len(seeds)
         return state.next(seeds=seeds, lowest=lowest, span=span, weights=weights), record
 
+    def _move_seeds(self, fed: Federation, state: AFCLState) -> tuple[AFCLState, Record]:
+        everybody = fed.all(
+            features=state.features, members=self.members, seeds=state.seeds, lowest=state.lowest, span=state.span
+        )
+        count = max(1, round(self.participation * len(everybody)))
+        drawn = set(torch.randperm(len(everybody), generator=fed.rng("participation", state.steps))[:count].tolist())
+        asked = {client: payload for place, (client, payload) in enumerate(everybody.items()) if place in drawn}
+        replies = fed.ask(send_group_means, asked, {"means": features("groups", state.width)})
+        missing = {**dict.fromkeys(everybody.keys() - asked.keys(), "not asked in this round"), **replies.missing}
+        record = Record(answered=list(replies), missing=dict(sorted(missing.items())))
+        means = {**state.means, **{str(client): reply["means"] for client, reply in replies.items()}}
+        counts = {**state.counts, **{str(client): reply["counts"] for client, reply in replies.items()}}
+        moving = _balanced(state.times, [str(client) for client in replies if len(replies[client]["counts"])])
+        if not moving:
+            return repeat_step(fed, state, record, f"No client sent a mean to AFCL ({reasons(record.missing)}).")
+        before = state.seeds.double()
+        seeds, rates = before.numpy().copy(), self.learning_rate * len(state.weights) * state.weights.numpy()
+        for name, share in moving.items():
+            pull(seeds, means[name].double().numpy(), counts[name].numpy(), np.minimum(rates * share, 1.0))
+        moved = float(np.abs(seeds - before.numpy()).max())
+        used = torch.cat([means[name] for name in moving]).double()
+        score = spread_of(torch.cat(list(means.values())), state.seeds)
+        after = state.next(
+            seeds=torch.from_numpy(seeds).float(),
+            weights=feature_weights(used - before[nearest_centroids(used, before)], state.weights),
+            means=means,
+            counts=counts,
+            times={name: state.times.get(name, 0) + (name in moving) for name in {**state.times, **moving}},
+            score=score,
+            finished=abs(score - state.score) <= 1e-4 or state.steps >= self.rounds,
+        )
+        after = replace(after, centroids=centroids_of(after))
+        record.values.update(moved=moved, clusters=len(after.centroids))
+        if after.finished:
+            self.conclude(fed, after)
+        return after, record
+
 
 def centroids_of(state: AFCLState) -> Tensor:
     """Return the centroids of a state: one for seeds that have met, none for seeds without a nearest mean.
 
-    They are float32 ``(k, width)``, in units of the features.
+    Seeds have met if all coordinates differ by less than a thousandth of the range of the first seeds. Centroids are
+    float32 ``(k, width)``, in units of the features.
     """
     seeds = state.seeds.double()
-    near = (seeds[:, None] - seeds[None]).abs().amax(2) < _MET
+    near = (seeds[:, None] - seeds[None]).abs().amax(2) < 1e-3
     number, labels = connected_components(near.numpy(), directed=False)
     met = torch.stack([seeds[torch.from_numpy(labels == label)].mean(0) for label in range(number)])
     won = nearest_centroids(torch.cat(list(state.means.values())).double(), met).unique()
@@ -298,16 +200,16 @@ def _balanced(times: Mapping[str, int], answered: Sequence[str]) -> dict[str, fl
     total = max(1, sum(so_far.values()))
     shares = {name: 1 / (1 + count / total) for name, count in so_far.items()}
     mean = sum(shares.values()) / max(1, len(shares))
-    again = [name for name in times if name not in answered and shares[name] > mean]
-    return {name: shares[name] for name in sorted([*answered, *again], key=int)}
+    rare = [name for name in times if name not in answered and shares[name] > mean]
+    return {name: shares[name] for name in sorted([*answered, *rare], key=int)}
 
 
 def pull(seeds: Points, means: Points, counts: NDArray[np.int64], rates: Points) -> None:
     """Move `seeds` ``(k, width)``, in place, towards each of `means` ``(g, width)`` in turn.
 
     The winner of a mean is the nearest seed, where squared distances are multiplied by the seed's number of wins. All
-    seeds that are at most as far from the winner as the mean move: by `rates` ``(width,)``, fractions of the distance
-    in [0, 1], and as often as `counts` ``(g,)`` say, at once.
+    seeds that are at most as far from the winner as the mean move, and those within a thousandth of it: by `rates`
+    ``(width,)``, fractions of the distance in [0, 1], and as often as `counts` ``(g,)`` say, at once.
     """
     wins = np.ones(len(seeds))
     for mean, count in zip(means, counts, strict=True):
@@ -315,7 +217,7 @@ def pull(seeds: Points, means: Points, counts: NDArray[np.int64], rates: Points)
         distances = np.square(gaps).sum(1)
         winner = int(np.argmin(wins * distances))
         wins[winner] += count
-        together = np.square(seeds - seeds[winner]).sum(1) <= max(distances[winner], _BESIDE**2)
+        together = np.square(seeds - seeds[winner]).sum(1) <= max(distances[winner], 1e-3**2)
         seeds[together] += (1 - (1 - rates) ** float(count)) * gaps[together]
 
 
@@ -328,12 +230,85 @@ def spread_of(means: Tensor, seeds: Tensor) -> float:
 def feature_weights(gaps: Tensor, weights: Tensor) -> Tensor:
     """Return weights of features, with sum 1: larger for features in which samples are closer to their seeds.
 
-    `gaps`, float64 ``(g, width)``, are means minus their nearest seeds, and `weights` ``(width,)`` those so far. The
-    new ones are 0 for features in which samples do not differ, and equal if samples differ in none.
+    They are spreads to the power of -1 / 7. `gaps`, float64 ``(g, width)``, are means minus their nearest seeds, and
+    `weights` ``(width,)`` those so far. The new ones are 0 for features in which samples do not differ, and equal if
+    samples differ in none.
     """
     spread = (gaps * weights).abs().sum(0)
     differs = spread > 0
     if not bool(differs.any()):
         return torch.full_like(weights, 1 / len(weights))
-    parts = torch.where(differs, spread.clamp_min(1e-300).pow(-1 / _BETA), 0.0)
+    parts = torch.where(differs, spread.clamp_min(1e-300).pow(-1 / 7), 0.0)
     return parts / parts.sum()
+
+
+# Tasks of AFCL's clients: send means of small groups of samples that have the same nearest seed.
+
+
+_ORDER = "sample_order"
+"""Key in a client's state of the order in which samples are grouped, the same in all rounds."""
+_GROUPS: Expected = {"means": features("groups", None), "counts": int64("groups")}
+
+
+@client_task(takes={"features": is_name, "seeds": counts_to(MANY), "members": counts_to(MANY)}, holds=_GROUPS)
+def propose_seeds(client: Client, payload: Payload) -> Payload:
+    """Send the mean of the samples nearest to each k-means++ seed, of ``members`` or more, and their ``counts``."""
+    client.state[_ORDER] = torch.randperm(len(client), generator=client.rng)
+    points = cached_features(payload["features"], client.x)
+    near = _nearest(points, kmeans_plusplus_seeds(points, payload["seeds"], client.rng), payload["members"])
+    return _means(points, near if len(points) >= payload["members"] else near[:0])
+
+
+@client_task(
+    takes={
+        "features": is_name, "seeds": reals("seeds", "width"), "lowest": reals("width"),
+        "span": reals("width", minimum=1e-30), "members": counts_to(MANY),
+    },
+    holds=_GROUPS,
+)  # fmt: skip
+def send_group_means(client: Client, payload: Payload) -> Payload:
+    """Send means of small groups of samples with the same nearest seed, and the groups' ``counts``."""
+    points = (cached_features(payload["features"], client.x) - payload["lowest"]) / payload["span"]
+    if _ORDER not in client.state:  # it has come later
+        client.state[_ORDER] = torch.randperm(len(client), generator=client.rng)
+    order, members = client.state[_ORDER], payload["members"]
+    near = _nearest(points, payload["seeds"], members)[order]
+    return _means(points[order], groups_of(near, members))
+
+
+def _nearest(points: Tensor, seeds: Tensor, members: int) -> Tensor:
+    """Return the nearest seed of each point ``(n,)``, among seeds nearest to `members` points or more; 0 if none is."""
+    near = nearest_centroids(points, seeds)
+    large = near.bincount(minlength=len(seeds)) >= members
+    if not bool(large.any()):
+        return torch.zeros_like(near)
+    small = ~large[near]
+    distances = pairwise_distances(points[small], seeds).masked_fill(~large, torch.inf)
+    return near.masked_scatter(small, distances.argmin(1))
+
+
+def groups_of(labels: Tensor, members: int) -> Tensor:
+    """Divide points of equal label into groups, in the order of the points; return the group of each, int64 ``(n,)``.
+
+    Each of the `labels`, int64 ``(n,)``, that occurs does so `members` times or more, unless there are fewer points.
+    Groups have `members` to ``2 * members - 1`` points; there are none if there are too few points.
+    """
+    if len(labels) < members:
+        return labels[:0]
+    groups, first = torch.zeros_like(labels), 0
+    for label in labels.unique().tolist():
+        rows = (labels == label).nonzero()[:, 0]
+        parts = max(1, len(rows) // members)
+        groups[rows] = first + torch.arange(len(rows)) * parts // len(rows)
+        first += parts
+    return groups
+
+
+def _means(points: Tensor, groups: Tensor) -> Payload:
+    """Return the mean and the size of each group; nothing if `groups` is empty."""
+    if not len(groups):
+        return {"means": points[:0], "counts": groups}
+    groups = groups.unique(return_inverse=True)[1]
+    counts = groups.bincount()
+    sums = torch.zeros(len(counts), points.shape[1], dtype=torch.float64).index_add_(0, groups, points.double())
+    return {"means": (sums / counts[:, None]).float(), "counts": counts}

@@ -33,9 +33,6 @@ _TRAITS = CentroidMethod.traits.replace(
     moves_data=True, sends="the features of all its samples", baseline=True, cost="cheap"
 )
 
-Found = tuple[Tensor, dict[str, Any]]
-"""Centroids ``(k, width)`` of points ``(n, width)``, and plain values for the record."""
-
 
 @client_task(takes={"features": is_name}, holds={"points": features(None, None)}, moves_data=True)
 def send_samples(client: Client, payload: Payload) -> Payload:
@@ -44,9 +41,15 @@ def send_samples(client: Client, payload: Payload) -> Payload:
 
 
 def cluster_all(
-    method: CentroidMethod, fed: Federation, state: CentroidState, search: Callable[[Tensor, torch.Generator], Found]
+    method: CentroidMethod,
+    fed: Federation,
+    state: CentroidState,
+    search: Callable[[Tensor, torch.Generator], tuple[Tensor, dict[str, Any]]],
 ) -> tuple[CentroidState, Record]:
-    """Do the only step of a centralised baseline: `search` finds centroids of all samples at the server."""
+    """Do the only step of a centralised baseline.
+
+    `search` returns centroids ``(k, width)`` of all samples ``(n, width)``, and plain values for the record.
+    """
 
     def cluster(replies: Replies) -> RoundOutcome:
         points = torch.cat([reply["points"] for reply in replies.values()])
@@ -68,19 +71,19 @@ class KMeansMethod(CentroidMethod):
         Maximum number of Lloyd iterations per start.
     """
 
-    traits = _TRAITS
-
     n_init: Count = 10
     max_iter: Count = 300
 
+    traits = _TRAITS
+
     def step(self, fed: Federation, state: CentroidState) -> tuple[CentroidState, Record]:
         """Cluster all samples, and send clients the centroids."""
-        return cluster_all(self, fed, state, self.centroids)
 
-    def centroids(self, points: Tensor, rng: torch.Generator) -> Found:
-        """Return the centroids of Lloyd's algorithm, the best of several k-means++ starts."""
-        found = k_means(points, self.n_clusters, rng, self.n_init, self.max_iter)
-        return found.centres, {"iterations": found.iterations}
+        def search(points: Tensor, rng: torch.Generator) -> tuple[Tensor, dict[str, Any]]:
+            best = k_means(points, self.n_clusters, rng, self.n_init, self.max_iter)
+            return best.centres, {"iterations": best.iterations}
+
+        return cluster_all(self, fed, state, search)
 
 
 @dataclass(frozen=True)
@@ -99,23 +102,22 @@ class FuzzyCMeansMethod(CentroidMethod):
         Maximum number of iterations.
     """
 
-    traits = _TRAITS
-
-    soft = True
-
     fuzziness: Annotated[float, Gt(1)] = 1.1
     tolerance: Positive = 1e-4
     max_iter: Count = 1000
 
-    def step(self, fed: Federation, state: CentroidState) -> tuple[CentroidState, Record]:
-        """Cluster all samples, and send clients the centroids."""
-        return cluster_all(self, fed, state, self.centroids)
+    traits = _TRAITS
+    soft = True
 
-    def centroids(self, points: Tensor, rng: torch.Generator) -> Found:
-        """Return the centroids of fuzzy c-means, started from k-means++ seeds."""
-        seeds = kmeans_plusplus_seeds(points, self.n_clusters, rng)
-        found = fuzzy_c_means(points, seeds, self.fuzziness, self.tolerance, self.max_iter)
-        return found.centres, {"iterations": found.iterations, "moved": found.moved}
+    def step(self, fed: Federation, state: CentroidState) -> tuple[CentroidState, Record]:
+        """Cluster all samples, started from k-means++ seeds, and send clients the centroids."""
+
+        def search(points: Tensor, rng: torch.Generator) -> tuple[Tensor, dict[str, Any]]:
+            seeds = kmeans_plusplus_seeds(points, self.n_clusters, rng)
+            outcome = fuzzy_c_means(points, seeds, self.fuzziness, self.tolerance, self.max_iter)
+            return outcome.centres, {"iterations": outcome.iterations, "moved": outcome.moved}
+
+        return cluster_all(self, fed, state, search)
 
     def result(self, state: CentroidState) -> dict[str, Any]:
         """Return the centroids, the name of their features, and the fuzziness."""

@@ -20,17 +20,10 @@ from fedkin.core.replies import Expected, Optional, is_count, is_name, positive,
 from fedkin.features.encoders import is_encoder
 from fedkin.features.extractors import extract, width_of
 from fedkin.features.kept_features import cached_features, feature_batches
-from fedkin.methods.samples.sample_method import (
-    SampleMethod,
-    assign_samples,
-    broadcast,
-    checked_result,
-    describe_clients,
-    reasons,
-    repeat_step,
-)
+from fedkin.methods.samples.sample_method import SampleMethod, assign_samples, describe_clients, reasons, repeat_step
 
 _BATCH = 4096
+"""Samples whose distances are in memory at once."""
 
 RoundOutcome = tuple[dict[str, Any], dict[str, Any]]
 """Changes of the state, and plain values for the record."""
@@ -46,61 +39,6 @@ class CentroidState(State):
     features: str = "raw"
     width: int = 0
     centroids: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
-
-
-def predict_nearest(result: Mapping[str, Any], x: Tensor) -> Tensor:
-    """Return the index of the centroid nearest to each sample ``(n, *shape)``, int64 ``(n,)``; the lowest on ties."""
-    batches = feature_batches(result["features"], x, _BATCH)
-    nearest = [nearest_centroids(points, result["centroids"]) for points in batches]
-    return torch.cat([torch.zeros(0, dtype=torch.int64), *nearest])
-
-
-def centroid_margin(result: Mapping[str, Any], x: Tensor, clusters: Tensor | None = None) -> Tensor:
-    """Return 1 - d1 / d2 with distances d1, d2 to a sample's centroid and the nearest other one: float32 ``(n,)``.
-
-    The result has ``centroids`` and the name of their ``features``. `clusters`, int64 ``(n,)``, are those of the
-    samples `x` ``(n, *shape)``; by default their nearest centroids, with which a result that has a ``fuzziness`` gives
-    the margin between fuzzy c-means' memberships instead.
-    """
-    found = [torch.zeros(0)]
-    own = repeat(None) if clusters is None else clusters.split(_BATCH)
-    for distances, assigned in zip(_distances(result, x), own, strict=False):
-        if clusters is None and "fuzziness" in result:
-            found.append(share_margin(_memberships(distances, result["fuzziness"])))
-        else:
-            found.append(distance_margin(distances, assigned))
-    return torch.cat(found)
-
-
-def fuzzy_memberships(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
-    """Return memberships ``(n, k)``, float32, of samples in fuzzy clusters; ``None`` without a ``fuzziness``.
-
-    Rows sum to 1, and a sample has its greatest membership in the cluster of the nearest centroid.
-    """
-    if "fuzziness" not in result:
-        return None
-    found = [_memberships(distances, result["fuzziness"]).float() for distances in _distances(result, x)]
-    return torch.cat([torch.zeros(0, len(result["centroids"])), *found])
-
-
-def _distances(result: Mapping[str, Any], x: Tensor) -> Iterator[Tensor]:
-    """Return distances of samples from the centroids, in batches: float64 ``(b, k)``."""
-    for points in feature_batches(result["features"], x, _BATCH):
-        yield pairwise_distances(points.double(), result["centroids"].double())
-
-
-def _memberships(distances: Tensor, fuzziness: float) -> Tensor:
-    """Return memberships of fuzzy c-means ``(n, k)``, given distances from the centroids ``(n, k)``."""
-    near = distances.amin(1, keepdim=True)
-    closeness = torch.where(distances > 0, near / distances, 1.0).pow(2 / (fuzziness - 1))
-    return closeness / closeness.sum(1, keepdim=True)
-
-
-def scaled_like_features(features: str, centroids: Tensor) -> Tensor:
-    """Return centroids ``(k, width)`` scaled to length 1 if the features are, otherwise unchanged."""
-    if features != "unit" and not is_encoder(features):
-        return centroids
-    return normalize(centroids, dim=1)
 
 
 CENTROIDS: Expected = {
@@ -119,26 +57,7 @@ def assign_to_centroids(client: Client, payload: Payload) -> Payload:
 def assign_to_nearest(client: Client, payload: Payload) -> Payload:
     """Store the cluster, the margin and any memberships of each sample, by the payload's ``result``."""
     cached_features(payload["result"]["features"], client.x)  # once for all three
-    return assign_samples(client, payload, predict_nearest, centroid_margin, fuzzy_memberships)
-
-
-def centroid_result(state: Any) -> dict[str, Any]:
-    """Return the result of a `CentroidState`: the centroids, and the name of their features."""
-    return {"n_clusters": len(state.centroids), "centroids": state.centroids, "features": state.features}
-
-
-def features_for(features: str, shape: tuple[int, ...]) -> dict[str, Any]:
-    """Return the fields of a `CentroidState` for samples of `shape`, if `features` are wanted: their name and number.
-
-    "auto" is "unit" for images and "raw" for tables.
-    """
-    name = features if features != "auto" else "unit" if len(shape) == 3 else "raw"
-    return {"features": name, "width": width_of(name, shape)}
-
-
-def embed_features(result: Mapping[str, Any], x: Tensor) -> Tensor:
-    """Return the features of samples ``(n, *shape)``: float32 ``(n, width)``."""
-    return extract(result["features"], x)
+    return assign_samples(client, payload, CentroidMethod)
 
 
 @dataclass(frozen=True)
@@ -161,15 +80,10 @@ class CentroidMethod(SampleMethod):
 
     state_type: ClassVar[type[State]] = CentroidState
     assign_task: ClassVar[Task] = assign_to_centroids
-    """The task by which clients assign their samples at the end."""
-
-    def fields(self, shape: tuple[int, ...]) -> dict[str, Any]:
-        """Return the fields of the state that name the features and their number."""
-        return features_for(self.features, shape)
 
     def init(self, fed: Federation) -> Any:
         """Choose the features for the clients' samples, and return the first state."""
-        return self.state_type(**self.fields(describe_clients(fed).shape))
+        return self.state_type(**features_for(self.features, describe_clients(fed).shape))
 
     def ready(self, state: Any) -> bool:
         """Whether there are centroids."""
@@ -179,14 +93,76 @@ class CentroidMethod(SampleMethod):
         """Return the centroids, and the name of their features."""
         return centroid_result(state)
 
-    predict = staticmethod(predict_nearest)
-    confidence = staticmethod(centroid_margin)
-    memberships = staticmethod(fuzzy_memberships)
-    embed = staticmethod(embed_features)
+    @staticmethod
+    def predict(result: Mapping[str, Any], x: Tensor) -> Tensor:
+        """Return the nearest centroid of each sample ``(n, *shape)``, the lowest on ties: int64 ``(n,)``."""
+        batches = feature_batches(result["features"], x, _BATCH)
+        nearest = [nearest_centroids(points, result["centroids"]) for points in batches]
+        return torch.cat([torch.zeros(0, dtype=torch.int64), *nearest])
 
-    def conclude(self, fed: Federation, state: Any) -> None:
-        """Have every client assign its samples to the centroids of `state`."""
-        broadcast(fed, self.assign_task, fed.all(result=checked_result(self, state, self.assign_task)))
+    @staticmethod
+    def confidence(result: Mapping[str, Any], x: Tensor, clusters: Tensor | None = None) -> Tensor:
+        """Return 1 - d1 / d2 with distances d1, d2 to a sample's centroid and the nearest other one: float32 ``(n,)``.
+
+        `clusters`, int64 ``(n,)``, are those of the samples `x` ``(n, *shape)``; by default their nearest centroids,
+        with which a result that has a ``fuzziness`` gives the margin between fuzzy c-means' memberships instead.
+        """
+        margins = [torch.zeros(0)]
+        parts = repeat(None) if clusters is None else clusters.split(_BATCH)
+        for distances, assigned in zip(_distances(result, x), parts, strict=False):
+            if clusters is None and "fuzziness" in result:
+                margins.append(share_margin(_memberships(distances, result["fuzziness"])))
+            else:
+                margins.append(distance_margin(distances, assigned))
+        return torch.cat(margins)
+
+    @staticmethod
+    def memberships(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
+        """Return memberships ``(n, k)``, float32, of samples in fuzzy clusters; ``None`` without a ``fuzziness``.
+
+        Rows sum to 1, and a sample has its greatest membership in the cluster of the nearest centroid.
+        """
+        if "fuzziness" not in result:
+            return None
+        parts = [_memberships(distances, result["fuzziness"]).float() for distances in _distances(result, x)]
+        return torch.cat([torch.zeros(0, len(result["centroids"])), *parts])
+
+    @staticmethod
+    def embed(result: Mapping[str, Any], x: Tensor) -> Tensor:
+        """Return the features of samples ``(n, *shape)``: float32 ``(n, width)``."""
+        return extract(result["features"], x)
+
+
+def _distances(result: Mapping[str, Any], x: Tensor) -> Iterator[Tensor]:
+    """Return distances of samples from the centroids, in batches: float64 ``(b, k)``."""
+    for points in feature_batches(result["features"], x, _BATCH):
+        yield pairwise_distances(points.double(), result["centroids"].double())
+
+
+def _memberships(distances: Tensor, fuzziness: float) -> Tensor:
+    """Return memberships of fuzzy c-means ``(n, k)``, given distances from the centroids ``(n, k)``."""
+    near = distances.amin(1, keepdim=True)
+    closeness = torch.where(distances > 0, near / distances, 1.0).pow(2 / (fuzziness - 1))
+    return closeness / closeness.sum(1, keepdim=True)
+
+
+def centroid_result(state: Any) -> dict[str, Any]:
+    """Return the result of a `CentroidState`: the centroids, and the name of their features."""
+    return {"n_clusters": len(state.centroids), "centroids": state.centroids, "features": state.features}
+
+
+def scaled_like_features(features: str, centroids: Tensor) -> Tensor:
+    """Return centroids ``(k, width)`` scaled to length 1 if the features are, otherwise unchanged."""
+    return normalize(centroids, dim=1) if features == "unit" or is_encoder(features) else centroids
+
+
+def features_for(features: str, shape: tuple[int, ...]) -> dict[str, Any]:
+    """Return the fields of a `CentroidState` for samples of `shape`: the name of their features, and the number.
+
+    "auto" is "unit" for images and "raw" for tables.
+    """
+    name = features if features != "auto" else "unit" if len(shape) == 3 else "raw"
+    return {"features": name, "width": width_of(name, shape)}
 
 
 # Methods with a single exchange: clients send points, and the server clusters them.
@@ -220,30 +196,56 @@ def one_round(
     return after, record
 
 
-def points_of(replies: Replies) -> dict[str, Any]:
-    """Return the fields of a state that keeps what clients sent.
+@dataclass(frozen=True)
+class PointsState(CentroidState):
+    """State of methods that keep what clients sent, by client id as text, and can so forget a client.
 
-    By client id as text they are `points`, float32 ``(m, width)``, and `sizes`, int64 ``(m,)``, the number of samples
-    that each stands for.
+    They are `points`, float32 ``(m, width)``, and `sizes`, int64 ``(m,)``, the number of samples that each stands for.
     """
-    points = {str(client): reply["centres"] for client, reply in replies.items()}
-    return {"points": points, "sizes": {str(client): reply["sizes"] for client, reply in replies.items()}}
+
+    points: dict[str, Tensor] = field(default_factory=dict)
+    sizes: dict[str, Tensor] = field(default_factory=dict)
+
+
+def one_round_of_points(
+    method: CentroidMethod,
+    fed: Federation,
+    state: Any,
+    task: Task,
+    payload: Payload,
+    cluster: Callable[[Mapping[str, Tensor], Mapping[str, Tensor]], RoundOutcome],
+) -> tuple[Any, Record]:
+    """Do `one_round` of ``centres`` and ``sizes``, which the state keeps; `cluster` takes them as in `PointsState`.
+
+    Nobody is asked if the state has some already, because others' were left out (`without_points`).
+    """
+    if state.points:
+        changes, values = cluster(state.points, state.sizes)
+        after = state.next(finished=True, **changes)
+        method.conclude(fed, after)
+        answered = [client for client in fed.present if client not in fed.missing]
+        return after, Record(answered, dict(fed.missing), values)
+
+    def cluster_replies(replies: Replies) -> RoundOutcome:
+        points = {str(client): reply["centres"] for client, reply in replies.items()}
+        sizes = {str(client): reply["sizes"] for client, reply in replies.items()}
+        changes, values = cluster(points, sizes)
+        if iterations := {str(i): reply["iterations"] for i, reply in replies.items() if "iterations" in reply}:
+            values = {**values, "iterations": iterations}
+        return {**changes, "points": points, "sizes": sizes}, values
+
+    return one_round(method, fed, state, task, payload, cluster_replies)
 
 
 def without_points(state: Any, clients: Collection[int]) -> Any:
-    """Return a finished state with `points_of` clients, reset to before its step, without those of `clients`."""
-    kept = {name: own for name, own in state.points.items() if int(name) not in clients}
-    if not kept:
+    """Return a finished `PointsState` reset to before its step, without the points of `clients`."""
+    points = {name: part for name, part in state.points.items() if int(name) not in clients}
+    if not points:
         raise FedkinError("Nothing would be left to cluster.")
-    sizes = {name: state.sizes[name] for name in kept}
-    nothing = torch.zeros(0, 0)
-    return replace(state, steps=state.steps - 1, finished=False, points=kept, sizes=sizes, centroids=nothing)
+    sizes, none = {name: state.sizes[name] for name in points}, torch.zeros(0, 0)
+    return replace(state, steps=state.steps - 1, finished=False, points=points, sizes=sizes, centroids=none)
 
 
-def cluster_again(method: CentroidMethod, fed: Federation, state: Any, outcome: RoundOutcome) -> tuple[Any, Record]:
-    """Send clients the `outcome` of clustering the points of a state `without_points` of some."""
-    changes, values = outcome
-    after = state.next(finished=True, **changes)
-    method.conclude(fed, after)
-    answered = [client for client in fed.present if client not in fed.missing]
-    return after, Record(answered, dict(fed.missing), values)
+def nothing_remains() -> str:
+    """Return what remains of a client without its points: nothing, for they are all that it sends."""
+    return ""

@@ -66,12 +66,8 @@ class DECMethod(SampleMethod):
         Length of the code.
     pretrain_steps : int
         Steps of the autoencoder's training by Adam (the paper: 150,000 by SGD).
-    pretrain_learning_rate : float
-        Adam's learning rate for the autoencoder.
     learning_rate : float
         Learning rate of SGD, in self-training.
-    momentum : float
-        Momentum of SGD, in self-training.
     batch_size : int
         Samples per optimiser step, of both trainings.
     refresh : int or None
@@ -89,9 +85,7 @@ class DECMethod(SampleMethod):
     hidden: tuple[Count, ...] | None = None
     code: Count = PAPER_CODE
     pretrain_steps: Count = 1000
-    pretrain_learning_rate: Positive = 1e-3
     learning_rate: Positive = 0.01
-    momentum: Fraction = 0.9
     batch_size: Count = 256
     refresh: Count | None = None
     max_refreshes: Annotated[int, Ge(0)] = 50
@@ -118,21 +112,16 @@ class DECMethod(SampleMethod):
         features = math.prod(facts.shape)
         if self.scope == "client":
             if absent := set(fed.ids).difference(fed.present):
-                raise FedkinError(
-                    f"method.scope = 'client' needs every client from the first step on, but client {min(absent)} is "
-                    "away."
-                )
+                needed = "method.scope = 'client' needs every client from the first step on"
+                raise FedkinError(f"{needed}, but client {min(absent)} is away.")
             counts = fed.ask_until_all_reply(count_clusters, {"n_clusters": self.n_clusters})
             return DECState(features=features, clusters={str(i): reply["clusters"] for i, reply in counts.items()})
         if self.n_clusters == "given":
             raise FedkinError(
                 "method.n_clusters = 'given' needs method.scope = 'client'; give a number for all samples."
             )
-        if self.n_clusters > sum(facts.samples.values()):
-            raise FedkinError(
-                f"method.n_clusters is {self.n_clusters}, but all clients together hold "
-                f"{sum(facts.samples.values())} samples."
-            )
+        if self.n_clusters > (total := sum(facts.samples.values())):
+            raise FedkinError(f"method.n_clusters is {self.n_clusters}, but all clients together hold {total} samples.")
         return DECState(features=features)
 
     def step(self, fed: Federation, state: DECState) -> tuple[DECState, Record]:
@@ -154,7 +143,7 @@ class DECMethod(SampleMethod):
 
         Raises FedkinError with ``scope="client"``, where new samples have no cluster.
         """
-        return _found(result).assign(x.flatten(1))
+        return _clusters_of(result).assign(x.flatten(1))
 
     @staticmethod
     def confidence(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
@@ -162,7 +151,7 @@ class DECMethod(SampleMethod):
 
         Raises FedkinError with ``scope="client"``, where new samples have no cluster.
         """
-        return share_margin(_found(result).memberships(x.flatten(1)))
+        return share_margin(_clusters_of(result).memberships(x.flatten(1)))
 
     @staticmethod
     def memberships(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
@@ -170,12 +159,12 @@ class DECMethod(SampleMethod):
 
         ``None`` with ``scope="client"``, as a client's samples do not belong to clusters of others.
         """
-        return None if result["scope"] == "client" else _found(result).memberships(x.flatten(1)).float()
+        return None if result["scope"] == "client" else _clusters_of(result).memberships(x.flatten(1)).float()
 
     @staticmethod
     def embed(result: Mapping[str, Any], x: Tensor) -> Tensor:
         """Return the codes of samples ``(n, *shape)``; with ``scope="client"`` the flattened samples."""
-        return x.flatten(1) if result["scope"] == "client" else _found(result).codes(x.flatten(1))
+        return x.flatten(1) if result["scope"] == "client" else _clusters_of(result).codes(x.flatten(1))
 
     def _cluster_all(self, fed: Federation, state: DECState) -> tuple[DECState, Record]:
         replies = fed.ask(send_flat_samples, fed.all(), {"x": (None, state.features)})
@@ -185,8 +174,8 @@ class DECMethod(SampleMethod):
         if len(x) < int(self.n_clusters):
             failure = f"{len(x)} samples arrived in {MAX_ATTEMPTS} attempts; DEC needs at least {self.n_clusters}."
             return repeat_step(fed, state, record, failure)
-        found = self._search().train(x, int(self.n_clusters), fed.rng("dec", state.steps))
-        state = state.next(found={**vars(found), "widths": list(found.widths)}, finished=True)
+        clusters = self._search().train(x, int(self.n_clusters), fed.rng("dec", state.steps))
+        state = state.next(found={**vars(clusters), "widths": list(clusters.widths)}, finished=True)
         broadcast(fed, assign, fed.all(result=checked_result(self, state, assign)))
         return state, record
 
@@ -207,6 +196,15 @@ class DECMethod(SampleMethod):
         return DeepEmbeddedClustering(batch=self.batch_size, **self.shared_with(DeepEmbeddedClustering))
 
 
+def _clusters_of(result: Mapping[str, Any]) -> DeepClusters:
+    if result["scope"] == "client":
+        raise FedkinError(
+            "Each client clustered its own samples (method.scope = 'client'), so new samples have no cluster."
+        )
+    values = {name: result[name] for name in ("centre", "spread", "encoder", "centroids")}
+    return DeepClusters(tuple(result["widths"]), **values)
+
+
 @client_task(takes={}, holds={"x": features(None, None)}, moves_data=True)
 def send_flat_samples(client: Client, payload: Payload) -> Payload:
     """Send all samples of the client, flattened: **the data leave the client**."""
@@ -223,7 +221,7 @@ def send_flat_samples(client: Client, payload: Payload) -> Payload:
 )  # fmt: skip
 def assign(client: Client, payload: Payload) -> Payload:
     """Assign every sample to the centroid nearest to its code; clusters stay at the client."""
-    return assign_samples(client, payload, DECMethod.predict, DECMethod.confidence, DECMethod.memberships)
+    return assign_samples(client, payload, DECMethod)
 
 
 @client_task(takes={"n_clusters": count_or("given")}, holds={"clusters": counts_to(MANY)})
@@ -240,13 +238,3 @@ def cluster_own_samples(client: Client, payload: Payload) -> Payload:
     client.state["clusters"] = shares.argmax(1) + payload["first"]
     client.state["confidence"] = share_margin(shares)
     return {}
-
-
-def _found(result: Mapping[str, Any]) -> DeepClusters:
-    if result["scope"] == "client":
-        raise FedkinError(
-            "Each client clustered its own samples (method.scope = 'client'), so new samples have no cluster."
-        )
-    return DeepClusters(
-        tuple(result["widths"]), result["centre"], result["spread"], result["encoder"], result["centroids"]
-    )

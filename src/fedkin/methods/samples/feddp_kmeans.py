@@ -26,116 +26,21 @@ from torch import Tensor
 
 from fedkin.clustering.k_means import k_means
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, Task, client_task
+from fedkin.core import replies as forms
 from fedkin.core.method import Fraction, Positive, ServerData
-from fedkin.core.replies import (
-    MAX_SAMPLE,
-    Expected,
-    Optional,
-    common_shape,
-    counts_to,
-    doubles,
-    positive,
-    reals,
-    within,
-)
-from fedkin.features.extractors import extract, width_of
+from fedkin.features.extractors import extract
 from fedkin.features.kept_features import cached_features
 from fedkin.features.pca import symmetric
-from fedkin.methods.samples.centroid_method import CentroidMethod, CentroidState, scaled_like_features
-from fedkin.methods.samples.private_releases import (
-    UnitDirections,
-    check_budgets,
-    is_row_by_row,
-    send_shape,
-    triangle_of,
-    without_scale,
-)
+from fedkin.methods.samples import private_releases as private
+from fedkin.methods.samples.centroid_method import CentroidMethod, CentroidState, features_for, scaled_like_features
 from fedkin.methods.samples.sample_method import reasons, repeat_step
 from fedkin.privacy.budget import clipped, nearest_points, noise_source, place, released, sum_products
 from fedkin.privacy.gaussian import gaussian_mu
 
-# Tasks of FedDP-KMeans's clients: send sums and counts of clipped rows, with Gaussian noise.
-
-
 WIDEST = 4096
 """Maximum number of features, as a client sends their outer products."""
 SUMS_SENSITIVITY = math.sqrt(2)
-_BATCH = 2048
-_SHARED: Expected = {"features": is_row_by_row, "bound": positive, "deviation": positive, "budget": positive}
-_COUNTS = doubles("points", minimum=-MAX_SAMPLE, maximum=MAX_SAMPLE)
-
-
-@client_task(
-    takes={**_SHARED, "width": counts_to(WIDEST)}, holds={"products": reals(None)}, may_be_empty=True, accounted=True
-)
-def send_products(client: Client, payload: Payload) -> Payload:
-    """Send the noisy sum of outer products of a client's rows, as a lower triangle."""
-    width = payload["width"]
-    products = sum_products(_batches(client, payload, width), width)
-    found = released(client, [triangle_of(products)], 1.0, payload)
-    return {} if found is None else {"products": without_scale(found[0], width)}
-
-
-@client_task(
-    takes={**_SHARED, "directions": UnitDirections(("width", "rank")), "points": reals("points", "rank")},
-    holds={"counts": _COUNTS},
-    may_be_empty=True,
-    accounted=True,
-)
-def count_by_point(client: Client, payload: Payload) -> Payload:
-    """Send noisy counts of a client's rows nearest to each point in the space of the directions."""
-    counts = torch.zeros(len(payload["points"]), dtype=torch.int64)
-    for rows in _batches(client, payload, len(payload["directions"])):
-        near, _ = nearest_points(place(rows, payload["directions"]), payload["points"])
-        counts += near.bincount(minlength=len(counts))
-    found = released(client, [counts], 1.0, payload)
-    return {} if found is None else {"counts": found[0]}
-
-
-@client_task(
-    takes={
-        **_SHARED, "directions": Optional(UnitDirections(("width", "rank"))), "points": reals("points", None),
-        "margin": within(0, 1), "width": counts_to(WIDEST),
-    },
-    holds={"counts": _COUNTS, "sums": doubles("points", None)},
-    may_be_empty=True,
-    accounted=True,
-)  # fmt: skip
-def send_sums(client: Client, payload: Payload) -> Payload:
-    """Send noisy sums and counts of a client's rows by nearest point, of rows clearly nearest to one point.
-
-    Points are in the space of the ``directions`` if there are any. A row counts if its distance to the nearest point
-    is at most ``margin`` times that to the second nearest.
-    """
-    points, width = payload["points"], payload["width"]
-    counts = torch.zeros(len(points), dtype=torch.int64)
-    sums = torch.zeros(len(points), width, dtype=torch.float64)
-    for rows in _batches(client, payload, width):
-        placed = place(rows, payload["directions"]) if "directions" in payload else rows
-        if placed.shape[1] != points.shape[1]:
-            raise FedkinError(f"Points have {points.shape[1]} numbers, where rows have {placed.shape[1]}.", public=True)
-        near, counted = nearest_points(placed, points, payload["margin"])
-        counts += near[counted].bincount(minlength=len(points))
-        sums.index_add_(0, near[counted], rows[counted])
-    found = released(client, [counts, sums], SUMS_SENSITIVITY, payload)
-    return {} if found is None else {"counts": found[0], "sums": found[1]}
-
-
-def _batches(client: Client, payload: Payload, width: int) -> Iterator[Tensor]:
-    """Return a client's rows in batches, in units of the bound: `clipped`, float64 ``(b, width)``."""
-    rows = cached_features(payload["features"], client.x)
-    wanted = (len(client), width)
-    if rows.shape != wanted:
-        raise FedkinError(f"Features of {len(client)} samples have shape {tuple(rows.shape)}, not {wanted}.")
-    yield from (clipped(batch.double() / payload["bound"]) for batch in rows.split(_BATCH))
-
-
-_STAGES = 4
 _MAX_POINTS = 1000
-_DRAWN = 30
-"""Number of points per cluster that the server draws if it has no samples."""
-_CLEAR = 2.0
-"""Standard deviations of the noise above which a count is significant."""
 
 
 @dataclass(frozen=True)
@@ -202,8 +107,8 @@ class FedDPKMeansMethod(CentroidMethod):
 
     @property
     def stage_mu(self) -> float:
-        """Budget of each stage, as mu of Gaussian differential privacy."""
-        return gaussian_mu(self.epsilon, self.delta) / math.sqrt(_STAGES - (self.rounds == 0))
+        """Budget of each of the four stages, as mu of Gaussian differential privacy; without rounds there are three."""
+        return gaussian_mu(self.epsilon, self.delta) / math.sqrt(4 if self.rounds else 3)
 
     def with_server_data(self, read: ServerData) -> Self:
         """Return the method with `read` as the function that reads `server_data`."""
@@ -215,32 +120,80 @@ class FedDPKMeansMethod(CentroidMethod):
 
     def init(self, fed: Federation) -> FedDPKMeansState:
         """Choose the features for the clients' samples, and read those of the server."""
-        shape = common_shape(fed.keep_majority(fed.ask_until_all_reply(send_shape, {})))
-        name, width = self.fields(shape).values()
+        shape = forms.common_shape(fed.keep_majority(fed.ask_until_all_reply(private.send_shape, {})))
+        name, width = features_for(self.features, shape).values()
         if width > WIDEST:
             raise FedkinError(f"FedDP-KMeans takes at most {WIDEST:,} features, and samples have {width:,}.")
         bound = self.bound if self.bound != "auto" else 1.0 if name == "unit" else math.sqrt(width)
-        points = clipped(self._own_features(name, shape, fed.rng("server data")) / bound).float()
-        return FedDPKMeansState(features=name, width=width, bound=bound, points=points)
+        points = torch.zeros(0, width)
+        if self.server_data is not None:
+            if self.read is None:
+                raise FedkinError("method.server_data is read by a run; give a method without one `read`, too.")
+            x = self.read(self.server_data)
+            if x.shape[1:] != shape:
+                raise FedkinError(
+                    f"A sample of method.server_data has the shape {tuple(x.shape[1:])}, the clients' have {shape}."
+                )
+            points = extract(name, x[torch.randperm(len(x), generator=fed.rng("server data"))[:_MAX_POINTS]])
+        return FedDPKMeansState(features=name, width=width, bound=bound, points=clipped(points / bound).float())
 
     def step(self, fed: Federation, state: FedDPKMeansState) -> tuple[FedDPKMeansState, Record]:
         """Find the directions, the initial centres, the first centroids, or better ones, in this order."""
         if not len(state.directions):
-            return self._with_directions(fed, state)
-        if not len(state.starts):
-            return self._with_starts(fed, state)
+            return self._find_directions(fed, state)
+        return self._find_centroids(fed, state) if len(state.starts) else self._find_starts(fed, state)
+
+    def _find_directions(self, fed: Federation, state: FedDPKMeansState) -> tuple[FedDPKMeansState, Record]:
+        """Return the state with the leading eigenvectors of noisy outer products, and points if the server has none."""
+        width, size = state.width, state.width * (state.width + 1) // 2
+        expected = {"products": forms.reals(size)}
+        sent, record, _ = self._ask(fed, state, send_products, {"width": width}, self.stage_mu, 1.0, expected)
+        if not sent:
+            return self._repeat(fed, state, record)
+        total = symmetric(torch.stack([reply["products"] for reply in sent]).double().sum(0), width)
+        values, vectors = torch.linalg.eigh(total)
+        rank = min(self.n_clusters, width)
+        directions = vectors.flip(1)[:, :rank].float().contiguous()
+        points = state.points
+        if not len(points):  # thirty for each cluster, as long as the bound in the mean
+            spread = values.flip(0)[:rank].clamp_min(0).sqrt().float()
+            drawn = torch.randn(30 * self.n_clusters, rank, generator=fed.rng("points")) * spread
+            length = drawn.square().sum(1).mean().sqrt().clamp_min(1e-12)
+            points = clipped(drawn @ directions.T / length).float()
+        guarantee = {"epsilon": self.epsilon, "delta": self.delta, "noise_source": noise_source(fed)}
+        record.values.update(phase="directions", points=len(points), **guarantee)
+        return state.next(directions=directions, points=points), record
+
+    def _find_starts(self, fed: Federation, state: FedDPKMeansState) -> tuple[FedDPKMeansState, Record]:
+        """Return the state with k-means centres of the server's samples, weighted by noisy counts of nearest rows."""
+        points = state.points @ state.directions
+        request = {"directions": state.directions, "points": points}
+        expected = {"counts": forms.doubles(len(points))}
+        sent, record, noise = self._ask(fed, state, count_by_point, request, self.stage_mu, 1.0, expected)
+        if not sent:
+            return self._repeat(fed, state, record)
+        counts = torch.stack([reply["counts"] for reply in sent]).sum(0)
+        clear = counts > noise
+        heaviest = counts.argsort(descending=True)[: max(self.n_clusters, int(clear.sum()))]
+        weights = counts[heaviest].clamp_min(1.0)
+        starts = k_means(points[heaviest].double(), self.n_clusters, fed.rng("starts"), weights=weights).centres
+        record.values.update(phase="weights", points=len(heaviest), hidden=int((~clear).sum()))
+        return state.next(starts=starts), record
+
+    def _find_centroids(self, fed: Federation, state: FedDPKMeansState) -> tuple[FedDPKMeansState, Record]:
+        """Return the state with means of the rows nearest to each initial centre, or to each centroid."""
         lloyd = len(state.centroids) > 0
         points = state.centroids / state.bound if lloyd else state.starts
         mu = self.stage_mu / (math.sqrt(self.rounds) if lloyd else 1)
         request = {"points": points, "margin": 1.0 if lloyd else self.margin, "width": state.width}
         if not lloyd:
             request["directions"] = state.directions
-        expected = {"counts": doubles(len(points)), "sums": doubles(len(points), state.width)}
-        sent, record, deviation = self._asked(fed, state, send_sums, request, mu, SUMS_SENSITIVITY, expected)
+        expected = {"counts": forms.doubles(len(points)), "sums": forms.doubles(len(points), state.width)}
+        sent, record, noise = self._ask(fed, state, send_sums, request, mu, SUMS_SENSITIVITY, expected)
         if not sent:
-            return self._repeated(fed, state, record)
+            return self._repeat(fed, state, record)
         counts, sums = (torch.stack([reply[name] for reply in sent]).sum(0) for name in ("counts", "sums"))
-        clear = counts > _CLEAR * deviation * math.sqrt(len(sent))
+        clear = counts > noise
         before = points if lloyd else points @ state.directions.T
         moved = clipped(sums / counts.clamp_min(1.0)[:, None]).float()
         centroids = torch.where(clear[:, None], moved, before) * state.bound
@@ -251,76 +204,93 @@ class FedDPKMeansMethod(CentroidMethod):
             self.conclude(fed, after)
         return after, record
 
-    def _with_directions(self, fed: Federation, state: FedDPKMeansState) -> tuple[FedDPKMeansState, Record]:
-        """Return the state with the leading eigenvectors of noisy outer products, and points if the server has none."""
-        width, size = state.width, state.width * (state.width + 1) // 2
-        sent, record, _ = self._asked(
-            fed, state, send_products, {"width": width}, self.stage_mu, 1.0, {"products": reals(size)}
-        )
-        if not sent:
-            return self._repeated(fed, state, record)
-        total = symmetric(torch.stack([reply["products"] for reply in sent]).double().sum(0), width)
-        values, vectors = torch.linalg.eigh(total)
-        rank = min(self.n_clusters, width)
-        directions = vectors.flip(1)[:, :rank].float().contiguous()
-        points = state.points
-        if not len(points):
-            rng = fed.rng("points")
-            spread = values.flip(0)[:rank].clamp_min(0).sqrt().float()
-            drawn = torch.randn(_DRAWN * self.n_clusters, rank, generator=rng) * spread
-            length = drawn.square().sum(1).mean().sqrt().clamp_min(1e-12)
-            points = clipped(drawn @ directions.T / length).float()
-        record.values.update(
-            phase="directions",
-            points=len(points),
-            epsilon=self.epsilon,
-            delta=self.delta,
-            noise_source=noise_source(fed),
-        )
-        return state.next(directions=directions, points=points), record
-
-    def _with_starts(self, fed: Federation, state: FedDPKMeansState) -> tuple[FedDPKMeansState, Record]:
-        """Return the state with k-means centres of the server's samples, weighted by noisy counts of nearest rows."""
-        points = state.points @ state.directions
-        request = {"directions": state.directions, "points": points}
-        expected = {"counts": doubles(len(points))}
-        sent, record, deviation = self._asked(fed, state, count_by_point, request, self.stage_mu, 1.0, expected)
-        if not sent:
-            return self._repeated(fed, state, record)
-        counts = torch.stack([reply["counts"] for reply in sent]).sum(0)
-        clear = counts > _CLEAR * deviation * math.sqrt(len(sent))
-        heaviest = counts.argsort(descending=True)[: max(self.n_clusters, int(clear.sum()))]
-        weights = counts[heaviest].clamp_min(1.0)
-        starts = k_means(points[heaviest].double(), self.n_clusters, fed.rng("starts"), weights=weights).centres
-        record.values.update(phase="weights", points=len(heaviest), hidden=int((~clear).sum()))
-        return state.next(starts=starts), record
-
-    def _asked(
+    def _ask(
         self, fed: Federation, state: FedDPKMeansState, task: Task, request: Payload, mu: float, sensitivity: float,
-        expected: Expected,
+        expected: forms.Expected,
     ) -> tuple[list[Payload], Record, float]:  # fmt: skip
-        """Return non-empty replies, a record, and the standard deviation of each client's noise."""
+        """Return non-empty replies, a record, and two standard deviations of their noise: above, a count is clear."""
         deviation, budget = sensitivity / mu, gaussian_mu(self.epsilon, self.delta)
         shared = {"features": state.features, "bound": state.bound, "deviation": deviation, "budget": budget}
         replies = fed.ask(task, fed.all(**shared, **request), expected)
+        sent = [reply for reply in replies.values() if reply]
         record = Record(answered=list(replies), missing=replies.missing)
-        return [reply for reply in replies.values() if reply], record, deviation
+        return sent, record, 2.0 * deviation * math.sqrt(len(sent))
 
-    def _repeated(self, fed: Federation, state: FedDPKMeansState, record: Record) -> tuple[FedDPKMeansState, Record]:
-        check_budgets(record.missing, self.epsilon)
-        why = reasons(record.missing)
-        failure = f"No client answered FedDP-KMeans in step {state.steps + 1} and before ({why})."
+    def _repeat(self, fed: Federation, state: FedDPKMeansState, record: Record) -> tuple[FedDPKMeansState, Record]:
+        private.check_budgets(record.missing, self.epsilon)
+        failure = f"No client answered FedDP-KMeans in step {state.steps + 1} and before ({reasons(record.missing)})."
         return repeat_step(fed, state, record, failure)
 
-    def _own_features(self, name: str, shape: tuple[int, ...], rng: torch.Generator) -> Tensor:
-        """Return features of at most 1,000 samples of the server: ``(m, width)``."""
-        if self.server_data is None:
-            return torch.zeros(0, width_of(name, shape))
-        if self.read is None:
-            raise FedkinError("method.server_data is read by a run; give a method without one `read`, too.")
-        x = self.read(self.server_data)
-        if x.shape[1:] != shape:
-            raise FedkinError(
-                f"A sample of method.server_data has the shape {tuple(x.shape[1:])}, the clients' have {shape}."
-            )
-        return extract(name, x[torch.randperm(len(x), generator=rng)[:_MAX_POINTS]])
+
+# Tasks of FedDP-KMeans's clients: send sums and counts of clipped rows, with Gaussian noise.
+
+
+_WIDTH = forms.counts_to(WIDEST)
+_SHARED: forms.Expected = {
+    "features": private.is_row_by_row, "bound": forms.positive, "deviation": forms.positive, "budget": forms.positive,
+}  # fmt: skip
+_COUNTS = forms.doubles("points", minimum=-forms.MAX_SAMPLE, maximum=forms.MAX_SAMPLE)
+
+
+@client_task(
+    takes={**_SHARED, "width": _WIDTH}, holds={"products": forms.reals(None)}, may_be_empty=True, accounted=True
+)
+def send_products(client: Client, payload: Payload) -> Payload:
+    """Send the noisy sum of outer products of a client's rows, as a lower triangle."""
+    width = payload["width"]
+    products = sum_products(_batches(client, payload, width), width)
+    noisy = released(client, [private.triangle_of(products)], 1.0, payload)
+    return {} if noisy is None else {"products": private.without_scale(noisy[0], width)}
+
+
+@client_task(
+    takes={**_SHARED, "directions": private.UnitDirections(("width", "rank")), "points": forms.reals("points", "rank")},
+    holds={"counts": _COUNTS},
+    may_be_empty=True,
+    accounted=True,
+)
+def count_by_point(client: Client, payload: Payload) -> Payload:
+    """Send noisy counts of a client's rows nearest to each point in the space of the directions."""
+    counts = torch.zeros(len(payload["points"]), dtype=torch.int64)
+    for rows in _batches(client, payload, len(payload["directions"])):
+        near, _ = nearest_points(place(rows, payload["directions"]), payload["points"])
+        counts += near.bincount(minlength=len(counts))
+    noisy = released(client, [counts], 1.0, payload)
+    return {} if noisy is None else {"counts": noisy[0]}
+
+
+@client_task(
+    takes={
+        **_SHARED, "directions": forms.Optional(private.UnitDirections(("width", "rank"))), "width": _WIDTH,
+        "points": forms.reals("points", None), "margin": forms.within(0, 1),
+    },
+    holds={"counts": _COUNTS, "sums": forms.doubles("points", None)},
+    may_be_empty=True,
+    accounted=True,
+)  # fmt: skip
+def send_sums(client: Client, payload: Payload) -> Payload:
+    """Send noisy sums and counts of a client's rows by nearest point, of rows clearly nearest to one point.
+
+    Points are in the space of the ``directions`` if there are any. A row counts if its distance to the nearest point
+    is at most ``margin`` times that to the second nearest.
+    """
+    points, width = payload["points"], payload["width"]
+    counts = torch.zeros(len(points), dtype=torch.int64)
+    sums = torch.zeros(len(points), width, dtype=torch.float64)
+    for rows in _batches(client, payload, width):
+        placed = place(rows, payload["directions"]) if "directions" in payload else rows
+        if placed.shape[1] != points.shape[1]:
+            raise FedkinError(f"Points have {points.shape[1]} numbers, where rows have {placed.shape[1]}.", public=True)
+        near, counted = nearest_points(placed, points, payload["margin"])
+        counts += near[counted].bincount(minlength=len(points))
+        sums.index_add_(0, near[counted], rows[counted])
+    noisy = released(client, [counts, sums], SUMS_SENSITIVITY, payload)
+    return {} if noisy is None else {"counts": noisy[0], "sums": noisy[1]}
+
+
+def _batches(client: Client, payload: Payload, width: int) -> Iterator[Tensor]:
+    """Return a client's rows in batches, in units of the bound: `clipped`, float64 ``(b, width)``."""
+    rows = cached_features(payload["features"], client.x)
+    if rows.shape != (shape := (len(client), width)):
+        raise FedkinError(f"Features of {len(client)} samples have shape {tuple(rows.shape)}, not {shape}.")
+    yield from (clipped(batch.double() / payload["bound"]) for batch in rows.split(2048))

@@ -7,9 +7,8 @@ only from the first centroid that is one of them: the outcome has the distributi
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
 import torch
@@ -26,13 +25,11 @@ from fedkin.features.kept_features import cached_features
 from fedkin.methods.samples.centroid_method import (
     CENTROIDS,
     CentroidMethod,
-    CentroidState,
+    PointsState,
     RoundOutcome,
-    centroid_margin,
-    cluster_again,
-    one_round,
-    points_of,
-    predict_nearest,
+    assign_to_nearest,
+    nothing_remains,
+    one_round_of_points,
     scaled_like_features,
     without_points,
 )
@@ -42,6 +39,7 @@ from fedkin.nn.network_forms import MANY
 FORGOTTEN = -1
 """Cluster of a sample that has been forgotten."""
 _ROWS, _PRESENT = "centroid_rows", "present"
+"""In a client's state: rows of its centroids, int64 ``(m,)``, and samples not forgotten, uint8 ``(n,)``."""
 _HOW: Expected = {"features": is_name, "local_clusters": counts_to(MANY), "grid": within(0)}
 _POINTS: Expected = {"centres": reals("points", None), "sizes": int64("points"), "kept": is_count}
 
@@ -50,7 +48,7 @@ _POINTS: Expected = {"centres": reals("points", None), "sizes": int64("points"),
 def draw_centroids(client: Client, payload: Payload) -> Payload:
     """Send rounded ``centres`` ``(m, width)`` and their clusters' ``sizes``; the client keeps the centres' rows."""
     client.state[_PRESENT] = torch.ones(len(client), dtype=torch.uint8)
-    return _drawn(client, payload, [])
+    return _drawn(client, payload, [], draws=True)
 
 
 @client_task(takes={**_HOW, "rows": int64(None)}, holds=_POINTS)
@@ -67,30 +65,25 @@ def forget(client: Client, payload: Payload) -> Payload:
     present = client.state[_PRESENT].clone()
     present[rows] = 0
     client.state[_PRESENT] = present
-    kept = client.state[_ROWS].tolist()
-    lost = [at for at, row in enumerate(kept) if not present[row]]
-    return _drawn(client, payload, kept[: lost[0]] if lost else kept, draws=bool(lost))
+    drawn = client.state[_ROWS].tolist()
+    removed = [place for place, row in enumerate(drawn) if not present[row]]
+    return _drawn(client, payload, drawn[: removed[0]] if removed else drawn, draws=bool(removed))
 
 
 @client_task(takes={"result": CENTROIDS})
 def assign_remaining(client: Client, payload: Payload) -> Payload:
     """Assign every remaining sample to its nearest centroid; clusters stay at the client."""
-    cached_features(payload["result"]["features"], client.x)  # once for both
-    clusters = predict_nearest(payload["result"], client.x)
-    confidence = centroid_margin(payload["result"], client.x)
+    assign_to_nearest(client, payload)
     if _PRESENT in client.state:
         forgotten = client.state[_PRESENT] == 0
-        clusters[forgotten], confidence[forgotten] = FORGOTTEN, 0.0
-    client.state["clusters"], client.state["confidence"] = clusters, confidence
+        client.state["clusters"][forgotten], client.state["confidence"][forgotten] = FORGOTTEN, 0.0
     return {}
 
 
 @dataclass(frozen=True)
-class MUFCState(CentroidState):
+class MUFCState(PointsState):
     """State of MUFC: the clients' rounded centroids and their sizes, and the number of requests to forget so far."""
 
-    points: dict[str, Tensor] = field(default_factory=dict)
-    sizes: dict[str, Tensor] = field(default_factory=dict)
     requests: int = 0
 
 
@@ -118,6 +111,8 @@ class MUFCMethod(CentroidMethod):
         sends="some of its samples, rounded to a grid, and how many are nearest to each", cost="cheap"
     )
     assign_task: ClassVar[Task] = assign_remaining
+    without = staticmethod(without_points)
+    remains = staticmethod(nothing_remains)
 
     def payload(self, state: MUFCState) -> Payload:
         """Return the features, the number of centroids, and the grid, which clients need."""
@@ -126,27 +121,11 @@ class MUFCMethod(CentroidMethod):
     def step(self, fed: Federation, state: MUFCState) -> tuple[MUFCState, Record]:
         """Ask clients for rounded centroids, cluster these by weighted k-means, and send all clients the result."""
 
-        def clustered(points: Mapping[str, Tensor], sizes: Mapping[str, Tensor]) -> RoundOutcome:
-            centroids = self._centroids(fed, state, points, sizes)
-            return {"centroids": centroids}, {"local_clusters": [len(own) for own in points.values()]}
+        def cluster(points: Mapping[str, Tensor], sizes: Mapping[str, Tensor]) -> RoundOutcome:
+            changes = {"centroids": self._centroids(fed, state.features, points, sizes)}
+            return changes, {"local_clusters": [len(part) for part in points.values()]}
 
-        def cluster(replies: Replies) -> RoundOutcome:
-            kept = points_of(replies)
-            changes, values = clustered(**kept)
-            return {**changes, **kept}, values
-
-        if state.points:  # some were left out
-            return cluster_again(self, fed, state, clustered(state.points, state.sizes))
-        return one_round(self, fed, state, draw_centroids, self.payload(state), cluster)
-
-    def without(self, state: MUFCState, clients: Collection[int]) -> MUFCState:
-        """Return the finished `state` reset to before its step, without the centroids of `clients`."""
-        left: MUFCState = without_points(state, clients)
-        return left
-
-    def remains(self) -> str:
-        """Return nothing: centroids are all that a client sends."""
-        return ""
+        return one_round_of_points(self, fed, state, draw_centroids, self.payload(state), cluster)
 
     def unlearned(
         self, fed: Federation, state: MUFCState, rows: Mapping[int, Tensor | None]
@@ -162,64 +141,56 @@ class MUFCMethod(CentroidMethod):
         client as text, ``rows`` forgotten (``None``: all), and the numbers of centroids ``kept`` and ``drawn`` anew;
         ``request``, counted from 1; ``samples``, the number left at all clients.
         """
-        unknown = [client for client in rows if str(client) not in state.points]
-        if unknown:
-            raise FedkinError(
-                f"{fed.client_label(unknown[0])} has no part in the clusters, so there is nothing to forget."
-            )
+        for client in rows:
+            if str(client) not in state.points:
+                label = fed.client_label(client)
+                raise FedkinError(f"{label} has no part in the clusters, so there is nothing to forget.")
         payload = self.payload(state)
-        asked = {client: {**payload, "rows": own} for client, own in rows.items() if own is not None}
+        asked = {client: {**payload, "rows": part} for client, part in rows.items() if part is not None}
         expected = {"centres": reals("points", state.width)}
         replies = fed.ask_again(forget, asked, FINAL_ATTEMPTS, expected) if asked else Replies({}, {})
         for client, reason in replies.missing.items():
-            raise FedkinError(
-                f"{fed.client_label(client)} has not forgotten its samples ({reason}); nothing is changed."
-            )
+            label = fed.client_label(client)
+            raise FedkinError(f"{label} has not forgotten its samples ({reason}); nothing is changed.")
         points, sizes = dict(state.points), dict(state.sizes)
-        done: dict[str, Any] = {}
-        for client, own in rows.items():
+        certificates: dict[str, Any] = {}
+        for client, part in rows.items():
             name = str(client)
             before = len(points.pop(name))
             sizes.pop(name)
-            done[name] = {"rows": None, "kept": 0, "drawn": 0}
-            if own is not None:
+            certificates[name] = {"rows": None, "kept": 0, "drawn": 0}
+            if part is not None:
                 reply = replies[client]
-                if len(reply["centres"]):
+                count, kept = len(reply["centres"]), min(reply["kept"], before)
+                if count:
                     points[name], sizes[name] = reply["centres"], reply["sizes"]
-                kept = min(reply["kept"], before)
-                drawn = len(reply["centres"]) - kept
-                done[name] = {"rows": len(own), "kept": kept, "drawn": max(0, drawn)}
+                certificates[name] = {"rows": len(part), "kept": kept, "drawn": max(0, count - kept)}
         if not points:
             raise FedkinError("Nothing would be left to cluster.")
-        points, sizes = ({name: own[name] for name in sorted(own, key=int)} for own in (points, sizes))
-        request = state.requests + 1
-        after = dataclasses.replace(
-            state, points=points, sizes=sizes, centroids=self._centroids(fed, state, points, sizes), requests=request
-        )
+        points, sizes = ({name: parts[name] for name in sorted(parts, key=int)} for parts in (points, sizes))
+        centroids, requests = self._centroids(fed, state.features, points, sizes), state.requests + 1
+        after = replace(state, points=points, sizes=sizes, centroids=centroids, requests=requests)
         self.conclude(fed, after)
-        left = sum(int(own.sum()) for own in sizes.values())
-        return after, {"request": request, "clients": done, "samples": left}
+        samples = sum(int(part.sum()) for part in sizes.values())
+        return after, {"request": requests, "clients": certificates, "samples": samples}
 
     def _centroids(
-        self, fed: Federation, state: MUFCState, points: Mapping[str, Tensor], sizes: Mapping[str, Tensor]
+        self, fed: Federation, features: str, points: Mapping[str, Tensor], sizes: Mapping[str, Tensor]
     ) -> Tensor:
         pooled, weights = torch.cat(list(points.values())), torch.cat(list(sizes.values()))
         weights = weights.double().clamp_min(1e-9)  # a centroid without samples
         rng = fed.rng("centroids")  # independent of forgotten samples
-        return scaled_like_features(
-            state.features, k_means(pooled.double(), self.n_clusters, rng, weights=weights).centres
-        )
+        return scaled_like_features(features, k_means(pooled.double(), self.n_clusters, rng, weights=weights).centres)
 
 
-def _drawn(client: Client, payload: Payload, kept: Sequence[int], draws: bool = True) -> Payload:
+def _drawn(client: Client, payload: Payload, kept: Sequence[int], draws: bool) -> Payload:
     """Return a reply with centroids that begin with the rows `kept`; further ones are drawn only if `draws`."""
     points = cached_features(payload["features"], client.x)
     present = client.state[_PRESENT].bool()
     rows = drawn_rows(points, present, payload["local_clusters"], client.rng, kept) if draws else list(kept)
     client.state[_ROWS] = torch.tensor(rows, dtype=torch.int64)
-    centres = points[rows]
+    centres, grid = points[rows], payload["grid"]
     nearest = pairwise_distances(points[present], centres).argmin(1) if rows else torch.zeros(0, dtype=torch.int64)
-    grid = payload["grid"]
     rounded = (centres / grid).round() * grid if grid > 0 else centres
     return {"centres": rounded, "sizes": nearest.bincount(minlength=len(rows)), "kept": len(kept)}
 
@@ -232,19 +203,18 @@ def drawn_rows(
     Only rows that are `present`, bool ``(n,)``, may be drawn. There are `count` rows in all, fewer if there are not so
     many distinct points; the first are those `kept`, which were drawn before.
     """
-    rows = list(kept)
-    wide = points.double()
-    chances = present.double()
-    for row in rows:
-        chances = _nearer(chances, wide, row, row == rows[0]) * present
-    while len(rows) < count and chances.sum() > 0:
-        row = int(torch.multinomial(chances, 1, generator=rng))
-        chances = _nearer(chances, wide, row, not rows) * present
+    rows: list[int] = []
+    exact, chances = points.double(), present.double()
+
+    def add(row: int) -> Tensor:
+        """Return the squared distances from the nearest seed after `row` was added to the seeds, as chances."""
+        squares = (exact - exact[row]).square().sum(1)
+        nearest = torch.minimum(chances, squares) if rows else squares
         rows.append(row)
+        return nearest * present
+
+    for row in kept:
+        chances = add(row)
+    while len(rows) < count and chances.sum() > 0:
+        chances = add(int(torch.multinomial(chances, 1, generator=rng)))
     return rows
-
-
-def _nearer(chances: Tensor, points: Tensor, row: int, first: bool) -> Tensor:
-    """Return squared distances from the nearest seed after `row` was added to the seeds."""
-    squares = (points - points[row]).square().sum(1)
-    return squares if first else torch.minimum(chances, squares)

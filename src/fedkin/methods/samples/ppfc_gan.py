@@ -20,13 +20,27 @@ from torch import Tensor
 
 from fedkin.clustering.margins import distance_margin
 from fedkin.clustering.nearest import nearest_centroids, pairwise_distances
-from fedkin.core import Client, Federation, Payload, State, client_task
-from fedkin.core.method import Count, Positive
+from fedkin.core import Client, Federation, Payload, State, Task, client_task
+from fedkin.core.method import Count
 from fedkin.core.replies import is_count, reals, updates
-from fedkin.methods.samples.sample_method import assign_samples, broadcast, checked_result
+from fedkin.methods.samples.sample_method import assign_samples
 from fedkin.methods.samples.synthetic_samples import SyntheticMethod, SyntheticState, delete_networks
 from fedkin.nn.deep_clustering import DeepClustering, DeepEncoder
 from fedkin.nn.network_forms import DEEP_ENCODER
+
+
+@client_task(
+    takes={
+        "result": {
+            "n_clusters": is_count, "centroids": reals("clusters", "code"), "encoder": updates(None),
+            "architecture": DEEP_ENCODER,
+        }
+    }
+)  # fmt: skip
+def assign(client: Client, payload: Payload) -> Payload:
+    """Assign every sample to the centroid nearest to its code, and delete the client's networks."""
+    delete_networks(client)
+    return assign_samples(client, payload, PPFCGANMethod)
 
 
 @dataclass(frozen=True)
@@ -51,23 +65,16 @@ class PPFCGANMethod(SyntheticMethod):
     pretrain_epochs : int
         Epochs of the server's autoencoder alone.
     cluster_epochs : int
-        Epochs of the server's network with the clusters; 0 leaves k-means on the codes.
-    cluster_weight : float
-        Weight of a code's squared distance from its centroid, beside the squared error of reconstruction.
-    cluster_rate : float
-        Adam's learning rate for the server's network.
+        Epochs of the server's network with the clusters, in which the squared distance of a code from its centroid
+        counts 0.05 times beside the squared error of reconstruction; 0 leaves k-means on the codes.
     """
 
     code: Count = 10
     pretrain_epochs: Count = 50
     cluster_epochs: Annotated[int, Ge(0)] = 50
-    cluster_weight: Annotated[float, Ge(0)] = 0.05
-    cluster_rate: Positive = 1e-3
 
-    traits = SyntheticMethod.traits.replace(
-        sends="synthetic samples that its generative network makes, the number of its samples and losses"
-    )
     state_type: ClassVar[type[State]] = PPFCGANState
+    assign_task: ClassVar[Task] = assign
 
     def ready(self, state: Any) -> bool:
         """Whether the server has trained its network."""
@@ -76,18 +83,10 @@ class PPFCGANMethod(SyntheticMethod):
     def cluster(self, fed: Federation, state: Any, x: Tensor) -> dict[str, Any]:
         """Train the deep clustering network on the synthetic samples."""
         training = DeepClustering(
-            self.pretrain_epochs,
-            self.cluster_epochs,
-            self.cluster_weight,
-            min_steps=self.min_steps,
-            learning_rate=self.cluster_rate,
+            self.pretrain_epochs, self.cluster_epochs, 0.05, min_steps=self.min_steps, learning_rate=1e-3
         )
         model, centroids = training.fit(self._encoder(state), x, self.n_clusters, fed.rng("grouping"))
         return {"encoder": model, "centroids": centroids}
-
-    def conclude(self, fed: Federation, state: Any) -> None:
-        """Have every client assign its samples by the network, and delete its own networks."""
-        broadcast(fed, assign, fed.all(result=checked_result(self, state, assign)))
 
     def result(self, state: Any) -> dict[str, Any]:
         """Return the network and its centroids."""
@@ -115,17 +114,3 @@ class PPFCGANMethod(SyntheticMethod):
 
     def _encoder(self, state: Any) -> DeepEncoder:
         return DeepEncoder.of({"shape": state.shape, "output": state.output, "code": self.code})
-
-
-@client_task(
-    takes={
-        "result": {
-            "n_clusters": is_count, "centroids": reals("clusters", "code"), "encoder": updates(None),
-            "architecture": DEEP_ENCODER,
-        }
-    }
-)  # fmt: skip
-def assign(client: Client, payload: Payload) -> Payload:
-    """Assign every sample to the centroid nearest to its code, and delete the client's networks."""
-    delete_networks(client)
-    return assign_samples(client, payload, PPFCGANMethod.predict, PPFCGANMethod.confidence)

@@ -14,9 +14,6 @@ from fedkin.core import Client, FedkinError, Payload, client_task
 from fedkin.core.replies import Array, is_name, is_shape
 from fedkin.features.pca import lower_triangle
 
-_ROUNDING = 1e-5
-"""Of the length of a direction whose up to 2^15 numbers are float32."""
-
 
 def is_row_by_row(name: Any) -> bool:
     """Whether features of a sample depend on it alone: built-in ones, or those that the client's owner has named.
@@ -35,7 +32,8 @@ class UnitDirections(Array):
         if (reason := super().objection(value, lengths)) is not None:
             return reason
         longest = float(value.double().norm(dim=0).max()) if value.numel() else 0.0
-        return None if longest <= 1 + _ROUNDING else f"has directions of length {longest:g}, above 1"
+        # The rounding is that of a length of up to 2^15 numbers in float32.
+        return None if longest <= 1 + 1e-5 else f"has directions of length {longest:g}, above 1"
 
 
 @client_task(takes={}, holds={"shape": is_shape}, accounted=True)

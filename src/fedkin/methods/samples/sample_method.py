@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
@@ -19,27 +19,7 @@ from fedkin.features.encoders import is_encoder
 FINAL_ATTEMPTS = 5
 """Maximum number of attempts at an exchange that a run can do without, such as the last one with each client."""
 
-Confidence = Callable[[Mapping[str, Any], Tensor], Tensor | None]
-"""``(result, x) -> confidence`` of each sample, in [0, 1], float32 ``(n,)``, or memberships ``(n, k)``; ``None`` if a
-method has none."""
-
-PredictClusters = Callable[[Mapping[str, Any], Tensor], Tensor]
-"""``(result, x) -> clusters``: the cluster of each sample, int64 ``(n,)``, from a method's result."""
-
 AnyState = TypeVar("AnyState", bound=State)
-
-
-@dataclass(frozen=True)
-class Facts:
-    """Facts about the clients' data, which a method needs before its first step.
-
-    They are the shape of a sample, (features,) or (channels, height, width), numbers of samples by client, and whether
-    all values lie in [0, 1].
-    """
-
-    shape: tuple[int, ...]
-    samples: dict[int, int]
-    unit: bool
 
 
 class SampleMethod(Method[Any]):
@@ -54,6 +34,8 @@ class SampleMethod(Method[Any]):
     traits = Traits(clusters="samples", scenario="own-class")
     soft: ClassVar[bool] = False
     """Whether clusters are soft: `memberships` are then not ``None``, unless a hyper-parameter makes clusters hard."""
+    assign_task: ClassVar[Task | None] = None
+    """The task by which clients assign their samples in the end, by ``result``; without one, `conclude` says how."""
 
     @staticmethod
     @abstractmethod
@@ -86,10 +68,15 @@ class SampleMethod(Method[Any]):
     @classmethod
     def client_memberships(cls, result: Mapping[str, Any], client: Client) -> Tensor | None:
         """Return the `memberships` of a client's own samples, from the client's state if that is enough."""
-        kept = client.state.get("memberships")
-        if kept is not None and tuple(kept.shape) == (len(client), int(result["n_clusters"])):
-            return kept
+        stored = client.state.get("memberships")
+        if stored is not None and tuple(stored.shape) == (len(client), int(result["n_clusters"])):
+            return stored
         return cls.memberships(result, client.x)
+
+    def conclude(self, fed: Federation, state: Any) -> None:
+        """Have every client assign its samples by the result of `state`."""
+        if self.assign_task is not None:
+            broadcast(fed, self.assign_task, fed.all(result=checked_result(self, state, self.assign_task)))
 
     def encodes_samples(self) -> bool:
         return is_encoder(str(getattr(self, "features", "")))
@@ -99,15 +86,36 @@ class SampleMethod(Method[Any]):
         return True
 
 
+def assign_samples(client: Client, payload: Payload, method: type[Any]) -> Payload:
+    """Store at the client its samples' clusters, confidence and memberships, by the payload's ``result`` and a method.
+
+    `method` is a class of methods that cluster samples.
+    """
+    parts = {"clusters": method.predict, "confidence": method.confidence, "memberships": method.memberships}
+    for name, part in parts.items():
+        if (values := part(payload["result"], client.x)) is not None:
+            client.state[name] = values
+    return {}
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Facts about the clients' data, which a method needs before its first step.
+
+    They are the shape of a sample, (features,) or (channels, height, width), numbers of samples by client, and whether
+    all values lie in [0, 1].
+    """
+
+    shape: tuple[int, ...]
+    samples: dict[int, int]
+    unit: bool
+
+
 @client_task(takes={}, holds={"shape": is_shape, "samples": is_count, "lowest": is_number, "highest": is_number})
 def describe(client: Client, payload: Payload) -> Payload:
     """Send the shape of a sample, the number of samples, and the range of their values."""
-    return {
-        "shape": list(client.x.shape[1:]),
-        "samples": len(client),
-        "lowest": float(client.x.min()),
-        "highest": float(client.x.max()),
-    }
+    lowest, highest = float(client.x.min()), float(client.x.max())
+    return {"shape": list(client.x.shape[1:]), "samples": len(client), "lowest": lowest, "highest": highest}
 
 
 def describe_clients(fed: Federation) -> Facts:
@@ -125,57 +133,18 @@ def broadcast(fed: Federation, task: Task, payloads: Mapping[int, Payload]) -> N
     fed.ask_again(task, payloads, FINAL_ATTEMPTS)
 
 
-def checked_first(method: Any, **parameters: Any) -> Method[Any]:
-    """Return the method with whose clusters `method` begins; raise FedkinError if nobody gave its class."""
-    if method.first is None:
-        name = type(method).__name__
-        raise FedkinError(f"{name} begins with clusters of {method.first_method()}; give its class as 'first'.")
-    made: Method[Any] = method.first(**parameters)
-    return made
-
-
-def cluster_first(fed: Federation, method: Method[Any]) -> int:
-    """Cluster the samples of all clients by another `method`; clients keep the clusters as ``first_clusters``.
-
-    Returns
-    -------
-    int
-        Number of clusters.
-
-    Raises
-    ------
-    FedkinError
-        If a client cannot be reached.
-    """
-    state = method.init(fed)
-    while not state.finished:
-        state, _ = method.step(fed, state)
-    fed.ask_until_all_reply(keep_first_clusters, {})
-    return int(method.result(state)["n_clusters"])
-
-
-@client_task(takes={})
-def keep_first_clusters(client: Client, payload: Payload) -> Payload:
-    """Keep the clusters just found as ``first_clusters``, as they are not the final result."""
-    if "clusters" in client.state:  # otherwise the client was asked before, and its reply was lost
-        client.state["first_clusters"] = client.state.pop("clusters")
-    if "first_clusters" not in client.state:
-        raise FedkinError(f"Client {client.id} did not receive its first clusters.", public=True)
-    return {}
-
-
 def checked_result(method: Method[Any], state: Any, task: Task) -> dict[str, Any]:
     """Return the result of a state, which `task` takes under ``"result"``.
 
     Raises FedkinError, which names the method, if it is not as `check_result` or the task wants it.
     """
-    found = method.result(state)
-    check_result(method, found)
-    wanted = {name: form for name, form in (task.takes or {}).items() if name == "result"}
-    if wanted and (reason := objection({"result": found}, wanted)) is not None:
+    result = method.result(state)
+    check_result(method, result)
+    form = {"result": task.takes["result"]} if task.takes else {}
+    if form and (reason := objection({"result": result}, form)) is not None:
         name = type(method).__name__
         raise FedkinError(f"{name}.result does not fit what clients do with it, task '{task.name}': {reason}.")
-    return found
+    return result
 
 
 def repeat_step(fed: Federation, state: AnyState, record: Record, failure: str) -> tuple[AnyState, Record]:
@@ -194,29 +163,43 @@ def reasons(missing: Mapping[int, str]) -> str:
     return "; ".join(sorted(set(missing.values())))
 
 
-def assign_samples(
-    client: Client,
-    payload: Payload,
-    predict: PredictClusters,
-    confidence: Confidence = SampleMethod.confidence,
-    memberships: Confidence = SampleMethod.memberships,
-) -> Payload:
-    """Store at the client its samples' clusters, confidence and memberships, by the payload's ``result``."""
-    client.state["clusters"] = predict(payload["result"], client.x)
-    if (found := confidence(payload["result"], client.x)) is not None:
-        client.state["confidence"] = found
-    if (parts := memberships(payload["result"], client.x)) is not None:
-        client.state["memberships"] = parts
-    return {}
-
-
-def own_count(client: Client, wanted: int | str, option: str) -> int:
-    """Return how many clusters a client looks for: `wanted`, or for "given" the number in its state.
+def own_count(client: Client, count: int | str, option: str) -> int:
+    """Return how many clusters a client looks for: `count`, or for "given" the number in its state.
 
     Raises FedkinError if it has none; the sentence names the method's `option`.
     """
-    if wanted != "given":
-        return int(wanted)
+    if count != "given":
+        return int(count)
     if "n_clusters" not in client.state:
         raise FedkinError(f"method.{option} = 'given', but client {client.id} has no number of its own.", public=True)
     return int(client.state["n_clusters"])
+
+
+# Methods that begin with the clusters of another one.
+
+
+def cluster_first(fed: Federation, method: Any, **parameters: Any) -> int:
+    """Cluster the samples of all clients by the method that `method` begins with; return the number of clusters.
+
+    Clients keep the clusters as ``first_clusters``. `parameters` are those of the other method. Raises FedkinError if
+    nobody gave its class, or a client cannot be reached.
+    """
+    if method.first is None:
+        name = type(method).__name__
+        raise FedkinError(f"{name} begins with clusters of {method.first_method()}; give its class as 'first'.")
+    first: Method[Any] = method.first(**parameters)
+    state = first.init(fed)
+    while not state.finished:
+        state, _ = first.step(fed, state)
+    fed.ask_until_all_reply(keep_first_clusters, {})
+    return int(first.result(state)["n_clusters"])
+
+
+@client_task(takes={})
+def keep_first_clusters(client: Client, payload: Payload) -> Payload:
+    """Keep the clusters just found as ``first_clusters``, as they are not the final result."""
+    if "clusters" in client.state:  # otherwise the client was asked before, and its reply was lost
+        client.state["first_clusters"] = client.state.pop("clusters")
+    if "first_clusters" not in client.state:
+        raise FedkinError(f"Client {client.id} did not receive its first clusters.", public=True)
+    return {}

@@ -25,6 +25,7 @@ from fedkin.methods.samples.centroid_method import (
     CentroidMethod,
     CentroidState,
     assign_to_nearest,
+    features_for,
     scaled_like_features,
 )
 from fedkin.methods.samples.synthetic_samples import SyntheticMethod, SyntheticState, delete_networks
@@ -57,26 +58,21 @@ class SDAFCMethod(SyntheticMethod, CentroidMethod):
     clustering: Literal["kmeans", "fuzzy"] = "kmeans"
     fuzziness: Annotated[float, Gt(1)] = 1.1
 
-    traits = SyntheticMethod.traits.replace(
-        sends="synthetic samples that its generative network makes, the number of its samples and losses"
-    )
     state_type: ClassVar[type[State]] = SDAFCState
     assign_task: ClassVar[Task] = assign
     soft = True
 
     def cluster(self, fed: Federation, state: Any, x: Tensor) -> dict[str, Any]:
         """Find centroids of the synthetic samples by k-means or fuzzy c-means."""
-        space, rng = self.fields(tuple(state.shape))["features"], fed.rng("grouping")
+        space, rng = features_for(self.features, tuple(state.shape))["features"], fed.rng("grouping")
         points = extract(space, x)
         if self.clustering == "kmeans":
             centroids = k_means(points, self.n_clusters, rng).centres
         else:
-            centroids = fuzzy_c_means(
-                points, kmeans_plusplus_seeds(points, self.n_clusters, rng), self.fuzziness
-            ).centres
+            seeds = kmeans_plusplus_seeds(points, self.n_clusters, rng)
+            centroids = fuzzy_c_means(points, seeds, self.fuzziness).centres
         return {"features": space, "centroids": scaled_like_features(space, centroids)}
 
     def result(self, state: Any) -> dict[str, Any]:
         """Return the centroids, the name of their features, and the fuzziness of fuzzy c-means."""
-        fuzzy = {"fuzziness": self.fuzziness} if self.clustering == "fuzzy" else {}
-        return super().result(state) | fuzzy
+        return super().result(state) | ({"fuzziness": self.fuzziness} if self.clustering == "fuzzy" else {})

@@ -8,24 +8,21 @@ leave a client.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
-from annotated_types import Ge, Interval
+from annotated_types import Ge
 from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, client_task
 from fedkin.core.method import Count, Positive
-from fedkin.core.replies import Nullable, counts_to, features, is_count, is_number, positive, within
+from fedkin.core.replies import Nullable, counts_to, features, is_count, is_number
 from fedkin.methods.samples.sample_method import FINAL_ATTEMPTS, SampleMethod, describe_clients
 from fedkin.nn.encoder import Output
 from fedkin.nn.gan import Adversaries, Blueprint
 from fedkin.nn.network_forms import BLUEPRINT, MANY
-
-_TRAINING = ("batch_size", "min_steps", "generator_rate", "discriminator_rate", "rate_decay")
 
 WARNING = "Synthetic samples left the clients; they can resemble, or repeat, real ones."
 
@@ -46,7 +43,8 @@ class SyntheticMethod(SampleMethod):
     """Base of methods that cluster synthetic samples at the server (SDA-FC, Yan et al. 2024).
 
     One step is one epoch of every client's networks; in the last step clients send samples and the server clusters
-    them. At the end clients assign their own samples, and delete their networks.
+    them. At the end clients assign their own samples, and delete their networks. Adam's learning rates are those of
+    SDA-FC's code, 0.0018 for the generator and 0.0002 for the discriminator, times 0.99 after every epoch of a client.
 
     Attributes
     ----------
@@ -60,10 +58,6 @@ class SyntheticMethod(SampleMethod):
         Minimum number of optimiser steps per epoch; with few samples an epoch is several passes.
     noise : int
         Length of the Gaussian part of a latent.
-    generator_rate, discriminator_rate : float
-        Adam's learning rates in the first epoch.
-    rate_decay : float
-        Factor of the learning rates after every epoch of a client.
     synthetic_samples : int or None
         Synthetic samples per client; by default as many as it has real ones. A client with a single sample sends none.
     capacity : float
@@ -78,14 +72,15 @@ class SyntheticMethod(SampleMethod):
     batch_size: Annotated[int, Ge(2)] = 64
     min_steps: Count = 20
     noise: Count = 62
-    generator_rate: Positive = 0.0018
-    discriminator_rate: Positive = 0.0002
-    rate_decay: Annotated[float, Interval(gt=0, le=1)] = 0.99
     synthetic_samples: Count | None = None
     capacity: Positive = 1.0
 
     state_type: ClassVar[type[State]] = SyntheticState
-    traits = SampleMethod.traits.replace(copies_data=True, has_device=True)
+    traits = SampleMethod.traits.replace(
+        sends="synthetic samples that its generative network makes, the number of its samples and losses",
+        copies_data=True,
+        has_device=True,
+    )
 
     @abstractmethod
     def cluster(self, fed: Federation, state: Any, x: Tensor) -> dict[str, Any]:
@@ -98,17 +93,12 @@ class SyntheticMethod(SampleMethod):
 
     def step(self, fed: Federation, state: Any) -> tuple[Any, Record]:
         """Train for one epoch at every client; after the last epoch, gather synthetic samples and cluster them."""
-        if state.steps < self.epochs:
-            return self._train(fed, state)
-        return self._synthesise(fed, state)
+        blueprint = Blueprint(tuple(state.shape), state.output, self.noise, self.n_clusters, self.capacity).spec()
+        return (self._train if state.steps < self.epochs else self._synthesise)(fed, state, blueprint)
 
-    def blueprint(self, state: Any) -> Blueprint:
-        """Return the architecture of the clients' networks."""
-        return Blueprint(tuple(state.shape), state.output, self.noise, self.n_clusters, self.capacity)
-
-    def _train(self, fed: Federation, state: Any) -> tuple[Any, Record]:
-        training = {name: getattr(self, name) for name in _TRAINING}
-        replies = fed.ask(train, fed.all(blueprint=self.blueprint(state).spec(), **training))
+    def _train(self, fed: Federation, state: Any, blueprint: dict[str, Any]) -> tuple[Any, Record]:
+        payloads = fed.all(blueprint=blueprint, batch_size=self.batch_size, min_steps=self.min_steps)
+        replies = fed.ask(train, payloads)
         values: dict[str, Any] = {"phase": "training"}
         weights = [reply["samples"] for reply in replies.values()]
         if sum(weights):
@@ -116,9 +106,8 @@ class SyntheticMethod(SampleMethod):
                 values[name] = float(np.average([reply[name] for reply in replies.values()], weights=weights))
         return state.next(), Record(list(replies), replies.missing, values)
 
-    def _synthesise(self, fed: Federation, state: Any) -> tuple[Any, Record]:
-        payload: Payload = {"blueprint": self.blueprint(state).spec(), "count": self.synthetic_samples}
-        payloads = dict.fromkeys(fed.present, payload)
+    def _synthesise(self, fed: Federation, state: Any, blueprint: dict[str, Any]) -> tuple[Any, Record]:
+        payloads = fed.all(blueprint=blueprint, count=self.synthetic_samples)
         replies = fed.ask_again(synthesise, payloads, FINAL_ATTEMPTS, {"x": features(None, *state.shape)})
         missing = {i: replies.missing.get(i, "not there yet") for i in fed.ids if i not in replies}
         sent = [replies[i]["x"] for i in sorted(replies)]
@@ -135,47 +124,39 @@ class SyntheticMethod(SampleMethod):
 
 
 @client_task(
-    takes={
-        "blueprint": BLUEPRINT, "batch_size": counts_to(MANY), "min_steps": counts_to(MANY, 0),
-        "generator_rate": positive, "discriminator_rate": positive, "rate_decay": within(0, 1),
-    },
+    takes={"blueprint": BLUEPRINT, "batch_size": counts_to(MANY), "min_steps": counts_to(MANY, 0)},
     holds={"samples": is_count, "generator_loss": is_number, "discriminator_loss": is_number},
-)  # fmt: skip
+)
 def train(client: Client, payload: Payload) -> Payload:
     """Train the client's networks for one epoch; they stay at the client, and a client with one sample has none."""
-    samples, losses = (len(client), _epoch(client, payload).tolist()) if len(client) > 1 else (0, [0.0, 0.0])
-    return {"samples": samples, "generator_loss": losses[0], "discriminator_loss": losses[1]}
+    if len(client) < 2:
+        return {"samples": 0, "generator_loss": 0.0, "discriminator_loss": 0.0}
+    adversaries, state = Adversaries.of(Blueprint.of(payload["blueprint"])), client.state
+    if "generator" not in state:
+        state["generator"] = adversaries.generator.initial(client.rng)
+        state["discriminator"] = adversaries.discriminator.initial(client.rng)
+        state["epochs"] = torch.tensor(0)
+    decay = 0.99 ** int(state["epochs"])
+    state["generator"], state["discriminator"], losses = adversaries.epoch(
+        state["generator"], state["discriminator"], client.x, client.rng, (0.0018 * decay, 0.0002 * decay),
+        payload["batch_size"], payload["min_steps"],
+    )  # fmt: skip
+    state["epochs"] = state["epochs"] + 1
+    generator_loss, discriminator_loss = losses.tolist()
+    return {"samples": len(client), "generator_loss": generator_loss, "discriminator_loss": discriminator_loss}
 
 
 @client_task(takes={"blueprint": BLUEPRINT, "count": Nullable(counts_to(MANY))})
 def synthesise(client: Client, payload: Payload) -> Payload:
     """Send ``count`` generated samples, or as many as the client has; none if its generator was never trained."""
     blueprint = Blueprint.of(payload["blueprint"])
-    generated = torch.zeros(0, *blueprint.shape)
-    if "generator" in client.state:
-        count = payload["count"] or len(client)
-        generated = Adversaries.of(blueprint).samples(client.state["generator"], count, client.rng)
-    return {"x": generated}
+    if "generator" not in client.state:
+        return {"x": torch.zeros(0, *blueprint.shape)}
+    count = payload["count"] or len(client)
+    return {"x": Adversaries.of(blueprint).samples(client.state["generator"], count, client.rng)}
 
 
 def delete_networks(client: Client) -> None:
     """Delete a client's networks, which are large."""
     for name in ("generator", "discriminator", "epochs"):
         client.state.pop(name, None)
-
-
-def _epoch(client: Client, payload: Mapping[str, Any]) -> Tensor:
-    """Train a client's networks, created on first use, in place; return their losses, ``(2,)``."""
-    adversaries = Adversaries.of(Blueprint.of(payload["blueprint"]))
-    own = client.state
-    if "generator" not in own:
-        own["generator"] = adversaries.generator.initial(client.rng)
-        own["discriminator"] = adversaries.discriminator.initial(client.rng)
-        own["epochs"] = torch.tensor(0)
-    decay = payload["rate_decay"] ** int(own["epochs"])
-    rates = payload["generator_rate"] * decay, payload["discriminator_rate"] * decay
-    own["generator"], own["discriminator"], losses = adversaries.epoch(
-        own["generator"], own["discriminator"], client.x, client.rng, rates, payload["batch_size"], payload["min_steps"]
-    )
-    own["epochs"] = own["epochs"] + 1
-    return losses

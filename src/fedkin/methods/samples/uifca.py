@@ -15,9 +15,8 @@ is therefore by centroids, found in one exchange; later ones are by the flows.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
@@ -26,36 +25,33 @@ from torch import Tensor
 
 from fedkin.clustering.k_means import awasthi_sheffet, k_means
 from fedkin.clustering.margins import share_margin
-from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, client_task
+from fedkin.core import Client, Federation, Payload, Record, State, Task, client_task
+from fedkin.core import replies as forms
 from fedkin.core.method import Count, Positive
-from fedkin.core.replies import (
-    Expected,
-    Nullable,
-    Optional,
-    counts_to,
-    int64,
-    is_count,
-    is_name,
-    one_of,
-    reals,
-    updates,
-    within,
-)
-from fedkin.features.extractors import width_of
 from fedkin.features.kept_features import cached_features, drop
-from fedkin.methods.samples.centroid_method import predict_nearest, scaled_like_features
-from fedkin.methods.samples.sample_method import (
-    Facts,
-    SampleMethod,
-    assign_samples,
-    broadcast,
-    checked_result,
-    describe_clients,
-)
+from fedkin.methods.samples.centroid_method import CentroidMethod, features_for, scaled_like_features
+from fedkin.methods.samples.sample_method import SampleMethod, assign_samples, describe_clients
 from fedkin.nn.aggregation import Aggregation, Means
 from fedkin.nn.descent import LocalTraining, train_locally
 from fedkin.nn.flow import Flow, spread_levels
 from fedkin.nn.network_forms import DESCENT, FLOW, MANY, are_models
+
+
+def likelihoods(flows: Mapping[str, Any], x: Tensor) -> Tensor:
+    """Return log-likelihoods, in nats, of samples under the flows of a payload or result: ``(k, n)``.
+
+    For images they are those of the logits of the values, each in the middle of its level.
+    """
+    return Flow.of(flows["flow"]).log_likelihoods(flows["models"], spread_levels(x, flows["alpha"]))
+
+
+_FLOWS: forms.Expected = {"flow": FLOW, "alpha": forms.Nullable(forms.within(0, 0.5))}
+
+
+@client_task(takes={"result": {**_FLOWS, "n_clusters": forms.is_count, "models": forms.updates("clusters", "size")}})
+def assign(client: Client, payload: Payload) -> Payload:
+    """Assign every sample to the flow with the highest likelihood; clusters stay at the client."""
+    return assign_samples(client, payload, UIFCAMethod)
 
 
 @dataclass(frozen=True)
@@ -104,11 +100,9 @@ class UIFCAMethod(SampleMethod):
         Hidden layers of a coupling.
     couplings : int
         Couplings of a flow.
-    pixels : {"auto", "logit", "none"}
-        "logit" adds uniform noise to the 256 levels of an image, new in every round, and takes the logit; "none" leaves
-        samples unchanged. "auto" is "logit" for images in [0, 1].
     alpha : float
-        Margin that keeps values away from 0 and 1 before the logit (1e-5 is another usual choice).
+        Of images in [0, 1], whose 256 levels get uniform noise, new in every round, and whose logit is taken: margin
+        that keeps values away from 0 and 1 before (1e-5 is another usual choice).
     start : {"centroids", "random"}
         First assignment: by k-means of all clients' k-means centroids, or by random flows.
     aggregation : {"mean", "median", "trimmed-mean"}
@@ -126,7 +120,6 @@ class UIFCAMethod(SampleMethod):
     width: Count = 128
     depth: Count = 3
     couplings: Count = 6
-    pixels: Literal["auto", "logit", "none"] = "auto"
     alpha: Annotated[float, Gt(0), Lt(0.5)] = 0.05
     start: Literal["centroids", "random"] = "centroids"
     aggregation: Aggregation = "mean"
@@ -136,6 +129,7 @@ class UIFCAMethod(SampleMethod):
         has_device=True,
     )
     state_type: ClassVar[type[State]] = UIFCAState
+    assign_task: ClassVar[Task] = assign
 
     def init(self, fed: Federation) -> UIFCAState:
         """Return the first state: new flows, and the centroids of the first assignment."""
@@ -143,9 +137,9 @@ class UIFCAMethod(SampleMethod):
         flow = Flow.of({"shape": facts.shape, "width": self.width, "depth": self.depth, "couplings": self.couplings})
         return UIFCAState(
             flow=flow.spec(),
-            alpha=self.alpha if self._takes_logits(facts) else None,
+            alpha=self.alpha if len(facts.shape) == 3 and facts.unit else None,
             models=torch.stack([flow.initial(fed.rng("init", k)) for k in range(self.n_clusters)]),
-            centroids=self._centroids(fed, facts) if self.start == "centroids" else {},
+            centroids=self._centroids(fed, facts.shape) if self.start == "centroids" else {},
         )
 
     def step(self, fed: Federation, state: UIFCAState) -> tuple[UIFCAState, Record]:
@@ -155,9 +149,11 @@ class UIFCAMethod(SampleMethod):
         means = Means(clusters, size, aggregation=self.aggregation)
         losses: list[tuple[float, float]] = []
         moved: list[int] = []
-        expected: Expected = {
-            "models": updates("own", size), "samples": _counts_of(clusters), "clusters": int64("own", bound=clusters),
-        }  # fmt: skip
+        expected: forms.Expected = {
+            "models": forms.updates("own", size),
+            "samples": lambda value: isinstance(value, Tensor) and value.shape == (clusters,) and bool(value.any()),
+            "clusters": forms.int64("own", bound=clusters),
+        }
         answered = []
         for client, reply in fed.stream(choose_and_train, self._payloads(fed, state, samples), expected):
             answered.append(client)
@@ -168,12 +164,8 @@ class UIFCAMethod(SampleMethod):
                 count = float(reply["samples"][cluster])
                 means.add(cluster, model - state.models[cluster], count, client)
                 losses.append((float(loss) * count, count))
-        missing = dict(fed.missing)
-        state = state.next(
-            models=means.moved(state.models),
-            samples=samples,
-            finished=state.steps + 1 >= self.cluster_rounds * self.rounds,
-        )
+        missing, last = dict(fed.missing), state.steps + 1 >= self.cluster_rounds * self.rounds
+        state = state.next(models=means.moved(state.models), samples=samples, finished=last)
         if state.finished:
             self.conclude(fed, state)
         total = sum(samples.values(), torch.zeros(clusters, dtype=torch.int64))
@@ -183,10 +175,6 @@ class UIFCAMethod(SampleMethod):
         if moved:
             values["moved"] = sum(moved)
         return state, Record(answered=answered, missing=missing, values=values)
-
-    def conclude(self, fed: Federation, state: UIFCAState) -> None:
-        """Have every client assign its samples."""
-        broadcast(fed, assign, fed.all(result=checked_result(self, state, assign)))
 
     def ready(self, state: UIFCAState) -> bool:
         """Whether the flows have been trained."""
@@ -212,61 +200,56 @@ class UIFCAMethod(SampleMethod):
         table = likelihoods(result, x).T
         return table - table.mean(1, keepdim=True)
 
-    def _takes_logits(self, facts: Facts) -> bool:
-        if self.pixels == "logit" and not facts.unit:
-            raise FedkinError("method.pixels = 'logit' needs samples in [0, 1]; set 'none', or scale them.")
-        return self.pixels == "logit" or (self.pixels == "auto" and len(facts.shape) == 3 and facts.unit)
-
-    def _centroids(self, fed: Federation, facts: Facts) -> dict[str, Any]:
+    def _centroids(self, fed: Federation, shape: tuple[int, ...]) -> dict[str, Any]:
         """Return k-means centroids, with many starts, of the clients' centroids; k-FED's single start often fails."""
-        features = "unit" if len(facts.shape) == 3 else "raw"
-        expected = {"centres": ("centres", width_of(features, facts.shape))}
-        replies = fed.ask_until_all_reply(
-            send_centres, {"features": features, "n_clusters": self.n_clusters}, expected=expected
-        )
+        features, width = features_for("auto", shape).values()
+        payload, expected = {"features": features, "n_clusters": self.n_clusters}, {"centres": ("centres", width)}
+        replies = fed.ask_until_all_reply(send_centres, payload, expected=expected)
         pooled = torch.cat([reply["centres"] for reply in replies.values()])
         centroids = k_means(pooled.double(), self.n_clusters, fed.rng("start")).centres
         return {"features": features, "centroids": scaled_like_features(features, centroids)}
 
     def _payloads(self, fed: Federation, state: UIFCAState, samples: Mapping[str, Tensor]) -> dict[int, Payload]:
         """Return payloads with all flows for clients that must assign samples, otherwise with their clusters' flows."""
-        training = LocalTraining(optimizer="adam", learning_rate=self.learning_rate, weight_decay=2 * self.l2)
-        training = dataclasses.replace(training, steps=self.local_steps, batch_size=self.batch_size)
-        common = {"flow": state.flow, "alpha": state.alpha, "training": dataclasses.asdict(training)}
+        training = LocalTraining(
+            optimizer="adam", learning_rate=self.learning_rate, weight_decay=2 * self.l2, steps=self.local_steps,
+            batch_size=self.batch_size,
+        )  # fmt: skip
+        common = {"flow": state.flow, "alpha": state.alpha, "training": asdict(training)}
         everything = {**common, "clusters": torch.arange(len(state.models)), "models": state.models, "choose": "flows"}
         if state.steps == 0 and state.centroids:
             everything |= {"choose": "centroids", "start": state.centroids}
         payloads: dict[int, Payload] = dict.fromkeys(fed.present, everything)
         for i in fed.present:
             if str(i) in samples:
-                own = samples[str(i)].nonzero().flatten()  # models by reference: copies per client would be gigabytes
-                payloads[i] = {**common, "clusters": own, "models": [state.models[cluster] for cluster in own.tolist()]}
+                # Models by reference: copies per client would be gigabytes.
+                clusters = samples[str(i)].nonzero().flatten()
+                models = [state.models[cluster] for cluster in clusters.tolist()]
+                payloads[i] = {**common, "clusters": clusters, "models": models}
         return payloads
 
 
-_FLOWS: Expected = {"flow": FLOW, "alpha": Nullable(within(0, 0.5))}
-
-
-@client_task(takes={"features": is_name, "n_clusters": counts_to(MANY)}, holds={"centres": reals("centres", None)})
+@client_task(
+    takes={"features": forms.is_name, "n_clusters": forms.counts_to(MANY)},
+    holds={"centres": forms.reals("centres", None)},
+)
 def send_centres(client: Client, payload: Payload) -> Payload:
     """Send the centres of the client's own clusters."""
     points = cached_features(payload["features"], client.x)
     return {"centres": awasthi_sheffet(points, payload["n_clusters"], client.rng).centres}
 
 
-def _counts_of(clusters: int) -> Callable[[Any], bool]:
-    """Return a check that a value is a tensor of `clusters` counts, not all 0."""
-    return lambda value: isinstance(value, Tensor) and value.shape == (clusters,) and bool(value.any())
-
-
 @client_task(
     takes={
-        **_FLOWS, "training": DESCENT, "clusters": int64("own"), "models": are_models,
-        "choose": Optional(one_of("flows", "centroids")),
-        "start": Optional({"features": is_name, "centroids": reals("clusters", "width")}),
+        **_FLOWS, "training": DESCENT, "clusters": forms.int64("own"), "models": are_models,
+        "choose": forms.Optional(forms.one_of("flows", "centroids")),
+        "start": forms.Optional({"features": forms.is_name, "centroids": forms.reals("clusters", "width")}),
     },
-    holds={"samples": int64(None), "clusters": int64("own"), "models": updates("own", None), "losses": reals("own")},
-    may_hold={"moved": is_count},
+    holds={
+        "samples": forms.int64(None), "clusters": forms.int64("own"), "models": forms.updates("own", None),
+        "losses": forms.reals("own"),
+    },
+    may_hold={"moved": forms.is_count},
 )  # fmt: skip
 def choose_and_train(client: Client, payload: Payload) -> Payload:
     """Assign samples to clusters if asked to, and train the flow of each cluster that has samples at the client."""
@@ -274,7 +257,7 @@ def choose_and_train(client: Client, payload: Payload) -> Payload:
     if "choose" in payload:
         before = client.state.get("clusters")
         if payload["choose"] == "centroids":
-            clusters = predict_nearest(payload["start"], client.x)
+            clusters = CentroidMethod.predict(payload["start"], client.x)
             drop(client.x)  # flows need no features
         else:
             clusters = likelihoods(payload, client.x).argmax(0)
@@ -285,29 +268,11 @@ def choose_and_train(client: Client, payload: Payload) -> Payload:
     x, clusters = spread_levels(client.x, payload["alpha"], client.rng), client.state["clusters"]
     trained, models, losses = [], [], []
     for cluster, start in zip(payload["clusters"].tolist(), payload["models"], strict=True):
-        own = x[clusters == cluster]
-        if len(own):
-            model, loss = train_locally(flow, start, own, own, client.rng, training)
+        members = x[clusters == cluster]
+        if len(members):
+            model, loss = train_locally(flow, start, members, members, client.rng, training)
             trained.append(cluster)
             models.append(model)
             losses.append(loss)
-    return reply | {
-        "clusters": torch.tensor(trained),
-        "models": torch.stack(models),
-        "losses": torch.tensor(losses),
-        "samples": client.state["sizes"],
-    }
-
-
-@client_task(takes={"result": {**_FLOWS, "n_clusters": is_count, "models": updates("clusters", "size")}})
-def assign(client: Client, payload: Payload) -> Payload:
-    """Assign every sample to the flow with the highest likelihood; clusters stay at the client."""
-    return assign_samples(client, payload, UIFCAMethod.predict, UIFCAMethod.confidence)
-
-
-def likelihoods(found: Mapping[str, Any], x: Tensor) -> Tensor:
-    """Return log-likelihoods, in nats, of samples under the flows of a payload or result: ``(k, n)``.
-
-    For images they are those of the logits of the values, each in the middle of its level.
-    """
-    return Flow.of(found["flow"]).log_likelihoods(found["models"], spread_levels(x, found["alpha"]))
+    reply |= {"clusters": torch.tensor(trained), "models": torch.stack(models), "losses": torch.tensor(losses)}
+    return reply | {"samples": client.state["sizes"]}

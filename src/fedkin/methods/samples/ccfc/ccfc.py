@@ -64,7 +64,6 @@ from fedkin.methods.samples.sample_method import (
     SampleMethod,
     assign_samples,
     broadcast,
-    checked_first,
     cluster_first,
     describe_clients,
 )
@@ -167,7 +166,7 @@ def finish(client: Client, payload: Payload) -> Payload:
     """Assign every sample to a cluster, numbered from ``first``, and delete Adam's moments."""
     AdamMoments.forget(client.state)
     client.state.pop("phase", None)
-    reply = assign_samples(client, payload, predict_nearest, cosine_margin)
+    reply = assign_samples(client, payload, CCFCMethod)
     client.state["clusters"] += payload["first"]
     return reply
 
@@ -333,7 +332,7 @@ class CCFCMethod(SampleMethod):
         units = (self.latent, self.projector_units, self.predictor_units)
         network = Contrastive.of(Design(facts.shape, self.backbone, *units, self.normalization).decided().spec())
         if self.first_method():
-            cluster_first(fed, checked_first(self, n_clusters=self.n_clusters))
+            cluster_first(fed, self, n_clusters=self.n_clusters)
         return CCFCState(network=network.spec(), unit=facts.unit)
 
     def first_method(self) -> str:

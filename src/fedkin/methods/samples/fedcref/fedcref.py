@@ -38,7 +38,7 @@ from fedkin.core.replies import Expected, below, features, int64, is_list, reals
 from fedkin.methods.samples.fedcref import association, fedcref_tasks
 from fedkin.methods.samples.fedcref.association import AssociationGraph, LocalCluster, kept_positions
 from fedkin.methods.samples.fedcref.fedcref_figures import fedcref_figures
-from fedkin.methods.samples.sample_method import SampleMethod, broadcast, checked_first, cluster_first, describe_clients
+from fedkin.methods.samples.sample_method import SampleMethod, broadcast, cluster_first, describe_clients
 from fedkin.nn.aggregation import Aggregation, Means
 from fedkin.nn.stack import Autoencoder, StackTraining, widths_for
 from fedkin.report.figures import Figure
@@ -269,7 +269,7 @@ class FedCRefMethod(SampleMethod):
         """Have every client find its first local clusters (line 3), and return the first state."""
         facts = describe_clients(fed)
         width = math.prod(facts.shape)
-        total = cluster_first(fed, checked_first(self)) if self.first_method() else 0
+        total = cluster_first(fed, self) if self.first_method() else 0
         started = fed.ask(fedcref_tasks.start, fed.all(**self.start_options(total)))
         return FedCRefState(
             total=total,
