@@ -3,7 +3,7 @@
 import pytest
 
 from fedkin.methods.clients.one_shot.one_shot_figures import one_shot_figures
-from fedkin.methods.samples.fedcref.fedcref_figures import fedcref_figures
+from fedkin.methods.samples.fedcref.fedcref import FedCRefMethod
 from fedkin.methods.samples.kingraph.kingraph_figures import kingraph_figures
 from pages import record
 
@@ -78,36 +78,14 @@ def test_privacy_is_reported_for_what_it_is(changes: dict, words: str) -> None:
     assert words in one_shot_figures([embedded(1, **changes)])[0].sentences[1]
 
 
-def graph(nodes: list, communities: list, **lineage: object) -> dict:
-    return {"nodes": nodes, "edges": [[0, 1]], "communities": communities, **lineage}
-
-
-def test_a_run_of_one_step_has_one_graph() -> None:
-    made = graph([[0, 0, 1], [1, 0, 1], [2, 0, 4]], [[0, 1]], clusters=[0], next={})
-    (drawn,) = fedcref_figures([record(1, values={"graph": made}), record(2)])
-    assert [tuple(node) for node in drawn.nodes] == [(0, 0, 1, 0), (1, 0, 1, 0), (2, 0, 4, None)]
-    assert drawn.caption == "1 community, each with the number of the cluster it became; 1 unmatched local cluster."
-
-
-def test_communities_have_the_number_of_the_cluster_they_became() -> None:
-    nodes = [[client, cluster, 10] for client in range(4) for cluster in range(2)]  # position is 2 * client + cluster
-    first = graph(
-        nodes, [[0, 2], [1, 3], [4, 6], [5, 7]],
-        clusters=[0, 1, 2, None],
-        next={"0": [1, 0], "1": [1, 0], "2": [2], "3": [2, 0]},
-    )  # fmt: skip
-    middle = graph(
-        [[0, 0, 10], [0, 1, 10], [1, 0, 10], [1, 1, 3], [2, 0, 20], [3, 0, 10], [3, 1, 10]],
-        [[4, 5], [1, 3, 6], [0, 2]],
-        clusters=[0, 1, 2],
-        next={"0": [1, 2], "1": [1, 2], "2": [0], "3": [0, 1]},
-    )
-    nodes = [[0, 0, 1], [0, 1, 1], [1, 0, 1], [1, 1, 1], [2, 0, 1], [3, 0, 1], [3, 1, 1]]
-    last = graph(nodes, [[0, 2, 6], [4, 5], [1, 3]], clusters=[0, 1, 2], next={})
-    records = [record(i, values={"graph": g}) for i, g in ((1, first), (2, middle), (3, last))]
-    before, after = fedcref_figures(records)
-    assert (before.title, after.title) == ("After step 1", "After step 3")
-    assert [node.cluster for node in after.nodes] == [0, 2, 0, 2, 1, 1, 0]
-    # Cluster 0 of the first went into the middle's second community, whose cluster 1 went into the last one's first.
-    assert [node.cluster for node in before.nodes] == [0, 2, 0, 2, 1, 6, 1, 6]
-    assert "the number of the cluster it became" in before.caption
+def test_local_clusters_are_drawn_as_matched_in_the_last_step() -> None:
+    nodes = [[0, 0, 1], [1, 0, 1], [2, 0, 4], [2, 1, 5], [3, 0, 2]]
+    last = {"nodes": nodes, "edges": [[0, 1], [3, 4]], "communities": [[0, 1], [3, 4]], "clusters": [0, None]}
+    first = {**last, "communities": [], "edges": [], "clusters": []}
+    (drawn,) = FedCRefMethod.figures([record(1, values={"graph": first}), record(2, values={"graph": last}), record(3)])
+    assert drawn.title == "After step 2"
+    assert [tuple(node) for node in drawn.nodes] == [
+        (0, 0, 1, 0), (1, 0, 1, 0), (2, 0, 4, None), (2, 1, 5, 2), (3, 0, 2, 2),
+    ]  # fmt: skip
+    assert drawn.caption == "2 communities, each with the number of the cluster it became; 1 unmatched local cluster."
+    assert list(FedCRefMethod.figures([record(3)])) == []

@@ -24,13 +24,9 @@ from fedkin.nn.deep_clustering import DeepEmbeddedClustering
 SampleMatrix = NDArray[np.float32]
 ClusterLabels = NDArray[np.int64]
 
-COMPONENTS = 50  # principal components per sample
 PERPLEXITY = 10
-EXAGGERATION = 4
-MAX_MAPPED = 3000  # maximum samples on the map; others are classified by their nearest mapped neighbours
-MIN_MAPPED = 30  # with fewer samples, too few for t-SNE, principal components are the map
-RELATIVE_HEIGHT = 0.3  # fraction of the tallest merge, above which a merge joins two clusters
-SAMPLES_PER_CLUSTER = 5  # minimum, when the number of clusters is estimated
+SAMPLES_PER_CLUSTER = 5
+"""Minimum, where the number of clusters is estimated."""
 
 
 def initial_labels(x: Tensor, how: str, n_clusters: int | None, rng: torch.Generator, max_clusters: int = 10) -> Tensor:
@@ -43,48 +39,45 @@ def initial_labels(x: Tensor, how: str, n_clusters: int | None, rng: torch.Gener
     The estimate is 2 or more unless samples are very few, at most `max_clusters`, and tends to be too low above six.
     """
     rows = x.detach().flatten(1).numpy()
-    distinct = len(np.unique(rows, axis=0))
     limit = min(max_clusters, len(rows) // SAMPLES_PER_CLUSTER) if n_clusters is None else n_clusters
-    if len(rows) <= 3 or min(limit, distinct) <= 1:
+    limit = min(limit, len(np.unique(rows, axis=0)))
+    if len(rows) <= 3 or limit <= 1:
         return torch.zeros(len(rows), dtype=torch.int64)
-    labels = _cluster(rows, how, n_clusters, min(limit, distinct), rng)
+    labels = _cluster(rows, how, n_clusters, limit, rng)
     return torch.from_numpy(np.unique(labels, return_inverse=True)[1])
 
 
 def _cluster(rows: SampleMatrix, how: str, n_clusters: int | None, limit: int, rng: torch.Generator) -> ClusterLabels:
     """Cluster rows into at most `limit` clusters, and exactly `limit` if `n_clusters` is given."""
     with threadpool_limits(1, user_api="openmp"):  # with several threads the order of sums varies
-        points = _components(rows, rng)
-        mapped = torch.randperm(len(points), generator=rng)[:MAX_MAPPED].sort().values.numpy()
+        # The first principal components nearly preserve distances.
+        search = PCA(min(50, *rows.shape), random_state=draw_seed(rng))
+        points = np.asarray(search.fit_transform(rows), dtype=np.float32)
+        # Of many samples some are on the map, and others are classified by their nearest neighbours there.
+        mapped = torch.randperm(len(points), generator=rng)[:3000].sort().values.numpy()
         if how == "embedding" or n_clusters is None:
             plane = _map(points[mapped], rng)
         if n_clusters is None:
             limit = _count(plane, limit)
-        found: ClusterLabels
+        labels: ClusterLabels
         if how == "kmeans":
-            found = KMeans(limit, n_init=10, random_state=draw_seed(rng)).fit_predict(points)
-            return found
+            labels = KMeans(limit, n_init=10, random_state=draw_seed(rng)).fit_predict(points)
+            return labels
         if how == "embedding":
-            found = AgglomerativeClustering(limit).fit_predict(plane)
+            labels = AgglomerativeClustering(limit).fit_predict(plane)
             if len(mapped) < len(points):
-                found = KNeighborsClassifier(PERPLEXITY).fit(points[mapped], found).predict(points)
-            return found
+                labels = KNeighborsClassifier(PERPLEXITY).fit(points[mapped], labels).predict(points)
+            return labels
     return DeepEmbeddedClustering().fit(torch.from_numpy(rows), limit, rng).numpy()
 
 
-def _components(rows: SampleMatrix, rng: torch.Generator) -> SampleMatrix:
-    """Return the samples' first principal components, which nearly preserve distances."""
-    search = PCA(min(COMPONENTS, *rows.shape), random_state=draw_seed(rng))
-    return np.asarray(search.fit_transform(rows), dtype=np.float32)
-
-
 def _map(points: SampleMatrix, rng: torch.Generator) -> SampleMatrix:
-    """Map samples to the plane by t-SNE; few samples, or a single feature, stay unchanged."""
-    if len(points) < MIN_MAPPED or points.shape[1] < 2:
+    """Map samples to the plane by t-SNE; few samples, too few for it, or a single feature, stay unchanged."""
+    if len(points) < 30 or points.shape[1] < 2:
         return points
     search = TSNE(
         perplexity=min(PERPLEXITY, len(points) / 4),
-        early_exaggeration=EXAGGERATION,
+        early_exaggeration=4,
         max_iter=250,  # all in early exaggeration
         init="pca",
         random_state=draw_seed(rng),
@@ -93,9 +86,10 @@ def _map(points: SampleMatrix, rng: torch.Generator) -> SampleMatrix:
 
 
 def _count(plane: SampleMatrix, limit: int) -> int:
+    """Return the number of clusters: tall merges of Ward's tree, and one."""
     tree = linkage(plane, "ward")
     heights, sizes = tree[:, 2], np.concatenate([np.ones(len(plane)), tree[:, 3]])
     smaller_side = sizes[tree[:, :2].astype(np.int64)].min(axis=1)
     heights = heights[smaller_side >= SAMPLES_PER_CLUSTER]  # a single outlier is not a cluster
-    tall = int((heights > RELATIVE_HEIGHT * heights.max(initial=0.0)).sum())
+    tall = int((heights > 0.3 * heights.max(initial=0.0)).sum())
     return min(tall + 1, limit)
