@@ -173,29 +173,6 @@ def test_clients_train_together_as_alone(module: str, shape: tuple[int, ...], de
         assert loss == pytest.approx(our_loss, rel=1e-3)
 
 
-@pytest.mark.parametrize(("module", "shape"), [("lenet5", IMAGES), (NORMED, COLOURS)])
-@pytest.mark.parametrize("execution", [Execution(convolutions="products"), Execution(convolutions="faster")])
-def test_convolutions_in_another_form_train_the_same(execution: Execution, module: str, shape: tuple[int, ...]) -> None:
-    descent = LocalTraining(epochs=2, batch_size=8)
-    alone = [job.alone() for job in jobs(module, shape, descent)]
-    with on(ELSEWHERE, execution=execution):
-        together = descend_all(jobs(module, shape, descent))
-    for (model, loss), (ours, our_loss) in zip(alone, together, strict=True):
-        assert torch.allclose(model, ours, rtol=0, atol=max(second_device.TOLERANCE, 1e-5))
-        assert loss == pytest.approx(our_loss, rel=1e-3)
-
-
-@pytest.mark.skipif(not second_device.REAL, reason="nothing is compiled for a stand-in")
-def test_compiled_steps_train_the_same() -> None:
-    descent = LocalTraining(epochs=8, batch_size=8)
-    alone = [job.alone() for job in jobs("lenet5", IMAGES, descent)]
-    with on(ELSEWHERE, execution=Execution(compile=True)):
-        together = descend_all(jobs("lenet5", IMAGES, descent))
-    for (model, loss), (ours, our_loss) in zip(alone, together, strict=True):
-        assert torch.allclose(model, ours, rtol=0, atol=second_device.TOLERANCE)
-        assert loss == pytest.approx(our_loss, rel=1e-3)
-
-
 @pytest.mark.parametrize("module", ["lenet5", "perceptron", NORMED])
 def test_recorded_steps_are_the_same_to_the_bit(module: str) -> None:
     shape = {"lenet5": IMAGES, "perceptron": VECTORS}.get(module, COLOURS)

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedkin.core.errors import FedkinError
-from fedkin.nn import build, choose, modules
+from fedkin.nn import modules
+from fedkin.nn.modules import build, choose
 
 
 @pytest.fixture(autouse=True)

@@ -140,7 +140,7 @@ def test_the_gradient_by_hand_is_autograds(widths, n, spread, seed):
 def lenet():
     return [
         nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.Tanh(), nn.MaxPool2d(2)), nn.Conv2d(4, 6, 3),
-        nn.MaxPool2d(2, stride=1, padding=1, ceil_mode=True), nn.Sigmoid(), nn.Flatten(), nn.Linear(54, 5), nn.ReLU(),
+        nn.MaxPool2d(2, stride=1, padding=1, ceil_mode=True), nn.Tanh(), nn.Flatten(), nn.Linear(54, 5), nn.ReLU(),
         nn.Linear(5, 3),
     ]  # fmt: skip
 
@@ -149,21 +149,14 @@ def pooled_between_activations():
     return [nn.Conv2d(3, 4, 3), nn.Tanh(), nn.MaxPool2d(2), nn.Tanh(), nn.Flatten(), nn.Linear(36, 3)]
 
 
-def averaged():
-    return [
-        nn.Conv2d(3, 4, 3, padding=1), nn.Tanh(), nn.AvgPool2d(2), nn.Conv2d(4, 6, 3), nn.ReLU(),
-        nn.AvgPool2d(2, stride=1, padding=1, ceil_mode=True, count_include_pad=False), nn.Flatten(), nn.Linear(54, 3),
-    ]  # fmt: skip
-
-
 def unusual():
     return [
         nn.MaxPool2d(2, dilation=2), nn.ReLU(), nn.Tanh(), nn.Conv2d(3, 6, 2, stride=2, dilation=2, groups=3),
-        nn.ReLU(), nn.Conv2d(6, 4, 1), nn.Tanh(), nn.Sigmoid(), nn.Flatten(), nn.Sigmoid(), nn.Linear(4, 3),
+        nn.ReLU(), nn.Conv2d(6, 4, 1), nn.Tanh(), nn.Flatten(), nn.Tanh(), nn.Linear(4, 3),
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("layers", [lenet, pooled_between_activations, averaged, unusual])
+@pytest.mark.parametrize("layers", [lenet, pooled_between_activations, unusual])
 @pytest.mark.parametrize("channels_last", [False, True])
 def test_images_have_autograds_gradient_and_are_left_alone(layers, channels_last):
     with torch.random.fork_rng(devices=[]):
@@ -190,7 +183,7 @@ def test_images_have_autograds_gradient_and_are_left_alone(layers, channels_last
         nn.Linear(4, 3),
         nn.Sequential(nn.Linear(4, 3), nn.ReLU()),
         nn.Sequential(nn.Linear(4, 3, bias=False)),
-        nn.Sequential(nn.Linear(4, 5), nn.LeakyReLU(), nn.Linear(5, 3)),
+        nn.Sequential(nn.Linear(4, 5), nn.Sigmoid(), nn.Linear(5, 3)),
         nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Dropout(0.1), nn.Linear(5, 3)),
         nn.Sequential(nn.Conv2d(1, 2, 3, bias=False), nn.Flatten(), nn.Linear(2, 3)),
         nn.Sequential(nn.Conv2d(1, 2, 3, padding="same"), nn.Flatten(), nn.Linear(2, 3)),

@@ -2,9 +2,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
-from fedkin.core.device import Execution, on
 from fedkin.core.seeds import derive_generator
 from fedkin.nn.client_stack import StackedGradients
 from fedkin.nn.modules import Classifier
@@ -95,51 +93,14 @@ def test_errors_and_gradients_are_autograds(output):
         torch.testing.assert_close(gradient.gradient[k], flat.grad, rtol=1e-4, atol=1e-7)
 
 
-CPU, COUNT, BATCH = torch.device("cpu"), 3, 4
-
-
-SHAPES = {"lenet5": (1, 28, 28), "perceptron": (12,)}
-
-
-def inputs(module: str) -> tuple[Classifier, tuple[Tensor, Tensor, Tensor]]:
-    network = Classifier.of({"name": module, "shape": SHAPES[module], "classes": 3})
+@pytest.mark.parametrize(("module", "shape"), [("lenet5", (1, 28, 28)), ("perceptron", (12,))])
+def test_stacked_gradients_are_those_of_each_model_alone(module: str, shape: tuple[int, ...]) -> None:
+    network = Classifier.of({"name": module, "shape": shape, "classes": 3})
     rng = torch.Generator().manual_seed(0)
-    models = torch.stack([network.initial(rng) for _ in range(COUNT)])
-    x = torch.rand(COUNT, BATCH, *SHAPES[module], generator=rng)
-    return network, (models, x, torch.arange(COUNT * BATCH).view(COUNT, BATCH) % 3)
-
-
-def gradients(module: str, execution: Execution, usual: tuple[int, int] = (COUNT, BATCH)) -> tuple[Tensor, Tensor]:
-    network, given = inputs(module)
-    with on(CPU, execution=execution):
-        found = StackedGradients(network, usual)
-    return found(*given)
-
-
-def alone(module: str) -> tuple[Tensor, Tensor]:
-    network, (models, x, y) = inputs(module)
-    losses, found = [], []
-    for model, images, labels in zip(models, x, y, strict=True):
-        with network.loaded(model, training=True) as resident:
-            losses.append(resident.gradient(images, labels))
-            found.append(resident.grad.clone())
-    return torch.stack(found), torch.stack(losses)
-
-
-def close(found: tuple[Tensor, Tensor], expected: tuple[Tensor, Tensor]) -> bool:
-    return all(torch.allclose(*pair, rtol=1e-4, atol=1e-6) for pair in zip(found, expected, strict=True))
-
-
-@pytest.mark.parametrize("module", SHAPES)
-@pytest.mark.parametrize("form", ["grouped", "products", "faster"])
-def test_gradients_are_those_of_each_model_alone(module: str, form: str) -> None:
-    assert close(gradients(module, Execution(convolutions=form)), alone(module))
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(
-    torch.backends.cpu.get_cpu_capability() == "DEFAULT", reason="torch compiles no vectors for such a processor"
-)
-@pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")
-def test_compiled_gradients_are_the_same_but_for_rounding() -> None:
-    assert close(gradients("perceptron", Execution(compile=True)), alone("perceptron"))
+    models = torch.stack([network.initial(rng) for _ in range(3)])
+    x, y = torch.rand(3, 4, *shape, generator=rng), torch.arange(12).view(3, 4) % 3
+    gradients, losses = StackedGradients(network)(models, x, y)
+    for k in range(3):
+        with network.loaded(models[k], training=True) as resident:
+            torch.testing.assert_close(losses[k], resident.gradient(x[k], y[k]), rtol=1e-4, atol=1e-6)
+            torch.testing.assert_close(gradients[k], resident.grad, rtol=1e-4, atol=1e-6)

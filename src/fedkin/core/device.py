@@ -12,9 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
-from importlib.util import find_spec
-from shutil import which
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -38,21 +36,15 @@ _copies: dict[torch.device, _Copies] = {}
 
 @dataclass(frozen=True)
 class Execution:
-    """How training steps are executed; see `fedkin.nn.client_stack` and `fedkin.nn.client_stack`.
+    """How training steps are executed; see `fedkin.nn.client_stack`.
 
     Attributes
     ----------
     cuda_graphs : bool
         Whether an NVIDIA GPU may record steps and replay them.
-    compile : bool
-        Whether `torch.compile` makes one operation of several in a step that could be recorded.
-    convolutions : {"grouped", "products", "faster"}
-        How convolutions of a stack of clients' models are computed.
     """
 
     cuda_graphs: bool = True
-    compile: bool = False
-    convolutions: Literal["grouped", "products", "faster"] = "grouped"
 
 
 _execution: ContextVar[Execution] = ContextVar("execution", default=Execution())  # noqa: B039 it is frozen
@@ -205,6 +197,7 @@ def device_named(name: str, option: str) -> torch.device:
     return there[name]
 
 
+<<<<<<< HEAD
 def check_compiler(where: torch.device) -> None:
     """Raise FedkinError if `torch.compile` has nothing here to compile with for the device."""
     if where.type == "cuda" and not find_spec("triton"):
@@ -219,6 +212,8 @@ def check_compiler(where: torch.device) -> None:
         raise FedkinError(f"'device.compile' is for an NVIDIA GPU and for processors, not for '{where}'.")
 
 
+=======
+>>>>>>> e50c36f2 (Networks: stacks train by one class on any device; torch.compile, convolutions by products and average pooling by hand go)
 def _accelerators() -> list[torch.device]:
     """Return the accelerators that work, torch's default one first."""
     found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None

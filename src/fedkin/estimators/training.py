@@ -21,8 +21,8 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from fedkin.core.errors import FedkinError, in_short
 from fedkin.features import extractors
-from fedkin.nn import build, choose, forget, register
 from fedkin.nn.descent import Recipe, register_recipe
+from fedkin.nn.modules import build, choose, forget, register
 from fedkin.nn.resident import Criterion
 
 ModuleFactory = Callable[..., nn.Module]

@@ -232,13 +232,6 @@ class DeviceSection(BaseModel):
     cuda_graphs : bool
         Whether an NVIDIA GPU may record training steps as CUDA graphs and replay them: the same results in less time,
         and more memory. On the local engine only.
-    compile : bool
-        Whether `torch.compile` joins operations of the training steps of `ccfc`, `scfc`, and clients' stacks. The first
-        step takes up to minutes, and results are rounded otherwise. On the local engine only.
-    convolutions : {"grouped", "products", "faster"}
-        How a stack computes its clients' convolutions: as grouped ones, as matrix products of patches, which take more
-        memory, or as is faster, which is measured at the first step of a stack. Results are rounded otherwise, so that
-        with "faster" the clock decides on their last digits. On the local engine only.
     workers : int or "auto"
         Number of clients that compute in parallel; "auto" is one per core, on a GPU at most four.
     chunk : int or "auto"
@@ -249,8 +242,6 @@ class DeviceSection(BaseModel):
     name: _Name = "cpu"
     tf32: bool = False
     cuda_graphs: bool = True
-    compile: bool = False
-    convolutions: Literal["grouped", "products", "faster"] = "grouped"
     workers: PositiveInt | Literal["auto"] = "auto"
     chunk: PositiveInt | Literal["auto"] = "auto"
 
@@ -258,8 +249,12 @@ class DeviceSection(BaseModel):
         """Have networks compute on the device, as the options say; raise FedkinError if there is no such device."""
         from fedkin.core.device import Execution, device_named, on
 
+<<<<<<< HEAD
         device = device_named(self.name, "'device.name'")
         return on(device, self.tf32, Execution(self.cuda_graphs, self.compile, self.convolutions))
+=======
+        return Execution(self.cuda_graphs)
+>>>>>>> e50c36f2 (Networks: stacks train by one class on any device; torch.compile, convolutions by products and average pooling by hand go)
 
 
 class SimulationSection(BaseModel):

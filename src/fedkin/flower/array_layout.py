@@ -15,8 +15,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fedkin.core import FedkinError
+<<<<<<< HEAD
 from fedkin.core.errors import in_short
 from fedkin.nn import forget, register
+=======
+from fedkin.nn.modules import register
+>>>>>>> e50c36f2 (Networks: stacks train by one class on any device; torch.compile, convolutions by products and average pooling by hand go)
 
 _PARAMETER, _STATISTIC, _COUNTER = range(3)
 _numbers = itertools.count(1)
@@ -139,7 +143,7 @@ class _Carrier(nn.Module):
 
 @contextmanager
 def registered_model(layout: ArrayLayout, vector: Tensor) -> Iterator[str]:
-    """Register copies of `vector` as a model for `fedkin.nn.build`, and yield its name; a context manager."""
+    """Register copies of `vector` as a model for `fedkin.nn.modules.build`, and yield its name; a context manager."""
     name = f"client-app#{next(_numbers):08d}"  # of one length, as its bytes count as traffic
     register(name, lambda shape, classes: layout.module(vector, classes))
     try:

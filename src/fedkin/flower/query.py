@@ -24,8 +24,7 @@ from fedkin.engines.flower_engine.transport import content, read
 from fedkin.engines.local import one_thread
 from fedkin.methods.clients import client_method, fedrc, flux, ladd, pacfl
 from fedkin.methods.clients.embedding import class_sums, embedding
-from fedkin.nn import register
-from fedkin.nn.modules import Classifier
+from fedkin.nn.modules import Classifier, register
 
 MakeNetwork = Callable[[], nn.Module]
 """Returns a new network that turns float32 samples into logits, as the client app's ``Net`` does."""
@@ -51,7 +50,7 @@ class NodeNetwork:
         self.make, self.name = make, f"node-network#{secrets.token_hex(8)}"
 
     def __call__(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """Build a new network, see `fedkin.nn.register`."""
+        """Build a new network, see `fedkin.nn.modules.register`."""
         return self.make()
 
     def classes(self, x: Tensor) -> int:

@@ -16,12 +16,8 @@ Aggregation = Literal["mean", "median", "trimmed-mean"]
 """How several models are combined: by their mean weighted by samples, or by the coordinate-wise median or trimmed mean.
 In the latter two all clients count equally, and up to a fifth of them cannot move the result far (Yin et al. 2018)."""
 
-TRIMMED = 0.2
-"""Fraction of the values that a trimmed mean leaves out at either end, rounded up."""
 MAX_MODEL = 1e8
 """Maximum magnitude of a number in a usable model."""
-_OTHERS, _MOVED = 100.0, 10.0
-_COLUMNS = 1 << 16
 
 
 def robust_mean(rows: Sequence[Tensor], aggregation: Aggregation) -> Tensor:
@@ -30,10 +26,10 @@ def robust_mean(rows: Sequence[Tensor], aggregation: Aggregation) -> Tensor:
     A trimmed mean leaves out a fifth of the values at either end, rounded up; it is the median of one to four rows.
     """
     count = len(rows)
-    dropped = (count - 1) // 2 if aggregation == "median" else min(math.ceil(TRIMMED * count), (count - 1) // 2)
+    dropped = (count - 1) // 2 if aggregation == "median" else min(math.ceil(count / 5), (count - 1) // 2)
     parts = []
-    for start in range(0, len(rows[0]), _COLUMNS):  # sorting takes memory
-        ordered = torch.stack([row[start : start + _COLUMNS] for row in rows]).sort(0).values
+    for columns in zip(*(row.split(1 << 16) for row in rows), strict=True):  # some at a time: sorting takes memory
+        ordered = torch.stack(columns).sort(0).values
         parts.append(ordered[dropped : count - dropped].double().mean(0).float())
     return torch.cat(parts) if parts else rows[0].float()
 
@@ -109,26 +105,22 @@ class Means:
         or beyond `MAX_MODEL`. Or if, in a mean, one client alone moves its cluster's model by more than ten times that
         model's length, and ten times the usual length of an update, which is less than a hundredth of its own.
         """
-        usual = self._usual()
-        alone = [part for part in self._parts if part.client is not None and not part.length <= _OTHERS * usual]
-        alone = alone if len(self._parts) > 2 else []
+        lengths = sorted(part.length if part.length == part.length else math.inf for part in self._parts)
+        usual = lengths[(len(lengths) - 1) // 2] if lengths else 0.0  # the median
+        long = [part for part in self._parts if part.client is not None and not part.length <= 100 * usual]
+        long = long if len(self._parts) > 2 else []
         bad = _useless(after) if before is None else _useless(after) & ~_useless(before)
         if bad.any():
-            raise _diverged("is not finite, or beyond any use", alone, usual)
-        dominant = [part for part in alone if self._moves_far(part, before, usual)]
+            raise _diverged("is not finite, or beyond any use", long, usual)
+        dominant = [part for part in long if self._moves_far(part, before, usual)]
         if dominant and self.aggregation == "mean":
             raise _diverged("has exploded", dominant, usual)
 
     def _moves_far(self, part: _Part, before: Tensor | None, usual: float) -> bool:
         """Whether one update alone moves its cluster's model by many times the model's and the other updates' norms."""
-        own = 0.0 if before is None else float(torch.linalg.vector_norm(before[part.cluster]))
+        length = 0.0 if before is None else float(torch.linalg.vector_norm(before[part.cluster]))
         total = self.weights[part.cluster]
-        return total > 0 and part.weight / total * part.length > _MOVED * max(own, usual)
-
-    def _usual(self) -> float:
-        """Return the median norm of the updates."""
-        lengths = sorted(part.length if part.length == part.length else math.inf for part in self._parts)
-        return lengths[(len(lengths) - 1) // 2] if lengths else 0.0
+        return total > 0 and part.weight / total * part.length > 10 * max(length, usual)
 
     def _shared_mean(self) -> Tensor:
         """Return the average of the shared leading numbers ``(shared,)`` over all clusters."""

@@ -3,14 +3,12 @@
 A CPU trains them fastest one after another, see `fedkin.nn.descent`. An accelerator is idle for most of a small
 model's step. There the models of many clients step together by `torch.func.vmap`, which makes one grouped convolution
 of their convolutions. Every client has the same batches as when trained alone, so that its model is the same up to
-rounding.
-Epochs begin together; in one, models whose next batches are equally long step together: those with full batches first,
-then the last batches, length by length.
+rounding. Epochs begin together; in one, models whose next batches are equally long step together: those with full
+batches first, then the last batches, length by length.
 """
 
 from __future__ import annotations
 
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,245 +17,11 @@ from functools import lru_cache
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
-from torch.nn.functional import unfold
 
 from fedkin.core.device import ONE_AT_A_TIME, Execution, device, execution, placed, stack_memory
 from fedkin.nn.descent import LocalTraining, UpdateRule, batch_orders, steps_of, train_locally
 from fedkin.nn.networks import Dropout
-from fedkin.nn.resident import Architecture, Criterion
-
-#
-# Training steps that an NVIDIA GPU records once, as a CUDA graph, and replays.
-#
-# A step of a small model is a hundred small operations. Starting each from Python takes longer than the GPU needs for
-# it. A recorded step is started as a whole, and computes the same.
-
-
-Step = Callable[..., Tensor]
-Kind = tuple[tuple[torch.Size, torch.dtype], ...]
-
-_BEFORE = 2
-"""Steps of a kind that are computed as usual first, which also loads what the GPU needs for them."""
-_ENOUGH = 8
-"""Steps of a kind at least for which recording pays."""
-
-
-class Recorded:
-    """A function of tensors which on an NVIDIA GPU is recorded, separately for each kind of inputs.
-
-    Calls beyond the second with inputs of the same shapes and types replay what the third one did. On other devices the
-    function is simply called.
-
-    The step takes tensors on the device, and returns one tensor; it may also change tensors that stay where they are in
-    memory. What it does must depend on the inputs' shapes only, not on their values, and it must draw no random numbers
-    and wait for nothing. The caller holds `ONE_AT_A_TIME`. `uses` is how many calls are expected for each kind of
-    inputs; few are not recorded.
-    """
-
-    def __init__(self, step: Step, uses: int = _ENOUGH) -> None:
-        self._step, self._uses = step, uses
-        self._calls: dict[Kind, int] = {}
-        self._recordings: dict[Kind, _Recording] = {}
-
-    def __call__(self, *inputs: Tensor) -> Tensor:
-        """Return what the step returns; a copy, if it was replayed."""
-        if device().type != "cuda" or self._uses < _ENOUGH or not execution().cuda_graphs:
-            return self._step(*inputs)
-        kind = tuple((part.shape, part.dtype) for part in inputs)
-        if kind not in self._recordings:
-            self._calls[kind] = self._calls.get(kind, 0) + 1
-            if self._calls[kind] <= _BEFORE:
-                return self._step(*inputs)
-            self._recordings[kind] = _Recording(self._step, inputs)
-        return self._recordings[kind].replayed(inputs)
-
-
-class _Recording:
-    def __init__(self, step: Step, inputs: tuple[Tensor, ...]) -> None:
-        self.inputs = [part.clone() for part in inputs]
-        self.graph = torch.cuda.CUDAGraph()
-        torch.cuda.current_stream().synchronize()
-        self.graph.capture_begin(capture_error_mode="relaxed")  # cuDNN allocates memory of its own
-        try:
-            self.output = step(*self.inputs)
-        finally:
-            self.graph.capture_end()
-
-    def replayed(self, inputs: tuple[Tensor, ...]) -> Tensor:
-        for place, part in zip(self.inputs, inputs, strict=True):
-            place.copy_(part)
-        self.graph.replay()
-        return self.output.clone()
-
-
-# Convolutions computed as matrix products of patches, which take more memory and on some devices less time.
-
-
-class ProductConv2d(nn.Conv2d):
-    """A convolution as one matrix product of the kernels and all patches of the images."""
-
-    def forward(self, input: Tensor) -> Tensor:
-        """Return the images ``(n, out_channels, H', W')`` of ``(n, in_channels, H, W)``."""
-        padding = self._sides()
-        patches = unfold(input, self.kernel_size, self.dilation, padding, self.stride)
-        height = _patch_outputs(input.shape[2], 2 * padding[0], self.kernel_size[0], self.stride[0], self.dilation[0])
-        product = self.weight.flatten(1) @ patches.transpose(0, 1).flatten(1)
-        if self.bias is not None:
-            product = product + self.bias[:, None]
-        return product.view(len(product), len(input), height, -1).transpose(0, 1)
-
-    def _sides(self) -> tuple[int, int]:
-        assert not isinstance(self.padding, str)
-        return self.padding[0], self.padding[1]
-
-
-def _patch_outputs(side: int, padding: int, kernel: int, stride: int, dilation: int) -> int:
-    return (side + padding - dilation * (kernel - 1) - 1) // stride + 1
-
-
-def with_products(module: nn.Module) -> nn.Module:
-    """Make every plain convolution of images in `module` a `ProductConv2d`, in place; return the module."""
-    for part in module.modules():
-        if is_plain(part):
-            part.__class__ = ProductConv2d
-    return module
-
-
-def is_plain(part: nn.Module) -> bool:
-    """Whether a layer is a convolution of images that `with_products` replaces."""
-    if type(part) is not nn.Conv2d:
-        return False
-    return part.groups == 1 and part.padding_mode == "zeros" and not isinstance(part.padding, str)
-
-
-#
-# Gradients of many models of one module at once, by `torch.func.vmap`.
-#
-# `vmap` makes one grouped convolution of the models' convolutions. The same can be had from matrix products of
-# patches, which take more memory. Which is faster depends on the network and on the accelerator.
-# `Execution.convolutions` says which it is; "faster" tries both the first time that so many models of a module train,
-# and keeps to what was found as long as the process lives.
-
-
-_TRIES = 6
-"""Steps that are timed. The first pays for starting, the third for recording."""
-Values = dict[str, Tensor]
-Gradients = Callable[[Values, Values, Tensor, Tensor], tuple[Values, Tensor]]
-_PRODUCTS_ARE_FASTER: dict[tuple[Architecture, tuple[int, int], torch.device], bool] = {}
-"""What was measured, by architecture, models and samples of a batch, and device."""
-
-
-class StackedGradients:
-    """Gradients of many models of an architecture, computed together on this thread's device.
-
-    Steps on batches of `usual` models and samples are compiled if `Execution.compile` says so; on others, which are
-    few, they are not, for each shape is compiled anew. `frozen` are positions in a model of parameters that do not
-    train. The module `needs_pairs` if it cannot learn from one sample.
-    """
-
-    def __init__(self, architecture: Architecture, usual: tuple[int, int]) -> None:
-        resident = architecture.new_resident()
-        self.module, self.needs_pairs = resident.module.train(), resident.needs_pairs
-        self.parameters = _places(self.module.named_parameters())
-        named = self.module.named_parameters()
-        self.frozen = [self.parameters[name].where for name, parameter in named if not parameter.requires_grad]
-        by_kind = sorted(self.module.named_buffers(), key=lambda named: not named[1].is_floating_point())
-        self.buffers = _places(by_kind, at=sum(part.numel() for part in self.module.parameters()))
-        self._architecture, self._usual = architecture, usual
-        self._of = self._in_form()
-        self._of_usual: Gradients = torch.compile(self._of, dynamic=False) if execution().compile else self._of
-
-    def __call__(self, models: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Return gradients ``(k, parameters)`` and losses ``(k,)`` of models ``(k, size)``; buffers change in place.
-
-        `x` is ``(k, batch, *shape)``, and `y` ``(k, batch)`` or ``(k, batch, outputs)``.
-        """
-        return self._computed(self._of_usual if tuple(x.shape[:2]) == self._usual else self._of, models, x, y)
-
-    def _computed(self, of: Gradients, models: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        params = {name: place.of(models) for name, place in self.parameters.items()}
-        buffers = {name: place.copy_of(models) for name, place in self.buffers.items()}
-        grads, losses = of(params, buffers, x, y)
-        for name, place in self.buffers.items():
-            models[:, place.where] = buffers[name].reshape(len(models), -1).to(models.dtype)
-        return torch.cat([grads[name].reshape(len(models), -1) for name in self.parameters], dim=1), losses
-
-    def _in_form(self) -> Gradients:
-        """Return gradients by the form of convolutions that is set, or by the faster one."""
-        form, criterion = execution().convolutions, self._architecture.criterion
-        grouped = _gradients(self.module, criterion)
-        if form == "grouped" or not any(is_plain(part) for part in self.module.modules()):
-            return grouped
-        products = _gradients(with_products(self._architecture.new_resident().module.train()), criterion)
-        if form == "products":
-            return products
-        kind = self._architecture, self._usual, device()
-        if kind not in _PRODUCTS_ARE_FASTER:
-            inputs = self._example()
-            _PRODUCTS_ARE_FASTER[kind] = self._seconds(products, inputs) < self._seconds(grouped, inputs)
-        return products if _PRODUCTS_ARE_FASTER[kind] else grouped
-
-    def _example(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return as many models as usual, and a batch of random samples and its targets for each, on the device."""
-        rng = torch.Generator().manual_seed(0)
-        x = torch.rand(*self._usual, *self._architecture.shape, generator=rng)
-        y = self._architecture.targets(x.flatten(0, 1)).unflatten(0, self._usual)
-        models = self._architecture.initial(rng).expand(len(x), -1)
-        return models.to(device(), copy=True), x.to(device()), y.to(device())
-
-    def _seconds(self, of: Gradients, inputs: tuple[Tensor, ...]) -> float:
-        """Return the seconds of gradients, recorded where steps are; infinite if memory does not hold them."""
-        compute, found = Recorded(lambda *given: self._computed(of, *given)[1]), []
-        for _ in range(_TRIES):
-            began = time.perf_counter()
-            try:
-                compute(*inputs).cpu()  # waits for the device
-            except torch.OutOfMemoryError:
-                return float("inf")
-            found.append(time.perf_counter() - began)
-        return min(found)
-
-
-def _gradients(module: nn.Module, criterion: Criterion) -> Gradients:
-    def loss(params: Values, buffers: Values, x: Tensor, y: Tensor) -> Tensor:
-        return criterion(functional_call(module, (params, buffers), (x,)), y)
-
-    made: Gradients = vmap(grad_and_value(loss))
-    return made
-
-
-@dataclass(frozen=True)
-class _Place:
-    """Position and shape of one of a module's tensors within the flat vector of its model."""
-
-    where: slice
-    shape: torch.Size
-    dtype: torch.dtype
-
-    def of(self, models: Tensor) -> Tensor:
-        """Return views of this tensor in models ``(k, size)``."""
-        return models[:, self.where].view(len(models), *self.shape)
-
-    def copy_of(self, models: Tensor) -> Tensor:
-        """Return a contiguous copy, in which `vmap` can update batch-norm statistics in place."""
-        return self.of(models).to(self.dtype).clone(memory_format=torch.contiguous_format)
-
-
-def _places(parts: Iterable[tuple[str, Tensor]], at: int = 0) -> dict[str, _Place]:
-    """Return the positions of tensors laid one after another from `at`, by name."""
-    places = {}
-    for name, part in parts:
-        places[name] = _Place(slice(at, at + part.numel()), part.shape, part.dtype)
-        at += part.numel()
-    return places
-
-
-_FLOAT = 4
-_PER_OUTPUT = 4
-"""Numbers in memory per output of a layer: the output, its gradient, and what the layer keeps to compute that."""
-_MOST_KEPT = 4
-_KEPT: OrderedDict[tuple[Architecture, LocalTraining, int, torch.device, Execution], _Models] = OrderedDict()
-"""Memory of the stacks trained last, for the next ones of their kind."""
+from fedkin.nn.resident import Architecture
 
 Trained = tuple[Tensor, float]
 
@@ -284,14 +48,14 @@ def descend_all(jobs: Sequence[Job]) -> list[Trained]:
     On an accelerator, jobs of the same architecture and `LocalTraining` are trained as one stack if `can_stack` allows.
     """
     alike: dict[tuple[int, LocalTraining, int], list[int]] = {}
-    for at, job in enumerate(jobs):
-        alike.setdefault((id(job.architecture), job.descent, job.y.dim()), []).append(at)
-    found: dict[int, Trained] = {}
-    for rows in alike.values():
-        some = [jobs[at] for at in rows]
-        together = len(some) > 1 and device().type != "cpu" and can_stack(some[0].architecture, some[0].descent)
-        found.update(zip(rows, _together(some) if together else [job.alone() for job in some], strict=True))
-    return [found[at] for at in range(len(jobs))]
+    for number, job in enumerate(jobs):
+        alike.setdefault((id(job.architecture), job.descent, job.y.dim()), []).append(number)
+    results: dict[int, Trained] = {}
+    for numbers in alike.values():
+        group = [jobs[number] for number in numbers]
+        together = len(group) > 1 and device().type != "cpu" and can_stack(group[0].architecture, group[0].descent)
+        results.update(zip(numbers, _together(group) if together else [job.alone() for job in group], strict=True))
+    return [results[number] for number in range(len(jobs))]
 
 
 def can_stack(architecture: Architecture, descent: LocalTraining) -> bool:
@@ -324,12 +88,17 @@ def _trains_alike(architecture: Architecture) -> bool:
 
 
 def _together(jobs: Sequence[Job]) -> list[Trained]:
+    """Train jobs of one kind as stacks of as many as memory holds."""
     trained: list[Trained] = []
     with ONE_AT_A_TIME:
         while rest := jobs[len(trained) :]:
             models = _models_for(rest)
             trained += _ClientStack(rest[: models.count], models).train()
     return trained
+
+
+_KEPT: OrderedDict[tuple[Architecture, LocalTraining, int, torch.device, Execution], _Models] = OrderedDict()
+"""Memory of the four stacks trained last, for the next ones of their kind: what a GPU has recorded needs it."""
 
 
 def _models_for(jobs: Sequence[Job]) -> _Models:
@@ -345,34 +114,34 @@ def _models_for(jobs: Sequence[Job]) -> _Models:
     models = _Models(count, jobs[0].architecture, jobs[0].descent)
     if count == len(jobs):
         _KEPT[kind] = models
-    if len(_KEPT) > _MOST_KEPT:
+    if len(_KEPT) > 4:
         _KEPT.popitem(last=False)
     return models
 
 
 def _fitting(jobs: Sequence[Job]) -> int:
-    """Return the number of leading jobs that fit in the free memory of the device together, at least 1."""
+    """Return the number of leading jobs that fit in the free memory of the device together, at least 1.
+
+    A layer takes four numbers per output: the output, its gradient, and what it keeps to compute that.
+    """
     architecture, descent = jobs[0].architecture, jobs[0].descent
-    outputs = _outputs(architecture, execution().convolutions != "grouped")
-    model = UpdateRule.copies(descent) * architecture.size + _PER_OUTPUT * descent.batch_size * outputs
+    numbers = UpdateRule.copies(descent) * architecture.size + 4 * descent.batch_size * _outputs(architecture)
     left = stack_memory()
     for count, job in enumerate(jobs):
-        left -= _FLOAT * (model + 2 * job.x.numel())  # kept for the next round, and joined for this one
+        left -= 4 * (numbers + 2 * job.x.numel())  # bytes; samples are kept for the next round, and joined for this one
         if left < 0:
             return max(1, count)
     return len(jobs)
 
 
 @lru_cache(maxsize=32)
-def _outputs(architecture: Architecture, patches: bool) -> int:
-    """Return the number of outputs of all layers together for one sample, and of `patches` of convolutions if asked."""
+def _outputs(architecture: Architecture) -> int:
+    """Return the number of outputs of all layers together for one sample."""
     counts: list[int] = []
 
-    def count(part: nn.Module, _x: object, y: object) -> None:
+    def count(part: nn.Module, x: object, y: object) -> None:
         if isinstance(y, Tensor):
             counts.append(y.numel())
-            if patches and isinstance(part, nn.Conv2d) and is_plain(part):
-                counts.append(y.numel() // part.out_channels * part.weight[0].numel())
 
     module = architecture.module(torch.zeros(architecture.size))
     for part in module.modules():
@@ -382,6 +151,79 @@ def _outputs(architecture: Architecture, patches: bool) -> int:
     return sum(counts)
 
 
+class _ClientStack:
+    """The samples and batches of jobs whose models train together."""
+
+    def __init__(self, jobs: Sequence[Job], models: _Models) -> None:
+        self.models, self.device = models, models.device
+        models.load([job.start for job in jobs])
+        descent = jobs[0].descent
+        self.x, self.y = torch.cat([placed(job.x) for job in jobs]), torch.cat([placed(job.y) for job in jobs])
+        self.batch_size = descent.batch_size
+        self.batches: list[list[Tensor]] = []
+        self.per_epoch: list[int] = []
+        first = 0
+        for job in jobs:
+            total, per_epoch = steps_of(len(job.x), descent)
+            orders = batch_orders(len(job.x), total, job.rng, descent.batch_size)
+            self.batches.append([rows for order in orders for rows in (first + order).split(descent.batch_size)])
+            self.per_epoch.append(per_epoch)
+            first += len(job.x)
+        self.losses = torch.zeros(len(jobs), max(map(len, self.batches)), device=self.device)
+        self.counts = torch.zeros(self.losses.shape)  # samples of each batch, 0 if nothing was learnt from it
+
+    def train(self) -> list[Trained]:
+        """Train all models to the end; return each with its mean loss in the last epoch."""
+        for members, steps, rows in self._schedule():
+            everyone = len(members) == self.models.count
+            x, y = self.x[rows], self.y[rows]
+            losses = self.models.step_all(x, y) if everyone else self.models.step_some(members, x, y)
+            self.losses[members, steps] = losses
+        return list(zip(self.models.values.cpu(), self._mean_losses(), strict=True))
+
+    def _schedule(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Yield, for every common step, the models ``(k,)``, their step counts ``(k,)`` and batch rows ``(k, batch)``.
+
+        All are sent to the device in one transfer.
+        """
+        shapes: list[tuple[int, int]] = []
+        parts: list[Tensor] = []
+        for group in self._groups():
+            rows = torch.cat([self.batches[k][step] for k, step in group])
+            members, steps = torch.tensor(group).unbind(1)
+            models, batch = len(group), len(rows) // len(group)
+            self.counts[members, steps] = batch
+            shapes.append((models, batch))
+            parts += [members, steps, rows]
+        numbers = torch.cat(parts).to(self.device) if parts else torch.empty(0)
+        for (models, batch), part in zip(shapes, numbers.split([k * (n + 2) for k, n in shapes]), strict=False):
+            members, steps, rows = part.split([models, models, models * batch])
+            yield members, steps, rows.view(models, batch)
+
+    def _groups(self) -> list[list[tuple[int, int]]]:
+        """Return what models step together, in order: for every common step, pairs of a model and its step count.
+
+        In an epoch models take their full batches first, then their last ones, the longest first.
+        """
+        groups: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
+        for k, batches in enumerate(self.batches):
+            for step, length in enumerate(map(Tensor.numel, batches)):
+                if length == 1 and self.models.needs_pairs:  # a batch norm cannot learn from one sample
+                    continue
+                epoch, number = divmod(step, self.per_epoch[k])
+                turn = number if length == self.batch_size else 0
+                groups.setdefault((epoch, -length, turn), []).append((k, step))
+        return [groups[order] for order in sorted(groups)]
+
+    def _mean_losses(self) -> list[float]:
+        """Return each model's mean loss in the last epoch that it has learnt from, or NaN if there is none."""
+        remaining = (self.counts > 0).flip(1).cumsum(1).flip(1)  # batches to learn from, with the present one
+        last = remaining <= torch.tensor(self.per_epoch).unsqueeze(1)
+        losses, counts = self.losses.cpu().where(last, 0.0), self.counts.where(last, 0.0)
+        means: list[float] = ((losses * counts).sum(1) / counts.sum(1)).tolist()
+        return means
+
+
 class _Models:
     """Models that train together, their update rule, and steps that a GPU can replay, which need both in their place.
 
@@ -389,10 +231,10 @@ class _Models:
     """
 
     def __init__(self, count: int, architecture: Architecture, descent: LocalTraining) -> None:
-        self._gradients = StackedGradients(architecture, (count, descent.batch_size))
-        self.count, self.where, self.needs_pairs = count, device(), self._gradients.needs_pairs
+        self._gradients = StackedGradients(architecture)
+        self.count, self.device, self.needs_pairs = count, device(), self._gradients.needs_pairs
         self.trainable = architecture.parameters
-        self.values = torch.zeros(count, architecture.size, device=self.where)
+        self.values = torch.zeros(count, architecture.size, device=self.device)
         self.rule = UpdateRule(self.values[:, : self.trainable].clone(), descent, self._gradients.frozen)
         self.step_all, self.step_some = Recorded(self._step_all), Recorded(self._step_some)
 
@@ -400,8 +242,8 @@ class _Models:
         """Start again from models ``(size,)``, one for each."""
         distinct = {id(start): start for start in starts}  # often all clients begin with one model
         rows = {key: row for row, key in enumerate(distinct)}
-        there = torch.stack(list(distinct.values())).to(self.where)
-        self.values.copy_(there[torch.tensor([rows[id(start)] for start in starts]).to(self.where)])
+        models = torch.stack(list(distinct.values())).to(self.device)
+        self.values.copy_(models[torch.tensor([rows[id(start)] for start in starts]).to(self.device)])
         self.rule.restart(self.values[:, : self.trainable])
 
     def _step_all(self, x: Tensor, y: Tensor) -> Tensor:
@@ -423,79 +265,116 @@ class _Models:
         return losses
 
 
-class _ClientStack:
-    """The samples and batches of jobs whose models train together."""
+class StackedGradients:
+    """Gradients of many models of an architecture, computed together on this thread's device by `torch.func.vmap`.
 
-    def __init__(self, jobs: Sequence[Job], models: _Models) -> None:
-        self.models, self.where, self.needs_pairs = models, models.where, models.needs_pairs
-        models.load([job.start for job in jobs])
-        descent = jobs[0].descent
-        self.x, self.y = torch.cat([placed(job.x) for job in jobs]), torch.cat([placed(job.y) for job in jobs])
-        self.batch_size = descent.batch_size
-        self.batches: list[list[Tensor]] = []
-        self.per_epoch: list[int] = []
-        first = 0
-        for job in jobs:
-            total, per_epoch = steps_of(len(job.x), descent)
-            orders = batch_orders(len(job.x), total, job.rng, descent.batch_size)
-            self.batches.append([rows for order in orders for rows in (first + order).split(descent.batch_size)])
-            self.per_epoch.append(per_epoch)
-            first += len(job.x)
-        self.losses = torch.zeros(len(jobs), max(map(len, self.batches)), device=self.where)
-        self.counts = torch.zeros(self.losses.shape)  # samples of each batch, 0 if nothing was learnt from it
+    `frozen` are positions in a model of parameters that do not train. The module `needs_pairs` if it cannot learn from
+    one sample.
+    """
 
-    def train(self) -> list[Trained]:
-        """Train all models to the end; return each with its mean loss in the last epoch."""
-        for members, steps, rows in self._schedule():
-            self._step(members, steps, rows)
-        return list(zip(self.models.values.cpu(), self._mean_losses(), strict=True))
+    def __init__(self, architecture: Architecture) -> None:
+        resident = architecture.new_resident()
+        module, criterion = resident.module.train(), architecture.criterion
+        self.needs_pairs = resident.needs_pairs
+        self.parameters = _places(module.named_parameters())
+        named = module.named_parameters()
+        self.frozen = [self.parameters[name].where for name, parameter in named if not parameter.requires_grad]
+        by_kind = sorted(module.named_buffers(), key=lambda named: not named[1].is_floating_point())
+        self.buffers = _places(by_kind, sum(part.numel() for part in module.parameters()))
 
-    def _schedule(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Yield, for every common step, the models ``(k,)``, their step counts ``(k,)`` and batch rows ``(k, batch)``.
+        def loss(params: dict[str, Tensor], buffers: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
+            return criterion(functional_call(module, (params, buffers), (x,)), y)
 
-        All are sent to the device in one transfer.
+        self._gradients = vmap(grad_and_value(loss))
+
+    def __call__(self, models: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Return gradients ``(k, parameters)`` and losses ``(k,)`` of models ``(k, size)``; buffers change in place.
+
+        `x` is ``(k, batch, *shape)``, and `y` ``(k, batch)`` or ``(k, batch, outputs)``.
         """
-        shapes: list[tuple[int, int]] = []
-        parts: list[Tensor] = []
-        for group in self._groups():
-            rows = torch.cat([self.batches[k][step] for k, step in group])
-            members, steps = torch.tensor(group).unbind(1)
-            models, batch = len(group), len(rows) // len(group)
-            self.counts[members, steps] = batch
-            shapes.append((models, batch))
-            parts += [members, steps, rows]
-        there = torch.cat(parts).to(self.where) if parts else torch.empty(0)
-        at = 0
-        for models, batch in shapes:
-            members, steps, rows = there[at : at + models * (batch + 2)].split([models, models, models * batch])
-            yield members, steps, rows.view(models, batch)
-            at += models * (batch + 2)
+        params = {name: place.of(models) for name, place in self.parameters.items()}
+        buffers = {name: place.copy_of(models) for name, place in self.buffers.items()}
+        grads, losses = self._gradients(params, buffers, x, y)
+        for name, place in self.buffers.items():
+            models[:, place.where] = buffers[name].reshape(len(models), -1).to(models.dtype)
+        return torch.cat([grads[name].reshape(len(models), -1) for name in self.parameters], dim=1), losses
 
-    def _groups(self) -> list[list[tuple[int, int]]]:
-        """Return what models step together, in order: for every common step, pairs of a model and its step count.
 
-        In an epoch models take their full batches first, then their last ones, the longest first.
-        """
-        groups: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
-        for k, batches in enumerate(self.batches):
-            for step, length in enumerate(map(Tensor.numel, batches)):
-                if length == 1 and self.needs_pairs:  # a batch norm cannot learn from one sample
-                    continue
-                epoch, at = divmod(step, self.per_epoch[k])
-                turn = at if length == self.batch_size else 0
-                groups.setdefault((epoch, -length, turn), []).append((k, step))
-        return [groups[when] for when in sorted(groups)]
+@dataclass(frozen=True)
+class _Place:
+    """Position and shape of one of a module's tensors within the flat vector of its model."""
 
-    def _step(self, members: Tensor, steps: Tensor, rows: Tensor) -> None:
-        x, y = self.x[rows], self.y[rows]
-        everyone = len(members) == self.models.count
-        losses = self.models.step_all(x, y) if everyone else self.models.step_some(members, x, y)
-        self.losses[members, steps] = losses
+    where: slice
+    shape: torch.Size
+    dtype: torch.dtype
 
-    def _mean_losses(self) -> list[float]:
-        """Return each model's mean loss in the last epoch that it has learnt from, or NaN if there is none."""
-        left = (self.counts > 0).flip(1).cumsum(1).flip(1)  # batches to learn from, with the present one
-        last = left <= torch.tensor(self.per_epoch).unsqueeze(1)
-        losses, counts = self.losses.cpu().where(last, 0.0), self.counts.where(last, 0.0)
-        means: list[float] = ((losses * counts).sum(1) / counts.sum(1)).tolist()
-        return means
+    def of(self, models: Tensor) -> Tensor:
+        """Return views of this tensor in models ``(k, size)``."""
+        return models[:, self.where].view(len(models), *self.shape)
+
+    def copy_of(self, models: Tensor) -> Tensor:
+        """Return a contiguous copy, in which `vmap` can update batch-norm statistics in place."""
+        return self.of(models).to(self.dtype).clone(memory_format=torch.contiguous_format)
+
+
+def _places(parts: Iterable[tuple[str, Tensor]], first: int = 0) -> dict[str, _Place]:
+    """Return the positions of tensors laid one after another from `first`, by name."""
+    places = {}
+    for name, part in parts:
+        places[name] = _Place(slice(first, first + part.numel()), part.shape, part.dtype)
+        first += part.numel()
+    return places
+
+
+Step = Callable[..., Tensor]
+Kind = tuple[tuple[torch.Size, torch.dtype], ...]
+
+
+class Recorded:
+    """A function of tensors which on an NVIDIA GPU is recorded as a CUDA graph, separately for each kind of inputs.
+
+    A step of a small model is a hundred small operations. Starting each from Python takes longer than the GPU needs for
+    it. A recorded step is started as a whole, and computes the same. Calls beyond the second with inputs of the same
+    shapes and types replay what the third one did; the first two also load what the GPU needs. On other devices the
+    function is simply called.
+
+    The step takes tensors on the device, and returns one tensor; it may also change tensors that stay where they are in
+    memory. What it does must depend on the inputs' shapes only, not on their values, and it must draw no random numbers
+    and wait for nothing. The caller holds `ONE_AT_A_TIME`. `uses` is how many calls are expected for each kind of
+    inputs; recording pays from eight on.
+    """
+
+    def __init__(self, step: Step, uses: int = 8) -> None:
+        self._step, self._uses = step, uses
+        self._calls: dict[Kind, int] = {}
+        self._recordings: dict[Kind, _Recording] = {}
+
+    def __call__(self, *inputs: Tensor) -> Tensor:
+        """Return what the step returns; a copy, if it was replayed."""
+        if device().type != "cuda" or self._uses < 8 or not execution().cuda_graphs:
+            return self._step(*inputs)
+        kind = tuple((part.shape, part.dtype) for part in inputs)
+        if kind not in self._recordings:
+            self._calls[kind] = self._calls.get(kind, 0) + 1
+            if self._calls[kind] <= 2:
+                return self._step(*inputs)
+            self._recordings[kind] = _Recording(self._step, inputs)
+        return self._recordings[kind].replayed(inputs)
+
+
+class _Recording:
+    def __init__(self, step: Step, inputs: tuple[Tensor, ...]) -> None:
+        self.inputs = [part.clone() for part in inputs]
+        self.graph = torch.cuda.CUDAGraph()
+        torch.cuda.current_stream().synchronize()
+        self.graph.capture_begin(capture_error_mode="relaxed")  # cuDNN allocates memory of its own
+        try:
+            self.output = step(*self.inputs)
+        finally:
+            self.graph.capture_end()
+
+    def replayed(self, inputs: tuple[Tensor, ...]) -> Tensor:
+        for place, part in zip(self.inputs, inputs, strict=True):
+            place.copy_(part)
+        self.graph.replay()
+        return self.output.clone()

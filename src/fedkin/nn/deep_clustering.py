@@ -6,7 +6,6 @@ soft assignments come close to a sharpened version of themselves.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
@@ -25,9 +24,7 @@ from fedkin.nn.encoder import Autoencoding, Encoder, Output, last_layers
 from fedkin.nn.networks import linear_layers
 from fedkin.nn.resident import Resident
 
-_PAPER_WIDTHS = (500, 500, 2000)
-PAPER_CODE = 10
-_BATCH = 4096
+PAPER_CODE = 10  # length of the paper's codes
 
 
 @dataclass(frozen=True)
@@ -51,7 +48,7 @@ class DeepClusters:
         module = _module(self.widths)
         nn.utils.vector_to_parameters(self.encoder, module.parameters())
         module.to(device())
-        parts = [module(((part - self.centre) / self.spread).to(device())).cpu() for part in x.split(_BATCH)]
+        parts = [module(((part - self.centre) / self.spread).to(device())).cpu() for part in x.split(4096)]
         return torch.cat(parts) if parts else torch.zeros(0, self.widths[-1])
 
     def assign(self, x: Tensor) -> Tensor:
@@ -108,10 +105,12 @@ class DeepEmbeddedClustering:
             raise FedkinError(
                 f"DEC was asked for {n_clusters} clusters of {len(x)} samples; 1 to {len(x)} are possible."
             )
-        centre, spread = _scale(x)
+        # The mean squared length of rows becomes their number of features.
+        centre = x.mean(dim=0)
+        spread = float((x - centre).square().mean().sqrt()) or 1.0
         x = (x - centre) / spread
         widths = (x.shape[1], *(self.hidden or hidden_widths(x.shape[1])), min(self.code, x.shape[1]))
-        encoder, decoder = (_mlp(path, rng).to(device()) for path in (widths, widths[::-1]))
+        encoder, decoder = (_drawn(path, rng).to(device()) for path in (widths, widths[::-1]))
         x = x.to(device())
         self._reconstruct(encoder, decoder, x, rng)
         with torch.no_grad():
@@ -121,13 +120,9 @@ class DeepEmbeddedClustering:
         return DeepClusters(widths, centre, spread, vector.cpu(), centroids.cpu())
 
     def _reconstruct(self, encoder: nn.Module, decoder: nn.Module, x: Tensor, rng: torch.Generator) -> None:
-        parameters = [*encoder.parameters(), *decoder.parameters()]
-        optimizer = torch.optim.Adam(parameters, lr=self.pretrain_learning_rate)
+        optimizer = torch.optim.Adam([*encoder.parameters(), *decoder.parameters()], lr=self.pretrain_learning_rate)
         for rows in islice(_batches(len(x), self.batch, rng), self.pretrain_steps):
-            loss = functional.mse_loss(decoder(encoder(x[rows])), x[rows])
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
+            _take_step(optimizer, functional.mse_loss(decoder(encoder(x[rows])), x[rows]))
 
     def _self_train(self, encoder: nn.Module, centroids: Tensor, x: Tensor, rng: torch.Generator) -> Tensor:
         """Train `encoder` in place towards the sharpened assignments; return the final centroids."""
@@ -136,7 +131,7 @@ class DeepEmbeddedClustering:
         optimizer = torch.optim.SGD(parameters, lr=self.learning_rate, momentum=self.momentum)
         labels = torch.full((len(x),), -1, device=x.device)
         batches = _batches(len(x), self.batch, rng)
-        refresh = self.refresh or max(20, math.ceil(len(x) / self.batch))
+        refresh = self.refresh or max(20, ceil(len(x) / self.batch))
         for _ in range(self.max_refreshes):
             with torch.no_grad():
                 soft = assignment(encoder(x), centroids)
@@ -146,11 +141,14 @@ class DeepEmbeddedClustering:
             target = sharpened(soft)
             for rows in islice(batches, refresh):
                 log_soft = assignment(encoder(x[rows]), centroids).log()
-                loss = functional.kl_div(log_soft, target[rows], reduction="batchmean")
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
+                _take_step(optimizer, functional.kl_div(log_soft, target[rows], reduction="batchmean"))
         return centroids.detach()
+
+
+def _take_step(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
 
 
 def assignment(code: Tensor, centroids: Tensor) -> Tensor:
@@ -172,17 +170,10 @@ def sharpened(soft: Tensor) -> Tensor:
 def hidden_widths(features: int) -> tuple[int, ...]:
     """Return DEC's hidden widths for 256 features or more, in proportion below, with at least 32 units."""
     factor = min(1.0, features / 256)
-    return tuple(max(32, round(width * factor)) for width in _PAPER_WIDTHS)
+    return tuple(max(32, round(width * factor)) for width in (500, 500, 2000))
 
 
-def _scale(x: Tensor) -> tuple[Tensor, float]:
-    """Return the shift and the scale that make the mean squared length of rows of `x` equal to its features."""
-    centre = x.mean(dim=0)
-    spread = float((x - centre).square().mean().sqrt())
-    return centre, spread if spread > 0 else 1.0
-
-
-def _mlp(widths: Sequence[int], rng: torch.Generator) -> nn.Sequential:
+def _drawn(widths: Sequence[int], rng: torch.Generator) -> nn.Sequential:
     """Return linear layers with ReLU in between, with He-scaled weights and zero biases."""
     module = _module(widths)
     for layer in module:
@@ -206,11 +197,7 @@ def _batches(samples: int, size: int, rng: torch.Generator) -> Iterator[Tensor]:
         yield from torch.randperm(samples, generator=rng).split(size)
 
 
-#
 # Deep clustering network (Yang et al. 2017): an autoencoder whose codes are pulled to their clusters' centroids.
-#
-# The loss of a sample x with code z in cluster c is ``||decoded(z) - x||^2 + weight / 2 * ||z - centroid_c||^2``
-# (their eq. 5). Networks, clusters and centroids take turns batch by batch (their algorithm 1).
 
 
 class DeepEncoder(Encoder):
@@ -234,6 +221,9 @@ class DeepEncoder(Encoder):
 @dataclass(frozen=True)
 class DeepClustering:
     """Hyper-parameters of DCN's training, which uses Adam, where the paper uses plain SGD.
+
+    The loss of a sample x with code z in cluster c is ``||decoded(z) - x||^2 + weight / 2 * ||z - centroid_c||^2``
+    (their eq. 5). Networks, clusters and centroids take turns batch by batch (their algorithm 1).
 
     At least one of `pretrain_epochs` minimises the reconstruction error alone; with no `epochs` with the clusters
     k-means on the codes of an autoencoder is left. `weight` is that of a code's squared distance from its centroid, at

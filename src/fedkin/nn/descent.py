@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Literal
 from weakref import WeakValueDictionary
@@ -18,13 +19,7 @@ from torch.optim.adam import adam
 from fedkin.core.errors import FedkinError, in_short
 from fedkin.core.seeds import draw_seed, seeded_globally
 from fedkin.core.tasks import named_object
-from fedkin.nn.resident import Architecture, Losses, Resident
-
-#
-# Custom training of clients, chosen by their owner: an optimiser of torch's or their own, and augmentation.
-#
-# The built-in optimisers of `fedkin.nn.descent` work on one flat vector and are faster; these work on any parameters.
-
+from fedkin.nn.resident import Architecture, Resident
 
 OptimizerFactory = Callable[[Iterable[nn.Parameter], float], torch.optim.Optimizer]
 """``factory(parameters, learning_rate)`` returns a new optimiser."""
@@ -32,7 +27,9 @@ OptimizerFactory = Callable[[Iterable[nn.Parameter], float], torch.optim.Optimiz
 
 @dataclass(frozen=True, eq=False)
 class Recipe:
-    """Custom optimiser and augmentation of the clients' training.
+    """Custom optimiser and augmentation of the clients' training, chosen by their owner.
+
+    The built-in optimisers work on one flat vector and are faster; these work on any parameters.
 
     ``optimizer(parameters, learning_rate)`` returns a new `torch.optim.Optimizer` for each training; ``None`` is for
     the one that `LocalTraining` names. The augmentation is a function from a batch of samples float32 ``(n, *shape)``
@@ -52,12 +49,12 @@ class Recipe:
             return None
         trainable = [parameter for parameter in module.parameters() if parameter.requires_grad]
         try:
-            made = self.optimizer(trainable, learning_rate)
+            optimizer = self.optimizer(trainable, learning_rate)
         except Exception as error:  # a user's own function may raise anything
             raise FedkinError(f"The optimizer given cannot be made: {in_short(error)}.") from error
-        if not isinstance(made, torch.optim.Optimizer):
-            raise FedkinError(f"The optimizer given made a {type(made).__name__}, not a torch.optim.Optimizer.")
-        return made
+        if not isinstance(optimizer, torch.optim.Optimizer):
+            raise FedkinError(f"The optimizer given made a {type(optimizer).__name__}, not a torch.optim.Optimizer.")
+        return optimizer
 
     def augmented(self, x: Tensor, rng: torch.Generator) -> Tensor:
         """Return the augmented batch; draws from torch's global generator are seeded by `rng`.
@@ -68,13 +65,13 @@ class Recipe:
             return x
         with seeded_globally(draw_seed(rng), accelerators=True):
             try:
-                made = self.augmentation(x.clone())
+                changed = self.augmentation(x.clone())
             except Exception as error:
                 raise FedkinError(f"The augmentation given fails on {tuple(x.shape)}: {in_short(error)}.") from error
-        if not isinstance(made, Tensor) or made.shape != x.shape:
-            got = f"shape {tuple(made.shape)}" if isinstance(made, Tensor) else f"type {type(made).__name__}"
-            raise FedkinError(f"The augmentation given turns shape {tuple(x.shape)} into {got}; it must keep it.")
-        return made.to(x)
+        if not isinstance(changed, Tensor) or changed.shape != x.shape:
+            form = f"shape {tuple(changed.shape)}" if isinstance(changed, Tensor) else f"type {type(changed).__name__}"
+            raise FedkinError(f"The augmentation given turns shape {tuple(x.shape)} into {form}; it must keep it.")
+        return changed.to(x)
 
 
 _recipes: WeakValueDictionary[str, Recipe] = WeakValueDictionary()
@@ -91,14 +88,13 @@ def recipe_of(name: str) -> Recipe:
     Raises FedkinError if there is no such recipe.
     """
     if ":" in name:
-        found = named_object(name, "Recipe")
-        if not isinstance(found, Recipe):
-            raise FedkinError(f"Recipe '{name}' is of type {type(found).__name__}, not a fedkin.nn.descent.Recipe.")
-        return found
-    known = _recipes.get(name)
-    if known is None:
+        recipe = named_object(name, "Recipe")
+        if not isinstance(recipe, Recipe):
+            raise FedkinError(f"Recipe '{name}' is of type {type(recipe).__name__}, not a fedkin.nn.descent.Recipe.")
+        return recipe
+    if name not in _recipes:
         raise FedkinError(f"Recipe '{name}' is not registered; the estimator that it was given to no longer exists.")
-    return known
+    return _recipes[name]
 
 
 # Adam (Kingma and Ba 2015) as torch computes it, on flat vectors, with moments that can be kept between rounds.
@@ -144,11 +140,11 @@ class AdamMoments:
             return cls.new(parameters)
         return cls(*(state[name].clone() for name in _NAMES))
 
-    def take(self, other: AdamMoments, laid: Callable[[Tensor], Tensor] = lambda values: values) -> None:
-        """Take over the values of `other`, which may be on another device, its moments as `laid` returns them."""
-        self.mean.copy_(laid(other.mean))
-        self.square.copy_(laid(other.square))
-        self.steps.copy_(other.steps)
+    def take(self, source: AdamMoments, laid: Callable[[Tensor], Tensor] = lambda values: values) -> None:
+        """Take over the values of `source`, which may be on another device, its moments as `laid` returns them."""
+        self.mean.copy_(laid(source.mean))
+        self.square.copy_(laid(source.square))
+        self.steps.copy_(source.steps)
 
     def keep(self, state: MutableMapping[str, Tensor]) -> None:
         """Store the moments in a client's `state`."""
@@ -240,9 +236,8 @@ class UpdateRule:
 
     def of(self, rows: Tensor) -> UpdateRule:
         """Return the rule of the models at `rows`, with copies of their momentum and moments (see `put`)."""
-        part = UpdateRule.__new__(UpdateRule)
-        part.descent, part.frozen, part.is_plain = self.descent, self.frozen, self.is_plain
-        part.start, part.velocity = (None if one is None else one[rows] for one in (self.start, self.velocity))
+        part = copy(self)
+        part.start, part.velocity = (None if values is None else values[rows] for values in (self.start, self.velocity))
         part.moments = None if self.moments is None else self.moments.of(rows)
         return part
 
@@ -284,14 +279,51 @@ def train_locally(
     """
     with architecture.loaded(start, rng, training=True) as resident:
         x, y = resident.placed(x), resident.placed(y)
-        optimizer = _Optimizer(resident, descent) if descent.recipe is None else _ByRecipe(resident, descent, rng)
+        rule = UpdateRule(resident.params.clone(), descent, resident.frozen)
+        plain, step = rule.is_plain and descent.recipe is None, _step_of(resident, rule, rng)
         total, per_epoch = steps_of(len(x), descent)
         epochs = [
-            optimizer.through(x, y, order, descent.batch_size)
+            resident.descend(x, y, order, descent.batch_size, descent.learning_rate)
+            if plain
+            else resident.through(x, y, order, descent.batch_size, step)
             for order in batch_orders(len(x), total, rng, descent.batch_size)
         ]
         losses, counts = (torch.cat(parts)[-per_epoch:] for parts in zip(*epochs, strict=True))
         return resident.vector(), float((losses * counts).sum() / counts.sum())
+
+
+def _step_of(resident: Resident, rule: UpdateRule, rng: torch.Generator) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return a step on a batch, by the rule or a recipe's own optimiser, which returns the loss before it."""
+
+    def gradient(x: Tensor, y: Tensor) -> Tensor:
+        loss = resident.gradient(x, y)
+        rule.regularise(resident.params, resident.grad)
+        return loss
+
+    def step(x: Tensor, y: Tensor) -> Tensor:
+        loss = gradient(x, y)
+        rule.move(resident.params, resident.grad)
+        return loss
+
+    if rule.descent.recipe is None:
+        return step
+    recipe = recipe_of(rule.descent.recipe)
+    optimizer = recipe.optimizer_for(resident.module, rule.descent.learning_rate)
+
+    def step_by_recipe(x: Tensor, y: Tensor) -> Tensor:
+        x = recipe.augmented(x, rng)
+        if optimizer is None:
+            return step(x, y)
+        losses: list[Tensor] = []
+
+        def closure() -> float:  # some optimisers, such as LBFGS, compute several gradients in a step
+            losses.append(gradient(x, y))
+            return float(losses[-1])
+
+        optimizer.step(closure)
+        return losses[0]
+
+    return step_by_recipe
 
 
 def steps_of(n: int, descent: LocalTraining) -> tuple[int, int]:
@@ -302,55 +334,5 @@ def steps_of(n: int, descent: LocalTraining) -> tuple[int, int]:
 
 def batch_orders(n: int, total: int, rng: torch.Generator, batch_size: int) -> Iterator[Tensor]:
     """Yield row numbers of `total` batches, in a new order for every epoch; the last epoch may be cut short."""
-    per_epoch = math.ceil(n / batch_size)
-    for done in range(0, total, per_epoch):
-        yield torch.randperm(n, generator=rng)[: (total - done) * batch_size]
-
-
-class _Optimizer:
-    """Optimiser steps on the trainable part of a resident's vector, from the model that is loaded."""
-
-    def __init__(self, resident: Resident, descent: LocalTraining) -> None:
-        self.resident, self.params, self.grad, self.descent = resident, resident.params, resident.grad, descent
-        self.rule = UpdateRule(resident.params.clone(), descent, resident.frozen)
-
-    def through(self, x: Tensor, y: Tensor, order: Tensor, batch_size: int) -> Losses:
-        """Take one step on every batch of `order`, as `Resident.descend` does."""
-        if self.rule.is_plain:
-            return self.resident.descend(x, y, order, batch_size, self.descent.learning_rate)
-        return self.resident.through(x, y, order, batch_size, self.step)
-
-    def step(self, x: Tensor, y: Tensor) -> Tensor:
-        """Take one step on a batch; return its loss before the step."""
-        loss = self.regularised(x, y)
-        self.rule.move(self.params, self.grad)
-        return loss
-
-    def regularised(self, x: Tensor, y: Tensor) -> Tensor:
-        """Write the gradient of the loss and its penalties into `grad`; return the loss without penalties."""
-        loss = self.resident.gradient(x, y)
-        self.rule.regularise(self.params, self.grad)
-        return loss
-
-
-class _ByRecipe(_Optimizer):
-    """Optimiser steps by a recipe's own optimiser and augmentation, on the module's own parameters."""
-
-    def __init__(self, resident: Resident, descent: LocalTraining, rng: torch.Generator) -> None:
-        super().__init__(resident, descent)
-        assert descent.recipe is not None
-        self.rule.is_plain, self.rng, self.recipe = False, rng, recipe_of(descent.recipe)
-        self.own = self.recipe.optimizer_for(resident.module, descent.learning_rate)
-
-    def step(self, x: Tensor, y: Tensor) -> Tensor:
-        x = self.recipe.augmented(x, self.rng)
-        if self.own is None:
-            return super().step(x, y)
-        losses: list[Tensor] = []
-
-        def closure() -> float:
-            losses.append(self.regularised(x, y))
-            return float(losses[-1])
-
-        self.own.step(closure)
-        return losses[0]
+    for first in range(0, total, math.ceil(n / batch_size)):
+        yield torch.randperm(n, generator=rng)[: (total - first) * batch_size]

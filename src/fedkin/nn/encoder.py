@@ -22,10 +22,7 @@ from fedkin.nn.resident import Architecture
 Output = Literal["sigmoid", "linear"]
 """Activation of the last layer: "sigmoid" for data in [0, 1], "linear" for standardised data."""
 
-_DENSE_WIDTHS = (50, 20)
-_CHANNELS = (12, 24, 48)
-_SHRINKS = 2 ** len(_CHANNELS)
-_BATCH = 500
+_BATCH = 500  # samples at a time, which bounds the memory that codes take
 
 
 class Autoencoding(nn.Module):
@@ -37,8 +34,8 @@ class Autoencoding(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the reconstructed samples."""
-        made: Tensor = self.decoder(self.encoder(x))
-        return made
+        samples: Tensor = self.decoder(self.encoder(x))
+        return samples
 
 
 def dense(shape: Sequence[int], output: Output = "sigmoid") -> Autoencoding:
@@ -47,8 +44,8 @@ def dense(shape: Sequence[int], output: Output = "sigmoid") -> Autoencoding:
     Hidden layers have ReLU; the code is unbounded. Narrower data get a code of at most half their width.
     """
     features = math.prod(shape)
-    code = min(_DENSE_WIDTHS[1], max(1, features // 2))
-    hidden = min(_DENSE_WIDTHS[0], max(code, features))
+    code = min(20, max(1, features // 2))
+    hidden = min(50, max(code, features))
     encoder = nn.Sequential(nn.Flatten(), *linear_layers((features, hidden, code)))
     decoder = linear_layers((code, hidden, features)) + last_layers(output)
     return Autoencoding(encoder, nn.Sequential(*decoder, nn.Unflatten(1, tuple(shape))))
@@ -61,14 +58,14 @@ def convolutional(shape: Sequence[int], output: Output = "sigmoid") -> Autoencod
     parameters does not depend on the size of the image: 47,601 for colour. Raises FedkinError if samples are not
     images, or a side is not a multiple of 8.
     """
-    if len(shape) != 3 or any(side % _SHRINKS or not side for side in shape[1:]):
+    if not _divides_by_8(shape):
         raise FedkinError(
             f"The autoencoder 'conv-autoencoder' was asked for samples of shape {tuple(shape)}; it needs images whose "
-            f"sides are multiples of {_SHRINKS}."
+            "sides are multiples of 8."
         )
     channels, height, width = shape
-    path = (channels, *_CHANNELS)
-    code = (path[-1], height // _SHRINKS, width // _SHRINKS)
+    path = (channels, 12, 24, 48)
+    code = (path[-1], height // 8, width // 8)
     down: list[nn.Module] = []
     up: list[nn.Module] = []
     for above, below in pairwise(path):
@@ -76,6 +73,11 @@ def convolutional(shape: Sequence[int], output: Output = "sigmoid") -> Autoencod
         activation = [nn.ReLU()] if above != channels else last_layers(output)
         up = [nn.ConvTranspose2d(below, above, 4, stride=2, padding=1), nn.BatchNorm2d(above), *activation, *up]
     return Autoencoding(nn.Sequential(*down, nn.Flatten()), nn.Sequential(nn.Unflatten(1, code), *up))
+
+
+def _divides_by_8(shape: Sequence[int]) -> bool:
+    """Whether samples are images whose sides three strided convolutions can halve."""
+    return len(shape) == 3 and all(side and side % 8 == 0 for side in shape[1:])
 
 
 def last_layers(output: Output) -> list[nn.Module]:
@@ -104,8 +106,7 @@ def choose_autoencoder(shape: Sequence[int]) -> str:
 
     Colour images with a side that is not a multiple of 8 also get "dense-autoencoder".
     """
-    fits = len(shape) == 3 and shape[0] > 1 and all(side % _SHRINKS == 0 for side in shape[1:])
-    return "conv-autoencoder" if fits else "dense-autoencoder"
+    return "conv-autoencoder" if _divides_by_8(shape) and shape[0] > 1 else "dense-autoencoder"
 
 
 class Encoder(Architecture):
@@ -136,16 +137,16 @@ class Encoder(Architecture):
         with self.loaded(vector, training=batch_statistics) as resident:
             encoder = cast(Autoencoding, resident.module).encoder
             parts = x.split(len(x) if batch_statistics else _BATCH) if len(x) else []
-            made = [encoder(resident.laid(part)).cpu() for part in parts]
-        return torch.cat(made) if made else torch.zeros(0, self.width)
+            codes = [encoder(resident.laid(part)).cpu() for part in parts]
+        return torch.cat(codes) if codes else torch.zeros(0, self.width)
 
     @torch.no_grad()
     def decoded(self, vector: Tensor, codes: Tensor) -> Tensor:
         """Decode codes ``(n, width)`` into samples ``(n, *shape)``."""
         with self.loaded(vector) as resident:
             decoder = cast(Autoencoding, resident.module).decoder
-            made = [decoder(resident.placed(part)).cpu() for part in codes.split(_BATCH)]
-        return torch.cat(made).contiguous() if made else torch.zeros(0, *self.shape)
+            parts = [decoder(resident.placed(part)).cpu() for part in codes.split(_BATCH)]
+        return torch.cat(parts).contiguous() if parts else torch.zeros(0, *self.shape)
 
     def errors(self, vector: Tensor, x: Tensor) -> Tensor:
         """Return the mean squared reconstruction error of every sample ``(n,)``."""
@@ -182,22 +183,22 @@ class Pretrained:
                 f"'{path}' holds no encoder ({reason}); make one with `fedkin pretrain DATA --out {path}`."
             ) from error
 
-    def fitted_to(self, shape: tuple[int, ...], where: str) -> Encoder:
+    def fitted_to(self, shape: tuple[int, ...], file: str) -> Encoder:
         """Return the encoder for samples of `shape`; a convolutional one also takes image sizes unseen in training.
 
         Raises FedkinError if it cannot take them, or has not been trained for an epoch yet.
         """
         if self.about.get("epochs") == 0:
             raise FedkinError(
-                f"The encoder of '{where}' has not been trained for an epoch yet; continue `fedkin pretrain`."
+                f"The encoder of '{file}' has not been trained for an epoch yet; continue `fedkin pretrain`."
             )
         try:
             encoder = Encoder.of(self.spec | {"shape": list(shape)})
         except FedkinError as error:
-            raise FedkinError(f"The encoder of '{where}' does not fit: {error}") from error
+            raise FedkinError(f"The encoder of '{file}' does not fit: {error}") from error
         if encoder.size != len(self.vector):
             trained = tuple(self.spec["shape"])
             raise FedkinError(
-                f"The encoder of '{where}' was trained on samples of shape {trained}; the clients' have {shape}."
+                f"The encoder of '{file}' was trained on samples of shape {trained}; the clients' have {shape}."
             )
         return encoder

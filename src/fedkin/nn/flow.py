@@ -19,26 +19,25 @@ from fedkin.nn.resident import Architecture
 
 LEVELS = 256
 """Number of levels of a pixel value."""
-_BATCH = 500
 
 
 class Coupling(nn.Module):
     """Affine coupling layer: scales one half by ``exp(s)`` and shifts it by ``t``, both computed from the other half.
 
-    `given` and `changed` are the lengths of both, `changed` at least 1. The network that computes s, bounded by a tanh,
+    `fixed` and `changed` are the lengths of both, `changed` at least 1. The network that computes s, bounded by a tanh,
     and t has `depth` hidden layers of `width` units.
     """
 
-    def __init__(self, given: int, changed: int, width: int, depth: int) -> None:
+    def __init__(self, fixed: int, changed: int, width: int, depth: int) -> None:
         super().__init__()
-        self.conditioner = nn.Sequential(*linear_layers([max(1, given), *[width] * depth]), nn.ReLU())
+        self.conditioner = nn.Sequential(*linear_layers([max(1, fixed), *[width] * depth]), nn.ReLU())
         self.scale, self.shift = nn.Linear(width, changed), nn.Linear(width, changed)
 
-    def forward(self, given: Tensor, changed: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, fixed: Tensor, changed: Tensor) -> tuple[Tensor, Tensor]:
         """Return the transformed half ``(n, changed)``, and the log-determinant of every sample ``(n,)``."""
-        if not given.shape[1]:  # samples of one feature: the other half is empty
-            given = given.new_zeros(len(given), 1)
-        hidden = self.conditioner(given)
+        if not fixed.shape[1]:  # samples of one feature: the other half is empty
+            fixed = fixed.new_zeros(len(fixed), 1)
+        hidden = self.conditioner(fixed)
         scale = self.scale(hidden).tanh()
         return changed * scale.exp() + self.shift(hidden), scale.sum(1)
 
@@ -59,7 +58,7 @@ class RealNVP(nn.Module):
         lengths = [len(half) for half in self.halves]
         self.turns = [turn % 2 for turn in range(couplings) if lengths[1 - turn % 2]]
         self.couplings = nn.ModuleList(
-            Coupling(lengths[given], lengths[1 - given], width, depth) for given in self.turns
+            Coupling(lengths[fixed], lengths[1 - fixed], width, depth) for fixed in self.turns
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -71,8 +70,8 @@ class RealNVP(nn.Module):
         """Return latents ``(n, d)`` of samples ``(n, *shape)``, and ``log |det dz/dx|`` ``(n,)``."""
         parts = [x.flatten(1).index_select(1, half.to(x.device)) for half in self.halves]
         log_determinant = x.new_zeros(len(x))
-        for given, coupling in zip(self.turns, self.couplings, strict=True):
-            parts[1 - given], change = coupling(parts[given], parts[1 - given])
+        for fixed, coupling in zip(self.turns, self.couplings, strict=True):
+            parts[1 - fixed], change = coupling(parts[fixed], parts[1 - fixed])
             log_determinant = log_determinant + change
         places = torch.cat(self.halves).argsort().to(x.device)
         return torch.cat(parts, dim=1).index_select(1, places), log_determinant
@@ -132,7 +131,7 @@ class Flow(Architecture):
         with self.resident() as resident:
             for row, model in zip(table, models, strict=True):
                 resident.load(model)
-                for place, part in zip(row.split(_BATCH), x.split(_BATCH), strict=True):
+                for place, part in zip(row.split(500), x.split(500), strict=True):
                     place.copy_(resident.output(part))
         return table
 

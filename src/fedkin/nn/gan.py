@@ -24,15 +24,8 @@ from fedkin.nn.encoder import Output, last_layers
 from fedkin.nn.networks import normalised_layer, takes_convolutions
 from fedkin.nn.resident import Architecture, Resident
 
-_GENERATOR_CHANNELS = (128, 64)
-_DISCRIMINATOR_CHANNELS = (64, 128, 256)
-_UNITS = 1024
-_VECTOR_UNITS = 128
-_LEAK = 0.2
-_INITIAL_SPREAD = 0.02
-
-_BETAS = (0.5, 0.999)
-_BATCH = 500
+_UNITS, _VECTOR_UNITS = 1024, 128  # units of a fully connected layer for images, as in the paper, and for vectors
+_LEAK = 0.2  # slope of the discriminator's leaky ReLU, as in the paper
 
 
 def build_generator(shape: Sequence[int], latent: int, output: Output = "sigmoid", capacity: float = 1.0) -> nn.Module:
@@ -48,8 +41,8 @@ def build_generator(shape: Sequence[int], latent: int, output: Output = "sigmoid
         hidden = [*normalised_layer(latent, units), *normalised_layer(units, units)]
         return nn.Sequential(*hidden, nn.Linear(units, features), nn.Unflatten(1, tuple(shape)), *last)
     channels, height, width = shape
-    start = (_scaled(_GENERATOR_CHANNELS[0], capacity), math.ceil(height / 4), math.ceil(width / 4))
-    units, middle = _scaled(_UNITS, capacity), _scaled(_GENERATOR_CHANNELS[1], capacity)
+    start = (_scaled(128, capacity), math.ceil(height / 4), math.ceil(width / 4))
+    units, middle = _scaled(_UNITS, capacity), _scaled(64, capacity)
     return _initialised(
         nn.Sequential(
             *normalised_layer(latent, units),
@@ -78,8 +71,8 @@ def build_discriminator(shape: Sequence[int], capacity: float = 1.0) -> nn.Modul
         return nn.Sequential(nn.Flatten(), *hidden, nn.Linear(units, 1), nn.Flatten(0))
     above, (height, width) = shape[0], shape[1:]
     layers: list[nn.Module] = []
-    for wanted in _DISCRIMINATOR_CHANNELS:
-        below = _scaled(wanted, capacity)
+    for channels in (64, 128, 256):
+        below = _scaled(channels, capacity)
         layers += [nn.Conv2d(above, below, 4, stride=2, padding=1), nn.BatchNorm2d(below), nn.LeakyReLU(_LEAK)]
         above, height, width = below, height // 2, width // 2
     units = _scaled(_UNITS, capacity)
@@ -121,7 +114,7 @@ def _initialised(module: nn.Module, capacity: float) -> nn.Module:
     """
     for part in module.modules():
         if isinstance(part, nn.Linear | nn.Conv2d | nn.ConvTranspose2d):
-            nn.init.normal_(part.weight, std=_INITIAL_SPREAD / math.sqrt(capacity))
+            nn.init.normal_(part.weight, std=0.02 / math.sqrt(capacity))
             if part.bias is not None:
                 nn.init.zeros_(part.bias)
     return module
@@ -153,7 +146,7 @@ class Blueprint:
         return {**self.__dict__, "shape": list(self.shape)}
 
 
-class _Adversary(Architecture):
+class _Network(Architecture):
     """Base of the generator and the discriminator as architectures."""
 
     criterion = staticmethod(binary_cross_entropy_with_logits)
@@ -163,22 +156,22 @@ class _Adversary(Architecture):
         super().__init__(name, shape)
 
 
-class Generator(_Adversary):
+class Generator(_Network):
     """An `Architecture` that generates samples from latents."""
 
     def __init__(self, blueprint: Blueprint) -> None:
         super().__init__("generator", (blueprint.noise + blueprint.kinds,), blueprint)
 
     def build(self) -> nn.Module:
-        made = self.blueprint
-        return build_generator(made.shape, self.shape[0], made.output, made.capacity)
+        blueprint = self.blueprint
+        return build_generator(blueprint.shape, self.shape[0], blueprint.output, blueprint.capacity)
 
     def targets(self, x: Tensor) -> Tensor:
         """Return zeros of the samples' shape."""
         return torch.zeros(len(x), *self.blueprint.shape)
 
 
-class Discriminator(_Adversary):
+class Discriminator(_Network):
     """An `Architecture` that tells real samples from generated ones."""
 
     def __init__(self, blueprint: Blueprint) -> None:
@@ -237,14 +230,17 @@ class Adversaries:
             self.generator.loaded(generator, training=True) as maker,
             self.discriminator.loaded(discriminator, training=True) as judge,
         ):
-            game = _Game(maker, judge, rates)
+            optimizers = [
+                adam_for(network, rate, (0.5, 0.999)) for network, rate in zip((maker, judge), rates, strict=True)
+            ]
             x = judge.placed(x)
             losses: list[Tensor] = []
             weights: list[float] = []
             while len(losses) < min_steps:
                 for rows in torch.randperm(len(x), generator=rng).split(batch_size):
                     if len(rows) > 1:
-                        losses.append(game.play(x[rows], *(self.latents(len(rows), rng) for _ in range(2))))
+                        latents = [self.latents(len(rows), rng) for _ in range(2)]
+                        losses.append(_step(maker, judge, optimizers, x[rows], latents))
                         weights.append(float(len(rows)))
             return maker.vector(), judge.vector(), torch.tensor(weights) @ torch.stack(losses).cpu() / sum(weights)
 
@@ -252,34 +248,37 @@ class Adversaries:
     def samples(self, generator: Tensor, count: int, rng: torch.Generator) -> Tensor:
         """Generate `count` samples, float32 ``(count, *shape)``, with batch normalisation's running statistics."""
         with self.generator.loaded(generator) as maker:
-            made = [maker.output(part).contiguous().cpu() for part in self.latents(count, rng).split(_BATCH)]
-        return torch.cat(made)
+            parts = [maker.output(part).contiguous().cpu() for part in self.latents(count, rng).split(500)]
+        return torch.cat(parts)
 
 
-class _Game:
-    """Generator and discriminator in training, each with an optimiser for one epoch."""
+def _step(
+    maker: Resident,
+    judge: Resident,
+    optimizers: Sequence[torch.optim.Optimizer],
+    real: Tensor,
+    latents: Sequence[Tensor],
+) -> Tensor:
+    """Take one step of each network on a real batch and generated ones; return their losses before it, ``(2,)``.
 
-    def __init__(self, maker: Resident, judge: Resident, rates: tuple[float, float]) -> None:
-        self.maker, self.judge = maker, judge
-        self.making, self.judging = adam_for(maker, rates[0], _BETAS), adam_for(judge, rates[1], _BETAS)
-
-    def play(self, real: Tensor, to_judge: Tensor, to_make: Tensor) -> Tensor:
-        """Take one step of each network on a real batch and generated ones; return their losses before it, ``(2,)``."""
-        yes, no = real.new_ones(len(real)), real.new_zeros(len(real))
-        with torch.no_grad():
-            shown = self.judge.laid(self.maker.output(to_judge))
-        self.judge.grad.zero_()
-        doubt = self.judge.criterion(self.judge.output(real), yes) + self.judge.criterion(self.judge.module(shown), no)
-        doubt.backward()
-        self.judging.step()
-        made = self.maker.output(to_make)
-        shown = self.judge.laid(made.detach()).requires_grad_()
-        loss = self.judge.criterion(self.judge.module(shown), yes)
-        (towards,) = torch.autograd.grad(loss, shown)
-        self.maker.grad.zero_()
-        made.backward(towards)
-        self.making.step()
-        return torch.stack([loss.detach(), doubt.detach() / 2])
+    The first `latents` are for the discriminator's step, the second for the generator's.
+    """
+    making, judging = optimizers
+    yes, no = real.new_ones(len(real)), real.new_zeros(len(real))
+    with torch.no_grad():
+        shown = judge.laid(maker.output(latents[0]))
+    judge.grad.zero_()
+    doubt = judge.criterion(judge.output(real), yes) + judge.criterion(judge.module(shown), no)
+    doubt.backward()
+    judging.step()
+    generated = maker.output(latents[1])
+    shown = judge.laid(generated.detach()).requires_grad_()
+    loss = judge.criterion(judge.module(shown), yes)
+    (towards,) = torch.autograd.grad(loss, shown)
+    maker.grad.zero_()
+    generated.backward(towards)
+    making.step()
+    return torch.stack([loss.detach(), doubt.detach() / 2])
 
 
 @lru_cache(maxsize=4)

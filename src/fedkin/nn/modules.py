@@ -14,14 +14,12 @@ from fedkin.core.device import device
 from fedkin.core.errors import FedkinError, in_short, unknown_name
 from fedkin.core.tasks import named_object
 from fedkin.nn import networks
-from fedkin.nn.networks import RESNET18, resnet, with_own_dropout
+from fedkin.nn.networks import RESNET18, RESNET34, resnet, with_own_dropout
 from fedkin.nn.plain_sequence import SequenceResident, is_plain_sequence
 from fedkin.nn.resident import Architecture, Criterion, Resident
 
 Factory = Callable[[tuple[int, ...], int], nn.Module]
 """``factory(shape, classes)``: a new module that turns float32 ``(n, *shape)`` into logits ``(n, classes)``."""
-
-_RESNET34 = (3, 4, 6, 3)
 
 _factories: dict[str, Factory] = {
     "perceptron": networks.perceptron,
@@ -31,9 +29,9 @@ _factories: dict[str, Factory] = {
     "lenet5-softmax": networks.lenet5_softmax,
     "ocfl-cnn": networks.ocfl_cnn,
     "resnet18": partial(resnet, name="resnet18", blocks=RESNET18),
-    "resnet34": partial(resnet, name="resnet34", blocks=_RESNET34),
+    "resnet34": partial(resnet, name="resnet34", blocks=RESNET34),
     "resnet18-gn": partial(resnet, name="resnet18-gn", blocks=RESNET18, norm="group"),
-    "resnet34-gn": partial(resnet, name="resnet34-gn", blocks=_RESNET34, norm="group"),
+    "resnet34-gn": partial(resnet, name="resnet34-gn", blocks=RESNET34, norm="group"),
     "resnet18-imagenet": partial(resnet, name="resnet18-imagenet", blocks=RESNET18, stem="imagenet"),
 }
 _losses: dict[str, Criterion] = {}
@@ -88,20 +86,22 @@ def build(name: str, shape: Sequence[int], classes: int) -> nn.Module:
         raise FedkinError(
             f"Model '{name}' was asked for samples of shape {shape} and {classes} classes; all must be 1 or more."
         )
-    factory = _imported(name) if ":" in name else _factories.get(name)
+    factory = named_object(name, "Model") if ":" in name else _factories.get(name)
     if factory is None:
         raise unknown_name("model", name, _factories)
+    if not callable(factory):
+        raise FedkinError(f"Model '{name}' is of type {type(factory).__name__}, not a function (shape, classes).")
     try:
-        made = factory(shape, classes)
+        module = factory(shape, classes)
     except FedkinError:
         raise
     except Exception as error:
         raise FedkinError(
             f"Model '{name}' cannot be made for samples of shape {shape} and {classes} classes: {in_short(error)}."
         ) from error
-    if not isinstance(made, nn.Module):
-        raise FedkinError(f"Model '{name}' made something of type {type(made).__name__}, not a torch.nn.Module.")
-    module = with_own_dropout(made).eval()
+    if not isinstance(module, nn.Module):
+        raise FedkinError(f"Model '{name}' made something of type {type(module).__name__}, not a torch.nn.Module.")
+    module = with_own_dropout(module).eval()
     _check_logits(module, name, shape, classes)
     if next(module.parameters(), None) is None:
         raise FedkinError(f"Model '{name.partition('#')[0]}' has no parameters, so there is nothing to train.")
@@ -112,14 +112,6 @@ def choose(shape: Sequence[int]) -> str:
     """Return the classifier that "auto" stands for: "lenet5" for large enough images, otherwise "perceptron"."""
     image = len(shape) == 3 and min(shape[1:]) >= networks.LENET_MIN_SIDE
     return "lenet5" if image else "perceptron"
-
-
-def _imported(path: str) -> Factory:
-    """Import the factory at ``package.module:attribute``."""
-    factory = named_object(path, "Model")
-    if not callable(factory):
-        raise FedkinError(f"Model '{path}' is of type {type(factory).__name__}, not a function (shape, classes).")
-    return factory  # type: ignore[no-any-return]
 
 
 def _check_logits(module: nn.Module, name: str, shape: tuple[int, ...], classes: int) -> None:
@@ -137,20 +129,10 @@ def _check_logits(module: nn.Module, name: str, shape: tuple[int, ...], classes:
         )
 
 
-# Classifiers whose models are flat vectors.
-
-
-_BATCH, _ON_CPU = 500, 200
-"""Samples at a time, on a GPU and on a CPU. More on a CPU make convolutions put out more than the 32 MiB up to which
-glibc reuses memory; beyond that the system clears new pages every time."""
-_FIRST, _PIECE = 64, 128
-"""Number of samples that models are compared on first, and in each further batch."""
-
-
 class Classifier(Architecture):
     """An `Architecture` whose module returns logits of classes, trained with the loss registered for its name.
 
-    `name` is a registered model or dotted path, see `fedkin.nn.build`.
+    `name` is a registered model or dotted path, see `fedkin.nn.modules.build`.
     """
 
     def __init__(self, name: str, shape: tuple[int, ...], classes: int) -> None:
@@ -178,10 +160,10 @@ class Classifier(Architecture):
 
         The logits, if the module has no linear layer.
         """
-        given: dict[str, Tensor] = {}
+        inputs: dict[str, Tensor] = {}
 
         def keep(layer: nn.Module, arguments: tuple[Tensor, ...]) -> None:
-            given["last"] = arguments[0]
+            inputs["last"] = arguments[0]
 
         parts = []
         with self.loaded(vector) as resident:
@@ -190,7 +172,7 @@ class Classifier(Architecture):
             try:
                 for part in _parts(x):
                     output = resident.output(part)
-                    parts.append(given.get("last", output).flatten(1).cpu())
+                    parts.append(inputs.get("last", output).flatten(1).cpu())
             finally:
                 for hook in hooks:
                     hook.remove()
@@ -218,13 +200,14 @@ class Classifier(Architecture):
         The result is the same as by `loss`. On a CPU a model is evaluated only until its sum of losses exceeds the
         total of a better model, as cross-entropy is never negative.
         """
-        if self.criterion is not cross_entropy or device().type != "cpu" or not 0 < _FIRST < len(x):
+        first = 64  # samples that all models are compared on, to begin with the most promising
+        if self.criterion is not cross_entropy or device().type != "cpu" or len(x) <= first:
             losses = torch.tensor([self.loss(model, x, y) for model in models])
             return int(losses.nan_to_num(nan=torch.inf).argmin())
-        sums = [self._sum(model, x[:_FIRST], y[:_FIRST], 0.0, math.inf) for model in models]
+        sums = [self._sum(model, x[:first], y[:first], 0.0, math.inf) for model in models]
         best, lowest = -1, math.inf
         for k in sorted(range(len(models)), key=lambda k: (math.isnan(sums[k]), sums[k])):
-            total = self._sum(models[k], x[_FIRST:], y[_FIRST:], sums[k], lowest)
+            total = self._sum(models[k], x[first:], y[first:], sums[k], lowest)
             if not math.isnan(total) and (best < 0 or total < lowest or (total == lowest and k < best)):
                 best, lowest = k, total
         return max(0, best)
@@ -232,11 +215,10 @@ class Classifier(Architecture):
     def _sum(self, model: Tensor, x: Tensor, y: Tensor, before: float, limit: float) -> float:
         """Return `before` plus the samples' losses, added up to the batch that makes the sum exceed `limit` or NaN."""
         with self.loaded(model) as resident:
-            for at in range(0, len(x), _PIECE):
+            for samples, labels in zip(x.split(128), y.split(128), strict=True):
                 if not before <= limit:
                     break
-                logits = resident.output(x[at : at + _PIECE])
-                before += float(cross_entropy(logits, y[at : at + _PIECE], reduction="sum"))
+                before += float(cross_entropy(resident.output(samples), labels, reduction="sum"))
         return before
 
     def new_resident(self) -> Resident:
@@ -246,5 +228,10 @@ class Classifier(Architecture):
 
 
 def _parts(x: Tensor) -> tuple[Tensor, ...]:
-    parts: tuple[Tensor, ...] = x.split(_ON_CPU if device().type == "cpu" else _BATCH)
+    """Return samples in parts to evaluate at a time.
+
+    More on a CPU make convolutions put out more than the 32 MiB up to which glibc reuses memory; beyond that the system
+    clears new pages every time.
+    """
+    parts: tuple[Tensor, ...] = x.split(200 if device().type == "cpu" else 500)
     return parts

@@ -13,7 +13,7 @@ MODELS: dict[str, str] = {
     "resnet34-gn": "ResNet-34 for small images, group normalisation.",
     "resnet18-imagenet": "ResNet-18 as for ImageNet: images shrink by four before the first block.",
 }
-"""Description of each built-in classifier, by name. Models that `fedkin.nn.register` adds are not listed."""
+"""Description of each built-in classifier, by name. Models that `fedkin.nn.modules.register` adds are not listed."""
 
 AUTOENCODERS: dict[str, str] = {
     "dense-autoencoder": "Fully connected, 784-50-20 and back; for vectors and grey images.",

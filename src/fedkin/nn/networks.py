@@ -19,15 +19,14 @@ from torch import Tensor, nn
 
 from fedkin.core.errors import FedkinError
 
-#
-# Layers that networks share, and dropout with a random generator of its own.
-#
-# torch's dropout draws from one generator for the whole process, so that a client's dropout would depend on the
-# models trained in other threads at the same time. Here every model gets the client's generator.
+# Layers that networks share.
 
 
 class Dropout(nn.Module):
     """Dropout that draws only from its own `generator`; identity in evaluation mode.
+
+    torch's draws from one generator for the whole process, so that a client's dropout would depend on the models
+    trained in other threads at the same time. Here every model gets the client's generator.
 
     A fraction `p` of the values is dropped; kept values are divided by ``1 - p``, so that their expectation stays
     (Srivastava et al. 2014). With `whole_channels`, ``x[i, c]`` is dropped as a whole, as torch's Dropout1d, Dropout2d
@@ -61,10 +60,6 @@ class Dropout(nn.Module):
         mask.bernoulli_(keep, generator=self.generator).mul_(1 / keep if keep else 0.0)
         return x * mask.to(x.device)
 
-    def extra_repr(self) -> str:
-        """Return the text that `repr` shows between the brackets."""
-        return f"p={self.p}, whole_channels={self.whole_channels}"
-
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "generator": None}
 
@@ -83,8 +78,6 @@ def normalised_layer(inputs: int, units: int) -> list[nn.Module]:
 
 
 _OF_CHANNELS = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
-_WITHOUT_SEED = (nn.AlphaDropout, nn.FeatureAlphaDropout, nn.RReLU)
-_WITH_INNER_DROPOUT = (nn.RNNBase, nn.MultiheadAttention)
 
 
 def with_own_dropout(module: nn.Module) -> nn.Module:
@@ -95,17 +88,29 @@ def with_own_dropout(module: nn.Module) -> nn.Module:
     other layers that draw random numbers: alpha dropout, RReLU, or dropout inside recurrent or attention layers.
     """
     for name, layer in module.named_modules():
-        if isinstance(layer, _WITHOUT_SEED) or (isinstance(layer, _WITH_INNER_DROPOUT) and layer.dropout):
+        inner = isinstance(layer, nn.RNNBase | nn.MultiheadAttention) and layer.dropout
+        if inner or isinstance(layer, nn.AlphaDropout | nn.FeatureAlphaDropout | nn.RReLU):
             raise FedkinError(
                 f"Layer '{name}' ({type(layer).__name__}) draws random numbers that no seed of a run reaches; "
                 "leave its dropout at 0, or put torch.nn.Dropout in its place."
             )
-    own: dict[nn.Module, nn.Module] = {}
+
+    def replacement(layer: Any) -> nn.Module:
+        if not isinstance(layer, (nn.Dropout, *_OF_CHANNELS)):
+            return layer  # type: ignore[no-any-return]
+        return Dropout(layer.p, whole_channels=isinstance(layer, _OF_CHANNELS)).train(layer.training)
+
+    return _with_layers(module, replacement)
+
+
+def _with_layers(module: nn.Module, replacement: Callable[[nn.Module], nn.Module]) -> nn.Module:
+    """Replace layers anywhere in `module`, in place; return it, or what replaces it."""
+    replaced: dict[nn.Module, nn.Module] = {}
     for parent in list(module.modules()):
         for name, child in parent._modules.items():  # named_children() would skip a layer's second place
-            if child is not None and _is_dropout(child):
-                parent._modules[name] = own.setdefault(child, _replacement(child))
-    return _replacement(module) if _is_dropout(module) else module
+            if child is not None:
+                parent._modules[name] = replaced.setdefault(child, replacement(child))
+    return replacement(module)
 
 
 def set_generator(module: nn.Module, generator: torch.Generator | None) -> None:
@@ -120,21 +125,11 @@ def takes_convolutions(shape: Sequence[int]) -> bool:
     return len(shape) == 3 and min(shape[1:]) >= 8
 
 
-def _is_dropout(layer: nn.Module) -> bool:
-    return isinstance(layer, (nn.Dropout, *_OF_CHANNELS))
-
-
-def _replacement(layer: Any) -> Dropout:
-    made = Dropout(layer.p, whole_channels=isinstance(layer, _OF_CHANNELS))
-    return made.train(layer.training)
-
-
 Norm = Callable[[int], nn.Module]
 GROUPS = 2
 """Groups of channels in a group normalisation, as in the ResNet-18 of Reddi et al. (2021)."""
-_WIDTHS = (64, 128, 256, 512)
-RESNET18 = (2, 2, 2, 2)
-"""Blocks of ResNet-18 with these channels."""
+RESNET18, RESNET34 = (2, 2, 2, 2), (3, 4, 6, 3)
+"""Blocks of residual networks with 64, 128, 256 and 512 channels (He et al. 2016, Table 1)."""
 
 
 def perceptron(shape: tuple[int, ...], classes: int) -> nn.Sequential:
@@ -268,23 +263,29 @@ def resnet(
 ) -> nn.Sequential:
     """Return a residual network of basic blocks, from images ``(n, channels, height, width)`` of any size to logits.
 
-    `blocks` are those with 64, 128, 256 and 512 channels: `RESNET18`, or (3, 4, 6, 3) for ResNet-34. Batch
-    normalisation needs batches of two samples or more where an image has shrunk to one pixel; its running statistics
-    are buffers. Group normalisation has neither, and two groups in every layer. The small stem is a 3 x 3 convolution,
-    as is usual for CIFAR; that of ImageNet a 7 x 7 one with stride 2 and pooling. Raises FedkinError, which calls the
-    model `name`, if `shape` is no image.
+    `blocks` are those with 64, 128, 256 and 512 channels. Batch normalisation needs batches of two samples or more
+    where an image has shrunk to one pixel; its running statistics are buffers. Group normalisation has neither, and two
+    groups in every layer. The small stem is a 3 x 3 convolution, as is usual for CIFAR; that of ImageNet a 7 x 7 one
+    with stride 2 and pooling. Convolutions' weights are drawn from N(0, 2 / fan-out) (He et al. 2015). Raises
+    FedkinError, which calls the model `name`, if `shape` is no image.
     """
     channels, _, _ = image_shape(name, shape, min_side=1)
     make_norm: Norm = nn.BatchNorm2d if norm == "batch" else partial(nn.GroupNorm, GROUPS)
-    layers = _stem(channels, stem, make_norm)
-    inputs = _WIDTHS[0]
-    for stage, (outputs, count) in enumerate(zip(_WIDTHS, blocks, strict=True)):
+    widths = (64, 128, 256, 512)
+    small = nn.Conv2d(channels, widths[0], 3, padding=1, bias=False)
+    layers: list[nn.Module] = [small, make_norm(widths[0]), nn.ReLU()]
+    if stem == "imagenet":
+        layers[0] = nn.Conv2d(channels, widths[0], 7, stride=2, padding=3, bias=False)
+        layers.append(nn.MaxPool2d(3, stride=2, padding=1))
+    inputs = widths[0]
+    for stage, (outputs, count) in enumerate(zip(widths, blocks, strict=True)):
         for index in range(count):
-            stride = 2 if stage > 0 and index == 0 else 1
-            layers.append(Block(inputs, outputs, stride, make_norm))
+            layers.append(Block(inputs, outputs, 2 if stage > 0 and index == 0 else 1, make_norm))
             inputs = outputs
     network = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, classes))
-    _draw_convolutions(network)
+    for layer in network.modules():
+        if isinstance(layer, nn.Conv2d):
+            nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
     return network
 
 
@@ -313,26 +314,22 @@ class Block(nn.Module):
         return added.relu()
 
 
-def _stem(channels: int, stem: Literal["small", "imagenet"], norm: Norm) -> list[nn.Module]:
-    width = _WIDTHS[0]
-    if stem == "small":
-        return [nn.Conv2d(channels, width, 3, padding=1, bias=False), norm(width), nn.ReLU()]
-    convolution = nn.Conv2d(channels, width, 7, stride=2, padding=3, bias=False)
-    return [convolution, norm(width), nn.ReLU(), nn.MaxPool2d(3, stride=2, padding=1)]
-
-
-def _draw_convolutions(network: nn.Module) -> None:
-    """Draw convolutions' weights from N(0, 2 / fan-out) (He et al. 2015); other layers keep torch's defaults."""
-    for layer in network.modules():
-        if isinstance(layer, nn.Conv2d):
-            nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
-
-
 # Faster replacements on a CPU for layers of torch, with the same values up to rounding.
 
 
-_LARGE = 8192
-"""Minimum number of values for which tanh by a sigmoid is faster, as it takes three calls instead of one."""
+def with_cheap_layers(module: nn.Module) -> nn.Module:
+    """Replace layers anywhere in `module`, in place, by the faster ones of this file; return the module."""
+
+    def replacement(layer: nn.Module) -> nn.Module:
+        if type(layer) is nn.Tanh:
+            return TanhBySigmoid()
+        if type(layer) is not nn.MaxPool2d or layer.return_indices or layer.ceil_mode:
+            return layer
+        sides = (layer.kernel_size, layer.stride), (layer.padding,), (layer.dilation,)
+        plain = all(side in (n, (n, n)) for n, part in zip((2, 0, 1), sides, strict=True) for side in part)
+        return PairwiseMaxPool(2) if plain else layer
+
+    return _with_layers(module, replacement)
 
 
 class TanhBySigmoid(nn.Tanh):
@@ -340,7 +337,7 @@ class TanhBySigmoid(nn.Tanh):
 
     def forward(self, input: Tensor) -> Tensor:
         """Return ``tanh(input)``."""
-        if input.numel() < _LARGE:
+        if input.numel() < 8192:  # three calls instead of one pay from so many values on
             return torch.tanh(input)
         doubled = torch.sigmoid(2 * input)
         return 2 * doubled - 1 if doubled.requires_grad else doubled.mul_(2).sub_(1)
@@ -351,47 +348,11 @@ class PairwiseMaxPool(nn.MaxPool2d):
 
     def forward(self, input: Tensor) -> Tensor:
         """Return the pooled images ``(n, C, H // 2, W // 2)``."""
-        return super().forward(input) if _needs_torchs(input) else _by_pairs(input, torch.maximum)
-
-
-class PairwiseAvgPool(nn.AvgPool2d):
-    """Average pooling over 2 x 2 pixels by pairwise sums, which is faster on a CPU where no gradient is needed."""
-
-    def forward(self, input: Tensor) -> Tensor:
-        """Return the pooled images ``(n, C, H // 2, W // 2)``."""
-        return super().forward(input) if _needs_torchs(input) else _by_pairs(input, torch.add).mul_(0.25)
-
-
-def _needs_torchs(input: Tensor) -> bool:
-    return input.requires_grad or min(input.shape[-2:]) < 2
-
-
-def _by_pairs(input: Tensor, of: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-    """Return `of` every two rows, then of every two columns of that; an odd last one is left out."""
-    height, width = (side - side % 2 for side in input.shape[-2:])
-    rows = of(input[..., 0:height:2, :width], input[..., 1:height:2, :width])
-    return of(rows[..., 0::2], rows[..., 1::2])
-
-
-def with_cheap_layers(module: nn.Module) -> nn.Module:
-    """Replace layers anywhere in `module`, in place, by the faster ones of this file; return the module."""
-    for parent in list(module.modules()):
-        for name, child in parent._modules.items():
-            if child is not None:
-                parent._modules[name] = _cheap_replacement(child)
-    return _cheap_replacement(module)
-
-
-def _cheap_replacement(layer: nn.Module) -> nn.Module:
-    if type(layer) is nn.Tanh:
-        return TanhBySigmoid()
-    if type(layer) is nn.MaxPool2d and _is_pairwise(layer) and not layer.return_indices:
-        return PairwiseMaxPool(2) if layer.dilation in (1, (1, 1)) else layer
-    if type(layer) is nn.AvgPool2d and _is_pairwise(layer) and layer.divisor_override is None:
-        return PairwiseAvgPool(2)
-    return layer
-
-
-def _is_pairwise(pool: nn.MaxPool2d | nn.AvgPool2d) -> bool:
-    pairs = all(sides in (2, (2, 2)) for sides in (pool.kernel_size, pool.stride))
-    return pairs and pool.padding in (0, (0, 0)) and not pool.ceil_mode
+        pooled: Tensor
+        if input.requires_grad or min(input.shape[-2:]) < 2:
+            pooled = super().forward(input)
+            return pooled
+        height, width = (side - side % 2 for side in input.shape[-2:])  # an odd last row or column is left out
+        rows = torch.maximum(input[..., 0:height:2, :width], input[..., 1:height:2, :width])
+        pooled = torch.maximum(rows[..., 0::2], rows[..., 1::2])
+        return pooled

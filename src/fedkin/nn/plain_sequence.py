@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -21,7 +20,7 @@ class SequenceResident(Resident):
     def __init__(self, module: nn.Module, channels_last: bool) -> None:
         super().__init__(module, channels_last)
         links = [_link(layer, channels_last) for layer in layers_of(self.module)]
-        first = next(at for at, link in enumerate(links) if isinstance(link, _Weighted))
+        first = next(number for number, link in enumerate(links) if isinstance(link, _Weighted))
         self._before, self._links = links[:first], links[first:]
         self._classes = len(next(reversed(list(self.module.parameters()))))
 
@@ -33,9 +32,9 @@ class SequenceResident(Resident):
     def descend(self, x: Tensor, y: Tensor, order: Tensor, batch_size: int, rate: float) -> Losses:
         """Descend as `Resident.descend` does, without storing gradients."""
         x, truth = self._first_input(x), self._one_hot(y)
-        given = y.is_floating_point()
+        weighted = y.is_floating_point()
         batches = order.split(batch_size)
-        losses = [self._step(x.index_select(0, r), truth.index_select(0, r), rate, given) for r in batches]
+        losses = [self._step(x.index_select(0, r), truth.index_select(0, r), rate, weighted) for r in batches]
         return torch.stack(losses), batch_lengths(len(order), batch_size)
 
     def _first_input(self, x: Tensor) -> Tensor:
@@ -50,10 +49,10 @@ class SequenceResident(Resident):
             return y
         return torch.zeros(len(y), self._classes).scatter_(1, y.unsqueeze(1), 1.0)
 
-    def _step(self, x: Tensor, truth: Tensor, rate: float, given: bool) -> Tensor:
+    def _step(self, x: Tensor, truth: Tensor, rate: float, weighted: bool) -> Tensor:
         """Return the loss of one batch; write its gradient into `grad` or, if `rate` is above 0, take a gradient step.
 
-        Rows of `truth` sum to 1, unless targets were `given`.
+        Rows of `truth` sum to 1, unless samples are `weighted`.
         """
         n, tape = len(x), []
         x = channels_last(x) if self.channels_last else x
@@ -63,11 +62,11 @@ class SequenceResident(Resident):
         log_probability = x.log_softmax(1)
         loss = torch.dot(log_probability.view(-1), truth.view(-1)) * (-1.0 / n)
         delta = log_probability.exp_()
-        if given:
+        if weighted:
             delta.mul_(truth.sum(1, keepdim=True))
         delta.sub_(truth).mul_(1.0 / n)
-        for at in range(len(tape) - 1, -1, -1):
-            delta = self._links[at].backward(delta, tape.pop(), rate, at > 0)
+        for number in range(len(tape) - 1, -1, -1):
+            delta = self._links[number].backward(delta, tape.pop(), rate, number > 0)
         return loss
 
 
@@ -82,20 +81,18 @@ def is_plain_sequence(module: nn.Module) -> bool:
     if type(module) is not nn.Sequential or not layers or type(layers[-1]) is not nn.Linear:
         return False
     weighted = [layer for layer in layers if type(layer) in (nn.Linear, nn.Conv2d)]
-    own = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    return all(map(_is_known, layers)) and len(own) == 2 * len(weighted)
+    trainable = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    return all(map(_is_supported, layers)) and len(trainable) == 2 * len(weighted)
 
 
-def _is_known(layer: nn.Module) -> bool:
+def _is_supported(layer: nn.Module) -> bool:
     if type(layer) is nn.Flatten:
         return (layer.start_dim, layer.end_dim) == (1, -1)
     if type(layer) is nn.MaxPool2d:
         return not layer.return_indices
     if type(layer) is nn.Conv2d:
         return layer.bias is not None and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
-    return type(layer) in (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.AvgPool2d) or (
-        type(layer) is nn.Linear and layer.bias is not None
-    )
+    return type(layer) in (nn.ReLU, nn.Tanh) or (type(layer) is nn.Linear and layer.bias is not None)
 
 
 class _Link(ABC):
@@ -147,21 +144,22 @@ class _Convolution(_Weighted):
         return _aten.convolution(x, self.weight, self.bias, *self.where), x
 
     def backward(self, delta: Tensor, kept: Tensor, rate: float, onward: bool) -> Tensor:
-        wanted, sizes = [onward, True, True], [len(self.bias)]
-        below, *own = _aten.convolution_backward(delta, kept, self.weight, sizes, *self.where, wanted)
+        below, weight, bias = _aten.convolution_backward(
+            delta, kept, self.weight, [len(self.bias)], *self.where, [onward, True, True]
+        )
         if rate > 0.0:
-            self.weight.sub_(own[0], alpha=rate)
-            self.bias.sub_(own[1], alpha=rate)
+            self.weight.sub_(weight, alpha=rate)
+            self.bias.sub_(bias, alpha=rate)
         else:
-            self.weight_gradient.copy_(own[0])
-            self.bias_gradient.copy_(own[1])
+            self.weight_gradient.copy_(weight)
+            self.bias_gradient.copy_(bias)
         return below if onward else delta
 
 
 class _MaxPool(_Link):
     def __init__(self, layer: nn.MaxPool2d) -> None:
         sides = (layer.kernel_size, layer.stride, layer.padding, layer.dilation)
-        self.where = *map(_pair, sides), layer.ceil_mode
+        self.where = *([side, side] if isinstance(side, int) else list(side) for side in sides), layer.ceil_mode
 
     def __call__(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         pooled, indices = _aten.max_pool2d_with_indices(x, *self.where)
@@ -169,19 +167,6 @@ class _MaxPool(_Link):
 
     def backward(self, delta: Tensor, kept: tuple[Tensor, Tensor], rate: float, onward: bool) -> Tensor:
         below: Tensor = _aten.max_pool2d_with_indices_backward(delta, kept[0], *self.where, kept[1])
-        return below
-
-
-class _AvgPool(_Link):
-    def __init__(self, layer: nn.AvgPool2d) -> None:
-        sides = map(_pair, (layer.kernel_size, layer.stride, layer.padding))
-        self.where = *sides, layer.ceil_mode, layer.count_include_pad, layer.divisor_override
-
-    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return _aten.avg_pool2d(x, *self.where), x
-
-    def backward(self, delta: Tensor, kept: Tensor, rate: float, onward: bool) -> Tensor:
-        below: Tensor = _aten.avg_pool2d_backward(delta, kept, *self.where)
         return below
 
 
@@ -198,23 +183,17 @@ class _Flatten(_Link):
 
 class _Activation(_Link):
     def __init__(self, layer: nn.Module) -> None:
-        self.function = torch.relu if isinstance(layer, nn.ReLU) else layer.forward
-        self.derivative = next(found for kind, found in _DERIVATIVES.items() if isinstance(layer, kind))
+        relu = isinstance(layer, nn.ReLU)
+        self.function = torch.relu if relu else layer.forward
+        self.derivative = partial(_aten.threshold_backward, threshold=0.0) if relu else _aten.tanh_backward
 
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        made: Tensor = self.function(x)
-        return made, made
+        output: Tensor = self.function(x)
+        return output, output
 
     def backward(self, delta: Tensor, kept: Tensor, rate: float, onward: bool) -> Tensor:
-        return self.derivative(delta, kept)
-
-
-_DERIVATIVES: dict[type[nn.Module], Callable[[Tensor, Tensor], Tensor]] = {
-    nn.ReLU: partial(_aten.threshold_backward, threshold=0.0),
-    nn.Tanh: _aten.tanh_backward,
-    nn.Sigmoid: _aten.sigmoid_backward,
-}
-"""Kind of activation -> gradient by its input, given the gradient by its output, and its output."""
+        below: Tensor = self.derivative(delta, kept)  # of ReLU and tanh by their output
+        return below
 
 
 def _link(layer: nn.Module, channels_last: bool) -> _Link:
@@ -224,15 +203,9 @@ def _link(layer: nn.Module, channels_last: bool) -> _Link:
         return _Convolution(layer)
     if isinstance(layer, nn.MaxPool2d):
         return _MaxPool(layer)
-    if isinstance(layer, nn.AvgPool2d):
-        return _AvgPool(layer)
     if isinstance(layer, nn.Flatten):
         return _Flatten(torch.channels_last if channels_last else torch.contiguous_format)
     return _Activation(layer)
-
-
-def _pair(sides: int | tuple[int, int]) -> list[int]:
-    return [sides, sides] if isinstance(sides, int) else list(sides)
 
 
 def _with_gradient(parameter: Tensor) -> tuple[Tensor, Tensor]:

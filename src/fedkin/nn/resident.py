@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import lru_cache
 from inspect import signature
+from itertools import accumulate
 from typing import Any, Self, cast
 
 import torch
@@ -34,11 +35,6 @@ Losses = tuple[Tensor, Tensor]
 Criterion = Callable[[Tensor, Tensor], Tensor]
 """``(output, target) -> mean loss of the batch``."""
 
-_ALIGNED = 64
-"""Floats between the beginnings of tensors on an accelerator; cuDNN reads 16 bytes at a time."""
-_MONOTONE = (nn.ReLU, nn.Tanh, nn.Sigmoid)
-_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
-
 
 class Resident:
     """A module in memory that can load any model of its architecture, on the current `device`.
@@ -55,17 +51,19 @@ class Resident:
 
     def __init__(self, module: nn.Module, channels_last: bool, criterion: Criterion = cross_entropy) -> None:
         self.device = device()
-        own = with_own_dropout(pool_first(copy.deepcopy(module)))
-        self.module = (with_cheap_layers(own) if self.device.type == "cpu" else own).to(self.device)
+        module = with_own_dropout(pool_first(copy.deepcopy(module)))
+        self.module = (with_cheap_layers(module) if self.device.type == "cpu" else module).to(self.device)
         self.channels_last, self.criterion = channels_last, criterion
         self._rng: torch.Generator | None = None
         self._draws = None if self.device.type == "cpu" else False
         self._has_dropout = any(isinstance(part, Dropout) for part in self.module.modules())
-        self.needs_pairs = any(isinstance(part, _BATCH_NORMS) for part in self.module.modules())
+        norms = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
+        self.needs_pairs = any(isinstance(part, norms) for part in self.module.modules())
         floating = [part for part in parts_of(self.module) if part.is_floating_point()]
         self._counters = [part for part in parts_of(self.module) if not part.is_floating_point()]
         self._lengths = [part.numel() for part in floating]
-        places = _places(self._lengths, 1 if self.device.type == "cpu" else _ALIGNED)
+        # On an accelerator at multiples of 64 floats: cuDNN reads 16 bytes at a time.
+        places = _places(self._lengths, 1 if self.device.type == "cpu" else 64)
         self._store = torch.zeros(places[-1].stop if places else 0, device=self.device)
         trainable = len(list(self.module.parameters()))
         self.params = self._store[: places[trainable - 1].stop if trainable else 0]
@@ -89,9 +87,8 @@ class Resident:
         """
         floats = sum(self._lengths)
         _spread(self.placed(vector[:floats]), self._lengths, self._store, self._parts)
-        for counter, value in zip(
-            self._counters, vector[floats:].split([counter.numel() for counter in self._counters]), strict=True
-        ):
+        values = vector[floats:].split([counter.numel() for counter in self._counters])
+        for counter, value in zip(self._counters, values, strict=True):
             counter.copy_(value.view_as(counter))
         if rng is not None:
             self._rng = rng
@@ -105,10 +102,10 @@ class Resident:
 
     def laid_out(self, values: Tensor) -> Tensor:
         """Return one number per parameter, ``(parameters,)`` as in a vector, where `params` has the parameters."""
-        made = torch.zeros_like(self.params)
+        laid = torch.zeros_like(self.params)
         lengths = self._lengths[: len(self._trained)]
-        _spread(self.placed(values), lengths, made, [made[place] for place in self._trained])
-        return made
+        _spread(self.placed(values), lengths, laid, [laid[place] for place in self._trained])
+        return laid
 
     def collected(self, values: Tensor) -> Tensor:
         """Return the reverse of `laid_out`: a copy of numbers that lie as `params` does, as in a vector, on the CPU."""
@@ -127,8 +124,8 @@ class Resident:
         """Return the module's output for samples ``(n, *shape)``, such as logits, on the device."""
         if self._draws is not False and self.module.training and self._rng is not None:
             return self._seeded_output(x, self._rng)
-        made: Tensor = self.module(self.laid(x))
-        return made
+        output: Tensor = self.module(self.laid(x))
+        return output
 
     def _seeded_output(self, x: Tensor, rng: torch.Generator) -> Tensor:
         """Return the output, with what the module draws from torch's global generator seeded by `rng`.
@@ -138,12 +135,12 @@ class Resident:
         ahead = rng.clone_state()
         with seeded_globally(draw_seed(ahead)):
             before = torch.get_rng_state()
-            made: Tensor = self.module(self.laid(x))
+            output: Tensor = self.module(self.laid(x))
             if self._draws is None:
                 self._draws = not torch.equal(before, torch.get_rng_state())
         if self._draws:
             rng.set_state(ahead.get_state())
-        return made
+        return output
 
     def gradient(self, x: Tensor, y: Tensor) -> Tensor:
         """Write the gradient of the batch's mean loss into `grad`; return that loss, a scalar on the device."""
@@ -180,11 +177,8 @@ class Resident:
 
 def _places(lengths: Sequence[int], multiple: int) -> list[slice]:
     """Return where tensors of these lengths lie, each beginning at a multiple of some numbers."""
-    places, at = [], 0
-    for length in lengths:
-        places.append(slice(at, at + length))
-        at += math.ceil(length / multiple) * multiple
-    return places
+    starts = accumulate((math.ceil(length / multiple) * multiple for length in lengths), initial=0)
+    return [slice(start, start + length) for start, length in zip(starts, lengths, strict=False)]
 
 
 def _spread(values: Tensor, lengths: Sequence[int], whole: Tensor, parts: list[Tensor]) -> None:
@@ -197,7 +191,7 @@ def _spread(values: Tensor, lengths: Sequence[int], whole: Tensor, parts: list[T
 
 def batch_lengths(samples: int, batch_size: int) -> Tensor:
     """Return the lengths of the batches that `samples` samples are cut into, float32."""
-    return torch.tensor([min(batch_size, samples - at) for at in range(0, samples, batch_size)], dtype=torch.float32)
+    return torch.tensor([min(batch_size, samples - row) for row in range(0, samples, batch_size)], dtype=torch.float32)
 
 
 def vector_of(module: nn.Module) -> Tensor:
@@ -219,10 +213,11 @@ def pool_first(module: nn.Module) -> nn.Module:
     if type(module) is nn.Sequential:
         for part in module:
             pool_first(part)
-        for at in range(len(module) - 1):
-            first, then = module[at], module[at + 1]
-            if isinstance(first, _MONOTONE) and isinstance(then, nn.MaxPool2d) and not then.return_indices:
-                module[at], module[at + 1] = then, first
+        for index in range(len(module) - 1):
+            first, pool = module[index], module[index + 1]
+            monotone = isinstance(first, nn.ReLU | nn.Tanh | nn.Sigmoid)
+            if monotone and isinstance(pool, nn.MaxPool2d) and not pool.return_indices:
+                module[index], module[index + 1] = pool, first
     return module
 
 
@@ -232,9 +227,6 @@ def channels_last(x: Tensor) -> Tensor:
         return x.contiguous(memory_format=torch.channels_last)
     height, width = x.shape[2:]  # same memory order with one channel, but torch looks at the strides
     return x.contiguous().as_strided(x.shape, (height * width, 1, width, 1))
-
-
-# Base of all network architectures, whose models are flat vectors.
 
 
 class Architecture(ABC):
@@ -287,10 +279,9 @@ class Architecture(ABC):
     def module(self, vector: Tensor) -> nn.Module:
         """Return a new module with the model of `vector`, in evaluation mode."""
         module = self._built(0).eval()
-        at = 0
-        for part in parts_of(module):
-            part.data.copy_(vector[at : at + part.numel()].view_as(part))
-            at += part.numel()
+        parts = parts_of(module)
+        for part, values in zip(parts, vector.split([part.numel() for part in parts]), strict=True):
+            part.data.copy_(values.view_as(part))
         return module
 
     def leading(self, tensors: int) -> int:

@@ -1,17 +1,18 @@
 """Training of many small models on different data at once.
 
-On a CPU a handful of small models trained as one stack share the overhead of every call into torch; many more do not
-fit in the cache. So models train a few at a time, and each has its own epochs: none waits for another's longer epoch,
-and one that is done leaves the stack; its parameters and Adam moments are not touched from then on.
+A stack of K autoencoders of one shape is a single tensor of parameters ``(K, size)``: one model is one row, a payload
+is a slice of rows, and averaging models is averaging rows. The backward pass is written out by hand, because with
+models this small autograd's bookkeeping costs about as much as the arithmetic.
 
-On an accelerator every call costs the same for one model as for hundreds. There as many train at once as its memory
-holds, and the rows of their batches are drawn before and sent there once.
+On a CPU two small models trained as one stack share the overhead of every call into torch; many more do not fit in the
+cache. On an accelerator every call costs the same for one model as for hundreds: there as many train at once as its
+memory holds. Each model has its own epochs, and none waits for another's longer epoch.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -25,13 +26,6 @@ from fedkin.core.device import ONE_AT_A_TIME, device, placed, stack_memory
 from fedkin.nn.client_stack import Recorded
 from fedkin.nn.descent import adam_step
 from fedkin.nn.resident import batch_lengths
-
-#
-# Stacks of many small fully connected autoencoders, which are trained and evaluated together.
-#
-# A stack of K autoencoders of one shape is a single tensor of parameters ``(K, size)``: one model is one row, a
-# payload is a slice of rows, and averaging models is averaging rows. The backward pass is written out by hand,
-# because with models this small autograd's bookkeeping costs about as much as the arithmetic.
 
 
 @dataclass(frozen=True)
@@ -48,8 +42,7 @@ class Autoencoder:
     @property
     def layers(self) -> list[tuple[int, int]]:
         """Sizes (inputs, outputs) of every layer, encoder then decoder."""
-        path = [*self.widths, *reversed(self.widths[:-1])]
-        return list(pairwise(path))
+        return list(pairwise([*self.widths, *reversed(self.widths[:-1])]))
 
     @property
     def size(self) -> int:
@@ -67,13 +60,8 @@ class Autoencoder:
 
     def split(self, stack: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Return views of a stack as (weights ``(K, inputs, outputs)``, biases ``(K, 1, outputs)``) per layer."""
-        views, at = [], 0
-        for inputs, outputs in self.layers:
-            weight = stack[:, at : at + inputs * outputs].unflatten(1, (inputs, outputs))
-            at += inputs * outputs
-            views.append((weight, stack[:, at : at + outputs].unsqueeze(1)))
-            at += outputs
-        return views
+        parts = iter(stack.split([n for inputs, outputs in self.layers for n in (inputs * outputs, outputs)], dim=1))
+        return [(next(parts).unflatten(1, layer), next(parts).unsqueeze(1)) for layer in self.layers]
 
     def errors(self, stack: Tensor, x: Tensor) -> Tensor:
         """Return the mean squared reconstruction error of every model ``(K, size)`` on every sample: ``(K, n)``.
@@ -82,37 +70,22 @@ class Autoencoder:
         the CPU.
         """
         stack, x = stack.to(device()), x.to(device())
+        x = x.expand(len(stack), *x.shape[-2:])
+        together = 1  # on a CPU, for a stack's activations would not stay in the cache
         if stack.device.type != "cpu":
-            return torch.cat([self._errors_together(*part) for part in self._parts(stack, x)]).cpu()
-        result = stack.new_empty(len(stack), x.shape[-2])
-        for row, model in enumerate(stack):  # one at a time: a stack's activations would not stay in the cache
-            own = x if x.dim() == 2 else x[row]
-            *inner, (last_weight, last_bias) = [(weight[0], bias[0, 0]) for weight, bias in self.split(model[None])]
-            hidden = own
+            widest = max(outputs for _, outputs in self.layers)
+            together = max(1, stack_memory() // (4 * 4 * max(1, x.shape[-2]) * widest))
+        errors = []
+        for part, samples in zip(stack.split(together), x.split(together), strict=True):
+            *inner, last = self.split(part)
+            hidden = samples
             for weight, bias in inner:
-                hidden = torch.addmm(bias, hidden, weight).relu_()
-            made = torch.addmm(last_bias, hidden, last_weight)
+                hidden = torch.baddbmm(bias, hidden, weight).relu_()
+            made = torch.baddbmm(last[1], hidden, last[0])
             if self.output == "sigmoid":
                 made.sigmoid_()
-            torch.mean(made.sub_(own).square_(), dim=1, out=result[row])
-        return result.cpu()
-
-    def _parts(self, stack: Tensor, x: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield some models at a time, with the samples of each, ``(k, n, features)``."""
-        own = x.expand(len(stack), *x.shape[-2:])
-        widest = max(outputs for _, outputs in self.layers)
-        some = max(1, stack_memory() // (4 * _FLOAT * max(1, x.shape[-2]) * widest))
-        return zip(stack.split(some), own.split(some), strict=True)
-
-    def _errors_together(self, stack: Tensor, x: Tensor) -> Tensor:
-        *inner, (last_weight, last_bias) = self.split(stack)
-        hidden = x
-        for weight, bias in inner:
-            hidden = torch.baddbmm(bias, hidden, weight).relu_()
-        made = torch.baddbmm(last_bias, hidden, last_weight)
-        if self.output == "sigmoid":
-            made.sigmoid_()
-        return made.sub_(x).square_().mean(2)
+            errors.append(made.sub_(samples).square_().mean(2))
+        return torch.cat(errors).cpu()
 
 
 class Gradient:
@@ -217,14 +190,6 @@ class StackTraining:
         return steps * max(self.epochs, math.ceil(self.min_steps / steps))
 
 
-STACK = 2
-"""Models per stack: measured best on CPUs with 1 MiB of second-level cache per core whose third level is shared."""
-
-_FLOAT, _INDEX = 4, 8
-_COPIES = 6
-"""Numbers per parameter on an accelerator: before, in training and when done; gradient; two moments."""
-
-
 def fit(
     model: Autoencoder,
     stack: Tensor,
@@ -243,20 +208,17 @@ def fit(
     may share `data`, which goes to an accelerator once. `stack_size` is the number of models per stack, on which only
     speed depends: by default two, and on an accelerator as many as its memory holds.
     """
-    where = device()
     rows = [torch.arange(len(x)) for x in data] if rows is None else rows
     order = sorted(range(len(stack)), key=lambda k: (-training.total_steps(len(rows[k])), k))
-    kind, turn = (_Part, nullcontext()) if where.type == "cpu" else (_Scheduled, ONE_AT_A_TIME)
-    with turn:
-        trained = stack.to(where, copy=True)
-        size = stack_size or (STACK if where.type == "cpu" else _fitting(model, rows, training))
-        for at in range(0, len(order), size):
-            some = order[at : at + size]
-            there = torch.tensor(some).to(where)
-            of_some = [data[k] for k in some], [rows[k] for k in some], [rngs[k] for k in some]
-            part = kind(model, trained[there], *of_some, training)
-            part.train()
-            trained[there] = part.stack
+    with nullcontext() if device().type == "cpu" else ONE_AT_A_TIME:
+        trained = stack.to(device(), copy=True)
+        # Two were measured best on CPUs with 1 MiB of second-level cache per core whose third level is shared.
+        size = stack_size or (2 if device().type == "cpu" else _fitting(model, rows, training))
+        for first in range(0, len(order), size):
+            members = order[first : first + size]
+            places = torch.tensor(members).to(device())
+            of_members = [data[k] for k in members], [rows[k] for k in members], [rngs[k] for k in members]
+            trained[places] = _Stack(model, trained[places], *of_members, training).train()
     return trained.cpu()
 
 
@@ -265,112 +227,81 @@ def _fitting(model: Autoencoder, rows: Sequence[Tensor], training: StackTraining
     longest = max(training.total_steps(len(chosen)) for chosen in rows)
     outputs = model.widths[0] + 2 * sum(outputs for _, outputs in model.layers)
     samples = max(map(len, rows)) * model.widths[0]
-    floats = _COPIES * model.size + training.batch_size * outputs + samples + training.batch_size * longest
-    return max(1, stack_memory() // (_FLOAT * floats + _INDEX * training.batch_size * longest))
+    # Of each parameter: before, in training and when done; gradient; two moments.
+    floats = 6 * model.size + training.batch_size * outputs + samples + training.batch_size * longest
+    return max(1, stack_memory() // (4 * floats + 8 * training.batch_size * longest))
 
 
-@dataclass(eq=False)
-class _Part:
-    """Some models of a stack in training, longest first; each goes through its own epochs."""
+class _Stack:
+    """Some models in training, longest first, with the rows of every batch drawn in advance."""
 
-    model: Autoencoder
-    stack: Tensor
-    data: list[Tensor]
-    rows: list[Tensor]
-    rngs: list[torch.Generator]
-    training: StackTraining
+    def __init__(
+        self,
+        model: Autoencoder,
+        stack: Tensor,
+        data: Sequence[Tensor],
+        rows: Sequence[Tensor],
+        rngs: Sequence[torch.Generator],
+        training: StackTraining,
+    ) -> None:
+        self.trained, self.training = stack, training
+        self.totals = [training.total_steps(len(chosen)) for chosen in rows]
+        sources = {id(x): x for x in data}
+        self.x = torch.cat([placed(x).flatten(1) for x in sources.values()])
+        first = dict(zip(sources, accumulate(map(len, sources.values()), initial=0), strict=False))
+        chosen = [first[id(x)] + of_model for x, of_model in zip(data, rows, strict=True)]
+        batches, weights = self._schedule(chosen, rngs)
+        self.batches, self.weights = batches.to(stack.device), weights.to(stack.device)
+        self.gradient = Gradient(model, stack.clone(), training.batch_size)
+        self.moments = torch.zeros_like(stack), torch.zeros_like(stack)
+        self.steps = torch.zeros(len(stack), device=stack.device)
+        self.next = torch.zeros(1, dtype=torch.int64, device=stack.device)
 
-    def __post_init__(self) -> None:
-        self.data = [x.flatten(1)[rows] for x, rows in zip(self.data, self.rows, strict=True)]
-        self.gradient = Gradient(self.model, self.stack, self.training.batch_size)
-        self.weights = torch.zeros(len(self.data), self.training.batch_size, 1)
-        self.filled = [0] * len(self.data)
-        self.orders = [torch.empty(0, dtype=torch.int64)] * len(self.data)
+    def _schedule(self, rows: Sequence[Tensor], rngs: Sequence[torch.Generator]) -> tuple[Tensor, Tensor]:
+        """Return batch rows, int64 ``(steps, models, batch)``, and weights of the same size: 0 for padding."""
+        size = self.training.batch_size
+        batches = torch.zeros(self.totals[0], len(rows), size, dtype=torch.int64)
+        weights = torch.zeros(self.totals[0], len(rows), size, 1)
+        for k, (of_model, rng, total) in enumerate(zip(rows, rngs, self.totals, strict=True)):
+            epoch = self.training.steps(len(of_model))
+            padding = (0, epoch * size - len(of_model))
+            for step in range(0, total, epoch):
+                order = of_model[torch.randperm(len(of_model), generator=rng)]
+                batches[step : step + epoch, k] = pad(order, padding).view(epoch, size)
+            lengths = batch_lengths(len(of_model), size).view(epoch, 1)
+            parts = torch.where(torch.arange(size) < lengths, 1 / lengths, 0.0)
+            weights[:total, k, :, 0] = parts.repeat(total // epoch, 1)
+        return batches, weights
 
-    def train(self) -> None:
-        """Train the models to the end."""
-        steps = [self.training.steps(len(x)) for x in self.data]
-        totals = [self.training.total_steps(len(x)) for x in self.data]
-        gradient = self.gradient.gradient
-        moments = torch.zeros_like(gradient), torch.zeros_like(gradient), torch.zeros(len(gradient))
-        tensors = [list(part) for part in (self.stack, gradient, *moments)]
-        for step in range(totals[0]):
-            active = sum(total > step for total in totals)
-            for k in range(active):
-                self._load(k, step % steps[k])
-            self.gradient(active, self.weights)
-            params, grads, means, squares, steps_done = (part[:active] for part in tensors)
-            adam_step(params, grads, means, squares, steps_done, self.training.learning_rate, self.training.epsilon)
-
-    def _load(self, k: int, step: int) -> None:
-        if step == 0:
-            self.orders[k] = torch.randperm(len(self.data[k]), generator=self.rngs[k])
-        rows = self.orders[k][step * self.training.batch_size : (step + 1) * self.training.batch_size]
-        torch.index_select(self.data[k], 0, rows, out=self.gradient.batch[k, : len(rows)])
-        if len(rows) != self.filled[k]:
-            self.filled[k] = len(rows)
-            self.weights[k, : len(rows)] = 1.0 / len(rows)
-            self.weights[k, len(rows) :] = 0.0
-
-
-class _Scheduled(_Part):
-    """Many models in training on an accelerator, with the rows of every batch drawn in advance and sent once."""
-
-    def __post_init__(self) -> None:
-        where = device()
-        self.steps = [self.training.steps(len(rows)) for rows in self.rows]
-        self.totals = [self.training.total_steps(len(rows)) for rows in self.rows]
-        batches, weights = self._schedule()
-        self.batches, self.weights = batches.to(where), weights.to(where)
-        self.flat = torch.cat([placed(x).flatten(1) for x in self._sources().values()])
-        self.gradient = Gradient(self.model, self.stack.clone(), self.training.batch_size)
-        self.moments = torch.zeros_like(self.stack), torch.zeros_like(self.stack)
-        self.at, self.done = torch.zeros(1, dtype=torch.int64, device=where), torch.zeros((), device=where)
-
-    def train(self) -> None:
-        """Train the models to the end."""
+    def train(self) -> Tensor:
+        """Train the models to the end, and return them."""
         active = count = len(self.totals)
-        step = Recorded(partial(self._step, count), uses=self.totals[0])
-        for at in range(self.totals[0]):
-            step()
-            left = sum(total > at + 1 for total in self.totals)
-            self.stack[left:active] = self.gradient.stack[left:active]
-            active = left
+        take_step = self._step_of(count, self.totals[0])
+        for step in range(1, self.totals[0] + 1):
+            take_step()
+            longer = sum(total > step for total in self.totals)
+            self.trained[longer:active] = self.gradient.stack[longer:active]
+            active = longer
             # Models that are done go on with the others, for a step of fewer models is another recording.
             if 0 < active <= count // 2:
                 count = active
-                step = Recorded(partial(self._step, count), uses=self.totals[0] - at - 1)
+                take_step = self._step_of(count, self.totals[0] - step)
+        return self.trained
 
-    def _step(self, active: int) -> Tensor:
-        """Take the next step of the first `active` models; the device itself counts the steps."""
-        rows = self.batches.index_select(0, self.at)[0, :active].flatten()
-        torch.index_select(self.flat, 0, rows, out=self.gradient.batch[:active].flatten(0, 1))
-        self.gradient(active, self.weights.index_select(0, self.at)[0])
+    def _step_of(self, active: int, uses: int) -> Recorded:
+        """Return a step of the first `active` models, which is taken so many times."""
         values = self.gradient.stack, self.gradient.gradient, *self.moments
-        params, grads, means, squares = (part[:active] for part in values)
-        rate, epsilon = self.training.learning_rate, self.training.epsilon
-        adam_step([params], [grads], [means], [squares], [self.done], rate, epsilon)
-        return self.at.add_(1)
+        parts = [[part[:active]] for part in values]
+        steps = [self.steps[0]]
+        if self.steps.device.type == "cpu":  # each by itself, since Adam rounds the ends of tensors in another way
+            parts, steps = [list(part[:active]) for part in values], list(self.steps[:active])
+        return Recorded(partial(self._step, active, parts, steps), uses)
 
-    def _sources(self) -> dict[int, Tensor]:
-        return {id(x): x for x in self.data}
-
-    def _schedule(self) -> tuple[Tensor, Tensor]:
-        """Return batch rows in the joined data, int64 ``(steps, models, batch)``, and weights of the same size.
-
-        Batches are those of `_Part`, and so are the numbers drawn.
-        """
-        size, models = self.training.batch_size, len(self.data)
-        batches = torch.zeros(self.totals[0], models, size, dtype=torch.int64)
-        weights = torch.zeros(self.totals[0], models, size, 1)
-        lengths = [len(x) for x in self._sources().values()]
-        first = dict(zip(self._sources(), accumulate(lengths, initial=0), strict=False))
-        for k, (x, rows, epoch, total) in enumerate(zip(self.data, self.rows, self.steps, self.totals, strict=True)):
-            there, padding = first[id(x)] + rows, (0, epoch * size - len(rows))
-            for at in range(0, total, epoch):
-                order = there[torch.randperm(len(rows), generator=self.rngs[k])]
-                batches[at : at + epoch, k] = pad(order, padding).view(epoch, size)
-            lengths_of = batch_lengths(len(rows), size).view(epoch, 1)
-            real = torch.arange(size) < lengths_of
-            weights[:total, k, :, 0] = torch.where(real, 1 / lengths_of, 0.0).repeat(total // epoch, 1)
-        return batches, weights
+    def _step(self, active: int, parts: list[list[Tensor]], steps: list[Tensor]) -> Tensor:
+        """Take the next step of the first `active` models; the device itself counts the steps."""
+        rows = self.batches.index_select(0, self.next)[0, :active].flatten()
+        torch.index_select(self.x, 0, rows, out=self.gradient.batch[:active].flatten(0, 1))
+        self.gradient(active, self.weights.index_select(0, self.next)[0])
+        params, grads, means, squares = parts
+        adam_step(params, grads, means, squares, steps, self.training.learning_rate, self.training.epsilon)
+        return self.next.add_(1)

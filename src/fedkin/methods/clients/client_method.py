@@ -23,11 +23,10 @@ from fedkin.core.method import Count, Positive, Traits, display_name, refuse_unu
 from fedkin.core.replies import candidates, common_shape, is_amount, is_classes, is_number, is_shape, reals, updates
 from fedkin.core.seeds import uniform
 from fedkin.core.tasks import Declared, Task
-from fedkin.nn import choose
 from fedkin.nn.aggregation import Aggregation, Means
 from fedkin.nn.client_stack import Job, descend_all
 from fedkin.nn.descent import LocalTraining
-from fedkin.nn.modules import Classifier
+from fedkin.nn.modules import Classifier, choose
 from fedkin.nn.network_forms import CLASSIFIER, DESCENT
 from fedkin.secure_aggregation.client_tasks import Term
 from fedkin.secure_aggregation.sums import check_enough, summed

@@ -376,15 +376,13 @@ class _Step:
     def __init__(self, resident: Resident, training: ContrastiveTraining, loss: Callable[..., Tensor]) -> None:
         self.moments = AdamMoments.like(resident.params)
         self._resident, self._training, self._loss = resident, training, loss
-        self._compiled = torch.compile(loss, dynamic=False) if execution().compile else loss
         self.take = Recorded(self._taken)
 
     def _taken(self, *inputs: Tensor) -> Tensor:
         """Take a step on a batch; return its loss."""
         self._resident.grad.zero_()
-        usual = len(inputs[0]) == self._training.batch_size  # each other length would be compiled anew
         with self._training.products():
-            loss = (self._compiled if usual else self._loss)(_network(self._resident), *inputs)
+            loss = self._loss(_network(self._resident), *inputs)
         loss.backward()
         self.moments.step(self._resident.params, self._resident.grad, self._training.learning_rate)
         return loss.detach()
