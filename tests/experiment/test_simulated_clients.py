@@ -82,21 +82,11 @@ def test_stopped_and_resumed_it_leaves_what_an_uninterrupted_one_leaves(tmp_path
 @pytest.mark.parametrize(
     ("option", "words"),
     [
-<<<<<<< HEAD
         ("simulation.drop_rate=0.1", "'simulation.drop_rate' is for the local engine"),
         ("device.tf32=true", "'device.tf32' is for the local engine"),
         ("device.cuda_graphs=false", "'device.cuda_graphs' is for the local engine"),
-        ("device.compile=true", "'device.compile' is for the local engine"),
-        ("device.convolutions=products", "'device.convolutions' is for the local engine"),
         ("device.chunk=3", "'device.chunk' is for the local engine"),
         ("simulation.failures=[[1, 1]]", "'simulation.failures' is for the local engine"),
-=======
-        ("engine.drop_rate=0.1", "'engine.drop_rate' is for the local engine"),
-        ("engine.tf32=true", "'engine.tf32' is for the local engine"),
-        ("engine.cuda_graphs=false", "'engine.cuda_graphs' is for the local engine"),
-        ("engine.chunk=3", "'engine.chunk' is for the local engine"),
-        ("engine.failures=[[1, 1]]", "'engine.failures' is for the local engine"),
->>>>>>> e50c36f2 (Networks: stacks train by one class on any device; torch.compile, convolutions by products and average pooling by hand go)
     ],
 )
 def test_what_only_the_local_engine_does_is_refused_and_leaves_nothing(tmp_path: Path, option: str, words: str) -> None:

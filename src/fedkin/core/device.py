@@ -197,23 +197,6 @@ def device_named(name: str, option: str) -> torch.device:
     return there[name]
 
 
-<<<<<<< HEAD
-def check_compiler(where: torch.device) -> None:
-    """Raise FedkinError if `torch.compile` has nothing here to compile with for the device."""
-    if where.type == "cuda" and not find_spec("triton"):
-        raise FedkinError("'device.compile' needs Triton on an NVIDIA GPU, which is not installed.")
-    if where.type == "cpu" and not any(map(which, (os.environ.get("CXX", "g++"), "clang++"))):
-        raise FedkinError("'device.compile' needs a C++ compiler on a processor, and neither g++ nor clang++ is here.")
-    if where.type == "cpu" and torch.backends.cpu.get_cpu_capability() == "DEFAULT":
-        raise FedkinError(
-            "'device.compile' needs a processor with vectors that torch knows, such as AVX2; leave it out."
-        )
-    if where.type not in ("cpu", "cuda"):
-        raise FedkinError(f"'device.compile' is for an NVIDIA GPU and for processors, not for '{where}'.")
-
-
-=======
->>>>>>> e50c36f2 (Networks: stacks train by one class on any device; torch.compile, convolutions by products and average pooling by hand go)
 def _accelerators() -> list[torch.device]:
     """Return the accelerators that work, torch's default one first."""
     found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None

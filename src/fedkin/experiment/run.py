@@ -24,11 +24,7 @@ from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Record, State
 from fedkin.core.contract import clustered, result_of, used_clusters
-<<<<<<< HEAD
-from fedkin.core.device import check_compiler, device, device_named
-=======
-from fedkin.core.device import device_named, on
->>>>>>> e50c36f2 (Networks: stacks train by one class on any device; torch.compile, convolutions by products and average pooling by hand go)
+from fedkin.core.device import device_named
 from fedkin.core.errors import raised_by, refuse, require
 from fedkin.core.files import check_empty, folder_lock
 from fedkin.core.method import with_server_data
@@ -191,13 +187,7 @@ def open_federation(
     Flower's simulation is not started, and no device is needed. Raises FedkinError if there is no such device, or the
     data are refused.
     """
-<<<<<<< HEAD
     with nullcontext() if read_only else config.device.used():
-=======
-    engine = config.engine
-    device = None if read_only else device_named(engine.device, "'engine.device'")
-    with nullcontext() if device is None else on(device, engine.tf32, engine.execution):
->>>>>>> e50c36f2 (Networks: stacks train by one class on any device; torch.compile, convolutions by products and average pooling by hand go)
         progress.phase(f"Reading {config.data.source}")
         population = config.population()
         with _reached(config, population, folder, progress, read_only) as fed:
@@ -224,8 +214,6 @@ def _reached(
 def local_federation(config: Config, clients: Sequence[Client], progress: Callback, **more: Any) -> LocalFederation:
     """Return these clients in this process, with what the configuration says of the engine."""
     section, simulation = config.device, config.simulation
-    if section.compile:
-        check_compiler(device())
     return LocalFederation(
         clients,
         seed=config.seed,

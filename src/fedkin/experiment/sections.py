@@ -249,12 +249,8 @@ class DeviceSection(BaseModel):
         """Have networks compute on the device, as the options say; raise FedkinError if there is no such device."""
         from fedkin.core.device import Execution, device_named, on
 
-<<<<<<< HEAD
         device = device_named(self.name, "'device.name'")
-        return on(device, self.tf32, Execution(self.cuda_graphs, self.compile, self.convolutions))
-=======
-        return Execution(self.cuda_graphs)
->>>>>>> e50c36f2 (Networks: stacks train by one class on any device; torch.compile, convolutions by products and average pooling by hand go)
+        return on(device, self.tf32, Execution(self.cuda_graphs))
 
 
 class SimulationSection(BaseModel):

@@ -117,10 +117,9 @@ def _keep_nothing(site: Site, request: Request, payload: Payload) -> None:
     """Ignore results sent to a simulated site: the run itself writes them."""
 
 
-<<<<<<< HEAD
 def _check(config: Config, population: Population) -> None:
     local = {
-        "device": ("tf32", "cuda_graphs", "compile", "convolutions", "chunk"),
+        "device": ("tf32", "cuda_graphs", "chunk"),
         "simulation": ("drop_rate", "failures"),
     }
     for section, names in local.items():
@@ -129,12 +128,6 @@ def _check(config: Config, population: Population) -> None:
                 raise FedkinError(
                     f"'{section}.{name}' is for the local engine; leave it out with simulation.engine = \"flower\"."
                 )
-=======
-def _check(engine: EngineSection, population: Population, scenario: str) -> None:
-    for name in ("tf32", "cuda_graphs", "chunk", "drop_rate", "failures"):
-        if getattr(engine, name) != EngineSection.model_fields[name].default:
-            raise FedkinError(f"'engine.{name}' is for the local engine; leave it out with engine.name = \"flower\".")
->>>>>>> e50c36f2 (Networks: stacks train by one class on any device; torch.compile, convolutions by products and average pooling by hand go)
     if population.drift is not None or population.arrivals is not None:
         raise FedkinError(
             f"Scenario '{config.simulation.scenario}' changes the federation in the middle of a run, which only "

@@ -15,12 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fedkin.core import FedkinError
-<<<<<<< HEAD
 from fedkin.core.errors import in_short
-from fedkin.nn import forget, register
-=======
-from fedkin.nn.modules import register
->>>>>>> e50c36f2 (Networks: stacks train by one class on any device; torch.compile, convolutions by products and average pooling by hand go)
+from fedkin.nn.modules import forget, register
 
 _PARAMETER, _STATISTIC, _COUNTER = range(3)
 _numbers = itertools.count(1)
