@@ -105,7 +105,6 @@ def test_wrong_usage_is_one_sentence_with_one_suggestion(
         ("run toy --scenario toy --out .", ". is not an empty folder; "),
         ("run toy --data nowhere.csv", "'nowhere.csv' does not exist"),
         ("report nowhere", "'nowhere' does not exist; give the folder of a run."),
-        ("list methods --preview", "--preview is for `fedkin list scenarios`, and --data for --preview."),
         ("predict nowhere wine", "'nowhere' does not exist; give the folder of a run."),
         ("pretrain digits --out encoder --epochs 0", "Invalid value for '--epochs': 0 is not in the range x>=1."),
         ("pretrain wine --out encoder --model conv-autoencoder", "The autoencoder 'conv-autoencoder' was asked for "),

@@ -40,18 +40,3 @@ def test_lists_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
     }  # fmt: skip
     assert fedkin("list", "wine") == 0
     assert capsys.readouterr().out.startswith("wine: chemistry of 178 wines")
-
-
-def test_preview_shows_who_holds_what(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    from fedkin.experiment import registry
-
-    monkeypatch.delitem(registry.SCENARIOS, "toy")
-    assert fedkin("list", "scenarios", "--preview", "--data", "iris") == 0
-    shown = capsys.readouterr()
-    assert shown.err == ""
-    lines = shown.out.splitlines()
-    names = [line.split()[0] for line in lines if line.startswith("  ") and line[2] != " "]
-    assert names == list(registry.SCENARIOS)
-    after = lines.index(next(line for line in lines if line.startswith("  iid ")))
-    assert lines[after + 1] == "    10 clients; 120 samples to train on; 30 to test; 6 shown"
-    assert lines[after + 2].split() == ["client", "train", "test", "setosa", "versicol", "virginic"]

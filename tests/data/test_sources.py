@@ -44,7 +44,7 @@ def test_names_are_looked_for_below_fedkin_data_and_on_the_hub_if_that_is_asked_
         return Dataset(source, torch.zeros(1, 1))
 
     monkeypatch.setattr(module, "read_huggingface", read)
-    monkeypatch.setattr(module, "_KEPT", None)  # whatever another test of this process keeps
+    monkeypatch.setattr(module, "_CACHE", None)  # whatever another test of this process keeps
     monkeypatch.setenv("FEDKIN_DATA", str(tmp_path))
     (tmp_path / "my_set").mkdir()
     load("my-set", "kind", "test")

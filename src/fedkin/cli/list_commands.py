@@ -9,8 +9,8 @@ from shutil import get_terminal_size
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from fedkin.cli.app import REFUSED, app, stop
-from fedkin.cli.help_pages import DATA, Name, argument, as_json, flag, option
+from fedkin.cli.app import app
+from fedkin.cli.help_pages import Name, argument, as_json
 
 if TYPE_CHECKING:
     from fedkin.core.options import Option
@@ -30,20 +30,17 @@ def _listed() -> list[str]:
     "name", f"{', '.join(_SECTIONS[:-1])} or {_SECTIONS[-1]}; or a method or a scenario, to list its options. By "
     "default, all names are listed.", required=False, type=Name(_listed),
 )  # fmt: skip
-@flag("--preview", "Show for every scenario which client has which classes.")
-@option("--data", "Data set for --preview; by default, digits.", "DATA", type=DATA)
 @as_json
-def list_names(name: str | None, preview: bool, data: str | None, as_json: bool) -> None:
+def list_names(name: str | None, as_json: bool) -> None:
     """List methods, data, scenarios and models. With a method or a scenario, list its options."""
     sections = _sections()
     shown = [name] if name in sections else [] if name else list(sections)
-    below = _previews(shown, preview, data)
     if name and not shown:
         _print_one(name, sections, as_json)
     elif as_json:
         print(json.dumps({title: sections[title] for title in shown}, indent=2))
     else:
-        _print_names({title: sections[title] for title in shown}, below)
+        _print_names({title: sections[title] for title in shown})
 
 
 def _sections() -> dict[str, Mapping[str, str]]:
@@ -57,13 +54,11 @@ def _sections() -> dict[str, Mapping[str, str]]:
     return dict(zip(_SECTIONS, (methods, dataset_names.EMBEDDED, scenarios, MODELS, AUTOENCODERS), strict=True))
 
 
-def _print_names(sections: Mapping[str, Mapping[str, str]], below: Mapping[str, str]) -> None:
+def _print_names(sections: Mapping[str, Mapping[str, str]]) -> None:
     for title, names in sections.items():
         print(title.capitalize())
         for one, summary in names.items():
             print(_lines(summary, f"  {one:<17}  ", " " * 21))
-            if title == "scenarios" and below:
-                print("".join(f"    {line}".rstrip() + "\n" for line in below[one].splitlines()))
 
 
 def _print_one(name: str, sections: Mapping[str, Mapping[str, str]], as_json: bool) -> None:
@@ -137,16 +132,3 @@ def _plain(option: Option) -> dict[str, Any]:
     """Return an option as plain values; a required one has no default."""
     default = {"default": json.loads(option.default_text)} if option.default_text else {}
     return {"name": option.name, **default, "allowed": option.allowed, "meaning": option.meaning}
-
-
-def _previews(shown: list[str], wanted: bool, data: str | None) -> dict[str, str]:
-    """Return the partition of each scenario as text, by name; empty unless `wanted`."""
-    if not wanted and data is None:
-        return {}
-    if not wanted or "scenarios" not in shown:
-        stop("--preview is for `fedkin list scenarios`, and --data for --preview.", REFUSED)
-    from fedkin.data.scenarios.preview import previews
-    from fedkin.experiment import registry
-
-    made = {name: registry.resolve("scenario", name) for name in registry.SCENARIOS}
-    return previews(made, data or "digits")

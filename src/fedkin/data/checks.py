@@ -44,7 +44,7 @@ _FAR, _TIMES, _AGREE, _ERRORS = 4.0, 5.0, 2.0, 4.0
 """Units differ if means are so many standard deviations within clients apart; or if they have such a ratio, that of
 deviations is the same up to a factor, and the mean is so many standard errors away; or if deviations have such a ratio
 and no value is farther from the mean than so many: measured, see above."""
-_TOLD = 1.5
+_SHOWN = 1.5
 """Ratio of means from which on it is in the sentence, as 2.54 for inches and 1.61 for miles."""
 _LARGER = 25.0
 """Ratio of the largest distances of arrays from 0 from which on they are in another unit, as bytes and fractions."""
@@ -254,38 +254,40 @@ def _unit(moments: ByClient, kind: Kind) -> tuple[str, float] | None:
     """
     if len(moments) < 2:
         return None
-    positive = kind == "number" and all(one.low >= 0 < one.mean for one in moments.values())
+    positive = kind == "number" and all(client.low >= 0 < client.mean for client in moments.values())
     order = sorted(moments, key=lambda client: moments[client].mean)
     gaps = [moments[after].mean - moments[before].mean for before, after in pairwise(order)]
-    cut = 1 + gaps.index(max(gaps))
-    low, high = (_pooled([moments[client] for client in part]) for part in (order[:cut], order[cut:]))
-    sure = max(gaps) > max(_FAR * _pooled([*moments.values()]).deviation, 1e-9 * abs(high.mean))
-    if not sure:
-        if kind != "number" or not all(one.deviation > 0 for one in moments.values()):
-            return None
-        sizes = {client: one.mean if positive else one.deviation for client, one in moments.items()}
+    cut, pooled = 1 + gaps.index(max(gaps)), _pooled([*moments.values()])
+    is_far = max(gaps) > max(_FAR * pooled.deviation, 1e-9 * abs(pooled.high))
+    if not is_far:
+        sizes = {client: each.mean if positive else each.deviation for client, each in moments.items()}
         order = sorted(moments, key=sizes.__getitem__)
+        if kind != "number" or not all(client.deviation > 0 for client in moments.values()):
+            return None
         ratios = [sizes[after] / sizes[before] for before, after in pairwise(order)]
         cut = 1 + ratios.index(max(ratios))
-        low, high = (_pooled([moments[client] for client in part]) for part in (order[:cut], order[cut:]))
-        large = [moments[client] for client in order[cut:]]
-        if positive:
-            same = 1 / _AGREE <= high.deviation / low.deviation / (high.mean / low.mean) <= _AGREE
-            sure = same and all(one.mean - low.mean > _ERRORS * one.deviation / math.sqrt(one.filled) for one in large)
-        else:
-            reach = [max(one.high - one.mean, one.mean - one.low) <= _ERRORS * one.deviation for one in large]
-            sure = all(reach) and min(one.filled for one in moments.values()) >= _FEWEST
-        if not sure or max(ratios) < _TIMES:
+        if max(ratios) < _TIMES:
+            return None
+    low, high = (_pooled([moments[client] for client in part]) for part in (order[:cut], order[cut:]))
+    large = [moments[client] for client in order[cut:]]
+    if not is_far and positive:
+        errors = [_ERRORS * client.deviation / math.sqrt(client.filled) for client in large]
+        apart = all(client.mean - low.mean > error for client, error in zip(large, errors, strict=True))
+        if not apart or not 1 / _AGREE <= high.deviation / low.deviation / (high.mean / low.mean) <= _AGREE:
+            return None
+    if not is_far and not positive:
+        near = [max(one.high - one.mean, one.mean - one.low) <= _ERRORS * one.deviation for one in large]
+        if not all(near) or min(client.filled for client in moments.values()) < _FEWEST:
             return None
     above = 2 * cut >= len(order)
     few, rest = (order[cut:], order[:cut]) if above else (order[:cut], order[cut:])
     others = "the others" if len(rest) > 1 else clients_in_words(rest)
-    ratio = high.mean / low.mean if positive else high.deviation / low.deviation if low.deviation else 0.0
+    ratio = high.mean / low.mean if positive else 0.0 if is_far else high.deviation / low.deviation
     how = f"far {'above' if above else 'below'} what it is at {others}"
-    if ratio >= _TOLD and (positive or max(gaps) <= _FAR * _pooled([*moments.values()]).deviation):
+    if ratio >= _SHOWN:
         how = f"about {{times}} times {'as large as' if above else 'smaller than'} at {others}, in the mean"
-    where = clients_in_words([client for client in moments if client in few])
-    return f"{where} is {how}; {'' if kind == 'date' else 'give it one unit, or '}", ratio
+    clients = clients_in_words([client for client in moments if client in few])
+    return f"{clients} is {how}; {'' if kind == 'date' else 'give it one unit, or '}", ratio
 
 
 def _pooled(moments: Sequence[Moments]) -> Moments:
@@ -676,7 +678,7 @@ def _unlike_numbers(
     if positive and len(cells) >= MIN_MEMBERS and (most < mean or least > mean):
         times = max(mean / average, average / mean)
         surely = abs(mean - average) / scale * math.sqrt(len(cells)) > _FAR + 1
-        if (times >= _TIMES and surely) or (times >= _TOLD and ends is not None and bool(beyond.all())):
+        if (times >= _TIMES and surely) or (times >= _SHOWN and ends is not None and bool(beyond.all())):
             side, size = ("below", "smaller") if average < mean else ("above", "as large")
             sentence = (
                 f"All values of column {called} are {side} the mean of the clients, about "

@@ -19,29 +19,13 @@ LABEL_NAMES = ("label", "labels", "fine_label", "class", "target", "y")
 """Columns and arrays that are taken for labels when none is named, the first that exists."""
 
 
-def composed(value: Any) -> str:
-    """Return a value as text whose accents and umlauts are composed (NFC), so that what looks alike is alike."""
-    text = str(value)
-    return text if text.isascii() else unicodedata.normalize("NFC", text)
-
-
-def usual_label(columns: Iterable[str]) -> str | None:
-    """Return the column that is taken for labels where none is named: of `LABEL_NAMES`, or of such a word in capitals.
-
-    A column ``Y`` is none, for it may be a coordinate.
-    """
-    names = list(columns)
-    spelt = {name.lower(): name for name in reversed(names) if len(name) > 1} | {name: name for name in names}
-    return next((spelt[name] for name in LABEL_NAMES if name in spelt), None)
-
-
 class SplitError(FedkinError):
     """Error of a data set that has no split of the requested name."""
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Data set in memory: samples and, where there are any, their classes.
+    """Data set in memory: samples and, if there are any, their classes.
 
     Attributes
     ----------
@@ -53,9 +37,9 @@ class Dataset:
     y : Tensor or None
         int64 ``(n,)``, indices into `classes`.
     classes : list of str
-        Names of the classes; empty where there are no labels.
+        Names of the classes; empty without labels.
     table : Table or None
-        The samples' columns, where they have names.
+        The samples' columns, if they have names.
     clusters : (Tensor, list of str) or None
         Each sample's cluster, as an index into their names, if a column of these was asked for; it is no feature.
     left_out : tuple of str
@@ -90,68 +74,32 @@ class Dataset:
     def with_classes(self, classes: list[str]) -> Self:
         """Return the data set with its labels as indices into `classes`, among which are its own."""
         index = {name: i for i, name in enumerate(classes)}
-        own = torch.tensor([index[name] for name in self.classes], dtype=torch.int64)
-        return replace(self, y=None if self.y is None else own[self.y], classes=classes)
+        codes = torch.tensor([index[name] for name in self.classes], dtype=torch.int64)
+        return replace(self, y=None if self.y is None else codes[self.y], classes=classes)
 
     @property
     def features(self) -> list[str]:
-        """Column names of a table; empty where there are none."""
+        """Column names of a table; empty for an array."""
         return self.table.names if self.table is not None else []
 
 
-_CONTAINERS = (list, tuple, dict, set, frozenset, np.ndarray)
-"""Types of cells that hold several values."""
+# Names.
 
 
-def encode_labels(values: Iterable[Any], where: str) -> tuple[Tensor, list[str]]:
-    """Encode labels of any plain type as int64 indices ``(n,)`` into their sorted names; return both.
+def composed(value: Any) -> str:
+    """Return a value as text whose accents and umlauts are composed (NFC), so that what looks alike is alike."""
+    text = str(value)
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
 
-    `values` are one integer, boolean, string or whole float per sample; blanks around a string do not count. `where`
-    names the source, at the beginning of error messages. Raises FedkinError if a label is missing or a fraction.
+
+def usual_label(columns: Iterable[str]) -> str | None:
+    """Return the column that is taken for labels if none is named: of `LABEL_NAMES`, or of such a word in capitals.
+
+    A column ``Y`` is none, for it may be a coordinate.
     """
-    array = np.asarray(values)
-    labels = (values if isinstance(values, np.ma.MaskedArray) else array).tolist()  # masked ones are None
-    if array.ndim != 1:
-        raise FedkinError(f"{where} has shape {array.shape}; labels need one value per sample.")
-    if (kind := next((type(label) for label in labels if isinstance(label, _CONTAINERS)), None)) is not None:
-        raise FedkinError(f"{where} holds values of type {kind.__name__}; labels need one value per sample.")
-    missing = sum(map(_is_missing, labels))
-    if missing:
-        raise lacking_labels(where, missing, len(labels))
-    if array.dtype.kind == "f":
-        if (strange := next((label for label in labels if not label.is_integer()), None)) is not None:
-            raise fractions(where, strange)
-        labels = [int(label) for label in labels]
-    names = [composed(label).strip() for label in labels]
-    classes = in_order(names)
-    index = {name: i for i, name in enumerate(classes)}
-    return torch.tensor([index[name] for name in names], dtype=torch.int64), classes
-
-
-def are_whole(classes: Iterable[str]) -> bool:
-    """Return whether all names of classes are whole numbers, so that labels are integers."""
-    return all(name.removeprefix("-").isdecimal() for name in classes)
-
-
-def lacking_labels(where: str, missing: int, rows: int) -> FedkinError:
-    """Return the error on labels some of which are missing, or all."""
-    lacks, these = ("all labels", "this client") if missing == rows else (f"{missing} of {rows} labels", "these rows")
-    return FedkinError(f"{where} lacks {lacks}; leave out {these}, or {setting('label', 'none')} to use no labels.")
-
-
-def fractions(where: str, example: object) -> FedkinError:
-    """Return the error on labels that are fractions, such as `example`."""
-    return FedkinError(
-        f"{where} has labels that are fractions, such as {example}; labels must be classes, for regression is not "
-        "supported."
-    )
-
-
-def _is_missing(label: Any) -> bool:
-    try:
-        return label is None or bool(label != label)
-    except TypeError:  # of pandas' NA one cannot even say whether it differs from itself
-        return True
+    names = list(columns)
+    spelt = {name.lower(): name for name in reversed(names) if len(name) > 1} | {name: name for name in names}
+    return next((spelt[name] for name in LABEL_NAMES if name in spelt), None)
 
 
 def in_order(names: Iterable[str]) -> list[str]:
@@ -163,15 +111,68 @@ def in_order(names: Iterable[str]) -> list[str]:
         return distinct
 
 
-_FEW, _SOME, _SHARE = 20, 100, 0.1
-"""Different labels that are never too many, and so many that are if they are more than this share of the rows."""
-_ONCE_OR_TWICE = 3
-"""Fewer rows to each of many numbers than this are too few for classes."""
+# Labels.
+
+
+def encode_labels(values: Iterable[Any], origin: str) -> tuple[Tensor, list[str]]:
+    """Encode labels of any plain type as int64 indices ``(n,)`` into their sorted names; return both.
+
+    `values` are one integer, boolean, string or whole float per sample; blanks around a string do not count. `origin`
+    names the source, at the beginning of error messages. Raises FedkinError if a label is missing or a fraction.
+    """
+    array = np.asarray(values)
+    labels = (values if isinstance(values, np.ma.MaskedArray) else array).tolist()  # masked ones are None
+    if array.ndim != 1:
+        raise FedkinError(f"{origin} has shape {array.shape}; labels need one value per sample.")
+    for label in labels:
+        if isinstance(label, list | tuple | dict | set | frozenset | np.ndarray):
+            raise FedkinError(
+                f"{origin} holds values of type {type(label).__name__}; labels need one value per sample."
+            )
+    if missing := sum(map(_is_missing, labels)):
+        raise lacking_labels(origin, missing, len(labels))
+    if array.dtype.kind == "f":
+        if (fraction := next((label for label in labels if not label.is_integer()), None)) is not None:
+            raise fractions(origin, fraction)
+        labels = [int(label) for label in labels]
+    names = [composed(label).strip() for label in labels]
+    classes = in_order(names)
+    index = {name: i for i, name in enumerate(classes)}
+    return torch.tensor([index[name] for name in names], dtype=torch.int64), classes
+
+
+def _is_missing(label: Any) -> bool:
+    try:
+        return label is None or bool(label != label)
+    except TypeError:  # of pandas' NA one cannot even say whether it differs from itself
+        return True
+
+
+def are_whole(classes: Iterable[str]) -> bool:
+    """Return whether all names of classes are whole numbers, so that labels are integers."""
+    return all(name.removeprefix("-").isdecimal() for name in classes)
+
+
+def lacking_labels(origin: str, missing: int, rows: int) -> FedkinError:
+    """Return the error on labels that are `missing` in so many of all `rows`."""
+    lacks, these = ("all labels", "this client") if missing == rows else (f"{missing} of {rows} labels", "these rows")
+    return FedkinError(f"{origin} lacks {lacks}; leave out {these}, or {setting('label', 'none')} to use no labels.")
+
+
+def fractions(origin: str, example: object) -> FedkinError:
+    """Return the error on labels that are fractions, such as `example`."""
+    return FedkinError(
+        f"{origin} has labels that are fractions, such as {example}; labels must be classes, for regression is not "
+        "supported."
+    )
 
 
 def too_many_labels(classes: int, rows: int) -> bool:
-    """Return whether so many different values are more than classes of so many rows can be, as free texts are."""
-    return classes > max(_FEW, rows / 2) or classes > max(_SOME, _SHARE * rows)
+    """Return whether so many different values are more than classes of so many rows can be, as free texts are.
+
+    Twenty never are; else they are more than half of the rows, or more than a hundred and a tenth of the rows.
+    """
+    return classes > max(20, rows / 2) or classes > max(100, rows / 10)
 
 
 def check_are_classes(classes: Sequence[str], rows: int, column: str | None) -> None:
@@ -179,19 +180,12 @@ def check_are_classes(classes: Sequence[str], rows: int, column: str | None) -> 
 
     They are if they are numbers of which most come once or twice. Raises FedkinError if they are.
     """
-    if len(classes) > max(_FEW, rows / _ONCE_OR_TWICE) and _are_numbers(classes):
-        named = "The labels are" if column is None else f"Column '{column}' has"
+    if len(classes) > max(20, rows / 3) and _are_numbers(classes):
+        labels = "The labels are" if column is None else f"Column '{column}' has"
         raise FedkinError(
-            f"{named} {len(classes):,} different numbers in {rows:,} rows; labels must be classes, such as ranges of "
+            f"{labels} {len(classes):,} different numbers in {rows:,} rows; labels must be classes, such as ranges of "
             "these numbers, for regression is not supported."
         )
-
-
-def note_on_many_classes(classes: Sequence[str], rows: int) -> list[str]:
-    """Return a note if there are fewer than ten rows to each of many classes."""
-    if len(classes) <= max(_FEW, _SHARE * rows):
-        return []
-    return [f"Labels are {len(classes):,} different values in {rows:,} rows, and each is a class of its own."]
 
 
 def _are_numbers(classes: Iterable[str]) -> bool:
@@ -201,21 +195,25 @@ def _are_numbers(classes: Iterable[str]) -> bool:
         return False
 
 
+def note_on_many_classes(classes: Sequence[str], rows: int) -> list[str]:
+    """Return a note if there are fewer than ten rows to each of more than twenty classes."""
+    if len(classes) <= max(20, rows / 10):
+        return []
+    return [f"Labels are {len(classes):,} different values in {rows:,} rows, and each is a class of its own."]
+
+
 def not_labels(clients: Sequence[Dataset]) -> list[str]:
     """Return columns that were taken for labels of a client and are features, since they cannot be those of another.
 
     Or since all clients together have too many different ones, see `too_many_labels`.
     """
-    taken: dict[str, list[Dataset]] = {}
-    for client in clients:
-        if client.label is not None:
-            taken.setdefault(client.label, []).append(client)
-    return [
-        name
-        for name, labelled in taken.items()
-        if any(name in client.features for client in clients)
-        or too_many_labels(len({each for one in labelled for each in one.classes}), sum(map(len, labelled)))
-    ]
+    features = []
+    for name in dict.fromkeys(client.label for client in clients if client.label is not None):
+        labelled = [client for client in clients if client.label == name]
+        classes = {label for client in labelled for label in client.classes}
+        is_feature = any(name in client.features for client in clients)
+        features += [name] if is_feature or too_many_labels(len(classes), sum(map(len, labelled))) else []
+    return features
 
 
 def notes_on_outcomes(clients: Iterable[Sequence[str]]) -> list[str]:

@@ -32,9 +32,9 @@ from torch.utils.data import (
 from torch.utils.data import Dataset as TorchDataset
 
 from fedkin.core.errors import FedkinError, in_short, listing, no_column, raised_by, refuse, unknown_name
-from fedkin.core.files import ending_of
+from fedkin.core.files import check_room, ending_of
 from fedkin.core.replies import check_same_shape
-from fedkin.data.arrays import as_dataset, new_store
+from fedkin.data.arrays import as_dataset
 from fedkin.data.dataset import LABEL_NAMES, Dataset, in_order, not_labels
 from fedkin.data.names import IMAGES, expanded, files_in, images_in
 from fedkin.data.options import NO_LABELS, NO_OPTIONS, TableOptions
@@ -55,7 +55,7 @@ SAMPLE_KEYS = ("x", "image", "img", "images", "pixel_values", "data", "features"
 
 Items = tuple[Tensor, NDArray[Any] | None]
 """Samples ``(n, *shape)``, and labels ``(n,)`` if items have any. Floats are float32, bytes of images fractions, where
-their number is known, and other types as they were. Many samples lie on disk, see `fedkin.data.arrays.new_store`."""
+their number is known, and other types as they were."""
 
 
 # Data of several clients.
@@ -462,7 +462,9 @@ def read_items(items: Iterable[Any], count: int | None, origin: str, label: str 
         x, *y = _sample_and_label(item, f"Item {i} of {origin}", label)
         if store is None:
             is_image = x.dtype == torch.uint8 and x.ndim == 3  # whose bytes are read as fractions in the end
-            store = new_store(count or 0, tuple(x.shape), torch.float32 if is_image else x.dtype, origin)
+            store = torch.empty(0, *x.shape, dtype=torch.float32 if is_image else x.dtype)
+            check_room(origin, (count or 0) * x.numel() * store.itemsize)
+            store = store.new_empty(count or 0, *x.shape)
         if x.shape != store.shape[1:]:
             raise FedkinError(
                 f"Item {i} of {origin} has the shape {tuple(x.shape)} where the first has {tuple(store.shape[1:])}; "
