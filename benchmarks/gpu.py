@@ -6,11 +6,12 @@
 
 `run` runs the parts named, or all that the results file does not have of this device, until the minutes are over. Each
 part is a process of its own, and a line of results as soon as it ends: commit, device, versions, seconds, and what it
-measured or why it failed. Runs of the papers' cells go on where they stopped. `show` prints the lines as a table.
+measured or why it failed. `show` prints the lines as a table.
 
 Parts are the tests of every method on the device; speeds of the device beside the processor and a plain loop there, and
-the device's rate of matrix products; and cells of the papers at full size. With ``--device cpu --tiny`` parts run at a
-small size, papers' tables at ``--scale quick``, which takes minutes; that shows that they work and measures nothing.
+the device's rate of matrix products; and CCFC at its paper's size. With ``--device cpu --tiny`` parts run at a small
+size, which shows that they work and measures nothing. The papers' tables are those of ``fedkin reproduce --scale paper
+--device cuda``.
 """
 
 from __future__ import annotations
@@ -61,18 +62,6 @@ def speed(which: str) -> Callable[[str, bool], list[str]]:
     return lambda device, tiny: [sys.executable, script, which, "--device", device, *(["--tiny"] if tiny else [])]
 
 
-def cell(entry: str, *only: str, seeds: int = 3) -> Callable[[str, bool], list[str]]:
-    """Cells of a paper's table, at the paper's size."""
-    names = [word for name in only for word in ("--only", name)]
-
-    def command(device: str, tiny: bool) -> list[str]:
-        size = ["--scale", "quick", "--seeds", "1"] if tiny else ["--scale", "paper", "--seeds", str(seeds)]
-        where = [] if device == "cpu" else ["--device", device]
-        return [sys.executable, "-m", "fedkin", "reproduce", entry, *size, *where, "--jobs", "2", "--markdown", *names]
-
-    return command
-
-
 def ccfc_full(p: float, seed: int, remedies: bool = False) -> Callable[[str, bool], list[str]]:
     """CCFC at the paper's size, with views and losses of its authors' code; with what helps where clients differ."""
     settings: dict[str, object] = {
@@ -108,13 +97,6 @@ PARTS = (
     Part("fedcref", "FedCRef's first iteration of 25 clients, 784 columns", speed("fedcref")),
     Part("fedavg-lenet", "a round of FedAvg, 100 clients with LeNet-5", speed("fedavg-lenet")),
     Part("ccfc", "a round of CCFC's views, ten clients", speed("ccfc")),
-    Part("kin-graph", "kin-graph, a million rows and 200,000 images at ten clients", speed("kin-graph")),
-    Part("fedcref/table-12", "FedCRef to convergence, by the number of clients", cell("fedcref/table-12", seeds=5)),
-    Part("fedcref/table-4", "FedCRef from clusters by DEC, both rules", cell("fedcref/table-4", seeds=5)),
-    Part("fedcref/table-6", "by how dirty clusters are, both rules", cell("fedcref/table-6", seeds=5)),
-    Part("fedcref/table-9", "by how many samples clients share", cell("fedcref/table-9", seeds=5)),
-    Part("fedcref/table-11", "by the number of clients", cell("fedcref/table-11", seeds=5)),
-    Part("fedcref/table-7", "by percentile and threshold", cell("fedcref/table-7", seeds=5)),
     *(
         Part(
             f"ccfc/full-{p:g}-{seed}",
@@ -127,26 +109,6 @@ PARTS = (
         Part(f"ccfc/remedies-{p:g}", f"the same with both remedies, p = {p:g}, seed 0", ccfc_full(p, 0, remedies=True))
         for p in (0.0, 0.5, 1.0)
     ),
-    Part("ccfc/fashion", "CCFC on all of Fashion-MNIST by p", cell("ccfc/table-1", "Fashion-MNIST, CCFC", seeds=1)),
-    Part("ccfc/cifar10", "CCFC on all of CIFAR-10 by p", cell("ccfc/table-1", "CIFAR-10, CCFC", seeds=1)),
-    Part("ccfc/table-1", "CCFC and its rivals by p", cell("ccfc/table-1", seeds=1)),
-    Part("ccfc/table-3", "neighbours in the latents", cell("ccfc/table-3", seeds=1)),
-    Part("ccfc/table-4", "CCFC without its parts", cell("ccfc/table-4", seeds=1)),
-    *(
-        Part(f"ccfc/figure-{number}", what, cell(f"ccfc/figure-{number}", seeds=1))
-        for number, what in (
-            (3, "a client's samples in the latents"),
-            (4, "samples of all clients in the latents"),
-            (5, "how far apart classes are, by p"),
-            (6, "clients that never take part"),
-            (7, "the weight of the model-contrastive term"),
-        )
-    ),
-    Part("ocfl/table-1", "OCFL's Table I", cell("ocfl/table-1", seeds=1)),
-    Part("embedding/table-3", "rounds until a target accuracy", cell("embedding/table-3")),
-    Part("embedding/figure-5", "accuracy over the rounds", cell("embedding/figure-5")),
-    Part("gradient-loss/figure-4", "purity over the iterations", cell("gradient-loss/figure-4", seeds=1)),
-    Part("fedcref/table-3", "FedCRef beside DEC and UIFCA", cell("fedcref/table-3", seeds=1)),
 )
 
 

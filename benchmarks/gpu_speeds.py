@@ -6,8 +6,7 @@ Prints values as one line of JSON: seconds of the same work on the device, there
 processor and, where there is one, in a plain PyTorch loop on the device with torch's own settings, which on a GPU round
 convolutions to TF32; and how many times as long the others take. Of FedAvg there are also clients in turn instead of as
 a stack. Of FedCRef and FedAvg there is also the speed of their products and convolutions, and its share of that of one
-large float32 product in the same process; those of CCFC are not counted. ``kin-graph`` times whole clusterings of two
-data sets, of which the searches alone compute on the device; it has neither recorded steps nor a plain loop.
+large float32 product in the same process; those of CCFC are not counted.
 Where the processor or the loop would take minutes, some of the clients or models are timed, and the time multiplied; on
 the processor so many that all cores are busy. Work that pays for starting comes first and is left out; the least of two
 times is kept.
@@ -19,7 +18,7 @@ import argparse
 import copy
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
@@ -35,7 +34,6 @@ from fedkin.methods.clients.fedavg import FedAvgMethod
 from fedkin.methods.samples.ccfc.ccfc import CCFCMethod
 from fedkin.methods.samples.fedcref import fedcref_tasks
 from fedkin.methods.samples.fedcref.fedcref import FedCRefMethod
-from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
 from fedkin.nn.modules import build
 from fedkin.nn.stack import Autoencoder, StackTraining, widths_for
 
@@ -205,38 +203,6 @@ def ccfc_work(tiny: bool) -> tuple[list[Client], Method]:
     return [Client(i, part) for i, part in enumerate(x)], method
 
 
-def kin_graph(device: torch.device, tiny: bool) -> Values:
-    """All steps of kin-graph with ten clients: a million rows of 20 columns, and 200,000 images of 784 pixels."""
-    found = {}
-    for name, rows, shape in (("rows", 1_000_000, (20,)), ("images", 200_000, (1, 28, 28))):
-        parts = clouds(3_000 if tiny else rows, shape).chunk(10)
-        here, there = (least(clustering(parts, where), where) for where in (torch.device("cpu"), device))
-        values = with_ratios({"seconds": there, "seconds, processor": here})
-        found |= {f"{name}: {what}": value for what, value in values.items()}
-    return found
-
-
-def clouds(count: int, shape: tuple[int, ...]) -> Tensor:
-    """Samples around ten centres, in [0, 1]."""
-    rng = derive_generator(0, "benchmark")
-    kinds = torch.rand(CLASSES, *shape, generator=rng)
-    return torch.rand(count, *shape, generator=rng).add_(kinds[torch.arange(count) % CLASSES]).div_(2)
-
-
-def clustering(parts: Sequence[Tensor], where: torch.device) -> Callable[[], object]:
-    """What clusters a client's part of the samples each by kin-graph there, each time it is called."""
-
-    def work() -> None:
-        method = KinGraphMethod()
-        with on(where):
-            fed = LocalFederation([Client(i, part) for i, part in enumerate(parts)])
-            state = method.init(fed)
-            while not state.finished:
-                state, _ = method.step(fed, state)
-
-    return work
-
-
 def next_step(
     method: Method,
     clients: list[Client],
@@ -330,7 +296,6 @@ PARTS: dict[str, Callable[[torch.device, bool], Values]] = {
     "fedcref": fedcref,
     "fedavg-lenet": fedavg("lenet5", (1, 28, 28), 100, 500),
     "ccfc": ccfc,
-    "kin-graph": kin_graph,
 }
 
 

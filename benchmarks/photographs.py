@@ -32,7 +32,7 @@ from torch.nn.functional import avg_pool2d
 import fedkin
 from fedkin.data.sources import load
 from fedkin.features.extractors import extract
-from grid import spread
+from table_sources import spread
 
 Images = NDArray[np.float32]
 Labels = NDArray[np.int64]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from statistics import mean, stdev
 
 import numpy as np
 import pandas as pd
@@ -47,6 +48,12 @@ MISSING, LEVELS = 0.1, 4
 def generator(seed: int, *names: object) -> np.random.Generator:
     """Random numbers of a seed for a purpose."""
     return np.random.default_rng([seed, zlib.crc32("/".join(map(str, names)).encode())])
+
+
+def spread(values: Sequence[float], digits: int = 2) -> str:
+    """Mean and standard deviation of values."""
+    text = f"{mean(values):.{digits}f}"
+    return f"{text} ± {stdev(values):.{digits}f}" if len(values) > 1 else text
 
 
 def sources() -> dict[str, Callable[[int], LabelledTable]]:

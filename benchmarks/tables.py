@@ -1,14 +1,12 @@
 """Clusters of tables: kin-graph and other methods over clients, beside methods that see all rows together.
 
     python benchmarks/tables.py run CSV --tables wine heart --variants plain category-1 --seeds 0 1 2
-    python benchmarks/tables.py run CSV --quick
     python benchmarks/tables.py run CSV --rivals
-    python benchmarks/tables.py show CSV [--markdown] [--by-table]
+    python benchmarks/tables.py show CSV
 
 `run` appends a line per cell as soon as it is known, and skips those that the file has: a run that was stopped goes on.
 A cell is a table's variant, a seed, for federated methods a partition, and a method, with the number of clusters given
-or found. What fails is a line, too. `show` prints mean and standard deviation of the adjusted Rand index by variant,
-and where kin-graph is farthest behind the best of all rows together that is given as much as it is.
+or found. What fails is a line, too. `show` prints mean and standard deviation of the adjusted Rand index by variant.
 
 With ``--rivals``, kin-graph, its nearest rivals and FedDP-KMeans cluster the same samples at the same clients, three
 seeds: digits and MNIST's tenth as images, wine, breast cancer, and eight sets of the suite. Methods with an epsilon run
@@ -45,7 +43,7 @@ from arff_tables import arff_sources
 from fedkin.data.prepare import prepare
 from fedkin.data.scenarios.already_split import ClientFiles
 from fedkin.engines.local import LocalFederation
-from table_sources import IMAGES, VARIANTS, Labels, generator, partition, sources, table
+from table_sources import IMAGES, VARIANTS, Labels, generator, partition, sources, spread, table
 
 Rows = NDArray[np.float64]
 
@@ -60,7 +58,7 @@ FEDERATED: dict[tuple[str, bool], Callable[[int, int], Model]] = {
     ("k-FED", True): lambda k, seed: fedkin.KFed(n_clusters=k, random_state=seed),
     ("ffcm", True): lambda k, seed: fedkin.FFCM(n_clusters=k, random_state=seed),
 }
-"""Methods over clients by name and whether the number of clusters is given."""
+"""Methods over clients by name and whether the number of clusters is options."""
 
 EPSILONS = (1.0, 4.0, 10.0)
 SERVER = "FedDP-KMeans"
@@ -121,28 +119,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--partitions", nargs="+", default=["random", "skew"], choices=["random", "skew"])
     parser.add_argument("--seeds", nargs="+", type=int, default=list(range(5)))
     parser.add_argument("--methods", nargs="+", help="all unless named, such as kin-graph k-means")
-    parser.add_argument("--quick", action="store_true", help="seven tables, four variants, one seed")
     parser.add_argument("--rivals", action="store_true", help="kin-graph and its rivals, three seeds")
     parser.add_argument("--uci", action="store_true", help="the tables of FEDKIN_ARFF alone")
     parser.add_argument("--clear", type=float, help="show tables alone of which a method given the number has this ARI")
-    parser.add_argument("--markdown", action="store_true")
-    parser.add_argument("--by-table", action="store_true", help="show a row per table")
-    given = parser.parse_args(arguments)
-    if given.what == "show":
-        lines = clear(pd.read_csv(given.csv), given.clear)
-        print(by_table(lines, given.markdown) if given.by_table else summary(lines, given.markdown))
+    options = parser.parse_args(arguments)
+    if options.what == "show":
+        print(summary(clear(pd.read_csv(options.csv), options.clear)))
         return
-    if given.uci:
-        given.tables = list(arff_sources())
-    if given.rivals:
-        given.tables = [name for name in given.tables if name in RIVAL_TABLES]
-        given.variants, given.seeds = ["plain"], [seed for seed in given.seeds if seed < 3]
-        given.methods = given.methods or sorted(RIVAL_METHODS)
-    if given.quick:
-        quick = ["iris", "wine", "breast-cancer", "unequal-blobs", "heart", "lsun", "aggregation"]
-        given.tables = [name for name in quick if name in sources()]
-        given.variants, given.seeds = ["plain", "number-4", "category-1", "missing"], [0]
-    run(given)
+    if options.uci:
+        options.tables = list(arff_sources())
+    if options.rivals:
+        options.tables = [name for name in options.tables if name in RIVAL_TABLES]
+        options.variants, options.seeds = ["plain"], [seed for seed in options.seeds if seed < 3]
+        options.methods = options.methods or sorted(RIVAL_METHODS)
+    run(options)
 
 
 @dataclass(frozen=True)
@@ -170,19 +160,19 @@ class Cell:
 KEYS = [field.name for field in fields(Cell)][:7]
 
 
-def run(given: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> None:
     """Compute all cells that the file lacks."""
     known = set()
-    if given.csv.exists():
-        known = {tuple(line) for line in pd.read_csv(given.csv, dtype=str)[KEYS].itertuples(index=False)}
-    with given.csv.open("a", newline="") as file:
+    if options.csv.exists():
+        known = {tuple(line) for line in pd.read_csv(options.csv, dtype=str)[KEYS].itertuples(index=False)}
+    with options.csv.open("a", newline="") as file:
         writer = csv.DictWriter(file, [field.name for field in fields(Cell)])
         if file.tell() == 0:
             writer.writeheader()
-        for seed in given.seeds:
-            for variant in given.variants:
-                for name in given.tables:
-                    for cell in cells(name, variant, seed, given.clients, given.partitions, given.methods, known):
+        for seed in options.seeds:
+            for variant in options.variants:
+                for name in options.tables:
+                    for cell in cells(name, variant, seed, options.clients, options.partitions, options.methods, known):
                         writer.writerow(asdict(cell))
                         file.flush()
 
@@ -287,8 +277,8 @@ def clear(lines: pd.DataFrame, least: float | None) -> pd.DataFrame:
     return lines[lines.table.isin(best.index[best >= least])]
 
 
-def summary(lines: pd.DataFrame, markdown: bool = False) -> str:
-    """Mean and standard deviation over tables and seeds by variant, the worst gaps, and failures."""
+def summary(lines: pd.DataFrame) -> str:
+    """Mean and standard deviation over tables and seeds by variant, and failures."""
     lines = lines.assign(
         place=np.where(lines.clients == 0, TOGETHER, lines.clients.astype(str) + " " + lines.partition),
         k=np.where(lines.k_given, "given", "found"),
@@ -296,60 +286,15 @@ def summary(lines: pd.DataFrame, markdown: bool = False) -> str:
     )
     scored_lines = lines[lines.failure == ""]
     by_seed = scored_lines.groupby(["k", "method", "place", "variant", "seed"]).ari.mean()
-    spread = by_seed.groupby(level=[0, 1, 2, 3]).agg(["mean", "std"])
-    text = spread.apply(lambda row: f"{row['mean']:.2f} ± {0 if np.isnan(row['std']) else row['std']:.2f}", axis=1)
-    main = text.unstack("variant")
-    main = main[[name for name in VARIANTS if name in main]].fillna("–").reset_index()
-    gaps = gap_table(scored_lines)
-    parts = [
-        f"ARI, mean over {scored_lines.table.nunique()} tables ± standard deviation over "
-        f"{scored_lines.seed.nunique()} seeds", shown(main, markdown),
-        "kin-graph behind the best of all rows together that is given as much", shown(gaps_by_variant(gaps), markdown),
-        "Widest gaps", shown(gaps.head(15).round(2), markdown),
-    ]  # fmt: skip
+    table = by_seed.groupby(level=[0, 1, 2, 3]).agg(lambda values: spread(list(values))).unstack("variant")
+    table = table[[name for name in VARIANTS if name in table]].fillna("–").reset_index()
+    tables, seeds = scored_lines.table.nunique(), scored_lines.seed.nunique()
+    parts = [f"ARI, mean over {tables} tables ± standard deviation over {seeds} seeds", table.to_string(index=False)]
     failed = lines[lines.failure != ""]
     if len(failed):
         counts = failed.groupby(["method", "k", "place", "failure"]).size().rename("cells").reset_index()
-        parts += [f"Failures: {len(failed)} of {len(lines)} cells", shown(counts, markdown)]
+        parts += [f"Failures: {len(failed)} of {len(lines)} cells", counts.to_string(index=False)]
     return "\n\n".join(parts)
-
-
-def by_table(lines: pd.DataFrame, markdown: bool = False) -> str:
-    """Mean and standard deviation over seeds of each table, at all numbers of clients and partitions, by method."""
-    lines = lines[lines.clients > 0].assign(ari=lines.ari.fillna(0.0))  # a failure finds nothing
-    lines = lines.assign(method=lines.method + np.where(lines.k_given, "", ", found"))
-    by_seed = lines.groupby(["method", "table", "seed"])[["ari", "clusters"]].mean()
-    spread = by_seed.groupby(level=[0, 1]).ari.agg(["mean", "std"]).fillna(0.0)
-    text = spread.apply(lambda row: f"{row['mean']:.2f} ± {row['std']:.2f}", axis=1).unstack("method").fillna("–")
-    average = spread["mean"].unstack("method").mean().map("{:.2f}".format)
-    found = by_seed.clusters.groupby(level=[0, 1]).mean().unstack("method").filter(like=", found")
-    counts = found.map(lambda number: "–" if np.isnan(number) else f"{number:.1f}").add_suffix(": clusters")
-    return shown(pd.concat([text, counts], axis=1).fillna("–").reset_index(), markdown) + f"\n\nMeans\n\n{average}"
-
-
-def gap_table(lines: pd.DataFrame) -> pd.DataFrame:
-    """By table, variant and place: mean ARI of kin-graph, of the best of all rows together, and the difference."""
-    means = lines.groupby(["k", "table", "variant", "place", "method"]).ari.mean().reset_index()
-    own = means[means.method == "kin-graph"].drop(columns="method").rename(columns={"ari": "kin-graph"})
-    pooled = means[means.place == TOGETHER].drop(columns="place").sort_values("ari", ascending=False)
-    best = pooled.drop_duplicates(["k", "table", "variant"]).rename(columns={"method": "best", "ari": "its ARI"})
-    both = own.merge(best, on=["k", "table", "variant"])
-    return both.assign(gap=both["its ARI"] - both["kin-graph"]).sort_values("gap", ascending=False)
-
-
-def gaps_by_variant(gaps: pd.DataFrame) -> pd.DataFrame:
-    """Mean and greatest gap, and how many are above 0.1."""
-    grouped = gaps.groupby(["k", "place", "variant"]).gap
-    found = grouped.agg(mean="mean", greatest="max", tables="size", above=lambda gap: int((gap > 0.1).sum()))
-    return found.rename(columns={"above": "above 0.1"}).round(2).reset_index()
-
-
-def shown(frame: pd.DataFrame, markdown: bool) -> str:
-    """A table as text."""
-    if not markdown:
-        return str(frame.to_string(index=False))
-    head = f"| {' | '.join(frame.columns)} |\n{'|---' * len(frame.columns)}|"
-    return "\n".join([head, *(f"| {' | '.join(map(str, row))} |" for row in frame.itertuples(index=False))])
 
 
 if __name__ == "__main__":

@@ -1,10 +1,9 @@
-"""The contestants do the same work, their memory is counted whole, and nothing they start outlives them."""
+"""The contestants do the same work."""
 
 from __future__ import annotations
 
 import json
 import math
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
@@ -15,8 +14,6 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-
-linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is read from /proc")
 
 
 @pytest.fixture
@@ -75,7 +72,6 @@ def test_flowers_client_learns_what_the_plain_loop_learns(benchmark: ModuleType,
     assert work.loss(model) == pytest.approx(benchmark.plain_loop(work)["loss"], rel=1e-5)
 
 
-@linux
 @pytest.mark.long
 def test_comparison_prints_a_table_and_one_line_of_json(
     benchmark: ModuleType, capsys: pytest.CaptureFixture[str]
@@ -89,6 +85,4 @@ def test_comparison_prints_a_table_and_one_line_of_json(
     assert len({row.count("|") for row in table}) == 1
     result = json.loads(line)["results"]
     assert list(result) == ["plain-1"]
-    assert result["plain-1"]["peak_memory"] > 50 * 2**20
     assert math.isfinite(result["plain-1"]["clients_per_second"])
-    assert result["plain-1"]["runs"][0]["left_behind"] == 0
