@@ -1,16 +1,13 @@
 """Histories, figures, metrics and warnings of a fit."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import load_wine
-from sklearn.metrics import accuracy_score, cohen_kappa_score
 
 import fedkin
-from fedkin.core import FedkinError
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run import execute
 
@@ -57,57 +54,6 @@ def test_records_are_a_table_like_that_of_an_estimator(run: Path) -> None:
 
 
 RNG = np.random.default_rng(0)
-
-
-OPTIONS: dict[str, Any] = {"rounds": 2, "local_epochs": 1, "random_state": 0}
-
-
-def client(rows: int, swapped: bool = False) -> tuple[np.ndarray, np.ndarray]:
-    x = RNG.normal(size=(rows, 4)).astype(np.float32)
-    kind = (x[:, 0] > 0) ^ swapped
-    return x, np.where(kind, "ill", "well")
-
-
-OWN_METRICS_CLIENTS = {"ann": client(40), "bob": client(30, True), "cy": client(20)}
-
-
-TESTS = {"ann": client(20), "bob": client(30, True)}
-
-
-@pytest.mark.parametrize("estimator", [fedkin.IFCA, fedkin.FedRC])
-def test_a_metric_is_a_row_of_every_client_cluster_and_round_in_the_users_own_labels(estimator: Any) -> None:
-    """One that is the accuracy again has its numbers; FedRC's clients predict with all models together."""
-    seen: list[Any] = []
-
-    def again(true: np.ndarray, predicted: np.ndarray) -> float:
-        seen.extend([*true, *predicted])
-        return float(accuracy_score(true, predicted))
-
-    model = estimator(n_clusters=2, **OPTIONS).fit(OWN_METRICS_CLIENTS, eval=TESTS, metrics={"again": again})
-    rows = model.metrics_[model.metrics_["split"] == "test"]
-    keys = ["round", "client", "cluster", "value"]
-    assert set(seen) <= {"ill", "well"}
-    measured = rows[rows["metric"] == "again"][keys].reset_index(drop=True)
-    assert measured.equals(rows[rows["metric"] == "accuracy"][keys].reset_index(drop=True))
-    assert set(measured["client"].dropna()) == {"ann", "bob"}
-    assert set(measured["round"]) == set(rows["round"])
-
-
-@pytest.mark.parametrize(
-    ("metrics", "more", "sentence"),
-    [
-        ({"k": cohen_kappa_score}, {}, "metrics are measured on samples that are held out; give fit eval or valid"),
-        ([lambda true, predicted: 0], {"eval": TESTS}, "metrics takes functions of true and predicted labels by name"),
-        (["k"], {"eval": TESTS}, "metrics takes functions of true and predicted labels by name"),
-        ({"f1": cohen_kappa_score}, {"eval": TESTS}, "metrics has 'f1', which is measured anyway; give it another"),
-        ({"k": lambda true, predicted: None}, {"eval": TESTS}, "metrics['k'] gives no number at client 'ann': TypeE"),
-    ],
-)
-def test_what_is_no_metric_is_refused_in_a_sentence(metrics: Any, more: Any, sentence: str) -> None:
-    with pytest.raises(FedkinError) as raised:
-        fedkin.FedAvg(**OPTIONS).fit(OWN_METRICS_CLIENTS, metrics=metrics, **more)
-    assert str(raised.value).startswith(sentence)
-    assert "\n" not in str(raised.value)
 
 
 @pytest.fixture(scope="module")

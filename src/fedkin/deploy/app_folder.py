@@ -23,11 +23,9 @@ from fedkin.report.numbers import pluralize
 # Certificates of a server and keys of sites, for encryption and authentication of messages.
 
 
-_DAYS = 730
-_LONGEST = 253
 _PART = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
-_HOST = re.compile(rf"(?=.*[a-z])({_PART}\.)*{_PART}", re.IGNORECASE | re.ASCII)
-"""A name has a letter, so that 10.0.0.300 is none."""
+_HOST = re.compile(rf"(?=.*[a-z])(?=.{{1,253}}$)({_PART}\.)*{_PART}", re.IGNORECASE | re.ASCII)
+"""Names of hosts (RFC 1123). One has a letter, so that 10.0.0.300 is none."""
 
 
 def in_ascii(host: str) -> str:
@@ -39,7 +37,7 @@ def in_ascii(host: str) -> str:
         name = host.encode("idna").decode()
     except UnicodeError:
         name = ""
-    if not _is_address(name) and not (_HOST.fullmatch(name) and len(name) <= _LONGEST):
+    if not _is_address(name) and not _HOST.fullmatch(name):
         raise FedkinError(
             f"{host!r} is no name of a host: give one such as fed.example.org, whose parts have 1 to 63 letters, "
             "digits or hyphens, or an IPv4 address, without a port."
@@ -49,37 +47,80 @@ def in_ascii(host: str) -> str:
     return name
 
 
+def _is_address(host: str) -> bool:
+    try:
+        return bool(ipaddress.IPv4Address(host))
+    except ValueError:
+        return False
+
+
 def new_certificates(hosts: Sequence[str]) -> dict[str, bytes]:
-    """Create a certificate authority and a server's certificate, as four files with their keys.
+    """Create a certificate authority and a server's certificate, valid for two years, as four files with their keys.
 
-    They are ``ca.crt``, ``ca.key``, ``server.crt`` and ``server.key``. `hosts` are names or addresses of the server,
-    see `in_ascii`.
+    They are ``ca.crt``, ``ca.key``, ``server.crt`` and ``server.key``. `hosts` are names or IPv4 addresses of the
+    server, see `in_ascii`.
     """
+    names = [x509.IPAddress(ipaddress.ip_address(host)) if _is_address(host) else x509.DNSName(host) for host in hosts]
     authority, server = (ec.generate_private_key(ec.SECP384R1()) for _ in range(2))
-    issuer = _named("fedkin federation")
-    root = _certificate(issuer, issuer, authority.public_key())
-    root = root.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-    root = root.add_extension(_usage(signs=True), critical=True)
-    root = root.add_extension(x509.SubjectKeyIdentifier.from_public_key(authority.public_key()), critical=False)
-    one = _certificate(_named("fedkin server"), issuer, server.public_key())
-    one = one.add_extension(x509.SubjectAlternativeName([_host(host) for host in hosts]), critical=False)
-    one = one.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-    one = one.add_extension(_usage(signs=False), critical=True)
-    one = one.add_extension(x509.ExtendedKeyUsage([x509.oid.ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-    identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key())
-    one = one.add_extension(identifier, critical=False)
-    made = {}
-    for name, unsigned, key in (("ca", root, authority), ("server", one, server)):
-        made[f"{name}.key"] = _private(key, serialization.PrivateFormat.PKCS8)
-        made[f"{name}.crt"] = unsigned.sign(authority, hashes.SHA384()).public_bytes(serialization.Encoding.PEM)
-    return made
+    of_authority = [
+        (x509.BasicConstraints(ca=True, path_length=0), True),
+        (_usage(signs=True), True),
+        (x509.SubjectKeyIdentifier.from_public_key(authority.public_key()), False),
+    ]
+    of_server = [
+        (x509.SubjectAlternativeName(names), False),
+        (x509.BasicConstraints(ca=False, path_length=None), True),
+        (_usage(signs=False), True),
+        (x509.ExtendedKeyUsage([x509.oid.ExtendedKeyUsageOID.SERVER_AUTH]), False),
+        (x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key()), False),
+    ]
+    files = {}
+    for name, key, extensions in (("ca", authority, of_authority), ("server", server, of_server)):
+        subject = "fedkin federation" if key is authority else "fedkin server"
+        certificate = _certificate(subject, key.public_key(), extensions).sign(authority, hashes.SHA384())
+        files[f"{name}.key"] = _private(key, serialization.PrivateFormat.PKCS8)
+        files[f"{name}.crt"] = certificate.public_bytes(serialization.Encoding.PEM)
+    return files
 
 
-def write_certificates(folder: Path, made: Mapping[str, bytes]) -> None:
+def _certificate(
+    subject: str, key: ec.EllipticCurvePublicKey, extensions: Sequence[tuple[x509.ExtensionType, bool]]
+) -> x509.CertificateBuilder:
+    """Begin a certificate, issued by the authority, with extensions and whether each is critical."""
+    now = datetime.datetime.now(datetime.UTC)
+    named, issuer = (
+        x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)]) for name in (subject, "fedkin federation")
+    )
+    builder = x509.CertificateBuilder(
+        issuer_name=issuer,
+        subject_name=named,
+        public_key=key,
+        serial_number=x509.random_serial_number(),
+        not_valid_before=now - datetime.timedelta(hours=1),  # for clocks that differ
+        not_valid_after=now + datetime.timedelta(days=730),
+    )
+    for extension, critical in extensions:
+        builder = builder.add_extension(extension, critical)
+    return builder
+
+
+def _usage(signs: bool) -> x509.KeyUsage:
+    rest = dict.fromkeys(
+        ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "encipher_only",
+         "decipher_only"), False,
+    )  # fmt: skip
+    return x509.KeyUsage(digital_signature=not signs, key_cert_sign=signs, crl_sign=signs, **rest)
+
+
+def _private(key: ec.EllipticCurvePrivateKey, form: serialization.PrivateFormat) -> bytes:
+    return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+
+
+def write_certificates(folder: Path, certificates: Mapping[str, bytes]) -> None:
     """Write the files of `new_certificates`; raise FedkinError if ``ca.crt`` exists."""
     if (folder / "ca.crt").exists():
         raise FedkinError(f"{folder / 'ca.crt'} exists already; sites would not trust the server under a new one.")
-    for name, content in made.items():
+    for name, content in certificates.items():
         (write_secret if name.endswith(".key") else write_atomically)(folder / name, content)
 
 
@@ -98,55 +139,6 @@ def make_key(path: Path) -> Path:
     return beside
 
 
-def _named(name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-
-
-def _certificate(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
-    now = datetime.datetime.now(datetime.UTC)
-    return x509.CertificateBuilder(
-        issuer_name=issuer,
-        subject_name=subject,
-        public_key=key,
-        serial_number=x509.random_serial_number(),
-        not_valid_before=now - datetime.timedelta(hours=1),  # for clocks that differ
-        not_valid_after=now + datetime.timedelta(days=_DAYS),
-    )
-
-
-def _usage(signs: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not signs,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=signs,
-        crl_sign=signs,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
-def _is_address(host: str) -> bool:
-    try:
-        return bool(ipaddress.IPv4Address(host))
-    except ValueError:
-        return False
-
-
-def _host(host: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(host))
-    except ValueError:
-        return x509.DNSName(host)
-
-
-def _private(key: ec.EllipticCurvePrivateKey, form: serialization.PrivateFormat) -> bytes:
-    return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
-
-
-_SITES = 3
 _TEMPLATES = {
     "pyproject.toml": "pyproject.toml",
     ".gitignore": "gitignore",
@@ -174,10 +166,10 @@ def init(
     """
     check_empty(folder, "give a new one")
     federated = ["data.source=federation", "simulation.scenario=files", "simulation.engine=flower"]
-    given = load_config(experiment, [*federated, *([] if sites is None else [f"federation.sites={sites}"]), *settings])
-    if sites is not None and given.federation.sites != sites:
-        raise FedkinError(f"--sites is {sites}, but 'federation.sites' {given.federation.sites}; give one of them.")
-    sites = given.federation.sites or len(given.federation.listed) or _SITES
+    trial = load_config(experiment, [*federated, *([] if sites is None else [f"federation.sites={sites}"]), *settings])
+    if sites is not None and trial.federation.sites != sites:
+        raise FedkinError(f"--sites is {sites}, but 'federation.sites' {trial.federation.sites}; give one of them.")
+    sites = trial.federation.sites or len(trial.federation.listed) or 3
     config = load_config(experiment, [*federated, *settings, f"federation.sites={sites}"])
     check_federated(config)
     check_sites(config)
@@ -188,7 +180,7 @@ def init(
         "port": str(port),
         "listen": host if host.startswith("127.") or host == "localhost" else "0.0.0.0",
         "method": config.method_name,
-        "columns": packages_line(config) + columns_of_sites(config),
+        "columns": lines_of_sites(config),
         "packages": "".join(f"   {line}\n" for line in what_to_install(config)),
         "sites": str(sites),
         "connection": "insecure = true" if insecure else 'root-certificates = "$here/certificates/ca.crt"',
@@ -220,28 +212,27 @@ def write_app(folder: Path, templates: Mapping[str, str], words: Mapping[str, st
     write_atomically(folder / "experiment.toml", config.to_toml())
 
 
-def columns_of_sites(config: Config) -> str:
-    """Return lines of a site's file that say of columns what the experiment says, with a comment before them."""
-    lines = [f"{key} = {toml_text(given)}\n" for key, given in config.data.of_columns.items()]
-    return "".join([_COLUMNS, *lines]) if lines else ""
+def lines_of_sites(config: Config) -> str:
+    """Return lines of a site's file: packages that the experiment needs, and what it says of columns."""
+    lines = [f"{key} = {toml_text(value)}\n" for key, value in config.data.of_columns.items()]
+    comment = "# columns, as in the experiment; change what this site names or writes differently\n"
+    packages = own_packages(config)
+    trusted = f"packages = {toml_text(packages)}  # packages of the experiment's code, besides fedkin\n"
+    return "".join([*([trusted] if packages else []), *([comment] if lines else []), *lines])
 
 
 def own_packages(config: Config) -> list[str]:
     """Return the packages besides fedkin that an experiment's method names, for itself, its network or a recipe."""
-    named = [one for one in config.tables["method"].values() if isinstance(one, str) and _DOTTED.fullmatch(one)]
-    return sorted({one.partition(":")[0].partition(".")[0] for one in named} - {"fedkin"})
-
-
-def packages_line(config: Config) -> str:
-    """Return the line of a site's file that trusts the packages which the experiment needs; empty if it needs none."""
-    own = own_packages(config)
-    return f"packages = {toml_text(own)}  # packages of the experiment's code, besides fedkin\n" if own else ""
+    values = [
+        value for value in config.tables["method"].values() if isinstance(value, str) and _DOTTED.fullmatch(value)
+    ]
+    return sorted({value.partition(":")[0].partition(".")[0] for value in values} - {"fedkin"})
 
 
 def what_to_install(config: Config) -> list[str]:
     """Return lines for a README on the packages that the experiment needs; none if it needs none."""
-    named = " and ".join(f"`{one}`" for one in own_packages(config))
-    return _INSTALL.format(named).splitlines() if named else []
+    packages = " and ".join(f"`{package}`" for package in own_packages(config))
+    return _INSTALL.format(packages).splitlines() if packages else []
 
 
 def check_sites(config: Config) -> None:
@@ -253,14 +244,11 @@ def check_sites(config: Config) -> None:
     if sites == 1:
         raise FedkinError("'federation.sites' is 1, and a federation has at least two sites; give the number of sites.")
     if sites and federation.min_clients > sites + federation.newcomers:
+        newcomers = f" and {pluralize(federation.newcomers, 'newcomer')}" if federation.newcomers else ""
         raise FedkinError(
             f"'federation.min_clients' is {federation.min_clients}, but there are only {pluralize(sites, 'site')} "
-            f"('federation.sites'){_also(federation.newcomers)}; lower it."
+            f"('federation.sites'){newcomers}; lower it."
         )
-
-
-def _also(newcomers: int) -> str:
-    return f" and {pluralize(newcomers, 'newcomer')}" if newcomers else ""
 
 
 def check_federated(config: Config) -> None:
@@ -286,7 +274,6 @@ def check_federated(config: Config) -> None:
         )
 
 
-_COLUMNS = "# columns, as in the experiment; change what this site names or writes differently\n"
 _DOTTED = re.compile(r"[^\W\d][\w.]*:[^\W\d]\w*")
 """Names of the form ``package.module:attribute``."""
 _INSTALL = """The experiment also needs code of {}: install it at the server and at every site, or put it on

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -13,22 +12,18 @@ from pathlib import Path
 
 from flwr.app import Context
 from flwr.clientapp import ClientApp
-from flwr.serverapp import Grid, ServerApp
 
 from fedkin import __version__
 from fedkin.core import FedkinError
 from fedkin.core.files import check_empty
-from fedkin.data.names import expanded
 from fedkin.data.population import Population
 from fedkin.deploy.app_folder import (
     check_federated,
-    columns_of_sites,
+    lines_of_sites,
     own_packages,
-    packages_line,
     what_to_install,
     write_app,
 )
-from fedkin.deploy.server_app import refusals_in_the_log, serve
 from fedkin.deploy.site_app import keep, site_of
 from fedkin.engines.flower_engine.node_app import client_app as answering
 from fedkin.engines.flower_engine.version import NEWEST, OLDEST
@@ -36,28 +31,7 @@ from fedkin.engines.site import Site
 from fedkin.experiment.config import load_config
 from fedkin.experiment.simulated_clients import simulated_site
 
-_PAUSE = 0.5
 _SIMULATED = ("partition-id", "num-partitions")
-
-
-def server_app(folder: Path) -> ServerApp:
-    """Return the server's app, for the app folder `folder`.
-
-    Its run configuration names the ``experiment``, a file in that folder; ``out``, where results go; and ``sites``, how
-    many there are, where 0 means as many as are connected when the run starts. The log says where results are in full,
-    because a relative path begins where the SuperLink was started.
-    """
-    app = ServerApp()
-
-    @app.main()
-    def main(grid: Grid, context: Context) -> None:
-        run = context.run_config
-        with refusals_in_the_log():
-            sites = int(run["sites"]) or _connected(grid)
-            config = load_config(folder / str(run["experiment"]), [f"federation.sites={sites}"])
-            serve(grid, config, expanded(str(run["out"])).absolute())
-
-    return app
 
 
 def client_app(folder: Path) -> ClientApp:
@@ -74,27 +48,16 @@ def client_app(folder: Path) -> ClientApp:
     return answering(site, keep)
 
 
-def _connected(grid: Grid) -> int:
-    """Wait for nodes to connect, and return their number."""
-    while not (found := len(list(grid.get_node_ids()))):
-        time.sleep(_PAUSE)
-    return found
-
-
 def _simulated(folder: Path, context: Context) -> Site:
     """Build a site of a simulation: its part of the data, and a private folder for this run."""
-    at, count = (int(context.node_config[name]) for name in _SIMULATED)
+    partition, count = (int(context.node_config[name]) for name in _SIMULATED)
     run = context.run_config
     population = _population(folder / str(run["experiment"]), str(run["demo-data"]), count)
-    name, private = f"site-{at:04}", Path(tempfile.gettempdir()) / f"fedkin-{_owner()}-{context.run_id}"
-    site = simulated_site(population, at, name, private / name)
-    own = own_packages(load_config(folder / str(run["experiment"])))  # of the app that runs here anyhow
-    return replace(site, packages=("fedkin", *own))
-
-
-def _owner() -> str:
-    """Return the user id of this process, to separate users' temporary folders; on Windows they are separate."""
-    return str(os.getuid()) if hasattr(os, "getuid") else "own"
+    user = str(os.getuid()) if hasattr(os, "getuid") else "own"  # on Windows temporary folders are users' own
+    name, private = f"site-{partition:04}", Path(tempfile.gettempdir()) / f"fedkin-{user}-{context.run_id}"
+    site = simulated_site(population, partition, name, private / name)
+    packages = own_packages(load_config(folder / str(run["experiment"])))  # of the app that runs here anyhow
+    return replace(site, packages=("fedkin", *packages))
 
 
 @lru_cache(maxsize=1)
@@ -105,8 +68,8 @@ def _population(experiment: Path, data: str, clients: int) -> Population:
     partition = [f"simulation.scenario={scenario}", f"simulation.clients={clients}"]
     settings = [f"data.source={data}", *partition, f"seed={federated.seed}"]
     config = load_config(federated.method_name, settings)
-    built: Population = config.scenario.build(config.data_seed)
-    return built
+    population: Population = config.scenario.build(config.data_seed)
+    return population
 
 
 # App folder for Flower Hub that ``fedkin federation init --hub`` writes.
@@ -135,10 +98,10 @@ def init_hub(folder: Path, experiment: str, settings: Sequence[str], publisher: 
     """
     check_empty(folder, "give a new one")
     name = folder.resolve().name
-    for what, given in (("The folder's name", name), ("The publisher", publisher)):
-        if not _NAME.fullmatch(given):
+    for what, text in (("The folder's name", name), ("The publisher", publisher)):
+        if not _NAME.fullmatch(text):
             raise FedkinError(
-                f"{what} is '{given}'; Flower Hub takes letters, digits and hyphens, at most 32, the first a letter."
+                f"{what} is '{text}'; Flower Hub takes letters, digits and hyphens, at most 32, the first a letter."
             )
     federated = [
         "data.source=federation",
@@ -158,8 +121,8 @@ def init_hub(folder: Path, experiment: str, settings: Sequence[str], publisher: 
         "package": package,
         "publisher": publisher,
         "method": config.method_name,
-        "columns": packages_line(config) + columns_of_sites(config),
-        "packages": "\n".join([*own, "", ""]) if (own := what_to_install(config)) else "",
+        "columns": lines_of_sites(config),
+        "packages": "\n".join([*lines, "", ""]) if (lines := what_to_install(config)) else "",
         "clusters": config.method.traits.clusters or "samples",
         "oldest": OLDEST.removesuffix(".0"),
         "target": NEWEST,

@@ -41,52 +41,33 @@ from fedkin.report.measures import privacy_of_samples
 from fedkin.report.numbers import join_words, pluralize
 from fedkin.secure_aggregation.sums import direct_failures
 
-# Attendance of a real federation's sites, in the file ``sites.json`` beside the results.
-
-
 SITES = "sites.json"
+_SITE: dict[str, Any] = {"now": "", "since": "", "replied": 0, "why": ""}
+"""What is noted of a site beside its first step, see `Attendance`."""
 _LABELS = "'label' in a site's own site.toml names their column, and sites without labels cannot take part"
-_COLUMNS = ("site", "now", "since", "first step", "last reply", "why")
-
-
-@dataclass
-class Presence:
-    """Attendance of one site.
-
-    `first` is the first step that it could take part in, and `replied` the last in which it gave a usable reply, 0 if
-    it never did. `now` it is "there", "away", "left out" of the run, or "forgotten", `since` a time in UTC. `why` it
-    gave no reply in the last step is empty if it did, or was not asked.
-    """
-
-    first: int
-    now: str = ""
-    since: str = ""
-    replied: int = 0
-    why: str = ""
-
-
-@dataclass
-class Sites:
-    """Content of ``sites.json``: the last step, and the sites in order of id."""
-
-    step: int = 0
-    sites: dict[str, Presence] = field(default_factory=dict)
+_LOG_EVERY = 60.0
+"""Seconds after which a long step has another line in the log."""
+_UPLOADED = 1.0
+"""Seconds after which `flwr run --stream` shows what was printed; whatever ends the process ends Flower's upload."""
 
 
 class Attendance(Callback):
-    """Callback that writes ``sites.json`` to a run's folder after every step.
+    """Callback that writes ``sites.json`` to a run's folder after every step: who is there, and who was when.
 
-    `on_joined` is called when sites have joined, before the step's checkpoint.
+    It has the last ``step``, and by name the ``sites``, in order of id: ``first``, the step that one could first take
+    part in; ``replied``, the last step in which it gave a usable reply, 0 if it never did; ``now``, "there", "away",
+    "left out" of the run or "forgotten", ``since`` a time in UTC; and ``why`` it gave no reply in the last step, empty
+    if it did or was not asked. `on_joined` is called when sites have joined, before the step's checkpoint.
     """
 
     def __init__(self, folder: Path, fed: FlowerFederation, on_joined: Callable[[], None]) -> None:
         self.path, self.fed, self.on_joined = folder / SITES, fed, on_joined
-        self.found = Sites()
+        self.sites: dict[str, dict[str, Any]] = {}
         self._seats = len(fed.seats)
 
     def begin(self) -> None:
         if self.path.exists():
-            self.found = read_json(self.path, Sites, "; remove it, and the run continues")
+            self.sites = _read_sites(self.path.parent, "; remove it, and the run continues")["sites"]
 
     def checkpoint(self, tree: Mapping[str, Any], timing: Timing, line: RecordLine | None) -> None:
         if len(self.fed.seats) > self._seats:
@@ -94,21 +75,37 @@ class Attendance(Callback):
             self.on_joined()
 
     def step(self, line: RecordLine, timing: Timing) -> None:
-        self.found.step, there = line["step"], self.fed.roster.there()
+        connected = self.fed.roster.there()
         for client, name in enumerate(self.fed.seats):
-            site = self.found.sites.setdefault(name, Presence(line["step"]))
-            now = "left out" if client in self.fed.dropped else "there" if name in there else "away"
-            now = "forgotten" if name in self.fed.roster.forgotten else now
-            if site.now != now:
-                site.now, site.since = now, datetime.now(UTC).isoformat(timespec="seconds")
-            site.replied = line["step"] if client in line["answered"] else site.replied
-            site.why = line["missing"].get(str(client), "")
-        write_atomically(self.path, _json_of(self.found) + "\n")
+            site = self.sites.setdefault(name, {"first": line["step"], **_SITE})
+            status = "left out" if client in self.fed.dropped else "there" if name in connected else "away"
+            status = "forgotten" if name in self.fed.roster.forgotten else status
+            if site["now"] != status:
+                site |= {"now": status, "since": datetime.now(UTC).isoformat(timespec="seconds")}
+            if client in line["answered"]:
+                site["replied"] = line["step"]
+            site["why"] = line["missing"].get(str(client), "")
+        write_atomically(self.path, json.dumps({"step": line["step"], "sites": self.sites}, indent=2) + "\n")
+
+
+def _read_sites(folder: Path, otherwise: str) -> dict[str, Any]:
+    """Read ``sites.json``; raise FedkinError, which ends with `otherwise`, if it is absent or damaged."""
+    path = folder / SITES
+    if not path.exists():
+        raise FedkinError(f"{path} is not there{otherwise}.")
+    attendance = read_json(path, dict[str, Any], otherwise)
+    try:
+        sound = attendance["step"] >= 0 and all({*site} == {"first", *_SITE} for site in attendance["sites"].values())
+    except (AttributeError, KeyError, TypeError):
+        sound = False
+    if not sound:
+        raise FedkinError(f"{path} is not as fedkin wrote it{otherwise}.")
+    return attendance
 
 
 def json_of_sites(folder: Path) -> str:
-    """Read the sites' attendance as JSON text of `Sites`; raises as `table_of_sites` does."""
-    return _json_of(_read(folder))
+    """Read the sites' attendance as JSON, see `Attendance`; raises as `table_of_sites` does."""
+    return json.dumps(_read_sites(folder, _WRITTEN), indent=2)
 
 
 def table_of_sites(folder: Path) -> str:
@@ -116,30 +113,16 @@ def table_of_sites(folder: Path) -> str:
 
     Raises FedkinError if there is no ``sites.json`` in `folder`, or it is damaged.
     """
-    found = _read(folder)
+    attendance = _read_sites(folder, _WRITTEN)
     rows = [
-        (name, site.now, site.since, str(site.first), str(site.replied) if site.replied else "never", site.why)
-        for name, site in found.sites.items()
+        (name, site["now"], site["since"], str(site["first"]), str(site["replied"] or "never"), site["why"])
+        for name, site in attendance["sites"].items()
     ]
-    return f"After step {found.step}:\n{table_text([_COLUMNS, *rows], left=(0, 1, 2, 5))}"
+    header = ("site", "now", "since", "first step", "last reply", "why")
+    return f"After step {attendance['step']}:\n{table_text([header, *rows], left=(0, 1, 2, 5))}"
 
 
-def _read(folder: Path) -> Sites:
-    if not (folder / SITES).exists():
-        raise FedkinError(
-            f"{folder / SITES} is not there; a real federation's server writes it beside its results, after each step."
-        )
-    return read_json(folder / SITES, Sites, "; a real federation's server writes it beside its results")
-
-
-def _json_of(found: Sites) -> str:
-    return json.dumps(asdict(found), indent=2)
-
-
-_SAID_EVERY = 60.0
-"""Seconds after which a long step has another line in the log."""
-_UPLOADED = 1.0
-"""Seconds after which `flwr run --stream` shows what was printed; whatever ends the process ends Flower's upload."""
+_WRITTEN = "; a real federation's server writes it beside its results, after each step"
 
 
 @dataclass
@@ -155,26 +138,25 @@ class _Ledger:
 def server_app(folder: Path) -> ServerApp:
     """Return the server's app, for the app folder `folder`.
 
-    Its run configuration names the ``experiment``, a file in that folder, and ``out``, where results go. If ``out``
+    Its run configuration names the ``experiment``, a file in that folder; ``out``, where results go; and, of an app for
+    Flower Hub, ``sites``, how many there are, where 0 means as many as are connected when the run starts. If ``out``
     holds the same experiment already, the run resumes from its last checkpoint.
     """
     app = ServerApp()
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
+        run = context.run_config
         with refusals_in_the_log():
-            config = _experiment(folder / str(context.run_config["experiment"]))
-            serve(grid, config, expanded(str(context.run_config["out"])))
+            sites = []
+            if "sites" in run:
+                while not (count := int(run["sites"]) or len(list(grid.get_node_ids()))):
+                    time.sleep(0.5)
+                sites = [f"federation.sites={count}"]
+            config = load_config(folder / str(run["experiment"]), sites)
+            serve(grid, config, expanded(str(run["out"])).absolute())
 
     return app
-
-
-def _experiment(path: Path) -> Config:
-    """Read the experiment; an error calls the file by its name, for `path` is that of Flower's copy."""
-    try:
-        return load_config(path)
-    except FedkinError as error:
-        raise FedkinError(str(error).replace(str(path), path.name)) from error
 
 
 @contextmanager
@@ -217,20 +199,23 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
     with folder_lock(folder):
         _claim(config, folder)
         progress = _LogProgress()
-        ledger = _ledger(folder)
+        ledger = _Ledger(secrets.token_hex(8))
+        if (folder / LEDGER).exists():
+            ledger = read_json(folder / LEDGER, _Ledger, "; the run cannot be resumed")
         labels, listed = config.method.traits.clusters == "clients", config.federation.listed
         federation, order = config.federation, list(ledger.sites)
-        wanted = federation.sites or len(listed)
-        names = {order[one] if isinstance(one, int) and one < len(order) else str(one) for one in federation.forgotten}
-        asked = config.data.of_columns
+        count = federation.sites or len(listed)
+        names = {
+            order[site] if isinstance(site, int) and site < len(order) else str(site) for site in federation.forgotten
+        }
         seats = (ledger.keys, listed, federation.newcomers, names)
-        roster = Roster(grid, ledger.sites, progress.phase, labels, *seats, asked)
-        members = roster.gather(wanted, federation.patience)
+        roster = Roster(grid, ledger.sites, progress.phase, labels, *seats, config.data.of_columns)
+        members = roster.gather(count, federation.patience)
         order = order or [member.name for member in members]
         members = [member for member in members if member.name in order]  # the others join in the next step
         by_site = {member.name: member.classes for member in members}
-        kept = ledger.classes if (folder / CHECKPOINT).exists() else []  # sites that are away now have classes, too
-        classes = roster.classes = kept or in_order(name for own in by_site.values() for name in own)
+        classes = ledger.classes if (folder / CHECKPOINT).exists() else []  # sites that are away now have some, too
+        classes = roster.classes = classes or in_order(name for own in by_site.values() for name in own)
         _keep_ledger(folder, ledger.run, roster, order)
         fed = FlowerFederation(
             roster,
@@ -240,7 +225,7 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
             classes,
             on_progress=progress.part,
             order=order,
-            newcomers=max(0, wanted + federation.newcomers - len(order)),
+            newcomers=max(0, count + federation.newcomers - len(order)),
             quorum=federation.quorum,
             counts_late=federation.late == "count",
             min_clients=federation.min_clients,
@@ -250,11 +235,10 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
         progress.names = fed.names
         attendance = Attendance(folder, fed, lambda: _keep_ledger(folder, ledger.run, roster, fed.seats))
         features = list(dict.fromkeys(name for member in members for name in member.features))
-        forgotten = [one for one in federation.forgotten if isinstance(one, int) or one in fed.names]
+        forgotten = [site for site in federation.forgotten if isinstance(site, int) or site in fed.names]
         spelt, apart = check_labels(by_site)
-        everybody = Population([], None, classes, features, fed.names, notes=(*spelt, *apart))
-        population = everybody.forgetting(forgotten)
-        run = prepare(config, folder, population, fed, progress, [attendance])
+        population = Population([], None, classes, features, fed.names, notes=(*spelt, *apart))
+        run = prepare(config, folder, population.forgetting(forgotten), fed, progress, [attendance])
         outcome = run.finish()
         _hand_out(fed, run, outcome)
         profile = load_profile(folder)
@@ -275,26 +259,26 @@ class _LogProgress(Progress):
 
     def __init__(self) -> None:
         self.names: Sequence[str] = ()
-        self._requests, self._said, self._began = 0, time.monotonic(), time.monotonic()
+        self._requests, self._logged, self._began = 0, time.monotonic(), time.monotonic()
 
     def phase(self, text: str) -> None:
-        self._requests, self._said, self._began = 0, time.monotonic(), time.monotonic()
+        self._requests, self._logged, self._began = 0, time.monotonic(), time.monotonic()
         _log(text)
 
     def part(self, done: int, total: int) -> None:
-        now = time.monotonic()
+        clock = time.monotonic()
         self._requests += done == 1
-        if now - self._said >= _SAID_EVERY:
-            self._said = now
-            seconds = now - self._began
+        if clock - self._logged >= _LOG_EVERY:
+            self._logged = clock
+            seconds = clock - self._began
             _log(f"Request {self._requests} of this step, {done} of {total} sites have replied after {seconds:.0f} s")
 
     def step(self, line: RecordLine, timing: Timing) -> None:
         missing = {int(site): reason for site, reason in line["missing"].items()}
         lost = direct_failures(missing)
         words = "".join(f"; site {self._name(site)} missing ({reason})" for site, reason in lost.items())
-        if others := [self._name(site) for site in missing if site not in lost]:
-            words += f"; too few were left for the sum of {join_words(others)}, so they are asked again"
+        if without_sum := [self._name(site) for site in missing if site not in lost]:
+            words += f"; too few were left for the sum of {join_words(without_sum)}, so they are asked again"
         _log(f"Step {line['step']} in {timing['seconds']:.1f} s{words}")
 
     def _name(self, site: int) -> str:
@@ -308,9 +292,9 @@ def _log(text: str) -> None:
     print(f"fedkin: {text}", flush=True)
 
 
-def _say_clusters(config: Config, found: Mapping[str, Any], profile: ClusterProfile | None) -> None:
+def _say_clusters(config: Config, result: Mapping[str, Any], profile: ClusterProfile | None) -> None:
     """Log the number of clusters; of samples it is an upper bound where no site reports some of them."""
-    count = found.get("n_clusters")
+    count = result.get("n_clusters")
     if not isinstance(count, int):
         return
     is_sure = config.method.traits.clusters == "clients" or (profile is not None and bool((profile.samples > 0).all()))
@@ -347,14 +331,6 @@ def _is_that_of(path: Path, config: Config) -> bool:
         return False
 
 
-def _ledger(folder: Path) -> _Ledger:
-    """Read the record of the run's token and initial sites, with their identities and keys."""
-    path = folder / LEDGER
-    if not path.exists():
-        return _Ledger(secrets.token_hex(8))
-    return read_json(path, _Ledger, "; the run cannot be resumed")
-
-
 def _keep_ledger(folder: Path, run: str, roster: Roster, order: Sequence[str]) -> None:
     """Write the record of the participating sites, in order of id."""
     members = [roster.members[name] for name in order]
@@ -365,25 +341,18 @@ def _keep_ledger(folder: Path, run: str, roster: Roster, order: Sequence[str]) -
 
 def _hand_out(fed: FlowerFederation, run: Run, outcome: RunOutcome) -> None:
     """Send every site its part of the result to save."""
-    found = run.method.result(outcome.state)
-    parts = {
-        i: _part(run, found, i)
-        for i in fed.ids
-        if i not in fed.participation.free and i not in run.population.forgotten
-    }
-    for client, reason in fed.conclude(parts).items():
+    result = run.method.result(outcome.state)
+    outside = {*fed.participation.free, *run.population.forgotten}
+    for client, reason in fed.conclude({i: _part(run, result, i) for i in fed.ids if i not in outside}).items():
         _log(f"Site '{fed.names[client]}' has not kept its results: {reason}")
 
 
 def _part(run: Run, found: dict[str, Any], client: int) -> Payload:
-    """Return a site's part of the result: its cluster's model, if any.
-
-    The clusters of its samples are at the site already.
-    """
+    """Return a site's part of the result: its cluster's model, if any. It has the clusters of its samples already."""
     method: Any = run.method
     if method.traits.clusters != "clients" or not found["module"]:
         return {}
-    own = {
+    result = {
         "cluster": int(found["labels"][client]),
         "n_clusters": found["n_clusters"],
         "labels": torch.zeros(1, dtype=torch.int64),
@@ -394,7 +363,7 @@ def _part(run: Run, found: dict[str, Any], client: int) -> Payload:
     }
     return {
         "method": run.config.method_name,
-        "result": own,
+        "result": result,
         "preparation": run.preparation.for_clients().tree(),
         "classes": run.population.classes,
     }

@@ -20,7 +20,7 @@ from fedkin.core.options import validation_sentence
 from fedkin.data.checks import check_cells
 from fedkin.data.dataset import note_on_many_classes
 from fedkin.data.names import HUB, expanded
-from fedkin.data.options import AUTO, MIN_MEMBERS, check_asked
+from fedkin.data.options import AUTO, MIN_MEMBERS, NO_OPTIONS, check_asked
 from fedkin.data.preparation import remembered, restore_preparation
 from fedkin.data.sources import load
 from fedkin.engines.flower_engine.node_app import SiteDataError
@@ -67,14 +67,14 @@ class SiteFile(ColumnOptions):
         Raises FedkinError if an option for tables or a key is not allowed, the device does not exist here, or the data
         cannot be read.
         """
-        here = path.parent
+        base = path.parent
         try:
             table = self.table
         except FedkinError as error:
             raise FedkinError(f"{str(error).rstrip('.')}, in {path}.") from error
         device = device_named(self.device, f"'device' in {path}")
         listed = public_keys(self.keys, f"[keys] in {path}")
-        data, folder = here / expanded(self.data), here / expanded(self.folder)
+        data, folder = base / expanded(self.data), base / expanded(self.folder)
         is_file = data.exists() or (Path(self.data).suffix and not self.data.startswith(HUB))
         read = load(str(data) if is_file else self.data, self.label, options=table)
         table = replace(table, **remembered([read.table])) if table.decimal == AUTO else table
@@ -88,9 +88,9 @@ class SiteFile(ColumnOptions):
             prepare=restore_preparation,
             table=read.table,
             reading=table,
-            key=here / KEY if (here / KEY).exists() else None,
+            key=base / KEY if (base / KEY).exists() else None,
             listed=listed,
-            check_asked=partial(
+            check_columns=partial(
                 check_asked, site=self.name, table=read.table, options=table, named=self.label, taken=read.label
             ),
             packages=tuple(dict.fromkeys(["fedkin", *self.packages])),
@@ -157,7 +157,7 @@ def keep(site: Site, request: Request, payload: Payload) -> None:
         preparation = Preparation.from_tree(payload["preparation"])
         write_result(folder, payload["method"], payload["result"], preparation, alone)
     if site.table is not None:
-        write_reading(folder, site.reading)
+        write_reading(folder, site.reading or NO_OPTIONS)
         if (encoding := encoding_of(state)) is not None:
             used = {*encoding.schema.names, encoding.schema.id}
             if names := [f"'{name}'" for name in site.table.names if name not in used]:

@@ -129,10 +129,10 @@ class LocalFederation(Federation):
         self.failures = {(int(exchange), int(client)) for exchange, client in failures}
 
     def deliver(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
-        asked = sorted(payloads)
+        clients = sorted(payloads)
         _check(task, payloads)
-        lost = {i for i in asked if self._is_lost(i)}
-        present = [i for i in asked if i not in lost]
+        lost = {i for i in clients if self._is_lost(i)}
+        present = [i for i in clients if i not in lost]
         pace = _Pace(self._chunk(task), self.workers)
 
         def work(ids: list[int]) -> list[Payload]:
@@ -152,12 +152,12 @@ class LocalFederation(Federation):
 
         yield from ((i, "lost on purpose") for i in sorted(lost))
         with one_thread() if self.device.type == "cpu" else nullcontext():
-            done = len(lost)
+            replied = len(lost)
             for ids, replies in _in_order(self._pool, work, pace.chunks(present), ahead=2 * self.workers):
                 yield from zip(ids, replies, strict=True)
-                done += len(ids)
+                replied += len(ids)
                 if self.on_progress:
-                    self.on_progress(done, len(asked))
+                    self.on_progress(replied, len(clients))
 
     def _chunk(self, task: Task) -> int | None:
         if self.chunk is not None or self.device.type == "cpu":
@@ -192,12 +192,12 @@ class _Pace:
 
     def chunks(self, clients: Sequence[int]) -> Iterator[list[int]]:
         """Yield `clients` in chunks of the current size; the last chunks are small, so that workers end together."""
-        at = 0
-        while at < len(clients):
-            fair = max(_MIN_CHUNK, (len(clients) - at) // (2 * self.workers))  # no worker ends long after the others
+        start = 0
+        while start < len(clients):
+            fair = max(_MIN_CHUNK, (len(clients) - start) // (2 * self.workers))  # no worker ends long after the others
             size = self.fixed or min(self.size, fair)
-            yield list(clients[at : at + size])
-            at += size
+            yield list(clients[start : start + size])
+            start += size
 
     def learn(self, count: int, seconds: float) -> None:
         """Adapt the size of chunks to the seconds that a call took for `count` clients."""

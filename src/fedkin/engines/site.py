@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 import torch
+from pydantic import ConfigDict, Field, TypeAdapter
 from torch import Tensor
 
 from fedkin.core import Client, FedkinError, Payload
@@ -28,16 +29,13 @@ from fedkin.core.payload import load_tree, owned, to_bytes, with_checksum
 from fedkin.core.replies import failure_of, is_name
 from fedkin.core.seeds import KEY, Secret, derive_generator
 from fedkin.core.table import Table
-from fedkin.core.tasks import Task, known_task, trusted_packages
-from fedkin.data.options import TableOptions
+from fedkin.core.tasks import known_task, trusted_packages
 from fedkin.secure_aggregation.signatures import SiteIdentity, own_public_text
-
-# A server's request to a site, independent of the transport.
 
 
 @dataclass(frozen=True)
 class Request:
-    """Request of a server to a site, without the payload.
+    """Request of a server to a site, independent of the transport and without the payload.
 
     `run` is the token of the run, lower-case hexadecimal; a site keeps a memory for each. `client` is the site's number
     in the run. Exchanges count from 1; `settled` is the one that the server's last checkpoint was made after, beyond
@@ -45,13 +43,14 @@ class Request:
     numbers them; empty where samples are unlabelled.
     """
 
-    run: str
-    client: int
-    seed: int
-    exchange: int
-    settled: int
+    run: Annotated[str, Field(pattern="^[0-9a-f]{1,64}$")]
+    client: Annotated[int, Field(ge=0)]
+    seed: Annotated[int, Field(ge=0)]
+    exchange: Annotated[int, Field(ge=0)]
+    settled: Annotated[int, Field(ge=0)]
     task: str
     classes: list[str] = field(default_factory=list)
+    __pydantic_config__: ClassVar = ConfigDict(strict=True, extra="forbid")
 
     def to_json(self) -> str:
         """Return the request as JSON."""
@@ -59,26 +58,16 @@ class Request:
 
     @classmethod
     def from_json(cls, text: str) -> Request:
-        """Parse a request from JSON; raise FedkinError if the text is no request."""
+        """Parse a request from JSON; raise FedkinError if the text is no request. Parts become names of files."""
         try:
-            request = cls(**json.loads(text))
-        except (RecursionError, TypeError, ValueError) as error:
+            request = TypeAdapter(cls).validate_json(text)
+        except ValueError as error:
             raise FedkinError("The request is not one of fedkin's.", public=True) from error
-        if not request._is_typed():
+        if request.task and not is_name(request.task):
             raise FedkinError("The request is not one of fedkin's.", public=True)
-        if not re.fullmatch("[0-9a-f]{1,64}", request.run):
-            raise FedkinError("The request's run is not a token of hexadecimal digits.", public=True)
         return request
 
-    def _is_typed(self) -> bool:
-        """Return whether all fields have their types; numbers become parts of file names."""
-        numbers = (self.client, self.seed, self.exchange, self.settled)
-        words = [self.run, *(self.classes if isinstance(self.classes, list) else [None])]
-        numbered = all(type(number) is int and number >= 0 for number in numbers)
-        return numbered and (self.task == "" or is_name(self.task)) and all(isinstance(word, str) for word in words)
 
-
-#
 # Memory of a client between exchanges, on the disk of the machine it runs on.
 #
 # A site keeps its memory in one file per exchange that changed it. A server that was killed resumes from its last
@@ -111,7 +100,7 @@ class Memory:
         self._lock.__enter__()
         make_private(self.account.parent)
         make_private(self.account)
-        for name in (_KEY, _LASTING_FILE):  # earlier versions had them in the run's folder
+        for name in (_KEY, _LASTING_FILE):  # which 0.1 had in the run's folder; made anew, they would answer otherwise
             if (self.folder / name).exists() and not (self.account / name).exists():
                 os.replace(self.folder / name, self.account / name)
         return self
@@ -126,17 +115,17 @@ class Memory:
 
     def state(self) -> dict[str, Tensor] | None:
         """Return the latest state; ``None`` if there is none."""
-        kept = self.exchanges()
-        return dict(load_tree(self._path(kept[-1]))) | self._lasting() if kept else None
+        exchanges = self.exchanges()
+        return dict(load_tree(self._path(exchanges[-1]))) | self._lasting() if exchanges else None
 
     def hold(self) -> None:
         """Keep the latest state for good, unless one is held already: that which the run has ended with.
 
         A server that cuts the run again, or forgets a site, begins there, and may do so more than once.
         """
-        kept = self.exchanges()
-        if kept and self._held() not in kept:
-            write_atomically(self.folder / _HELD, str(kept[-1]))
+        exchanges = self.exchanges()
+        if exchanges and self._held() not in exchanges:
+            write_atomically(self.folder / _HELD, str(exchanges[-1]))
 
     def _held(self) -> int:
         path = self.folder / _HELD
@@ -202,7 +191,7 @@ class WatchedSites:
     ) -> None:
         self.clients, self.prepare = clients, prepare
         self._memories = {client: Memory(folder) for client, folder in folders.items()}
-        self._raw = {client: (one.x, one.y) for client, one in clients.items()}
+        self._raw = {number: (client.x, client.y) for number, client in clients.items()}
         self._read: dict[int, int] = {}
 
     def refresh(self) -> None:
@@ -228,8 +217,8 @@ class Site:
 
     Names are unique in a federation. The private `folder` has its memory, identity and results; it is made its owner's
     alone, and no one else writes there. Samples `x` are as in `Client`; `y`, int64 ``(n,)``, are indices into
-    `classes`, and `features` names of a table's columns; both may be empty. `table` is as it was read, as `reading`
-    says.
+    `classes`, and `features` names of a table's columns; both may be empty. `table` is as it was read; how, `reading`
+    says, which is for whoever keeps results.
 
     Its client has the state `begins_with` before the first exchange. `prepare` is called with the client before a task,
     whenever its state has been loaded, to repeat what the state says was done to the data, such as scaling.
@@ -240,7 +229,7 @@ class Site:
     privacy budget: called with a run's token and mu, whether the run may spend it, see `Client.reserve`; the site then
     refuses tasks whose release is not accounted for. `key` is the file of the private key that Flower authenticates the
     site's node with, and `listed` are public keys of the only sites that it shares a secure sum with, by name; if
-    empty, any site. `check_asked` is called with what an experiment says of columns, and refuses it where the site's
+    empty, any site. `check_columns` is called with what an experiment says of columns, and refuses it where the site's
     own file lacks lines to agree with it. `min_members` is as in `Client`.
     """
 
@@ -257,10 +246,10 @@ class Site:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     reserve: Callable[[str, float], bool] | None = None
     table: Table | None = None
-    reading: TableOptions = field(default_factory=TableOptions)
+    reading: Any = None
     key: Path | None = None
     listed: Mapping[str, str] = field(default_factory=dict)
-    check_asked: Callable[[Mapping[str, Any]], None] = lambda asked: None
+    check_columns: Callable[[Mapping[str, Any]], None] = lambda columns: None
     min_members: int = 0
 
     @property
@@ -278,14 +267,14 @@ class Site:
             raise FileError(f"{path} is damaged; put it back, or remove it to take part in new runs as another site.")
         return token
 
-    def introduction(self, labels: bool, asked: Mapping[str, Any] | None = None) -> Payload:
+    def introduction(self, labels: bool, columns: Mapping[str, Any] | None = None) -> Payload:
         """Return what a server needs to know before a run begins; names of classes only if it asks for `labels`.
 
-        They are never sent under a privacy budget: a class may be that of a single sample. `asked` is what the
+        They are never sent under a privacy budget: a class may be that of a single sample. `columns` is what the
         experiment says of columns; it never changes how the site reads them. Raises FedkinError if the site's own file
         is ignorant of it.
         """
-        self.check_asked(asked or {})
+        self.check_columns(columns or {})
         return {
             "name": self.name,
             "identity": self.identity,
@@ -325,7 +314,13 @@ class Site:
             self.prepare(client)
             began = time.thread_time()
             with trusted_packages(self.packages, _WHY), on(self.device):
-                reply = _done(task, client, payload)
+                try:
+                    (reply,) = run_task(task, [client], [payload])
+                except FedkinError:
+                    raise
+                except Exception as error:  # its message may hold samples, so that it stays in the site's log
+                    _log.exception("fedkin: Task '%s' could not be done", task.name)
+                    raise FailedTaskError(failure_of(error), public=True) from error
             seconds = time.thread_time() - began
             memory.keep(client, request)
         return reply, seconds
@@ -360,21 +355,9 @@ class Site:
             return None
         if list(classes) == self.classes:
             return self.y
-        index = {name: at for at, name in enumerate(classes)}
+        index = {name: i for i, name in enumerate(classes)}
         unknown = [name for name in self.classes if name not in index]
         if unknown:
             what = f"Site '{self.name}' has a class that the run does not know"
             raise FedkinError(f"{what}: '{unknown[0]}'.", public=f"{what}.")
         return self.y.new_tensor([index[name] for name in self.classes])[self.y]
-
-
-def _done(task: Task, client: Client, payload: Payload) -> Payload:
-    """Run a task whose payload has the right form; an error is reported without details, which may hold samples."""
-    try:
-        (reply,) = run_task(task, [client], [payload])
-    except FedkinError:
-        raise
-    except Exception as error:  # its message may hold samples, so that it stays in the site's log
-        _log.exception("fedkin: Task '%s' could not be done", task.name)
-        raise FailedTaskError(failure_of(error), public=True) from error
-    return reply

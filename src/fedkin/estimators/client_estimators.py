@@ -33,7 +33,7 @@ from fedkin.estimators.clients import (
     read_labels,
     split_off,
 )
-from fedkin.estimators.estimator import Estimator, Metric, warn_of_records
+from fedkin.estimators.estimator import Estimator, warn_of_records
 from fedkin.estimators.training import TRAINING_TYPES, TrainingOptions, loss_function, network_of, training_of
 from fedkin.experiment.terminal import fewer_clusters
 from fedkin.methods.clients import (
@@ -61,11 +61,6 @@ from fedkin.nn.modules import Classifier
 _DATA = "The data given"
 _SPLITS = {"eval": "test", "validation": "validation"}
 """What the arguments of `fit` are called in metrics."""
-_MEASURED = {
-    *("accuracy", "personal_accuracy", "client_accuracy", "global_accuracy", "f1", "personal_f1", "global_f1"),
-    *("learning_gap", "loss", "clients", "clusters", "member", "sent", "received", "temperature"),
-}
-"""Names of metrics that a user's own would hide."""
 
 
 class ClientClusterer(Estimator):
@@ -113,8 +108,7 @@ class ClientClusterer(Estimator):
 
     @checked_keywords
     def fit(
-        self, clients: Any, y: Any = None, *, eval: Any = None, validation: Any = None,
-        metrics: Mapping[str, Metric] | None = None, callbacks: Followers = (),
+        self, clients: Any, y: Any = None, *, eval: Any = None, validation: Any = None, callbacks: Followers = (),
     ) -> Self:  # fmt: skip
         """Find the clusters, and train their models.
 
@@ -141,10 +135,6 @@ class ClientClusterer(Estimator):
             client's own samples, see `metrics_`.
         validation : as eval, optional
             The same for early stopping and model selection.
-        metrics : dict of str to callable, optional
-            Additional metrics by name, measured where accuracy is: functions of the true and the predicted labels of a
-            client's held-out samples, such as scikit-learn's ``cohen_kappa_score``. They are rows of `metrics_`, and
-            their means over clients are for callbacks, as ``"validation_NAME"`` on `validation`.
         callbacks : sequence of Callback or callable
             `fedkin.Callback`, such as `fedkin.EarlyStopping`; a function is called with each round's record, a dict.
 
@@ -168,14 +158,13 @@ class ClientClusterer(Estimator):
                 held_out.append(
                     held_out_of(
                         data, split, entrance, inputs.names, inputs.label,
-                        lambda labels, where: encoded(labels, classes, where),
+                        lambda labels, subject: encoded(labels, classes, subject),
                     )
                 )  # fmt: skip
-        _check_metrics(metrics, bool(held_out))
         network = network_of(self.module, loss_function(self.loss, len(classes)))
         training, recipe = training_of(type(self).__name__, self.get_params())
         module = {} if network is None else {"module": network.name}
-        self._run(inputs, self._options() | training | module, held_out, callbacks, metrics)
+        self._run(inputs, self._options() | training | module, held_out, callbacks)
         self._network, self._recipe, self.classes_ = network, recipe, classes
         used = used_clusters([self.result_["labels"]])
         warn_of_records(self.records_, fewer_clusters(used, getattr(self, "n_clusters", None), "clients"))
@@ -249,7 +238,7 @@ class ClientClusterer(Estimator):
         check_is_fitted(self, "result_")
         if client is None and cluster is None and holds_several(x):
             data = by_client(labelled_clients(x, y, self._label, "score"), self.client_names_, "score")
-            return float(np.mean([self._accuracy(own, position, None) for position, own in data.items()]))
+            return float(np.mean([self._accuracy(samples, i, None) for i, samples in data.items()]))
         return self._accuracy(labelled_data(x, y, _DATA, self._label), client, cluster)
 
     def _accuracy(self, data: ClientInput, client: int | str | None, cluster: int | None) -> float:
@@ -308,7 +297,7 @@ class ClientClusterer(Estimator):
         if client is not None or cluster is not None or not holds_several(x):
             return function(self._logits(x, client, cluster))
         data = by_client(named_data(x, "predict"), self.client_names_, "x")
-        by_name = {self.client_names_[i]: function(self._logits(own, i, None)) for i, own in data.items()}
+        by_name = {self.client_names_[i]: function(self._logits(samples, i, None)) for i, samples in data.items()}
         values = as_given(by_name, x)
         return ByClient(values, by_name) if isinstance(values, list) else values
 
@@ -340,19 +329,6 @@ class ClientClusterer(Estimator):
                 "as cluster=."
             )
         return {"client": position}
-
-
-def _check_metrics(metrics: Any, held_out: bool) -> None:
-    """Raise FedkinError if a user's metrics cannot be used, or there is nothing to measure them on."""
-    if metrics is None:
-        return
-    if not isinstance(metrics, Mapping) or not all(map(callable, metrics.values())):
-        raise FedkinError("metrics takes functions of true and predicted labels by name, such as {'kappa': kappa}.")
-    for name in metrics:
-        if name in _MEASURED:
-            raise FedkinError(f"metrics has '{name}', which is measured anyway; give it another name.")
-    if not held_out:
-        raise FedkinError("metrics are measured on samples that are held out; give fit eval or validation, too.")
 
 
 class Embedding(ClientClusterer, method=embedding.EmbeddingMethod):
@@ -407,8 +383,8 @@ class Embedding(ClientClusterer, method=embedding.EmbeddingMethod):
         check_is_fitted(self, "result_")
         return map_clients(x, self._codes, _DATA)
 
-    def _codes(self, x: Any, where: str) -> NDArray[np.float32]:
-        samples = self._prepared(x, where)
+    def _codes(self, x: Any, subject: str) -> NDArray[np.float32]:
+        samples = self._prepared(x, subject)
         with self._on_device():
             return Encoder.of(self.result_["encoder"]).codes(self.result_["vector"], samples).numpy()
 

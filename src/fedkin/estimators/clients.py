@@ -82,17 +82,17 @@ def read_clients(data: Any, y: Any, table: TableOptions) -> Inputs:
 
     Raises FedkinError if a client's data or labels cannot be used.
     """
-    given = federation_input(data, y)
-    population = ClientFiles(given.source, given.column, table=table).build()
+    read = federation_input(data, y)
+    population = ClientFiles(read.source, read.column, table=table).build()
     truth: list[ClassLabels] | None = None
     if population.truth is not None:
         truth = [labels.numpy() for labels in population.truth]
-    elif given.labels and all(labels is not None for labels in given.labels):
+    elif read.labels and all(labels is not None for labels in read.labels):
         sizes = [(len(client), name) for client, name in zip(population.clients, population.names, strict=True)]
-        truth = [read_labels(labels, *size) for labels, size in zip(given.labels, sizes, strict=True)]
-    notes, questions = ((*given.notes, *sentences) for sentences in (population.notes, population.questions))
-    guesses = () if given.label == NO_LABELS else tuple(population.guesses)
-    return Inputs(population.clients, population.names, given.label, notes, questions, guesses, truth=truth)
+        truth = [read_labels(labels, *size) for labels, size in zip(read.labels, sizes, strict=True)]
+    notes, questions = ((*read.notes, *sentences) for sentences in (population.notes, population.questions))
+    guesses = () if read.label == NO_LABELS else tuple(population.guesses)
+    return Inputs(population.clients, population.names, read.label, notes, questions, guesses, truth=truth)
 
 
 @at_door(PYTHON)
@@ -101,13 +101,13 @@ def read_labelled_clients(data: Any, y: Any, table: TableOptions, labels_needed:
 
     Raises FedkinError if a client's samples or labels cannot be used, or clients differ in the shape of a sample.
     """
-    given = federation_input(data, y, seek_labels=True)
-    sites = load_clients(given.source, given.column, table)
-    beside = given.labels or [None] * len(sites)
-    labels = [labels_in(site) if own is None else own for own, site in zip(beside, sites, strict=True)]
+    read = federation_input(data, y, seek_labels=True)
+    sites = load_clients(read.source, read.column, table)
+    beside = read.labels or [None] * len(sites)
+    labels = [labels_in(site) if array is None else array for array, site in zip(beside, sites, strict=True)]
     names = [site.name for site in sites]
     clients = [client_of(i, site) for i, site in enumerate(sites)]
-    without = [name for name, own in zip(names, labels, strict=True) if own is None]
+    without = [name for name, array in zip(names, labels, strict=True) if array is None]
     if without and (labels_needed or len(without) < len(names)):
         unlike = next((f", unlike {name}" for name in names if name not in without), "")
         raise FedkinError(
@@ -116,16 +116,16 @@ def read_labelled_clients(data: Any, y: Any, table: TableOptions, labels_needed:
         )
     classes = np.array([], dtype=np.int64)
     if not without:
-        each = [(own, len(site), site.name) for own, site in zip(labels, sites, strict=True)]
-        refuse(said_once([(one[2], line) for one in each for line in raised_by(read_labels, *one)]))
-        arrays = [read_labels(*one) for one in each]
+        each = [(array, len(site), site.name) for array, site in zip(labels, sites, strict=True)]
+        refuse(said_once([(client[2], line) for client in each for line in raised_by(read_labels, *client)]))
+        arrays = [read_labels(*client) for client in each]
         classes = classes_of(arrays, names)
-        check_are_classes([str(name) for name in classes.tolist()], sum(map(len, sites)), given.label)
+        check_are_classes([str(name) for name in classes.tolist()], sum(map(len, sites)), read.label)
         for client, array, name in zip(clients, arrays, names, strict=True):
             client.y = encoded(array, classes, name)
     apart, questions = _notes_on(clients, classes, names)
     return Inputs(
-        clients, names, given.label, (*given.notes, *apart, *questions), (*given.notes, *questions), classes=classes
+        clients, names, read.label, (*read.notes, *apart, *questions), (*read.notes, *questions), classes=classes
     )
 
 
@@ -149,22 +149,22 @@ def _notes_on(clients: Sequence[Client], classes: ClassLabels, names: Sequence[s
 
 
 @at_door(PYTHON)
-def labelled_data(x: Any, y: Any, where: str, label: str | None) -> ClientInput:
+def labelled_data(x: Any, y: Any, subject: str, label: str | None) -> ClientInput:
     """Read one client's samples and labels, which are in `y`, in a column of `x`, in its file, or in a pair or dict.
 
     `y` are labels or the name of their column; `label` is the column in the tables of ``fit``. Labels are ``None``
-    where there are none. `where` names the samples, at the beginning of error messages. Raises FedkinError if they
+    where there are none. `subject` names the samples, at the beginning of error messages. Raises FedkinError if they
     cannot be used.
     """
     if y is not None and not isinstance(y, str):
-        return ClientInput(client_input(x, where).x, y)
+        return ClientInput(client_input(x, subject).x, y)
     label = y or label
     if isinstance(x, str | Path):
         return ClientInput(x, labels_in(read_file(expanded(str(x)), label)))
     frame = as_frame(x)
     if y is None and frame is not None and label not in [str(name) for name in frame.columns]:
         label = None
-    data = client_input(x, where, label if is_form(x) else None, seek_labels=True)
+    data = client_input(x, subject, label if is_form(x) else None, seek_labels=True)
     if data.label is None:
         return data
     return ClientInput(data.x.drop(columns=[name for name in data.x.columns if str(name) == data.label]), data.y)
@@ -179,11 +179,11 @@ def labelled_clients(x: Any, y: Any, label: str | None, entrance: str) -> dict[A
     return {key: labelled_data(data, by_client[key], f"Client {key}", label) for key, data in named.items()}
 
 
-def needed_labels(data: ClientInput, where: str, samples: int) -> ClassLabels:
+def needed_labels(data: ClientInput, subject: str, samples: int) -> ClassLabels:
     """Return the labels of so many samples; raise FedkinError if there are none, or they cannot be used."""
     if data.y is None:
-        raise FedkinError(f"{where} has no labels to compare with; give them as y, or samples as a pair (x, y).")
-    return read_labels(data.y, samples, where)
+        raise FedkinError(f"{subject} has no labels to compare with; give them as y, or samples as a pair (x, y).")
+    return read_labels(data.y, samples, subject)
 
 
 def labels_in(data: Dataset) -> ClassLabels | None:
@@ -195,26 +195,26 @@ def labels_in(data: Dataset) -> ClassLabels | None:
     return labels
 
 
-def read_labels(y: Any, samples: int, where: str) -> ClassLabels:
+def read_labels(y: Any, samples: int, subject: str) -> ClassLabels:
     """Return labels as an array ``(samples,)`` of integers, booleans, whole floats or strings without blanks around.
 
-    They may be a column ``(samples, 1)``. `where` names their owner, at the beginning of error messages. Raises
+    They may be a column ``(samples, 1)``. `subject` names their owner, at the beginning of error messages. Raises
     FedkinError if a label is missing, a fraction or of another type, or there is not one for each sample.
     """
     if isinstance(y, np.ma.MaskedArray) and np.ma.getmaskarray(y).any():
-        raise FedkinError(f"{where} has masked labels; it needs one for each of its samples.")
+        raise FedkinError(f"{subject} has masked labels; it needs one for each of its samples.")
     try:
         array = np.asarray(y.detach().cpu() if isinstance(y, Tensor) else y)
     except ValueError as error:
         raise FedkinError(
-            f"{where} has labels that do not form an array; it needs one for each of its samples."
+            f"{subject} has labels that do not form an array; it needs one for each of its samples."
         ) from error
     if array.shape == (samples, 1):  # a column, as scikit-learn takes it
         array = array[:, 0]
     if array.shape != (samples,):
         one_hot = ", as y.argmax(1) has of one-hot labels" if array.ndim == 2 and len(array) == samples else ""
         raise FedkinError(
-            f"{where} has labels of shape {array.shape} for {samples} samples; it needs one for each{one_hot}."
+            f"{subject} has labels of shape {array.shape} for {samples} samples; it needs one for each{one_hot}."
         )
     if array.dtype.kind == "O":
         values = array.tolist()
@@ -222,17 +222,17 @@ def read_labels(y: Any, samples: int, where: str) -> ClassLabels:
             for value in values:
                 if not isinstance(value, bool | int | float | np.number):
                     raise FedkinError(
-                        f"{where} has the label {value!r}; they should be all numbers or all strings, none missing."
+                        f"{subject} has the label {value!r}; they should be all numbers or all strings, none missing."
                     )
         array = np.array(values)
     if array.dtype.kind not in "biufU":
-        raise FedkinError(f"{where} has labels of type {array.dtype}; they should be integers, booleans or strings.")
+        raise FedkinError(f"{subject} has labels of type {array.dtype}; they should be integers, booleans or strings.")
     if array.dtype.kind == "f" and not (whole := np.isfinite(array) & (array == np.floor(array))).all():
         strange = array[~whole][0]
         if np.isfinite(strange):
-            raise fractions(where, strange)
+            raise fractions(subject, strange)
         raise FedkinError(
-            f"{where} has the label {strange}; they should be integers, booleans or strings, none missing."
+            f"{subject} has the label {strange}; they should be integers, booleans or strings, none missing."
         )
     return np.char.strip(array) if array.dtype.kind == "U" else array
 
@@ -255,24 +255,25 @@ def classes_of(labels: Sequence[ClassLabels], names: Sequence[str]) -> ClassLabe
     return classes
 
 
-def encoded(labels: ClassLabels, classes: ClassLabels, where: str) -> Tensor:
+def encoded(labels: ClassLabels, classes: ClassLabels, subject: str) -> Tensor:
     """Encode `labels` as positions in the sorted `classes`: int64 ``(n,)``.
 
     Raises FedkinError if a label is not among them.
     """
-    check_kind(labels, classes, where)
+    check_kind(labels, classes, subject)
     strange = labels[~np.isin(labels, classes)]
     if len(strange):
-        raise FedkinError(
-            f"{where} has the label {strange[0]!s}, which no client had in fit; known: {', '.join(map(str, classes))}."
-        )
+        fitted = ", ".join(map(str, classes))
+        raise FedkinError(f"{subject} has the label {strange[0]!s}, which no client had in fit; they had {fitted}.")
     return torch.from_numpy(np.searchsorted(classes, labels).astype(np.int64))
 
 
-def check_kind(labels: ClassLabels, classes: ClassLabels, where: str) -> None:
+def check_kind(labels: ClassLabels, classes: ClassLabels, subject: str) -> None:
     """Check that labels are of the same kind as in `fit`, numbers or strings."""
     if _kind(labels) != _kind(classes):
-        raise FedkinError(f"{where} has {_kind(labels)} for labels where fit had {_kind(classes)}; give the same type.")
+        raise FedkinError(
+            f"{subject} has {_kind(labels)} for labels where fit had {_kind(classes)}; give the same type."
+        )
 
 
 def _kind(labels: ClassLabels) -> str:
@@ -280,19 +281,19 @@ def _kind(labels: ClassLabels) -> str:
 
 
 @at_door(PYTHON)
-def prepared_samples(preparation: Preparation, data: ClientInput, where: str, label: str | None = None) -> Tensor:
+def prepared_samples(preparation: Preparation, data: ClientInput, subject: str, label: str | None = None) -> Tensor:
     """Prepare a client's samples as methods need them, without the column `label` of a table."""
-    return prepared_with_notes(preparation, data, where, label)[0]
+    return prepared_with_notes(preparation, data, subject, label)[0]
 
 
 @at_door(PYTHON)
 def prepared_with_notes(
-    preparation: Preparation, data: ClientInput, where: str, label: str | None
+    preparation: Preparation, data: ClientInput, subject: str, label: str | None
 ) -> tuple[Tensor, list[str]]:
     """Do the same as `prepared_samples`, and return notes on how the samples are unlike those of `fit`."""
-    dataset, where = preparation.read_again(data, where, [] if label is None else [label])
-    x = preparation.prepared(dataset.x, None if dataset.table is None else dataset.table.columns, where)
-    return x, preparation.notes_on(dataset, where)
+    dataset, subject = preparation.read_again(data, subject, [] if label is None else [label])
+    x = preparation.prepared(dataset.x, None if dataset.table is None else dataset.table.columns, subject)
+    return x, preparation.notes_on(dataset, subject)
 
 
 # Held-out labelled samples, on which a fit is evaluated as it goes on.
@@ -318,7 +319,7 @@ class HeldOut:
         """Return the clients with these samples, prepared, as their tests."""
         nothing = torch.zeros(0, *clients[0].x.shape[1:]), torch.zeros(0, dtype=torch.int64)
         samples = self.clients or [None] * len(clients)
-        tests = [nothing if own is None else (own[0](preparation), own[1]) for own in samples]
+        tests = [nothing if test is None else (test[0](preparation), test[1]) for test in samples]
         common = None if self.common is None else (self.common[0](preparation), self.common[1])
         return Population(list(clients), None, [], tests=tests, common_test=common)
 
@@ -330,7 +331,7 @@ def held_out_of(
 
     Clients are given as in ``fit``, by name or as many in a list; one client's form of data is for all. `split` and
     `entrance` are the names of the split and of the argument of ``fit``; `names` are the clients of ``fit``; `label` is
-    the column or field of labels; ``codes(labels, where)`` converts labels to classes. Raises FedkinError if clients
+    the column or field of labels; ``codes(labels, subject)`` converts labels to classes. Raises FedkinError if clients
     are unknown or their number differs, or data cannot be used or have no labels.
     """
     y = None
@@ -339,30 +340,32 @@ def held_out_of(
     if isinstance(data, str | Path) and (files := holds_clients(str(data))):
         data = {name: expanded(str(data)) / name for name in files}
 
-    def samples(own: ClientInput, where: str) -> Samples:
-        if own.y is None:
-            raise FedkinError(f"{where} has no labels, and {entrance} is to be compared with them; give pairs (x, y).")
-        classes = codes(read_labels(own.y, len(own.y), where), where)
-        return lambda preparation: _fitting(preparation, own, classes, where, label), classes
+    def samples(client: ClientInput, subject: str) -> Samples:
+        if client.y is None:
+            raise FedkinError(
+                f"{subject} has no labels, and {entrance} is to be compared with them; give pairs (x, y)."
+            )
+        classes = codes(read_labels(client.y, len(client.y), subject), subject)
+        return lambda preparation: _fitting(preparation, client, classes, subject, label), classes
 
     if not holds_several(data):
-        where = f"The data given as {entrance}"
-        return HeldOut(split, [], samples(labelled_data(data, y, where, label), where))
+        subject = f"The data given as {entrance}"
+        return HeldOut(split, [], samples(labelled_data(data, y, subject, label), subject))
     by_position = by_client(labelled_clients(data, y, label, entrance), names, entrance)
     each = [(by_position.get(i), f"{name} in {entrance}") for i, name in enumerate(names)]
-    return HeldOut(split, [None if own is None else samples(own, where) for own, where in each])
+    return HeldOut(split, [None if client is None else samples(client, subject) for client, subject in each])
 
 
-def _fitting(preparation: Preparation, data: ClientInput, classes: Tensor, where: str, label: str | None) -> Tensor:
-    """Prepare labelled samples as `fit` did, and check that there are as many as labels; errors begin with `where`."""
+def _fitting(preparation: Preparation, data: ClientInput, classes: Tensor, subject: str, label: str | None) -> Tensor:
+    """Prepare labelled samples as `fit` did, and check that there are as many as labels."""
     try:
-        samples = prepared_samples(preparation, data, where, label)
+        samples = prepared_samples(preparation, data, subject, label)
     except FedkinError as error:
-        if where in str(error):
+        if subject in str(error):
             raise
-        raise FedkinError(f"{where} does not fit: {mid_sentence(str(error))}") from error
+        raise FedkinError(f"{subject} does not fit: {mid_sentence(str(error))}") from error
     if len(samples) != len(classes):
-        raise FedkinError(f"{where} has {len(samples)} samples and {len(classes)} labels; it needs one for each.")
+        raise FedkinError(f"{subject} has {len(samples)} samples and {len(classes)} labels; it needs one for each.")
     return samples
 
 
@@ -405,13 +408,13 @@ def with_texts_encoded(data: Any, features: Any) -> tuple[Any, bool]:
     if _are_texts(data):
         return _encoded_texts(list(data), features), True
     if isinstance(data, tuple) and len(data) == 2:  # samples and their labels, which may be texts, too
-        samples, some = with_texts_encoded(data[0], features)
-        return ((samples, data[1]), True) if some else (data, False)
+        samples, are_texts = with_texts_encoded(data[0], features)
+        return ((samples, data[1]), True) if are_texts else (data, False)
     keys = list(data) if isinstance(data, Mapping) else range(len(data)) if isinstance(data, list | tuple) else []
     if is_record(data):
         keys = [key for key in keys if key in SAMPLE_KEYS]
     parts = {key: with_texts_encoded(data[key], features) for key in keys if not isinstance(data[key], str)}
-    if not any(some for _, some in parts.values()):
+    if not any(are_texts for _, are_texts in parts.values()):
         return data, False
     if isinstance(data, Mapping):
         return {**data, **{key: part for key, (part, _) in parts.items()}}, True
@@ -455,15 +458,15 @@ def _encoded_texts(texts: list[str], features: Any) -> NDArray[np.float32]:
 # Clients by position and by name.
 
 
-def map_clients(data: Any, function: Callable[[Any, str], Any], where: str) -> Any:
+def map_clients(data: Any, function: Callable[[Any, str], Any], subject: str) -> Any:
     """Apply `function` to one client's samples, or to those of several clients in a list or dict.
 
-    It takes a client's samples, and their name in error messages, which is `where` for those of a single client.
+    It takes a client's samples, and their name in error messages, which is `subject` for those of a single client.
     """
     if not holds_several(data):
-        return function(data, where)
+        return function(data, subject)
     name = "Client '{}'" if is_named(data) else "Client {}"
-    return as_given({key: function(own, name.format(key)) for key, own in named_data(data, "predict").items()}, data)
+    return as_given({key: function(x, name.format(key)) for key, x in named_data(data, "predict").items()}, data)
 
 
 def by_client(items: Mapping[Any, Any], names: Sequence[str], entrance: str) -> dict[int, Any]:

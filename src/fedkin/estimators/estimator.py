@@ -7,7 +7,7 @@ import dataclasses
 import inspect
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -26,7 +26,7 @@ from fedkin.core.aliases import meant_by
 from fedkin.core.contract import result_of, without_result
 from fedkin.core.device import device_named, on
 from fedkin.core.doors import PYTHON, at_door
-from fedkin.core.errors import FedkinWarning, hint, in_short, listing, nearest_few
+from fedkin.core.errors import FedkinWarning, hint, listing, nearest_few
 from fedkin.core.method import CanForget, ServerData, check_class, with_server_data
 from fedkin.core.options import Option, options_of, section_entries
 from fedkin.core.progress import Callbacks, Followers, RecordLine, Timing, callbacks_of, run_with_callbacks
@@ -39,9 +39,9 @@ from fedkin.data.prepare import prepare
 from fedkin.data.scaling import ends_of
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.estimators.clients import HeldOut, Inputs, fitted_position, prepared_with_notes
-from fedkin.estimators.metrics import Row, history_rows, judged_rows, mean_of, tidy
+from fedkin.estimators.metrics import Row, history_rows, judged_rows, tidy
 from fedkin.experiment.config import checked_method, preparing_for
-from fedkin.experiment.evaluation import evaluate_clusters, predicted_classes
+from fedkin.experiment.evaluation import evaluate_clusters
 from fedkin.experiment.forgetting import kept_of
 from fedkin.experiment.registry import check_declared
 from fedkin.experiment.terminal import Bar, Quiet
@@ -55,11 +55,8 @@ _NOT_COVERED = [
     "the data of the client",
     "what the models before and after show together",
 ]
-_FIT_ARGUMENTS = ("callbacks", "metrics", "eval", "validation")
+_FIT_ARGUMENTS = ("callbacks", "eval", "validation")
 """Arguments of ``fit`` that other libraries take as parameters."""
-
-Metric = Callable[[NDArray[Any], NDArray[Any]], float]
-"""From true labels ``(n,)`` and predicted ones, both as the user has them, to a number."""
 
 
 @dataclass(frozen=True)
@@ -221,8 +218,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
     @at_door(PYTHON)
     def _run(
-        self, inputs: Inputs, options: dict[str, Any], held_out: Sequence[HeldOut] = (), callbacks: Followers = (),
-        metrics: Mapping[str, Metric] | None = None,
+        self, inputs: Inputs, options: dict[str, Any], held_out: Sequence[HeldOut] = (), callbacks: Followers = ()
     ) -> None:  # fmt: skip
         """Prepare the clients' data, run the method with `options` until it has finished, and set the attributes."""
         clients, names, followers = inputs.clients, inputs.names, callbacks_of(callbacks)
@@ -244,7 +240,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
                 _warn(guess)
             method = with_server_data(method, self._server_data(preparation))
             splits = {split.split: split.population(clients, preparation) for split in held_out}
-            runner = FitRunner(method, fed, Callbacks([progress, *followers]), splits, inputs, metrics or {})
+            runner = FitRunner(method, fed, Callbacks([progress, *followers]), splits)
             with run_with_callbacks(runner.callbacks):
                 state = runner.steps()
             result, missing = result_of(method, fed, state), without_result(method, fed)
@@ -294,9 +290,9 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         """Return rows of `metrics_` that the history does not have."""
         return judged_rows(self._judged, self.client_names_)
 
-    def _prepared(self, x: Any, where: str) -> Tensor:
+    def _prepared(self, x: Any, subject: str) -> Tensor:
         """Prepare new samples as the method needs them; labels in them are ignored. Warns if they are unlike others."""
-        samples, notes = prepared_with_notes(self.preparation_, client_input(x, where), where, self._label)
+        samples, notes = prepared_with_notes(self.preparation_, client_input(x, subject), subject, self._label)
         if notes:
             _warn(_first(notes))
         return samples
@@ -419,15 +415,14 @@ class FitRunner(Runner):
     history : list of dict
         One entry per step: the record's values, with the bytes sent and received so far.
     judged : list of dict
-        Scores of models on held-out samples, see `fedkin.estimators.metrics.judged_rows`, and by each user's metric.
+        Scores of models on held-out samples, see `fedkin.estimators.metrics.judged_rows`.
     """
 
     def __init__(
-        self, method: Method[Any], fed: LocalFederation, callbacks: Callbacks, splits: Mapping[str, Population],
-        inputs: Inputs, metrics: Mapping[str, Metric],
-    ) -> None:  # fmt: skip
+        self, method: Method[Any], fed: LocalFederation, callbacks: Callbacks, splits: Mapping[str, Population]
+    ) -> None:
         super().__init__(method, fed, callbacks)
-        self.splits, self.inputs, self.metrics = splits, inputs, metrics
+        self.splits = splits
         self.history: list[dict[str, Any]] = []
         self.judged: list[dict[str, Any]] = []
         self.values: Mapping[str, Any] = {}
@@ -439,30 +434,10 @@ class FitRunner(Runner):
         named: dict[str, Any] = {}
         for split, population in self.splits.items():
             scores, labels = evaluate_clusters(self.method, population, self.fed, state), state.labels.tolist()
-            metrics = self._measured(population, state, labels)
-            judgement = {"round": state.steps, "split": split, "labels": labels, "scores": scores, "metrics": metrics}
-            self.judged.append(judgement)
-            means = {name: mean for name, values in metrics.items() if (mean := mean_of(values)) is not None}
-            named |= {
-                f"{'' if split == 'test' else f'{split}_'}{name}": value for name, value in (scores | means).items()
-            }
+            self.judged.append({"round": state.steps, "split": split, "labels": labels, "scores": scores})
+            prefix = "" if split == "test" else f"{split}_"
+            named |= {f"{prefix}{name}": value for name, value in scores.items()}
         return named
-
-    def _measured(self, population: Population, state: Any, labels: list[int]) -> dict[str, list[float | None]]:
-        """Measure the user's metrics at every client; ``None`` for clients without a model or a test."""
-        predicted = predicted_classes(population, state, labels) if self.metrics else {}
-        values: dict[str, list[float | None]] = {name: [None] * len(labels) for name in self.metrics}
-        for name, function in self.metrics.items():
-            for client, classes in predicted.items():
-                true, found = (self.inputs.classes[own.numpy()] for own in (population.tests[client][1], classes))
-                try:
-                    values[name][client] = float(function(true, found))
-                except Exception as error:  # of the user's own function
-                    client_name = self.inputs.names[client]
-                    raise FedkinError(
-                        f"metrics['{name}'] gives no number at client '{client_name}': {in_short(error)}."
-                    ) from error
-        return values
 
     def keep(self, state: Any, timing: Timing, line: RecordLine | None) -> Any:
         """Add the step to the history."""
@@ -513,8 +488,8 @@ def _documented(text: str, options: Sequence[Option], bases: Iterable[str]) -> s
         for option in options
     ]
     attributes: dict[str, str] = {}
-    for own in (text, *bases):
-        for head, body in section_entries(inspect.cleandoc(own), "Attributes"):
+    for docstring in (text, *bases):
+        for head, body in section_entries(inspect.cleandoc(docstring), "Attributes"):
             attributes.setdefault(head.partition(" : ")[0], f"{head}\n{body.rstrip()}\n")
     written = {"Parameters": "".join(parameters), "Attributes": "".join(attributes.values())}
     written |= {title: body for title, body in zip(sections[::2], sections[1::2], strict=True) if title not in written}

@@ -61,31 +61,21 @@ def history_rows(history: Sequence[Mapping[str, Any]], names: Sequence[str]) -> 
 def judged_rows(judged: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Iterator[Row]:
     """Yield the scores of models on held-out samples: by client, by cluster, and overall.
 
-    `judged` has ``round``, ``split``, ``labels`` of clients, ``scores`` as
-    `fedkin.experiment.evaluation.evaluate_clusters` gives them, and the values by client of the user's ``metrics``, by
-    name; `names` are the clients, in order of id.
+    `judged` has ``round``, ``split``, ``labels`` of clients, and ``scores`` as
+    `fedkin.experiment.evaluation.evaluate_clusters` gives them; `names` are the clients, in order of id.
     """
     for judgement in judged:
-        step, split, labels = judgement["round"], judgement["split"], judgement["labels"]
-        by_name = {"accuracy": judgement["scores"].get("client_accuracy", []), **judgement["metrics"]}
-        for metric, values in by_name.items():
-            by_cluster: dict[int, list[float]] = {}
-            for client, value in enumerate(values):
-                if value is not None:
-                    yield step, names[client], labels[client], split, metric, float(value)
-                    by_cluster.setdefault(labels[client], []).append(value)
-            for cluster, members in sorted(by_cluster.items()):
-                yield step, None, cluster, split, metric, float(np.mean(members))
-        means = {name: mean_of(values) for name, values in judgement["metrics"].items()}
-        for name, value in (judgement["scores"] | means).items():
+        step, split, labels, scores = (judgement[key] for key in ("round", "split", "labels", "scores"))
+        by_cluster: dict[int, list[float]] = {}
+        for client, value in enumerate(scores.get("client_accuracy", [])):
+            if value is not None:
+                yield step, names[client], labels[client], split, "accuracy", float(value)
+                by_cluster.setdefault(labels[client], []).append(value)
+        for cluster, members in sorted(by_cluster.items()):
+            yield step, None, cluster, split, "accuracy", float(np.mean(members))
+        for name, value in scores.items():
             if isinstance(value, int | float):
                 yield step, None, None, split, _SHORT.get(name, name), float(value)
-
-
-def mean_of(values: Sequence[float | None]) -> float | None:
-    """Return the mean over clients that have a value; ``None`` if none has."""
-    numbers = [value for value in values if value is not None]
-    return float(np.mean(numbers)) if numbers else None
 
 
 def sizes_of(step: int, names: Sequence[str], labels: Sequence[NDArray[np.int64]]) -> Iterator[Row]:
@@ -158,8 +148,7 @@ def _rows(lines: list[dict[str, Any]], names: list[str], folder: Path) -> Iterat
         traffic = {name: line[name] for name in ("sent", "received")}
         yield from history_rows([{**untested, **shown, "step": step, **traffic, **seconds}], names)
         labels = [None if label < 0 else label for label in _labels(line)]
-        judgement = {"round": step, "split": "test", "labels": labels, "scores": tested, "metrics": {}}
-        yield from judged_rows([judgement], names)
+        yield from judged_rows([{"round": step, "split": "test", "labels": labels, "scores": tested}], names)
 
 
 def _labels(line: Mapping[str, Any]) -> list[int]:

@@ -165,9 +165,10 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
             tests = held_out_of(held_out, "test", "eval", inputs.names, inputs.label, _codes)
         features = None
         if "features" in options:
-            given = features_of(options["features"])
-            options["features"] = options["features"] if given is None else given.name
-            features = options["features"], given
+            registered = features_of(options["features"])
+            if registered is not None:
+                options["features"] = registered.name
+            features = options["features"], registered
         self._run(inputs, options, callbacks=callbacks)
         self._features, self._truth = features, inputs.truth
         listed: list[tuple[str | None, Any]] = []
@@ -177,9 +178,9 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
             listed = [(None, tests.common)]
         with self._on_device():
             self._tested = [
-                (name, self._clusters_of(self.result_, own[0](self.preparation_)).numpy(), own[1].numpy())
-                for name, own in listed
-                if own is not None
+                (name, self._clusters_of(self.result_, test[0](self.preparation_)).numpy(), test[1].numpy())
+                for name, test in listed
+                if test is not None
             ]
         warn_of_records(self.records_, fewer_clusters(self.n_clusters_, n_clusters, "samples"))
         return self
@@ -201,7 +202,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         self.__dict__.pop("memberships_", None)
         if self._method.soft:
             nobody = torch.zeros(0, int(result["n_clusters"]))
-            parts = [nobody if one.id in absent else method.client_memberships(result, one) for one in clients]
+            parts = [nobody if client.id in absent else method.client_memberships(result, client) for client in clients]
             if all(part is not None for part in parts):
                 self.memberships_ = ByClient([part.numpy() for part in parts], self.client_names_)
         encoding, self._profile = self.preparation_.encoding, None
@@ -313,10 +314,10 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
             labelled_clients(X, y, self._label, "score") if several else {"": labelled_data(X, y, _DATA, self._label)}
         )
         clusters, labels = [], []
-        for key, own in data.items():
-            where = f"Client {key}" if several else _DATA
-            clusters.append(self._of_client(own.x, self._clusters_of, where))
-            labels.append(needed_labels(own, where, len(clusters[-1])))
+        for key, client in data.items():
+            subject = f"Client {key}" if several else _DATA
+            clusters.append(self._of_client(client.x, self._clusters_of, subject))
+            labels.append(needed_labels(client, subject, len(clusters[-1])))
         return adjusted_rand(np.unique(np.concatenate(labels), return_inverse=True)[1], np.concatenate(clusters))
 
     def _with_texts_encoded(self, data: Any) -> Any:
@@ -328,7 +329,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         return predicted_clusters(self._method, result, x)
 
     def _of_each(
-        self, data: Any, function: Callable[[Any, Tensor], Tensor | None], where: str, otherwise: str = ""
+        self, data: Any, function: Callable[[Any, Tensor], Tensor | None], subject: str, otherwise: str = ""
     ) -> NDArray[Any] | list[NDArray[Any]]:
         """Apply `function` to the result and one client's samples, or those of each of several clients.
 
@@ -336,14 +337,14 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "result_")
         arrays: NDArray[Any] | list[NDArray[Any]] = map_clients(
-            self._with_texts_encoded(data), lambda x, name: self._of_client(x, function, name, otherwise), where
+            self._with_texts_encoded(data), lambda x, name: self._of_client(x, function, name, otherwise), subject
         )
         return arrays
 
     def _of_client(
-        self, x: Any, function: Callable[[Any, Tensor], Tensor | None], where: str, otherwise: str = ""
+        self, x: Any, function: Callable[[Any, Tensor], Tensor | None], subject: str, otherwise: str = ""
     ) -> NDArray[Any]:
-        samples = self._prepared(x, where)
+        samples = self._prepared(x, subject)
         with self._on_device():
             values = function(self.result_, samples)
         if values is None:
@@ -415,7 +416,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
 _DATA = "The data"
 
 
-def _codes(labels: NDArray[Any], where: str) -> Tensor:
+def _codes(labels: NDArray[Any], subject: str) -> Tensor:
     return torch.from_numpy(np.unique(labels, return_inverse=True)[1])
 
 
@@ -671,7 +672,9 @@ class KinGraph(LatentClusterer, method=kingraph.KinGraphMethod):
         super()._take(method, fed, state, result, clients)
         self.scales_, self._graph = result["scales"], state
         nothing = Votes(torch.zeros(0, 1, dtype=torch.int32), torch.zeros(0, 1))
-        self._votes = [nothing if one.id in self._absent else nodes_of_samples(one, state.own) for one in clients]
+        self._votes = [
+            nothing if client.id in self._absent else nodes_of_samples(client, state.own) for client in clients
+        ]
 
 
 class FedCRef(SampleClusterer, method=fedcref.FedCRefMethod):

@@ -163,9 +163,9 @@ class Renewed:
     def __init__(self, module: nn.Module) -> None:
         for name, layer in module.named_modules():
             if _reset_of(layer) is None and any(True for _ in layer.parameters(recurse=False)):
-                where = f"Layer '{name}' ({type(layer).__name__})" if name else type(layer).__name__
+                subject = f"Layer '{name}' ({type(layer).__name__})" if name else type(layer).__name__
                 raise FedkinError(
-                    f"{where} of the module given has parameters of its own but no method reset_parameters to "
+                    f"{subject} of the module given has parameters of its own but no method reset_parameters to "
                     "initialise them; add one, or give a function (shape, classes) that creates the module."
                 )
         self.module = _copied(module, "The module given")

@@ -124,8 +124,8 @@ class AppContract:
                 {**(config(server_round) if callable(config) else config), "server-round": server_round}
             )
         except (TypeError, ValueError) as error:
-            where = f" of round {server_round}" if callable(config) else ""
-            raise FedkinError(f"{name}{where} is no configuration that Flower can send: {error}.") from error
+            when = f" of round {server_round}" if callable(config) else ""
+            raise FedkinError(f"{name}{when} is no configuration that Flower can send: {error}.") from error
 
 
 def exchange(grid: Grid, messages: Mapping[Key, Message], timeout: float) -> dict[Key, RecordDict | Failure]:
@@ -401,10 +401,10 @@ class GridFederation(Federation):
             if isinstance(value, int | float) and isinstance(weight, int | float):
                 values[client][row], weights[client] = value, float(weight)
             else:
-                others = sorted(ascii(name)[:40] for name in metrics if name != self.options.weighted_by_key)
-                hint = f", but {listing(others, 5)}, which the strategy's keys can name" if others else ""
+                names = sorted(ascii(name)[:40] for name in metrics if name != self.options.weighted_by_key)
+                hint = f", but {listing(names, 5)}, which the strategy's keys can name" if names else ""
                 failed[client] = self._refuse(client, f"its evaluation has no number '{key}'{hint}")
-        return {client: failed.get(client, found) for client, found in values.items()}, weights
+        return {client: failed.get(client, metric) for client, metric in values.items()}, weights
 
     # How each task is done.
 
@@ -469,9 +469,9 @@ class GridFederation(Federation):
             if failed := [update for update in reversed(updates) if isinstance(update, str)]:
                 yield client, failed[0]
                 continue
-            common, own = updates[0], updates[-1]
+            common, update = updates[0], updates[-1]
             profile = {"profile": common["update"][payload["places"]]} if "places" in payload else {}  # type: ignore[index]
-            yield client, {**own, **profile}  # type: ignore[dict-item]
+            yield client, {**update, **profile}  # type: ignore[dict-item]
 
     def _weigh_and_train(self, task: Task, payloads: Mapping[int, Payload]) -> Answer:
         """Do `fedrc.weigh_and_train` by `fedkin.flower.describes`, and log its training as the client app's."""

@@ -77,34 +77,22 @@ class NodeNetwork:
         module = {"name": self.name, "shape": list(x.shape[1:]), "classes": self.classes(x)}
         size, models = Classifier.of(module).size, payload.get("models", payload.get("reference"))
         if not isinstance(models, Tensor) or models.shape[-1:] != (size,):
-            found = f"are of shape {tuple(models.shape)}" if isinstance(models, Tensor) else "are absent"
+            what = f"are of shape {tuple(models.shape)}" if isinstance(models, Tensor) else "are absent"
             raise FedkinError(
-                f"The network given to describes() has {size} numbers, and the models of the server {found}; "
+                f"The network given to describes() has {size} numbers, and the models of the server {what}; "
                 "initial_arrays must be of the same network."
             )
         return payload | {"module": module}
 
 
-ALLOWED: dict[str, Task] = {
-    task.name: task
-    for task in (
-        client_method.describe,
-        embedding.extent,
-        embedding.train_encoder,
-        embedding.embed,
-        class_sums.send_code_total,
-        class_sums.send_class_sums,
-        ladd.describe_style,
-        pacfl.describe_subspace,
-        flux.describe_distribution,
-        fedrc.weigh_and_train,
-    )
-}
-"""Tasks that a server may ask for by it."""
-
-
 _BY_NETWORK = (flux.describe_distribution, fedrc.weigh_and_train)
-"""Those that need the client app's network."""
+"""Tasks that need the client app's network."""
+_OTHERS = (
+    client_method.describe, embedding.extent, embedding.train_encoder, embedding.embed, class_sums.send_code_total,
+    class_sums.send_class_sums, ladd.describe_style, pacfl.describe_subspace,
+)  # fmt: skip
+ALLOWED: dict[str, Task] = {task.name: task for task in (*_OTHERS, *_BY_NETWORK)}
+"""Tasks that a server may ask for by it."""
 
 
 def describes(
@@ -163,19 +151,38 @@ class _Describes:
     network: NodeNetwork | None
 
     def __call__(self, message: Message, context: Context) -> Message:
-        asked = read(message.content)
-        name = asked.text("task")
+        request = read(message.content)
+        name = request.text("task")
         if name == NAME:
             return Message(content(name=_name(context)), reply_to=message)
         if name not in ALLOWED:
             raise FedkinError(f"This node was asked for '{name}'; it answers only {', '.join(sorted(ALLOWED))}.")
         if self.load is None:
             raise FedkinError("This node only says its name: describes() was given no function that loads its data.")
-        client = _client(self.load, context, self.seed, int(asked.facts.get("exchange", 0)))
+        client = _client(self.load, context, self.seed, int(request.facts.get("exchange", 0)))
         with one_thread():
-            reply = _done(ALLOWED[name], client, asked.tree(), self.network)
+            reply = self._reply(ALLOWED[name], client, request.tree())
         context.state[_STATE] = ArrayRecord({key: Array(value.numpy()) for key, value in client.state.items()})
         return Message(content(reply), reply_to=message)
+
+    def _reply(self, task: Task, client: Client, payload: Payload) -> Payload:
+        """Do a task and return its reply, with the node's own network if it needs one."""
+        if task in _BY_NETWORK:
+            if self.network is None:
+                raise FedkinError("This node only describes its data: describes() was given no network.")
+            payload = self.network.put_into(payload, client.x)
+        if (reason := task.objection(payload)) is not None:
+            raise FedkinError(f"Task '{task.name}' is not done with this request: {reason}.")
+        (reply,) = task.run([client], [payload])
+        if task is client_method.describe and self.network is not None:
+            classes = self.network.classes(client.x)
+            if reply["classes"] > classes:
+                raise FedkinError(
+                    f"The network given to describes() has {classes} logits, but labels go up to "
+                    f"{reply['classes'] - 1}."
+                )
+            reply = reply | {"classes": classes if reply["classes"] else 0}
+        return reply
 
 
 def request(task: Task, payload: Payload, exchange: int) -> RecordDict:
@@ -186,37 +193,16 @@ def request(task: Task, payload: Payload, exchange: int) -> RecordDict:
 def name_in(reply: RecordDict) -> int | str:
     """Return the name in a node's reply; raise FedkinError if there is none."""
     name = read(reply).facts.get("name")
-    if isinstance(name, str) and is_name(name):
-        return name
-    if type(name) is int and name >= 0:
+    if (isinstance(name, str) and is_name(name)) or (type(name) is int and name >= 0):
         return name
     raise FedkinError("it is not a reply of fedkin.flower.describes")
 
 
-def _done(task: Task, client: Client, payload: Payload, network: NodeNetwork | None) -> Payload:
-    """Do a task and return its reply, with the node's own network if it needs one."""
-    if task in _BY_NETWORK:
-        if network is None:
-            raise FedkinError("This node only describes its data: describes() was given no network.")
-        payload = network.put_into(payload, client.x)
-    if (reason := task.objection(payload)) is not None:
-        raise FedkinError(f"Task '{task.name}' is not done with this request: {reason}.")
-    (reply,) = task.run([client], [payload])
-    if task is client_method.describe and network is not None:
-        classes = network.classes(client.x)
-        if reply["classes"] > classes:
-            raise FedkinError(
-                f"The network given to describes() has {classes} logits, but labels go up to {reply['classes'] - 1}."
-            )
-        reply = reply | {"classes": classes if reply["classes"] else 0}
-    return reply
-
-
 def _name(context: Context) -> int | str:
     """Return the name of the node."""
-    given = context.node_config.get("name", context.node_config.get("partition-id"))
-    if type(given) is int or (isinstance(given, str) and is_name(given)):
-        return given
+    name = context.node_config.get("name", context.node_config.get("partition-id"))
+    if type(name) is int or (isinstance(name, str) and is_name(name)):
+        return name
     raise FedkinError(
         "This node has no name; give it one in its node configuration, as in --node-config 'name=\"north\"'."
     )
@@ -224,28 +210,26 @@ def _name(context: Context) -> int | str:
 
 def _client(load: Load, context: Context, seed: int | None, exchange: int) -> Client:
     """Build the client of a node, with its memory of this run and its own generator."""
-    where = f"Node {context.node_config.get('partition-id', context.node_id)}"
+    node = f"Node {context.node_config.get('partition-id', context.node_id)}"
     loaded = load(context)
     if not isinstance(loaded, tuple) or len(loaded) != 2:
-        raise FedkinError(
-            f"{where}: the function given to describes() must return (x, y), not {type(loaded).__name__}."
-        )
-    x = as_tensor(loaded[0], where)
-    y = None if loaded[1] is None else _labels(loaded[1], len(x), where)
-    known = context.state.array_records.get(_STATE, ArrayRecord())
-    state = {key: torch.from_numpy(array.numpy()) for key, array in known.items()}
+        raise FedkinError(f"{node}: the function given to describes() must return (x, y), not {type(loaded).__name__}.")
+    x = as_tensor(loaded[0], node)
+    y = None if loaded[1] is None else _labels(loaded[1], len(x), node)
+    remembered = context.state.array_records.get(_STATE, ArrayRecord())
+    state = {key: torch.from_numpy(array.numpy()) for key, array in remembered.items()}
     if seed is None:
         return Client(0, x, y, state, torch.Generator().manual_seed(secrets.randbits(32)))
     rng = derive_generator(seed, "node", int(context.node_config.get("partition-id", 0)), exchange)
     return Client(0, x, y, state, rng, noise=rng)
 
 
-def _labels(given: Any, samples: int, where: str) -> Tensor:
+def _labels(labels: Any, samples: int, node: str) -> Tensor:
     """Return labels as int64 ``(samples,)``."""
-    y = np.asarray(given.detach().cpu() if isinstance(given, Tensor) else given)
+    y = np.asarray(labels.detach().cpu() if isinstance(labels, Tensor) else labels)
     if y.shape != (samples,) or y.dtype.kind not in "iu" or (y < 0).any():
         raise FedkinError(
-            f"{where} has labels of type {y.dtype} and shape {y.shape} for {samples} samples; they should be one whole "
+            f"{node} has labels of type {y.dtype} and shape {y.shape} for {samples} samples; they should be one whole "
             "number from 0 for each."
         )
     return torch.from_numpy(y.astype(np.int64))

@@ -69,7 +69,7 @@ class ClusterResult(Result):
 
     def members(self, cluster: int) -> list[Name]:
         """Return the nodes in `cluster`, in order."""
-        nodes = (node for node, own in self.clusters.items() if own == cluster)
+        nodes = (node for node, its in self.clusters.items() if its == cluster)
         return sorted(nodes, key=lambda node: (isinstance(node, str), node))
 
     def arrays_of(self, node: Name) -> ArrayRecord:
@@ -91,8 +91,8 @@ class ClusterResult(Result):
         folder = Path(folder)
         clusters = {f"cluster-{k}.safetensors": arrays for k, arrays in enumerate(self.arrays_by_cluster)}
         files = {node: f"node-{_escaped(node)}.safetensors" for node in self.own_arrays}
-        own = {files[node]: arrays for node, arrays in self.own_arrays.items()}
-        for name, arrays in {**clusters, **own}.items():
+        by_file = clusters | {files[node]: arrays for node, arrays in self.own_arrays.items()}
+        for name, arrays in by_file.items():
             write_atomically(folder / name, save({key: array.numpy() for key, array in arrays.items()}))
         index = {
             "clusters": [{"model": name, "nodes": self.members(k)} for k, name in enumerate(clusters)],

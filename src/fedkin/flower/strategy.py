@@ -120,12 +120,12 @@ class ClusterStrategy(Strategy):
         for option in options:
             if option in (elsewhere := self._elsewhere()):
                 raise FedkinError(f"{name} has no parameter '{option}': it is {elsewhere[option]}.")
-            if option not in (known := OPTIONS | defaults):
-                end = hint(meant_by(option, known), nearest_few(option, known, f"help({name})"))
+            if option not in (allowed := OPTIONS | defaults):
+                end = hint(meant_by(option, allowed), nearest_few(option, allowed, f"help({name})"))
                 raise TypeError(f"{name} has no parameter '{option}'; {end}")
         self.options: dict[str, Any] = defaults | {key: value for key, value in options.items() if key in defaults}
-        own = OPTIONS | {key: value for key, value in options.items() if key in OPTIONS}
-        self.app_options: StrategyOptions = checked_method(StrategyOptions, own)
+        values = OPTIONS | {key: value for key, value in options.items() if key in OPTIONS}
+        self.app_options: StrategyOptions = checked_method(StrategyOptions, values)
         self.method("auto", 1)  # a wrong value is refused here, and not when nodes have connected
 
     def __getattr__(self, name: str) -> Any:
@@ -286,8 +286,8 @@ def _documented(strategy: type[ClusterStrategy], method: type[ClientMethod]) -> 
     """Write a strategy's docstring: its own, with the parameters that strategies share and where the method's are."""
     text, meanings = inspect.cleandoc(strategy.__doc__ or ""), meanings_of(StrategyOptions)
     entries = "\n".join(f"{name} : default {OPTIONS[name]!r}\n    {meanings[name]}" for name in OPTIONS)
-    where = f"**options\n    Hyper-parameters of `{method.__module__}.{method.__qualname__}`."
-    return f"{text}\n\nParameters\n----------\n{entries}\n{where}"
+    last = f"**options\n    Hyper-parameters of `{method.__module__}.{method.__qualname__}`."
+    return f"{text}\n\nParameters\n----------\n{entries}\n{last}"
 
 
 def _models_in(initial_arrays: ArrayRecord | Sequence[ArrayRecord]) -> tuple[ArrayLayout, Tensor]:
@@ -296,7 +296,11 @@ def _models_in(initial_arrays: ArrayRecord | Sequence[ArrayRecord]) -> tuple[Arr
     Raises FedkinError if they are not records of arrays, hold no parameters, or differ in layout.
     """
     records = [initial_arrays] if isinstance(initial_arrays, ArrayRecord) else initial_arrays
-    if not isinstance(records, Sequence) or not records or not all(isinstance(one, ArrayRecord) for one in records):
+    if (
+        not isinstance(records, Sequence)
+        or not records
+        or not all(isinstance(record, ArrayRecord) for record in records)
+    ):
         raise FedkinError(
             f"initial_arrays is of type {type(initial_arrays).__name__}; give an ArrayRecord, as in "
             "ArrayRecord(model.state_dict()), or a list of them."
@@ -317,13 +321,13 @@ def _models_in(initial_arrays: ArrayRecord | Sequence[ArrayRecord]) -> tuple[Arr
 class RoundLog:
     """Records and metrics of the rounds so far; clients are numbers.
 
-    `done` is the number of rounds of training; `records` are as in `ClusterResult`. `trained`, `evaluated` and
+    `rounds` is the number of rounds of training; `records` are as in `ClusterResult`. `trained`, `evaluated` and
     `evaluated_here` are means over nodes of training and evaluation, and the server's own evaluation, by round; the
     others of evaluation are by round, then by cluster or client. `last_trained` has the metrics of the last training of
     each client.
     """
 
-    done: int = 0
+    rounds: int = 0
     records: list[dict[str, Any]] = field(default_factory=list)
     trained: dict[int, Any] = field(default_factory=dict)
     evaluated: dict[int, Any] = field(default_factory=dict)
@@ -344,8 +348,8 @@ class RoundLog:
             {**record, "missing": {int(i): reason for i, reason in record["missing"].items()}}
             for record in tree["records"]
         ]
-        depths = {name: 2 if "_by_" in name else 1 for name in tree if name not in ("done", "records")}
-        return cls(tree["done"], records, **{name: _metrics(tree[name], depth) for name, depth in depths.items()})
+        depths = {name: 2 if "_by_" in name else 1 for name in tree if name not in ("rounds", "records")}
+        return cls(tree["rounds"], records, **{name: _metrics(tree[name], depth) for name, depth in depths.items()})
 
 
 def _plain(value: Any) -> Any:
@@ -359,6 +363,11 @@ def _metrics(tree: Mapping[str, Any], depth: int) -> Any:
     if depth == 0:
         return MetricRecord(dict(tree))
     return {int(key): _metrics(value, depth - 1) for key, value in sorted(tree.items(), key=lambda item: int(item[0]))}
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return f"is {text}" if len(text) <= 60 else "is something else"
 
 
 class RoundRunner(Runner):
@@ -382,12 +391,9 @@ class RoundRunner(Runner):
         before = self.facts if self.last is None else self.last.get("facts", {})
         for name, value in sorted(self.facts.items(), key=lambda fact: fact[0] != "strategy"):  # that says most
             if before.get(name) != value:
-                is_there, is_here = (
-                    f"is {text}" if len(text := repr(one)) <= 60 else "is something else"
-                    for one in (before.get(name), value)
-                )
                 raise FedkinError(
-                    f"{folder} holds another run: {name} {is_there} there, and {is_here} here; give another folder."
+                    f"{folder} holds another run: {name} {_shown(before.get(name))} there, and {_shown(value)} here; "
+                    "give another folder."
                 )
 
     def run(self, grid: Grid, layout: ArrayLayout, contract: AppContract, models: Tensor) -> ClusterResult:
@@ -405,7 +411,7 @@ class RoundRunner(Runner):
         if self.last is not None:
             state: ClientMethodState = restore_checkpoint(fed, self.method.state_type, self.last)
             self.log = RoundLog.from_tree(self.last["log"])
-            log.info("Resuming after round %d of %d", self.log.done, self.num_rounds)
+            log.info("Resuming after round %d of %d", self.log.rounds, self.num_rounds)
             state = dataclasses.replace(state, module={**state.module, "name": self.module})
         else:
             self._evaluate_here(0, models[0])
@@ -419,17 +425,17 @@ class RoundRunner(Runner):
         connected = max(1, len(self.fed.present))
         count = max(1, int(self.options.fraction_train * connected), self.options.min_train_nodes)
         self.method = dataclasses.replace(self.method, participation=min(1.0, count / connected))
-        self.fed.round, self.fed.trained, self.fed.has_losses = self.log.done + 1, {}, True
+        self.fed.round, self.fed.trained, self.fed.has_losses = self.log.rounds + 1, {}, True
 
     def judge(self, state: ClientMethodState, record: Record | None) -> Mapping[str, Any]:
         """Log a step, and evaluate the models where it was a round; the metrics are in the log alone."""
         assert record is not None
         trains = record.values.get("phase", "training") in ("training", "warm-up")
-        self.log.done += trains
-        self._note(record, self.log.done if trains else 0)
+        self.log.rounds += trains
+        self._note(record, self.log.rounds if trains else 0)
         if trains:
-            self._count_training(self.log.done, record)
-            self._evaluate(self.log.done, state)
+            self._count_training(self.log.rounds, record)
+            self._evaluate(self.log.rounds, state)
             self.log.records[-1] |= self._traffic()
         return {}
 
@@ -445,9 +451,9 @@ class RoundRunner(Runner):
     def _wait(self, grid: Grid) -> None:
         """Wait until the minimum number of nodes is connected."""
         evaluating = self.options.min_evaluate_nodes if self.options.fraction_evaluate else 0
-        needed = max(1, self.options.min_available_nodes, self.options.min_train_nodes, evaluating)
-        while (connected := len(list(grid.get_node_ids()))) < needed:
-            log.info("Waiting for nodes to connect: %d connected (minimum required: %d).", connected, needed)
+        minimum = max(1, self.options.min_available_nodes, self.options.min_train_nodes, evaluating)
+        while (connected := len(list(grid.get_node_ids()))) < minimum:
+            log.info("Waiting for nodes to connect: %d connected (minimum required: %d).", connected, minimum)
             time.sleep(PATIENCE)
 
     def _gather(self) -> None:
@@ -542,12 +548,12 @@ class RoundRunner(Runner):
 
     def _result(self, state: ClientMethodState) -> ClusterResult:
         """Build the result from the method's clusters and models, and the log."""
-        found: dict[str, Any] = self.method.result(state)
+        result: dict[str, Any] = self.method.result(state)
         names, layout, log = self.fed.names, self.fed.layout, self.log
-        labels = zip(names, found["labels"].tolist(), strict=False)
-        memberships = zip(names, found.get("memberships", []), strict=False)
-        models = [layout.record(model) for model in found["models"]]
-        chosen = [int(client) for client in found.get("choices", {})]
+        labels = zip(names, result["labels"].tolist(), strict=False)
+        memberships = zip(names, result.get("memberships", []), strict=False)
+        models = [layout.record(model) for model in result["models"]]
+        chosen = [int(client) for client in result.get("choices", {})]
         return ClusterResult(
             arrays=models[self._largest(state)],
             train_metrics_clientapp=dict(log.trained),
@@ -556,7 +562,7 @@ class RoundRunner(Runner):
             arrays_by_cluster=models,
             clusters={name: cluster for name, cluster in labels if cluster >= 0},
             memberships={name: shares.tolist() for name, shares in memberships},
-            own_arrays={names[i]: layout.record(self.method.model_of(found, i)) for i in chosen},
+            own_arrays={names[i]: layout.record(self.method.model_of(result, i)) for i in chosen},
             nodes=list(names),
             records=list(log.records),
             evaluate_metrics_by_cluster=dict(log.evaluated_by_cluster),

@@ -286,7 +286,7 @@ def test_a_site_that_does_not_know_what_the_experiment_says_of_columns_is_refuse
     ignorant = site(tmp_path / "a", "a", 2, ("x", "bought"))
     table = frame_to_table(pd.DataFrame({"x": [1, 2], "bought": ["a", "b"]}), "here")
     read = {"table": table, "options": NO_OPTIONS, "named": None, "taken": None}
-    knowing = replace(ignorant, check_asked=partial(check_asked, site="a", **read))
+    knowing = replace(ignorant, check_columns=partial(check_asked, site="a", **read))
     nodes = nodes_of([knowing, site(tmp_path / "b", "b", 1, ("x",))])
     roster = Roster(nodes, report=reports.append, columns={"label": "bought", "ordinal": {"pain": ["no", "some"]}})
     assert [member.name for member in roster.gather(1, 5)] == ["b"]

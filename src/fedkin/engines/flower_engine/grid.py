@@ -67,7 +67,7 @@ class FlowerFederation(Federation):
         super().__init__(seats, seed, free=seats[len(taken) :], **common)
         self.watched = watched
         self.clients = watched.clients if watched else {}
-        self.names = [*taken, *(f"free seat {at + 1}" for at in range(newcomers))]
+        self.names = [*taken, *(f"free seat {seat + 1}" for seat in range(newcomers))]
         self.client_names = common.get("names", self.names)
         self._taken, self.quorum, self.counts_late = len(taken), quorum, counts_late
         self._late: dict[str, tuple[int, str]] = {}
@@ -89,10 +89,10 @@ class FlowerFederation(Federation):
 
         ready: dict[int, Payload | str] = {}
         waiting = sorted(payloads)
-        for done, (client, reply) in enumerate(self._exchanged(sorted(payloads), message, task.name), 1):
+        for count, (client, reply) in enumerate(self._exchanged(sorted(payloads), message, task.name), 1):
             ready[client] = reply
             if self.on_progress:
-                self.on_progress(done, len(payloads))
+                self.on_progress(count, len(payloads))
             while waiting and waiting[0] in ready:
                 yield waiting[0], ready.pop(waiting.pop(0))
 
@@ -105,7 +105,7 @@ class FlowerFederation(Federation):
             return self._message(client, to_bytes(owned(results[client])), facts)
 
         replies = self._exchanged(sorted(results), message)
-        return {client: reply for client, reply in sorted(replies, key=lambda one: one[0]) if isinstance(reply, str)}
+        return {client: reply for client, reply in sorted(replies, key=lambda item: item[0]) if isinstance(reply, str)}
 
     def arrived(self) -> list[int]:
         """Assign seats to sites that have joined, and return the ids of those that do not take part yet."""
@@ -160,15 +160,15 @@ class FlowerFederation(Federation):
         def between(arrived: bool) -> None:
             """Report now and then which clients the server waits for, and look for restarted clients."""
             nonlocal reported, looked
-            now = time.monotonic()
-            silent = now - reported > _REPORT_EVERY
+            clock = time.monotonic()
+            silent = clock - reported > _REPORT_EVERY
             if silent and not arrived:
                 names = ", ".join(self.names[client] for client in sorted(owing.values()))
-                self.roster.report(f"Waiting for {names}, for {now - began:.0f} s so far")
+                self.roster.report(f"Waiting for {names}, for {clock - began:.0f} s so far")
             if silent or arrived:
-                reported = now
-            if now - looked > _LOOK_EVERY:
-                looked = now
+                reported = clock
+            if clock - looked > _LOOK_EVERY:
+                looked = clock
                 self._ask_again(owing, message)
 
         used, enough = 0, len(clients) if self.needs_all or not task else math.ceil(self.quorum * len(clients))
@@ -186,12 +186,12 @@ class FlowerFederation(Federation):
 
     def _report_changes(self) -> None:
         """Report which sites have left since the last exchange, and which are back."""
-        there, known = self.roster.there(), set(self.seats) - self.roster.forgotten
-        left = known - there
-        changed = [(name, "has left") for name in left - self._left] + [(name, "is back") for name in self._left - left]
+        connected, seated = self.roster.there(), set(self.seats) - self.roster.forgotten
+        away = seated - connected
+        changed = [(name, "has left") for name in away - self._left] + [(name, "is back") for name in self._left - away]
         for name, word in sorted(changed):
-            self.roster.report(f"Site '{name}' {word}; {len(known & there)} of {len(known)} are there")
-        self._left = left
+            self.roster.report(f"Site '{name}' {word}; {len(seated & connected)} of {len(seated)} are there")
+        self._left = away
 
     def _ask_again(self, owing: dict[str, int], message: Callable[[int], Message]) -> None:
         """Send the message again to clients that owe a reply and have just restarted."""
@@ -203,26 +203,26 @@ class FlowerFederation(Federation):
 
     def _push(self, client: int, message: Callable[[int], Message]) -> dict[str, int]:
         """Send a client its message; return the client by Flower's message id, or nothing if it is not connected."""
-        made = message(client)
-        return {} if made.metadata.dst_node_id == NOWHERE else push(self.grid, {client: made})
+        sent = message(client)
+        return {} if sent.metadata.dst_node_id == NOWHERE else push(self.grid, {client: sent})
 
     def _with_names(self, reason: str) -> str:
         """Return a site's words with the names of the clients that it knows by number alone."""
         if not _NUMBERED.search(reason):
             return reason
         names = dict(enumerate(self.seats))
-        return _NUMBERED.sub(lambda one: f"{one[1]} {names.get(int(one[2]), one[2])}", reason)
+        return _NUMBERED.sub(lambda match: f"{match[1]} {names.get(int(match[2]), match[2])}", reason)
 
     def _read(self, reply: Message) -> Payload | Failure:
         if reply.has_error():
             return Failure("absent", f"Flower could not reach it (code {reply.error.code})")
         try:
-            found = read(reply.content)
-            if reason := self._with_names(in_one_line(found.text("refusal"), _SENTENCE)):
-                kind = found.facts.get("failure")
+            answer = read(reply.content)
+            if reason := self._with_names(in_one_line(answer.text("refusal"), _SENTENCE)):
+                kind = answer.facts.get("failure")
                 return Failure("refused" if kind == "refused" else "failed" if kind == "failed" else "declined", reason)
-            spent = found.facts.get("seconds", 0.0)
+            spent = answer.facts.get("seconds", 0.0)
             self.seconds += spent if isinstance(spent, float) and 0 <= spent < float("inf") else 0.0
-            return found.tree()
+            return answer.tree()
         except FedkinError as error:
             return Failure("unusable", f"its reply was refused: {error}")

@@ -52,19 +52,19 @@ def client_app(site_of: Callable[[Context], Site], keep: Keep) -> ClientApp:
 def _answer(message: Message, context: Context, site_of: Callable[[Context], Site], keep: Keep) -> RecordDict:
     site = None
     try:
-        asked, site = read(message.content), _site(site_of, context)
-        kind = asked.text("kind")
+        query, site = read(message.content), _site(site_of, context)
+        kind = query.text("kind")
         if kind == HELLO:
-            return content(site.introduction(asked.facts.get("labels") == 1, asked.tree()))
+            return content(site.introduction(query.facts.get("labels") == 1, query.tree()))
         if kind == REFUSED:
-            _log.error("fedkin: The server refuses this site: %s", in_one_line(asked.text("reason"), _LONGEST))
+            _log.error("fedkin: The server refuses this site: %s", in_one_line(query.text("reason"), _LONGEST))
             return content()
-        request = Request.from_json(asked.text("request"))
+        request = Request.from_json(query.text("request"))
         if kind == TASK:
-            reply, seconds = site.answer(request, asked.tree())
+            reply, seconds = site.answer(request, query.tree())
             return content(reply, seconds=seconds)
         if kind == KEEP:
-            keep(site, request, asked.tree())
+            keep(site, request, query.tree())
             return content()
         raise FedkinError(f"Messages of kind '{kind}' are not known here.", public=True)
     except FileError as error:
@@ -87,5 +87,5 @@ def _site(site_of: Callable[[Context], Site], context: Context) -> Site:
     try:
         return site_of(context)
     except FedkinError as error:
-        said = f"{error} Once that is mended, start the site again."
-        raise SiteDataError(said, error.name) if isinstance(error, SiteDataError) else FileError(said) from error
+        text = f"{error} Once that is mended, start the site again."
+        raise SiteDataError(text, error.name) if isinstance(error, SiteDataError) else FileError(text) from error

@@ -17,14 +17,14 @@ from fedkin.core.replies import is_name, is_text
 from fedkin.engines.flower_engine.transport import HELLO, REFUSED, TYPE, content, in_one_line, push, read
 from fedkin.secure_aggregation.signatures import public_text
 
-# Members of a federation over Flower: what a site has introduced itself with, checked, and its Flower node.
-
-
 NOWHERE = 0
 """Node of a site that took part and has not come back."""
-
-_LONGEST = 300
-"""Maximum number of characters of a node's own words in the log."""
+_PAUSE = 0.5
+"""Seconds between two looks at who is there."""
+_GONE = 5
+"""Flower's code for a node that cannot be reached: it lists a killed node until it misses its heartbeat."""
+_MAX_REFUSED = 100
+"""Refusals that one record holds at most, as nodes may go on forever; the log has all."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,6 @@ class Member:
         return None if self.features else self.shape
 
     @property
-    def data(self) -> tuple[tuple[int, ...], tuple[str, ...]]:
-        """Shape and columns of the data, which must be the same when the site comes back."""
-        return self.shape, tuple(self.features)
-
-    @property
     def described(self) -> str:
         """Description of the data in words, such as "samples of shape (1, 28, 28)"."""
         if self.features:
@@ -72,33 +67,20 @@ def introduced(reply: Message, node: int, key: str) -> Member:
     """
     if reply.has_error():
         raise FedkinError(f"Node {node} did not introduce itself (code {reply.error.code}).")
-    found = read(reply.content)
-    if refusal := found.text("refusal"):
-        raise FedkinError(f"Node {node}: {in_one_line(refusal, _LONGEST)}")
+    answer = read(reply.content)
+    if refusal := answer.text("refusal"):
+        raise FedkinError(f"Node {node}: {in_one_line(refusal, 300)}")  # a line of the log
     try:
-        one = Member(**found.tree())
+        member = Member(**answer.tree())
+        lists = all(isinstance(value, list) for value in (member.shape, member.features, member.classes))
+        sound = lists and all(map(is_text, (*member.features, *member.classes, member.key)))
+        sound = sound and is_name(member.name) and is_name(member.identity)
+        sound = sound and all(type(size) is int for size in member.shape)
     except TypeError:
-        one = None
-    if one is None or not _is_typed(one):
+        sound = False
+    if not sound:
         raise FedkinError(f"Node {node} does not introduce itself as sites of fedkin do.")
-    return replace(one, node=node, shape=tuple(one.shape), key=key if one.key == key else "")
-
-
-def _is_typed(one: Member) -> bool:
-    """Return whether every field has its type."""
-    if not all(isinstance(several, list) for several in (one.shape, one.features, one.classes)):
-        return False
-    if not (is_name(one.name) and is_name(one.identity) and is_text(one.key)):
-        return False
-    words = [*one.features, *one.classes]
-    return all(map(is_text, words)) and all(type(size) is int for size in one.shape)
-
-
-_PAUSE = 0.5
-_GONE = 5
-"""Flower's code for a node that cannot be reached: it lists a killed node until it misses its heartbeat."""
-_MAX_REFUSED = 100
-"""Refusals that one record holds at most; the log has all."""
+    return replace(member, node=node, shape=tuple(member.shape), key=key if member.key == key else "")
 
 
 class Roster:
@@ -157,26 +139,26 @@ class Roster:
             self._greeted |= {node: nodes[node].last_activated_at for node in new}
         came = []
         if self._gathered:
-            aside, self._aside = self._aside, []
-            for member in aside:
+            waiting, self._aside = self._aside, []
+            for member in waiting:
                 try:
                     self.admit(member)
                 except FedkinError as error:
                     self._refuse(str(error), member.node)
         for reply in self.grid.pull_messages(list(self._asked)) if self._asked else ():
-            node, found = self._asked.pop(reply.metadata.reply_to_message_id), NOWHERE
+            node, known = self._asked.pop(reply.metadata.reply_to_message_id), NOWHERE
             if reply.has_error() and reply.error.code == _GONE:
                 self.report(f"Node {node} is not there any more, as after a site was killed; it is left alone")
                 continue
             try:
                 key = public_text(nodes[node].public_key) if node in nodes else ""
                 member = introduced(reply, node, key)
-                found = node
+                known = node
                 self._check_listed(member.name, key)
                 self.admit(member)
                 came.append(member)
             except FedkinError as error:
-                self._refuse(str(error), found)
+                self._refuse(str(error), known)
         return came
 
     def admit(self, member: Member) -> None:
@@ -192,19 +174,20 @@ class Roster:
             return
         if joins:
             self._check_newcomer(member)
-        holder = self.members.get(member.name)
-        identity = holder.identity if holder else self.known.get(member.name, member.identity)
+        before = self.members.get(member.name)
+        identity = before.identity if before else self.known.get(member.name, member.identity)
         if identity != member.identity:
             raise FedkinError(f"Another site is called '{member.name}' already; every site needs a name of its own.")
-        key = holder.key if holder else self.keys.get(member.name, "")
+        key = before.key if before else self.keys.get(member.name, "")
         if key and key != member.key:
             raise FedkinError(
                 f"A node with another key says that it is site '{member.name}'; the name stays with the key that came "
                 "with it first."
             )
-        seen = holder is not None and holder.node != NOWHERE  # who has been away since the run resumed has no data yet
-        if self.known and holder and seen and holder.data != member.data:
-            raise FedkinError(f"Site '{member.name}' came back with {member.described} instead of {holder.described}.")
+        # Who has been away since the run resumed has no data here yet.
+        has_data = self.known and before and before.node != NOWHERE
+        if before and has_data and (before.shape, before.features) != (member.shape, member.features):
+            raise FedkinError(f"Site '{member.name}' came back with {member.described} instead of {before.described}.")
         self.members[member.name] = member
         if joins:
             self.known[member.name], self.keys[member.name] = member.identity, member.key
@@ -236,25 +219,22 @@ class Roster:
 
     def _check_one_seat(self, member: Member) -> None:
         """Refuse a site whose node, private folder or key already belongs to another name."""
-        others = [one for name, one in self.members.items() if name != member.name]
-        for other in others:
-            if member.node != NOWHERE and other.node == member.node:
+        peers = [peer for name, peer in self.members.items() if name != member.name]
+        for peer in peers:
+            if member.node != NOWHERE and peer.node == member.node:
                 raise FedkinError(
-                    f"Node {member.node} is site '{other.name}' and cannot be '{member.name}' too; a node has one name."
+                    f"Node {member.node} is site '{peer.name}' and cannot be '{member.name}' too; a node has one name."
                 )
-        identities = {one.identity: one.name for one in others}
-        identities |= {identity: name for name, identity in self.known.items() if name != member.name}
-        if member.identity in identities:
-            raise FedkinError(
-                f"Site '{member.name}' has the private folder of site '{identities[member.identity]}'; every site "
-                "needs one of its own."
-            )
-        keys = {one.key: one.name for one in others if one.key}
-        keys |= {key: name for name, key in self.keys.items() if key and name != member.name}
-        if member.key in keys:
-            raise FedkinError(
-                f"Site '{member.name}' has the key of site '{keys[member.key]}'; a key has one name in a run."
-            )
+        identities = {name: identity for name, identity in self.known.items() if name != member.name}
+        keys = {name: key for name, key in self.keys.items() if name != member.name and key}
+        for name, identity in (identities | {peer.name: peer.identity for peer in peers}).items():
+            if identity == member.identity:
+                raise FedkinError(
+                    f"Site '{member.name}' has the private folder of site '{name}'; every site needs one of its own."
+                )
+        for name, key in (keys | {peer.name: peer.key for peer in peers if peer.key}).items():
+            if key == member.key:
+                raise FedkinError(f"Site '{member.name}' has the key of site '{name}'; a key has one name in a run.")
 
     def _refuse(self, reason: str, node: int) -> None:
         """Report a refusal, and tell the node, unless it is `NOWHERE`: one that has not introduced itself knows why."""
@@ -292,17 +272,17 @@ class Roster:
         while True:
             self.greet()
             agreeing = self.agreeing()
-            there = [member.name for member in agreeing if member.name not in self.forgotten]
-            state = self._attendance(there, enough)
-            if lacking := ", ".join(sorted(self.listed.keys() - self.members.keys() - self.forgotten)):
-                state += f"; not there yet: {lacking}"
+            names = [member.name for member in agreeing if member.name not in self.forgotten]
+            state = self._attendance(names, enough)
+            if absent := ", ".join(sorted(self.listed.keys() - self.members.keys() - self.forgotten)):
+                state += f"; not there yet: {absent}"
             if state != last:
                 self.report(state)
                 last = state
-            if len(there) >= enough:
+            if len(names) >= enough:
                 break
             if time.monotonic() > end:
-                if self.known and there:
+                if self.known and names:
                     break
                 raise FedkinError(" ".join([f"After {patience:g} seconds {state}.", *self.differing().values()]))
             time.sleep(_PAUSE)
@@ -319,10 +299,10 @@ class Roster:
         self._gathered = True
         return members
 
-    def _attendance(self, there: list[str], enough: int) -> str:
+    def _attendance(self, names: list[str], enough: int) -> str:
         """Return in words how many sites are there of those that a run begins with, or has begun with and taken in."""
         expected = max(enough, len(self.known.keys() - self.forgotten))
-        seated, surplus = there[:expected], there[expected:]
+        seated, surplus = names[:expected], names[expected:]
         state = f"{len(seated)} of {expected} sites are there: {', '.join(seated) or 'none yet'}"
         return f"{state}; without a seat{' yet' * bool(self.newcomers)}: {', '.join(surplus)}" if surplus else state
 
@@ -332,12 +312,12 @@ class Roster:
         forgotten = self.forgotten.intersection(begun[:wanted]) if begun else self.forgotten
         return max(1, wanted - len(forgotten))
 
-    def _with_those_away(self, there: list[Member]) -> list[Member]:
+    def _with_those_away(self, present: list[Member]) -> list[Member]:
         """Add the sites that took part before and are not connected; return all in order of name."""
-        names = {member.name for member in there}
+        names = {member.name for member in present}
         away = [
-            replace(there[0], name=name, identity=identity, key=self.keys.get(name, ""), node=NOWHERE)
+            replace(present[0], name=name, identity=identity, key=self.keys.get(name, ""), node=NOWHERE)
             for name, identity in self.known.items()
             if name not in names
         ]
-        return sorted([*there, *away], key=lambda member: member.name)
+        return sorted([*present, *away], key=lambda member: member.name)

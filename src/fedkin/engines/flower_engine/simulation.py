@@ -33,13 +33,13 @@ def simulated_grid(app: ClientApp, nodes: int, workers: int) -> Iterator[Grid]:
     from 0; `workers` are Ray processes that do their work. Raises FedkinError if the simulation cannot be started.
     """
     grids: Queue[Grid | BaseException] = Queue()
-    done = Event()
+    over = Event()
     server = ServerApp()
 
     @server.main()
     def main(grid: Grid, context: Context) -> None:
         grids.put(grid)
-        done.wait()
+        over.wait()
 
     def simulate() -> None:
         resources: Any = {"num_cpus": 1, "num_gpus": 0.0}
@@ -63,7 +63,7 @@ def simulated_grid(app: ClientApp, nodes: int, workers: int) -> Iterator[Grid]:
                 raise FedkinError(f"Flower's simulation did not start ({grid}).") from grid
             yield grid
         finally:
-            done.set()
+            over.set()
             thread.join(timeout=60)
 
 

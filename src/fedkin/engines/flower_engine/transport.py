@@ -40,12 +40,12 @@ def poll(
         replies = list(grid.pull_messages(list(waiting)))
         for reply in replies:
             yield waiting.pop(reply.metadata.reply_to_message_id), reply
-        left = end - time.monotonic()
-        if not waiting or left <= 0:
+        remaining = end - time.monotonic()
+        if not waiting or remaining <= 0:
             return
         between(bool(replies))
         pause = _FIRST_PAUSE if replies else min(_LONGEST_PAUSE, _GROWTH * pause)
-        time.sleep(min(pause, left))
+        time.sleep(min(pause, remaining))
 
 
 #
@@ -109,12 +109,12 @@ def read(records: RecordDict) -> Content:
         raise FedkinError("It is not one of fedkin's messages.")
     if arrays is None:
         return Content(dict(facts))  # type: ignore[arg-type]
-    one = arrays.get(_PAYLOAD)
-    if one is not None and len(one.data) > room():
-        raise FedkinError(f"Its payload has {len(one.data) / 1e9:,.1f} GB, more than this machine has memory for.")
-    if len(arrays) != 1 or one is None or one.stype != _STYPE:
+    array = arrays.get(_PAYLOAD)
+    if array is not None and len(array.data) > room():
+        raise FedkinError(f"Its payload has {len(array.data) / 1e9:,.1f} GB, more than this machine has memory for.")
+    if len(arrays) != 1 or array is None or array.stype != _STYPE:
         raise FedkinError("Its payload is not safetensors, and nothing else is ever opened.")
-    return Content(dict(facts), one.data)  # type: ignore[arg-type]
+    return Content(dict(facts), array.data)  # type: ignore[arg-type]
 
 
 def in_one_line(text: str, maximum: int) -> str:

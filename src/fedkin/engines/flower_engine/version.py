@@ -13,30 +13,22 @@ from fedkin.core.errors import FedkinError
 OLDEST, NEWEST = "1.41.0", "1.42.0"
 """The oldest version that works, and the newest that the tests have run with; newer ones are tried, not refused."""
 
-BROKEN: dict[str, str] = {}
-"""Versions since the oldest that are known not to work, and why not."""
-
 
 class FlowerError(FedkinError, ImportError):
     """Error of a missing or incompatible version of Flower."""
 
 
 def check_flower() -> str:
-    """Return the installed version of Flower, after checking that it works with fedkin.
-
-    Raises FlowerError if there is none, or the version is known not to work.
-    """
+    """Return the installed version of Flower; raise FlowerError if there is none, or it does not work with fedkin."""
     try:
-        found = version("flwr")
+        installed = version("flwr")
     except PackageNotFoundError as error:
         raise FlowerError("Flower is not installed; `pip install 'fedkin[flower]'` brings it.") from error
-    if Version(found) < Version(OLDEST):
+    if Version(installed) < Version(OLDEST):
         raise FlowerError(
-            f"Flower {found} is installed, and fedkin needs {OLDEST} or newer: pip install -U 'flwr>={OLDEST}'."
+            f"Flower {installed} is installed, and fedkin needs {OLDEST} or newer: pip install -U 'flwr>={OLDEST}'."
         )
-    if found in BROKEN:
-        raise FlowerError(f"Flower {found} does not work with fedkin ({BROKEN[found]}): pip install 'flwr=={NEWEST}'.")
-    return found
+    return installed
 
 
 @contextmanager
@@ -50,9 +42,9 @@ def importing_flower() -> Iterator[None]:
     except ImportError as error:
         if (error.name or "").split(".")[0] != "flwr":
             raise
-        found = check_flower()
-        newer = Version(found) > Version(NEWEST)
+        installed = check_flower()
+        newer = Version(installed) > Version(NEWEST)
         why = f"which is newer than {NEWEST}, the newest that it is tested with" if newer else "which looks damaged"
         raise FlowerError(
-            f"fedkin cannot use Flower {found}, {why} ({error}): pip install 'flwr=={NEWEST}'."
+            f"fedkin cannot use Flower {installed}, {why} ({error}): pip install 'flwr=={NEWEST}'."
         ) from error

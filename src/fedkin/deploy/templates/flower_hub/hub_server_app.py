@@ -2,6 +2,6 @@
 
 from pathlib import Path
 
-from fedkin.deploy.flower_hub import server_app
+from fedkin.deploy.server_app import server_app
 
 app = server_app(Path(__file__).resolve().parent.parent)
