@@ -47,7 +47,6 @@ ALIASES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("label", "labels", "target"), ("label", "y")),
     **dict.fromkeys(("val", "valid", "val_set", "dev", "validation_data"), ("validation",)),
     **dict.fromkeys(("test", "test_set", "eval_set", "test_data"), ("eval",)),
-    "scoring": ("metrics",),
     "callback": ("callbacks",),
 }  # fmt: skip
 """Words of other libraries, and fedkin's for the same, of which a door has one."""

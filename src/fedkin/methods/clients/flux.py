@@ -90,8 +90,12 @@ class FLUXMethod(OneShotMethod):
         state: FLUXState = super().init(fed)
         classifier = Classifier.of(state.module)
         width = classifier.latents(state.models[0], torch.zeros(1, *classifier.shape)).shape[1]
+        return replace(state, projection=self.directions(fed, width))
+
+    def directions(self, fed: Federation, width: int) -> Tensor:
+        """Draw orthogonal directions ``(width, dimensions)`` of latents; a Flower strategy knows their width itself."""
         drawn = torch.randn(width, min(self.dimensions, width), generator=fed.rng("projection"), dtype=torch.float64)
-        return replace(state, projection=torch.linalg.qr(drawn).Q.float())
+        return torch.linalg.qr(drawn).Q.float()
 
     def step(self, fed: Federation, state: Any) -> tuple[FLUXState, Record]:
         """Do a round of warm-up while any is left, then proceed as `OneShotMethod.step`."""
