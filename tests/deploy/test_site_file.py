@@ -4,9 +4,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from fedkin.core import Client, FedkinError
-from fedkin.data.statistics import table_columns
+from fedkin.data.statistics import shapes, table_columns
 from fedkin.deploy.app_folder import make_key
 from fedkin.deploy.site_app import read_site
 from fedkin.engines.site import Request, Site
@@ -146,3 +147,28 @@ def test_a_site_remembers_what_stands_before_decimals(tmp_path: Path) -> None:
         assert built(path).reading.decimal == sign
     (tmp_path / "a.csv").write_text("v;w\n1,5;3\n2,25;3\n")
     assert built(minimal(tmp_path, 'decimal = "."', "a.csv")).reading.decimal == "."
+
+
+def photographs(folder: Path) -> str:
+    """A site's folder of pictures of any size, and the network that encodes them; the line of its file."""
+    rng = np.random.default_rng(0)
+    (folder / "photos").mkdir()
+    for at in range(6):
+        pixels = rng.integers(0, 256, (70 + at, 80, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / "photos" / f"{at}.png")
+    program = torch.export.export(torch.nn.AdaptiveAvgPool2d(2), (torch.zeros(1, 3, 8, 8),))
+    torch.export.save(program, folder / "network.pt2")
+    return 'encode = "torch:network.pt2"\n'
+
+
+def test_a_site_encodes_a_folder_of_pictures_and_keeps_embeddings_in_its_own(tmp_path: Path) -> None:
+    path = minimal(tmp_path, photographs(tmp_path), "photos")
+    site = built(path)
+    assert site.x.shape == (6, 12)
+    assert [file.parent.parent for file in tmp_path.rglob("*.safetensors")] == [tmp_path / "private"]
+    client = site.client(Request("ab", 0, 0, 1, 0, ""))
+    assert client.samples is not None
+    assert shapes.run([client], [{}])[0]["encoder"] == client.samples.encoder != ""
+    path.write_text(path.read_text().replace('encode = "torch:network.pt2"\n', ""))
+    with pytest.raises(FedkinError, match='encode = "timm:'):
+        built(path)

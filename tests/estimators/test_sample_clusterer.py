@@ -229,8 +229,8 @@ def test_lists_of_texts_are_clustered_by_an_encoder(form: type) -> None:
 @pytest.mark.parametrize(
     ("features", "words"),
     [
-        ("auto", "give a function of a list of texts, or a network"),
-        (lambda texts: [1.0] * len(texts), r"into an array of shape \(40,\)"),
+        ("auto", "set encode='sentence-transformers:"),
+        (lambda texts: [1.0] * len(texts), r"have the shape \(40,\)"),
         (lambda texts: texts, "should be numbers"),
     ],
 )

@@ -1,19 +1,24 @@
-"""Encoders: series by random convolutions, images by networks in files."""
+"""Encoders: what turns images, texts and series into embeddings, and how samples are read for them."""
 
+import pickle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
+from scipy.io import wavfile
+from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.metrics import adjusted_rand_score
 from torch import nn
 
 import fedkin
 from fedkin.core import FedkinError
-from fedkin.core.errors import RefusalError
-from fedkin.core.tasks import trusted_packages
-from fedkin.features.encoders import as_images, encoder_of, is_encoder, rocket
-from fedkin.features.extractors import extract, width_of
+from fedkin.data.inputs import load_clients
+from fedkin.data.options import TableOptions
+from fedkin.data.samples import KEPT, listed_samples
+from fedkin.features.encoders import Encoder, Preprocessing, rocket
 
 
 def cylinders_bells_funnels(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -29,6 +34,46 @@ def cylinders_bells_funnels(count: int, seed: int) -> tuple[np.ndarray, np.ndarr
     return series.astype(np.float32), kinds
 
 
+class Counted(nn.Module):
+    """A network of mean colours by quarter of the image."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.adaptive_avg_pool2d(x, 2).flatten(1)
+
+
+@pytest.fixture
+def exported(tmp_path: Path) -> str:
+    program = torch.export.export(
+        Counted().eval(), (torch.zeros(2, 3, 16, 16),), dynamic_shapes=({0: torch.export.Dim("n")},)
+    )
+    torch.export.save(program, tmp_path / "network.pt2")
+    return f"torch:{tmp_path / 'network.pt2'}"
+
+
+def photographs(count: int, seed: int) -> list[Image.Image]:
+    """Pictures of two colours in turn, no two of one size."""
+    rng, made = np.random.default_rng(seed), []
+    for at in range(count):
+        height, width = 70 + at, 90 + 2 * at
+        pixels = np.array([(230, 40, 30), (30, 60, 220)][at % 2]) + rng.normal(0, 20, (height, width, 3))
+        made.append(Image.fromarray(pixels.clip(0, 255).astype(np.uint8)))
+    return made
+
+
+def opened(path: Path) -> Image.Image:
+    with Image.open(path) as picture:
+        return picture.copy()
+
+
+def saved(folder: Path, clients: int = 3, count: int = 12) -> Path:
+    """A folder of photographs for each client."""
+    for client in range(clients):
+        (folder / f"site-{client}").mkdir(parents=True)
+        for at, picture in enumerate(photographs(count, client)):
+            picture.save(folder / f"site-{client}" / f"{at:02}.png")
+    return folder
+
+
 def test_every_method_with_features_takes_an_encoder() -> None:
     series, kinds = cylinders_bells_funnels(300, 4)
     model = fedkin.KMeans(n_clusters=3, features="rocket", random_state=0).fit(np.array_split(series, 2))
@@ -41,69 +86,196 @@ def test_series_alike_but_for_place_and_size_have_the_same_features() -> None:
     assert torch.allclose(rocket(x), rocket(3 * x + 7), atol=1e-5)
     assert rocket(x).shape == (5, 1000)
     assert rocket(torch.zeros(2, 3, 9)).isfinite().all()  # constant channels
-    assert width_of("rocket", (2, 30)) == 1000
     with pytest.raises(FedkinError, match="at least 7 steps"):
         rocket(torch.zeros(1, 5))
 
 
-def network() -> nn.Module:
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Conv2d(3, 4, 3, stride=2), nn.ReLU(), nn.Flatten(), nn.LazyLinear(6)).eval()
+def test_series_of_different_lengths_are_clustered_by_shape() -> None:
+    rng = np.random.default_rng(0)
+
+    def series(at: int) -> np.ndarray:
+        steps = np.arange(rng.integers(80, 120))
+        return np.sin(steps / 3) if at % 2 else np.sign(np.sin(steps / 9)) + rng.normal(0, 0.1, len(steps))
+
+    clients = [[series(at) for at in range(20)] for _ in range(2)]
+    model = fedkin.KMeans(n_clusters=2, features="rocket", random_state=0).fit(clients)
+    assert adjusted_rand_score(np.arange(40) % 2, np.concatenate(model.labels_)) == 1
 
 
-@pytest.fixture
-def exported(tmp_path: Path) -> Path:
-    made = network()
-    made(torch.zeros(1, 3, 8, 8))
-    program = torch.export.export(made, (torch.zeros(2, 3, 8, 8),), dynamic_shapes=({0: torch.export.Dim("n")},))
-    torch.export.save(program, tmp_path / "network.pt2")
-    return tmp_path / "network.pt2"
+@pytest.mark.parametrize("form", ["pictures", "paths", "folders"])
+def test_photographs_of_any_size_are_clustered_and_predicted(form: str, exported: str, tmp_path: Path) -> None:
+    folder = saved(tmp_path / "photos", clients=2)
+    paths = {name: sorted((folder / name).iterdir()) for name in ("site-0", "site-1")}
+    given: dict[str, Any] = {
+        "pictures": {name: [opened(path) for path in own] for name, own in paths.items()},
+        "paths": {name: list(map(str, own)) for name, own in paths.items()},
+        "folders": {name: folder / name for name in paths},
+    }
+    model = fedkin.KMeans(n_clusters=2, features=exported, random_state=0).fit(given[form])
+    assert adjusted_rand_score(np.arange(24) % 2, np.concatenate(model.labels_)) == 1
+    again = pickle.loads(pickle.dumps(model))
+    assert (again.predict(given["pictures"]["site-0"]) == model.labels_["site-0"]).all()
 
 
-def test_a_network_in_a_file_encodes_images(exported: Path) -> None:
-    made = network()
-    x = torch.rand(70, 3, 8, 8, generator=torch.Generator().manual_seed(1))
-    with torch.no_grad():
-        rows = made(x)
-    expected = rows / rows.norm(dim=1, keepdim=True)
-    assert torch.allclose(extract(f"torch:{exported}", x), expected, atol=1e-5)
+def test_inner_folders_are_labels_and_no_features(exported: str, tmp_path: Path) -> None:
+    for client in ("a", "b"):
+        for at, picture in enumerate(photographs(8, 1)):
+            place = tmp_path / "photos" / client / ("red", "blue")[at % 2]
+            place.mkdir(parents=True, exist_ok=True)
+            picture.save(place / f"{at}.jpg")
+    clients = load_clients(tmp_path / "photos", options=TableOptions(encoder=Encoder(exported)))
+    assert [(client.name, client.classes) for client in clients] == [("a", ["blue", "red"]), ("b", ["blue", "red"])]
+    assert clients[0].x.shape == (8, 12)
 
 
-def test_a_network_in_an_onnx_file_encodes_images_of_any_size(tmp_path: Path) -> None:
+def test_files_hold_series_and_texts(tmp_path: Path) -> None:
+    steps = np.arange(50)
+    for client in ("a", "b"):
+        folder = tmp_path / "series" / client
+        folder.mkdir(parents=True)
+        np.save(folder / "0.npy", np.sin(steps))
+        np.savetxt(folder / "1.csv", np.sin(steps), header="pressure", comments="")
+        wavfile.write(folder / "2.wav", 8000, (20000 * np.sin(steps)).astype(np.int16))
+        texts = tmp_path / "texts" / client
+        texts.mkdir(parents=True)
+        for at in range(3):
+            (texts / f"{at}.txt").write_text("oil leaks", encoding="utf-8")
+    series = load_clients(tmp_path / "series", options=TableOptions(encoder=Encoder("rocket")))
+    assert torch.allclose(series[0].x, series[0].x[:1].expand(3, -1), atol=0.02)
+    words = Encoder(HashingVectorizer(n_features=16).transform)
+    assert load_clients(tmp_path / "texts", options=TableOptions(encoder=words))[1].x.shape == (3, 16)
+
+
+def test_samples_are_encoded_once_by_content(exported: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = saved(tmp_path / "photos", clients=2, count=4)
+    options, encoded = TableOptions(encoder=Encoder(exported)), []
+    encode = Encoder.encode
+
+    def counted(self: Encoder, kind: Any, contents: Any) -> torch.Tensor:
+        items = list(contents)
+        encoded.append(len(items))
+        return encode(self, kind, items)
+
+    monkeypatch.setattr(Encoder, "encode", counted)
+    first = load_clients(folder, options=options)
+    assert encoded == [4, 4]
+    assert len(list((folder / KEPT).iterdir())) == 2
+    photographs(9, 7)[8].save(folder / "site-1" / "new.png")
+    (folder / "site-1" / "00.png").replace(folder / "site-1" / "renamed.png")
+    again = load_clients(folder, options=options)
+    assert encoded == [4, 4, 1]
+    assert torch.equal(again[0].x, first[0].x)
+    load_clients(folder, options=TableOptions(encoder=Encoder(f"{exported}?mean=0.5")))  # another fingerprint
+    assert encoded == [4, 4, 1, 4, 5]
+    for path in (folder / KEPT).iterdir():
+        path.write_bytes(b"damaged")
+    assert torch.equal(load_clients(folder, options=options)[0].x, first[0].x)
+
+
+def test_texts_and_lists_are_recognised() -> None:
+    kinds = {
+        "texts": ["the pump leaks", "invoice.pdf was paid twice"],
+        "images": photographs(2, 0),
+        "series": [np.zeros(8), np.zeros(9)],
+    }
+    assert all(
+        found is not None and found.kind == kind for kind, own in kinds.items() if (found := listed_samples(own)) or 1
+    )
+    for other in ([np.zeros(8), np.zeros(8)], [[1.0, 2.0]], ["a.csv", "b.csv"], [], "text", np.zeros((2, 3))):
+        assert listed_samples(other) is None
+
+
+def test_words_of_a_function_encode_texts() -> None:
+    sites = {
+        "a": (["oil leaks"] * 6 + ["invoice paid"] * 6, [0] * 6 + [1] * 6),
+        "b": ["oil below"] * 6 + ["paid it"] * 6,
+    }
+    words = HashingVectorizer(n_features=64).transform
+    model = fedkin.KMeans(n_clusters=2, features=words, random_state=0).fit(sites)
+    assert model.predict(["oil", "invoice paid"]).tolist() == [model.labels_["a"][0], model.labels_["a"][-1]]
+    assert model.score(*sites["a"]) == 1
+
+
+def test_a_network_in_an_onnx_file_encodes_images_and_vectors(tmp_path: Path) -> None:
     onnx = pytest.importorskip("onnx")
     pytest.importorskip("onnxruntime")
     weights = onnx.numpy_helper.from_array(np.arange(3 * 4 * 4 * 2, dtype=np.float32).reshape(48, 2) % 5, "w")
-    nodes = [onnx.helper.make_node("Flatten", ["x"], ["f"]), onnx.helper.make_node("MatMul", ["f", "w"], ["y"])]
     floats = onnx.TensorProto.FLOAT
-    graph = onnx.helper.make_graph(
-        nodes,
-        "encoder",
-        [onnx.helper.make_tensor_value_info("x", floats, ["n", 3, 4, 4])],
-        [onnx.helper.make_tensor_value_info("y", floats, ["n", 2])],
-        [weights],
-    )
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
-    onnx.save(model, tmp_path / "encoder.onnx")
-    spec, x = f"onnx:{tmp_path / 'encoder.onnx'}", torch.rand(5, 1, 9, 9)
-    rows = as_images(x, (4, 4), 3).flatten(1) @ torch.from_numpy(onnx.numpy_helper.to_array(weights).copy())
-    assert torch.allclose(extract(spec, x), rows / rows.norm(dim=1, keepdim=True), atol=1e-5)
+    for name, shape in (("images", ["n", 3, 4, 4]), ("vectors", ["n", 48])):
+        graph = onnx.helper.make_graph(
+            [onnx.helper.make_node("Flatten", ["x"], ["f"]), onnx.helper.make_node("MatMul", ["f", "w"], ["y"])],
+            "encoder",
+            [onnx.helper.make_tensor_value_info("x", floats, shape)],
+            [onnx.helper.make_tensor_value_info("y", floats, ["n", 2])],
+            [weights],
+        )
+        model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+        onnx.save(model, tmp_path / f"{name}.onnx")
+    factors = torch.from_numpy(onnx.numpy_helper.to_array(weights).copy())
+    picture, vector = photographs(1, 0)[0], torch.rand(1, 48)
+    found = Encoder(f"onnx:{tmp_path / 'images.onnx'}").encode("images", [picture])
+    expected = Preprocessing((4, 4)).apply(picture).flatten()[None] @ factors
+    assert torch.allclose(found, nn.functional.normalize(expected), atol=1e-5)
+    found = Encoder(f"onnx:{tmp_path / 'vectors.onnx'}").encode("series", list(vector))
+    assert torch.allclose(found, nn.functional.normalize(vector @ factors), atol=1e-5)
 
 
-def test_a_site_encodes_by_what_its_own_file_lists(exported: Path) -> None:
-    spec = f"torch:{exported}"
-    with trusted_packages(("fedkin",)), pytest.raises(RefusalError, match="list of packages and encoders"):
-        encoder_of(spec)
-    with trusted_packages(("fedkin", spec)):
-        assert encoder_of(spec)(torch.rand(2, 3, 8, 8)).shape == (2, 6)
-        assert encoder_of("rocket") is rocket
+def test_sites_with_other_weights_or_preprocessing_are_refused(exported: str, tmp_path: Path) -> None:
+    from fedkin.core import Client
+    from fedkin.data.prepare import prepare
+    from fedkin.engines.local import LocalFederation
+
+    folder = saved(tmp_path / "photos", clients=2, count=6)
+    network = Path(exported.partition(":")[2])
+    network.with_name("copy.pt2").write_bytes(network.read_bytes())
+
+    def prepared(other: str) -> Any:
+        specs = (exported, other)
+        read = [
+            load_clients([folder / f"site-{at}"], options=TableOptions(encoder=Encoder(spec)))[0]
+            for at, spec in enumerate(specs)
+        ]
+        clients = [Client(at, one.x, samples=one.samples) for at, one in enumerate(read)]
+        return prepare(LocalFederation(clients, 0), names=["a", "b"])
+
+    assert prepared(exported.replace("network", "copy")).encoder == Encoder(exported).fingerprint()
+    with pytest.raises(FedkinError, match=r"different encoders .*a.*b"):
+        prepared(f"{exported}?mean=0.5&std=0.5")
+
+
+def test_wide_embeddings_are_projected_to_little_traffic() -> None:
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(3, 1280))
+    clients = [centres[rng.integers(3, size=250)] + 0.5 * rng.normal(size=(250, 1280)) for _ in range(3)]
+    model = fedkin.KinGraph(features="embedded", random_state=0).fit(clients)
+    assert model.n_clusters_ == 3
+    assert model.records_[0]["received"] / 3 < 400_000
 
 
 @pytest.mark.parametrize(
-    ("spec", "words"), [("onnx:nosuch.onnx", "does not exist"), ("torch:nosuch.pt2", "does not exist")]
+    ("features", "words"),
+    [
+        ("auto", "encode='timm:"),
+        ("rocket", "images, which features 'rocket' are not of"),
+        ("onnx:nosuch.onnx", "does not exist"),
+        ("torch:nosuch.pt2", "does not exist"),
+        (lambda pictures: np.full((len(pictures), 3), np.nan), "all finite"),
+        (lambda pictures: np.zeros(3), "should be"),
+    ],
 )
-def test_what_cannot_be_loaded_gets_a_sentence(spec: str, words: str) -> None:
-    if spec.startswith("onnx"):
-        pytest.importorskip("onnxruntime")
-    assert is_encoder(spec)
+def test_what_cannot_be_encoded_gets_a_sentence(features: Any, words: str) -> None:
     with pytest.raises(FedkinError, match=words):
-        extract(spec, torch.zeros(2, 3, 8, 8))
+        fedkin.KMeans(n_clusters=2, features=features).fit([photographs(4, 0), photographs(4, 1)])
+
+
+@pytest.mark.parametrize("query", ["size=x", "sise=8", "mean=1,2"])
+def test_an_option_of_a_spec_that_is_wrong_gets_a_sentence(query: str, exported: str) -> None:
+    with pytest.raises(FedkinError, match="allowed: size=128"):
+        Encoder(f"{exported}?{query}").encode("images", photographs(1, 0))
+
+
+def test_a_damaged_image_gets_a_sentence(exported: str, tmp_path: Path) -> None:
+    folder = saved(tmp_path / "photos", clients=2, count=3)
+    (folder / "site-1" / "01.png").write_bytes(b"no image")
+    with pytest.raises(FedkinError, match=r"01.png' .*cannot be decoded"):
+        fedkin.KMeans(n_clusters=2, features=exported).fit(folder)

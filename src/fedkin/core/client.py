@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core.errors import RefusalError
+from fedkin.core.samples import Samples
 from fedkin.core.seeds import Noise, Secret
 from fedkin.core.table import Table
 
@@ -61,6 +62,8 @@ class Client:
         asks for less; 0 if it leaves that to the server.
     identity : Identity or None
         Signing identity of a client in a real federation, see `fedkin.secure_aggregation.signatures`.
+    samples : Samples or None
+        The images, texts or series that `x` are embeddings of; ``None`` where data are numbers.
     """
 
     id: int
@@ -74,6 +77,7 @@ class Client:
     table: Table | None = field(default=None, repr=False)
     identity: Identity | None = field(default=None, repr=False)
     min_members: int = 0
+    samples: Samples | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.x)
@@ -99,7 +103,8 @@ class Client:
     def rows(self, index: Tensor) -> Client:
         """Return the same client with only the samples at int64 `index`."""
         y, table = None if self.y is None else self.y[index], None if self.table is None else self.table.rows(index)
-        return replace(self, x=self.x[index], y=y, table=table)
+        samples = None if self.samples is None else self.samples.rows(index)
+        return replace(self, x=self.x[index], y=y, table=table, samples=samples)
 
     @classmethod
     def unseen(cls, x: Tensor, y: Tensor | None, rng: torch.Generator) -> Client:

@@ -222,6 +222,10 @@ class Method(ABC, Generic[S]):
         """Whether messages are differentially private for one sample, so that no sample may change others before."""
         return self.is_private()
 
+    def for_embeddings(self, encoder: str) -> Self:
+        """Return the method for samples that an encoder of this fingerprint has encoded, or none, ""."""
+        return self
+
     def encodes_samples(self) -> bool:
         """Whether samples are turned into embeddings first, for which they are taken as they are."""
         return False

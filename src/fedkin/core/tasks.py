@@ -39,13 +39,6 @@ def trusted_packages(packages: Sequence[str] | None, why: str = _WHY) -> Iterato
         _why.reset(reason)
 
 
-def check_listed(spec: str) -> None:
-    """Raise RefusalError if a client computes with programs of its own list only, and `spec` is not in it."""
-    packages = _packages.get()
-    if packages is not None and spec not in packages:
-        raise RefusalError(f"'{spec}' is not in this client's list of packages and encoders.", public=True)
-
-
 def named_module(name: str) -> ModuleType:
     """Import a module by name; raise RefusalError if its package is not trusted, and whatever the import raises.
 

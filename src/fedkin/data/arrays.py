@@ -12,6 +12,7 @@ from scipy.sparse import issparse
 from torch import Tensor
 
 from fedkin.core.errors import FedkinError, refuse
+from fedkin.core.samples import Samples
 from fedkin.core.table import IN_WORDS, Table
 from fedkin.data.dataset import Dataset
 from fedkin.data.options import NO_OPTIONS, TableOptions
@@ -97,6 +98,8 @@ def as_dataset(
     column of a DataFrame that holds labels; without it one of a usual name is taken for them, as in files, see
     `fedkin.data.tables.label_of`. Raises FedkinError if it cannot be used.
     """
+    if isinstance(value, Samples):
+        return Dataset(name, torch.zeros(len(value), 0), samples=value)
     frame = as_frame(value)
     if frame is None:
         return Dataset(name, as_tensor(value, origin))

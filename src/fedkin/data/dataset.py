@@ -13,6 +13,7 @@ from torch import Tensor
 
 from fedkin.core.doors import option, setting
 from fedkin.core.errors import FedkinError
+from fedkin.core.samples import Samples
 from fedkin.core.table import Table
 
 LABEL_NAMES = ("label", "labels", "fine_label", "class", "target", "y")
@@ -46,6 +47,8 @@ class Dataset:
         Columns of the source that were dropped by name.
     label : str or None
         The column of a table that was taken for its labels.
+    samples : Samples or None
+        Images, texts or series that `x` are embeddings of, or will be.
     """
 
     name: str
@@ -56,6 +59,7 @@ class Dataset:
     clusters: tuple[Tensor, list[str]] | None = None
     left_out: tuple[str, ...] = ()
     label: str | None = None
+    samples: Samples | None = None
 
     def __len__(self) -> int:
         return len(self.x)
@@ -68,6 +72,7 @@ class Dataset:
             x=self.x[index] if table is None else table.values,
             y=None if self.y is None else self.y[index],
             table=table,
+            samples=None if self.samples is None else self.samples.rows(index),
             clusters=None if self.clusters is None else (self.clusters[0][index], self.clusters[1]),
         )
 

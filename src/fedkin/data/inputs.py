@@ -32,13 +32,15 @@ from torch.utils.data import (
 from torch.utils.data import Dataset as TorchDataset
 
 from fedkin.core.errors import FedkinError, in_short, listing, no_column, raised_by, refuse, unknown_name
-from fedkin.core.files import check_room, ending_of
+from fedkin.core.files import check_room
 from fedkin.core.replies import check_same_shape
+from fedkin.core.samples import Samples
 from fedkin.data.arrays import as_dataset
 from fedkin.data.dataset import LABEL_NAMES, Dataset, in_order, not_labels
-from fedkin.data.names import IMAGES, expanded, files_in, images_in
+from fedkin.data.names import expanded, files_in
 from fedkin.data.options import NO_LABELS, NO_OPTIONS, TableOptions
-from fedkin.data.sources import decode_images, read_rows
+from fedkin.data.samples import folder_dataset, listed_samples, with_embeddings
+from fedkin.data.sources import read_rows
 from fedkin.data.tables import as_frame, label_of
 
 FORMS = (
@@ -128,7 +130,7 @@ def holds_several(value: Any) -> bool:
         return not is_record(value)
     if _is_partitioned(value) or _is_grouped(value) or isinstance(value, Iterator | ValuesView):
         return True
-    if not isinstance(value, list | tuple) or not value or is_pair(value):
+    if not isinstance(value, list | tuple) or not value or is_pair(value) or listed_samples(value) is not None:
         return False
     return is_form(value[0]) or is_pair(value[0]) or is_record(value[0]) or dimensions(value[0]) > 1
 
@@ -160,6 +162,8 @@ def named_data(value: Any, entrance: str) -> dict[Any, Any]:
             raise FedkinError(f"{takes}; got {'a single table' if ndim else type(value).__name__}.")
     elif not value:
         raise FedkinError("The list of clients is empty; at least one is needed.")
+    if (samples := listed_samples(value)) is not None:
+        raise FedkinError(f"{takes}; got a single list of {samples.kind}.")
     if any(_is_row(client) for client in value):
         flat = dimensions(value[0]) == 1 and not isinstance(value[0], list | tuple)
         also = ", or clients of one dimension, which x.reshape(-1, 1) makes (n, 1)" if flat else ""
@@ -260,7 +264,8 @@ def _client_name(key: Any) -> str:
 def _is_row(value: Any) -> bool:
     """Return whether a value is a number or a list of numbers, rather than a client's data."""
     array_like = isinstance(value, list | tuple | float | int | np.generic) or hasattr(value, "__array__")
-    return array_like and dimensions(value) < 2 and not (is_form(value) or is_pair(value) or _is_of_files(value))
+    another = is_form(value) or is_pair(value) or listed_samples(value) is not None
+    return array_like and dimensions(value) < 2 and not another
 
 
 def _is_partitioned(value: Any) -> bool:
@@ -312,8 +317,10 @@ def client_input(value: Any, origin: str, label: str | None = None, seek_labels:
     `seek_labels` a DataFrame's column of a usual name, see `label_of`, is taken for labels. Raises FedkinError if it
     is of another form; if items of a data set cannot be read, or differ in shape; if there is no `label`.
     """
-    if isinstance(value, str | Path):
+    if isinstance(value, str | Path | Samples):
         return ClientInput(value)
+    if (samples := listed_samples(value)) is not None:
+        return ClientInput(samples)
     if (frame := as_frame(value)) is not None:
         return _input_of_frame(frame, origin, label, seek_labels)
     if isinstance(value, DataLoader) and _is_plain_hub(value.dataset) and _reads_all(value):
@@ -332,23 +339,21 @@ def client_input(value: Any, origin: str, label: str | None = None, seek_labels:
             "the others as eval: fit([train for train, _ in clients], eval=[test for _, test in clients])."
         )
     if is_pair(value, seek_labels):
-        samples = client_input(value[0], origin)
-        return samples if value[1] is None else ClientInput(samples.x, value[1])
+        first = client_input(value[0], origin)
+        return first if value[1] is None else ClientInput(first.x, value[1])
     if is_record(value):
         x, y = (next(value[key] for key in keys if key in value) for keys in (SAMPLE_KEYS, LABEL_NAMES))
         return ClientInput(client_input(x, origin).x, y)
-    if _is_of_files(value):
-        return ClientInput(_read_images(value, origin))
     _check_array(value, origin, label)
     return ClientInput(value)
 
 
 def is_pair(value: Any, any_labels: bool = False) -> bool:
     """Return whether a value is a pair of samples and their labels; `any_labels` accepts anything as the labels."""
-    if not isinstance(value, list | tuple) or len(value) != 2:
+    if not isinstance(value, list | tuple) or len(value) != 2 or listed_samples(value) is not None:
         return False
     x, y = value
-    if not (is_form(x) or dimensions(x) > 1):
+    if not (is_form(x) or dimensions(x) > 1 or listed_samples(x) is not None):
         return False
     return any_labels or y is None or _are_labels(y, x)
 
@@ -401,24 +406,6 @@ def _has_columns_or_items(value: Any) -> bool:
     if (frame := as_frame(value)) is not None:
         return len(frame.columns) > 1
     return is_form(value) and not isinstance(value, str | Path)
-
-
-def _is_of_files(value: Any) -> bool:
-    """Return whether a value is a list of Pillow's pictures, or of texts, such as paths of images."""
-    if not isinstance(value, list | tuple) or not value:
-        return False
-    return isinstance(value[0], str | Path) or hasattr(value[0], "getbands")
-
-
-def _read_images(value: Sequence[Any], origin: str) -> Tensor:
-    if not isinstance(value[0], str | Path):
-        return read_items(value, len(value), origin)[0]
-    if not all(ending_of(path) in IMAGES for path in value):
-        raise FedkinError(
-            f"{origin} is a list of texts; give numbers made of them, as by an encoder, or paths of images "
-            f"({', '.join(IMAGES)})."
-        )
-    return decode_images([{"bytes": None, "path": str(path)} for path in value], origin)
 
 
 def _check_array(value: Any, origin: str, label: str | None) -> None:
@@ -631,9 +618,10 @@ def load_clients(
     for name, origin, data in _clients_in(source):
         try:
             if isinstance(data, str | Path):
-                clients.append(_read_path(expanded(str(data)), name, label, options))
+                read = _read_path(expanded(str(data)), name, label, options)
             else:
-                clients.append(as_dataset(data, name, origin, label, options))
+                read = as_dataset(data, name, origin, label, options)
+            clients.append(with_embeddings(read, options, origin))
         except FedkinError as error:
             problems += [(origin, line) for line in str(error).splitlines()]
     refuse(said_once(problems))
@@ -676,13 +664,11 @@ def _clients_in(source: str | Path | Sequence[Any] | Mapping[str, Any]) -> list[
 
 
 def _read_path(path: Path, name: str, label: str | None, options: TableOptions) -> Dataset:
-    """Read a client's file, or its folder of images, which have no labels."""
+    """Read a client's file, or list its folder of samples."""
     from fedkin.data.files import read_file  # arrays and frames have no files
 
-    if path.is_dir() and (images := images_in(path)):
-        return Dataset(
-            path.name, decode_images([{"bytes": None, "path": str(path / image)} for image in images], f"'{path}'")
-        )
+    if path.is_dir() and (found := folder_dataset(path, label)) is not None:
+        return replace(found, name=name)
     return replace(read_file(path, label, None, options), name=name)
 
 

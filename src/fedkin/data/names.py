@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fedkin.core.errors import FedkinError, listing
 from fedkin.core.files import HIDDEN, ending_of, shown_in, similar_path
+from fedkin.core.samples import SampleKind
 
 HUB = "hf:"
 """Before a name on the hub, which nothing else asks for."""
@@ -25,6 +26,10 @@ WORKBOOKS = (".xlsx", ".xlsm", ".xls", ".ods")
 READ = (".npz", ".csv", ".tsv", ".parquet", *WORKBOOKS)
 """Ends of the names of files that are read; those of text may be compressed, as ``.csv.gz``."""
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
+KINDS: dict[str, SampleKind] = {
+    **dict.fromkeys(IMAGES, "images"), ".txt": "texts", **dict.fromkeys((".wav", ".npy", ".csv"), "series")
+}  # fmt: skip
+"""What files of these ends hold in a folder with a sample in each."""
 SPLIT = re.compile(r"(train|test|valid|validation|dev|eval)([-_.]|ing[-_.])", re.IGNORECASE)
 OTHER_TABLES = (
     ".txt", ".dat", ".data", ".dta", ".sav", ".feather", ".numbers", ".xlsb", ".json", ".jsonl", ".gz", ".zip"
@@ -100,7 +105,7 @@ def files_in(source: str) -> list[Path]:
         paths = sorted(path for path in shown if ending_of(path) in READ and path.is_file())
     except OSError as error:
         raise FedkinError(f"'{source}' cannot be listed ({error.strerror}).") from error
-    paths = paths or [folder / name for name in folders_of_images(folder)]
+    paths = paths or [folder / name for name in folders_of_samples(folder)]
     if not paths:
         raise FedkinError(
             f"'{source}' has no {', '.join(READ)} files; one per client is needed, and it "
@@ -117,27 +122,40 @@ def holds_clients(source: str) -> list[str]:
 
 
 def files_of_clients(source: str) -> list[str]:
-    """Do the same as `holds_clients`, but return none for data sets that are embedded, on the hub, or have splits."""
+    """Return the names of clients' files in a folder, or of their folders of samples.
+
+    There are none in data sets that are embedded, on the hub, or have splits.
+    """
     if source in EMBEDDED or source.startswith(HUB):
         return []
-    names = holds_clients(source)
+    names = holds_clients(source) or folders_of_samples(source)
     return names if any(not SPLIT.match(name) for name in names) else []
 
 
-def images_in(folder: Path) -> list[str]:
-    """Return the names of the images directly in a folder, in order."""
-    return sorted(name for name in shown_in(folder) if ending_of(name) in IMAGES)
+def samples_in(folder: Path) -> dict[SampleKind, list[str]]:
+    """Return by kind the names of samples in a folder, in order, with their folders where it has folders of them alone.
+
+    A single series is a table.
+    """
+    names = sorted(shown_in(folder))
+    if not any((folder / name).is_file() for name in names):
+        names = [f"{inner}/{name}" for inner in names for name in sorted(shown_in(folder / inner))]
+    found: dict[SampleKind, list[str]] = {}
+    for name in names:
+        if kind := KINDS.get(ending_of(name)):
+            found.setdefault(kind, []).append(name)
+    return {kind: own for kind, own in found.items() if kind != "series" or len(own) > 1}
 
 
-def folders_of_images(source: str | Path) -> list[str]:
-    """Return the subfolders of a folder without data files that hold images, two or more of them, else none."""
+def folders_of_samples(source: str | Path) -> list[str]:
+    """Return the subfolders of a folder without data files that hold samples, two or more of them, else none."""
     folder = expanded(str(source))
     if not folder.is_dir() or holds_clients(str(source)):
         return []
     found = [
         name
         for name in sorted(shown_in(folder))
-        if (folder / name).is_dir() and not SPLIT.match(f"{name}.") and images_in(folder / name)
+        if (folder / name).is_dir() and not SPLIT.match(f"{name}.") and samples_in(folder / name)
     ]
     return found if len(found) > 1 else []
 
@@ -150,10 +168,10 @@ def ignored_in(source: object) -> list[str]:
     """
     if not isinstance(source, str | Path) or not (folder := expanded(str(source))).is_dir():
         return []
-    found = []
+    found, folders = [], folders_of_samples(source)
     for name in sorted(shown_in(folder)):
         inside = {ending_of(one) for one in shown_in(folder / name)} if (folder / name).is_dir() else set()
         is_other = (folder / name).is_dir() if ending_of(name) in READ else name.lower().endswith(OTHER_TABLES)
-        if is_other or (inside.intersection(READ) and ".toml" not in inside):
+        if is_other or (name not in folders and inside.intersection(READ) and ".toml" not in inside):
             found.append(name)
     return found

@@ -16,6 +16,7 @@ import numpy as np
 from fedkin.core.doors import current_door, toml_text
 from fedkin.core.doors import option as name_of
 from fedkin.core.errors import FedkinError, listing, unknown_name
+from fedkin.core.samples import SampleEncoder
 
 if TYPE_CHECKING:
     from fedkin.core.table import Table
@@ -59,6 +60,8 @@ class TableOptions:
         Whether the day is before the month in dates such as 03/04/2024, where no date of the column shows it.
     header : bool
         Whether the first line of files names the columns; without, they are called 1, 2 and so on.
+    encoder : SampleEncoder or None
+        What turns images, texts and series into numbers.
     features : list of str
         Of new rows: columns that are no labels whatever they are called.
     levels : dict of str to list of str
@@ -95,6 +98,7 @@ class TableOptions:
     sheet: Sequence[str] = ()
     dayfirst: bool | None = None
     header: bool = True
+    encoder: SampleEncoder | None = None
     features: Sequence[str] = ()
     levels: Mapping[str, Sequence[str]] = field(default_factory=dict)
     scaling: Literal["auto", "standard", "none"] = "auto"
@@ -157,6 +161,7 @@ class TableOptions:
         reading: dict[str, Any] = {"decimal": self.decimal, "encoding": self.encoding, "sheet": list(self.sheet)}
         reading |= {} if self.header else {"header": False}
         reading |= {} if self.dayfirst is None else {"dayfirst": self.dayfirst}
+        reading |= {} if self.encoder is None else {"encode": self.encoder.name}
         return reading | {"na_values": na_values}
 
     def unknown(self, columns: Iterable[str]) -> list[str]:

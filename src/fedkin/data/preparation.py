@@ -19,8 +19,8 @@ from fedkin.data.checks import check_new_arrays, check_new_rows
 from fedkin.data.dataset import Dataset
 from fedkin.data.encoding import TableEncoding
 from fedkin.data.inputs import ClientInput, client_input
-from fedkin.data.names import expanded
 from fedkin.data.options import NO_OPTIONS, TableOptions
+from fedkin.data.samples import with_embeddings
 from fedkin.data.scaling import Scaling, restore_scaling
 from fedkin.data.schema import quoted
 
@@ -37,7 +37,8 @@ class Preparation:
     clients' files were read and those of new samples are, such as ``decimal``. `reach`, float64 ``(2, columns)``, or
     ``(2, channels)`` of images, has the ends of all clients' values, rounded outwards, if these are known; `centres`
     are those of clusters of tables, float64 ``(k, width)``, from which empty cells of new rows are imputed. Neither is
-    sent to any client.
+    sent to any client. `encoder` is the fingerprint of what has made embeddings of the clients' samples; empty where
+    data are numbers.
     """
 
     scaling: Scaling | None = None
@@ -47,6 +48,7 @@ class Preparation:
     files: Mapping[str, Any] = field(default_factory=dict)
     reach: Tensor | None = None
     centres: Tensor | None = None
+    encoder: str = ""
 
     def for_clients(self) -> Self:
         """Return the preparation without what is known of other clients: notes, ends of values and clusters."""
@@ -126,10 +128,22 @@ class Preparation:
         left_out = [*labels, *([] if samples.label is None else [samples.label])]
         reading = replace(self.reading, drop=[*self.reading.drop, *left_out])
         if isinstance(samples.x, str | Path):
-            from fedkin.data.files import read_file
+            from fedkin.data.sources import load
 
-            return read_file(expanded(str(samples.x)), options=reading), f"'{samples.x}'"
-        return as_dataset(samples.x, origin, origin, options=reading), origin
+            origin = f"'{samples.x}'"
+            read = load(str(samples.x), options=reading, must_have=False)
+        else:
+            read = with_embeddings(as_dataset(samples.x, origin, origin, options=reading), reading, origin)
+        self.check_encoder(read, origin)
+        return read, origin
+
+    def check_encoder(self, data: Dataset, origin: str) -> None:
+        """Raise FedkinError if new samples were encoded otherwise than the clients'; numbers may be embeddings."""
+        if data.samples is not None and data.samples.encoder != self.encoder:
+            raise FedkinError(
+                f"{origin} was encoded by {data.samples.encoder}, and the clients' samples by "
+                f"{self.encoder or 'nothing'}; it needs the same file and options."
+            )
 
     def prepared(
         self,
@@ -194,6 +208,7 @@ class Preparation:
         more |= {"questions": list(self.questions)} if self.questions else {}
         if self.encoding is not None:
             return {"table": self.encoding.tree(), "notes": self.notes, **more}
+        more |= {"encoder": self.encoder} if self.encoder else {}
         assert self.scaling is not None
         return {"scaling": self.scaling.tree(), "notes": self.notes, **more}
 
@@ -203,7 +218,9 @@ class Preparation:
         scaling = Scaling.from_tree(tree["scaling"]) if "scaling" in tree else None
         encoding = TableEncoding.from_tree(tree["table"]) if scaling is None else None
         questions = tuple(tree.get("questions", ()))
-        return cls(scaling, encoding, list(tree["notes"]), questions, reach=tree.get("reach"))
+        return cls(
+            scaling, encoding, list(tree["notes"]), questions, reach=tree.get("reach"), encoder=tree.get("encoder", "")
+        )
 
 
 def remembered(tables: Iterable[Table | None]) -> dict[str, Any]:

@@ -81,6 +81,10 @@ def prepare(fed: Federation, options: TableOptions = NO_OPTIONS, names: Sequence
         raise FedkinError("The clients' data are scaled already; make a new federation to scale them again.")
     called = {client: names[client] if client < len(names) else str(client) for client in replies}
     tables = [client for client, reply in replies.items() if "names" in reply]
+    if encoder := _common_encoder(replies, called):
+        prepared = _prepare_arrays(fed, "none", replies, called)
+        note = "Samples are compared by what an encoder makes of them: rows of length 1, whose columns are not scaled."
+        return replace(prepared, encoder=encoder, notes=[note])
     if not tables:
         prepared = _prepare_arrays(fed, options.scaling, replies, called)
         return prepared.noted(_not_covered(options, "")) if options.scaling != "none" else prepared
@@ -100,6 +104,20 @@ def prepare(fed: Federation, options: TableOptions = NO_OPTIONS, names: Sequence
             check_enough(len(fed.present))
         replies = fed.ask_until_all_reply(table_columns if fed.secure_sums else moments, question)
     return _prepare_tables(fed, options, replies, called).noted(_not_covered(options, ", and names of categories"))
+
+
+def _common_encoder(replies: Mapping[int, Payload], called: Mapping[int, str]) -> str:
+    """Return the fingerprint of the encoder of all clients' samples, empty where they are numbers.
+
+    Raises FedkinError if clients have different ones, whose embeddings cannot be compared.
+    """
+    clients: dict[str, list[str]] = {}
+    for client, reply in replies.items():
+        clients.setdefault(reply.get("encoder", ""), []).append(called[client])
+    if len(clients) > 1:
+        each = "; ".join(f"{listing(names, 8)}: {encoder or 'none'}" for encoder, names in clients.items())
+        raise FedkinError(f"Clients have different encoders of samples ({each}); all need the same file and options.")
+    return next(iter(clients))
 
 
 def _not_covered(options: TableOptions, more: str) -> list[str]:

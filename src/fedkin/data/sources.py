@@ -22,6 +22,7 @@ from fedkin.data.dataset import Dataset, SplitError, encode_labels, lacking_labe
 from fedkin.data.files import read_file
 from fedkin.data.names import EMBEDDED, HUB, READ, below_fedkin_data, expanded, files_of_clients, missing, not_read
 from fedkin.data.options import NO_LABELS, NO_OPTIONS, TableOptions
+from fedkin.data.samples import folder_dataset, with_embeddings
 from fedkin.data.tables import frame_to_dataset
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def load(
     FedkinError
         If there is no such data set, it cannot be used, or it has no column that `options` name.
     """
-    data = _load(source, label, split, cluster, options)
+    data = with_embeddings(_load(source, label, split, cluster, options), options, f"'{source}'")
     if must_have and data.table is not None:
         refuse(options.unknown({*data.features, *data.left_out, *filter(None, (label, cluster))}))
     return data
@@ -92,6 +93,9 @@ def _load(source: str, label: str | None, split: str, cluster: str | None, optio
         data = _embedded(source, options)
         return replace(data, y=None, classes=[]) if label == NO_LABELS else data
     if path.is_dir() and not source.startswith(HUB):
+        listed = folder_dataset(path, label) if split == "train" else None
+        if listed is not None and listed.samples and (options.encoder or listed.samples.kind != "series"):
+            return replace(listed, name=source)
         try:
             return _read_cached(str(path), source, label, split, cluster, options)
         except FedkinError as error:

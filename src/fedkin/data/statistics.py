@@ -18,7 +18,7 @@ from torch import Tensor
 from fedkin.core import Client, Federation, Payload, client_task, task
 from fedkin.core.doors import setting
 from fedkin.core.errors import FedkinError, RefusalError
-from fedkin.core.replies import Expected, Optional, doubles, int64, is_count, is_flag, is_shape
+from fedkin.core.replies import Expected, Optional, doubles, int64, is_count, is_flag, is_shape, is_text
 from fedkin.core.table import Table
 from fedkin.data.options import MIN_MEMBERS
 from fedkin.data.schema import (
@@ -121,7 +121,7 @@ def is_prepared(client: Client) -> bool:
 @client_task(
     takes={"unscaled": Optional(is_flag)},
     holds={"shape": is_shape, "scaled": is_flag},
-    may_hold={"names": are_names, "plain": is_flag},
+    may_hold={"names": are_names, "plain": is_flag, "encoder": is_text},
     accounted=True,
 )
 def shapes(client: Client, payload: Payload) -> Payload:
@@ -136,7 +136,7 @@ def shapes(client: Client, payload: Payload) -> Payload:
             f"at every client, or {setting('scaling', 'standard')}.",
             public=True,
         )
-    reply: Payload = {"shape": list(client.x.shape[1:]), "scaled": is_prepared(client)}
+    reply = _facts_of(client)
     if client.table is not None:
         numbers = all(column.kind == "number" for column in client.table.columns)
         reply |= {"names": client.table.names, "plain": numbers and not bool(client.table.values.isnan().any())}
@@ -148,15 +148,21 @@ def shapes(client: Client, payload: Payload) -> Payload:
     holds={
         "count": is_count, "sum": _FEATURES, "min": _FEATURES, "max": _FEATURES, "shape": is_shape, "scaled": is_flag,
     },
-    may_hold={"names": are_names, "columns": are_reports, "filled": _FEATURES},
+    may_hold={"names": are_names, "columns": are_reports, "filled": _FEATURES, "encoder": is_text},
 )  # fmt: skip
 def moments(client: Client, payload: Payload) -> Payload:
     """Report count, sum, minimum and maximum of each column or channel; for a table also its columns."""
-    facts: Payload = {"count": len(client), "shape": list(client.x.shape[1:]), "scaled": is_prepared(client)}
+    facts = {"count": len(client), **_facts_of(client)}
     if client.table is None:
         x = _values(client, {})
         return {**facts, "count": len(x), "sum": x.sum(0), "min": x.amin(0), "max": x.amax(0)}
     return {**facts, **_moments_of(client.table), **_reports_of(client, payload)}
+
+
+def _facts_of(client: Client) -> Payload:
+    """Return the shape of a sample, whether data are scaled already, and the fingerprint of what has encoded them."""
+    encoder = {} if client.samples is None else {"encoder": client.samples.encoder}
+    return {"shape": list(client.x.shape[1:]), "scaled": is_prepared(client), **encoder}
 
 
 def _moments_of(table: Table) -> Payload:

@@ -26,7 +26,7 @@ from fedkin.data.sources import load
 from fedkin.engines.flower_engine.node_app import SiteDataError
 from fedkin.engines.flower_engine.node_app import client_app as answering
 from fedkin.engines.site import Request, Site
-from fedkin.experiment.sections import ColumnOptions
+from fedkin.experiment.sections import ColumnOptions, encoder_named
 from fedkin.privacy.budget import Account
 from fedkin.report.numbers import pluralize
 from fedkin.secure_aggregation.signatures import public_keys
@@ -72,6 +72,11 @@ class SiteFile(ColumnOptions):
             table = self.table
         except FedkinError as error:
             raise FedkinError(f"{str(error).rstrip('.')}, in {path}.") from error
+        if self.encode is not None:
+            kind, colon, name = self.encode.partition(":")
+            is_here = colon and (here / expanded(name.partition("?")[0])).exists()
+            spec = f"{kind}:{here / expanded(name)}" if is_here else self.encode
+            table = replace(table, encoder=encoder_named(spec, str(here / expanded(self.folder))))
         device = device_named(self.device, f"'device' in {path}")
         listed = public_keys(self.keys, f"[keys] in {path}")
         data, folder = base / expanded(self.data), base / expanded(self.folder)
@@ -85,6 +90,7 @@ class SiteFile(ColumnOptions):
             read.y,
             read.classes,
             read.features,
+            samples=read.samples,
             prepare=restore_preparation,
             table=read.table,
             reading=table,

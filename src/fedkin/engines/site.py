@@ -27,6 +27,7 @@ from fedkin.core.errors import FailedTaskError, RefusalError
 from fedkin.core.files import FileError, file_lock, make_private, write_atomically, write_secret
 from fedkin.core.payload import load_tree, owned, to_bytes, with_checksum
 from fedkin.core.replies import failure_of, is_name
+from fedkin.core.samples import Samples
 from fedkin.core.seeds import KEY, Secret, derive_generator
 from fedkin.core.table import Table
 from fedkin.core.tasks import known_task, trusted_packages
@@ -230,7 +231,7 @@ class Site:
     refuses tasks whose release is not accounted for. `key` is the file of the private key that Flower authenticates the
     site's node with, and `listed` are public keys of the only sites that it shares a secure sum with, by name; if
     empty, any site. `check_columns` is called with what an experiment says of columns, and refuses it where the site's
-    own file lacks lines to agree with it. `min_members` is as in `Client`.
+    own file lacks lines to agree with it. `min_members` and `samples` are as in `Client`.
     """
 
     name: str
@@ -251,6 +252,7 @@ class Site:
     listed: Mapping[str, str] = field(default_factory=dict)
     check_columns: Callable[[Mapping[str, Any]], None] = lambda columns: None
     min_members: int = 0
+    samples: Samples | None = None
 
     @property
     def identity(self) -> str:
@@ -331,7 +333,7 @@ class Site:
         client = Client(
             request.client, self.x, self._labels(request.classes), dict(self.begins_with), rng, table=self.table
         )
-        client.min_members = self.min_members
+        client.min_members, client.samples = self.min_members, self.samples
         if self.simulated:
             client.noise = rng
         else:

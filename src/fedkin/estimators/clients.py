@@ -10,13 +10,11 @@ from typing import Any, SupportsIndex
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.sparse import issparse
 from torch import Tensor
 
 from fedkin.core import Client
 from fedkin.core.doors import PYTHON, at_door
-from fedkin.core.errors import FedkinError, kind_of, mid_sentence, raised_by, refuse, unknown_name
-from fedkin.core.files import ending_of
+from fedkin.core.errors import FedkinError, mid_sentence, raised_by, refuse, unknown_name
 from fedkin.core.seeds import derive_generator
 from fedkin.core.table import Table
 from fedkin.data.checks import check_cells, check_labels
@@ -30,7 +28,6 @@ from fedkin.data.dataset import (
 )
 from fedkin.data.files import read_file
 from fedkin.data.inputs import (
-    SAMPLE_KEYS,
     ClientInput,
     as_given,
     client_input,
@@ -39,7 +36,6 @@ from fedkin.data.inputs import (
     is_form,
     is_named,
     is_pair,
-    is_record,
     labels_beside,
     load_clients,
     named_data,
@@ -52,7 +48,6 @@ from fedkin.data.preparation import Preparation
 from fedkin.data.scenarios.already_split import ClientFiles
 from fedkin.data.scenarios.partition_scenario import client_of
 from fedkin.data.tables import as_frame
-from fedkin.features.encoders import TEXTS, encode_texts
 
 ClassLabels = NDArray[Any]
 
@@ -392,67 +387,6 @@ def _rows_of(client: Client, donors: Table | None) -> Samples:
     columns = None if client.table is None else client.table.columns
     assert client.y is not None
     return lambda preparation: preparation.prepared(client.x, columns, f"Client {client.id}", donors), client.y
-
-
-# Clients that are lists of texts: encoded before anything else sees them.
-
-
-def with_texts_encoded(data: Any, features: Any) -> tuple[Any, bool]:
-    """Return clients' data with every list of texts replaced by its embeddings, and whether there were any.
-
-    `data` is one client's or several clients', each with labels beside or not. `features` is the spec or the function
-    that encodes texts. Raises FedkinError if it is neither, or does not give one row of finite numbers per text.
-    """
-    if issparse(data):  # of which one kind is a dict
-        return data, False
-    if _are_texts(data):
-        return _encoded_texts(list(data), features), True
-    if isinstance(data, tuple) and len(data) == 2:  # samples and their labels, which may be texts, too
-        samples, are_texts = with_texts_encoded(data[0], features)
-        return ((samples, data[1]), True) if are_texts else (data, False)
-    keys = list(data) if isinstance(data, Mapping) else range(len(data)) if isinstance(data, list | tuple) else []
-    if is_record(data):
-        keys = [key for key in keys if key in SAMPLE_KEYS]
-    parts = {key: with_texts_encoded(data[key], features) for key in keys if not isinstance(data[key], str)}
-    if not any(are_texts for _, are_texts in parts.values()):
-        return data, False
-    if isinstance(data, Mapping):
-        return {**data, **{key: part for key, (part, _) in parts.items()}}, True
-    return [parts[key][0] if key in parts else data[key] for key in keys], True
-
-
-def _are_texts(value: Any) -> bool:
-    """Return whether a value is a list, an array or a Series of texts that are no paths of files."""
-    if not isinstance(value, list | tuple) and (not hasattr(value, "dtype") or getattr(value, "ndim", 0) != 1):
-        return False
-    return len(value) > 0 and all(isinstance(text, str) for text in value) and not all(map(_is_path, value))
-
-
-def _is_path(text: str) -> bool:
-    # A longer text is no path on any system, where looking for it would fail.
-    return len(text) < 4096 and ((bool(ending_of(text)) and " " not in text.strip()) or Path(text).exists())
-
-
-def _encoded_texts(texts: list[str], features: Any) -> NDArray[np.float32]:
-    if callable(features):
-        rows = features(texts)
-    elif isinstance(features, str) and features.startswith(TEXTS):
-        rows = encode_texts(features, texts)
-    else:
-        raise FedkinError(
-            f"Clients hold texts, which features={features!r} does not encode; give a function of a list of texts, or "
-            "a network, such as features='sentence-transformers:all-MiniLM-L6-v2'."
-        )
-    try:
-        embeddings = np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows, dtype=np.float32)
-    except (TypeError, ValueError) as error:
-        raise FedkinError(f"features returned {kind_of(rows)} of texts; it should be numbers (n, width).") from error
-    if embeddings.ndim != 2 or len(embeddings) != len(texts) or not np.isfinite(embeddings).all():
-        raise FedkinError(
-            f"features turned {len(texts)} texts into an array of shape {embeddings.shape}; it should be "
-            f"({len(texts)}, width), all finite."
-        )
-    return embeddings
 
 
 # Clients by position and by name.

@@ -40,11 +40,13 @@ from fedkin.data.scaling import ends_of
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.estimators.clients import HeldOut, Inputs, fitted_position, prepared_with_notes
 from fedkin.estimators.metrics import Row, history_rows, judged_rows, tidy
-from fedkin.experiment.config import checked_method, preparing_for
+from fedkin.experiment.config import checked_method, encoding_features, preparing_for
 from fedkin.experiment.evaluation import evaluate_clusters
 from fedkin.experiment.forgetting import kept_of
 from fedkin.experiment.registry import check_declared
+from fedkin.experiment.sections import encoder_named
 from fedkin.experiment.terminal import Bar, Quiet
+from fedkin.features.encoders import Encoder
 
 _SENTENCES = 3
 """Sentences on what looks wrong that one warning has; `preparation_.notes` has all."""
@@ -77,6 +79,9 @@ class EstimatorOptions:
         Columns whose values are names, also where they are numbers.
     ordinal : dict of str to list of str, or None
         By column, its levels in order, from the lowest.
+    encode : str, callable or None
+        What turns images, texts and series into numbers: "rocket" for series, "timm:NAME", "onnx:FILE", "torch:FILE" or
+        "sentence-transformers:NAME"; or a function or module. By default `features`, where these are one.
     lacking : {"drop", "impute"}
         What happens to a column that a client lacks or that is mostly empty.
     imputation : {"neighbours", "median"}
@@ -98,6 +103,7 @@ class EstimatorOptions:
     id: str = "auto"
     categorical: Sequence[str] = ()
     ordinal: Mapping[str, Sequence[str]] | None = None
+    encode: Any = None
     lacking: Literal["drop", "impute"] = "drop"
     imputation: Literal["neighbours", "median"] = "neighbours"
     indicator: bool = False
@@ -201,7 +207,11 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
     def _table_options(self) -> TableOptions:
         names = ("drop", "id", "categorical", "scaling", "lacking", "imputation", "indicator")
-        return TableOptions(**{name: getattr(self, name) for name in names}, ordinal=self.ordinal or {})
+        given = self.encode if self.encode is not None else getattr(self, "features", None)
+        spec = given if self.encode is not None else encoding_features(given)
+        encoder = Encoder(given) if callable(given) else encoder_named(spec)
+        columns = {name: getattr(self, name) for name in names}
+        return TableOptions(**columns, ordinal=self.ordinal or {}, encoder=encoder)
 
     def _on_device(self) -> AbstractContextManager[None]:
         return on(device_named(str(getattr(self, "device", "cpu")), "'device'"))
@@ -228,7 +238,9 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             fed = LocalFederation(clients, seed, on_progress=progress.part, names=names)
             fed.leave(forgotten)
             preparation = prepare(fed, preparing_for(method, self._table_options()), names)
-            preparation = dataclasses.replace(preparation, files=remembered(client.table for client in clients))
+            files = {**remembered(client.table for client in clients), "encoder": self._table_options().encoder}
+            preparation = dataclasses.replace(preparation, files=files)
+            method = method.for_embeddings(preparation.encoder)
             if preparation.mode == "none" and preparation.encoding is None and not method.guards_samples():
                 ends = ends_of([client.x for client in clients if len(client)])
                 preparation = dataclasses.replace(preparation, reach=ends)

@@ -39,7 +39,6 @@ from fedkin.estimators.clients import (
     needed_labels,
     prepared_samples,
     read_clients,
-    with_texts_encoded,
 )
 from fedkin.estimators.estimator import Estimator, warn_of_records
 from fedkin.estimators.metrics import Row, agreement_rows, sizes_of
@@ -121,10 +120,11 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         X : sequence, dict, str or Path, or FederatedDataset
             The clients, in a list, in a dict by name, as a table divided by ``groupby``, or as a folder with one file
             each; or a ``FederatedDataset`` of Flower's with a partitioner, or a partitioner with its data. Each is an
-            array or tensor, a DataFrame, a file, a list of texts (which `features` encodes), a torch ``Dataset`` or
-            ``DataLoader``, a Hugging Face ``Dataset``, or any of these with labels, such as a pair ``(x, y)``. Arrays
-            are ``(n, features)`` or images ``(n, height, width)`` or ``(n, channels, height, width)``, all finite.
-            Tables may hold numbers, text, categories, booleans and dates, and empty cells; columns are matched by name.
+            array or tensor, a DataFrame, a file, a list or folder of images, texts or series (which `features` encode),
+            a torch ``Dataset`` or ``DataLoader``, a Hugging Face ``Dataset``, or any of these with labels, such as a
+            pair ``(x, y)``. Arrays are ``(n, features)`` or images ``(n, height, width)`` or ``(n, channels, height,
+            width)``, all finite. Tables may hold numbers, text, categories, booleans and dates, and empty cells;
+            columns are matched by name.
         y : str, sequence or dict, optional
             The name of a column of labels, which is then no feature, or "none" if there is none; or one array of
             labels per client, in order or by name. By default labels are in the pairs, or, as by command line, in the
@@ -151,9 +151,10 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
 
     def _read(self, data: Any, y: Any) -> tuple[Inputs, dict[str, Any]]:
         """Read the clients, and return them with the method's options."""
-        data, are_texts = with_texts_encoded(data, getattr(self, "features", None))
-        options = self._options() | ({"features": EMBEDDED} if are_texts else {})
-        return read_clients(data, y, self._table_options()), options
+        inputs, options = read_clients(data, y, self._table_options()), self._options()
+        if inputs.clients[0].samples is not None and callable(options.get("features")):  # which has encoded them
+            options["features"] = EMBEDDED
+        return inputs, options
 
     def _fit(self, inputs: Inputs, options: dict[str, Any], held_out: Any, callbacks: Followers) -> Self:
         n_clusters, samples = options.get("n_clusters"), sum(map(len, inputs.clients))
@@ -161,7 +162,6 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
             raise FedkinError(f"n_clusters is {n_clusters}, but all clients together hold {samples} samples.")
         tests = None
         if held_out is not None:
-            held_out = self._with_texts_encoded(held_out)
             tests = held_out_of(held_out, "test", "eval", inputs.names, inputs.label, _codes)
         features = None
         if "features" in options:
@@ -308,7 +308,6 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         FedkinError
             If the samples cannot be used, or there are no labels.
         """
-        X = self._with_texts_encoded(X)  # noqa: N806
         several = holds_several(X)
         data = (
             labelled_clients(X, y, self._label, "score") if several else {"": labelled_data(X, y, _DATA, self._label)}
@@ -319,10 +318,6 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
             clusters.append(self._of_client(client.x, self._clusters_of, subject))
             labels.append(needed_labels(client, subject, len(clusters[-1])))
         return adjusted_rand(np.unique(np.concatenate(labels), return_inverse=True)[1], np.concatenate(clusters))
-
-    def _with_texts_encoded(self, data: Any) -> Any:
-        """Return clients' data, of which those that are texts are embeddings by `features`."""
-        return with_texts_encoded(data, getattr(self, "features", None))[0]
 
     def _clusters_of(self, result: Any, x: Tensor) -> Tensor:
         """Predict the clusters of prepared samples, int64 ``(n,)``."""
@@ -337,7 +332,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "result_")
         arrays: NDArray[Any] | list[NDArray[Any]] = map_clients(
-            self._with_texts_encoded(data), lambda x, name: self._of_client(x, function, name, otherwise), subject
+            data, lambda x, name: self._of_client(x, function, name, otherwise), subject
         )
         return arrays
 

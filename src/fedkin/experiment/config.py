@@ -25,7 +25,7 @@ from fedkin.core.errors import FedkinError, listing, nearest, refuse
 from fedkin.core.files import read_tables
 from fedkin.core.method import BeginsWithClusters, Method, allowed_for_sums, display_name
 from fedkin.core.options import options_of, validation_sentence
-from fedkin.data.names import expanded, files_of_clients, folders_of_images
+from fedkin.data.names import expanded, files_of_clients, folders_of_samples
 from fedkin.experiment import registry
 from fedkin.experiment.sections import (
     STRICT,
@@ -35,6 +35,7 @@ from fedkin.experiment.sections import (
     FederationSection,
     SimulationSection,
     TrackingSection,
+    encoder_named,
 )
 
 if TYPE_CHECKING:
@@ -111,11 +112,11 @@ class Config:
             If the data are refused, or a client that is to be forgotten does not exist.
         """
         clients: Population = self.scenario.build(self.data_seed)
-        folders = [] if self.simulation.scenario == "files" else folders_of_images(self.data.source)
+        folders = [] if self.simulation.scenario == "files" else folders_of_samples(self.data.source)
         if folders:
             note = (
                 f"Folders {listing([repr(name) for name in folders], 5)} of '{self.data.source}' are read as classes, "
-                "and their images are dealt out over clients; if each is a client, give --scenario files."
+                "and their samples are dealt out over clients; if each is a client, give --scenario files."
             )
             clients = replace(clients, notes=(*clients.notes, note))
         return clients.forgetting(self.federation.forgotten).without(self.simulation.absent, self.data_seed)
@@ -177,6 +178,13 @@ def load_config(experiment: str | Path, overrides: Sequence[str] = (), place: st
     return config_of(tables, places)
 
 
+def encoding_features(features: Any) -> str | None:
+    """Return a method's `features` where they name an encoder of samples that are no numbers yet."""
+    from fedkin.features.encoders import EMBEDDED, is_encoder
+
+    return str(features) if is_encoder(features) and features != EMBEDDED else None
+
+
 def apply_setting(tables: dict[str, Any], override: str) -> str:
     """Set one ``section.key=value`` in `tables`, unchecked, and return its path.
 
@@ -231,7 +239,10 @@ def config_of(tables: dict[str, Any], places: Mapping[str, str] | None = None) -
     _check(method, checked)
     made = registry.resolve("scenario", scenario_name)
     fields = _fields(made)
-    from_data = dict(zip(FROM_DATA, (checked.data.source, checked.data.labels, checked.data.table), strict=True))
+    table = checked.data.table
+    if table.encoder is None:
+        table = replace(table, encoder=encoder_named(encoding_features(getattr(checked.method, "features", None))))
+    from_data = dict(zip(FROM_DATA, (checked.data.source, checked.data.labels, table), strict=True))
     return Config(
         seed=checked.seed,
         method=_built(registry.resolve("method", method_name), checked.method),

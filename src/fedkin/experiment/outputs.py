@@ -30,7 +30,9 @@ from fedkin.data.profile import ClusterProfile
 from fedkin.data.sources import load
 from fedkin.experiment import registry
 from fedkin.experiment.checkpoint import FORMAT, check_format
+from fedkin.experiment.config import encoding_features
 from fedkin.experiment.run_folder import ENCODER, MODELS, RESULT, check_sum
+from fedkin.experiment.sections import encoder_named
 from fedkin.nn.encoder import Pretrained
 
 READING = "reading.toml"
@@ -134,6 +136,9 @@ class SavedResult:
                     raise FedkinError(f"data is {own!r} in {path}; it should be a section of options.")
                 names = ("decimal", "encoding", "header", "sheet", "na_values", "dayfirst")
                 how = {name: own[name] for name in names if name in own}
+                spec = own.get("encode", "none")
+                features = read_tables(path).get("method", {}).get("features") if spec == "none" else spec
+                how["encoder"] = encoder_named(encoding_features(features))
                 how["dayfirst"] = None if how.get("dayfirst") == "none" else how.get("dayfirst")  # as TOML has None
                 try:
                     TableOptions(**how)
@@ -145,6 +150,7 @@ class SavedResult:
     def prepared(self, data: Dataset, source: str) -> Tensor:
         """Prepare new samples, read from `source`, as the method needs them."""
         columns = None if data.table is None else data.table.columns
+        self.preparation.check_encoder(data, f"'{source}'")
         return self.preparation.prepared(data.x, columns, f"'{source}'")
 
 

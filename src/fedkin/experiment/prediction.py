@@ -17,7 +17,7 @@ from fedkin.core.method import CanPredict
 from fedkin.core.seeds import derive_generator
 from fedkin.core.tasks import trusted_packages
 from fedkin.data.dataset import Dataset, are_whole
-from fedkin.data.names import expanded, files_of_clients
+from fedkin.data.names import expanded, files_of_clients, folders_of_samples, samples_in
 from fedkin.data.population import client_name, position_of, short_names
 from fedkin.data.preparation import Preparation
 from fedkin.experiment.outputs import (
@@ -69,7 +69,12 @@ def predict(
         client = 0  # a client's share of a run has its model alone
     if memberships and not getattr(found.method, "soft", False):
         raise FedkinError(f"Method '{found.name}' of {folder} has no memberships; leave --memberships out.")
-    files = [expanded(source) / name for name in files_of_clients(source)]
+    is_one = found.preparation.encoder and samples_in(expanded(source))  # whose series are perhaps CSV
+    files = (
+        []
+        if is_one and not folders_of_samples(source)
+        else [expanded(source) / name for name in files_of_clients(source)]
+    )
     how = {"decimal": decimal, "encoding": encoding, "sheet": sheet}
     written = as_objects if as_json else as_csv
     if not files:

@@ -404,7 +404,7 @@ class ExperimentRunner(Runner):
         self, config: Config, population: Population, fed: Federation, preparation: Preparation, callbacks: Callback
     ) -> None:
         self.config, self.population, self.preparation = config, population, preparation
-        method = with_server_data(config.method, preparation.read)
+        method = with_server_data(config.method.for_embeddings(preparation.encoder), preparation.read)
         super().__init__(method if population.truth is None else with_oracle(method, self._truth, fed), fed, callbacks)
 
     def advance(self, step: int) -> None:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, FiniteFloat, NonNeg
 from pydantic_core import PydanticCustomError
 
 from fedkin.core.errors import FedkinError, require
+from fedkin.core.samples import SampleEncoder
 from fedkin.data.options import AUTO, COLUMN_KEYS, NA_VALUES, TableOptions, are_na_values
 
 STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
@@ -40,6 +41,20 @@ NaValues = Annotated[dict[_Name, _Values] | _Values, BeforeValidator(_checked_na
 """Values that stand for empty cells, as `TableOptions.na_values` takes them."""
 
 
+def encoder_named(spec: str | None, folder: str | None = None) -> SampleEncoder | None:
+    """Return the encoder that a spec names, which keeps embeddings in `folder`; ``None`` if it is none.
+
+    Raises FedkinError if it is no spec.
+    """
+    if spec is None:
+        return None
+    from fedkin.features.encoders import PREFIXES, ROCKET, Encoder
+
+    if spec != ROCKET and not spec.startswith(PREFIXES):
+        raise FedkinError(f"encode is '{spec}'; allowed: {ROCKET}, {', '.join(f'{one}...' for one in PREFIXES)}.")
+    return Encoder(spec, folder)
+
+
 class ColumnOptions(BaseModel):
     """Options for the columns of tables, as an experiment's file and a site's own have them; see `TableOptions`.
 
@@ -63,6 +78,9 @@ class ColumnOptions(BaseModel):
         The sheet of workbooks such as ``.xlsx`` that hold several; of more than one name the first that a workbook has.
     na_values : list of str or number, or dict of str to such a list
         Values that stand for empty cells, such as "unknown" or -9: in all columns, or by column.
+    encode : str or None
+        What turns images, texts and series into numbers where they are read: "rocket" for series, "timm:NAME",
+        "sentence-transformers:NAME", "onnx:FILE" or "torch:FILE"; by default the method's `features`, if they are one.
     dayfirst : bool or None
         Whether the day is before the month in dates such as 03/04/2024, where no date of the column shows it.
     """
@@ -78,6 +96,7 @@ class ColumnOptions(BaseModel):
     sheet: Names = []
     na_values: NaValues = []
     dayfirst: bool | None = None
+    encode: _Name | None = None
 
     @property
     def of_columns(self) -> dict[str, Any]:
@@ -89,7 +108,7 @@ class ColumnOptions(BaseModel):
     def table(self) -> TableOptions:
         """Options for the columns of tables: how they are read, and in an experiment how they are prepared."""
         names = TableOptions.__dataclass_fields__.keys() & type(self).model_fields.keys()
-        return TableOptions(**{name: getattr(self, name) for name in names})
+        return TableOptions(**{name: getattr(self, name) for name in names}, encoder=encoder_named(self.encode))
 
 
 class _Source(BaseModel):

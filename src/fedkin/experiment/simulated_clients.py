@@ -89,7 +89,7 @@ def simulated_site(population: Population, at: int, name: str, folder: Path) -> 
     """Return client `at` of a population as a site with this name and private folder."""
     client = population.clients[at]
     about = (population.classes, population.features, client.state, restore_preparation)
-    return Site(name, folder, client.x, client.y, *about, simulated=True, table=client.table)
+    return Site(name, folder, client.x, client.y, *about, simulated=True, table=client.table, samples=client.samples)
 
 
 _built: dict[str, Population] = {}

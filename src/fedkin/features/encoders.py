@@ -1,99 +1,230 @@
 """Encoders: pretrained networks, and random convolutions of series, that turn samples into embeddings.
 
 An encoder is named by a spec: ``"rocket"``, ``"timm:NAME"``, ``"sentence-transformers:NAME"``, ``"onnx:FILE"`` or
-``"torch:FILE"``; ``"embedded"`` is for samples that are embeddings already. Embeddings are rows of length 1, which
-clusters compare by cosine; samples reach an encoder as they are, so their columns are not scaled before. A real site
-computes only by encoders that its own file lists.
+``"torch:FILE"``; or it is a function or a module. It runs once, where samples are read, so that methods see embeddings
+alone, under the name ``"embedded"``: rows of length 1, which clusters compare by cosine, and whose columns are not
+scaled. Images are brought to a network's size, the shorter side first, and standardised by the mean and deviation of
+ImageNet, unless the spec says otherwise, as ``"torch:FILE?size=128&mean=0.5&std=0.5"`` does.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv1d, interpolate, normalize, pad
 
-from fedkin.core.errors import FedkinError, in_short, require
-from fedkin.core.tasks import check_listed
-
-Encoder = Callable[[Tensor], Tensor]
-"""From samples float32 ``(n, *shape)`` to float32 ``(n, width)``."""
+from fedkin.core.device import device
+from fedkin.core.errors import FedkinError, in_short, kind_of, require
+from fedkin.core.samples import SampleKind
 
 ROCKET, EMBEDDED = "rocket", "embedded"
 TEXTS = "sentence-transformers:"
-_PREFIXES = ("timm:", "onnx:", "torch:", TEXTS)
+PREFIXES = ("timm:", "onnx:", "torch:", TEXTS)
 _BATCH = 32
 """Samples that a network encodes at once: images of 224 x 224 take some 20 MB each inside a network."""
+_SIDE = 224
+"""Height and width of images where neither the network nor the spec says: those that most networks were trained on."""
+_MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+"""Mean and standard deviation of ImageNet's colours, which nearly all networks were trained with."""
 _KERNELS = 500
 """Random convolutions; of 100 to 10,000 that were tried by Dempster et al. (2020), a few hundred lose little."""
 _LENGTHS = (7, 9, 11)
 """Lengths of kernels (Dempster et al. 2020, section 3.1)."""
 
 
-def is_encoder(name: str) -> bool:
-    """Return whether features of this name are an encoder's."""
-    return name in (ROCKET, EMBEDDED) or name.startswith(_PREFIXES)
+def is_encoder(name: object) -> bool:
+    """Return whether features of this name are an encoder's, or embeddings."""
+    return isinstance(name, str) and (name in (ROCKET, EMBEDDED) or name.startswith(PREFIXES))
 
 
-def encoder_of(spec: str) -> Encoder:
-    """Return the encoder that a spec names; it is loaded once in a process.
+@dataclass(frozen=True)
+class Encoder:
+    """Encoder of a client's samples, see `fedkin.core.samples.SampleEncoder`.
 
-    Raises FedkinError if its library is not installed, its file is absent or cannot be read, or, at a site, the site's
-    own file does not list the spec.
+    Attributes
+    ----------
+    given : str or callable
+        A spec; or a function of a list of samples, a function's attribute ``takes`` says of which kind; or a module of
+        images ``(n, 3, 224, 224)``, or of what it ``takes``.
+    folder : str or None
+        Where embeddings are kept instead of beside the data.
     """
-    if spec == ROCKET:
-        return rocket
-    if spec == EMBEDDED:
-        return lambda x: normalize(x.flatten(1), dim=1)
-    if spec.startswith(TEXTS):
-        raise FedkinError(f"Features '{spec}' are of texts; give each client as a list of them.")
-    check_listed(spec)
-    return _loaded(spec)
+
+    given: str | Callable[..., Any]
+    folder: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self.given if isinstance(self.given, str) else getattr(self.given, "__name__", type(self.given).__name__)
+
+    def takes(self, kind: SampleKind) -> bool:
+        if not isinstance(self.given, str):
+            usual = "images" if isinstance(self.given, nn.Module) else kind
+            return bool(getattr(self.given, "takes", usual) == kind)
+        if self.given == ROCKET:
+            return kind == "series"
+        if self.given.startswith(TEXTS):
+            return kind == "texts"
+        return kind != "texts" if self.given.startswith(PREFIXES[1:3]) else kind == "images"
+
+    def fingerprint(self) -> str:
+        if not isinstance(self.given, str):
+            return ""
+        if self.given == ROCKET:
+            return f"rocket {_KERNELS}"
+        kind, name, options = _parts(self.given)
+        path = _file(kind, name) if kind in ("onnx", "torch") else Path(name).expanduser()
+        weights = _digest(path) if path.exists() else _network(self.given).weights
+        return " ".join([kind, weights, *(f"{option}={value}" for option, value in sorted(options.items()))])
+
+    def encode(self, kind: SampleKind, contents: Iterable[Any]) -> Tensor:
+        if self.given == ROCKET:
+            rows: Any = _of_each_length(contents)
+        elif isinstance(self.given, str):
+            rows = _encoded_by(_network(self.given), contents)
+        elif isinstance(self.given, nn.Module):
+            module, of = self.given.eval(), Preprocessing(None if kind == "images" else ())
+            rows = _encoded_by(Network(lambda batch: module(batch.to(_place_of(module))), of), contents)
+        else:
+            rows = self.given(list(contents))
+        return self._checked(rows)
+
+    def _checked(self, rows: Any) -> Tensor:
+        """Return embeddings scaled to length 1; raise FedkinError if they are no finite numbers ``(n, ...)``."""
+        try:
+            rows = rows.toarray() if hasattr(rows, "toarray") else rows
+            made = torch.as_tensor(rows if isinstance(rows, Tensor) else np.asarray(rows, dtype=np.float32))
+        except (TypeError, ValueError) as error:
+            raise FedkinError(
+                f"Features '{self.name}' are {kind_of(rows)}; they should be numbers (n, width)."
+            ) from error
+        made = made.detach().cpu().float()
+        if made.ndim < 2 or not bool(made.isfinite().all()):
+            raise FedkinError(
+                f"Features '{self.name}' have the shape {tuple(made.shape)}; they should be (n, width), all finite."
+            )
+        return normalize(made.flatten(1), dim=1)
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """How images become what a network takes: ``(3, *side)``, minus `mean`, divided by `std`.
+
+    A `side` of ``None`` is 224 x 224; without any, ``()``, samples are no images and stay as they are.
+    """
+
+    side: tuple[int, ...] | None = None
+    mean: tuple[float, ...] = _MEAN
+    std: tuple[float, ...] = _STD
+
+    def with_options(self, options: Mapping[str, str], spec: str) -> Preprocessing:
+        """Return the same with the options of a spec, ``size``, ``mean`` and ``std``; raise FedkinError if wrong."""
+        numbers = {}
+        for name, text in options.items():
+            try:
+                numbers[name] = tuple(float(part) for part in text.split(","))
+            except ValueError:
+                numbers[name] = ()
+            if name not in ("size", "mean", "std") or len(numbers[name]) not in (1, 3):
+                raise FedkinError(
+                    f"Features '{spec}' have the option {name}={text}; allowed: size=128, mean=0.5 or three numbers "
+                    "with commas, std=0.5 alike."
+                )
+        side = (int(numbers["size"][0]),) * 2 if "size" in numbers else self.side
+        return Preprocessing(side, numbers.get("mean", self.mean), numbers.get("std", self.std))
+
+    def apply(self, image: Any) -> Tensor:
+        """Return an image of Pillow's, or an array ``(channels, height, width)`` in [0, 1], as the network takes it.
+
+        The shorter side is brought to the size, and the middle of the longer one cut out. Anything else stays.
+        """
+        if self.side == () or (not hasattr(image, "convert") and np.ndim(image) != 3):
+            return torch.as_tensor(image, dtype=torch.float32)
+        side = self.side or (_SIDE, _SIDE)
+        if hasattr(image, "convert"):
+            x = torch.from_numpy(np.asarray(image.convert("RGB")).copy()).permute(2, 0, 1) / 255
+        else:
+            x = torch.as_tensor(image, dtype=torch.float32)[:3]
+            x = x if len(x) == 3 else x[:1].expand(3, -1, -1)
+        scale = max(side[0] / x.shape[1], side[1] / x.shape[2])
+        if scale != 1:
+            size = [max(new, round(old * scale)) for old, new in zip(x.shape[1:], side, strict=True)]
+            x = interpolate(x[None], size, mode="bicubic", antialias=True, align_corners=False)[0].clamp(0, 1)
+        top, left = ((old - new) // 2 for old, new in zip(x.shape[1:], side, strict=True))
+        x = x[:, top : top + side[0], left : left + side[1]]
+        mean, std = (torch.tensor(value).expand(3)[:, None, None] for value in (self.mean, self.std))
+        return (x - mean) / std
+
+
+@dataclass(frozen=True)
+class Network:
+    """A loaded network: `run` maps a batch to embeddings, of texts if there is no `preprocessing`.
+
+    `weights` is a hash of these, where they are in no file that was named.
+    """
+
+    run: Callable[[Any], Any]
+    preprocessing: Preprocessing | None = None
+    weights: str = ""
+
+
+def _encoded_by(network: Network, contents: Iterable[Any]) -> Tensor:
+    rows = []
+    if network.preprocessing is None:
+        return torch.as_tensor(network.run(list(contents)))
+    with torch.no_grad():
+        for batch in _batches(contents, _BATCH):
+            parts = [network.preprocessing.apply(one) for one in batch]
+            if len({part.shape for part in parts}) > 1:
+                raise FedkinError("A network takes series of one length; these differ.")
+            x = torch.stack(parts)
+            x = x[:, 0] if x.ndim == 3 and x.shape[1] == 1 else x  # rows of a table
+            form = torch.channels_last if x.ndim == 4 else torch.contiguous_format  # half the time on a processor
+            rows.append(torch.as_tensor(network.run(x.contiguous(memory_format=form))).cpu())
+    return torch.cat(rows)
 
 
 @lru_cache(maxsize=2)  # networks are large, and a run has one
-def _loaded(spec: str) -> Encoder:
-    kind, _, name = spec.partition(":")
-    load = {"timm": _timm, "onnx": _onnx, "torch": _torch}[kind]
-    return _in_batches(load(name))
+def _network(spec: str) -> Network:
+    kind, name, options = _parts(spec)
+    loaded = {"timm": _timm, "onnx": _onnx, "torch": _torch, TEXTS[:-1]: _of_texts}[kind](name)
+    if options:
+        usual = loaded.preprocessing or Preprocessing(())
+        loaded = replace(loaded, preprocessing=usual.with_options(options, spec))
+    return loaded
 
 
-def encode_texts(spec: str, texts: Sequence[str]) -> Any:
-    """Return the embeddings of texts, ``(n, width)``, by a network of sentence-transformers.
-
-    Its weights are downloaded once, or read from a folder that is named instead. Raises FedkinError if the library is
-    not installed, or the network cannot be loaded.
-    """
-    require(f"Features '{spec}'", "sentence_transformers", "text")
-    check_listed(spec)
-    return _text_network(spec).encode(list(texts), show_progress_bar=False)
+def _parts(spec: str) -> tuple[str, str, dict[str, str]]:
+    """Return the kind, the name or file, and the options of a spec."""
+    rest, _, query = spec.partition("?")
+    kind, _, name = rest.partition(":")
+    return kind, name, dict(parse_qsl(query))
 
 
-@lru_cache(maxsize=1)
-def _text_network(spec: str) -> Any:
+def _of_texts(name: str) -> Network:
+    """Load a network of sentence-transformers; weights are downloaded once, or read from a folder that is named."""
+    require(f"Features '{TEXTS}...'", "sentence_transformers", "text")
     from sentence_transformers import SentenceTransformer
 
     try:
-        return SentenceTransformer(spec.removeprefix(TEXTS))
+        model: Any = SentenceTransformer(name, device=str(device()))
     except Exception as error:  # whatever the download or the name ends in
-        raise FedkinError(f"Features '{spec}' cannot be loaded: {in_short(error)}.") from error
+        raise FedkinError(f"Features '{TEXTS}{name}' cannot be loaded: {in_short(error)}.") from error
+    return Network(lambda texts: model.encode(texts, show_progress_bar=False), weights=_hash_of(model))
 
 
-def _in_batches(encode: Encoder) -> Encoder:
-    def encoded(x: Tensor) -> Tensor:
-        with torch.no_grad():
-            rows = [encode(batch.float()) for batch in x.split(_BATCH)]
-        return normalize(torch.cat(rows).flatten(1).float(), dim=1)
-
-    return encoded
-
-
-def _timm(name: str) -> Encoder:
+def _timm(name: str) -> Network:
     """Load a network of timm without its classifier; weights are downloaded once, and images prepared as for it."""
     require("Features 'timm:...'", "timm", "images")
     import timm
@@ -103,20 +234,14 @@ def _timm(name: str) -> Encoder:
     except Exception as error:  # timm raises whatever the download or the name ends in
         raise FedkinError(f"Features 'timm:{name}' cannot be loaded: {in_short(error)}.") from error
     config = timm.data.resolve_model_data_config(network)
-    side = config["input_size"][-2:]
-    mean, deviation = (torch.tensor(config[key])[:, None, None] for key in ("mean", "std"))
-    network.to(memory_format=torch.channels_last)  # half the time of the usual order on a processor
-
-    def encode(x: Tensor) -> Tensor:
-        images = (as_images(x, side, len(mean)) - mean) / deviation
-        rows: Tensor = network(images.contiguous(memory_format=torch.channels_last))
-        return rows
-
-    return encode
+    where = device()
+    network.to(where, memory_format=torch.channels_last)
+    of = Preprocessing(tuple(config["input_size"][-2:]), tuple(config["mean"]), tuple(config["std"]))
+    return Network(lambda x: network(x.to(where)), of, _hash_of(network))
 
 
-def _onnx(name: str) -> Encoder:
-    """Load an ONNX file: one input ``(n, ...)``, whose fixed height and width images are brought to, one output."""
+def _onnx(name: str) -> Network:
+    """Load an ONNX file: one input ``(n, ...)`` and one output; images are brought to its fixed height and width."""
     require("Features 'onnx:...'", "onnxruntime", "onnx")
     import onnxruntime
 
@@ -130,24 +255,46 @@ def _onnx(name: str) -> Encoder:
         raise FedkinError(f"Features 'onnx:{name}' take {1 + len(others)} inputs; an encoder of samples takes one.")
     sizes = [size if isinstance(size, int) else None for size in wanted.shape]
 
-    def encode(x: Tensor) -> Tensor:
-        if len(sizes) == 4:
-            x = as_images(x, (sizes[2] or x.shape[-2], sizes[3] or x.shape[-1]), sizes[1] or x.shape[1])
+    def run(x: Tensor) -> Tensor:
+        if len(sizes) == 4 and sizes[1] == 1:
+            x = x.mean(1, keepdim=True)
         parts = x.split(sizes[0]) if sizes[0] else [x]
-        rows = [torch.from_numpy(session.run(None, {wanted.name: part.numpy()})[0]) for part in parts]
-        return torch.cat(rows)
+        return torch.cat([torch.from_numpy(session.run(None, {wanted.name: part.numpy()})[0]) for part in parts])
 
-    return encode
+    return Network(run, _for_shape(sizes))
 
 
-def _torch(name: str) -> Encoder:
+def _torch(name: str) -> Network:
     """Load a network that `torch.export.save` has written, with any number of samples."""
-    path = _file("torch", name)
+    path, where = _file("torch", name), device()
     try:
-        network: nn.Module = torch.export.load(str(path)).module()
+        from torch.export.passes import move_to_device_pass
+
+        program = torch.export.load(str(path))
+        if where.type != "cpu":
+            program = move_to_device_pass(program, where)
+        network = program.module()
     except Exception as error:  # torch raises RuntimeError, ValueError and others
         raise FedkinError(f"Features 'torch:{name}' cannot be read: {in_short(error)}.") from error
-    return network
+    inputs = set(program.graph_signature.user_inputs)
+    shapes = [
+        node.meta["val"].shape for node in program.graph.nodes if node.op == "placeholder" and node.name in inputs
+    ]
+    sizes = [size if isinstance(size, int) else None for size in shapes[0]] if shapes else []
+    count = sizes[0] if sizes else None  # of a network that was exported for so many samples
+
+    def run(x: Tensor) -> Tensor:
+        return torch.cat([network(part.to(where)) for part in x.split(count or len(x))])
+
+    return Network(run, _for_shape(sizes))
+
+
+def _for_shape(sizes: list[int | None]) -> Preprocessing:
+    """Return how samples become what a network of files takes, by the shape of its input; ``None`` is any size."""
+    if len(sizes) != 4:
+        return Preprocessing(())
+    side = tuple(size or _SIDE for size in sizes[2:])
+    return Preprocessing(side)
 
 
 def _file(kind: str, name: str) -> Path:
@@ -157,20 +304,49 @@ def _file(kind: str, name: str) -> Path:
     return path
 
 
-def as_images(x: Tensor, side: tuple[int, ...], channels: int) -> Tensor:
-    """Return images ``(n, c, h, w)`` of another size and number of channels, by bilinear interpolation.
+def _digest(path: Path) -> str:
+    """Return a hash of a file, or of all files in a folder."""
+    found = hashlib.sha256()
+    for part in sorted(path.rglob("*")) if path.is_dir() else [path]:
+        if part.is_file():
+            with part.open("rb") as file:
+                found.update(hashlib.file_digest(file, "sha256").digest())
+    return found.hexdigest()[:16]
 
-    One channel is repeated. Raises FedkinError if samples are no images, or have other channels.
-    """
-    if x.ndim != 4:
-        raise FedkinError(f"These features are of images (channels, height, width); samples are {tuple(x.shape[1:])}.")
-    if x.shape[1] == 1 and channels > 1:
-        x = x.expand(-1, channels, -1, -1)
-    if x.shape[1] != channels:
-        raise FedkinError(f"These features are of images with {channels} channels; samples have {x.shape[1]}.")
-    if tuple(x.shape[2:]) == tuple(side):
-        return x
-    return interpolate(x, tuple(side), mode="bilinear", antialias=True, align_corners=False)
+
+def _hash_of(network: nn.Module) -> str:
+    """Return a hash of a network's weights, which is the same wherever they were stored."""
+    found = hashlib.sha256()
+    for name, value in sorted(network.state_dict().items()):
+        found.update(name.encode())
+        found.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return found.hexdigest()[:16]
+
+
+def _place_of(module: nn.Module) -> torch.device:
+    return next((value.device for value in module.parameters()), torch.device("cpu"))
+
+
+def _of_each_length(contents: Iterable[Any]) -> Tensor:
+    """Return `rocket` of series that may differ in length, those of one length together."""
+    series = [torch.as_tensor(one, dtype=torch.float32) for one in contents]
+    channels = {one.shape[:-1] for one in series}
+    if len(channels) > 1:
+        raise FedkinError(f"Features 'rocket' are of series with as many channels each; these have {sorted(channels)}.")
+    by_length: dict[int, list[int]] = {}
+    for at, one in enumerate(series):
+        by_length.setdefault(one.shape[-1], []).append(at)
+    made = torch.zeros(len(series), 2 * _KERNELS)
+    for rows in by_length.values():
+        for some in _batches(rows, 512):  # which bounds what convolutions take
+            made[some] = rocket(torch.stack([series[at] for at in some]))
+    return made
+
+
+def _batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    rest = iter(items)
+    while batch := list(islice(rest, size)):
+        yield batch
 
 
 def rocket(x: Tensor) -> Tensor:
@@ -178,7 +354,8 @@ def rocket(x: Tensor) -> Tensor:
 
     Samples are float32 ``(n, *channels, steps)``; each channel of a series is standardised. Of every convolution these
     are the share of positive values and the greatest value, standardised over the kernels of a length so that neither
-    outweighs the other. Kernels are the same everywhere. Raises FedkinError for series of fewer than 7 steps.
+    outweighs the other. Kernels are the same everywhere; how far they reach is a part of a series' length, so that
+    series of different lengths are compared in proportion. Raises FedkinError for series of fewer than 7 steps.
     """
     series = x.flatten(1, -2) if x.ndim > 2 else x[:, None]
     steps = series.shape[-1]
@@ -189,8 +366,8 @@ def rocket(x: Tensor) -> Tensor:
     rng = torch.Generator().manual_seed(_KERNELS)
     shares, peaks = [], []
     lengths = [length for length in _LENGTHS if length <= steps]
-    for at in range(_KERNELS):
-        length = lengths[at % len(lengths)]
+    for kernel in range(_KERNELS):
+        length = lengths[kernel % len(lengths)]
         weights = torch.randn(1, series.shape[1], length, generator=rng)
         weights = weights - weights.mean(-1, keepdim=True)
         bias, reach, padded = torch.rand(3, generator=rng).tolist()

@@ -13,7 +13,7 @@ from torch.nn.functional import normalize
 
 from fedkin.core.errors import FedkinError, unknown_name
 from fedkin.core.tasks import named_object
-from fedkin.features.encoders import encoder_of, is_encoder
+from fedkin.features.encoders import is_encoder
 from fedkin.features.flat_images import flat_gradients
 from fedkin.features.gradients import MIN_SIDE, gradients
 from fedkin.features.hog import hog
@@ -28,8 +28,8 @@ def extract(name: str, x: Tensor) -> Tensor:
     Known by `name` are "raw": the values of a sample, flattened; "unit": these, scaled to Euclidean length 1; "hog":
     histograms of oriented gradients of images, see `fedkin.features.hog.hog`, which needs scikit-image; "gradients":
     the same without hard edges between directions and cells, see `fedkin.features.gradients.gradients`; and
-    "flat-gradients": these, of square images whose pixels are the columns of a table; and encoders, such as "rocket"
-    for series and "onnx:FILE", see `fedkin.features.encoders`. Others are registered, or made by a dotted path
+    "flat-gradients": these, of square images whose pixels are the columns of a table; and "embedded": embeddings, see
+    `fedkin.features.encoders`, as "unit". Others are registered, or made by a dotted path
     ``"package.module:factory"``: ``factory(shape)`` returns a module or function of samples. It is called once in a
     process, so it must return the same at every client and in every process.
 
@@ -81,6 +81,7 @@ def suited(shape: tuple[int, ...], flat: bool) -> str:
 _FEATURES: dict[str, Extractor] = {
     "raw": lambda x: x.flatten(1),
     "unit": lambda x: normalize(x.flatten(1), dim=1),
+    "embedded": lambda x: normalize(x.flatten(1), dim=1),
     "gradients": gradients,
     "flat-gradients": flat_gradients,
     "hog": hog,
@@ -107,8 +108,8 @@ def _made(path: str, shape: tuple[int, ...]) -> Extractor:
 
 def _extractor(name: str, x: Tensor) -> Extractor:
     """Return the extractor of this name for samples like `x`."""
-    if is_encoder(name):
-        return encoder_of(name)
+    if is_encoder(name) and name not in _FEATURES:
+        raise FedkinError(f"Features '{name}' are made where samples are read, and these are numbers already.")
     if ":" in name:
         return _made(name, tuple(x.shape[1:]))
     if name not in _FEATURES:

@@ -19,6 +19,8 @@ WIDEST = 2048
 """Features beyond this number are projected at random first: outer products grow with its square."""
 PROJECTED = 1024
 """Features that remain of them."""
+_EMBEDDED = 384
+"""Columns of embeddings beyond which they are projected to as many: outer products of these take 0.3 MB."""
 _BATCH = 2048
 _NOISE_MARGIN = 1.25
 """Factor for the variance of noise, whose spectrum varies, and whose median is below its mean."""
@@ -144,6 +146,12 @@ def components(found: FeatureMoments, count: int, standardise: bool = False, whi
     stretch = values.clamp_min(torch.finfo(torch.float64).tiny) ** (-whitening / 2) if whitening else 1.0
     directions = scale[:, None] * vectors * largest.sign() * stretch
     return Components((found.total / found.count).float(), directions.float().contiguous(), values.float())
+
+
+def width_kept(width: int, embedded: bool) -> int:
+    """Return how many of so many features remain, of embeddings or of others; the rest is projected at random."""
+    most, left = (_EMBEDDED, _EMBEDDED) if embedded else (WIDEST, PROJECTED)
+    return width if width <= most else left
 
 
 @lru_cache(maxsize=2)

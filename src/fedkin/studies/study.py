@@ -43,7 +43,10 @@ class Study(AbstractContextManager["Study"]):
     ) -> None:
         self.out, self.worker, self._sent = out, worker, None
         if population is not None:  # without state and random numbers, which cannot be sent
-            clients = [(client.id, client.x, client.y, client.table) for client in population.clients]
+            clients = [
+                (client.id, client.x, client.y, client.table, client.samples and replace(client.samples, items=()))
+                for client in population.clients
+            ]
             self._sent = (clients, replace(population, clients=[]))
         if out.exists() and not out.is_dir():
             raise FedkinError(f"{out} is a file; give another {flag('out')}.")
@@ -91,7 +94,7 @@ def _run(
     if sent is None:
         return run_cell(config, config.population(), progress, halves)
     clients, population = sent
-    clients = [Client(i, x, y, table=table) for i, x, y, table in clients]
+    clients = [Client(i, x, y, table=table, samples=samples) for i, x, y, table, samples in clients]
     return run_cell(config, replace(population, clients=clients), progress, halves)
 
 

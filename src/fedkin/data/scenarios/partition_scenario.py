@@ -122,7 +122,8 @@ def load_labelled(source: str, label: str | None = None, options: TableOptions =
 def client_of(number: int, data: Dataset, rows: Tensor | None = None) -> Client:
     """Return a client, without labels, with the samples of `data` at int64 `rows`, or with all of them."""
     if data.table is None:
-        return Client(number, data.x if rows is None else data.x[rows])
+        client = Client(number, data.x, samples=data.samples)
+        return client if rows is None else client.rows(rows)
     table = data.table if rows is None else data.table.rows(rows)
     return Client(number, table.values, table=table)
 

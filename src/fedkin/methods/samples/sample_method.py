@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 from torch import Tensor
 
@@ -14,7 +14,7 @@ from fedkin.core.contract import check_result
 from fedkin.core.federation import MAX_ATTEMPTS
 from fedkin.core.method import Traits
 from fedkin.core.replies import common_shape, is_count, is_number, is_shape, objection
-from fedkin.features.encoders import is_encoder
+from fedkin.features.encoders import EMBEDDED, is_encoder
 
 FINAL_ATTEMPTS = 5
 """Maximum number of attempts at an exchange that a run can do without, such as the last one with each client."""
@@ -79,7 +79,23 @@ class SampleMethod(Method[Any]):
             broadcast(fed, self.assign_task, fed.all(result=checked_result(self, state, self.assign_task)))
 
     def encodes_samples(self) -> bool:
-        return is_encoder(str(getattr(self, "features", "")))
+        return is_encoder(getattr(self, "features", ""))
+
+    def for_embeddings(self, encoder: str) -> Self:
+        """Return the method with features "embedded" where samples are encoded and no others are wanted.
+
+        Raises FedkinError if an encoder is wanted that no client has used.
+        """
+        features = getattr(self, "features", "")
+        if not encoder and self.encodes_samples() and features != EMBEDDED:
+            raise FedkinError(
+                f"Features '{features}' are made where samples are read, and no client has done so; each site's "
+                f'site.toml says it by encode = "{features}".'
+            )
+        if not encoder or not (features == "auto" or self.encodes_samples()):
+            return self
+        changed: Self = replace(cast(Any, self), features=EMBEDDED)
+        return changed
 
     def ready(self, state: Any) -> bool:
         """Whether `result` of this state can already predict clusters."""

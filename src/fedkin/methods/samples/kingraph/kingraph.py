@@ -26,7 +26,7 @@ from fedkin.core.method import Count, Fraction, Positive
 from fedkin.core.seeds import draw_seed
 from fedkin.features import extractors as named
 from fedkin.features.encoders import is_encoder
-from fedkin.features.pca import PROJECTED, WIDEST
+from fedkin.features.pca import width_kept
 from fedkin.methods.samples.kingraph.common_micro_clusters import SumsPath
 from fedkin.methods.samples.kingraph.kingraph_figures import kingraph_figures
 from fedkin.methods.samples.kingraph.kingraph_space import (
@@ -86,8 +86,8 @@ class KinGraphMethod(SampleMethod):
     features : str
         See `fedkin.features.extractors.extract`. "auto" is "gradients" for images of 8 x 8 or more, "flat-gradients"
         for tables whose columns look like the pixels of such images, see `are_flat_images`, else "raw". An encoder is
-        "rocket" for series, "timm:NAME", "onnx:FILE" or "torch:FILE". More than 2,048 features are first projected at
-        random to 1,024.
+        "rocket" for series, "sentence-transformers:NAME" for texts, "timm:NAME", "onnx:FILE" or "torch:FILE". More than
+        2,048 features are first projected at random to 1,024, and more than 384 of an encoder to 384.
     components : int
         Maximum number of principal components; with more features, only components that exceed noise.
     standardise : bool or "auto"
@@ -180,15 +180,16 @@ class KinGraphMethod(SampleMethod):
         name = named.suited(shape, flat) if self.features == "auto" else self.features
         table = (len(shape) == 1 and name != "flat-gradients") or is_encoder(name)
         width = named.width_of(name, shape)
+        kept = width_kept(width, is_encoder(name))
         if self.epsilon is None:
             bound, standardise = None, table and name != "raw" if self.standardise == "auto" else self.standardise
         else:
-            bound, standardise = math.sqrt(min(width, PROJECTED)) if table else _UNIT, False
+            bound, standardise = math.sqrt(kept) if table else _UNIT, False
         return KinGraphState(
             features=name,
-            blocks=blocks if table and name == "raw" and width <= WIDEST else blocks[:0],
-            width=width if width <= WIDEST else PROJECTED,
-            projection=draw_seed(fed.rng("projection")) if width > WIDEST else None,
+            blocks=blocks if table and name == "raw" and kept == width else blocks[:0],
+            width=kept,
+            projection=draw_seed(fed.rng("projection")) if kept < width else None,
             standardise=standardise,
             bound=bound,
             large=[client for client, count in counts.items() if count >= fewest_samples(min(width, self.components))],

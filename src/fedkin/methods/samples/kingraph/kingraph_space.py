@@ -34,10 +34,11 @@ from fedkin.core.replies import (
     reals,
 )
 from fedkin.data.blocks import UNKNOWN, blocks_of, common_blocks
+from fedkin.features.encoders import is_encoder
 from fedkin.features.extractors import extract
 from fedkin.features.flat_images import all_flat_images, are_flat_images
 from fedkin.features.kept_features import drop, kept_or_computed
-from fedkin.features.pca import PROJECTED, Components, FeatureMoments, components, random_projection
+from fedkin.features.pca import Components, FeatureMoments, components, random_projection, width_kept
 from fedkin.features.shared_variation import shared_basis, unexplained_covariance
 from fedkin.methods.samples.private_releases import send_shape
 from fedkin.nn.network_forms import MANY
@@ -219,7 +220,8 @@ def features_of(space: Mapping[str, Any], x: Tensor) -> Tensor:
     """
     rows = extract(space["features"], x)
     if space["projection"] is not None:
-        rows = rows @ random_projection(rows.shape[1], PROJECTED, space["projection"])
+        kept = width_kept(rows.shape[1], is_encoder(space["features"]))
+        rows = rows @ random_projection(rows.shape[1], kept, space["projection"])
     if space["bound"] is not None:
         rows = rows / rows.norm(dim=1, keepdim=True).clamp_min(space["bound"])
     return rows

@@ -1,0 +1,279 @@
+"""Samples before they are numbers: found in folders and lists, read, and encoded once.
+
+A client may be a list of texts, of Pillow images, of paths or of series, or a folder of them; in a folder of folders
+the inner ones are labels. They stay as they are until an encoder makes embeddings of them, which are kept beside the
+data by the encoder's fingerprint and a hash of each sample.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import load_file, save
+from torch import Tensor
+
+from fedkin.core.doors import setting
+from fedkin.core.errors import FedkinError, in_short
+from fedkin.core.files import FileError, ending_of, write_secret
+from fedkin.core.samples import SampleEncoder, SampleKind, Samples
+from fedkin.data.dataset import Dataset, encode_labels
+from fedkin.data.names import KINDS, samples_in
+from fedkin.data.options import NO_LABELS, TableOptions
+
+KEPT = ".fedkin"
+"""Folder of embeddings beside the samples."""
+_SMALL = 64
+"""Side of images up to which they are compared by their edges without an encoder, as handwriting and clothes are."""
+_MEMORY = 2**16
+"""Embeddings that a process keeps of samples that are in no file."""
+_remembered: dict[tuple[str, str], Tensor] = {}
+_SUGGESTED: dict[SampleKind, tuple[str, str]] = {
+    "images": (
+        "timm:vit_small_patch14_dinov2.lvd142m",
+        " (pip install 'fedkin[images]'), or a network in a file, as onnx:FILE or torch:FILE",
+    ),
+    "texts": (
+        "sentence-transformers:all-MiniLM-L6-v2",
+        " (pip install 'fedkin[text]'), or a folder with such a network in place of the name",
+    ),
+    "series": ("rocket", ""),
+}
+"""Encoder of each kind for those who have none, and what it needs."""
+
+
+def listed_samples(value: Any) -> Samples | None:
+    """Return a list of texts, pictures, paths of samples or series of different lengths; ``None`` for anything else.
+
+    Texts are also an array or a Series of objects.
+    """
+    is_column = getattr(value, "ndim", 0) == 1 and getattr(value, "dtype", None) is not None
+    if not isinstance(value, list | tuple) and not (is_column and getattr(value.dtype, "kind", "O") in "OUT"):
+        return None
+    items = list(value)
+    if not items:
+        return None
+    if all(isinstance(item, str | Path) for item in items):
+        kinds = {KINDS.get(ending_of(item)) if _is_path(item) else "texts" for item in items}
+        if kinds == {"texts"} and not all(map(_is_path, items)):
+            return Samples("texts", items)
+        if None in kinds or all(ending_of(item) == ".csv" for item in items):  # files or folders of clients
+            return None
+        kind = next((kind for kind in kinds if kind and len(kinds) == 1), None)  # of several kinds they are words
+        return Samples(kind, [Path(item).expanduser() for item in items]) if kind else Samples("texts", items)
+    if all(hasattr(item, "getbands") for item in items):
+        return Samples("images", items)
+    shapes = [getattr(item, "shape", None) for item in items]
+    if all(shape is not None and len(shape) == 1 for shape in shapes) and len(set(shapes)) > 1:
+        return Samples("series", items)
+    return None
+
+
+def _is_path(item: str | Path) -> bool:
+    text = str(item)
+    if len(text) >= 4096 or "\n" in text:
+        return False
+    return bool(ending_of(text) and " " not in text.strip()) or Path(text).exists()
+
+
+def folder_dataset(folder: Path, label: str | None = None) -> Dataset | None:
+    """Return a folder's samples, still to be read, with the names of inner folders as labels; ``None`` if it has none.
+
+    Raises FedkinError if it holds samples of several kinds.
+    """
+    found = {kind: names for kind, names in samples_in(folder).items() if names}
+    if len(found) > 1:
+        raise FedkinError(f"'{folder}' holds {' and '.join(found)}; a client's samples are of one kind.")
+    for kind, names in found.items():
+        labels = [Path(name).parent.name for name in names]
+        y, classes = encode_labels(labels, f"'{folder}'") if all(labels) and label != NO_LABELS else (None, [])
+        samples = Samples(kind, [folder / name for name in names])
+        return Dataset(folder.name, torch.zeros(len(names), 0), y, classes, samples=samples)
+    return None
+
+
+def with_embeddings(data: Dataset, options: TableOptions, where: str) -> Dataset:
+    """Return a data set whose samples, if they are to be encoded, are embeddings, float32 ``(n, width)``.
+
+    Images of one small size, and arrays, stay what they are without an encoder. A table's rows of numbers are series
+    where the encoder takes these. `where` names the data at the beginning of error messages. Raises FedkinError if
+    samples that are no numbers have no encoder, it is of other samples, or one cannot be read.
+    """
+    encoder, samples = options.encoder, data.samples
+    if encoder is None:
+        return data if samples is None or samples.encoder else _without_encoder(data, samples, where)
+    if samples is None and encoder.fingerprint():  # a function of arrays is one of the method's features
+        samples = _of_numbers(data)
+    if samples is None or samples.encoder:
+        return data
+    if not encoder.takes(samples.kind):
+        raise FedkinError(f"{where} holds {samples.kind}, which features '{encoder.name}' are not of.")
+    x = encoded(samples, encoder, where)
+    return replace(data, x=x, table=None, samples=replace(samples, encoder=encoder.fingerprint() or encoder.name))
+
+
+def _of_numbers(data: Dataset) -> Samples | None:
+    """Return arrays as images or series, and so a table of numbers."""
+    if data.table is not None:
+        plain = all(column.kind == "number" for column in data.table.columns)
+        return Samples("series", list(data.table.values.float().numpy())) if plain else None
+    is_image = data.x.ndim == 4 and data.x.shape[1] in (1, 3, 4) and data.x.shape[2] > 1
+    if not is_image and data.x.ndim == 4:
+        return Samples("series", list(data.x.flatten(1, 2).numpy()))
+    return Samples("images" if is_image else "series", list(data.x.numpy()))
+
+
+def _without_encoder(data: Dataset, samples: Samples, where: str) -> Dataset:
+    if samples.kind == "images":
+        pictures = [_pixels(content(item, "images", where)) for item in samples.items]
+        shapes = {picture.shape[1:] for picture in pictures}
+        if len(shapes) == 1 and max(*shapes.pop()) <= _SMALL:
+            channels = max(len(picture) for picture in pictures)
+            x = torch.stack([torch.from_numpy(picture).expand(channels, -1, -1) for picture in pictures])
+            return replace(data, x=x, samples=None)
+    spec, more = _SUGGESTED[samples.kind]
+    raise FedkinError(
+        f"{where} holds {samples.kind}, which an encoder turns into numbers; {setting('encode', spec)}{more}."
+    )
+
+
+def encoded(samples: Samples, encoder: SampleEncoder, where: str) -> Tensor:
+    """Return embeddings of samples, float32 ``(n, width)``; those made before are read from beside the data.
+
+    Equal samples are encoded once. Raises FedkinError if a sample cannot be read, or the encoder fails.
+    """
+    how = encoder.fingerprint()
+    hashes = [_hash_of(item, where) for item in samples.items]
+    path = _place(samples.items[0], encoder.folder, how)
+    known = {digest: row for digest in hashes if (row := _remembered.get((how, digest))) is not None}
+    if path is not None and path.is_file():
+        with suppress(Exception):  # a damaged file is made again
+            known = load_file(path)
+    lacking = {digest: item for digest, item in zip(hashes, samples.items, strict=True) if digest not in known}
+    if lacking:
+        try:
+            rows = encoder.encode(samples.kind, _contents([*lacking.values()], samples.kind, where))
+        except FedkinError:
+            raise
+        except Exception as error:  # whatever a user's function raises
+            raise FedkinError(
+                f"Features '{encoder.name}' fail on {samples.kind} of {where}: {in_short(error)}.",
+                public=f"Features '{encoder.name}' fail on a site's {samples.kind}; its log says more.",
+            ) from error
+        if len(rows) != len(lacking):
+            raise FedkinError(f"Features '{encoder.name}' turned {len(lacking)} {samples.kind} into {len(rows)} rows.")
+        known |= dict(zip(lacking, rows, strict=True))
+        if path is not None:
+            with suppress(FileError):  # beside data that may only be read they are made again each time
+                write_secret(path, save({name: row.contiguous().clone() for name, row in known.items()}))
+        elif how:
+            if len(_remembered) + len(lacking) > _MEMORY:
+                _remembered.clear()
+            _remembered.update({(how, digest): known[digest] for digest in lacking})
+    return torch.stack([known[digest] for digest in hashes])
+
+
+def _place(first: Any, folder: str | None, how: str) -> Path | None:
+    """Return the file of embeddings by the fingerprint `how`: beside the folder of the first sample, or in `folder`."""
+    if not how or (folder is None and not isinstance(first, Path)):
+        return None
+    at, client = (Path(folder), "samples") if folder else (first.parent.parent, first.parent.name)
+    return at / KEPT / f"{client}-{hashlib.sha256(how.encode()).hexdigest()[:16]}.safetensors"
+
+
+def _hash_of(item: Any, where: str) -> str:
+    found = hashlib.sha256()
+    if isinstance(item, Path):
+        found.update(_bytes(item, where))
+    elif hasattr(item, "getbands"):
+        found.update(f"{item.mode} {item.size}".encode() + item.tobytes())
+    elif isinstance(item, str):
+        found.update(item.encode(errors="surrogatepass"))
+    else:
+        array = np.ascontiguousarray(item)
+        found.update(f"{array.dtype} {array.shape}".encode() + array.tobytes())
+    return found.hexdigest()
+
+
+def _bytes(path: Path, where: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise FedkinError(f"'{path}' of {where} cannot be read ({error.strerror}).") from error
+
+
+def _contents(items: Sequence[Any], kind: SampleKind, where: str) -> Iterator[Any]:
+    for item in items:
+        yield content(item, kind, where)
+
+
+def content(item: Any, kind: SampleKind, where: str) -> Any:
+    """Return a sample as encoders take it: a colour or grey Pillow image, a text, or a series ``(channels, steps)``.
+
+    Arrays of images stay arrays. Raises FedkinError if a file cannot be read as what it is.
+    """
+    if kind == "texts":
+        return _bytes(item, where).decode("utf-8", errors="replace") if isinstance(item, Path) else item
+    if kind == "series":
+        series = np.atleast_2d(np.array(_series(item, where) if isinstance(item, Path) else item, dtype=np.float32))
+        if series.ndim != 2 or not series.size or not np.isfinite(series).all():
+            raise FedkinError(f"A series of {where} has the shape {series.shape}; it should be numbers, all finite.")
+        return series
+    return _image(item, where) if isinstance(item, Path) else item
+
+
+def _image(path: Path, where: str) -> Any:
+    from PIL import Image, ImageOps
+
+    try:
+        with Image.open(path) as image:
+            return ImageOps.exif_transpose(image).convert("L" if image.mode in ("1", "L", "LA") else "RGB")
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise FedkinError(f"'{path}' of {where} is an image that cannot be decoded.") from error
+
+
+def _series(path: Path, where: str) -> NDArray[Any]:
+    """Return the series in a file, ``(channels, steps)``: a recording, an array, or columns of numbers by step."""
+    try:
+        if path.suffix.lower() == ".wav":
+            from scipy.io import wavfile
+
+            return np.asarray(wavfile.read(path)[1], dtype=np.float32).T
+        if path.suffix.lower() == ".npy":
+            return np.asarray(np.load(path, allow_pickle=False))
+        import pandas as pd
+
+        frame = pd.read_csv(path, header=None)
+        is_named = not pd.to_numeric(frame.iloc[0], errors="coerce").notna().all()
+        return np.asarray(frame.iloc[int(is_named) :].to_numpy(dtype=np.float32).T)
+    except (OSError, ValueError) as error:
+        raise FedkinError(f"'{path}' of {where} cannot be read as a series ({in_short(error)}).") from error
+
+
+def _pixels(image: Any) -> NDArray[Any]:
+    """Return an image as float32 ``(channels, height, width)`` in [0, 1]: three channels, or one of a grey image."""
+    if not hasattr(image, "convert"):
+        return np.asarray(image, dtype=np.float32)
+    grey = image.mode in ("1", "L", "LA")
+    pixels = np.asarray(image.convert("L" if grey else "RGB"), dtype=np.float32) / 255
+    return pixels[None] if grey else np.ascontiguousarray(pixels.transpose(2, 0, 1))
+
+
+def thumbnails(samples: Samples, rows: Sequence[int], side: int) -> NDArray[Any]:
+    """Return some images as float32 ``(n, side, side, 3)`` in [0, 1], cut to squares."""
+    from PIL import Image, ImageOps
+
+    made = []
+    for row in rows:
+        pixels = _pixels(content(samples.items[row], "images", "the data"))
+        colours = np.broadcast_to(pixels[:3], (3, *pixels.shape[1:])).transpose(1, 2, 0)
+        image = ImageOps.fit(Image.fromarray((255 * colours).astype(np.uint8)), (side, side))
+        made.append(np.asarray(image, dtype=np.float32) / 255)
+    return np.stack(made)
