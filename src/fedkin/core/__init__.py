@@ -7,42 +7,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedkin.core.client import Client
-    from fedkin.core.errors import FedkinError
-    from fedkin.core.federation import Federation
-    from fedkin.core.method import Method, Record, State, Traits
-    from fedkin.core.payload import Payload, Traffic
-    from fedkin.core.tasks import Task, client_task, task
+    from fedkin.core.client import Client as Client
+    from fedkin.core.errors import FedkinError as FedkinError
+    from fedkin.core.federation import Federation as Federation
+    from fedkin.core.method import Method as Method
+    from fedkin.core.method import Record as Record
+    from fedkin.core.method import State as State
+    from fedkin.core.method import Traits as Traits
+    from fedkin.core.payload import Payload as Payload
+    from fedkin.core.payload import Traffic as Traffic
+    from fedkin.core.tasks import Task as Task
+    from fedkin.core.tasks import client_task as client_task
+    from fedkin.core.tasks import task as task
 
-_MODULES = {
-    "Client": "client",
-    "Federation": "federation",
-    "FedkinError": "errors",
-    "Method": "method",
-    "Payload": "payload",
-    "Record": "method",
-    "State": "method",
-    "Task": "tasks",
-    "Traffic": "payload",
-    "Traits": "method",
-    "client_task": "tasks",
-    "task": "tasks",
-}
-
-__all__ = [
-    "Client",
-    "Federation",
-    "FedkinError",
-    "Method",
-    "Payload",
-    "Record",
-    "State",
-    "Task",
-    "Traffic",
-    "Traits",
-    "client_task",
-    "task",
-]
+_MODULES = {"Client": "client", "Federation": "federation", "FedkinError": "errors"}
+_MODULES |= dict.fromkeys(("Method", "Record", "State", "Traits"), "method")
+_MODULES |= dict.fromkeys(("Payload", "Traffic"), "payload")
+_MODULES |= dict.fromkeys(("Task", "client_task", "task"), "tasks")
 
 
 def __getattr__(name: str) -> Any:

@@ -70,7 +70,7 @@ _DONE_OTHERWISE = dict.fromkeys(
 
 def checked_keywords(function: _F) -> _F:
     """Decorate a function so that an unknown keyword raises a `TypeError` that names the nearest known one."""
-    known = [one.name for one in inspect.signature(function).parameters.values() if one.name != "self"]
+    known = [name for name in inspect.signature(function).parameters if name != "self"]
 
     @functools.wraps(function)
     def called(*arguments: Any, **keywords: Any) -> Any:

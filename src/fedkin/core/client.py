@@ -10,7 +10,6 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from fedkin.core.errors import RefusalError
 from fedkin.core.samples import Samples
 from fedkin.core.seeds import Noise, Secret
 from fedkin.core.table import Table
@@ -81,24 +80,6 @@ class Client:
 
     def __len__(self) -> int:
         return len(self.x)
-
-    def check_clusters(self) -> None:
-        """Check the clusters of samples that a task has set, if any: ``state["clusters"]``, int64 ``(n,)``.
-
-        Raises RefusalError if they are anything else.
-        """
-        if (found := self.state.get("clusters")) is None:
-            return
-        if not isinstance(found, Tensor):
-            was = f"a {type(found).__name__}"
-        elif found.dtype != torch.int64 or found.shape != (len(self),):
-            was = f"{str(found.dtype).removeprefix('torch.')} {tuple(found.shape)}"
-        else:
-            return
-        raise RefusalError(
-            f'A task has set state["clusters"] of client {self.id} to {was}; it should be a tensor with a whole number '
-            f"per sample, int64 ({len(self)},)."
-        )
 
     def rows(self, index: Tensor) -> Client:
         """Return the same client with only the samples at int64 `index`."""

@@ -65,13 +65,13 @@ def on(where: torch.device, tf32: bool | None = None, execution: Execution | Non
     `torch.set_float32_matmul_precision` says, also for convolutions, for which torch itself has another default.
     `execution` says how training steps are executed; by default, as outside of the context.
     """
-    token, other = _device.set(where), _execution.set(execution or _execution.get())
+    device_token, execution_token = _device.set(where), _execution.set(execution or _execution.get())
     try:
-        with _settled(tf32) if where.type == "cuda" else nullcontext(), _stream(where):
+        with _deterministic(tf32) if where.type == "cuda" else nullcontext(), _stream(where):
             yield
     finally:
-        _device.reset(token)
-        _execution.reset(other)
+        _device.reset(device_token)
+        _execution.reset(execution_token)
 
 
 def execution() -> Execution:
@@ -89,19 +89,19 @@ def _stream(where: torch.device) -> AbstractContextManager[Any]:
         return torch.cuda.stream(_streams[where])
 
 
-_settings: list[Callable[[], None]] = []
+_restores: list[Callable[[], None]] = []
 """What puts torch's settings back, one for each context that computes with CUDA at this moment."""
 
 
 @contextmanager
-def _settled(tf32: bool | None) -> Iterator[None]:
+def _deterministic(tf32: bool | None) -> Iterator[None]:
     """Make CUDA deterministic for a while; torch warns about operations that have no deterministic form.
 
     The settings are the whole process's: the first context saves them, and the last one to end, whichever thread it is
     in, puts them back.
     """
     with _PLACES:
-        _settings.append(_settings[0] if _settings else _saved_settings())
+        _restores.append(_restores[0] if _restores else _saved_settings())
         os.environ.setdefault(_WORKSPACE, ":4096:8")  # read when the first product is computed
         torch.use_deterministic_algorithms(True, warn_only=True)
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # it costs time
@@ -113,8 +113,8 @@ def _settled(tf32: bool | None) -> Iterator[None]:
         yield
     finally:
         with _PLACES:
-            restore = _settings.pop()
-            if not _settings:
+            restore = _restores.pop()
+            if not _restores:
                 restore()
 
 
@@ -122,16 +122,16 @@ def _saved_settings() -> Callable[[], None]:
     """Return a function that puts torch's settings and the environment back as they are now."""
     deterministic = torch.are_deterministic_algorithms_enabled()
     warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
-    fills = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
-    benchmark, tf32 = torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32
+    places: Any = (torch.utils.deterministic, torch.backends.cudnn, torch.backends.cudnn)
+    names = ("fill_uninitialized_memory", "benchmark", "allow_tf32")
+    values = [getattr(place, name) for place, name in zip(places, names, strict=True)]
     precision, workspace = torch.get_float32_matmul_precision(), os.environ.get(_WORKSPACE)
 
     def restore() -> None:
         torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
-        torch.utils.deterministic.fill_uninitialized_memory = fills  # type: ignore[attr-defined]
-        torch.backends.cudnn.benchmark = benchmark
         torch.set_float32_matmul_precision(precision)
-        torch.backends.cudnn.allow_tf32 = tf32
+        for place, name, value in zip(places, names, values, strict=True):
+            setattr(place, name, value)
         if workspace is None:
             os.environ.pop(_WORKSPACE, None)
 
@@ -159,27 +159,24 @@ def placed(x: Tensor) -> Tensor:
 class _Copies:
     """Copies on a device of tensors in the processor's memory, as long as these live and are not modified."""
 
-    def __init__(self, where: torch.device) -> None:
-        self._where, self._held = where, 0
-        self._known = WeakTensorKeyDictionary()
+    def __init__(self, device: torch.device) -> None:
+        self._device, self._bytes = device, 0
+        self._copies = WeakTensorKeyDictionary()
+        memory = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else 4 * _ASSUMED
+        self._most = memory // 4
+        """Bytes that clients' samples may take: a quarter of the memory, as networks need the rest."""
 
     def of(self, x: Tensor) -> Tensor:
-        version, known = self._known.get(x, (None, x))
+        version, copy = self._copies.get(x, (None, x))
         if version == x._version:
-            there: Tensor = known
-            return there
-        there = x.to(self._where)
-        self._held += there.nbytes
-        if self._held > _room(self._where):  # with those of tensors that live no more
-            self._known.clear()
-            self._held = there.nbytes
-        self._known[x] = x._version, there
-        return there
-
-
-def _room(where: torch.device) -> int:
-    """Return the bytes that clients' samples may take on a device: a quarter of its memory."""
-    return torch.cuda.get_device_properties(where).total_memory // 4 if where.type == "cuda" else _ASSUMED
+            return copy  # type: ignore[no-any-return]
+        copy = x.to(self._device)
+        self._bytes += copy.nbytes
+        if self._bytes > self._most:  # with those of tensors that live no more
+            self._copies.clear()
+            self._bytes = copy.nbytes
+        self._copies[x] = x._version, copy
+        return copy
 
 
 def device_named(name: str, option: str) -> torch.device:
@@ -188,18 +185,12 @@ def device_named(name: str, option: str) -> torch.device:
     `option` is the option that gave the name, for the error message, such as ``'device.name'`` in quotes. Raises
     FedkinError if there is no such device here.
     """
-    accelerators = _accelerators()
+    default = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    count = torch.accelerator.device_count() if default else 0
+    accelerators = [torch.device(default.type, *at) for at in [(), *((i,) for i in range(count))]] if default else []
     if name == "auto":
         return accelerators[0] if accelerators else _PROCESSOR
-    there = {str(one): one for one in (_PROCESSOR, *accelerators)}
-    if name not in there:
-        raise FedkinError(f"{option} is '{name}'; it should be auto or a device of this machine: {', '.join(there)}.")
-    return there[name]
-
-
-def _accelerators() -> list[torch.device]:
-    """Return the accelerators that work, torch's default one first."""
-    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    if found is None:
-        return []
-    return [torch.device(found.type), *(torch.device(found.type, at) for at in range(torch.accelerator.device_count()))]
+    devices = {str(each): each for each in (_PROCESSOR, *accelerators)}
+    if name not in devices:
+        raise FedkinError(f"{option} is '{name}'; it should be auto or a device of this machine: {', '.join(devices)}.")
+    return devices[name]

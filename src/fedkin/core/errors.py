@@ -7,11 +7,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any, ClassVar, Literal
 
-_SIMILAR, _PART = 0.6, 3
-"""Share of common letters from which a name may be meant for another, and letters of a part of a compound."""
-_PROBLEMS = 50
-"""Maximum number of names or lines that an error lists."""
-
 
 class FedkinError(ValueError):
     """Error of bad input, described in one sentence: the value, what is allowed, where it was given.
@@ -110,23 +105,19 @@ def nearest(name: str, allowed: Iterable[str]) -> str | None:
 
     A compound whose last part is the name, as of Purchase and WeekofPurchase, is something else.
     """
-    wanted, known = name.lower(), {each.lower(): each for each in sorted(allowed)}
-    near = difflib.get_close_matches(wanted, known, n=2, cutoff=_SIMILAR)
-    if not near or _is_compound(near[0], wanted):
+    word, spellings = name.lower(), {each.lower(): each for each in sorted(allowed)}
+    near = difflib.get_close_matches(word, spellings, n=2, cutoff=0.6)
+    rest = near[0].removesuffix(word) if near else ""
+    if not near or (len(rest) >= 3 and rest != near[0] and rest[-1].isalpha()):
         return None
-    alike = {difflib.SequenceMatcher(a=one, b=wanted).ratio() for one in near}
-    return known[near[0]] if len(alike) == len(near) else None
+    ratios = {difflib.SequenceMatcher(a=each, b=word).ratio() for each in near}
+    return spellings[near[0]] if len(ratios) == len(near) else None
 
 
 def nearest_few(name: str, names: Collection[str], where: str) -> str:
     """Return the end of a sentence about an unknown name among many: the three most similar, and `where` all are."""
     near = difflib.get_close_matches(name.lower(), sorted(names), n=3, cutoff=0)
     return f"the nearest of {len(names)} are {', '.join(near)}; {where} shows all"
-
-
-def _is_compound(word: str, end: str) -> bool:
-    before = word.removesuffix(end)
-    return len(before) >= _PART and before != word and before[-1].isalpha()
 
 
 def listing(names: Sequence[str], maximum: int = 20) -> str:
@@ -140,9 +131,9 @@ def all_problems(problems: Sequence[str | FedkinError]) -> FedkinError:
 
     It is public if each of them is, see `FedkinError`; those that are mere texts are not.
     """
-    shown = problems[:_PROBLEMS]
-    more = [f"... and {len(problems) - _PROBLEMS:,} more problems."] if len(problems) > _PROBLEMS else []
-    public = [one.public if isinstance(one, FedkinError) else "" for one in shown]
+    shown = problems[:50]
+    more = [f"... and {len(problems) - 50:,} more problems."] if len(problems) > 50 else []
+    public = [problem.public if isinstance(problem, FedkinError) else "" for problem in shown]
     return FedkinError("\n".join([*map(str, shown), *more]), "\n".join([*public, *more]) if all(public) else False)
 
 
@@ -152,10 +143,10 @@ def refuse(problems: Iterable[str | FedkinError]) -> None:
         raise all_problems(listed)
 
 
-def raised_by(check: Callable[..., object], *given: Any) -> list[str]:
+def raised_by(check: Callable[..., object], *arguments: Any) -> list[str]:
     """Call a check, and return its error's lines, one per problem; an empty list if it raises nothing."""
     try:
-        check(*given)
+        check(*arguments)
     except FedkinError as error:
         return str(error).splitlines()
     return []

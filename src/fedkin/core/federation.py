@@ -24,8 +24,6 @@ MAX_UNUSABLE = 5
 """Unusable replies after which a client is not asked again in the same step."""
 MIN_CLIENTS = 2
 """Clients that a run can begin with, by default; all, if there are fewer."""
-_NAMED = 5
-"""Clients that a sentence names."""
 
 Wanted = Expected | Callable[[int], Expected]
 """What replies must contain, the same for all clients or a function of the client's id."""
@@ -43,6 +41,23 @@ class Replies(dict[int, Payload]):
     def __init__(self, values: Mapping[int, Payload], missing: Mapping[int, str]) -> None:
         super().__init__(values)
         self.missing = dict(missing)
+
+
+class ReplyStream(Iterator[tuple[int, Payload]]):
+    """Usable replies as they come, (client, reply) in order of id, to hold few of them in memory at once.
+
+    Attributes
+    ----------
+    missing : dict of int to str
+        As of `Replies`; complete once the stream is exhausted, which must be before the next exchange begins.
+    """
+
+    def __init__(self, exchange: Callable[[dict[int, str]], Iterator[tuple[int, Payload]]]) -> None:
+        self.missing: dict[int, str] = {}
+        self._replies = exchange(self.missing)
+
+    def __next__(self) -> tuple[int, Payload]:
+        return next(self._replies)
 
 
 class Participation:
@@ -153,20 +168,15 @@ class Federation(ABC):
             f"name their column with {option('label')}, or choose a scenario that gives labels to clients (`fedkin "
             "list scenarios`)"
         )
-        self.seed = seed
-        self.exchange = 0
-        self.settled = 0
-        self.traffic = Traffic()
-        self.seconds = 0.0
-        self.needs_all = False
+        self.seed, self.exchange, self.settled = seed, 0, 0
+        self.traffic, self.seconds = Traffic(), 0.0
+        self.requested = self.usable = 0
+        self.needs_all = self.secure_sums = False
         self.refused: list[str] = []
-        self.requested = 0
-        self.usable = 0
-        self._replied: set[str] = set()
-        self.secure_sums = False
         self.keys: dict[int, Tensor] = {}
         self.signed: dict[int, dict[str, str]] = {}
         self.clients: dict[int, Client] = {}
+        self._replied: set[str] = set()
 
     @property
     def ids(self) -> list[int]:
@@ -209,71 +219,63 @@ class Federation(ABC):
             If everyone is asked and refuses for good, or a task that no client has done yet fails at all that are
             asked, most of those present, with the same kind of error.
         """
-        values = dict(self.stream(task, payloads, expected))
-        return Replies(values, self.missing)
+        stream = self.stream(task, payloads, expected)
+        return Replies(dict(stream), stream.missing)
 
-    def stream(
-        self, task: Task, payloads: Mapping[int, Payload], expected: Wanted | None = None
+    def stream(self, task: Task, payloads: Mapping[int, Payload], expected: Wanted | None = None) -> ReplyStream:
+        """Do the same as `ask`, but return a stream of (client, reply)."""
+        return ReplyStream(lambda missing: self._replies(task, payloads, expected, missing))
+
+    def _replies(
+        self, task: Task, payloads: Mapping[int, Payload], expected: Wanted | None, missing: dict[int, str]
     ) -> Iterator[tuple[int, Payload]]:
-        """Do the same as `ask`, but yield (client, reply) in order of id, to hold few replies in memory at once.
-
-        `missing` is complete when the iterator is exhausted, which must be before the next exchange begins.
-        """
+        """Yield usable replies, and put into `missing` who gave none."""
         if not isinstance(task, Task):
             name = getattr(task, "__name__", kind_of(task))
             raise FedkinError(f"Clients are asked for {name}, which is no task; decorate it with @client_task.")
-        if named := [one for one in payloads if isinstance(one, str)]:
+        if names := [client for client in payloads if isinstance(client, str)]:
             raise FedkinError(
-                f"Clients are sent, for task '{task.name}', payloads by '{named[0]}' instead of by client; "
-                f"fed.all({named[0]}=...) is the same payload for each."
+                f"Clients are sent, for task '{task.name}', payloads by '{names[0]}' instead of by client; "
+                f"fed.all({names[0]}=...) is the same payload for each."
             )
         self.exchange += 1
         self.participation.missing = {}
         present = set(self.present)
-        asked = {client: payload for client, payload in payloads.items() if client in present}
+        requests = {client: payload for client, payload in payloads.items() if client in present}
         try:
-            self.traffic.send(asked.values())
+            self.traffic.send(requests.values())
         except TypeError as error:
-            wrong = next(filter(None, map(find_unsupported, asked.values())), error)
-            raise FedkinError(f"Clients are sent, for task '{task.name}', {wrong}.") from error
-        self.requested += len(asked)
-        waiting = {client: "no reply" if client in asked else "not there yet" for client in sorted(payloads)}
-        for client, answer in self.deliver(task, asked):
-            if isinstance(answer, str):
-                waiting[client] = answer
-                continue
-            reason = self._unusable(task, answer, expected(client) if callable(expected) else expected)
-            if reason is not None:
-                waiting[client] = reason
-                continue
-            del waiting[client]
-            self.usable += 1
-            self._replied.add(task.name)
-            yield client, answer
-        self.participation.missing = waiting
-        refusals = [reason for reason in waiting.values() if failure_kind(reason) == "refused"]
+            unsupported = next(filter(None, map(find_unsupported, requests.values())), error)
+            raise FedkinError(f"Clients are sent, for task '{task.name}', {unsupported}.") from error
+        self.requested += len(requests)
+        missing.update((client, "no reply" if client in requests else "not there yet") for client in sorted(payloads))
+        for client, reply in self.deliver(task, requests):
+            if isinstance(reply, str):
+                missing[client] = reply
+            elif (fault := self._fault(task, reply, expected(client) if callable(expected) else expected)) is not None:
+                missing[client] = fault
+            else:
+                del missing[client]
+                self.usable += 1
+                self._replied.add(task.name)
+                yield client, reply
+        self.participation.missing = dict(missing)
+        refusals = [reason for reason in missing.values() if failure_kind(reason) == "refused"]
         if refusals and len(refusals) == len(self.present):
             raise FedkinError(refusals[0])
-        self._check_task(task, waiting)
+        # A task that nobody has ever done and that fails everywhere in the same way has a fault of its own. A few
+        # that lie cannot end a run: nothing is said of fewer clients than two, or than half of those present.
+        is_most = len(missing) >= MIN_CLIENTS and 2 * len(missing) > len(self.present)
+        if task.name not in self._replied and is_most and len(reasons := set(missing.values())) == 1:
+            (reason,) = reasons
+            if failure_kind(reason) == "failed":
+                raise FedkinError(f"Task '{task.name}' failed at all {len(missing)} clients asked: {reason}.")
 
-    def _check_task(self, task: Task, waiting: Mapping[int, str]) -> None:
-        """Check that a task which no client has ever done did not fail at all that were asked in the same way.
-
-        Nothing is said of fewer clients than two, or than half of those present: a few that lie cannot end a run.
-        """
-        reasons = set(waiting.values())
-        few = len(waiting) < MIN_CLIENTS or 2 * len(waiting) <= len(self.present)
-        if task.name in self._replied or few or len(reasons) > 1:
-            return
-        (reason,) = reasons
-        if failure_kind(reason) == "failed":
-            raise FedkinError(f"Task '{task.name}' failed at all {len(waiting)} clients asked: {reason}.")
-
-    def _unusable(self, task: Task, answer: Payload, expected: Expected | None) -> Failure | None:
-        """Return why a reply cannot be used, or ``None`` if it can; a reply that cannot be read counts as unusable."""
+    def _fault(self, task: Task, reply: Payload, expected: Expected | None) -> Failure | None:
+        """Return why a reply cannot be used, or ``None`` if it can; one that cannot be read counts as unusable."""
         try:
-            self.traffic.received += payload_bytes(answer)
-            return task.refusal(answer, expected)
+            self.traffic.received += payload_bytes(reply)
+            return task.refusal(reply, expected)
         except Exception as error:
             return Failure("unusable", f"its reply cannot be read ({type(error).__name__})")
 
@@ -282,14 +284,13 @@ class Federation(ABC):
     ) -> Replies:
         """Send `task`, and send it again to clients without a usable reply, up to `attempts` times in all.
 
-        Clients that never gave one are in `missing`. A client that refuses for good, or has sent five unusable replies,
-        is not asked again.
+        A client that refuses for good, or has sent five unusable replies, is not asked again.
         """
         replies: dict[int, Payload] = {}
-        refused: dict[int, str] = {}
+        given_up: dict[int, str] = {}
         unusable: Counter[int] = Counter()
         for attempt in range(attempts):
-            waiting = {i: payload for i, payload in payloads.items() if i not in replies and i not in refused}
+            waiting = {i: payload for i, payload in payloads.items() if i not in replies and i not in given_up}
             if not waiting:
                 break
             if attempt:
@@ -299,11 +300,12 @@ class Federation(ABC):
                 replies.update(self.ask(task, waiting, expected))
             finally:
                 self.needs_all = False
-            unusable.update(i for i, why in self.missing.items() if failure_kind(why) in ("unusable", "diverged"))
             for client, reason in self.missing.items():
-                if failure_kind(reason) == "refused" or unusable[client] >= MAX_UNUSABLE:
-                    refused[client] = reason
-        self.note_missing({**self.missing, **refused})
+                kind = failure_kind(reason)
+                unusable[client] += kind in ("unusable", "diverged")
+                if kind == "refused" or unusable[client] >= MAX_UNUSABLE:
+                    given_up[client] = reason
+        self.note_missing({**self.missing, **given_up})
         return Replies(dict(sorted(replies.items())), self.missing)
 
     def note_missing(self, missing: Mapping[int, str]) -> None:
@@ -331,10 +333,8 @@ class Federation(ABC):
         """
         everyone = self.present if clients is None else list(clients)
         replies = self.ask_again(task, dict.fromkeys(everyone, payload), self.attempts, expected)
-        missing = {i: reason for i, reason in self.missing.items() if i in everyone}
-        if self.has_latecomers and replies:
-            missing = {i: reason for i, reason in missing.items() if lasts(reason)}
-        self.drop(missing)
+        may_wait = self.has_latecomers and len(replies) > 0
+        self.drop({i: reason for i, reason in replies.missing.items() if not may_wait or lasts(reason)})
         return replies
 
     def keep_majority(self, replies: Mapping[int, Payload], name: str = "shape") -> dict[int, Payload]:
@@ -371,7 +371,12 @@ class Federation(ABC):
         self.participation.dropped |= {i: str(reason) for i, reason in reasons.items()}
         self.participation.free.difference_update(reasons)
         for client, reason in reasons.items():
-            self.on_drop(f"{self.client_label(client)} is left out of the run: {reason}.".replace("..", "."))
+            self.on_drop(f"{self.client_label(client)} is left out of the run: {reason.removesuffix('.')}.")
+
+    def can_spare(self, clients: Collection[int]) -> bool:
+        """Return whether the run can go on without these clients, with at least `min_clients` others."""
+        remaining = [i for i in self.present if i not in clients]
+        return len(remaining) >= min(self.min_clients, len(self.present))
 
     def client_label(self, client: int) -> str:
         """Return the client's name, or "Client" and its id if it has none, as the beginning of a sentence."""
@@ -379,18 +384,13 @@ class Federation(ABC):
         return f"Client {name.removeprefix('Client ')}"
 
     def clients_label(self, clients: Sequence[int]) -> str:
-        """Return several clients by name, of which only the first few are named, as the beginning of a sentence."""
+        """Return several clients by name, the first five of them, as the beginning of a sentence."""
         names = [self.client_label(client).removeprefix("Client ") for client in clients]
-        return f"Client{'s' if len(names) > 1 else ''} {listing(names, _NAMED)}"
+        return f"Client{'s' if len(names) > 1 else ''} {listing(names, 5)}"
 
     def client_phrase(self, client: int) -> str:
         """Return the client's name, as `client_label` does, within a sentence."""
         return f"client{self.client_label(client).removeprefix('Client')}"
-
-    def can_spare(self, clients: Collection[int]) -> bool:
-        """Return whether the run can go on without these clients, with at least `min_clients` others."""
-        remaining = [i for i in self.present if i not in clients]
-        return len(remaining) >= min(self.min_clients, len(self.present))
 
     def arrived(self) -> list[int]:
         """Return the clients that have a seat and do not take part yet, in order; by default none can join."""
@@ -418,7 +418,7 @@ class Federation(ABC):
             "sent": self.traffic.sent,
             "received": self.traffic.received,
             "keys": {str(client): key for client, key in self.keys.items()},
-            **({"signed": {str(client): dict(one) for client, one in self.signed.items()}} if self.signed else {}),
+            **({"signed": {str(client): dict(parts) for client, parts in self.signed.items()}} if self.signed else {}),
             **({"spare": sorted(part.free)} if part.free else {}),
             "left_out": {str(client): reason for client, reason in part.dropped.items()},
         }
@@ -428,7 +428,7 @@ class Federation(ABC):
         self.exchange = self.settled = tree["exchange"]
         self.traffic = Traffic(tree["sent"], tree["received"])
         self.keys = {int(client): key for client, key in tree["keys"].items()}
-        self.signed = {int(client): one for client, one in tree.get("signed", {}).items()}
+        self.signed = {int(client): parts for client, parts in tree.get("signed", {}).items()}
         part = self.participation
         part.dropped = {int(client): reason for client, reason in tree.get("left_out", {}).items()}
         part.free = set(tree.get("spare", []))

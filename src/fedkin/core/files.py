@@ -29,9 +29,6 @@ _held: ContextVar[frozenset[Path]] = ContextVar("held", default=frozenset())
 HIDDEN = (".", "~$")
 """How names of files begin that nobody sees: of systems, and beside a workbook that is open in Excel."""
 
-_GRACE = 0.1
-"""Seconds that a lock is tried for: a process that ends removes the file, and it is made anew."""
-
 
 class FileError(FedkinError):
     """Error about a file of this machine; its sentence may contain a path or content, so clients do not send it."""
@@ -43,7 +40,7 @@ def write_atomically(path: Path, content: bytes | str) -> None:
     Raises FileError if the disk is full or the folder cannot be written; nothing half-written is left.
     """
     partial = path.with_name(path.name + ".partial")
-    try:
+    with _explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with partial.open("wb") as file:
@@ -54,7 +51,19 @@ def write_atomically(path: Path, content: bytes | str) -> None:
         except BaseException:
             partial.unlink(missing_ok=True)
             raise
-        _sync_folder(path.parent)
+        if os.name != "nt":  # Windows flushes a folder's list of files itself
+            handle = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Turn the system's error on writing a file into a FileError; a context manager."""
+    try:
+        yield
     except OSError as error:
         raise FileError(f"Cannot write {path}: {error.strerror}; nothing half-written was left there.") from error
 
@@ -89,18 +98,15 @@ def append(path: Path, text: str) -> None:
     """
     content = text.encode()
     check_regular(path)
-    try:
-        with path.open("ab", buffering=0) as file:
-            handle, size = file.fileno(), os.fstat(file.fileno()).st_size
-            try:
-                while content:
-                    content = content[os.write(handle, content) :]
-                os.fsync(handle)
-            except OSError:
-                file.truncate(size)
-                raise
-    except OSError as error:
-        raise FileError(f"Cannot write {path}: {error.strerror}; nothing half-written was left there.") from error
+    with _explained(path), path.open("ab", buffering=0) as file:
+        handle, size = file.fileno(), os.fstat(file.fileno()).st_size
+        try:
+            while content:
+                content = content[os.write(handle, content) :]
+            os.fsync(handle)
+        except OSError:
+            file.truncate(size)
+            raise
 
 
 @contextmanager
@@ -113,7 +119,8 @@ def file_lock(path: Path, *, waits: bool = False) -> Iterator[None]:
     """
     from filelock import FileLock, Timeout
 
-    lock = FileLock(path, timeout=-1 if waits else _GRACE, poll_interval=_GRACE / 5, thread_local=False)
+    # For a moment a lock is tried for at least: a process that ends removes the file, and it is made anew.
+    lock = FileLock(path, timeout=-1 if waits else 0.1, poll_interval=0.02, thread_local=False)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire()
@@ -135,14 +142,14 @@ def folder_lock(folder: Path, *, reentrant: bool = False) -> Iterator[None]:
     ``.fedkin.lock`` nor a folder that was made and has stayed empty. Raises FileError if another process is at work
     there, or it cannot be written.
     """
-    held, here = _held.get(), folder.resolve()
-    if here in held:
+    held, path = _held.get(), folder.resolve()
+    if path in held:
         yield
         return
-    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    absent = [each for each in (folder, *folder.parents) if not each.exists()]
     try:
         with file_lock(folder / LOCK):
-            token = _held.set(held | {here} if reentrant else held)
+            token = _held.set(held | {path} if reentrant else held)
             try:
                 yield
             finally:
@@ -151,20 +158,9 @@ def folder_lock(folder: Path, *, reentrant: bool = False) -> Iterator[None]:
                 with suppress(PermissionError):  # of Windows, where the lock removes it when it is released
                     (folder / LOCK).unlink(missing_ok=True)
     finally:
-        for path in made:
+        for each in absent:
             with suppress(OSError):
-                path.rmdir()
-
-
-def _sync_folder(folder: Path) -> None:
-    """Flush a folder's list of files to disk; does nothing on Windows, which does so itself."""
-    if os.name == "nt":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+                each.rmdir()
 
 
 def ending_of(name: str | Path) -> str:
@@ -248,10 +244,10 @@ def read_json(path: Path, kind: type[T], remedy: str = "") -> T:
 
     check_regular(path)
     try:
-        read: T = _adapter(cast(Hashable, kind)).validate_json(path.read_bytes(), strict=True)
+        content: T = _adapter(cast(Hashable, kind)).validate_json(path.read_bytes(), strict=True)
     except (OSError, ValidationError) as error:
         raise FileError(f"{path} is not as fedkin wrote it{remedy}.") from error
-    return read
+    return content
 
 
 @functools.cache

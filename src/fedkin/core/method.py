@@ -232,8 +232,8 @@ class Method(ABC, Generic[S]):
 
     def shared_with(self, made: type[Any]) -> dict[str, Any]:
         """Return the hyper-parameters that another dataclass has, too, by name in its order."""
-        own = {field.name for field in dataclasses.fields(self)}  # type: ignore[arg-type]
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(made) if field.name in own}
+        names = {field.name for field in dataclasses.fields(self)}  # type: ignore[arg-type]
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(made) if field.name in names}
 
 
 # What only some methods can do.
@@ -321,16 +321,15 @@ def refuse_unused(method: Any, unused: Mapping[str, str]) -> None:
 
     `unused` are such options of `method`, an instance, and beside what they have none, as the end of a sentence.
     """
-    for one in dataclasses.fields(method):
-        if one.name in unused and getattr(method, one.name) != one.default:
-            value = getattr(method, one.name)
-            raise FedkinError(f"{one.name} is {value!r}, but it has no effect {unused[one.name]}; leave it out.")
+    for option in dataclasses.fields(method):
+        if option.name in unused and (value := getattr(method, option.name)) != option.default:
+            raise FedkinError(f"{option.name} is {value!r}, but it has no effect {unused[option.name]}; leave it out.")
 
 
 def allowed_for_sums(made: type[Method[Any]]) -> dict[str, tuple[Any, ...]]:
     """Return the values of hyper-parameters, by name, with which sums over clients are all that a method needs."""
     needed = made.traits.sums_suffice or {}
-    return {name: wanted if isinstance(wanted, tuple) else (wanted,) for name, wanted in needed.items()}
+    return {name: values if isinstance(values, tuple) else (values,) for name, values in needed.items()}
 
 
 def display_name(method: type[Any]) -> str:
@@ -338,70 +337,59 @@ def display_name(method: type[Any]) -> str:
     return method.__name__.removesuffix("Method")
 
 
-# Checks of a method's class before there is an instance: its annotations, class attributes and functions.
+# Checks of a method's class before there is an instance: its annotations, traits and functions.
 
 
-_VALUES = {"clusters": ("samples", "clients", None), "cost": ("cheap", "costly")}
+_TRAITS: Mapping[str, tuple[str | None, ...]] = {"clusters": ("samples", "clients", None), "cost": ("cheap", "costly")}
 """Traits with few values, and these."""
-_CALLED = {"init": ("fed",), "step": ("fed", "state"), "result": ("state",)}
-"""Functions that every method has, and what they are called with."""
 
 
 def check_annotations(made: type[Any], name: str) -> None:
-    """Raise FedkinError if an annotation of a dataclass, called `name`, has a name that its module lacks."""
+    """Raise FedkinError if a dataclass, called `name`, has annotations that are no fields, or of unknown types.
+
+    They are no fields if the decorator is missing.
+    """
     try:
         get_type_hints(made, include_extras=True)
     except NameError as error:
         raise FedkinError(
             f"'{name}' has an annotation whose type is not known: {error}; import it outside of `if TYPE_CHECKING:`."
         ) from error
+    annotations = [key for key, kind in inspect.get_annotations(made).items() if "ClassVar" not in str(kind)]
+    if annotations and "__dataclass_fields__" not in vars(made):
+        raise FedkinError(
+            f"'{name}' has annotations that are no options, such as '{annotations[0]}'; the decorator "
+            "@dataclass(frozen=True) is missing above its class."
+        )
 
 
 def check_class(made: type[Any]) -> None:
     """Check that the class of a method can be used as one.
 
-    Raises FedkinError if a trait is outside of `traits` or has a value that nothing knows, a function takes other
-    arguments than it is called with, or one that is called without an instance, such as `predict`, needs one.
+    Raises FedkinError if a trait has a value that nothing knows, a function takes other arguments than it is called
+    with, or one that is called without an instance, such as `predict`, needs one.
     """
-    options = {one.name for one in dataclasses.fields(made)}  # whose names are checked with their types
+    name = made.__name__
     if not isinstance(made.traits, Traits):
-        raise FedkinError(f"{made.__name__}.traits should be fedkin.core.Traits(...), not {kind_of(made.traits)}.")
-    for trait in dataclasses.fields(Traits):
-        value = getattr(made, trait.name, None)
-        if isinstance(value, bool | str | Mapping) and trait.name not in options:
-            written = f"traits = Traits({trait.name}={value!r})"
-            raise FedkinError(f"{made.__name__}.{trait.name} is a trait; write {written} in its place.")
-    for name, allowed in _VALUES.items():
-        if (value := getattr(made.traits, name)) not in allowed:
-            listed = " or ".join("None" if one is None else f'"{one}"' for one in allowed)
-            raise FedkinError(f"{made.__name__}.traits has {name} = {value!r}; it should be {listed}.")
-    for function, given in _CALLED.items():
-        if function not in options and not _takes(getattr(made, function), len(given) + 1):
+        raise FedkinError(f"{name}.traits should be fedkin.core.Traits(...), not {kind_of(made.traits)}.")
+    for trait, allowed in _TRAITS.items():
+        if (value := getattr(made.traits, trait)) not in allowed:
+            raise FedkinError(f"{name}.traits has {trait} = {value!r}; it should be {' or '.join(map(repr, allowed))}.")
+    for function, arguments in (("init", ("fed",)), ("step", ("fed", "state")), ("result", ("state",))):
+        try:
+            inspect.signature(getattr(made, function)).bind(made, *arguments)
+        except TypeError as error:
             raise FedkinError(
-                f"{made.__name__}.{function} should take {' and '.join(given)}, as in "
-                f"def {function}({', '.join(('self', *given))})."
+                f"{name}.{function} should take {' and '.join(arguments)}, as in def {function}(self, "
+                f"{', '.join(arguments)})."
+            ) from error
+    for number, base in enumerate(made.__mro__):
+        for function, value in vars(base).items():
+            inherited = next(
+                (vars(each)[function] for each in made.__mro__[number + 1 :] if function in vars(each)), None
             )
-    for one in made.__mro__:
-        for name, value in vars(one).items():
-            if isinstance(value, FunctionType) and (kind := _kind_of_base(one, name)) is not None:
+            if isinstance(value, FunctionType) and isinstance(inherited, staticmethod | classmethod):
+                decorator = f"@{type(inherited).__name__}"
                 raise FedkinError(
-                    f"{one.__name__}.{name} is called without an instance; write @{kind} above it"
-                    f"{', and leave out self' if kind == 'staticmethod' else ', and cls in place of self'}."
+                    f"{base.__name__}.{function} is called without an instance; write {decorator} above it."
                 )
-
-
-def _takes(function: Any, count: int) -> bool:
-    """Return whether a function can be called with so many positional arguments."""
-    try:
-        inspect.signature(function).bind(*range(count))
-    except TypeError:
-        return False
-    return True
-
-
-def _kind_of_base(made: type[Any], name: str) -> str | None:
-    """Return the decorator that a class's bases have above a function, if it is called without an instance."""
-    for base in made.__mro__[1:]:
-        if isinstance(found := vars(base).get(name), staticmethod | classmethod):
-            return type(found).__name__
-    return None

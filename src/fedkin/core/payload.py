@@ -26,7 +26,6 @@ Payload = dict[str, Any]
 """Names to tensors, numbers, strings, booleans, ``None``, or lists and string-keyed dicts of them."""
 
 _TENSOR = "__tensor__"
-_DEEPEST = 64
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 """Types that JSON represents directly; long lists hold these."""
 
@@ -37,10 +36,11 @@ def pack(tree: Any) -> tuple[dict[str, Tensor], str]:
     Raises
     ------
     TypeError
-        If the tree holds anything that is neither a tensor nor plain JSON.
+        If the tree holds anything that is neither a tensor nor plain JSON, which it names.
     """
     tensors: dict[str, Tensor] = {}
-    return tensors, json.dumps(_packed(tree, "", tensors), sort_keys=True)
+    text = json.dumps(_packed(tree, "", tensors), sort_keys=True)
+    return {path: tensor.contiguous() for path, tensor in tensors.items()}, text
 
 
 def _packed(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
@@ -49,7 +49,7 @@ def _packed(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
     It is no function within `pack`, which would hold itself, and all tensors until the next collection of garbage.
     """
     if isinstance(value, Tensor):
-        tensors[path] = value.detach().contiguous()
+        tensors[path] = value.detach()
         return {_TENSOR: path}
     if isinstance(value, list | tuple):  # before mappings, whose check is slow, as wide tables are lists of lists
         if _PLAIN.issuperset(map(type, value)):
@@ -59,51 +59,40 @@ def _packed(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
             for index, item in enumerate(value)
         ]
     if isinstance(value, Mapping):
-        return {_name(key, path): _packed(item, f"{path}/{_escaped(key)}", tensors) for key, item in value.items()}
+        for key in value:
+            if not isinstance(key, str) or key == _TENSOR:
+                raise TypeError(f"{_place(path)}a dict with the key {key!r}; keys are strings")
+        # Keys are escaped as in a JSON pointer (RFC 6901), so that no two paths are the same.
+        return {
+            key: _packed(item, f"{path}/{key.replace('~', '~0').replace('/', '~1')}", tensors)
+            for key, item in value.items()
+        }
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    raise TypeError(f"{path or 'payload'} holds a {type(value).__name__}; only tensors and plain values may be sent.")
+    advice = " (torch.from_numpy makes a tensor of it)" if isinstance(value, np.ndarray) else ""
+    raise TypeError(f"{_place(path)}{kind_of(value)}{advice}")
 
 
-def find_unsupported(tree: Any, path: str = "") -> str | None:
+def _place(path: str) -> str:
+    return f"'{path.removeprefix('/')}', " if path else ""
+
+
+def find_unsupported(tree: Any) -> str | None:
     """Return where a tree holds what `pack` does not take, and what it is, in words; ``None`` if it takes all of it."""
-    if isinstance(tree, Tensor) or type(tree) in _PLAIN:
-        return None
-    if isinstance(tree, list | tuple):
-        if _PLAIN.issuperset(map(type, tree)):
-            return None
-        items = (find_unsupported(item, f"{path}/{at}") for at, item in enumerate(tree) if type(item) not in _PLAIN)
-        return next((found for found in items if found is not None), None)
-    if isinstance(tree, Mapping):
-        for key, item in tree.items():
-            if not isinstance(key, str) or key == _TENSOR:
-                return f"{_at(path)}a dict with the key {key!r}; keys are strings"
-            if (found := find_unsupported(item, f"{path}/{key}" if path else key)) is not None:
-                return found
-        return None
-    if isinstance(tree, bool | int | float | str):
-        return None
-    advice = " (torch.from_numpy makes a tensor of it)" if isinstance(tree, np.ndarray) else ""
-    return f"{_at(path)}{kind_of(tree)}{advice}"
+    try:
+        _packed(tree, "", {})
+    except TypeError as error:
+        return str(error)
+    return None
 
 
 def detached(tree: Any) -> Any:
-    """Return a tree whose tensors require no gradient, as `pack` sends them: the same one if none does."""
+    """Return a tree whose tensors require no gradient, as `pack` sends them."""
     if isinstance(tree, Tensor):
         return tree.detach() if tree.requires_grad else tree
     if isinstance(tree, list | tuple):
-        if _PLAIN.issuperset(map(type, tree)):
-            return tree
-        each = [item if type(item) in _PLAIN else detached(item) for item in tree]
-        return each if any(new is not old for new, old in zip(each, tree, strict=True)) else tree
-    if isinstance(tree, Mapping):
-        items = {key: detached(item) for key, item in tree.items()}
-        return items if any(items[key] is not tree[key] for key in items) else tree
-    return tree
-
-
-def _at(path: str) -> str:
-    return f"'{path}', " if path else ""
+        return tree if _PLAIN.issuperset(map(type, tree)) else [detached(item) for item in tree]
+    return {key: detached(item) for key, item in tree.items()} if isinstance(tree, Mapping) else tree
 
 
 def unpack(tensors: Mapping[str, Tensor], text: str) -> Any:
@@ -120,7 +109,7 @@ def unpack(tensors: Mapping[str, Tensor], text: str) -> Any:
 
 
 def _unpacked(value: Any, tensors: Mapping[str, Tensor], depth: int) -> Any:
-    if depth > _DEEPEST:
+    if depth > 64:  # what a hostile sender may nest; fedkin's own trees have at most six levels
         raise ValueError("nested too deep")
     if isinstance(value, dict):
         if _TENSOR in value:
@@ -136,18 +125,7 @@ def _unpacked(value: Any, tensors: Mapping[str, Tensor], depth: int) -> Any:
 def payload_bytes(payload: Payload) -> int:
     """Return the size of a payload when sent: its tensors' bytes plus the JSON text of the rest."""
     tensors, text = pack(payload)
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values()) + len(text)
-
-
-def _escaped(key: Any) -> str:
-    """Escape a key as in a JSON pointer (RFC 6901), so that no two paths are the same."""
-    return str(key).replace("~", "~0").replace("/", "~1")
-
-
-def _name(key: Any, path: str) -> str:
-    if not isinstance(key, str) or key == _TENSOR:
-        raise TypeError(f"{path or 'payload'} has the key {key!r}; keys must be strings.")
-    return key
+    return sum(tensor.nbytes for tensor in tensors.values()) + len(text)
 
 
 @dataclass
@@ -166,17 +144,11 @@ class Traffic:
             self.sent += sizes[id(payload)]
 
 
-#
-# Files for trees of tensors and plain values: tensors as safetensors, everything else as JSON in its header.
-#
-# On a disk the JSON has the file's checksum before it, so that a file with a single bit flipped is refused.
+# Files for trees of tensors and plain values: tensors as safetensors, everything else as JSON in its header. On a disk
+# the JSON has the file's checksum before it, so that a file with a single bit flipped is refused.
 
 
 _TREE = "tree"
-_LONGEST_HEADER = 100_000_000
-"""Bytes of a header that safetensors reads; longer ones are not parsed."""
-_PIECE = 1 << 20
-"""Bytes of a file that are read at once."""
 _START = b'{"__metadata__":{"tree":"'
 _BLANK = "0" * 64
 """Placeholder for the checksum while it is computed."""
@@ -200,7 +172,7 @@ def with_checksum(tree: Any) -> bytes:
     """
     tensors, text = pack(tree)
     content = memoryview(save(tensors, metadata={_TREE: _BLANK + text}))
-    at = 8 + len(_START)
+    at = 8 + len(_START)  # behind the length of the header
     return b"".join([content[:at], sha256(content).hexdigest().encode(), content[at + len(_BLANK) :]])
 
 
@@ -217,7 +189,7 @@ def from_bytes(content: bytes) -> Any:
     """
     try:
         length = int.from_bytes(content[:8], "little")
-        if length > _LONGEST_HEADER:
+        if length > 100_000_000:  # the longest header that safetensors reads
             raise ValueError
         text = json.loads(content[8 : 8 + length])["__metadata__"][_TREE]
         return unpack(load(content), text)
@@ -246,10 +218,10 @@ def _checksums(path: Path) -> tuple[str, str]:
     """Return the checksum that a file contains and that of its content; both empty if it was written without one."""
     with path.open("rb") as file:
         start = file.read(8 + len(_START) + len(_BLANK))
-        found = re.fullmatch(re.escape(_START) + rb"([0-9a-f]{64})", start[8:])
-        if found is None:
+        header = re.fullmatch(re.escape(_START) + rb"([0-9a-f]{64})", start[8:])
+        if header is None:
             return "", ""
         digest = sha256(start[: -len(_BLANK)] + _BLANK.encode())
-        while piece := file.read(_PIECE):
+        while piece := file.read(1 << 20):
             digest.update(piece)
-    return found[1].decode(), digest.hexdigest()
+    return header[1].decode(), digest.hexdigest()

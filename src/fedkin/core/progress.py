@@ -19,15 +19,6 @@ Timing = dict[str, Any]
 Status = Literal["finished", "failed", "interrupted"]
 
 
-_OTHER_HOOKS = (
-    (("round_end", "epoch_end", "step_end", "batch_end", "validation_end", "evaluate_end"), "step"),
-    (("train_end", "fit_end", "run_end"), "end"),
-    (("train_begin", "train_start", "fit_start", "fit_begin", "run_begin", "run_start"), "begin"),
-    (("round_begin", "round_start", "epoch_begin", "epoch_start"), "phase"),
-)
-"""Parts of the names of callbacks' methods in other libraries, and the corresponding method here."""
-
-
 class Callback:
     """Base class of callbacks, whose methods do nothing here; an error that one raises ends the run.
 
@@ -38,13 +29,11 @@ class Callback:
     """
 
     def __init_subclass__(cls, **more: Any) -> None:
-        """Refuse a subclass with methods of other libraries' callbacks that fedkin would never call."""
+        """Refuse a subclass with methods of other libraries' callbacks, ``on_...``, which fedkin would never call."""
         super().__init_subclass__(**more)
         for name in vars(cls):
             if name.startswith("on_"):
-                meant = next((own for words, own in _OTHER_HOOKS if any(word in name for word in words)), None)
-                hint = f"{meant} is called instead" if meant else "it has begin, phase, part, stops, step and end"
-                raise TypeError(f"{cls.__name__}.{name} would never be called, since Callback has no '{name}'; {hint}.")
+                raise TypeError(f"{cls.__name__}.{name} would never be called: a Callback has {', '.join(_HOOKS)}.")
 
     def begin(self) -> None:
         """Called when the run begins or resumes."""
@@ -75,6 +64,9 @@ class Callback:
         """Called when the run has ended, once for each `begin`, even if that failed."""
 
 
+_HOOKS = [name for name in vars(Callback) if not name.startswith("_")]
+
+
 class Progress(Callback):
     """Progress display that shows nothing; warnings are issued as Python's."""
 
@@ -87,41 +79,26 @@ class Progress(Callback):
 
 
 class Callbacks(Callback):
-    """Several callbacks as one, called in order."""
+    """Several callbacks as one, called in order; a run ends if any of them says so."""
 
     def __init__(self, callbacks: Sequence[Callback]) -> None:
         self.callbacks = tuple(callbacks)
 
-    def begin(self) -> None:
-        for each in self.callbacks:
-            each.begin()
-
-    def phase(self, text: str) -> None:
-        for each in self.callbacks:
-            each.phase(text)
-
-    def part(self, done: int, total: int) -> None:
-        for each in self.callbacks:
-            each.part(done, total)
-
     def stops(self, line: RecordLine) -> bool:
         return any(each.stops(line) for each in self.callbacks)
 
-    def checkpoint(self, tree: Mapping[str, Any], timing: Timing, line: RecordLine | None) -> None:
-        for each in self.callbacks:
-            each.checkpoint(tree, timing, line)
 
-    def step(self, line: RecordLine, timing: Timing) -> None:
+def _in_turn(name: str) -> Callable[..., None]:
+    def call(self: Callbacks, *arguments: Any) -> None:
         for each in self.callbacks:
-            each.step(line, timing)
+            getattr(each, name)(*arguments)
 
-    def warn(self, text: str) -> None:
-        for each in self.callbacks:
-            each.warn(text)
+    return call
 
-    def end(self, status: Status) -> None:
-        for each in self.callbacks:
-            each.end(status)
+
+for _name in _HOOKS:
+    if _name != "stops":
+        setattr(Callbacks, _name, _in_turn(_name))
 
 
 Follower = Callback | Callable[[RecordLine], object]
@@ -145,23 +122,23 @@ def callbacks_of(given: Followers) -> tuple[Callback, ...]:
     if given is None:
         return ()
     listed = [given] if isinstance(given, Callback) or callable(given) else list(given)
-    for one in listed:
-        if (not isinstance(one, Callback) and not callable(one)) or isinstance(one, type):
-            what = f"the class {one.__name__}" if isinstance(one, type) else f"of type {type(one).__name__}"
+    for each in listed:
+        if (not isinstance(each, Callback) and not callable(each)) or isinstance(each, type):
+            what = f"the class {each.__name__}" if isinstance(each, type) else f"of type {type(each).__name__}"
             raise FedkinError(f"A callback is {what}; give instances of fedkin.Callback, or functions of a record.")
-    return tuple(one if isinstance(one, Callback) else _Called(one) for one in listed)
+    return tuple(each if isinstance(each, Callback) else _Called(each) for each in listed)
 
 
 @contextmanager
 def run_with_callbacks(callback: Callback) -> Iterator[None]:
     """Call `begin` of a callback on entry and `end` on exit, with "finished", "interrupted" or "failed"."""
+    status: Status = "failed"
     try:
         callback.begin()
         yield
+        status = "finished"
     except KeyboardInterrupt:
-        callback.end("interrupted")
+        status = "interrupted"
         raise
-    except BaseException:
-        callback.end("failed")
-        raise
-    callback.end("finished")
+    finally:
+        callback.end(status)

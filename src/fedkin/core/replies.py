@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, isfinite
+from math import inf, isfinite, prod
 from typing import Any, Literal
 
 import torch
@@ -29,7 +29,6 @@ MAX_SAMPLE = 1e15
 MAX_CLASSES = 2**15
 MAX_TEXT = 4096
 """Maximum number of characters of a text that may be sent."""
-_MAX_NAME = 256
 _HALF = re.compile("[\ud800-\udfff]")
 """Half a character, which no encoding has."""
 
@@ -60,8 +59,12 @@ class Array:
         lowest, highest = extremes(value)
         if self.minimum <= lowest and highest <= self.maximum:
             return None
-        within = f"is not within {self.minimum:g} to {self.maximum:g}"
-        return within if are_finite(lowest, highest) else "is not finite"
+        is_finite = isfinite(lowest) and isfinite(highest)
+        return f"is not within {self.minimum:g} to {self.maximum:g}" if is_finite else "is not finite"
+
+    def accepts(self, value: Any) -> bool:
+        """Return whether a value is such a tensor."""
+        return self.objection(value) is None
 
     def _fits(self, shape: Sequence[int], lengths: dict[str, int]) -> bool:
         wanted = self.shape or ()
@@ -144,31 +147,11 @@ def is_count(value: Any) -> bool:
     return type(value) is int and 0 <= value < MAX_COUNT
 
 
-def is_amount(value: Any) -> bool:
-    """Return whether a value is a plain number in [0, 2^53), such as a weight."""
-    return is_number(value) and 0 <= value < MAX_COUNT
-
-
-def is_flag(value: Any) -> bool:
-    """Return whether a value is true or false."""
-    return isinstance(value, bool)
-
-
 def is_shape(value: Any) -> bool:
     """Return whether a value is a list of one to four positive integers, of at most 2^31 elements."""
     if not isinstance(value, list | tuple) or not 0 < len(value) <= 4:
         return False
-    elements = 1
-    for length in value:
-        if not (is_count(length) and length > 0):
-            return False
-        elements *= length
-    return elements <= 2**31
-
-
-def is_classes(value: Any) -> bool:
-    """Return whether a value is a number of classes: 0 without labels, at most 32,768."""
-    return is_count(value) and value <= MAX_CLASSES
+    return all(is_count(length) and length > 0 for length in value) and prod(value) <= 2**31
 
 
 def is_seed(value: Any) -> bool:
@@ -178,7 +161,7 @@ def is_seed(value: Any) -> bool:
 
 def is_name(value: Any) -> bool:
     """Return whether a value is a printable text of 1 to 256 characters."""
-    return isinstance(value, str) and 0 < len(value) <= _MAX_NAME and value.isprintable()
+    return isinstance(value, str) and 0 < len(value) <= 256 and value.isprintable()
 
 
 def is_text(value: Any) -> bool:
@@ -206,11 +189,6 @@ def within(low: float, high: float = MAX_NUMBER) -> Check:
     return lambda value: is_number(value) and low <= value <= high
 
 
-def positive(value: Any) -> bool:
-    """Return whether a value is a plain number above 0."""
-    return is_number(value) and value > 0
-
-
 def counts_to(high: int, low: int = 1) -> Check:
     """Return a check that accepts plain integers from `low` to `high`."""
     return lambda value: is_count(value) and low <= value <= high
@@ -223,15 +201,21 @@ def count_or(*words: str) -> Check:
 
 def below(bound: int) -> Check:
     """Return a check that accepts an integer in [0, `bound`), and int64 tensors of such."""
-
-    def check(value: Any) -> bool:
-        if not isinstance(value, Tensor):
-            return is_count(value) and value < bound
-        return Array(None, torch.int64, 0, bound - 1).objection(value) is None
-
-    return check
+    whole = Array(None, torch.int64, 0, bound - 1)
+    return lambda value: is_count(value) and value < bound if not isinstance(value, Tensor) else whole.accepts(value)
 
 
+def positive(value: Any) -> bool:
+    """Return whether a value is a plain number above 0."""
+    return is_number(value) and value > 0
+
+
+is_amount = within(0, MAX_COUNT - 1)
+"""Whether a value is a plain number in [0, 2^53), such as a weight."""
+is_flag = one_of(True, False)
+"""Whether a value is true or false."""
+is_classes = counts_to(MAX_CLASSES, 0)
+"""Whether a value is a number of classes: 0 without labels."""
 are_counts = below(MAX_COUNT)
 """Whether it is a tensor of whole numbers from 0 to 2^53, or one such number."""
 
@@ -241,11 +225,6 @@ def text_objection(text: str) -> str | None:
     if len(text) > MAX_TEXT:
         return f"is a text of more than {MAX_TEXT} characters"
     return "is no valid text" if _HALF.search(text) else None
-
-
-def are_finite(*numbers: float) -> bool:
-    """Return whether no number is NaN or infinite."""
-    return all(map(isfinite, numbers))
 
 
 def extremes(tensor: Tensor) -> tuple[float, float]:
@@ -286,8 +265,7 @@ def _words(shape: tuple[int, ...]) -> str:
 # Validation of payloads and replies: the reasons for which they are refused.
 
 
-_MAX_LEAVES, _MAX_ELEMENTS = 1_000_000, 2**40
-_NUMBERS = {
+_REAL = {
     torch.float16, torch.bfloat16, torch.float32, torch.float64,
     torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.bool,
 }  # fmt: skip
@@ -347,24 +325,20 @@ def refusal(reply: Payload, *expected: Expected, optional: Expected | None = Non
     """
     if not isinstance(reply, dict):
         return Failure("unusable", "it is no mapping")
-    wants = [item for wanted in expected for item in wanted.items()]
+    wants = [item for mapping in expected for item in mapping.items()]
     wants += [(name, Optional(want)) for name, want in (optional or {}).items()]
-    reason = _unfit(reply, wants)
+    lengths: dict[str, int] = {}
+    faults = (_unfit(name, reply, want, lengths) for name, want in wants)
+    reason = _never_allowed(reply) or next(filter(None, faults), None)
     if reason is None:
         return None
     diverged = any(_has_diverged(reply.get(name), want) for name, want in wants)
     return Failure("diverged" if diverged else "unusable", reason)
 
 
-def _unfit(reply: Payload, wants: Sequence[tuple[str, Want]]) -> str | None:
-    """Return what is wrong in a reply, or ``None``."""
-    for count, (path, value) in enumerate(_leaves(reply)):
-        if count > _MAX_LEAVES:
-            return f"it has more than {_MAX_LEAVES:,} entries"
-        if (reason := _generally_wrong(value)) is not None:
-            return f"'{path}' {reason}"
-    lengths: dict[str, int] = {}
-    return next(filter(None, (_unlike(name, reply, want, lengths) for name, want in wants)), None)
+def objection(payload: Payload, takes: Expected) -> str | None:
+    """Return why a payload is not as a task `takes` it, or ``None`` if it is."""
+    return _unfit_mapping("", payload, takes, {})
 
 
 def _has_diverged(value: Any, want: Any) -> bool:
@@ -376,70 +350,72 @@ def _has_diverged(value: Any, want: Any) -> bool:
     return value.dtype == want.dtype and value.numel() > 0 and not max(map(abs, extremes(value))) <= MAX_UPDATE
 
 
-def objection(payload: Payload, takes: Expected) -> str | None:
-    """Return why a payload is not as a task `takes` it, or ``None`` if it is."""
-    return _unlike_mapping("", payload, takes, {})
-
-
-def _unlike(path: str, holder: Mapping[str, Any], want: Any, lengths: dict[str, int]) -> str | None:
+def _unfit(path: str, holder: Mapping[str, Any], want: Any, lengths: dict[str, int]) -> str | None:
     """Return why an entry is not as `want` says, or ``None``; `lengths` has the values of named sizes."""
     name = path.rpartition("/")[2]
     if name not in holder:
         return None if isinstance(want, Optional) else f"'{path}' is absent"
-    return _wrong(path, holder[name], want, lengths)
+    return _unfit_value(path, holder[name], want, lengths)
 
 
-def _wrong(path: str, value: Any, want: Any, lengths: dict[str, int]) -> str | None:
-    if isinstance(want, Optional):
-        return _wrong(path, value, want.want, lengths)
-    if isinstance(want, Nullable):
-        return None if value is None else _wrong(path, value, want.want, lengths)
+def _unfit_value(path: str, value: Any, want: Any, lengths: dict[str, int]) -> str | None:
+    if isinstance(want, Optional | Nullable):
+        is_none = isinstance(want, Nullable) and value is None
+        return None if is_none else _unfit_value(path, value, want.want, lengths)
     if isinstance(want, ListOf):
         if not isinstance(value, list | tuple):
             return f"'{path}' is no list"
-        reasons = (_wrong(f"{path}/{at}", item, want.want, lengths) for at, item in enumerate(value))
+        reasons = (_unfit_value(f"{path}/{at}", item, want.want, lengths) for at, item in enumerate(value))
         return next(filter(None, reasons), None)
     if isinstance(want, Mapping):
-        return _unlike_mapping(path, value, want, lengths)
+        return _unfit_mapping(path, value, want, lengths)
     if isinstance(want, tuple | Array):
         reason = (Array(want, None) if isinstance(want, tuple) else want).objection(value, lengths)
         return None if reason is None else f"'{path}' {reason}"
     return None if want(value) else f"'{path}' is not what it should be"
 
 
-def _unlike_mapping(path: str, value: Any, wants: Mapping[str, Any], lengths: dict[str, int]) -> str | None:
+def _unfit_mapping(path: str, value: Any, wants: Mapping[str, Any], lengths: dict[str, int]) -> str | None:
     if not isinstance(value, Mapping):
         return f"'{path}' is no mapping"
     start = f"{path}/" if path else ""
     for name in value:
         if name not in wants:
             return f"'{start}{name if is_name(name) else '?'}' is not expected"
-    reasons = (_unlike(f"{start}{name}", value, want, lengths) for name, want in wants.items())
+    reasons = (_unfit(f"{start}{name}", value, want, lengths) for name, want in wants.items())
     return next(filter(None, reasons), None)
 
 
-def _generally_wrong(value: Any) -> str | None:
-    """Return why a value is never allowed in a reply, such as an infinite number; ``None`` if it may be."""
-    if isinstance(value, Tensor):
-        if value.dtype not in _NUMBERS:
-            return f"is of {value.dtype}"
-        if value.numel() > _MAX_ELEMENTS:
-            return "is too large"
-        if value.is_floating_point() and value.numel():
-            lowest, highest = extremes(value)
-            if not are_finite(lowest, highest):
-                return "is not finite"
-            return None if max(-lowest, highest) <= MAX_NUMBER else f"is beyond {MAX_NUMBER:g}"
+def _never_allowed(reply: Payload) -> str | None:
+    """Return what in a reply is never allowed, such as an infinite number; ``None`` if all of it may be."""
+    for count, (path, value) in enumerate(_leaves(reply)):
+        if count > 1_000_000:  # more than any task's, and a second of work for the server
+            return "it has more than 1,000,000 entries"
+        if isinstance(value, Tensor):
+            reason = _unsendable(value)
+        elif isinstance(value, str):
+            reason = text_objection(value)
+        elif isinstance(value, float) and not isfinite(value):
+            reason = "is not finite"
+        else:
+            is_beyond = abs(value) > (MAX_NUMBER if isinstance(value, float) else MAX_COUNT)
+            reason = f"is beyond {f'{MAX_NUMBER:g}' if isinstance(value, float) else '2^53'}" if is_beyond else None
+        if reason is not None:
+            return f"'{path}' {reason}"
+    return None
+
+
+def _unsendable(tensor: Tensor) -> str | None:
+    if tensor.dtype not in _REAL:
+        return f"is of {tensor.dtype}"
+    if tensor.numel() > 2**40:  # of a tensor that claims to be larger than any memory
+        return "is too large"
+    if not tensor.is_floating_point() or not tensor.numel():
         return None
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, int):
-        return None if abs(value) <= MAX_COUNT else "is beyond 2^53"
-    if isinstance(value, float):
-        if not are_finite(value):
-            return "is not finite"
-        return None if abs(value) <= MAX_NUMBER else f"is beyond {MAX_NUMBER:g}"
-    return text_objection(value)
+    lowest, highest = extremes(tensor)
+    if not (isfinite(lowest) and isfinite(highest)):
+        return "is not finite"
+    return None if max(-lowest, highest) <= MAX_NUMBER else f"is beyond {MAX_NUMBER:g}"
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -454,6 +430,6 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     elif isinstance(value, Mapping):
         for key, item in value.items():
             name = key if is_text(key) else "?"
-            if name == "?":
+            if name == "?":  # a key that no text may be, shown by what refuses it
                 yield path or "?", str(key)[: MAX_TEXT + 1] + "\ud800"
             yield from _leaves(item, f"{path}/{name}" if path else name)

@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import FrozenInstanceError
 from typing import Any
 
 from fedkin.core.contract import after_step, first_state
@@ -32,7 +31,7 @@ class Runner:
         The clients.
     callbacks : Callback
         What is called as the run proceeds, see `fedkin.core.progress.Callbacks`. Their `begin` and `end` are called by
-        `fedkin.core.progress.followed`, since a run does more than steps.
+        `fedkin.core.progress.run_with_callbacks`, since a run does more than steps.
     """
 
     def __init__(self, method: Method[Any], fed: Federation, callbacks: Callback | None = None) -> None:
@@ -75,15 +74,23 @@ class Runner:
         began = time.perf_counter()
         state, record = do_step(self.method, self.fed, state)
         timing = self._timing(state.steps, began, computed)
-        line = record_line(record, self.fed, state.steps, self.judge(state, record))
+        line = self._line(state, record)
         if self.callbacks.stops(line) and not state.finished:
             state = dataclasses.replace(state, finished=True)
             self.method.conclude(self.fed, state)
-            line = record_line(record, self.fed, state.steps, self.judge(state, record))
+            line = self._line(state, record)
         self.fed.refused.clear()
         state = self.keep(state, timing, line)
         self.callbacks.step(line, timing)
         return state
+
+    def _line(self, state: Any, record: Record) -> RecordLine:
+        """Return the line of a step's record, in which clients that were left out of the run are missing, too."""
+        metrics = self.judge(state, record)
+        record = dataclasses.replace(record, missing={**record.missing, **self.fed.dropped})
+        refused = {"refused": list(self.fed.refused)} if self.fed.refused else {}
+        line: RecordLine = _finite({**record.line(state.steps, self.fed.traffic, metrics), **refused})
+        return line
 
     def _timing(self, step: int, began: float, computed: float) -> Timing:
         """Return the seconds since `began`, and those that all clients together have computed beyond `computed`."""
@@ -103,7 +110,7 @@ def _unchanged(method: Method[Any], function: str) -> Iterator[None]:
     """Say in a sentence that options and states are not set; a context manager around a `function` of `method`."""
     try:
         yield
-    except FrozenInstanceError as error:
+    except dataclasses.FrozenInstanceError as error:
         raise FedkinError(
             f"{type(method).__name__}.{function} {error}: options and states do not change; what is new goes into the "
             "next state, as in state.next(centroids=...)."
@@ -136,34 +143,23 @@ def do_step(method: Method[Any], fed: Federation, state: Any) -> tuple[Any, Reco
             return after, record
         empty += 1
         reasons = {i: reason for i, reason in fed.missing.items() if i in present}
-        if empty < _attempts(reasons):
+        if empty < (MAX_UNUSABLE if all(map(lasts, reasons.values())) else MAX_ATTEMPTS):
             fed.pause(empty)
             continue
         if not reasons or not fed.can_spare(reasons):
-            silent = listing([f"{fed.client_phrase(client)}: {reason}" for client, reason in reasons.items()])
             if reasons and all(failure_kind(reason) == "diverged" for reason in reasons.values()):
                 raise DivergedError(
                     f"Training diverged in step {state.steps + 1} at every client that was asked: updates are not "
                     f"finite, or beyond {MAX_UPDATE:g}",
                     {},
                 )
-            tried = f"in step {state.steps + 1}, in {empty} attempts"
-            raise FedkinError(f"Nobody gave a usable reply {tried}, so the run stops ({silent}).")
+            silent = listing([f"{fed.client_phrase(client)}: {reason}" for client, reason in reasons.items()])
+            raise FedkinError(
+                f"Nobody gave a usable reply in step {state.steps + 1}, in {empty} attempts, so the run stops "
+                f"({silent})."
+            )
         fed.drop(reasons)
         empty = 0
-
-
-def _attempts(reasons: Mapping[int, str]) -> int:
-    """Return how often a step is tried that no client replies to."""
-    return MAX_UNUSABLE if all(map(lasts, reasons.values())) else MAX_ATTEMPTS
-
-
-def record_line(record: Record, fed: Federation, step: int, metrics: Mapping[str, Any]) -> RecordLine:
-    """Return the line of a step's record, in which clients that were left out of the run are missing, too."""
-    record = dataclasses.replace(record, missing={**record.missing, **fed.dropped})
-    refused = {"refused": list(fed.refused)} if fed.refused else {}
-    line: RecordLine = _finite({**record.line(step, fed.traffic, metrics), **refused})
-    return line
 
 
 def _finite(value: Any) -> Any:

@@ -20,23 +20,20 @@ from fedkin.core.replies import Expected, Failure, objection, refusal
 # Trusted packages: the only ones a client imports from when a server names tasks, models or features.
 
 
-_WHY = "so this client does not run it"
-_why: ContextVar[str] = ContextVar("why", default=_WHY)
-_packages: ContextVar[tuple[str, ...] | None] = ContextVar("packages", default=None)
+_trusted: ContextVar[tuple[Sequence[str] | None, str]] = ContextVar("trusted", default=(None, ""))
 
 
 @contextmanager
-def trusted_packages(packages: Sequence[str] | None, why: str = _WHY) -> Iterator[None]:
+def trusted_packages(packages: Sequence[str] | None, why: str = "so this client does not run it") -> Iterator[None]:
     """Allow imports by name only from these packages inside the context; ``None`` allows all.
 
     `why` is the end of the sentence that refuses another.
     """
-    before, reason = _packages.set(None if packages is None else tuple(packages)), _why.set(why)
+    token = _trusted.set((packages, why))
     try:
         yield
     finally:
-        _packages.reset(before)
-        _why.reset(reason)
+        _trusted.reset(token)
 
 
 def named_module(name: str) -> ModuleType:
@@ -44,11 +41,11 @@ def named_module(name: str) -> ModuleType:
 
     A ``__main__`` is a program, which importing would run; it is refused.
     """
-    packages = _packages.get()
+    packages, why = _trusted.get()
     if "__main__" in name.split(".")[1:]:
-        raise RefusalError(f"'{name}' is a program, {_why.get()}.")
+        raise RefusalError(f"'{name}' is a program, {why or 'which importing would run'}.")
     if packages is not None and name.split(".")[0] not in packages:
-        raise RefusalError(f"'{name}' is not from {' or '.join(packages)}, {_why.get()}.", public=True)
+        raise RefusalError(f"'{name}' is not from {' or '.join(packages)}, {why}.", public=True)
     return import_module(name)
 
 
@@ -173,25 +170,7 @@ def task(run: TaskFunction | None = None, /, **declared: Unpack[Declared]) -> Ta
     ValueError
         If the task is accounted for and does not say what it takes: no budget holds for a payload that is not checked.
     """
-
-    def registered(run: TaskFunction) -> Task:
-        return _registered(run, declared, one_by_one=False)
-
-    return registered if run is None else registered(run)
-
-
-def _registered(run: TaskFunction, declared: Declared, one_by_one: bool) -> Task:
-    name = f"{run.__module__}.{run.__name__}"
-    needed = [one.name for one in signature(run).parameters.values() if one.default is one.empty]
-    if len(needed) != 2:
-        raise ValueError(
-            f"Task '{name}' takes ({', '.join(needed)}); a task is a function outside of classes, which takes "
-            f"{'(client, payload)' if one_by_one else '(clients, payloads)'}."
-        )
-    if declared.get("accounted") and declared.get("takes") is None:
-        raise ValueError(f"Task '{name}' is accounted for, so it must declare its payload with 'takes'.")
-    _TASKS[name] = Task(name, run, **declared, one_by_one=one_by_one)
-    return _TASKS[name]
+    return _registered(run, declared, False) if run else lambda run: _registered(run, declared, False)
 
 
 @overload
@@ -209,12 +188,26 @@ def client_task(
 
     def registered(run: ClientFunction) -> Task:
         @wraps(run)
-        def one_by_one(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+        def in_turn(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
             return [run(client, payload) for client, payload in zip(clients, payloads, strict=True)]
 
-        return _registered(one_by_one, declared, one_by_one=True)
+        return _registered(in_turn, declared, True)
 
     return registered if run is None else registered(run)
+
+
+def _registered(run: TaskFunction, declared: Declared, one_by_one: bool) -> Task:
+    name = f"{run.__module__}.{run.__name__}"
+    needed = [each.name for each in signature(run).parameters.values() if each.default is each.empty]
+    if len(needed) != 2:
+        raise ValueError(
+            f"Task '{name}' takes ({', '.join(needed)}); a task is a function outside of classes, which takes "
+            f"{'(client, payload)' if one_by_one else '(clients, payloads)'}."
+        )
+    if declared.get("accounted") and declared.get("takes") is None:
+        raise ValueError(f"Task '{name}' is accounted for, so it must declare its payload with 'takes'.")
+    _TASKS[name] = Task(name, run, **declared, one_by_one=one_by_one)
+    return _TASKS[name]
 
 
 def known_task(name: str) -> Task:
@@ -222,10 +215,9 @@ def known_task(name: str) -> Task:
     try:
         named_module(name.rpartition(".")[0])
         return Task.named(name)
+    except FedkinError:
+        raise
     except (ImportError, KeyError, TypeError, ValueError, SystemExit) as error:  # SystemExit: the module is a script
-        if isinstance(error, FedkinError):
-            raise
         raise FedkinError(
-            f"Task '{name}' is not known here; client and server need the same version of fedkin.",
-            public=True,
+            f"Task '{name}' is not known here; client and server need the same version of fedkin.", public=True
         ) from error

@@ -27,7 +27,7 @@ from fedkin.core.contract import result_of, without_result
 from fedkin.core.device import device_named, on
 from fedkin.core.doors import PYTHON, at_door
 from fedkin.core.errors import FedkinWarning, hint, listing, nearest_few
-from fedkin.core.method import CanForget, ServerData, check_class, with_server_data
+from fedkin.core.method import CanForget, ServerData, check_annotations, check_class, with_server_data
 from fedkin.core.options import Option, options_of, section_entries
 from fedkin.core.progress import Callbacks, Followers, RecordLine, Timing, callbacks_of, run_with_callbacks
 from fedkin.core.runner import Runner, do_step
@@ -43,7 +43,6 @@ from fedkin.estimators.metrics import Row, history_rows, judged_rows, tidy
 from fedkin.experiment.config import checked_method, encoding_features, preparing_for
 from fedkin.experiment.evaluation import evaluate_clusters
 from fedkin.experiment.forgetting import kept_of
-from fedkin.experiment.registry import check_declared
 from fedkin.experiment.sections import encoder_named
 from fedkin.experiment.terminal import Bar, Quiet
 from fedkin.features.encoders import Encoder
@@ -160,15 +159,15 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     def __init_subclass__(cls, method: type[Any] | None = None, **more: Any) -> None:
         """Add the options of `method`, a dataclass, to the estimator's signature and docstring.
 
-        Raises FedkinError if the method's class cannot be used as one, see `check_declared` and `check_class`, clusters
-        something else than those of the base, or has an option with a name of the estimator's own.
+        Raises FedkinError if the method's class cannot be used as one, see `check_annotations` and `check_class`,
+        clusters something else than those of the base, or has an option with a name of the estimator's own.
         """
         super().__init_subclass__(**more)
         if method is None:
             return
         if not (isinstance(method, type) and issubclass(method, Method)):
             raise FedkinError(f"{cls.__name__} is made of a method's class, such as KFedMethod, not of {method!r}.")
-        check_declared(method, f"{method.__module__}:{method.__name__}")
+        check_annotations(method, f"{method.__module__}:{method.__name__}")
         check_class(method)
         clusters = method.traits.clusters
         if None not in (cls._clusters, clusters) and clusters != cls._clusters:
