@@ -161,7 +161,7 @@ def clients_in_one(
     """
     if not isinstance(source, str | Path) or expanded(str(source)).is_dir():
         raise FedkinError(
-            f"'scenario.column' is '{column}', and is for one file that has the rows of all clients; "
+            f"'simulation.column' is '{column}', and is for one file that has the rows of all clients; "
             f"{f'{source!r} is a folder' if isinstance(source, str | Path) else 'each client has its own'}."
         )
     data = load(str(source), label, cluster=column, options=options)
