@@ -1,12 +1,9 @@
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from fedkin.core.seeds import derive_generator
 from fedkin.nn.deep_clustering import (
     DeepEmbeddedClustering,
     _Clusters,
-    assignment,
     sharpened,
 )
 
@@ -35,16 +32,6 @@ def test_target_is_the_papers():
     soft = torch.tensor([[0.9, 0.1], [0.6, 0.4]])
     first = torch.tensor([0.81 / 1.5, 0.01 / 0.5])
     assert torch.allclose(sharpened(soft)[0], first / first.sum())
-
-
-@given(st.integers(1, 20), st.integers(2, 5), st.integers(0, 99))
-@settings(max_examples=30)
-def test_rows_are_distributions_and_equal_columns_keep_the_winner(samples, clusters, seed):
-    rng = generator(seed)
-    soft = assignment(torch.randn(samples, 3, generator=rng), torch.randn(clusters, 3, generator=rng))
-    for matrix in (soft, sharpened(soft)):
-        assert (matrix > 0).all()
-        assert torch.allclose(matrix.sum(dim=1), torch.ones(samples))
 
 
 def rng(*path):

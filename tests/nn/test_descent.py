@@ -116,16 +116,6 @@ def test_training_is_that_of_plain_torch(name, descent):
     assert loss == pytest.approx(expected_loss, rel=1e-4)
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-def test_what_is_frozen_stays_as_it_is(optimizer):
-    classifier, start, x, y = problem(FROZEN)
-    descent = LocalTraining(optimizer=optimizer, weight_decay=0.5, proximal=0.1, learning_rate=0.1)
-    model, _ = train_locally(classifier, start, x, y, rng("train"), descent)
-    still = classifier.leading(2)
-    assert torch.equal(model[:still], start[:still])
-    assert not torch.equal(model[still:], start[still:])
-
-
 @settings(max_examples=15)
 @given(st.integers(1, 20), st.integers(1, 12), st.integers(1, 2), st.none() | st.integers(1, 9))
 def test_any_number_of_samples_and_steps(n, batch_size, epochs, steps):

@@ -1,22 +1,14 @@
-import math
-
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from torch.nn.functional import mse_loss
 
 from fedkin.core import FedkinError
 from fedkin.core.files import write_atomically
 from fedkin.core.seeds import derive_generator
 from fedkin.nn import encoder as encoders
-from fedkin.nn.descent import LocalTraining, train_locally
 from fedkin.nn.encoder import Encoder, Pretrained
 from fedkin.nn.resident import vector_of
 
 pytestmark = pytest.mark.usefixtures("seeded_torch")
-
-
 DENSE = {"name": "dense-autoencoder", "shape": [1, 28, 28], "output": "sigmoid"}
 SMALL = {"name": "dense-autoencoder", "shape": [5], "output": "linear"}
 CONV = {"name": "conv-autoencoder", "shape": [3, 16, 16], "output": "sigmoid"}
@@ -42,19 +34,6 @@ def used(spec):
     return encoder, vector_of(module)
 
 
-@settings(max_examples=12)
-@given(st.integers(0, 12), st.integers(1, 13), st.sampled_from(SPECS))
-def test_how_samples_are_cut_does_not_matter(n, at_once, spec):
-    encoder, vector = used(spec)
-    x = samples(spec, n)
-    whole = encoder.codes(vector, x)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(encoders, "_BATCH", at_once)
-        torch.testing.assert_close(encoder.codes(vector, x), whole, rtol=1e-5, atol=1e-6)
-        found = encoder.decoded(vector, whole)
-    torch.testing.assert_close(encoder.decoded(vector, whole), found, rtol=1e-5, atol=1e-6)
-
-
 @pytest.mark.parametrize("spec", [CONV, GREY], ids=["colour", "grey"])
 def test_batch_statistics_are_those_of_all_samples_at_once(spec):
     encoder, vector = used(spec)
@@ -69,41 +48,6 @@ def test_batch_statistics_are_those_of_all_samples_at_once(spec):
     assert not torch.allclose(found, remembered, atol=1e-2)
     assert torch.equal(vector, before)
     assert torch.equal(encoder.codes(vector, x), remembered)
-
-
-def plainly(encoder, start, x, rng, descent):
-    """One epoch of torch's own optimizer on the mean squared error."""
-    module = encoder.module(start).train()
-    kind = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[descent.optimizer]
-    optimizer = kind(module.parameters(), lr=descent.learning_rate)
-    losses = []
-    for rows in torch.randperm(len(x), generator=rng).split(descent.batch_size):
-        if len(rows) > 1 or not list(module.buffers()):
-            loss = mse_loss(module(x[rows]), x[rows])
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            losses.append((float(loss.detach()), len(rows)))
-    return vector_of(module), sum(loss * count for loss, count in losses) / sum(count for _, count in losses)
-
-
-@pytest.mark.parametrize("spec", SPECS, ids=NAMES)
-def test_training_is_that_of_plain_torch(spec):
-    encoder = Encoder.of(spec)
-    start, x = encoder.initial(rng("w")), samples(spec, 41)
-    # A convolution's bias before a batch norm has no slope but rounding, of which Adam makes whole steps.
-    optimizer = "sgd" if list(encoder.module(start).buffers()) else "adam"
-    before, descent = start.clone(), LocalTraining(batch_size=8, optimizer=optimizer, learning_rate=0.01)
-    vector, error = train_locally(encoder, start, x, x, rng("train"), descent)
-    expected, expected_error = plainly(encoder, start, x, rng("train"), descent)
-    assert torch.equal(start, before)
-    assert error == pytest.approx(expected_error, rel=1e-3)
-    x = samples(spec, 20, "fresh")
-    ours, theirs = (encoder.decoded(model, encoder.codes(model, x)) for model in (vector, expected))
-    torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
-    torch.testing.assert_close(vector, expected, rtol=1e-3, atol=1e-4)
-    assert not torch.allclose(vector, start, atol=1e-3)
-    assert math.isfinite(float(vector.sum()))
 
 
 @pytest.fixture

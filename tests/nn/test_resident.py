@@ -3,57 +3,11 @@ import copy
 import pytest
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy, l1_loss
+from torch.nn.functional import cross_entropy
 
 from fedkin.core.seeds import derive_generator
 from fedkin.nn.networks import Dropout
-from fedkin.nn.resident import Architecture, Resident, vector_of
-
-
-class Doubling(Architecture):
-    """Learns twice its samples, by the mean absolute difference."""
-
-    criterion = staticmethod(l1_loss)
-
-    def __init__(self, make, shape=(4,)):
-        self.make = make
-        super().__init__("doubling", shape)
-
-    def build(self):
-        return self.make()
-
-    def targets(self, x):
-        return 2 * x
-
-    def spec(self):
-        return {"name": self.name}
-
-
-def plain():
-    return nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Tanh(), nn.Linear(3, 4))
-
-
-def rng(*path):
-    return derive_generator(0, "architecture", *path)
-
-
-def drawn(n, shape=(4,)):
-    return torch.randn(n, *shape, generator=rng("x"))
-
-
-def test_a_vector_is_parameters_then_statistics_then_counters():
-    architecture = Doubling(plain)
-    assert architecture.parameters == 12 + 3 + 3 + 3 + 12 + 4
-    assert architecture.floats == architecture.parameters + 6
-    assert architecture.size == architecture.floats + 1
-    module = architecture.module(architecture.initial(rng("w"))).train()
-    module(drawn(9))
-    vector = vector_of(module)
-    parameters = torch.cat([parameter.detach().flatten() for parameter in module.parameters()])
-    assert torch.equal(vector[: architecture.parameters], parameters)
-    assert torch.equal(vector[architecture.parameters : architecture.parameters + 3], module[1].running_mean)
-    assert vector[architecture.floats :].tolist() == [1.0]
-    assert torch.equal(vector_of(architecture.module(vector)), vector)
+from fedkin.nn.resident import Resident, vector_of
 
 
 def resident_rng(*path):

@@ -17,7 +17,6 @@ from fedkin.methods.clients.client_method import ClientMethod, renumbered, round
 from fedkin.methods.clients.fedavg import FedAvgMethod
 from fedkin.methods.clients.fedopt import FedOptMethod, FedOptState
 from fedkin.methods.clients.ifca import IFCAMethod
-from fedkin.nn.modules import Classifier
 from fedkin.secure_aggregation.sums import secure
 
 ONE_ROUND = planted.FULL_BATCH | {"rounds": 1}
@@ -64,8 +63,6 @@ def test_the_proximal_term_pulls_towards_the_start():
 
 
 ETA, BETA1, BETA2, TAU = 0.07, 0.8, 0.95, 0.01
-
-
 SETTINGS = planted.FULL_BATCH | {
     "server_learning_rate": ETA,
     "decay": BETA1,
@@ -103,33 +100,12 @@ def test_two_rounds_follow_the_formulas(name):
             assert torch.allclose(state.square[0].double(), v, atol=1e-6)
 
 
-def test_running_statistics_are_averaged_and_have_no_moments():
-    settings = SETTINGS | {"module": "planted:normalised", "rounds": 1}
-    done = planted.run(FedOptMethod(**settings), planted.clients([0, 1]))
-    start, end = done.states
-    classifier = Classifier.of(start.module)
-    assert end.mean.shape == end.square.shape == (1, classifier.parameters)
-    mean = start.models[0, classifier.parameters : classifier.floats].clone().split(planted.CLASSES)[0]
-    expected = torch.stack([0.9 * mean + 0.1 * client.x.mean(0) for client in done.fed.clients.values()]).mean(0)
-    assert torch.allclose(end.models[0, classifier.parameters :][: planted.CLASSES], expected, atol=1e-6)
-
-
 def test_a_round_without_any_answer_changes_neither_model_nor_moments():
     sites = planted.clients([0, 1])
     done = planted.run(FedOptMethod(**SETTINGS, rounds=2), sites, failures=[(3, 0), (3, 1)])
     assert isinstance(done.states[2], FedOptState)
     for name in ("models", "mean", "square"):
         assert torch.equal(getattr(done.states[2], name), getattr(done.states[1], name))
-
-
-def test_the_optimisers_differ():
-    names = ["adam", "yogi", "adagrad", "momentum"]
-    sites = planted.clients([0, 1])
-    ends = [
-        planted.run(FedOptMethod(**SETTINGS, rounds=2, server_optimizer=name), sites).states[-1].models
-        for name in names
-    ]
-    assert all(not torch.allclose(one, other, atol=1e-4) for at, one in enumerate(ends) for other in ends[:at])
 
 
 def federation(clients: list[Client], **engine: object) -> LocalFederation:
@@ -202,8 +178,6 @@ def test_the_record_of_a_round():
 
 
 ROUNDS = planted.LEARNING | {"rounds": 4}
-
-
 SIZES = [12, 24, 18, 30, 24, 36]
 
 

@@ -24,8 +24,6 @@ from fedkin.nn.modules import Classifier
 from fedkin.secure_aggregation.sums import secure
 
 CLUSTERS = [0, 1, 1, 0, 1, 0, 0, 1]
-
-
 ONE_ROUND = planted.FULL_BATCH | {"rounds": 1, "n_clusters": 2, "weighting": "clients"}
 
 
@@ -61,15 +59,6 @@ def test_clients_choose_the_model_of_least_loss(seed):
     for client in done.fed.clients.values():
         judged = planted.losses(start.module, start.models, client.x, client.y)
         assert judged.index(min(judged)) == done.labels[client.id]
-
-
-def test_a_clusters_model_becomes_the_mean_of_its_members():
-    done = planted.run(IFCAMethod(**ONE_ROUND), make_clients(), seed=1)
-    for cluster in range(2):
-        inside = members(done, cluster)
-        assert inside
-        mean = torch.stack([step_of(done, client) for client in inside]).mean(0)
-        assert torch.allclose(done.states[1].models[cluster] - done.states[0].models[cluster], mean, atol=1e-6)
 
 
 @pytest.mark.parametrize("averaging", ["models", "gradients"])
@@ -108,14 +97,8 @@ def test_a_client_sends_its_choice_and_no_other_loss_than_its_trainings():
 
 
 MOVES = torch.tensor([[-2.0, 0.0], [0.0, 5.0], [1.0, 1.0]])
-
-
 GRADIENTS = torch.tensor([[1.0, 0.0], [3.0, 4.0], [0.0, -2.0]])
-
-
 LOSSES = torch.tensor([0.5, 1.0, 2.0])
-
-
 SETTINGS = planted.FULL_BATCH | {"n_clusters": 2}
 
 
@@ -192,8 +175,6 @@ def test_a_centre_is_the_mean_of_the_models_nearest_to_it():
 
 
 FEDGROUP_SETTINGS: dict[str, Any] = planted.LEARNING | {"rounds": 3, "n_clusters": 4}
-
-
 FEDGROUP_CLUSTERS = [0, 1, 2, 3, 3, 0, 1, 2, 0]
 
 
@@ -237,20 +218,7 @@ def test_a_round_is_the_mean_of_its_clusters_updates():
 
 
 CFL_GP_SETTINGS: dict[str, Any] = planted.LEARNING | {"rounds": 4, "n_clusters": 4, "coordinates": None}
-
-
 CFL_GP_CLUSTERS = [0, 1, 2, 3, 3, 0, 1, 2, 0]
-
-
-@pytest.mark.parametrize("settings", [{}, {"coordinates": 20}, {"n_clusters": None, "period": 1}])
-def test_planted_clusters_are_found_in_the_first_round(settings):
-    clusters = [0, 1, 1, 0, 0, 1] if "n_clusters" in settings else CFL_GP_CLUSTERS
-    levels = planted.OPPOSITE if "n_clusters" in settings else planted.LEVELS
-    done = planted.run(CFLGPMethod(**(CFL_GP_SETTINGS | settings)), planted.clients(clusters, levels))
-    assert planted.same_partition(done.states[1].labels.tolist(), clusters)
-    assert planted.same_partition(done.labels, clusters)
-    assert done.result["n_clusters"] == len(set(clusters))
-    assert done.exchanges == [1, 1, 1, 1]
 
 
 def test_every_model_has_its_turn_and_profiles_are_means_of_updates():
@@ -287,18 +255,7 @@ def test_a_place_beyond_the_model_is_refused_at_the_client():
     assert train_and_profile.objection(payload | {"places": torch.tensor([-1])}) is not None
 
 
-def test_a_profile_of_another_length_counts_as_missing():
-    fed = LocalFederation(planted.clients(CFL_GP_CLUSTERS), workers=1)
-    method = CFLGPMethod(**CFL_GP_SETTINGS)
-    state = method.init(fed)
-    _, expected = method._payloads(fed, state, {0: state.models[0]}, state.models[0])
-    reply = {"update": torch.zeros(42), "samples": 1, "loss": 0.5, "profile": torch.zeros(41)}
-    assert "profile" in str(train_and_profile.refusal(reply, expected))
-
-
 FEDRC_SETTINGS: dict[str, Any] = planted.LEARNING | {"rounds": 8, "n_clusters": 2}
-
-
 FEDRC_CLUSTERS = [0, 1, 1, 0, 1, 0]
 
 
@@ -339,17 +296,6 @@ def test_a_step_is_the_gradient_of_the_weighted_loss_and_classes_are_counted():
         assert torch.allclose(reply["updates"][k], -0.5 * gradient, atol=1e-5)
         assert torch.allclose(reply["masses"][k], torch.stack([shares[one.y == c, k].sum() for c in range(6)]) / 24)
     assert torch.allclose(reply["memberships"], shares.mean(0))
-
-
-def test_memberships_beyond_1_are_refused():
-    state = FedRCMethod(**FEDRC_SETTINGS).init(LocalFederation(planted.clients([0, 1]), workers=1))
-    reply = {
-        "updates": torch.zeros_like(state.models), "memberships": torch.tensor([1.5, 0.0]),
-        "masses": torch.zeros(2, 6), "samples": 3, "loss": 0.1,
-    }  # fmt: skip
-    assert "memberships" in str(weigh_and_train.refusal(reply))
-    assert weigh_and_train.refusal(reply | {"memberships": torch.tensor([1.0, 0.0])}) is None
-    assert weigh_and_train.refusal(reply | {"memberships": torch.ones(3)}) is not None
 
 
 def test_a_client_predicts_with_all_models_as_it_belongs_to_them():

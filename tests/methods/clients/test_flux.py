@@ -7,13 +7,9 @@ import torch
 
 import pictures
 import planted
-from fedkin.core import Client
-from fedkin.engines.local import LocalFederation
-from fedkin.methods.clients.client_method import UNKNOWN
 from fedkin.methods.clients.flux import (
     FLUXMethod,
     dense,
-    describe_distribution,
     moments_of,
     nearest_distances,
     without_small,
@@ -24,16 +20,6 @@ TURNED: dict[str, Any] = pictures.TRAINING | {"rounds": 3, "local_steps": 3}
 RENAMED = TURNED | {"rounds": 4, "warm_up": 2, "min_size": 2}
 SPEC = {"name": "planted:linear", "shape": (planted.CLASSES,), "classes": planted.CLASSES}
 IDENTITY = torch.eye(planted.CLASSES)
-
-
-def renamed(number: int, shift: int) -> Client:
-    """A client that calls class c the class c + `shift`."""
-    one = pictures.client(number, samples=80)
-    return Client(number, one.x, (one.y + shift) % pictures.CLASSES)
-
-
-def people() -> list[Client]:
-    return [renamed(number, shift) for number, shift in enumerate(pictures.TURNS)]
 
 
 def how() -> dict[str, Any]:
@@ -56,15 +42,6 @@ def test_moments_are_those_of_what_the_last_layer_is_given():
     assert bool((moments_of(one, how())[0][1:] == -1).all())
 
 
-def test_a_distance_between_descriptors_is_wassersteins_for_one_class_of_one_dimension():
-    """Of two normal distributions it is the distance of means and deviations, which descriptors hold side by side."""
-    rng = torch.Generator().manual_seed(0)
-    one, other = torch.randn(20_000, 1, generator=rng).double(), 1 + 3 * torch.randn(20_000, 1, generator=rng).double()
-    exact = float((one.sort(0).values - other.sort(0).values).square().mean().sqrt())
-    moments = [torch.stack([x.mean(), x.std(correction=0)]) for x in (one, other)]
-    assert float((moments[0] - moments[1]).norm()) == pytest.approx(exact, rel=0.01)
-
-
 def test_dense_regions_and_points_that_are_alone():
     points = torch.tensor([[0.0], [0.9], [1.8], [9.0], [5.0], [9.5]])
     assert nearest_distances(points)[0] == pytest.approx(0.5)
@@ -84,23 +61,3 @@ def test_turned_pictures_are_told_apart_and_newcomers_without_labels_join_them()
         with_labels = FLUXMethod.assign(done.result, new)
         new.y = None
         assert FLUXMethod.assign(done.result, new) == with_labels == done.labels[pictures.TURNS.index(turn)]
-
-
-def test_a_client_lost_at_first_joins_later():
-    method = FLUXMethod(**RENAMED, radius=1.8)
-    fed = LocalFederation(people(), workers=1, failures=[(4, 8)])
-    state, records = method.init(fed), []
-    while not state.finished:
-        state, record = method.step(fed, state)
-        records.append(record)
-    assert list(records[2].missing) == [8]
-    assert records[2].values["labels"][8] == UNKNOWN
-    assert records[3].values["newcomers"] == [[8, int(state.labels[5])]]
-    assert planted.same_partition(state.labels.tolist(), pictures.TURNS)
-
-
-def test_deviations_that_cannot_be_are_refused():
-    zeros = torch.zeros(3, 2)
-    assert describe_distribution.refusal({"means": zeros, "deviations": zeros - 1}) is None
-    assert describe_distribution.refusal({"means": zeros, "deviations": zeros - 2}) is not None
-    assert describe_distribution.refusal({"means": zeros, "deviations": torch.zeros(2, 2)}) is not None

@@ -53,16 +53,3 @@ def test_similarities_are_cut_at_a_similarity(threshold, parts):
     division = method.divided(LocalFederation(make_clients()), SplitState(), part)
     assert planted.same_partition(division.parts, parts)
     assert float(division.distances[0, 1]) == pytest.approx(-0.6)
-
-
-@pytest.mark.parametrize(
-    ("distance", "linkage", "threshold"),
-    [("euclidean", "average", 0.9), ("euclidean", "ward", 2.0), ("manhattan", "complete", 3.0)],
-)
-def test_other_distances_find_them_at_their_own_heights(distance, linkage, threshold):
-    method = HierarchicalMethod(**SETTINGS, distance=distance, linkage=linkage, threshold=threshold)
-    done = planted.run(method, make_clients())
-    distances = done.states[-1].splits[0]["distances"]
-    alike = torch.tensor(CLUSTERS)[:, None] == torch.tensor(CLUSTERS)
-    assert float(distances[alike].max()) < float(distances[~alike].min())
-    assert planted.same_partition(done.labels, CLUSTERS)

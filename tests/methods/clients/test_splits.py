@@ -95,21 +95,7 @@ def test_similarities_are_cosines(values):
     assert bool((matrix.abs() <= 1).all())
 
 
-def test_an_update_of_length_0_is_like_no_other():
-    matrix = cosine_similarities(torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 0.0]]))
-    assert torch.equal(matrix, torch.eye(3, dtype=torch.float64))
-
-
-def test_wide_updates_are_compared_in_parts_without_a_difference(monkeypatch):
-    updates = torch.randn(4, 1000, generator=torch.Generator().manual_seed(0))
-    whole = cosine_similarities(updates)
-    monkeypatch.setattr("fedkin.methods.clients.update_splits._COLUMNS", 64)
-    assert torch.allclose(cosine_similarities(updates), whole, atol=1e-12)
-
-
 SATTLER_CLUSTERS = [3, 0, 2, 1, 1, 3, 0, 2, 0, 2, 3, 1, 0, 1, 2, 3]
-
-
 SETTINGS = planted.LEARNING | {"rounds": 30, "cooldown": 3}
 
 
@@ -194,11 +180,7 @@ def test_whoever_was_away_for_several_cuts_walks_down_to_its_cluster(found):
 
 
 OCFL_CLUSTERS = [1, 0, 0, 2, 1, 2, 0, 1, 2, 0, 2, 1]
-
-
 SWAPS = {0: [], 1: [(0, 1), (2, 3)], 2: [(2, 3), (4, 5)]}
-
-
 OCFL_SETTINGS = planted.LEARNING | {"rounds": 8}
 
 
@@ -220,18 +202,6 @@ def fired_in(done: planted.Run) -> int:
 def test_the_temperature_is_equation_4_by_hand():
     gamma = torch.tensor([[0.0, 0.5, 1.5], [0.5, 0.0, 1.0], [1.5, 1.0, 0.0]])
     assert temperature(gamma) == pytest.approx(math.sqrt(2 * (0.25 + 2.25 + 1.0)) / math.sqrt(3 * 2 * 4))
-
-
-@given(
-    st.lists(st.lists(st.floats(-9, 9), min_size=4, max_size=4), min_size=2, max_size=6),
-    st.lists(st.floats(0.01, 100), min_size=6, max_size=6),
-)
-def test_the_lengths_of_updates_do_not_matter_to_it(rows, lengths):
-    updates = torch.tensor(rows, dtype=torch.float64).round(decimals=2)
-    now = temperature(cosine_distances(updates))
-    assert 0.0 <= now <= 1.0 + 1e-9
-    stretched = updates * torch.tensor(lengths[: len(rows)], dtype=torch.float64)[:, None]
-    assert temperature(cosine_distances(stretched)) == pytest.approx(now, abs=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -263,10 +233,3 @@ def test_temperatures_are_compared_over_clients_that_were_there_in_both_rounds()
     state, parts, all_there_again = seen(state, [0, 1, 2, 3, 4, 5])
     assert all_there_again > some_there
     assert parts is None  # among clients 0-2, who were there both times, nothing has risen
-
-
-def test_as_printed_the_first_round_fires():
-    method = OCFLMethod(trigger="printed")
-    assert method.fires(None, 0.0)
-    assert method.fires(0.5, 0.5)
-    assert not method.fires(0.5, 0.4)

@@ -19,7 +19,6 @@ from fedkin.methods.clients.embedding.class_sums import (
     ClassSums,
     class_sums_of,
     cluster_class_means,
-    send_class_sums,
     send_code_total,
 )
 from fedkin.methods.clients.embedding.embedding import EmbeddingMethod
@@ -28,26 +27,12 @@ from fedkin.privacy.budget import SPENT
 from fedkin.privacy.gaussian import gaussian_delta, gaussian_mu
 
 SPEC = {"name": "dense-autoencoder", "shape": [1, pictures.SIDE, pictures.SIDE], "output": "linear"}
-
-
 ENCODER = Encoder.of(SPEC)
-
-
 VECTOR = ENCODER.initial(torch.Generator().manual_seed(3))
-
-
 CENTRE = torch.full((ENCODER.width,), 0.1)
-
-
 FREE: dict[str, Any] = {"encoder": SPEC, "vector": VECTOR, "deviation": 0.0, "budget": math.inf}
-
-
 HOW = FREE | {"centre": CENTRE, "radius": 0.5, "segments": pictures.CLASSES}
-
-
 SETTINGS = pictures.TRAINING | {"rounds": 2, "pretraining_rounds": 0, "message": "sums"}
-
-
 PAIRS = [0, 1, 2, 0, 1, 2]
 
 
@@ -140,28 +125,6 @@ def test_a_client_without_the_budget_is_left_out_and_if_all_are_the_run_ends():
         client.reserve = lambda mu: False
     with pytest.raises(FedkinError, match="less left of their own budgets"):
         method.step(fed, state)
-
-
-def test_a_server_asks_for_classes_that_a_client_has_not_and_leaves_out_others():
-    client = pictures.client(0)
-    assert not bool(sums(client, segments=9)[pictures.CLASSES :].any())
-    assert torch.equal(sums(client, segments=2), sums(client)[:2])
-    (reply,) = send_class_sums.run([Client(0, client.x, client.y, reserve=lambda mu: False)], [HOW | {"budget": 1.0}])
-    assert reply == {}
-
-
-def test_clients_that_reply_late_join_by_their_sums():
-    everybody = people([*PAIRS, 1])
-    fed = LocalFederation(everybody, workers=1, seed=1)
-    method = EmbeddingMethod(**SETTINGS)
-    state = method.init(fed)
-    fed.failures = {(fed.exchange + at, 6) for at in (1, 2)}
-    for _ in range(2):
-        state, record = method.step(fed, state)
-        assert 6 in record.missing
-    assert int(state.labels[6]) == -1
-    state, _ = method.step(fed, state)
-    assert int(state.labels[6]) == int(state.labels[1])
 
 
 CLASSES, WIDTH = 4, 6

@@ -15,20 +15,15 @@ import planted
 from fedkin.core import Client, FedkinError, Task
 from fedkin.core.payload import payload_bytes
 from fedkin.engines.local import LocalFederation
-from fedkin.methods.clients.client_method import UNKNOWN
 from fedkin.methods.clients.embedding import embedding
 from fedkin.methods.clients.embedding import embedding as tasks
-from fedkin.methods.clients.embedding.embedding import EmbeddingMethod, matched, matched_to
+from fedkin.methods.clients.embedding.embedding import EmbeddingMethod, matched
 from fedkin.methods.clients.ladd import describe_style
 from fedkin.nn.encoder import Encoder, Pretrained
 from fedkin.privacy.randomised_response import unpacked
 
 BITS = 20 * pictures.CLASSES
-
-
 TRAINING = pictures.TRAINING | {"rounds": 2}
-
-
 SETTINGS = TRAINING | {"pretraining_rounds": 0}
 """An encoder that nobody trained is a random projection, and good enough."""
 
@@ -85,80 +80,10 @@ def test_without_labels_a_run_ends_with_the_clusters():
         assert own == done.labels[pictures.TURNS.index(turn)]
 
 
-class Corrupting(LocalFederation):
-    """Client 1 sends too few bytes, client 4 numbers that are not finite, client 7 nothing that was asked for."""
-
-    def deliver(self, task, payloads):
-        for client, reply in super().deliver(task, payloads):
-            if isinstance(reply, dict) and "bits" in reply:
-                bad: dict[int, dict[str, Any]] = {
-                    1: {"bits": reply["bits"][:-1]},
-                    4: {"bits": torch.full(reply["bits"].shape, torch.nan)},
-                    7: {"message": reply["bits"]},
-                }
-                reply = bad.get(client, reply)
-            yield client, reply
-
-
-def test_messages_that_cannot_be_used_are_refused():
-    fed = Corrupting(pictures.clients(), workers=1)
-    method = EmbeddingMethod(**SETTINGS)
-    state = method.init(fed)
-    for _ in range(3):
-        state, record = method.step(fed, state)
-        assert record.missing == {
-            1: "'bits' has shape (12,) where (13,) was expected",
-            4: "'bits' is not finite",
-            7: "'bits' is absent",
-        }
-        assert record.answered == [i for i in range(15) if i not in (1, 4, 7)]
-        assert state.labels[[1, 4, 7]].tolist() == [UNKNOWN] * 3
-    rest = record.answered
-    assert planted.same_partition([record.values["labels"][i] for i in rest], [pictures.TURNS[i] for i in rest])
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_lost_clients_are_no_accident(seed):
-    turns = [0, 1, 2] * 8
-    settings = TRAINING | {"rounds": 5, "pretraining_rounds": 2}
-    done = planted.run(EmbeddingMethod(**settings, refresh=2), pictures.clients(turns), seed=seed, drop_rate=0.2)
-    assert len(done.records) == 8
-    assert any(record.missing for record in done.records)
-    for record in done.records:
-        assert not set(record.answered) & set(record.missing)
-        assert {"phase", "labels", "sizes", "clusters"} <= set(record.values)
-    assert bool(done.states[-1].models.isfinite().all())
-    known = [i for i in range(24) if done.labels[i] != UNKNOWN]
-    assert len(known) > 20
-    assert planted.same_partition([done.labels[i] for i in known], [turns[i] for i in known])
-
-
-def test_a_message_that_is_no_bytes_is_refused_by_name():
-    class Odd(LocalFederation):
-        def deliver(self, task, payloads):
-            for client, reply in super().deliver(task, payloads):
-                odd = client == 2 and "bits" in reply
-                yield client, {"bits": reply["bits"].float()} if odd else reply
-
-    fed = Odd(pictures.clients(), workers=1)
-    method = EmbeddingMethod(**SETTINGS)
-    state, record = method.step(fed, method.init(fed))
-    assert record.missing == {2: "'bits' is of torch.float32 where torch.uint8 was expected"}
-    assert int(state.labels[2]) == -1
-
-
 SPEC = {"name": "dense-autoencoder", "shape": [1, pictures.SIDE, pictures.SIDE], "output": "linear"}
-
-
 ENCODER = Encoder.of(SPEC)
-
-
 VECTOR = ENCODER.initial(torch.Generator().manual_seed(3))
-
-
 SGD: dict[str, Any] = {"epochs": 1, "steps": 1, "batch_size": 1000, "optimizer": "sgd", "learning_rate": 0.5}
-
-
 ADAM = SGD | {"optimizer": "adam", "steps": None, "batch_size": 6, "learning_rate": 0.01}
 
 
@@ -223,14 +148,6 @@ def test_missing_classes_are_uniform_noise_drawn_once_and_by_each_client_for_its
     assert float((share - 0.5).abs().max()) < 0.25  # no number of the code is special
     assert bool((first.amax(1) == 1).all())  # it is normalised as other classes are
     assert bool((first.amin(1) == 0).all())
-
-
-@pytest.mark.parametrize("flip", [0.05, 0.2, 0.5])
-def test_bits_are_flipped_as_often_as_set(flip):
-    clients = [pictures.client(number % 3) for number in range(60)]
-    wrong = [message(site, seed=at, flip=flip) != torch.tensor(by_hand(site)) for at, site in enumerate(clients)]
-    share, count = float(torch.stack(wrong).double().mean()), 60 * pictures.CLASSES * ENCODER.width
-    assert share == pytest.approx(flip, abs=5 * math.sqrt(flip * (1 - flip) / count))
 
 
 @settings(max_examples=25)
@@ -348,25 +265,6 @@ def test_any_order_of_the_segments_is_undone(orders, seed):
     assert all(torch.equal(message, messages[0]) for message in messages)
     assert same_segments(messages[0], parts)
     assert torch.equal(template, messages[0].view(SEGMENTS, WIDTH).float())
-
-
-@given(st.lists(st.permutations(range(SEGMENTS)), min_size=6, max_size=6), st.integers(0, 99))
-def test_a_flipped_bit_here_and_there_does_not_matter(orders, seed):
-    parts = torch.eye(SEGMENTS, dtype=torch.uint8).repeat_interleave(6, dim=1)  # no two are alike
-    noise = torch.rand(6, SEGMENTS, parts.shape[1], generator=drawn(seed)) < 0.05
-    own = parts ^ noise.to(torch.uint8)
-    sent = torch.stack([part[order].flatten() for part, order in zip(own, orders, strict=True)])
-    _, messages = matched(sent, SEGMENTS)
-    columns = (own[0].view(SEGMENTS, -1)[:, None] == messages[0].view(SEGMENTS, -1)[None]).all(2).nonzero()[:, 1]
-    assert torch.equal(messages.view(6, SEGMENTS, -1)[:, columns], own)
-
-
-@given(st.permutations(range(SEGMENTS)), st.integers(0, 99))
-def test_a_later_message_is_brought_into_the_templates_order(order, seed):
-    parts = distinct(seed)
-    found = matched_to(parts.float(), parts[order].flatten())
-    assert torch.equal(found, parts.flatten())
-    assert found.dtype == torch.uint8
 
 
 def test_what_is_remembered_stays_at_the_client():

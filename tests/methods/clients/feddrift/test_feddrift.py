@@ -11,8 +11,6 @@ from fedkin.methods.clients.feddrift import (
     HELD_OUT,
     FedDriftMethod,
     FedDriftState,
-    judge,
-    train_on_kept,
 )
 
 SETTINGS: dict[str, Any] = planted.LEARNING | {"rounds": 8, "period": 2, "local_steps": 20}
@@ -67,18 +65,6 @@ def test_clients_that_drift_to_a_new_concept_train_alone_and_then_merge():
     assert state.models.shape[0] == 3
 
 
-def test_isolation_lasts_as_many_time_steps_as_wanted():
-    clusters = [0, 0, 0, 0, 1, 1, 1]
-    fed, method = fed_of(clusters), FedDriftMethod(**(SETTINGS | {"rounds": 12}), isolation=2)
-    state, _ = steps(method, fed, method.init(fed), 4)
-    for client in (1, 2):
-        drifts(fed, client, 2)
-    state, _ = steps(method, fed, state, 3)
-    assert int(state.labels.max()) == 3  # alone in the second time step, too
-    state, _ = steps(method, fed, state, 2)
-    assert planted.same_partition(state.labels.tolist(), [0, 2, 2, 0, 1, 1, 1])
-
-
 def test_a_client_that_joins_late_waits_for_a_time_step_and_takes_the_best_model_or_leaves_it():
     clusters = [0, 0, 0, 1, 1, 1, 1, 2]
     fed, method = fed_of(clusters), FedDriftMethod(**SETTINGS)
@@ -100,13 +86,6 @@ def test_samples_that_judge_are_never_trained_on_and_stay_the_same():
     after, _ = steps(method, fed, state, 2)
     assert torch.equal(fed.clients[0].state[HELD_OUT], held)
     assert float(after.models.abs().max()) < 100
-
-
-def test_errors_that_cannot_be_are_refused():
-    assert judge.refusal({"errors": torch.tensor([0.0, 1.0]), "samples": 3}) is None
-    assert judge.refusal({"errors": torch.tensor([1.1]), "samples": 3}) is not None
-    assert judge.refusal({"errors": torch.tensor([0.5]), "samples": -1}) is not None
-    assert train_on_kept.refusal({"update": torch.zeros(2), "samples": 3}) is not None
 
 
 def test_a_model_that_nobody_has_is_dropped():

@@ -47,26 +47,6 @@ def test_everybody_sends_one_message_and_then_every_cluster_trains_a_model_of_it
     assert {"moved", "founded", "newcomers"}.isdisjoint(records[-1].values)
 
 
-def test_who_was_lost_then_gets_a_cluster_as_soon_as_it_answers_and_nobody_else_is_asked():
-    clusters = [*CLUSTERS, 0, 1, 2]
-    fed = Watched(make_clients(clusters), failures=[(2, 3), (2, 8), (3, 8)])
-    method = OneMessage(**SETTINGS)
-    (first, record), (_, later), (third, last) = steps(method, fed, method.init(fed), 3)
-    assert sorted(record.missing) == [3, 8]
-    assert record.answered == [i for i in range(15) if i not in (3, 8)]
-    assert first.labels[[3, 8]].tolist() == [UNKNOWN, UNKNOWN]
-    assert later.values["newcomers"] == [[3, int(first.labels[1])]]
-    assert 8 in later.missing
-    assert last.values["newcomers"] == [[8, int(first.labels[1])]]
-    assert last.missing == {}
-    found = [asked for name, asked in fed.asked if name == "report_means"]
-    assert found == [list(range(15)), [3, 8], [8]]
-    trained = [asked for name, asked in fed.asked if name == "train"]
-    assert trained == [[i for i in range(15) if i != 8], list(range(15))]
-    assert planted.same_partition(third.labels.tolist(), clusters)
-    assert len(third.models) == 3
-
-
 def test_enough_newcomers_that_are_alike_found_a_cluster():
     fed = Watched(make_clients([*CLUSTERS, 3, 3, 3]))
     fed.leave({12, 13, 14})
@@ -231,13 +211,6 @@ def test_one_population_is_nearly_always_one_cluster(mode, n, flips):
         assert found.separable or found.labels.tolist() == [0] * n
         assert found.separable or found.cut is None
     assert separable <= 1
-
-
-def test_refining_repairs_what_the_tree_got_wrong(monkeypatch):
-    points, truth = tree_cuts_planted([60, 60, 60], bits=120, flips=0.3, seed=1)
-    refined = agreement(cluster(points, "exact", 10, rng()), truth)
-    monkeypatch.setattr("fedkin.clustering.nearest_means._REFINEMENTS", 0)
-    assert refined > agreement(cluster(points, "exact", 10, rng()), truth)
 
 
 @pytest.mark.parametrize("mode", ["exact", "gap"])
