@@ -294,9 +294,9 @@ def _curve_in_words(curve: Curve, lines: Sequence[Line]) -> str:
     sentences = []
     for line in lines:
         for values in (line.values, line.paper or ()):
-            known = [(x, value) for x, value in zip(curve.x, values, strict=False) if value is not None]
-            if known:
-                (x0, first), (x1, last) = known[0], known[-1]
+            points = [(x, value) for x, value in zip(curve.x, values, strict=False) if value is not None]
+            if points:
+                (x0, first), (x1, last) = points[0], points[-1]
                 ends = f"{shown(first, curve.unit)} at {plain(x0)}, {shown(last, curve.unit)} at {plain(x1)}"
                 sentences.append(f"{line.name}: {ends}")
     return f"{curve.title} by {curve.x_label}. {'; '.join(sentences)}."

@@ -168,11 +168,11 @@ class ScaleTree:
     scales: Sequence[Scale]
 
     def __post_init__(self) -> None:
-        for at, scale in enumerate(self.scales):
-            before = len(self.scales[at - 1].samples) if at else 0
-            right = len(scale.parents) == (len(scale.samples) if at else 0)
+        for place, scale in enumerate(self.scales):
+            before = len(self.scales[place - 1].samples) if place else 0
+            right = len(scale.parents) == (len(scale.samples) if place else 0)
             if not right or not all(0 <= parent < before for parent in scale.parents):
-                raise FedkinError(f"Parents of scale {at} of '{self.title}' are not clusters of the scale before.")
+                raise FedkinError(f"Parents of scale {place} of '{self.title}' are not clusters of the scale before.")
         if sum(scale.chosen for scale in self.scales) != 1:
             raise FedkinError(f"Exactly one scale of '{self.title}' must be chosen.")
 
@@ -273,8 +273,8 @@ class TableCell:
 
     def __post_init__(self) -> None:
         if self.verdict not in get_args(CellVerdict):
-            known = ", ".join(repr(verdict) for verdict in get_args(CellVerdict))
-            raise FedkinError(f"The verdict of cell '{self.text}' is one of {known}, not {self.verdict!r}.")
+            allowed = ", ".join(repr(verdict) for verdict in get_args(CellVerdict))
+            raise FedkinError(f"The verdict of cell '{self.text}' is one of {allowed}, not {self.verdict!r}.")
 
 
 @dataclass(frozen=True)

@@ -91,5 +91,5 @@ def join_words(names: Sequence[str], maximum: int | None = None) -> str:
     """Join names for a sentence: "a", "a and b", "a, b and c"; beyond `maximum`, "a, b and 3 more"."""
     if maximum is not None and len(names) > maximum:
         names = [*names[:maximum], f"{len(names) - maximum} more"]
-    *others, last = names or [""]
-    return f"{', '.join(others)} and {last}" if others else last
+    *first, last = names or [""]
+    return f"{', '.join(first)} and {last}" if first else last

@@ -366,11 +366,11 @@ def _letter(cluster: int) -> str:
 def _summary(records: Sequence[RecordLine], unit: str, target: Any = None) -> list[tuple[str, str, str]]:
     if not records:
         return []
-    known, rows = measures(*records), []
-    for name, measure in known.items():
+    named, rows = measures(*records), []
+    for name, measure in named.items():
         holders = _with_number(records, name)
         if measure.headline and number(holders[-1], name) is not None:
-            explanation = _explained(known, name, holders, records, unit)
+            explanation = _explained(named, name, holders, records, unit)
             rows.append((measure.title, written(holders[-1], name, measure), explanation))
     rows += moments(records, unit, *((target.target, target.reach) if target else ()))
     traffic = format_bytes(records[-1]["sent"] + records[-1]["received"])
@@ -378,13 +378,13 @@ def _summary(records: Sequence[RecordLine], unit: str, target: Any = None) -> li
 
 
 def _explained(
-    known: Mapping[str, Measure], name: str, holders: Sequence[RecordLine], records: Sequence[RecordLine], unit: str
+    named: Mapping[str, Measure], name: str, holders: Sequence[RecordLine], records: Sequence[RecordLine], unit: str
 ) -> str:
     """Explain a headline number: its meaning, its companion number, and its first value."""
-    first, last, measure = holders[0], holders[-1], known[name]
+    first, last, measure = holders[0], holders[-1], named[name]
     text = measure.meaning
     if number(last, measure.beside) is not None:
-        beside = known[measure.beside]
+        beside = named[measure.beside]
         text += f"; {beside.in_sentence}: {written(last, measure.beside, beside)}"
     if last is not records[-1]:
         text += f"; as of {unit} {last['step']}"
@@ -404,12 +404,12 @@ def _with_number(records: Sequence[RecordLine], name: str) -> list[RecordLine]:
 
 
 def _curves(records: Sequence[RecordLine], unit: str) -> list[Curve]:
-    known, curves = measures(*records), []
-    for name, measure in known.items():
+    named, curves = measures(*records), []
+    for name, measure in named.items():
         in_phases = {phase_of(record) for record in records if number(record, name) is not None}
         holders = [record for record in _with_number(records, name) if phase_of(record) in in_phases]
         if measure.chart and len(holders) > 1:
-            together = {n: known[n] for n in (name, measure.beside) if n in known}
+            together = {n: named[n] for n in (name, measure.beside) if n in named}
             series = {m.title: [scaled(record, n, m) for record in holders] for n, m in together.items()}
             caption = f"{measure.meaning[0].upper()}{measure.meaning[1:]}."
             steps = [record["step"] for record in holders]
@@ -715,9 +715,9 @@ def latents_of(method: Any, population: Population, result: Mapping[str, Any], l
     x = torch.cat([client.x[chosen] for client, chosen in pairs])
     clusters = torch.cat([client.state["clusters"][chosen] for client, chosen in pairs])
     truth = population.truth
-    known = None if truth is None else torch.cat([truth[client.id][chosen] for client, chosen in pairs])
+    classes = None if truth is None else torch.cat([truth[client.id][chosen] for client, chosen in pairs])
     points = method.embed(result, x) if method.traits.clusters == "samples" else x.flatten(1)
-    return LatentSample(points, clusters, known)
+    return LatentSample(points, clusters, classes)
 
 
 _CAPTIONS = {
@@ -749,11 +749,11 @@ def _map(latents: LatentSample | None, layout: MapLayout, classes: Sequence[str]
 
 def _colours(truth: NDArray[Any], clusters: NDArray[Any]) -> dict[int, int]:
     """Return the cluster matched one to one with each class; unmatched classes get numbers beyond all clusters."""
-    classes, known = np.unique(truth).tolist(), np.unique(clusters[clusters >= 0]).tolist()
-    counts = np.array([[int(((truth == label) & (clusters == c)).sum()) for c in known] for label in classes])
-    rows, columns = linear_sum_assignment(counts, maximize=True) if known else ([], [])
-    matched = {classes[row]: known[column] for row, column in zip(rows, columns, strict=True)}
-    free = 1 + max(known, default=-1)
+    classes, numbers = np.unique(truth).tolist(), np.unique(clusters[clusters >= 0]).tolist()
+    counts = np.array([[int(((truth == label) & (clusters == c)).sum()) for c in numbers] for label in classes])
+    rows, columns = linear_sum_assignment(counts, maximize=True) if numbers else ([], [])
+    matched = {classes[row]: numbers[column] for row, column in zip(rows, columns, strict=True)}
+    free = 1 + max(numbers, default=-1)
     rest = [label for label in classes if label not in matched]
     return matched | {label: free + turn for turn, label in enumerate(rest)}
 
@@ -768,8 +768,8 @@ def _neighbours(points: NDArray[Any]) -> NDArray[Any]:
 
 
 def _components(points: NDArray[Any]) -> NDArray[Any]:
-    left, scale, _ = np.linalg.svd(points - points.mean(0), full_matrices=False)
+    directions, scale, _ = np.linalg.svd(points - points.mean(0), full_matrices=False)
     places = np.zeros((len(points), 2))
     width = min(2, len(scale))
-    places[:, :width] = left[:, :width] * scale[:width]
+    places[:, :width] = directions[:, :width] * scale[:width]
     return places

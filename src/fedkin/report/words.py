@@ -182,7 +182,10 @@ class DescribedColumn:
 def described(profile: ClusterProfile) -> list[DescribedColumn]:
     """Describe the columns of a profile, in descending order of effect size."""
     lengths, both = count_lengths(profile.columns), (Moments(profile), Moments(profile.within_limits))
-    columns = [_categories(profile, at) if lengths[at] else _numbers(profile, *both, at) for at in range(len(lengths))]
+    columns = [
+        _categories(profile, index) if lengths[index] else _numbers(profile, *both, index)
+        for index in range(len(lengths))
+    ]
     return sorted(columns, key=lambda column: -column.effect)
 
 

@@ -83,12 +83,12 @@ class Reconstruction:
     recognised: float
 
 
-def reconstructed(known: KnownEncoder, x: Tensor, probability: float | None, rng: torch.Generator) -> Reconstruction:
+def reconstructed(attacker: KnownEncoder, x: Tensor, probability: float | None, rng: torch.Generator) -> Reconstruction:
     """Attack segments of one sample each, of `x` ``(n, *shape)``, by reconstruction.
 
     `probability` is that of a flip; ``None`` for codes that are sent without binarisation.
     """
-    pictures = known.decoded(known.codes_one_by_one(x), probability, rng)
+    pictures = attacker.decoded(attacker.codes_one_by_one(x), probability, rng)
     distances = torch.cdist(pictures.flatten(1).double(), x.flatten(1).double())
     right = distances.argmin(1) == torch.arange(len(x))
     return Reconstruction(pictures, (pictures - x).square().flatten(1).mean(1), float(right.double().mean()))
@@ -140,25 +140,7 @@ class Sent:
     kind: int
 
 
-def alone(known: KnownEncoder, pools: Sequence[Tensor], trials: int, rng: torch.Generator) -> Cases:
-    """Make test cases from simulated clients with one sample of a class: it, and another one that is no member.
-
-    Each of the `pools` has two or more samples ``(n, *shape)``; a client draws from one. `trials` are at least 1.
-    """
-    codes = [known.codes_one_by_one(x) for x in pools]
-    unit = [normalised(pool) for pool in codes]
-    kinds = torch.randint(len(pools), (trials,), generator=rng)
-    pairs = [(pool, torch.randperm(len(pools[pool]), generator=rng)[:2]) for pool in kinds.tolist()]
-    return Cases(
-        binary(torch.stack([codes[pool][rows[0]] for pool, rows in pairs])).repeat_interleave(2, 0),
-        torch.cat([unit[pool][rows] for pool, rows in pairs]),
-        torch.tensor([True, False]).repeat(trials),
-        kinds.repeat_interleave(2),
-        torch.arange(trials).repeat_interleave(2),
-    )
-
-
-def as_sent(known: KnownEncoder, messages: Sequence[Sent], per_segment: int, rng: torch.Generator) -> Cases:
+def as_sent(attacker: KnownEncoder, messages: Sequence[Sent], per_segment: int, rng: torch.Generator) -> Cases:
     """Make test cases from the messages of the run's clients.
 
     At most `per_segment` members are tried with each segment, and as many others. Raises FedkinError if no client has
@@ -175,10 +157,10 @@ def as_sent(known: KnownEncoder, messages: Sequence[Sent], per_segment: int, rng
             count = min(per_segment * (segments if place is None else 1), maximum)
             if not count:
                 continue
-            taken = maximum if known.batch_statistics else count
+            taken = maximum if attacker.batch_statistics else count
             drawn = [x[torch.randperm(len(x), generator=rng)[:taken]] for x in sides]
             # Both sides in one batch: statistics of batches of different sizes would give the side away.
-            codes = normalised(known.codes(torch.cat(drawn)))
+            codes = normalised(attacker.codes(torch.cat(drawn)))
             codes = torch.cat([codes[:count], codes[len(drawn[0]) :][:count]])
             if place is None:
                 placed = torch.cdist(codes.round(), sent.bits.double(), p=1).argmin(1)
@@ -249,7 +231,7 @@ class AttackInputs:
     """
 
     saved: SavedResult
-    known: KnownEncoder
+    encoder: KnownEncoder
     population: Population
     clusters: list[int]
     seed: int
@@ -273,7 +255,7 @@ def attack(folder: Path, out: Path | None = None) -> str:
     samples, or a file cannot be written.
     """
     inputs = _inputs(folder)
-    how, width = inputs.saved.result, inputs.known.encoder.width
+    how, width = inputs.saved.result, inputs.encoder.encoder.width
     separate = how["form"] == "classes" and how["normalise"] == "segment"
     with one_thread():
         pictures, reconstruction = _reconstruction(inputs)
@@ -308,10 +290,10 @@ def _inputs(folder: Path) -> AttackInputs:
         client.x = saved.preparation.of(client)
     method: Any = config.method
     flips, result = sorted(set(method.flips or [saved.result["flip"]])), saved.result
-    known = KnownEncoder(Encoder.of(result["encoder"]), result["vector"], bool(result["batch_statistics"]))
+    attacker = KnownEncoder(Encoder.of(result["encoder"]), result["vector"], bool(result["batch_statistics"]))
     hidden = population.clusters
     clusters = [0] * len(population.clients) if hidden is None else hidden.tolist()
-    return AttackInputs(saved, known, population, clusters, config.seed, flips)
+    return AttackInputs(saved, attacker, population, clusters, config.seed, flips)
 
 
 def _reconstruction(inputs: AttackInputs) -> tuple[list[tuple[str, str, Numbers]], dict[str, Any]]:
@@ -326,7 +308,7 @@ def _reconstruction(inputs: AttackInputs) -> tuple[list[tuple[str, str, Numbers]
     shown = [*firsts, *(place for place in range(len(classes)) if place not in firsts)][:8]
     rows, levels = [("originals", 0.0, x[shown])], []
     for level in inputs.levels:
-        result = reconstructed(inputs.known, x, level, inputs.rng("alone", str(level)))
+        result = reconstructed(inputs.encoder, x, level, inputs.rng("alone", str(level)))
         error = float(result.errors.mean())
         rows.append((_level_name(level), error, result.pictures[shown]))
         levels.append({"flip": level, "error": error, "recognised": result.recognised})
@@ -363,33 +345,16 @@ def _sent(inputs: AttackInputs) -> list[Sent]:
     return messages
 
 
-def _membership(inputs: AttackInputs) -> dict[str, Any]:
-    """Attack segments of one sample and those of the run by membership inference, by flip probability."""
-    cases: dict[str, Cases] = {}
-    if pools := [pool for pool in _pools(inputs) if len(pool) > 1]:
-        cases["1"] = alone(inputs.known, pools, 2000, inputs.rng("held", 1))
-    cases["sent"] = as_sent(inputs.known, _sent(inputs), 4, inputs.rng("members"))
-    rows, width = [], inputs.known.encoder.width
+def _membership(inputs: AttackInputs) -> list[dict[str, Any]]:
+    """Attack messages as sent by membership inference, by flip probability."""
+    cases = as_sent(inputs.encoder, _sent(inputs), 4, inputs.rng("members"))
+    rows, width = [], inputs.encoder.encoder.width
     for level in inputs.levels:
         if level is not None:
-            results = {
-                name: asdict(measured(tried, level, inputs.rng("flips", name, str(level))))
-                for name, tried in cases.items()
-            }
+            result = asdict(measured(cases, level, inputs.rng("flips", "sent", str(level))))
             epsilon = statement(level, width, width).tree()["epsilon_sample"]
-            rows.append({"flip": level, "epsilon": epsilon, "bound": delta_of(0.0, level, width), "held": results})
-    return {"levels": rows, "held": list(cases)}
-
-
-def _pools(inputs: AttackInputs) -> list[Tensor]:
-    """Return up to 200 held-out samples by hidden cluster and class, each pool from one distribution."""
-    pools = []
-    for cluster in sorted(set(inputs.clusters)):
-        pairs = zip(inputs.population.tests, inputs.clusters, strict=True)
-        tests = [test for test, hidden in pairs if hidden == cluster]
-        x, y = (torch.cat([test[part] for test in tests]) for part in (0, 1))
-        pools += [x[y == label][:200] for label in y.unique().tolist()]
-    return pools
+            rows.append({"flip": level, "epsilon": epsilon, "bound": delta_of(0.0, level, width), **result})
+    return rows
 
 
 # The results in words, on the terminal and as a page; `tree` is what ``attack.json`` holds.
@@ -405,31 +370,29 @@ def verdict(tree: Mapping[str, Any]) -> str:
         guarantee = f"there is no meaningful guarantee (ε = {epsilon:,.0f} for all samples of a client)"
     else:
         guarantee = f"a message guarantees ε = {epsilon:.3g} for all samples of a client"
-    held = _level(tree["membership"], flip)["held"]
-    sure = held["sent"]["advantage"] - held["sent"]["margin"]
+    membership = _level(tree["membership"], flip)
+    sure = membership["advantage"] - membership["margin"]
     if sure > 0:
-        success = f"messages as sent reveal {'' if sure > 0.1 else 'a little of '}who took part"
+        success = f"messages reveal {'' if sure > 0.1 else 'a little of '}who took part"
     else:
-        success = "membership inference from messages as sent is no better than chance"
-    text = f"{noise}, {guarantee}. In practice {success} (advantage {_advantage(held['sent'])})"
-    single = held.get("1")
-    if single is not None and single["advantage"] - single["margin"] > max(0.1, sure):
-        text += f", but a sample that is the only one of its class at its client shows ({_advantage(single)})"
-    return f"{text}."
+        success = "membership inference from messages is no better than chance"
+    return f"{noise}, {guarantee}. In practice {success} (advantage {_advantage(membership)})."
 
 
 def headlines(tree: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """Return the headline numbers of the verdict: label, value and explanation."""
     flip, reconstruction, epsilon = min(tree["flips"]), tree["reconstruction"], _weakest(tree)
-    held = _level(tree["membership"], flip)["held"]
     weak = epsilon is None or epsilon > MEANINGFUL_EPSILON
-    words = {"1": ("one sample", "where a client has one sample of a class"),
-             "sent": ("as sent", "of membership inference; 0 is chance, 1 certainty")}  # fmt: skip
-    recognised, chance = 100 * _level(reconstruction, flip)["recognised"], 100 / reconstruction["samples"]
+    recognised = 100 * _level(reconstruction["levels"], flip)["recognised"]
+    advantage = _advantage(_level(tree["membership"], flip))
     return [
         ("ε of a client", _epsilon(epsilon), "of all its samples" + (", no meaningful guarantee" if weak else "")),
-        *((f"Advantage, {words[name][0]}", _advantage(held[name]), words[name][1]) for name in held),
-        ("Recognised", f"{recognised:.1f} %", f"of reconstructed samples; chance {chance:.1f} %"),
+        ("Advantage", advantage, "of membership inference; 0 is chance, 1 certainty"),
+        (
+            "Recognised",
+            f"{recognised:.1f} %",
+            f"of samples alone in their class; chance {100 / reconstruction['samples']:.1f} %",
+        ),
     ]
 
 
@@ -439,9 +402,8 @@ def _weakest(tree: Mapping[str, Any]) -> float | None:
     return None if None in epsilons or not epsilons else max(epsilons)
 
 
-def _level(part: Mapping[str, Any], flip: float) -> Mapping[str, Any]:
-    level: Mapping[str, Any] = next(level for level in part["levels"] if level["flip"] == flip)
-    return level
+def _level(levels: Sequence[Mapping[str, Any]], flip: float) -> Mapping[str, Any]:
+    return next(level for level in levels if level["flip"] == flip)
 
 
 def _advantage(membership: Mapping[str, Any]) -> str:
@@ -511,7 +473,7 @@ def _table(title: str, caption: str, rows: Rows) -> ResultTable:
 
 def _errors(tree: Mapping[str, Any]) -> Rows:
     reconstruction = tree["reconstruction"]
-    base = _level(reconstruction, 0.0)["error"]
+    base = _level(reconstruction["levels"], 0.0)["error"]
 
     def ratio(part: float, whole: float = base) -> str:
         return f"{part / whole:.2f}" if whole else "–"
@@ -526,11 +488,10 @@ def _errors(tree: Mapping[str, Any]) -> Rows:
 
 
 def _members(tree: Mapping[str, Any]) -> Rows:
-    names = tree["membership"]["held"]
-    rows = [["", "ε of a segment", *({"sent": "as sent", "1": "one sample"}[name] for name in names), "bound"]]
-    for level in tree["membership"]["levels"]:
-        advantages = [_advantage(level["held"][name]) for name in names]
-        rows.append([_level_name(level["flip"]), _epsilon(level["epsilon"]), *advantages, f"{level['bound']:.3f}"])
+    rows = [["", "ε of a segment", "advantage", "bound"]]
+    for level in tree["membership"]:
+        bound = f"{level['bound']:.3f}"
+        rows.append([_level_name(level["flip"]), _epsilon(level["epsilon"]), _advantage(level), bound])
     return rows
 
 

@@ -620,9 +620,9 @@ def _use(question: Question, score: Score, in_memory: bool) -> tuple[str, ...]:
     ]
     method, number = base_name(score.method), "" if score.number is None else f"-{score.number}"
     run = shlex.quote(f"runs/{question.name}-{registry.file_name(method)}{number}")
-    where = f"--data {shlex.quote(question.data)} --scenario {question.scenario} --seed {question.seed}"
+    source = f"--data {shlex.quote(question.data)} --scenario {question.scenario} --seed {question.seed}"
     apply = "predict" if question.family == "samples" else "assign"
-    return (" ".join([f"fedkin run {method}", where, *settings, f"--out {run}"]), f"fedkin {apply} {run} NEW.csv")
+    return (" ".join([f"fedkin run {method}", source, *settings, f"--out {run}"]), f"fedkin {apply} {run} NEW.csv")
 
 
 def _plain(value: object) -> str:

@@ -285,15 +285,15 @@ def _leaving(comparison: Comparison) -> ResultTable:
 
 def _bars(comparison: Comparison) -> Bars:
     name = SCORE[comparison.family]
-    known = [line for line in comparison.lines if name in line.measures]
+    scored = [line for line in comparison.lines if name in line.measures]
     return Bars(
         TITLES[name],
         f"{MEANINGS[name]} The recommended method stands out.",
-        [line.method for line in known],
-        [line.measures[name] for line in known],
-        [line.method == comparison.recommended for line in known],
+        [line.method for line in scored],
+        [line.measures[name] for line in scored],
+        [line.method == comparison.recommended for line in scored],
         "Method",
-        errors=[line.error for line in known],
+        errors=[line.error for line in scored],
     )
 
 
@@ -343,17 +343,17 @@ class Benchmark:
 
         The standard error is that of the difference of means over seeds, 0 for a single seed.
         """
-        known = [row for row in self.rows[scenario] if self.measure in row.measures]
-        known.sort(key=lambda row: (-row.measures[self.measure], row.method))
+        scored = [row for row in self.rows[scenario] if self.measure in row.measures]
+        scored.sort(key=lambda row: (-row.measures[self.measure], row.method))
 
         def variance(row: Score) -> float:
             return row.deviations.get(self.measure, 0.0) ** 2 / len(row.results)
 
         return [
             row.method
-            for row in known
-            if known[0].measures[self.measure] - row.measures[self.measure]
-            <= 2 * math.sqrt(variance(known[0]) + variance(row))
+            for row in scored
+            if scored[0].measures[self.measure] - row.measures[self.measure]
+            <= 2 * math.sqrt(variance(scored[0]) + variance(row))
         ]
 
     def plain(self) -> list[dict[str, Any]]:

@@ -110,9 +110,9 @@ def costs_of(folders: Sequence[Path], target: CostTarget | None = None) -> list[
     """
     runs = [(folder, _records(folder)) for folder in folders]
     if target:
-        known = {name for _, records in runs for name in measures(*records)}
-        if target.metric not in known:
-            raise unknown_name("metric", target.metric, known)
+        names = {name for _, records in runs for name in measures(*records)}
+        if target.metric not in names:
+            raise unknown_name("metric", target.metric, names)
     return [_costs(folder, records, target) for folder, records in runs]
 
 

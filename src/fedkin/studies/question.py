@@ -115,8 +115,8 @@ class Question:
     def description(self) -> str:
         """Describe in a sentence what is clustered, and how to ask for the opposite."""
         opposite = "clients" if self.family == "samples" else "samples"
-        where = f"{self.data}, scenario {self.scenario}"
-        return f"Which {self.family} belong together? ({where}; --question {opposite} asks the other question.)"
+        source = f"{self.data}, scenario {self.scenario}"
+        return f"Which {self.family} belong together? ({source}; --question {opposite} asks the other question.)"
 
     @property
     def needy(self) -> list[str]:
@@ -154,18 +154,18 @@ class Question:
 
         Raises FedkinError if there are fewer than two, or they are to be clustered but have no labels or no tests.
         """
-        where = f"scenario '{self.scenario}' on '{self.data}'"
+        source = f"scenario '{self.scenario}' on '{self.data}'"
         if len(population.clients) < 2:
-            raise FedkinError(f"One client only is made by {where}; a comparison needs 2 or more.")
+            raise FedkinError(f"One client only is made by {source}; a comparison needs 2 or more.")
         if self.family == "clients" and any(client.y is None for client in population.clients):
             raise FedkinError(
-                f"Clients of {where} have no labels, which methods that cluster clients learn from; ask "
+                f"Clients of {source} have no labels, which methods that cluster clients learn from; ask "
                 f"{flag('question')} samples, name the labels with {option('label', 'COLUMN')}, or take a scenario "
                 "with labelled clients such as label-clusters or rotation."
             )
         if self.family == "clients" and not population.tests:
             raise FedkinError(
-                f"Clients of {where} have no held-out samples to evaluate models on; set simulation.test_fraction "
+                f"Clients of {source} have no held-out samples to evaluate models on; set simulation.test_fraction "
                 "above 0."
             )
         return population
@@ -176,9 +176,9 @@ def methods_of(family: Family, names: Sequence[str]) -> tuple[str, ...]:
 
     Raises FedkinError if a name is unknown or that of a method of the other family, or there is none.
     """
-    known = [name for name in registry.METHODS if method_named(name).traits.clusters == family]
+    listed = [name for name in registry.METHODS if method_named(name).traits.clusters == family]
     if tuple(names) == ("all",):
-        return tuple(known)
+        return tuple(listed)
     if not names:
         raise FedkinError(f"{flag('methods')} names no method; give one or more from `fedkin list methods`, or all.")
     for name in names:
@@ -189,7 +189,7 @@ def methods_of(family: Family, names: Sequence[str]) -> tuple[str, ...]:
                 f"Method '{name}' clusters {clusters or 'nothing that it says'}, but the question is which {family} "
                 f"belong together; leave it out, or ask for the other."
             )
-    order = {name: place for place, name in enumerate(known)}
+    order = {name: place for place, name in enumerate(listed)}
     return tuple(dict.fromkeys(sorted(names, key=lambda name: order.get(base_name(name), len(order)))))
 
 

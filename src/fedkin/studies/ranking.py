@@ -85,8 +85,12 @@ class Score:
     @property
     def error(self) -> float | None:
         """Spread of the score over splits, or the standard error of mean accuracy over clients; ``None`` if unknown."""
-        known = [accuracy for accuracy in self.by_client if accuracy is not None]
-        return stdev(known) / math.sqrt(len(known)) if len(known) > 1 else self.deviations.get("found_again")
+        accuracies = [accuracy for accuracy in self.by_client if accuracy is not None]
+        return (
+            stdev(accuracies) / math.sqrt(len(accuracies))
+            if len(accuracies) > 1
+            else self.deviations.get("found_again")
+        )
 
     @cached_property
     def labels(self) -> list[Labels]:
@@ -119,18 +123,18 @@ def score_of(family: Family, candidate: Candidate, results: Sequence[CellResult]
         "accuracy": [result.metrics.get("personal_accuracy") for result in results],
         **{name: [result.metrics.get(name) for result in results] for name in TRUTH[family]},
     }
-    known: dict[str, list[float]] = {}
+    complete: dict[str, list[float]] = {}
     for name, values in by_run.items():
         numbers = [value for value in values if value is not None]
         if len(numbers) == len(results):
-            known[name] = numbers
-    deviations = {name: stdev(values) for name, values in known.items() if len(results) > 1}
+            complete[name] = numbers
+    deviations = {name: stdev(values) for name, values in complete.items() if len(results) > 1}
     score = Score(
         candidate.method,
         candidate.number,
         role_of(candidate.method),
         tuple(results),
-        {name: mean(values) for name, values in known.items()},
+        {name: mean(values) for name, values in complete.items()},
         deviations,
         _by_client(results) if family == "clients" else (),
     )

@@ -47,7 +47,7 @@ def plans_of(names: Sequence[str], scale: ScaleName, seeds: int | None = None, d
     Raises FedkinError if there is no such entry, one cannot be used, or two files have one name.
     """
     paths: dict[str, Path] = {}
-    for name, path in (item for asked in names for item in chosen(asked).items()):
+    for name, path in (entry for pattern in names for entry in chosen(pattern).items()):
         first = paths.setdefault(name, path)
         if first.resolve() != path.resolve():
             raise FedkinError(f"{first} and {path} have one name, '{name}', and so one folder for tables; rename one.")

@@ -231,11 +231,11 @@ def chosen(name: str) -> dict[str, Path]:
     if name.endswith(".toml"):
         read_tables(Path(name))
         return {Path(name).stem: Path(name)}
-    known, root = names_of_entries(), folder_of_entries()
-    papers = list(dict.fromkeys(entry.partition("/")[0] for entry in known))
-    entries = [entry for entry in known if name in ("all", entry, entry.partition("/")[0])]
+    names, root = names_of_entries(), folder_of_entries()
+    papers = list(dict.fromkeys(entry.partition("/")[0] for entry in names))
+    entries = [entry for entry in names if name in ("all", entry, entry.partition("/")[0])]
     if not entries:
-        raise unknown_name("entry", name, ["all", *papers, *known])
+        raise unknown_name("entry", name, ["all", *papers, *names])
     return {entry: root / f"{entry}.toml" for entry in entries}
 
 
@@ -274,10 +274,10 @@ def load_entry(path: Path) -> PaperEntry:
                 (f"column in 'scales.{name}' of {path}:", scale.columns or [], columns),
                 (f"row or column in 'scales.{name}' of {path}:", list(scale.only), [*rows, *columns]),
             ]
-    for kind, names, known in references:
-        for name in names:
-            if name not in known:
-                raise unknown_name(kind, name, known)
+    for kind, references_of_kind, names in references:
+        for name in references_of_kind:
+            if name not in names:
+                raise unknown_name(kind, name, names)
     return entry
 
 
@@ -413,9 +413,9 @@ def _run(
     except FedkinError as error:
         raise FedkinError(f"{cell} is no experiment: {error}") from error
     values = [value for _, value in flat(config.tables) if isinstance(value, str)]
-    needed = {value.removeprefix(FILE) for value in values if value.startswith(FILE)}
-    files = tuple(file for file in (entry.files if scale.files is None else scale.files) if file.name in needed)
-    if missing := needed - {file.name for file in files}:
+    names = {value.removeprefix(FILE) for value in values if value.startswith(FILE)}
+    files = tuple(file for file in (entry.files if scale.files is None else scale.files) if file.name in names)
+    if missing := names - {file.name for file in files}:
         raise FedkinError(f"{cell} needs '{missing.pop()}', not among its files.")
     return PlannedRun(_name(config.tables, files), config.tables, files)
 

@@ -175,11 +175,11 @@ def _absent(plan: Plan, finished: Mapping[str, FinishedRun]) -> tuple[str, ...]:
         if number := number_of(cell.measure):
             names.setdefault(number, set()).update(run.name for run in cell.runs)
     sentences = []
-    for number, needed in names.items():
-        runs = [finished[name] for name in sorted(needed) if name in finished]
-        if len(runs) == len(needed) and all(value is None for run in runs for value in run.values(number)):
-            known = sorted({name for run in runs for name in run.names} | set(COSTS))
-            near = hint(nearest(number, known), f"they have {listing(known)}")
+    for number, all_runs in names.items():
+        runs = [finished[name] for name in sorted(all_runs) if name in finished]
+        if len(runs) == len(all_runs) and all(value is None for run in runs for value in run.values(number)):
+            measured_names = sorted({name for run in runs for name in run.names} | set(COSTS))
+            near = hint(nearest(number, measured_names), f"they have {listing(measured_names)}")
             sentences.append(f"The records of {plan.asked}'s runs have no number '{number}'; {near}")
     return tuple(sentences)
 
@@ -192,8 +192,8 @@ def _result(plan: Plan, cell: PlannedCell, finished: Mapping[str, FinishedRun]) 
         values = (getattr(line, name) for line in (column, row, entry))
         return next(value for value in values if value is not None)
 
-    known = [measured(finished[run.name], cell.measure) for run in cell.runs if run.name in finished]
-    values = tuple(setting("factor") * value for value in known if value is not None)
+    by_seed = [measured(finished[run.name], cell.measure) for run in cell.runs if run.name in finished]
+    values = tuple(setting("factor") * value for value in by_seed if value is not None)
     place = [line.name for line in entry.columns].index(column.name)
     ours, paper = over_seeds(values), printed(row.paper[place]) if row.paper else None
     verdict = judged(ours, paper, setting("tolerance"))

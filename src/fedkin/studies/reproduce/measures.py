@@ -203,17 +203,17 @@ def separation(folder: Path) -> dict[str, float]:
 
     Raises FedkinError if the run's data have no classes.
     """
-    config, found = run_config(folder), load_found(folder)
+    config, saved = run_config(folder), load_found(folder)
     with open_federation(config, folder, Progress()) as (population, fed), one_thread():
         if population.truth is None:
             raise FedkinError(f"{folder} has no classes to be separated.")
         prepare(fed, config.data.table)
         clients, truth = population.clients, population.truth
         x, y = torch.cat([client.x for client in clients]), torch.cat(truth)
-        figures = {"samples": _score(x.flatten(1), y), "latents": _score(found.method.embed(found.result, x), y)}
-        if "network" in found.result:
+        figures = {"samples": _score(x.flatten(1), y), "latents": _score(saved.method.embed(saved.result, x), y)}
+        if "network" in saved.result:
             rows = _of_two_classes(y, derive_generator(config.seed, "two classes"))
-            figures |= _of_networks(config.method, found.result, fed, clients, y, rows)
+            figures |= _of_networks(config.method, saved.result, fed, clients, y, rows)
     return {name: score for name, score in figures.items() if score is not None}
 
 
@@ -224,12 +224,12 @@ def _of_networks(
     network, sizes = Contrastive.of(result["network"]), [len(client) for client in clients]
     local = result["models"] if method.standalone else _after_another_round(method, result, fed)
     pairs = list(zip(local, clients, strict=True))
-    own = torch.cat([network.latents(model, client.x) for model, client in pairs])
+    latents = torch.cat([network.latents(model, client.x) for model, client in pairs])
     first = slice(0, sizes[0])
     scores = {
         "client-samples": _score(clients[0].x.flatten(1), y[first]),
-        "client-local": _score(own[first], y[first]),
-        "local": _score(own[rows], y[rows]),
+        "client-local": _score(latents[first], y[first]),
+        "local": _score(latents[rows], y[rows]),
     }
     if not method.standalone:
         common = torch.cat([network.latents(result["models"][0], client.x) for client in clients])
@@ -253,7 +253,7 @@ def _of_two_classes(y: Tensor, rng: torch.Generator) -> Tensor:
     """Draw up to 100 rows of each of two classes of `y`; of all classes if there are fewer than two."""
     classes = y.unique()
     chosen = classes[torch.randperm(len(classes), generator=rng)[:2]]
-    drawn = [(y == one).nonzero()[:, 0] for one in chosen]
+    drawn = [(y == label).nonzero()[:, 0] for label in chosen]
     return torch.cat([rows[torch.randperm(len(rows), generator=rng)[:100]] for rows in drawn])
 
 
@@ -286,14 +286,16 @@ def initial(folder: Path) -> dict[str, float]:
 def unmatched(folder: Path) -> dict[str, float]:
     """Return the ``fraction`` of the initial local clusters that are unmatched in the end."""
     run = FinishedRun(folder)
-    clusters, left = run.values("local_clusters"), run.values("unmatched")
-    return {"fraction": left[-1] / clusters[0]} if clusters[0] and left[-1] is not None else {}
+    clusters, unmatched_clusters = run.values("local_clusters"), run.values("unmatched")
+    return (
+        {"fraction": unmatched_clusters[-1] / clusters[0]} if clusters[0] and unmatched_clusters[-1] is not None else {}
+    )
 
 
 def within(folder: Path) -> dict[str, float]:
     """Return Cohen's kappa within each client, numbered from 1, and the ``mean``, at the end (CCFC, table 4)."""
-    found = [line["metrics"]["kappas"] for line in FinishedRun(folder).records if "kappas" in line["metrics"]]
-    return _by_client(found[-1]) if found else {}
+    kappas = [line["metrics"]["kappas"] for line in FinishedRun(folder).records if "kappas" in line["metrics"]]
+    return _by_client(kappas[-1]) if kappas else {}
 
 
 def imbalance(folder: Path) -> dict[str, float]:
@@ -307,7 +309,7 @@ def imbalance(folder: Path) -> dict[str, float]:
     if truth is None:
         raise FedkinError(f"{folder} has no classes to count.")
     counts = [classes.bincount() for classes in truth]
-    return _by_client([float(own.max() / own[own > 0].min()) for own in counts])
+    return _by_client([float(count.max() / count[count > 0].min()) for count in counts])
 
 
 def _by_client(values: Sequence[float]) -> dict[str, float]:
@@ -346,9 +348,9 @@ def knn(folder: Path) -> Figures:
     the training and test samples of the data were mixed when they were allocated to clients. Neighbours are nearest by
     cosine.
     """
-    found = load_found(folder)
+    saved = load_found(folder)
     x, y, held_out = _samples(folder)
-    return _by_neighbours(found.method.embed(found.result, found.preparation.prepared(x)), y, held_out)
+    return _by_neighbours(saved.method.embed(saved.result, saved.preparation.prepared(x)), y, held_out)
 
 
 def knn_samples(folder: Path) -> Figures:
@@ -379,14 +381,14 @@ def accuracies(points: Tensor, y: Tensor, held_out: Tensor, neighbours: tuple[in
     others. The lowest class wins a tie.
     """
     points = torch.nn.functional.normalize(points, dim=1)
-    known, classes = points[~held_out], y[~held_out]
+    rest, classes = points[~held_out], y[~held_out]
     right = torch.zeros(len(neighbours))
     for part, truth in zip(points[held_out].split(500), y[held_out].split(500), strict=True):
-        nearest = classes[(part @ known.T).topk(min(max(neighbours), len(known)), dim=1).indices]
-        for at, k in enumerate(neighbours):
+        nearest = classes[(part @ rest.T).topk(min(max(neighbours), len(rest)), dim=1).indices]
+        for column, k in enumerate(neighbours):
             voters = nearest[:, :k]
             votes = neighbours_vote(voters, torch.ones(voters.shape), int(y.max()) + 1)
-            right[at] += float((votes == truth).sum())
+            right[column] += float((votes == truth).sum())
     return [float(score) for score in right / int(held_out.sum())]
 
 
