@@ -28,8 +28,8 @@ def as_tensor(value: Any, origin: str) -> Tensor:
 
     It is ``(n, features)``, or of images ``(n, channels, height, width)``, where channels may be absent in `value`; n
     is at least 1, and all numbers are finite. Images of type uint8 are divided by 255. `origin` names the source, such
-    as ``"Client 3"``, at the beginning of error messages. Raises FedkinError if it is empty, of another shape, not numeric
-    or not finite.
+    as ``"Client 3"``, at the beginning of error messages. Raises FedkinError if it is empty, of another shape, not
+    numeric or not finite.
     """
     frame = as_frame(value)
     if frame is not None:

@@ -32,13 +32,14 @@ from fedkin.deploy.app_folder import check_federated, check_sites
 from fedkin.engines.flower_engine.grid import FlowerFederation
 from fedkin.engines.flower_engine.roster import Roster
 from fedkin.experiment.config import Config, load_config
-from fedkin.experiment.outputs import load_profile
+from fedkin.experiment.outputs import load_profile, load_words
 from fedkin.experiment.run import Run, RunOutcome, prepare
 from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, LEDGER, RECORDS, RESULT, write_config
 from fedkin.experiment.terminal import cluster_lines
 from fedkin.experiment.terminal_tables import table_text
 from fedkin.report.measures import privacy_of_samples
 from fedkin.report.numbers import join_words, pluralize
+from fedkin.report.words import word_lines
 from fedkin.secure_aggregation.sums import direct_failures
 
 SITES = "sites.json"
@@ -245,7 +246,7 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
         _say_clusters(config, run.method.result(outcome.state), profile)
         if (privacy := privacy_of_samples(outcome.records)) is not None:
             _log(f"Privacy of a sample: {privacy}")
-        for line in cluster_lines(profile, fed.names):
+        for line in [*cluster_lines(profile, fed.names), *word_lines(load_words(folder))]:
             _log(line)
         _log(f"Done; results are in {folder}")
         return outcome

@@ -67,11 +67,12 @@ def write_result(
     preparation: Preparation,
     population: Population,
     profile: ClusterProfile | None = None,
+    words: Sequence[Sequence[str]] = (),
 ) -> None:
     """Write a method's result: readable values to ``result.json``, tensors to ``models.safetensors``.
 
     ``result.json`` also names the clients, in order of id, and the classes, where there are names; and has the
-    `profile` of the clusters, where clients have tables.
+    `profile` of the clusters, where clients have tables, or the `words` of each, where they have texts.
     """
     tree = {
         "format": FORMAT,
@@ -81,6 +82,7 @@ def write_result(
         "clients": population.names,
         "classes": population.classes,
         "profile": None if profile is None else profile.tree(),
+        **({"words": [list(own) for own in words]} if words else {}),
     }
     tensors, text = pack(owned(tree))
     write_atomically(folder / MODELS, save(tensors))
@@ -202,6 +204,14 @@ def load_profile(folder: Path) -> ClusterProfile | None:
         return None if tree["profile"] is None else ClusterProfile.from_tree(tree["profile"])
     except (OSError, SafetensorError, ValueError, KeyError):
         return None
+
+
+def load_words(folder: Path) -> list[list[str]]:
+    """Load the words of clusters of texts of the run in `folder`; empty without any."""
+    try:
+        return [[str(word) for word in own] for own in _read_result(folder).get("words", [])]
+    except (OSError, SafetensorError, ValueError):
+        return []
 
 
 def _check_result(folder: Path) -> None:

@@ -31,6 +31,7 @@ from fedkin.core.method import with_server_data
 from fedkin.core.payload import owned
 from fedkin.core.progress import Callback, Callbacks, Progress, RecordLine, Timing, run_with_callbacks
 from fedkin.core.runner import Runner
+from fedkin.data.cluster_words import words_of_clusters
 from fedkin.data.options import AUTO, TableOptions
 from fedkin.data.population import Population, short_names
 from fedkin.data.preparation import Preparation, remembered, restore_preparation
@@ -46,6 +47,7 @@ from fedkin.experiment.evaluation import evaluator_for, with_oracle
 from fedkin.experiment.outputs import (
     READING,
     load_profile,
+    load_words,
     write_clients,
     write_encoder,
     write_labels,
@@ -466,7 +468,8 @@ class Run(ExperimentRunner):
         if "labels" in found:
             write_clients(self.folder, found["labels"], short_names(self.population.names), found.get("memberships"))
         write_encoder(self.folder, found)
-        write_result(self.folder, self.config.method_name, found, self.preparation, self.population, profile)
+        words = self._words(found)
+        write_result(self.folder, self.config.method_name, found, self.preparation, self.population, profile, words)
         reading = remembered(client.table for client in self.population.clients)
         commas = self.config.data.decimal == AUTO and reading.get("decimal") == ","
         if commas:  # of which a single new row may not tell
@@ -480,6 +483,12 @@ class Run(ExperimentRunner):
         if encoding is None or not self.fed.present or method.traits.clusters != "samples" or method.is_private():
             return None
         return profile_clusters(self.fed, encoding, int(found["n_clusters"]), self.config.data.min_members)
+
+    def _words(self, found: Mapping[str, Any]) -> list[list[str]]:
+        """Ask for words of clusters of texts after the last step, so that it cannot affect the run."""
+        if not self.preparation.encoder or self.method.traits.clusters != "samples" or self.method.is_private():
+            return []
+        return words_of_clusters(self.fed, int(found["n_clusters"]), self.config.data.min_members)
 
     def last_state(self) -> State | None:
         """Restore the federation and the method's state from the checkpoint; ``None`` without a checkpoint."""
@@ -498,7 +507,8 @@ class Run(ExperimentRunner):
         records = read_records(self.folder, state.steps)
         latents = latents_of(self.method, self.population, self.method.result(state)) if state.finished else None
         profile = load_profile(self.folder) if state.finished else None
-        view = page_of_run(self.config, self.population, self.preparation, records, latents, profile)
+        words = load_words(self.folder) if state.finished else []
+        view = page_of_run(self.config, self.population, self.preparation, records, latents, profile, words)
         write_page(self.folder / REPORT, view)
         return records
 

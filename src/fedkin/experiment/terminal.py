@@ -17,7 +17,7 @@ from fedkin.core.progress import Progress, RecordLine, Timing
 from fedkin.data.checks import Finding
 from fedkin.data.population import client_name, short_names
 from fedkin.data.profile import ClusterProfile
-from fedkin.experiment.outputs import load_profile
+from fedkin.experiment.outputs import load_profile, load_words
 from fedkin.experiment.run import RunOutcome
 from fedkin.experiment.run_folder import read_timing
 from fedkin.experiment.terminal_tables import drawing_on, print_table, printable, sentence_text
@@ -33,7 +33,7 @@ from fedkin.report.measures import (
 )
 from fedkin.report.numbers import format_bytes, pluralize
 from fedkin.report.run_page import AS_GUESSED
-from fedkin.report.words import described, remarks, sentences
+from fedkin.report.words import described, remarks, sentences, word_lines
 
 _MAX_SENTENCES = 12
 _SEVERAL = 3
@@ -173,6 +173,7 @@ def _sizes(outcome: RunOutcome) -> list[int]:
 def _sentences(outcome: RunOutcome) -> list[str]:
     """Return sentences on the clusters of samples, or on which clients are in which cluster."""
     described = cluster_lines(load_profile(outcome.folder), outcome.clients)
+    described += word_lines(load_words(outcome.folder))
     return [*described, *members(_labels(outcome), outcome.clients)]
 
 

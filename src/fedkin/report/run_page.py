@@ -6,6 +6,7 @@ to be shown, or in a figure that the method describes.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ from fedkin.core.progress import RecordLine
 from fedkin.data.population import Population, client_name, short_names
 from fedkin.data.preparation import Preparation
 from fedkin.data.profile import ClusterProfile
+from fedkin.data.samples import thumbnails
 from fedkin.data.scaling import Scaling
 from fedkin.report.figures import (
     Band,
@@ -65,6 +67,8 @@ from fedkin.report.words import MIN_EFFECT, described, remarks, sentences
 MapLayout = Literal["tsne", "pca", "none"]
 AS_GUESSED = 0.02
 """Accuracy by which a model must be better than the most frequent class to be called so, or worse."""
+_THUMBNAIL = 64
+"""Side of a photograph on the page: a card of twelve stays below 200 kB."""
 _MAX_ROWS = 40
 """Columns of a table that are shown; more are not read."""
 
@@ -76,12 +80,13 @@ def page_of_run(
     records: Sequence[RecordLine],
     latents: LatentSample | None = None,
     profile: ClusterProfile | None = None,
+    words: Sequence[Sequence[str]] = (),
 ) -> PageView:
     """Build the content of a run's page from its records and its clients' state.
 
     `config` is a `fedkin.experiment.config.Config`. Samples of clients with int64 ``state["clusters"]`` are shown by
     cluster. `records` are the lines of ``records.jsonl``; `latents` some samples in the latent representation of the
-    method; `profile` that of the clusters of a table.
+    method; `profile` that of the clusters of a table, and `words` those that distinguish clusters of texts.
     """
     run = _Run(population, records)
     clients = [client for client in population.clients if "clusters" in client.state]
@@ -96,6 +101,7 @@ def page_of_run(
         summary=_summary(records, run.unit, config.evaluation),
         parts=[
             *_described(profile, population.names),
+            *_words(words),
             *run.parts(config.method.figures(records)),
             *_pictures(clients, clusters, preparation, mixtures),
             *_map(latents, config.evaluation.map, population.classes),
@@ -616,13 +622,27 @@ def _counts(
     return PagePart("table", "Samples by client and cluster", figures=[table])
 
 
+def _words(words: Sequence[Sequence[str]]) -> list[PagePart]:
+    """Return the section of words that distinguish clusters of texts."""
+    if not any(words):
+        return []
+    caption = "Words that texts of a cluster hold more often than others; each is in several texts of two clients."
+    rows = [(str(cluster), [TableCell(", ".join(own) or "–")]) for cluster, own in enumerate(words)]
+    table = ResultTable("", caption, "cluster", ["words"], rows)
+    return [PagePart("words", "What the clusters are about", figures=[table])]
+
+
 def _pictures(
     clients: Sequence[Client], clusters: Sequence[int], preparation: Preparation, mixtures: Mapping[int, ClusterMixture]
 ) -> list[PagePart]:
     """Return the section of pictures of clusters of images, in original values, rescaled together if beyond [0, 1]."""
-    if not clusters or len(preparation.shape) != 3 or not preparation.scaling:
+    are_files = bool(clients) and all(one.samples is not None and one.samples.kind == "images" for one in clients)
+    if not clusters or not preparation.scaling or not (are_files or len(preparation.shape) == 3):
         return []
-    cards = [_pictures_of(clients, cluster, preparation.scaling) for cluster in clusters]
+    if are_files:
+        cards = [_photographs_of(clients, cluster) for cluster in clusters]
+    else:
+        cards = [_pictures_of(clients, cluster, preparation.scaling) for cluster in clusters]
     images = [pictures for card in cards for pictures in (card.mean, card.members)]
     low, high = min(float(x.min()) for x in images), max(float(x.max()) for x in images)
     if low >= -1e-3 and high <= 1 + 1e-3:  # beyond by rounding errors, less than half a shade of grey
@@ -655,12 +675,27 @@ def _pictures_of(clients: Sequence[Client], cluster: int, scaling: Scaling) -> C
     return ClusterPictures(cluster, len(x), len(holders), x.mean(0).numpy(), x[spread].numpy())
 
 
+def _photographs_of(clients: Sequence[Client], cluster: int) -> ClusterPictures:
+    """Return some pictures of a cluster, cut to squares, from each client in turn; only simulations have them."""
+    members = [(client, (client.state["clusters"] == cluster).nonzero()[:, 0].tolist()) for client in clients]
+    holders = [(client, rows) for client, rows in members if rows]
+    size = sum(len(rows) for _, rows in holders)
+    each = max(1, math.ceil(11 / len(holders)))  # with the mean they fill a card
+    shown = [
+        thumbnails(client.samples, [rows[len(rows) * at // each] for at in range(min(each, len(rows)))], _THUMBNAIL)
+        for client, rows in holders[:11]
+        if client.samples is not None
+    ]
+    images = np.concatenate(shown)
+    return ClusterPictures(cluster, size, len(holders), images.mean(0), images[:11])
+
+
 def _means(
     clients: Sequence[Client], clusters: Sequence[int], preparation: Preparation, population: Population,
     profile: ClusterProfile | None,
 ) -> list[PagePart]:  # fmt: skip
     """Return the section of standardised means by cluster, where there is no profile, of columns that differ most."""
-    if not clusters or len(preparation.shape) == 3 or profile is not None:
+    if not clusters or len(preparation.shape) == 3 or profile is not None or preparation.encoder:
         return []
     x = torch.cat([client.x for client in clients]).double()
     labels = torch.cat([client.state["clusters"] for client in clients])

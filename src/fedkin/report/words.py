@@ -422,3 +422,8 @@ def _rounded(value: float, spread: float) -> str:
     if rounded == 0:
         return "0"
     return f"{rounded:.{max(math.floor(math.log10(abs(rounded))) - exponent + 1, 0)}e}"
+
+
+def word_lines(words: Sequence[Sequence[str]]) -> list[str]:
+    """Return a line for each cluster of texts with the words that distinguish it."""
+    return [f"Cluster {cluster}: {', '.join(own)}." for cluster, own in enumerate(words) if own]

@@ -1,0 +1,71 @@
+"""Words that distinguish clusters of texts, and what of them leaves a client."""
+
+import torch
+from sklearn.feature_extraction.text import HashingVectorizer
+
+import fedkin
+from fedkin.core import Client
+from fedkin.core.samples import Samples
+from fedkin.data.cluster_words import telling_words, word_counts, word_digests, words_of_clusters
+from fedkin.engines.local import LocalFederation
+
+PUMPS, INVOICES = ["oil leaks below the pump", "the pump leaks"], ["the invoice was paid twice", "wrong invoice"]
+
+
+def client(number: int, texts: list[str], clusters: list[int], **more: int) -> Client:
+    state = {"clusters": torch.tensor(clusters)}
+    return Client(number, torch.zeros(len(texts), 2), state=state, samples=Samples("texts", texts, "x"), **more)
+
+
+def federation(*more: Client) -> LocalFederation:
+    ours = [client(at, PUMPS * 4 + INVOICES * 4, [0] * 8 + [1] * 8) for at in range(2)]
+    return LocalFederation([*ours, *more], 0)
+
+
+def test_clusters_are_named_by_what_others_lack() -> None:
+    pumps, invoices = words_of_clusters(federation(), 2)
+    assert {"pump", "leaks"} <= set(pumps)
+    assert invoices[0] == "invoice"
+    assert "the" not in pumps + invoices
+
+
+def test_a_word_of_one_client_alone_never_leaves_it() -> None:
+    told: list[dict[str, object]] = []
+    secret = client(2, ["ms smith has the pump"] * 9 + PUMPS * 3, [0] * 15)
+    fed = federation(secret)
+    deliver = fed.deliver
+
+    def heard(task, payloads):  # type: ignore[no-untyped-def]
+        for number, reply in deliver(task, payloads):
+            told.append(reply)
+            yield number, reply
+
+    fed.deliver = heard  # type: ignore[method-assign]
+    found = words_of_clusters(fed, 2)
+    assert "smith" not in str(found) + str(told)
+    assert "pump" in str(told)
+
+
+def test_words_and_cells_of_few_texts_never_leave() -> None:
+    payload = {"salt": "s", "min_members": 1, "n_clusters": 2}
+    few = client(0, ["rare word"] * 4 + ["common word"] * 6, [1, 0, 0, 0, 0, 0, 0, 0, 1, 1])
+    digests = word_digests.run([few], [{name: payload[name] for name in ("salt", "min_members")}])[0]["digests"]
+    reply = word_counts.run([few], [{**payload, "digests": digests}])[0]
+    assert reply["words"] == ["common", "word"]
+    assert reply["members"].tolist() == [7, 0]
+    assert reply["counts"].tolist() == [[7, 7], [0, 0]]  # one text of seven that lacks a word is hidden, too
+    strict = client(0, ["rare word"] * 4 + ["common word"] * 6, [0] * 10, min_members=20)
+    assert word_digests.run([strict], [{"salt": "s", "min_members": 5}])[0]["digests"] == []
+
+
+def test_without_texts_or_with_secure_sums_there_are_no_words() -> None:
+    assert words_of_clusters(LocalFederation([Client(0, torch.zeros(4, 2))], 0), 2) == []
+    assert telling_words([], torch.zeros(2, 0), torch.zeros(2)) == [[], []]
+
+
+def test_an_estimator_describes_clusters_of_texts() -> None:
+    clients = [PUMPS * 5 + INVOICES * 5 for _ in range(2)]
+    words = HashingVectorizer(n_features=64, stop_words="english").transform
+    found = fedkin.KMeans(n_clusters=2, features=words, random_state=0).fit(clients).describe()
+    assert found["samples"].tolist() == [20, 20]
+    assert sorted("pump" in line for line in found["words"]) == [False, True]
