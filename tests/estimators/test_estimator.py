@@ -20,11 +20,7 @@ from fedkin.estimators import SampleClusterer
 from fedkin.estimators.estimator import EstimatorOptions
 
 X, Y = make_blobs([36, 36, 36], n_features=6, random_state=0)
-
-
 SITES = [X[Y != 2], X[Y != 0], X[Y != 1]]
-
-
 NETWORKS = {"epochs": 2, "min_steps": 2, "noise": 4, "capacity": 0.1}
 
 

@@ -15,11 +15,7 @@ import fedkin
 from fedkin.core import FedkinError
 
 RNG = np.random.default_rng(0)
-
-
 CLIENTS = [(RNG.normal(size=(30, 4)).astype(np.float32), RNG.integers(0, 3, 30)) for _ in range(3)]
-
-
 OPTIONS: dict[str, Any] = {"rounds": 3, "local_epochs": 1, "scaling": "none", "random_state": 0}
 
 
@@ -111,8 +107,6 @@ def test_what_cannot_be_used_is_refused(options: dict[str, Any], sentence: str) 
 
 
 X, Y = make_blobs([30, 30], n_features=4, random_state=0)
-
-
 TORCH_MODULES_CLIENTS = [(X[i::2], Y[i::2]) for i in range(2)]
 
 

@@ -26,14 +26,8 @@ QUICK = {
     "max_iterations": 2,
     "random_state": 0,
 }
-
-
 X, Y = make_blobs([24, 24, 24], n_features=8, random_state=0)
-
-
 SITES = [X[Y != 2], X[Y != 0], X[Y != 1]]
-
-
 NAMES = [f"f{i}" for i in range(8)]
 
 
@@ -66,8 +60,6 @@ class OneSite(fedkin.FedCRef):
 
 
 OUR_WORDS = "bad data get a sentence that names the client, not scikit-learn's own"
-
-
 OTHER_SENTENCES = {
     "check_n_features_in_after_fitting": OUR_WORDS,
     "check_complex_data": OUR_WORDS,
@@ -166,16 +158,7 @@ def test_rows_with_empty_cells_keep_their_clusters_in_predict_alone_and_together
     assert [int(model.predict(clients[0][at : at + 1])[0]) for at in range(20)] == together[0][:20].tolist()
 
 
-@pytest.fixture
-def blobs():
-    x, y = make_blobs([60, 60, 60], n_features=8, random_state=0)
-    kept = [y != 2, y != 0, y != 1]
-    return [x[rows] for rows in kept], [y[rows] for rows in kept]
-
-
 MEMBERSHIPS_X, MEMBERSHIPS_Y = make_blobs([40, 40, 40], n_features=4, random_state=0)
-
-
 CLIENTS = {"north": MEMBERSHIPS_X[::2], "south": MEMBERSHIPS_X[1::2]}
 
 

@@ -158,14 +158,21 @@ def test_a_node_that_lies_at_the_start_is_left_out_and_the_others_get_their_resu
     assert sorted(result.clusters) == sorted(where.node(at) for at in range(len(pictures.TURNS)) if at != 2)
 
 
-def test_what_is_no_answer_is_missing():
+_DEEP = json.dumps({"__metadata__": {"tree": 100_000 * "[" + 100_000 * "]"}}).encode()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [RecordDict({"config": ConfigRecord({"payload": "[]"})}), content(len(_DEEP).to_bytes(8, "little") + _DEEP)],
+    ids=["another record", "nested too deep"],
+)
+def test_what_is_no_answer_is_missing(answer):
     where = grid(pictures.clients())
     real = where.app._registered_funcs["query.fedkin"]
 
     def odd(message: Any, context: Any) -> Any:
-        if context.node_config["partition-id"] == 2:
-            return Message(RecordDict({"config": ConfigRecord({"payload": "[]"})}), reply_to=message)
-        return real(message, context)
+        is_odd = context.node_config["partition-id"] == 2
+        return Message(answer, reply_to=message) if is_odd else real(message, context)
 
     where.app._registered_funcs["query.fedkin"] = odd
     result = start(flower.EmbeddingStrategy(pretraining_rounds=0, flip=0.05), where, rounds=1)
@@ -193,17 +200,3 @@ def test_a_node_does_nothing_else():
     assert str(refused.value).startswith(
         "This node was asked for 'fedkin.methods.clients.client_method.train'; it answers only fedkin.methods."
     )
-
-
-def test_an_answer_nested_too_deep_is_missing():
-    where = grid(pictures.clients())
-    real = where.app._registered_funcs["query.fedkin"]
-    header = json.dumps({"__metadata__": {"tree": 100_000 * "[" + 100_000 * "]"}}).encode()
-    deep = content(len(header).to_bytes(8, "little") + header)
-
-    def odd(message: Any, context: Any) -> Any:
-        return Message(deep, reply_to=message) if context.node_config["partition-id"] == 2 else real(message, context)
-
-    where.app._registered_funcs["query.fedkin"] = odd
-    result = start(flower.EmbeddingStrategy(pretraining_rounds=0, flip=0.05), where, rounds=1)
-    assert "it is not a reply of fedkin.flower.describes" in result.records[0]["missing"][2]

@@ -260,15 +260,9 @@ def test_those_of_an_earlier_process_are_away_until_they_come():
 
 
 STRATEGIES_CLUSTERS = [0, 1, 1, 0, 1, 0, 0, 1]
-
-
 ROUNDS = 5
-
-
 CUTS = {"cooldown": 1, "mean_below": 0.5, "separation": 1.0}
 """With which Sattler's method cuts early."""
-
-
 NETWORKS = {"linear": planted.linear, "normalised": planted.normalised}
 
 
@@ -365,12 +359,6 @@ def test_the_same_as_on_the_local_engine(strategy, method, options, finds, kind)
         assert torch.allclose(app_nodes.vector(got), app_nodes.vector(expected), atol=2e-5)
     assert [entry["labels"] for entry in result.records] == [values["labels"] for values in done.values]
     assert planted.same_partition(done.labels, STRATEGIES_CLUSTERS) or not finds
-
-
-def judged(record: ArrayRecord, client: planted.Client) -> float:
-    module = strategies_network()
-    module.load_state_dict(record.to_torch_state_dict())
-    return float(torch.nn.functional.cross_entropy(module(client.x), client.y).detach())
 
 
 def test_newcomers_find_their_cluster():

@@ -45,45 +45,33 @@ class FedOptStrategy(ClusterStrategy, method=fedopt.FedOptMethod):
 
 
 class OCFLStrategy(ClusterStrategy, method=ocfl.OCFLMethod):
-    """Strategy of OCFL: find clusters and their number once, as soon as the nodes' updates diverge (Zuziak et al.).
-
-    Works with any app that works with FedAvg, and sends what FedAvg sends.
-    """
+    """Strategy of OCFL: find clusters and their number once, as soon as the nodes' updates diverge (Zuziak et al.)."""
 
 
 class SattlerStrategy(ClusterStrategy, method=sattler.SattlerMethod):
     """Strategy of CFL: bipartition clusters recursively where one model no longer fits all (Sattler et al. 2020).
 
-    Works with any app that works with FedAvg, and sends what FedAvg sends. With `cache`, nodes of a cluster that was
+    With `cache`, nodes of a cluster that was
     cut also evaluate its earlier models, once, after the last round.
     """
 
 
 class HierarchicalStrategy(ClusterStrategy, method=hierarchical.HierarchicalMethod):
-    """Strategy of FL+HC: cluster nodes once, by a dendrogram of updates cut at a given height (Briggs et al. 2020).
-
-    Works with any app that works with FedAvg, and sends what FedAvg sends.
-    """
+    """Strategy of FL+HC: cluster nodes once, by a dendrogram of updates cut at a given height (Briggs et al. 2020)."""
 
 
 class FeSEMStrategy(ClusterStrategy, method=fesem.FeSEMMethod):
-    """Strategy of FeSEM: assign each node to the nearest of `n_clusters` models in every round (Long et al. 2023).
-
-    Works with any app that works with FedAvg, and sends what FedAvg sends.
-    """
+    """Strategy of FeSEM: assign each node to the nearest of `n_clusters` models in every round (Long et al. 2023)."""
 
 
 class FedGroupStrategy(ClusterStrategy, method=fedgroup.FedGroupMethod):
-    """Strategy of FedGroup: cluster nodes once, by the decomposed cosine similarity of updates (Duan et al. 2021).
-
-    Works with any app that works with FedAvg, and sends what FedAvg sends.
-    """
+    """Strategy of FedGroup: cluster nodes once, by the decomposed cosine similarity of updates (Duan et al. 2021)."""
 
 
 class IFCAStrategy(ClusterStrategy, method=ifca.IFCAMethod):
     """Strategy of IFCA: each node trains the one of `n_clusters` models that fits it best (Ghosh et al. 2020).
 
-    Works with any app that works with FedAvg and whose evaluation reports a loss, `eval_loss_key`. Models are chosen by
+    The app's evaluation reports a loss, `eval_loss_key`. Models are chosen by
     that loss, so on the samples the app evaluates with. A round is `n_clusters` evaluations at every node and then a
     training: two exchanges, where fedkin's own client app needs one.
 
@@ -113,7 +101,7 @@ class IFCAStrategy(ClusterStrategy, method=ifca.IFCAMethod):
 class GradientLossStrategy(ClusterStrategy, method=gradient_loss.GradientLossMethod):
     """Strategy by loss and gradient: a node joins a model of low loss that moves as its training does (Lin et al.).
 
-    Works with any app that works with FedAvg and whose evaluation reports a loss, `eval_loss_key`. The client app's
+    The app's evaluation reports a loss, `eval_loss_key`. The client app's
     whole training stands for the paper's one gradient step. In a round a node evaluates all models and trains all of
     them, so it costs `n_clusters` times FedAvg's computing; fedkin's own client app sends one message instead.
 
@@ -130,7 +118,7 @@ class GradientLossStrategy(ClusterStrategy, method=gradient_loss.GradientLossMet
 class CFLGPStrategy(ClusterStrategy, method=cfl_gp.CFLGPMethod):
     """Strategy of CFL-GP: spectral clustering of nodes by accumulated updates (Kim, Kim, de Veciana 2024).
 
-    Works with any app that works with FedAvg; a node that comes when clusters are no longer formed joins by its
+    A node that comes when clusters are no longer formed joins by its
     `eval_loss_key` under each model. In a clustering round most nodes train twice: their cluster's model, and one that
     all nodes train.
     """
@@ -139,7 +127,7 @@ class CFLGPStrategy(ClusterStrategy, method=cfl_gp.CFLGPMethod):
 class CLoVEStrategy(ClusterStrategy, method=clove.CLoVEMethod):
     """Strategy of CLoVE: k-means of the nodes' losses under `n_clusters` models, in every round (Bhatia et al. 2025).
 
-    Works with any app that works with FedAvg and whose evaluation reports a loss, `eval_loss_key`; a node evaluates all
+    The app's evaluation reports a loss, `eval_loss_key`; a node evaluates all
     models in a round in which it is clustered. `initial_arrays` is a list of `n_clusters` models that differ.
     """
 
@@ -201,7 +189,7 @@ class FLUXStrategy(ClusterStrategy, method=flux.FLUXMethod):
 class FedDriftStrategy(ClusterStrategy, method=feddrift.FedDriftMethod):
     """Strategy of FedDrift: cluster nodes again every few rounds by all models' errors (Jothimurugesan et al. 2023).
 
-    Works with any app that works with FedAvg and whose evaluation reports an accuracy in [0, 1], `eval_accuracy_key`:
+    The app's evaluation reports an accuracy in [0, 1], `eval_accuracy_key`:
     nodes judge models on the samples that the app evaluates with. With ``start="alone"`` every node begins with a model
     of its own, so that at the first clustering each evaluates as many models as there are nodes.
     """

@@ -66,8 +66,9 @@ log = logging.getLogger("flwr")
 class ClusterStrategy(Strategy):
     """Base class of strategies that find clusters of nodes and train a model for each.
 
-    A strategy is started as Flower's own are, with an app that trains and evaluates the arrays it receives. It runs
-    the same method as fedkin's engines; a task for clients becomes the messages that FedAvg would send. Parameters are
+    A strategy is started as Flower's own are. Unless it says otherwise, it works with any app that works with FedAvg,
+    and sends what FedAvg sends. It runs the same method as fedkin's engines; a task for clients becomes such messages.
+    Parameters are
     those of `fedkin.flower.grid_federation.StrategyOptions`, of Flower's FedAvg or a few more, and hyper-parameters of
     the method, without those that the client app decides.
     """

@@ -16,7 +16,7 @@ from fedkin.core import FedkinError
 from fedkin.data.options import NO_OPTIONS, check_asked
 from fedkin.data.tables import frame_to_table
 from fedkin.deploy.app_folder import make_key
-from fedkin.engines.flower_engine.roster import NOWHERE, Member, Roster
+from fedkin.engines.flower_engine.roster import NOWHERE, Roster
 from fedkin.engines.flower_engine.transport import content, read
 from fedkin.engines.site import Site
 from nodes import Nodes, nodes_of
@@ -96,18 +96,6 @@ def test_who_is_forgotten_and_there_stands_for_nobody_else(tmp_path: Path) -> No
     assert [one.name for one in Roster(nodes, listed=listed, forgotten={"b"}).gather(3, 5)] == ["a", "c"]
 
 
-def test_who_comes_back_must_have_its_own_folder_and_data(tmp_path: Path) -> None:
-    roster = Roster(grid(tmp_path))
-    one = Member("a", "token", (3,), node=7)
-    roster.admit(one)
-    roster.known = {"a": "token"}
-    with pytest.raises(FedkinError, match=r"came back with samples of shape \(5,\) instead of samples of shape \(3,\)"):
-        roster.admit(Member("a", "token", (5,)))
-    with pytest.raises(FedkinError, match="Another site is called 'a'"):
-        roster.admit(Member("a", "other", (3,)))
-    assert roster.members == {"a": one}
-
-
 def liar(nodes: Nodes, partition: int) -> dict:
     """Have a node introduce itself with what the returned dictionary holds instead of its site's words."""
     answer, lies = nodes.app, {}
@@ -141,19 +129,6 @@ def test_a_node_has_one_seat_and_the_others_go_on(tmp_path: Path) -> None:
     nodes.restart(2)
     assert roster.greet() == []
     assert sorted(roster.members) == ["a", "b", "c"]
-
-
-@pytest.mark.parametrize("field", ["name", "identity", "key", "features", "classes"])
-def test_who_introduces_itself_with_half_a_character_is_refused(field: str, tmp_path: Path) -> None:
-    """A lone surrogate cannot be written: not to the log, which would be silent from then on, nor to a record."""
-    reports: list[str] = []
-    nodes = grid(tmp_path, *(site(tmp_path / name, name) for name in "abc"))
-    half = "a\ud800"
-    liar(nodes, 2)[field] = [half] if field in ("features", "classes") else half
-    roster = Roster(nodes, report=reports.append)
-    assert [member.name for member in roster.gather(2, 5)] == ["a", "b"]
-    assert roster.refused == [f"Node {nodes.node(2)} does not introduce itself as sites of fedkin do."]
-    assert all(text.isprintable() for text in reports)
 
 
 def with_keys(folder: Path, *names: str) -> tuple[Nodes, list[bytes]]:
@@ -234,14 +209,6 @@ def test_a_listed_key_decides_whose_the_name_is(tmp_path: Path) -> None:
     assert Roster(nodes, listed=public).greet() == []
 
 
-@pytest.mark.parametrize("name", ["", "a\nfedkin: Done", "x" * 300, "\x1b[2J"])
-def test_a_name_that_could_pass_for_the_logs_own_words_is_refused(name: str, tmp_path: Path) -> None:
-    nodes = nodes_of([site(tmp_path / "1", name)])
-    roster = Roster(nodes)
-    assert roster.greet() == []
-    assert roster.refused == [f"Node {nodes.node(0)} does not introduce itself as sites of fedkin do."]
-
-
 def test_a_nodes_own_words_are_one_short_line_of_the_log(tmp_path: Path) -> None:
     nodes = nodes_of([site(tmp_path / "1", "a")])
     nodes.app = lambda message, context: Message(content(refusal="no\nfedkin: Done" + 999 * "!"), reply_to=message)  # type: ignore[assignment]
@@ -259,6 +226,11 @@ SOUND = {"name": "b", "identity": "token", "shape": [3], "features": ["x"], "cla
     "change",
     [
         *({"name": name} for name in (None, ["b"], 3, torch.ones(1))),
+        *(
+            {"name": name} for name in ("", "a\nfedkin: Done", "x" * 300, "\x1b[2J")
+        ),  # which could pass for the log's words
+        *({key: "a\ud800"} for key in ("name", "identity", "key")),  # half a character, which cannot be written
+        *({key: ["a\ud800"]} for key in ("features", "classes")),
         {"identity": None},
         *({"key": key} for key in (None, 3, ["k"])),
         *({"shape": shape} for shape in (5, [[5]], None, "3", [3.0], [True], torch.ones(1), {"3": 3})),
@@ -279,6 +251,7 @@ def test_an_introduction_of_other_types_is_refused_and_the_others_unharmed(chang
     nodes.app = odd  # type: ignore[assignment]
     assert [member.name for member in Roster(nodes, report=reports.append).gather(1, 5)] == ["a"]
     assert f"Refused: Node {nodes.node(1)} does not introduce itself as sites of fedkin do." in reports
+    assert all(text.isprintable() for text in reports)
 
 
 def test_a_site_that_does_not_know_what_the_experiment_says_of_columns_is_refused(tmp_path: Path) -> None:

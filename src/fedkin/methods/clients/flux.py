@@ -95,7 +95,8 @@ class FLUXMethod(OneShotMethod):
     def directions(self, fed: Federation, width: int) -> Tensor:
         """Draw orthogonal directions ``(width, dimensions)`` of latents; a Flower strategy knows their width itself."""
         drawn = torch.randn(width, min(self.dimensions, width), generator=fed.rng("projection"), dtype=torch.float64)
-        return torch.linalg.qr(drawn).Q.float()
+        directions: Tensor = torch.linalg.qr(drawn).Q.float()
+        return directions
 
     def step(self, fed: Federation, state: Any) -> tuple[FLUXState, Record]:
         """Do a round of warm-up while any is left, then proceed as `OneShotMethod.step`."""
