@@ -17,7 +17,7 @@ from sklearn.exceptions import NotFittedError
 import fedkin
 from fedkin.core import FedkinError
 from fedkin.estimators import SampleClusterer
-from fedkin.estimators.estimator import EstimatorOptions
+from fedkin.estimators.estimator import common_options
 
 X, Y = make_blobs([36, 36, 36], n_features=6, random_state=0)
 SITES = [X[Y != 2], X[Y != 0], X[Y != 1]]
@@ -63,9 +63,7 @@ def test_every_estimator_is_held_to_them() -> None:
 def test_the_signature_is_the_methods(name: str) -> None:
     made = getattr(fedkin, name)
     fields = {field.name for field in dataclasses.fields(made._method)} - {"oracle", "read", "first"}
-    own = {field.name for field in dataclasses.fields(EstimatorOptions)} - (
-        set() if made._method.traits.has_device else {"device"}
-    )
+    own = {option.name for option in common_options()} - (set() if made._method.traits.has_device else {"device"})
     parameters, plain = inspect.signature(made).parameters, made._method()
     assert set(parameters) == fields | own == set(made().get_params())
     assert all(parameters[field].default == getattr(plain, field) for field in fields)

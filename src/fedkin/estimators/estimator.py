@@ -62,32 +62,13 @@ _FIT_ARGUMENTS = ("callbacks", "eval", "validation")
 
 @dataclass(frozen=True)
 class EstimatorOptions:
-    """Parameters of every estimator beside its method's; `device` only where the method uses one.
+    """Parameters of every estimator beside its method's and those of tables; `device` only where the method uses one.
 
     Attributes
     ----------
-    scaling : {"auto", "standard", "none"}
-        How samples are scaled: "auto" keeps data in [0, 1] as they are, divides columns in one unit, such as pixels, by
-        one scale, and standardises others, with statistics that clients send, where a few values far from all others
-        count as a limit; "standard" standardises all columns, without limits.
-    drop : list of str
-        Columns of DataFrames that are left out.
-    id : str
-        The column of DataFrames that names rows and is no feature; "auto" to recognise it, "none" if there is none.
-    categorical : list of str
-        Columns whose values are names, also where they are numbers.
-    ordinal : dict of str to list of str, or None
-        By column, its levels in order, from the lowest.
     encode : str, callable or None
         What turns images, texts and series into numbers: "rocket" for series, "timm:NAME", "onnx:FILE", "torch:FILE" or
         "sentence-transformers:NAME"; or a function or module. By default `features`, where these are one.
-    lacking : {"drop", "impute"}
-        What happens to a column that a client lacks or that is mostly empty.
-    imputation : {"neighbours", "median"}
-        What empty cells take: the mean of the five most similar rows of the same client, or the median or most frequent
-        value of all clients, as with an ``epsilon``. By "neighbours" new rows take the mean of the nearest cluster.
-    indicator : bool
-        Whether a column with empty cells gets an indicator column for them.
     random_state : int, RandomState or None
         Seed; the same number gives the same result, here and as ``--seed`` of the command line.
     device : str or torch.device
@@ -97,18 +78,21 @@ class EstimatorOptions:
         Whether to show progress on stderr.
     """
 
-    scaling: Literal["auto", "standard", "none"] = "auto"
-    drop: Sequence[str] = ()
-    id: str = "auto"
-    categorical: Sequence[str] = ()
-    ordinal: Mapping[str, Sequence[str]] | None = None
     encode: Any = None
-    lacking: Literal["drop", "impute"] = "drop"
-    imputation: Literal["neighbours", "median"] = "neighbours"
-    indicator: bool = False
     random_state: int | np.random.RandomState | None = None
     device: str | torch.device = "cpu"
     verbose: bool = False
+
+
+_OF_TABLES = ("scaling", "drop", "id", "categorical", "ordinal", "lacking", "imputation", "indicator")
+"""Options of `TableOptions` that estimators have; the others are for files, which pandas reads."""
+
+
+def common_options() -> list[Option]:
+    """Return the parameters that all estimators have; scikit-learn allows no dict as a default."""
+    of_tables = {option.name: option for option in options_of(TableOptions)}
+    of_tables["ordinal"] = dataclasses.replace(of_tables["ordinal"], default=None)
+    return [*(of_tables[name] for name in _OF_TABLES), *options_of(EstimatorOptions)]
 
 
 class Estimator(BaseEstimator):  # type: ignore[misc]
@@ -173,7 +157,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         if None not in (cls._clusters, clusters) and clusters != cls._clusters:
             base = "ClientClusterer" if clusters == "clients" else "SampleClusterer"
             raise FedkinError(f"{method.__name__} clusters {clusters}; make {cls.__name__} of {base}.")
-        common = options_of(EstimatorOptions)
+        common = common_options()
         for name in (option.name for option in options_of(method)):
             if hasattr(cls, name) or any(option.name == name for option in common):
                 raise FedkinError(
@@ -205,12 +189,11 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         return checked_method(self._method, {**self._options(), **changes})
 
     def _table_options(self) -> TableOptions:
-        names = ("drop", "id", "categorical", "scaling", "lacking", "imputation", "indicator")
-        given = self.encode if self.encode is not None else getattr(self, "features", None)
-        spec = given if self.encode is not None else encoding_features(given)
-        encoder = Encoder(given) if callable(given) else encoder_named(spec)
-        columns = {name: getattr(self, name) for name in names}
-        return TableOptions(**columns, ordinal=self.ordinal or {}, encoder=encoder)
+        chosen = self.encode if self.encode is not None else getattr(self, "features", None)
+        spec = chosen if self.encode is not None else encoding_features(chosen)
+        encoder = Encoder(chosen) if callable(chosen) else encoder_named(spec)
+        columns = {name: getattr(self, name) for name in _OF_TABLES} | {"ordinal": self.ordinal or {}}
+        return TableOptions(**columns, encoder=encoder)
 
     def _on_device(self) -> AbstractContextManager[None]:
         return on(device_named(str(getattr(self, "device", "cpu")), "'device'"))
