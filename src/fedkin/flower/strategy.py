@@ -68,9 +68,8 @@ class ClusterStrategy(Strategy):
 
     A strategy is started as Flower's own are. Unless it says otherwise, it works with any app that works with FedAvg,
     and sends what FedAvg sends. It runs the same method as fedkin's engines; a task for clients becomes such messages.
-    Parameters are
-    those of `fedkin.flower.grid_federation.StrategyOptions`, of Flower's FedAvg or a few more, and hyper-parameters of
-    the method, without those that the client app decides.
+    Parameters are those of `fedkin.flower.grid_federation.StrategyOptions`, of Flower's FedAvg and a few more, and
+    hyper-parameters of the method, without those that the client app decides.
     """
 
     _method: ClassVar[type[ClientMethod]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,9 +22,6 @@ _LOOK_EVERY = 5.0
 """Seconds between two checks whether a client that owes a reply was restarted."""
 _REPORT_EVERY = 30.0
 """Seconds without a reply after which the server reports the clients it waits for, and between two reports."""
-_NUMBERED = re.compile(r"\b([Cc]lient) (\d{1,9})\b")
-_SENTENCE = 1000
-"""Characters of a site's refusal that are kept."""
 _RETRY, _LONGEST_RETRY = 3.0, 60.0
 """Seconds before a client that the run cannot continue without is asked again, at first and at most."""
 
@@ -206,19 +202,12 @@ class FlowerFederation(Federation):
         sent = message(client)
         return {} if sent.metadata.dst_node_id == NOWHERE else push(self.grid, {client: sent})
 
-    def _with_names(self, reason: str) -> str:
-        """Return a site's words with the names of the clients that it knows by number alone."""
-        if not _NUMBERED.search(reason):
-            return reason
-        names = dict(enumerate(self.seats))
-        return _NUMBERED.sub(lambda match: f"{match[1]} {names.get(int(match[2]), match[2])}", reason)
-
     def _read(self, reply: Message) -> Payload | Failure:
         if reply.has_error():
             return Failure("absent", f"Flower could not reach it (code {reply.error.code})")
         try:
             answer = read(reply.content)
-            if reason := self._with_names(in_one_line(answer.text("refusal"), _SENTENCE)):
+            if reason := in_one_line(answer.text("refusal"), 1000):
                 kind = answer.facts.get("failure")
                 return Failure("refused" if kind == "refused" else "failed" if kind == "failed" else "declined", reason)
             spent = answer.facts.get("seconds", 0.0)
