@@ -126,10 +126,10 @@ def _fitting(jobs: Sequence[Job]) -> int:
     """
     architecture, descent = jobs[0].architecture, jobs[0].descent
     numbers = UpdateRule.copies(descent) * architecture.size + 4 * descent.batch_size * _outputs(architecture)
-    left = stack_memory()
+    free = stack_memory()
     for count, job in enumerate(jobs):
-        left -= 4 * (numbers + 2 * job.x.numel())  # bytes; samples are kept for the next round, and joined for this one
-        if left < 0:
+        free -= 4 * (numbers + 2 * job.x.numel())  # bytes; samples are kept for the next round, and joined for this one
+        if free < 0:
             return max(1, count)
     return len(jobs)
 

@@ -125,14 +125,6 @@ class AdamMoments:
         """Return zero moments for parameters ``(parameters,)`` or ``(K, parameters)``, on their device."""
         return cls(torch.zeros_like(params), torch.zeros_like(params), torch.zeros_like(params[..., 0]))
 
-    def of(self, rows: Tensor) -> AdamMoments:
-        """Return a copy of the moments of the models at `rows`."""
-        return AdamMoments(self.mean[rows], self.square[rows], self.steps[rows])
-
-    def put(self, rows: Tensor, part: AdamMoments) -> None:
-        """Write `part`, the moments of the models at `rows`, back into these."""
-        self.mean[rows], self.square[rows], self.steps[rows] = part.mean, part.square, part.steps
-
     @classmethod
     def kept(cls, state: MutableMapping[str, Tensor], parameters: int) -> AdamMoments:
         """Return a copy of the moments in a client's `state`, or new ones."""
@@ -208,16 +200,19 @@ class UpdateRule:
 
     `start` ``(parameters,)`` or ``(K, parameters)`` is on the device that trains; it is not modified, and must not be
     if `proximal` is set. `frozen` are positions of parameters that do not train. A step `is_plain` if it is the
-    gradient times the learning rate and nothing else.
+    gradient times the learning rate and nothing else. What the rule remembers is in `memory`, by name: the start, the
+    velocity, or Adam's moments.
     """
 
     def __init__(self, start: Tensor, descent: LocalTraining, frozen: Sequence[slice] = ()) -> None:
-        self.descent, self.frozen = descent, frozen
-        adam = descent.optimizer == "adam"
-        self.start = start if descent.proximal else None
-        self.velocity = torch.zeros_like(start) if descent.momentum and not adam else None
-        self.moments = AdamMoments.like(start) if adam else None
-        self.is_plain = not (adam or descent.momentum or descent.weight_decay or descent.proximal or frozen)
+        self.descent, self.frozen, self.memory = descent, frozen, dict[str, Tensor]()
+        if descent.proximal:
+            self.memory["start"] = start
+        if descent.optimizer == "adam":
+            self.memory |= vars(AdamMoments.like(start))
+        elif descent.momentum:
+            self.memory["velocity"] = torch.zeros_like(start)
+        self.is_plain = not (self.memory or descent.weight_decay or frozen)
 
     @staticmethod
     def copies(descent: LocalTraining) -> int:
@@ -227,45 +222,39 @@ class UpdateRule:
 
     def restart(self, start: Tensor) -> None:
         """Start again from other initial parameters of the same shape."""
-        if self.start is not None:
-            self.start.copy_(start)
-        if self.velocity is not None:
-            self.velocity.zero_()
-        if self.moments is not None:
-            self.moments.take(AdamMoments.like(start))
+        for name, values in self.memory.items():
+            values.copy_(start) if name == "start" else values.zero_()
 
     def of(self, rows: Tensor) -> UpdateRule:
-        """Return the rule of the models at `rows`, with copies of their momentum and moments (see `put`)."""
+        """Return the rule of the models at `rows`, with copies of what it remembers of them (see `put`)."""
         part = copy(self)
-        part.start, part.velocity = (None if values is None else values[rows] for values in (self.start, self.velocity))
-        part.moments = None if self.moments is None else self.moments.of(rows)
+        part.memory = {name: values[rows] for name, values in self.memory.items()}
         return part
 
     def put(self, rows: Tensor, part: UpdateRule) -> None:
-        """Write the momentum and moments of `part`, the rule of the models at `rows`, back into these."""
-        if self.velocity is not None and part.velocity is not None:
-            self.velocity[rows] = part.velocity
-        if self.moments is not None and part.moments is not None:
-            self.moments.put(rows, part.moments)
+        """Write what `part`, the rule of the models at `rows`, remembers back into this one."""
+        for name, values in part.memory.items():
+            self.memory[name][rows] = values
 
     def regularise(self, params: Tensor, grad: Tensor) -> None:
         """Add the gradients of the penalties to `grad` in place, and set those of frozen parameters to 0."""
         if self.descent.weight_decay:
             grad.add_(params, alpha=self.descent.weight_decay)
-        if self.start is not None:
-            grad.add_(params, alpha=self.descent.proximal).sub_(self.start, alpha=self.descent.proximal)
+        if self.descent.proximal:
+            mu = self.descent.proximal
+            grad.add_(params, alpha=mu).sub_(self.memory["start"], alpha=mu)
         for place in self.frozen:
             grad[..., place] = 0.0
 
     def move(self, params: Tensor, grad: Tensor) -> None:
         """Take one step on `params` in place, by a gradient that `regularise` has been applied to."""
-        if self.moments is not None:
-            self.moments.step(params, grad, self.descent.learning_rate)
+        if self.descent.optimizer == "adam":
+            moments = AdamMoments(*(self.memory[name] for name in ("mean", "square", "steps")))
+            moments.step(params, grad, self.descent.learning_rate)
             return
-        direction = grad
-        if self.velocity is not None:
-            direction = self.velocity.mul_(self.descent.momentum).add_(grad)
-        params.add_(direction, alpha=-self.descent.learning_rate)
+        if self.descent.momentum:
+            grad = self.memory["velocity"].mul_(self.descent.momentum).add_(grad)
+        params.add_(grad, alpha=-self.descent.learning_rate)
 
 
 def train_locally(

@@ -64,5 +64,5 @@ DEEP_SEARCH: Expected = {
 
 def are_models(value: Any) -> bool:
     """Whether `value` is a tensor of models ``(m, size)``, or a list with one tensor per model."""
-    wanted = updates(None, "size") if isinstance(value, Tensor) else ListOf(updates("size"))
-    return objection({"models": value}, {"models": wanted}) is None
+    form = updates(None, "size") if isinstance(value, Tensor) else ListOf(updates("size"))
+    return objection({"models": value}, {"models": form}) is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -19,8 +19,9 @@ class SequenceResident(Resident):
 
     def __init__(self, module: nn.Module, channels_last: bool) -> None:
         super().__init__(module, channels_last)
-        links = [_link(layer, channels_last) for layer in layers_of(self.module)]
-        first = next(number for number, link in enumerate(links) if isinstance(link, _Weighted))
+        layers = layers_of(self.module)
+        links = [_link(layer, channels_last) for layer in layers]
+        first = next(number for number, layer in enumerate(layers) if isinstance(layer, nn.Linear | nn.Conv2d))
         self._before, self._links = links[:first], links[first:]
         self._classes = len(next(reversed(list(self.module.parameters()))))
 
@@ -39,8 +40,8 @@ class SequenceResident(Resident):
 
     def _first_input(self, x: Tensor) -> Tensor:
         """Return the input of the first layer with parameters."""
-        for link in self._before:
-            x, _ = link(x)
+        for forward, _ in self._before:
+            x, _ = forward(x)
         return x
 
     def _one_hot(self, y: Tensor) -> Tensor:
@@ -56,9 +57,9 @@ class SequenceResident(Resident):
         """
         n, tape = len(x), []
         x = channels_last(x) if self.channels_last else x
-        for link in self._links:
-            x, kept = link(x)
-            tape.append(kept)
+        for forward, _ in self._links:
+            x, memory = forward(x)
+            tape.append(memory)
         log_probability = x.log_softmax(1)
         loss = torch.dot(log_probability.view(-1), truth.view(-1)) * (-1.0 / n)
         delta = log_probability.exp_()
@@ -66,7 +67,7 @@ class SequenceResident(Resident):
             delta.mul_(truth.sum(1, keepdim=True))
         delta.sub_(truth).mul_(1.0 / n)
         for number in range(len(tape) - 1, -1, -1):
-            delta = self._links[number].backward(delta, tape.pop(), rate, number > 0)
+            delta = self._links[number][1](delta, tape.pop(), rate, number > 0)
         return loss
 
 
@@ -95,117 +96,88 @@ def _is_supported(layer: nn.Module) -> bool:
     return type(layer) in (nn.ReLU, nn.Tanh) or (type(layer) is nn.Linear and layer.bias is not None)
 
 
-class _Link(ABC):
-    """Forward and backward pass of one layer."""
+Forward = Callable[[Tensor], tuple[Tensor, Any]]
+"""``forward(x)`` returns a layer's output, and what its backward pass needs."""
+Backward = Callable[[Tensor, Any, float, bool], Tensor]
+"""``backward(delta, memory, rate, onward)`` returns the gradient by the input, given that by the output, `delta`.
 
-    @abstractmethod
-    def __call__(self, x: Tensor) -> tuple[Tensor, Any]:
-        """Return the output, and what `backward` needs."""
-
-    @abstractmethod
-    def backward(self, delta: Tensor, kept: Any, rate: float, onward: bool) -> Tensor:
-        """Return the gradient by the input, given `delta`, the gradient by the output.
-
-        What is returned is not used unless `onward`. The gradient by the parameters is stored or, if `rate` is above 0,
-        a step along it is taken.
-        """
+What is returned is not used unless `onward`. The gradient by the parameters is stored or, if `rate` is above 0, a step
+along it is taken."""
 
 
-class _Weighted(_Link):
-    def __init__(self, layer: nn.Linear | nn.Conv2d) -> None:
-        (self.weight, self.weight_gradient), (self.bias, self.bias_gradient) = map(_with_gradient, layer.parameters())
-
-
-class _Linear(_Weighted):
-    def __init__(self, layer: nn.Linear) -> None:
-        super().__init__(layer)
-        self.transposed = self.weight.t()
-
-    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return torch.mm(x, self.transposed).add_(self.bias), x
-
-    def backward(self, delta: Tensor, kept: Tensor, rate: float, onward: bool) -> Tensor:
-        below = torch.mm(delta, self.weight) if onward else delta
-        if rate > 0.0:
-            self.weight.addmm_(delta.t(), kept, alpha=-rate)
-            self.bias.sub_(delta.sum(0), alpha=rate)
-        else:
-            torch.mm(delta.t(), kept, out=self.weight_gradient)
-            torch.sum(delta, [0], out=self.bias_gradient)
-        return below
-
-
-class _Convolution(_Weighted):
-    def __init__(self, layer: nn.Conv2d) -> None:
-        super().__init__(layer)
-        self.where = list(layer.stride), list(layer.padding), list(layer.dilation), False, [0, 0], layer.groups
-
-    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return _aten.convolution(x, self.weight, self.bias, *self.where), x
-
-    def backward(self, delta: Tensor, kept: Tensor, rate: float, onward: bool) -> Tensor:
-        below, weight, bias = _aten.convolution_backward(
-            delta, kept, self.weight, [len(self.bias)], *self.where, [onward, True, True]
-        )
-        if rate > 0.0:
-            self.weight.sub_(weight, alpha=rate)
-            self.bias.sub_(bias, alpha=rate)
-        else:
-            self.weight_gradient.copy_(weight)
-            self.bias_gradient.copy_(bias)
-        return below if onward else delta
-
-
-class _MaxPool(_Link):
-    def __init__(self, layer: nn.MaxPool2d) -> None:
+def _link(layer: nn.Module, channels_last: bool) -> tuple[Forward, Backward]:
+    """Return the forward and the backward pass of a layer."""
+    if isinstance(layer, nn.Linear):
+        return _linear(layer)
+    if isinstance(layer, nn.Conv2d):
+        return _convolution(layer)
+    if isinstance(layer, nn.MaxPool2d):
         sides = (layer.kernel_size, layer.stride, layer.padding, layer.dilation)
-        self.where = *([side, side] if isinstance(side, int) else list(side) for side in sides), layer.ceil_mode
+        options = *([side, side] if isinstance(side, int) else list(side) for side in sides), layer.ceil_mode
 
-    def __call__(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        pooled, indices = _aten.max_pool2d_with_indices(x, *self.where)
-        return pooled, (x, indices)
+        def pool(x: Tensor) -> tuple[Tensor, Any]:
+            pooled, indices = _aten.max_pool2d_with_indices(x, *options)
+            return pooled, (x, indices)
 
-    def backward(self, delta: Tensor, kept: tuple[Tensor, Tensor], rate: float, onward: bool) -> Tensor:
-        below: Tensor = _aten.max_pool2d_with_indices_backward(delta, kept[0], *self.where, kept[1])
-        return below
+        return pool, lambda delta, memory, rate, onward: _aten.max_pool2d_with_indices_backward(
+            delta, memory[0], *options, memory[1]
+        )
+    if isinstance(layer, nn.Flatten):
+        layout = torch.channels_last if channels_last else torch.contiguous_format
+        return lambda x: (x.flatten(1), x.shape), lambda delta, shape, rate, onward: delta.view(shape).contiguous(
+            memory_format=layout
+        )
+    relu = isinstance(layer, nn.ReLU)
+    function = torch.relu if relu else layer.forward
+    derivative = partial(_aten.threshold_backward, threshold=0.0) if relu else _aten.tanh_backward
 
-
-class _Flatten(_Link):
-    def __init__(self, layout: torch.memory_format) -> None:
-        self.layout = layout
-
-    def __call__(self, x: Tensor) -> tuple[Tensor, torch.Size]:
-        return x.flatten(1), x.shape
-
-    def backward(self, delta: Tensor, kept: torch.Size, rate: float, onward: bool) -> Tensor:
-        return delta.view(kept).contiguous(memory_format=self.layout)
-
-
-class _Activation(_Link):
-    def __init__(self, layer: nn.Module) -> None:
-        relu = isinstance(layer, nn.ReLU)
-        self.function = torch.relu if relu else layer.forward
-        self.derivative = partial(_aten.threshold_backward, threshold=0.0) if relu else _aten.tanh_backward
-
-    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        output: Tensor = self.function(x)
+    def activate(x: Tensor) -> tuple[Tensor, Any]:
+        output = function(x)
         return output, output
 
-    def backward(self, delta: Tensor, kept: Tensor, rate: float, onward: bool) -> Tensor:
-        below: Tensor = self.derivative(delta, kept)  # of ReLU and tanh by their output
+    return activate, lambda delta, output, rate, onward: derivative(delta, output)
+
+
+def _linear(layer: nn.Linear) -> tuple[Forward, Backward]:
+    (weight, weight_gradient), (bias, bias_gradient) = map(_with_gradient, layer.parameters())
+    transposed = weight.t()
+
+    def forward(x: Tensor) -> tuple[Tensor, Any]:
+        return torch.mm(x, transposed).add_(bias), x
+
+    def backward(delta: Tensor, x: Tensor, rate: float, onward: bool) -> Tensor:
+        below = torch.mm(delta, weight) if onward else delta
+        if rate > 0.0:
+            weight.addmm_(delta.t(), x, alpha=-rate)
+            bias.sub_(delta.sum(0), alpha=rate)
+        else:
+            torch.mm(delta.t(), x, out=weight_gradient)
+            torch.sum(delta, [0], out=bias_gradient)
         return below
 
+    return forward, backward
 
-def _link(layer: nn.Module, channels_last: bool) -> _Link:
-    if isinstance(layer, nn.Linear):
-        return _Linear(layer)
-    if isinstance(layer, nn.Conv2d):
-        return _Convolution(layer)
-    if isinstance(layer, nn.MaxPool2d):
-        return _MaxPool(layer)
-    if isinstance(layer, nn.Flatten):
-        return _Flatten(torch.channels_last if channels_last else torch.contiguous_format)
-    return _Activation(layer)
+
+def _convolution(layer: nn.Conv2d) -> tuple[Forward, Backward]:
+    (weight, weight_gradient), (bias, bias_gradient) = map(_with_gradient, layer.parameters())
+    options = list(layer.stride), list(layer.padding), list(layer.dilation), False, [0, 0], layer.groups
+
+    def forward(x: Tensor) -> tuple[Tensor, Any]:
+        return _aten.convolution(x, weight, bias, *options), x
+
+    def backward(delta: Tensor, x: Tensor, rate: float, onward: bool) -> Tensor:
+        below, by_weight, by_bias = _aten.convolution_backward(
+            delta, x, weight, [len(bias)], *options, [onward, True, True]
+        )
+        if rate > 0.0:
+            weight.sub_(by_weight, alpha=rate)
+            bias.sub_(by_bias, alpha=rate)
+        else:
+            weight_gradient.copy_(by_weight)
+            bias_gradient.copy_(by_bias)
+        return below if onward else delta
+
+    return forward, backward
 
 
 def _with_gradient(parameter: Tensor) -> tuple[Tensor, Tensor]:

@@ -81,10 +81,10 @@ class Autoencoder:
             hidden = samples
             for weight, bias in inner:
                 hidden = torch.baddbmm(bias, hidden, weight).relu_()
-            made = torch.baddbmm(last[1], hidden, last[0])
+            output = torch.baddbmm(last[1], hidden, last[0])
             if self.output == "sigmoid":
-                made.sigmoid_()
-            errors.append(made.sub_(samples).square_().mean(2))
+                output.sigmoid_()
+            errors.append(output.sub_(samples).square_().mean(2))
         return torch.cat(errors).cpu()
 
 

@@ -93,8 +93,8 @@ class CFLGPMethod(ClientMethod):
         return dataclasses.replace(
             state,
             models=state.models.repeat(count, 1),
-            profiles=torch.zeros(count, 0, len(self._places(fed, state))),
-            counts=torch.zeros(count, 0, dtype=torch.int64),
+            profiles=torch.zeros(count, len(fed.ids), len(self._places(fed, state))),
+            counts=torch.zeros(count, len(fed.ids), dtype=torch.int64),
         )
 
     def step(self, fed: Federation, state: CFLGPState) -> tuple[CFLGPState, Record]:
@@ -151,32 +151,23 @@ class CFLGPMethod(ClientMethod):
         self, fed: Federation, state: CFLGPState, labels: Tensor, profiles: Mapping[int, Tensor], turn: int
     ) -> tuple[CFLGPState, Tensor]:
         """Return the state with the `profiles` of the model whose `turn` it is, and the labels that follow."""
-        clients = max(max(profiles) + 1, state.counts.shape[1])
-        sums, counts = (
-            _padded(state.profiles, len(state.profiles), clients),
-            _padded(state.counts, len(state.counts), clients),
-        )
+        means, counts = state.profiles.clone(), state.counts.clone()
         for row, profile in profiles.items():
             counts[turn, row] += 1
-            sums[turn, row].lerp_(profile, 1 / int(counts[turn, row]))
+            means[turn, row].lerp_(profile, 1 / int(counts[turn, row]))
         described = counts.any(0).nonzero()[:, 0]
-        matrix = gradient_matrix(sums[:, described], counts[:, described])
+        matrix = gradient_matrix(means[:, described], counts[:, described])
         rng = fed.rng("kmeans", state.steps)
         count = self.n_clusters or (len(state.models) if len(state.models) > 1 else number_of_clusters(matrix, rng))
         parts = torch.tensor(renumbered(k_means(reduced(matrix, count), count, rng).labels.tolist()))
         before, labels = labels[described], labels.clone()
         labels[described] = matched_labels(parts, before, count) if (before != UNKNOWN).any() else parts
         if count > len(state.models):  # the number was found in this round
+            more = count - len(state.models)
+            means = torch.cat([means, means.new_zeros(more, *means.shape[1:])])
+            counts = torch.cat([counts, counts.new_zeros(more, counts.shape[1])])
             state = dataclasses.replace(state, models=state.models[:1].repeat(count, 1))
-        profiles_of, counts = _padded(sums, count, clients), _padded(counts, count, clients)
-        return dataclasses.replace(state, profiles=profiles_of, counts=counts), labels
-
-
-def _padded(values: Tensor, models: int, clients: int) -> Tensor:
-    """Return a copy of `values` ``(K, n, ...)`` with zeros for further models and clients."""
-    padded = values.new_zeros(models, clients, *values.shape[2:])
-    padded[: values.shape[0], : values.shape[1]] = values
-    return padded
+        return dataclasses.replace(state, profiles=means, counts=counts), labels
 
 
 @training_task(

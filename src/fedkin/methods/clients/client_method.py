@@ -54,8 +54,8 @@ def training_task(**declared: Unpack[Declared]) -> Callable[[Callable[[Client, P
                         jobs[row] = works[row].send(trained)
                     except StopIteration as end:
                         replies[row] = end.value
-                results = iter(descend_all([job for some in jobs.values() for job in some]))
-                models = {row: list(islice(results, len(some))) for row, some in jobs.items()}
+                results = iter(descend_all([job for part in jobs.values() for job in part]))
+                models = {row: list(islice(results, len(part))) for row, part in jobs.items()}
             return [replies[row] for row in range(len(works))]
 
         return task(**declared)(together)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import torch
@@ -29,13 +29,6 @@ from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState
 from fedkin.methods.clients.one_shot.tree_cuts import Clustering
 
 FILLING = "style_filling"  # key of a client's state: the random numbers that stand for classes it lacks
-
-
-@dataclass(frozen=True)
-class LADDState(OneShotState):
-    """State of LADD: the messages, and the number of classes."""
-
-    classes: int = 0
 
 
 @dataclass(frozen=True)
@@ -65,33 +58,32 @@ class LADDMethod(OneShotMethod):
         ),
         cost="cheap",
     )
-    state_type = LADDState
 
-    def init(self, fed: Federation) -> LADDState:
+    def init(self, fed: Federation) -> OneShotState:
         """Return one new model, and no client in a cluster yet.
 
         Raises FedkinError if samples are not images.
         """
-        state: LADDState = self.unplaced(fed)
+        state: OneShotState = self.unplaced(fed)
         if len(state.module["shape"]) != 3:
             raise FedkinError(
                 f"LADD compares the style of images, but samples have shape {tuple(state.module['shape'])}."
             )
-        return replace(state, classes=state.module["classes"])
+        return state
 
     @property
     def needed(self) -> int:
         """Number of messages needed to form clusters: one more than the minimum number of clusters."""
         return (self.n_clusters or 4) + 1
 
-    def messages(self, fed: Federation, state: LADDState, clients: Sequence[int]) -> dict[int, Tensor]:
+    def messages(self, fed: Federation, state: OneShotState, clients: Sequence[int]) -> dict[int, Tensor]:
         """Ask clients for their styles, in one exchange."""
         how = self._how(state)
         length = (how["segments"] * math.prod(window_shape(state.module["shape"], self.window)),)
         replies = fed.ask(describe_style, dict.fromkeys(clients, how), {"style": length})
         return {client: reply["style"] for client, reply in replies.items()}
 
-    def clustered(self, fed: Federation, state: LADDState, messages: Tensor) -> tuple[Clustering, dict[str, Any]]:
+    def clustered(self, fed: Federation, state: OneShotState, messages: Tensor) -> tuple[Clustering, dict[str, Any]]:
         """Cluster styles by k-means, with the given number of clusters or the best by silhouette."""
         points = messages.double().numpy()
         seed = draw_seed(fed.rng("grouping"))
@@ -106,7 +98,7 @@ class LADDMethod(OneShotMethod):
         clustering = Clustering(clusters, separable=best > 1, cut=None, heights=[])
         return clustering, {"mode": "k-means", "silhouettes": {str(k): score for k, score in scores.items()}}
 
-    def result(self, state: LADDState) -> dict[str, Any]:
+    def result(self, state: OneShotState) -> dict[str, Any]:
         """Return the common result with what an unseen client needs for its style."""
         return super().result(state) | self._how(state)
 
@@ -120,8 +112,9 @@ class LADDMethod(OneShotMethod):
         """Whether styles are per class."""
         return bool(result["style"] == "class")
 
-    def _how(self, state: LADDState) -> dict[str, Any]:
-        return {"style": self.style, "window": self.window, "segments": state.classes if self.style == "class" else 1}
+    def _how(self, state: OneShotState) -> dict[str, Any]:
+        segments = state.module["classes"] if self.style == "class" else 1
+        return {"style": self.style, "window": self.window, "segments": segments}
 
 
 @client_task(
@@ -155,8 +148,8 @@ def low_frequencies(x: Tensor, window: float) -> Tensor:
     """Return the lowest spatial frequencies' amplitudes in images: ``(n, C, side, side)``, 0 in the middle."""
     _, height, width = window_shape(list(x.shape[1:]), window)
     amplitudes: Tensor = torch.fft.fftshift(torch.fft.fft2(x).abs(), dim=(-2, -1))
-    top, left = x.shape[-2] // 2 - height // 2, x.shape[-1] // 2 - width // 2
-    return amplitudes[..., top : top + height, left : left + width]
+    top, side = x.shape[-2] // 2 - height // 2, x.shape[-1] // 2 - width // 2
+    return amplitudes[..., top : top + height, side : side + width]
 
 
 def window_shape(shape: Sequence[int], window: float) -> tuple[int, int, int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from operator import itemgetter
 from typing import Annotated, Any, Literal
@@ -30,13 +30,6 @@ from fedkin.methods.clients.one_shot.tree_cuts import Clustering, reported
 MAX_VECTORS = 1024
 THRESHOLD = 30.0
 """Default threshold in degrees, chosen on images."""
-
-
-@dataclass(frozen=True)
-class PACFLState(OneShotState):
-    """State of PACFL: the messages, and the number of bases per client, the number of classes or 1."""
-
-    segments: int = 1
 
 
 @dataclass(frozen=True)
@@ -79,21 +72,20 @@ class PACFLMethod(OneShotMethod):
         ),
         cost="cheap",
     )
-    state_type = PACFLState
 
-    def init(self, fed: Federation) -> PACFLState:
+    def init(self, fed: Federation) -> OneShotState:
         """Return one new model, and no client in a cluster yet."""
-        state: PACFLState = self.unplaced(fed)
-        return replace(state, segments=state.module["classes"] if self.bases == "class" else 1)
+        state: OneShotState = self.unplaced(fed)
+        return state
 
-    def messages(self, fed: Federation, state: PACFLState, clients: Sequence[int]) -> dict[int, Tensor]:
+    def messages(self, fed: Federation, state: OneShotState, clients: Sequence[int]) -> dict[int, Tensor]:
         """Ask clients for their singular vectors, in one exchange."""
         how = self._how(state)
-        length = state.segments * self.vectors * math.prod(state.module["shape"])
+        length = how["segments"] * self.vectors * math.prod(state.module["shape"])
         replies = fed.ask(describe_subspace, dict.fromkeys(clients, how), {"vectors": (length,)})
         return {client: reply["vectors"] for client, reply in replies.items()}
 
-    def clustered(self, fed: Federation, state: PACFLState, messages: Tensor) -> tuple[Clustering, dict[str, Any]]:
+    def clustered(self, fed: Federation, state: OneShotState, messages: Tensor) -> tuple[Clustering, dict[str, Any]]:
         """Cluster clients by cutting the tree of the angles."""
         angles = angles_between(self._sets(state, messages), self.angle)
         labels, cut, heights = cut_angles(angles, self.threshold)
@@ -113,7 +105,7 @@ class PACFLMethod(OneShotMethod):
             )
         return Clustering(labels, int(labels.max()) > 0, cut, heights), values
 
-    def placed(self, fed: Federation, state: PACFLState, rows: Tensor, new: Tensor) -> tuple[Tensor, list[int]]:
+    def placed(self, fed: Federation, state: OneShotState, rows: Tensor, new: Tensor) -> tuple[Tensor, list[int]]:
         """Return labels after messages `new` of the clients at `rows`, and the parent cluster of each new cluster.
 
         A client joins the cluster at the smallest mean angle. Clients beyond the threshold form clusters of their own
@@ -140,7 +132,7 @@ class PACFLMethod(OneShotMethod):
                     labels[members] = len(state.models) + len(parents) - 1
         return labels, parents
 
-    def result(self, state: PACFLState) -> dict[str, Any]:
+    def result(self, state: OneShotState) -> dict[str, Any]:
         """Return the common result with the clients' vectors, by which an unseen client is assigned."""
         result = super().result(state) | self._how(state) | {"angle": self.angle, "messages": state.messages}
         del result["centroids"]  # a mean of subspaces is not a subspace
@@ -161,11 +153,12 @@ class PACFLMethod(OneShotMethod):
         """Whether vectors are those of each class."""
         return bool(result["bases"] == "class")
 
-    def _how(self, state: PACFLState) -> dict[str, Any]:
-        return {"bases": self.bases, "count": self.vectors, "segments": state.segments}
+    def _how(self, state: OneShotState) -> dict[str, Any]:
+        segments = state.module["classes"] if self.bases == "class" else 1
+        return {"bases": self.bases, "count": self.vectors, "segments": segments}
 
-    def _sets(self, state: PACFLState, messages: Tensor) -> Tensor:
-        return messages.view(len(messages), state.segments * self.vectors, -1)
+    def _sets(self, state: OneShotState, messages: Tensor) -> Tensor:
+        return messages.view(len(messages), self._how(state)["segments"] * self.vectors, -1)
 
 
 @client_task(
