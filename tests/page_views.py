@@ -3,7 +3,6 @@
 import numpy as np
 
 from fedkin.report.figures import (
-    Band,
     Bars,
     ClientClusters,
     ClusterPictures,
@@ -21,7 +20,6 @@ from fedkin.report.figures import (
     ScaleTree,
     TableCell,
     Text,
-    Timeline,
 )
 
 COLUMNS = ["clusters", "stability", "silhouette", "truth (ARI)", "sent and received, MB", "seconds", "remark"]
@@ -167,13 +165,13 @@ def full_view(clusters: int = 3) -> PageView:
     rng = np.random.default_rng(0)
     nodes = [GraphNode(s, q, 10 + s, q if s else None) for s in range(3) for q in range(clusters)]
     edges = [(a, b) for a in range(len(nodes)) for b in range(a) if nodes[a].cluster == nodes[b].cluster is not None]
-    timeline = Timeline([Band("finding", 1, 1), Band("learning", 2, 2)], [Mark(2, "1 client moved")], "Two phases.")
+    marks = [Mark(2, "1 client moved")]
     graphs = [Graph("Before", "Loose.", nodes, []), Graph("After", "Tied.", nodes, edges)]
     members = ClientClusters(
-        ["0", "1"], [1, 2], rng.integers(-1, clusters, (2, 2)), ["A", "B"], {0: 0.5}, "Together.", timeline=timeline
+        ["0", "1"], [1, 2], rng.integers(-1, clusters, (2, 2)), ["A", "B"], {0: 0.5}, "Together.", marks=marks
     )
     curves = [
-        Curve("Accuracy", "Higher is better.", [0, 1, 2, 3], {"ACC": [0.5, 0.7, 0.8, 0.9]}, "share", timeline=timeline),
+        Curve("Accuracy", "Higher is better.", [0, 1, 2, 3], {"ACC": [0.5, 0.7, 0.8, 0.9]}, "share", marks=marks),
         Curve("Splits", "Clusters that were divided.", [2, 3], {"Splits": [1, 0]}, "count"),
         Curve("Traffic", "Sent.", [0, 1, 2, 3], {"sent": [5, 5, 5, 5]}, "bytes"),
     ]
@@ -195,7 +193,7 @@ def full_view(clusters: int = 3) -> PageView:
             PagePart("pictures", "Pictures", figures=pictures),
             PagePart("map", "Map", figures=[places]),
             PagePart("profiles", "Means", figures=[HeatTable("", "Means.", "feature", range(clusters), means)]),
-            PagePart("curves", "Curves", paragraphs=[timeline.caption], figures=curves),
+            PagePart("curves", "Curves", paragraphs=["Two events."], figures=curves),
             PagePart("table", "Counts", figures=[HeatTable("", "Who.", "client", range(clusters), counts, "all")]),
             PagePart("notes", "Notes", notes=["Client 2 was missing once."]),
         ],

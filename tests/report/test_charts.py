@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -17,7 +16,7 @@ from fedkin.report.charts import (
     line_chart,
     step_table,
 )
-from fedkin.report.figures import Band, Bars, Curve, Mark, Timeline, Unit
+from fedkin.report.figures import Bars, Curve, Mark, Unit
 from fedkin.report.tables import result_table
 
 
@@ -54,9 +53,7 @@ def test_pointing_shows_the_values_and_the_table_holds_all_of_them() -> None:
 
 def test_what_happened_is_marked_and_reported_where_it_can_be_seen() -> None:
     marks = [Mark(1, "before"), Mark(3, "4 clients joined"), Mark(4, "2 clients moved", dashed=True)]
-    drawn = line_chart(
-        Curve("C", "", [2, 3, 4], {"a": [1.0, 2.0, 3.0]}, x_label="round", timeline=Timeline(marks=marks))
-    )
+    drawn = line_chart(Curve("C", "", [2, 3, 4], {"a": [1.0, 2.0, 3.0]}, x_label="round", marks=marks))
     assert re.findall(r'class="(mark[^"]*)"', drawn) == ["mark", "mark dashed"]
     assert 'data-tip="round 3\na: 2\n4 clients joined"' in drawn
     assert "before" not in drawn
@@ -94,12 +91,12 @@ def cells(drawn: str) -> list[str]:
     return re.findall(r"<td[^>]*><span>([^<]*)</span>", drawn)
 
 
-def test_few_steps_become_a_table_with_units_and_phases() -> None:
-    drawn = result_table(step_table([replace(SHORT, timeline=Timeline([Band("training", 3, 3)]))]))
+def test_few_steps_become_a_table_with_units() -> None:
+    drawn = result_table(step_table([SHORT]))
     assert cells(drawn) == ["–", "5 B", "1 kB", "2 MB"]
     assert drawn.count('data-tip="Sent and received."') == 4
     assert re.findall(r'<th scope="row">([^<]*)<', drawn) == ["Traffic: received", "Traffic: sent"]
-    assert re.findall(r'<th scope="col"[^>]*>([^<]*)<', drawn) == ["", "step 1", "step 3, training"]
+    assert re.findall(r'<th scope="col"[^>]*>([^<]*)<', drawn) == ["", "step 1", "step 3"]
 
 
 def test_what_never_changes_is_said_in_a_sentence() -> None:

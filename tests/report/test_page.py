@@ -13,7 +13,6 @@ import pytest
 
 from fedkin.core.errors import FedkinError
 from fedkin.report.figures import (
-    Band,
     Bars,
     Curve,
     Figure,
@@ -27,7 +26,6 @@ from fedkin.report.figures import (
     ResultTable,
     SampleMap,
     TableCell,
-    Timeline,
 )
 from fedkin.report.page import render, write_page
 from page_views import COLUMNS, comparison, full_view, reproduction
@@ -153,7 +151,7 @@ def test_every_part_of_the_view_is_written_in_words() -> None:
         "Four bits each.",
         "No guarantee.",
         "Falling.",
-        "Two phases.",
+        "Two events.",
     ]:
         assert expected in words
     for expected in ["Client 2 was missing once.", "method.epochs", "5 samples from 1 client", "Cluster 2", "weight"]:
@@ -185,9 +183,8 @@ def test_every_part_of_a_page_of_results_is_written_in_words() -> None:
 
 def others(bad: str) -> list[Figure]:
     """Figures of a run with the same name everywhere."""
-    timeline = Timeline([Band(bad, 0, 0)], [Mark(0, bad)], bad)
     return [
-        Curve(bad, bad, range(4), {bad: [1.0, 2.0, 3.0, 4.0]}, x_label=bad, timeline=timeline),
+        Curve(bad, bad, range(4), {bad: [1.0, 2.0, 3.0, 4.0]}, x_label=bad, marks=[Mark(0, bad)]),
         Graph(bad, bad, [GraphNode(0, 0, 1, 0), GraphNode(0, 1, 1, None)], [(0, 1)], [bad]),
         HeatTable(bad, bad, bad, [0], [(bad, [HeatCell(bad), HeatCell(bad)])], bad, [(bad, [bad, bad])]),
         SampleMap(bad, np.zeros((1, 2)), np.array([0]), {0: bad}),

@@ -75,9 +75,9 @@ def is_constant(curve: Curve) -> bool:
 
 def step_table(curves: Sequence[Curve]) -> ResultTable:
     """Return short curves as one table: a row per series and a column per step."""
-    unit, timeline = curves[0].x_label, curves[0].timeline
+    unit = curves[0].x_label
     steps = sorted({step for curve in curves for step in curve.x})
-    columns = [f"{unit} {plain(step)}" + (f", {phase}" if (phase := timeline.phase(step)) else "") for step in steps]
+    columns = [f"{unit} {plain(step)}" for step in steps]
     rows = []
     for curve in curves:
         for line in lines_of(curve):
@@ -151,26 +151,13 @@ def _curve_drawing(curve: Curve, lines: Sequence[Line]) -> str:
             "path", d=f"M{short(frame.x(mark.step))} {short(TOP)}V{short(BOTTOM)}",
             class_="mark dashed" if mark.dashed else "mark",
         )
-        for mark in curve.timeline.marks
+        for mark in curve.marks
         if frame.first <= mark.step <= frame.last
     ]  # fmt: skip
     return drawing(
-        "chart", HEIGHT, _curve_in_words(curve, lines), *_bands(curve, frame), *_curve_axes(curve, frame), *marks,
+        "chart", HEIGHT, _curve_in_words(curve, lines), *_curve_axes(curve, frame), *marks,
         *intervals, *ours, *papers, *_stops(curve, frame, lines),
     )  # fmt: skip
-
-
-def _bands(curve: Curve, frame: _Frame) -> list[str]:
-    """Draw the phases of a run, every second one shaded; nothing if the whole curve lies in one phase."""
-    inside = [band for band in curve.timeline.bands if band.first <= frame.last and band.last >= frame.first]
-    parts = []
-    for turn, band in enumerate(reversed(inside) if inside[1:] else ()):
-        left, right = frame.x(max(band.first - 0.5, frame.first)), frame.x(min(band.last + 0.5, frame.last))
-        if turn % 2:
-            parts.append(element("rect", x=left, y=TOP, width=right - left, height=BOTTOM - TOP, class_="band"))
-        if 5.4 * len(band.phase) <= right - left:
-            parts.append(element("text", text(band.phase), x=(left + right) / 2, y=TOP - 6, class_="middle phase"))
-    return parts
 
 
 def _curve_axes(curve: Curve, frame: _Frame) -> list[str]:
@@ -218,10 +205,9 @@ def _stops(curve: Curve, frame: _Frame, lines: Sequence[Line]) -> list[str]:
     parts = [element("g", element("path", d=f"M0 {short(TOP)}V{short(BOTTOM)}"), class_="guide")]
     for place, following in zip(chosen, [*chosen[1:], None], strict=True):
         step, after = curve.x[place], math.inf if following is None else curve.x[following]
-        phase = f" ({curve.timeline.phase(step)})" if curve.timeline.phase(step) else ""
         values = [f"{line.name}: {_in_words(curve, line, place)}" for line in lines]
-        events = [mark.meaning for mark in curve.timeline.marks if step <= mark.step < after]
-        tip = "\n".join([f"{curve.x_label} {plain(step)}{phase}", *values, *events])
+        events = [mark.meaning for mark in curve.marks if step <= mark.step < after]
+        tip = "\n".join([f"{curve.x_label} {plain(step)}", *values, *events])
         drawn = [(line.paper if line.thin and line.paper else line.values)[place] for line in lines]
         heights = ",".join("" if value is None else short(frame.y(value)) for value in drawn)
         parts.append(element("g", class_="stop", data_x=short(frame.x(step)), data_y=heights, data_tip=tip))

@@ -20,14 +20,6 @@ Unit = Literal["number", "count", "share", "percent", "bytes"]
 """How a number is written and where its axis starts: "share" is of numbers in [0, 1], "percent" in [0, 100]."""
 
 
-class Band(NamedTuple):
-    """Phase of a run, from step `first` to `last`."""
-
-    phase: str
-    first: float
-    last: float
-
-
 class Mark(NamedTuple):
     """Event at a step, drawn as a line, which is dashed if the method caused the event."""
 
@@ -37,28 +29,13 @@ class Mark(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Timeline:
-    """Phases and events of a run, shared by all charts over its steps; the caption has both in words.
-
-    Bands are in order, without overlaps; there are none for a run without phases.
-    """
-
-    bands: Sequence[Band] = ()
-    marks: Sequence[Mark] = ()
-    caption: str = ""
-
-    def phase(self, step: float) -> str:
-        """Return the phase of `step`; empty if it has none."""
-        return next((band.phase for band in self.bands if band.first <= step <= band.last), "")
-
-
-@dataclass(frozen=True)
 class Curve:
     """Quantity over the steps of a run, as one series or a few in the same unit, with a caption that says what to see.
 
     Steps `x` increase. A series has as many values as steps; ``None``, NaN and infinities leave a gap. They are drawn
     in order of name. `intervals` of a series, such as 95 % confidence, are drawn as a band behind it. `reference` has
-    a paper's values to compare with, drawn thin, those of a series' name in its colour. `x_label` says what a step is.
+    a paper's values to compare with, drawn thin, those of a series' name in its colour. `x_label` says what a step is,
+    and `marks` are events.
     Raises FedkinError if there are more or fewer values than steps, or an interval is reversed or of no series.
     """
 
@@ -70,7 +47,7 @@ class Curve:
     x_label: str = "iteration"
     intervals: Mapping[str, Sequence[tuple[float, float] | None]] = field(default_factory=dict)
     reference: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
-    timeline: Timeline = Timeline()
+    marks: Sequence[Mark] = ()
 
     def __post_init__(self) -> None:
         for kind, named in (("Series", self.series), ("Reference", self.reference), ("Interval", self.intervals)):
@@ -183,7 +160,7 @@ class ClientClusters:
 
     Clients have short names, in order of id; steps increase. `clusters` ``(clients, steps)`` are -1 where a client has
     none yet. `hidden` are names of each client's true cluster; empty if there are none. `scores` are accuracies of the
-    last clusters, some of which may be absent. `x_label` says what a step is.
+    last clusters, some of which may be absent. `x_label` says what a step is, and `marks` are events.
     """
 
     clients: Sequence[str]
@@ -193,7 +170,7 @@ class ClientClusters:
     scores: Mapping[int, float] = field(default_factory=dict)
     caption: str = ""
     x_label: str = "round"
-    timeline: Timeline = Timeline()
+    marks: Sequence[Mark] = ()
 
     def __post_init__(self) -> None:
         _check_shape("client × step table of clusters", self.clusters.shape, (len(self.clients), len(self.steps)))

@@ -32,8 +32,7 @@ _LETTER, _LONGEST_NAME = 6.0, 12
 def client_clusters(clusters: ClientClusters) -> str:
     """Draw the cluster of each client over the steps, beside a table of the last clusters.
 
-    The lanes are omitted with more than 120 clients. Marks of the timeline are drawn; phases are not, as lanes without
-    a cluster show them.
+    The lanes are omitted with more than 120 clients.
     """
     if not clusters.clients or not clusters.steps:
         return element("p", "No clusters yet.", class_="empty")
@@ -96,7 +95,7 @@ def _chart(clusters: ClientClusters) -> str:
             parts.append(element("text", plain(tick), x=place, y=bottom + 13, class_="middle"))
     parts.append(element("text", text(clusters.x_label), x=(left + right) / 2, y=bottom + 27, class_="middle"))
     marks: dict[int, bool] = {}  # by column, whether all events in it are the method's
-    for mark in clusters.timeline.marks:
+    for mark in clusters.marks:
         if 0 < (column := int(np.searchsorted(steps, mark.step))) < len(steps):
             marks[column] = marks.get(column, True) and mark.dashed
     for column, dashed in sorted(marks.items()):

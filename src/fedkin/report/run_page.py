@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -30,7 +30,6 @@ from fedkin.data.profile import ClusterProfile
 from fedkin.data.samples import thumbnails
 from fedkin.data.scaling import Scaling
 from fedkin.report.figures import (
-    Band,
     ClientClusters,
     ClusterPictures,
     Curve,
@@ -44,7 +43,6 @@ from fedkin.report.figures import (
     ResultTable,
     SampleMap,
     TableCell,
-    Timeline,
 )
 from fedkin.report.markup import name_ranges
 from fedkin.report.measures import (
@@ -171,7 +169,7 @@ class _Run:
         with_labels = any("labels" in record["values"] for record in records)
         self.unit = "round" if with_labels and not phases(records) else "step"
         self.events = events_of(records, population)
-        self.timeline = timeline_of(records, self.events, self.unit)
+        self.marks, self.caption = marks_of(self.events, self.unit)
         self.clients = self._clients() if with_labels else None
 
     def _names(self, clients: Iterable[int]) -> list[str]:
@@ -206,7 +204,7 @@ class _Run:
             {cluster: float(np.mean(scores[cluster])) for cluster in sorted(scores)},
             self._sizes_in_words(records[-1]["step"], last, bool(hidden)),
             self.unit,
-            self.timeline,
+            self.marks,
         )
 
     def _sizes_in_words(self, step: int, labels: Sequence[int], hidden: bool) -> str:
@@ -259,9 +257,9 @@ class _Run:
         """Return the section of all numbers over the steps."""
         if len(self.records) < 2:
             return []
-        curves = [replace(curve, timeline=self.timeline) for curve in (*evaluated, *_curves(self.records, self.unit))]
+        curves = [replace(curve, marks=self.marks) for curve in (*evaluated, *_curves(self.records, self.unit))]
         title = "Curves" if any(len(curve.x) > 3 for curve in curves) else "Step by step"
-        caption = [self.timeline.caption] if self.timeline.caption else []
+        caption = [self.caption] if self.caption else []
         return [PagePart("curves", title, paragraphs=caption, figures=curves)]
 
     def sources(self) -> list[str]:
@@ -325,12 +323,8 @@ def _by_way(moves: Iterable[Sequence[Any]]) -> list[tuple[Any, Any, list[int]]]:
     return [(before, after, ways[before, after]) for before, after in in_order]
 
 
-def timeline_of(records: Sequence[RecordLine], events: Sequence[Event], unit: str) -> Timeline:
-    """Build the timeline of phases and events over the steps, which are called `unit`."""
-    bands = []
-    for phase, run in groupby(records if phases(records) else (), key=phase_of):
-        steps = [record["step"] for record in run]
-        bands.append(Band(phase, steps[0], steps[-1]))
+def marks_of(events: Sequence[Event], unit: str) -> tuple[list[Mark], str]:
+    """Return the marks of events in charts over the steps, which are called `unit`, and what their lines mean."""
     counts: Counter[tuple[float, str]] = Counter()
     for event in events:
         if event.what != PLACED:  # shown by the lane that begins
@@ -339,26 +333,14 @@ def timeline_of(records: Sequence[RecordLine], events: Sequence[Event], unit: st
         Mark(step, f"{pluralize(count, 'client')}: {what}", what in (MOVED, FOUNDED))
         for (step, what), count in counts.items()
     ]
-    caption = [_phases_in_words(bands, unit)] if bands else []
+    sentences = []
     for what in dict.fromkeys(what for _, what in counts):
         line = "Dashed vertical line" if what in (MOVED, FOUNDED) else "Solid vertical line"
         times = [f"{step:g}" for step, event in counts if event == what]
         when = join_words(times) if len(times) <= 8 else f"{times[0]} to {times[-1]}"
         whose = "whose" if what == DRIFTED else "that"
-        caption.append(f"{line}: clients {whose} {what}, in {unit}{'s' if len(times) > 1 else ''} {when}.")
-    return Timeline(bands, marks, " ".join(caption))
-
-
-def _phases_in_words(bands: Sequence[Band], unit: str) -> str:
-    """Describe the steps of each phase in a sentence."""
-    parts = [
-        f"{unit} {band.first:g}: {band.phase}"
-        if band.first == band.last
-        else f"{unit}s {band.first:g} to {band.last:g}: {band.phase}"
-        for band in bands
-    ]
-    sentence = "; ".join(parts)
-    return f"{sentence[0].upper()}{sentence[1:]}."
+        sentences.append(f"{line}: clients {whose} {what}, in {unit}{'s' if len(times) > 1 else ''} {when}.")
+    return marks, " ".join(sentences)
 
 
 def _letter(cluster: int) -> str:
