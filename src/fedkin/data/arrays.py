@@ -24,12 +24,11 @@ _SHAPES = "(n, features) or (n, channels, height, width)"
 def as_tensor(value: Any, origin: str) -> Tensor:
     """Convert an array, tensor, DataFrame of numbers or nested lists to a new tensor, float32.
 
-    It is float64 if a column is so far from zero that float32 would lose what varies in it, until it is scaled.
-
-    It is ``(n, features)``, or of images ``(n, channels, height, width)``, where channels may be absent in `value`; n
-    is at least 1, and all numbers are finite. Images of type uint8 are divided by 255. `origin` names the source, such
-    as ``"Client 3"``, at the beginning of error messages. Raises FedkinError if it is empty, of another shape, not
-    numeric or not finite.
+    It is float64 if a column is so far from zero that float32 would lose what varies in it, until it is scaled. It is
+    ``(n, features)``, or of images ``(n, channels, height, width)``, which may be without channels in `value`; n is at
+    least 1, and all numbers are finite. Images of type uint8 are divided by 255. `origin` names the source, such as
+    ``"Client 3"``, at the beginning of error messages. Raises FedkinError if it is empty, of another shape, not numeric
+    or not finite.
     """
     frame = as_frame(value)
     if frame is not None:

@@ -12,21 +12,11 @@ from fedkin.core.replies import MAX_COUNT
 from fedkin.data.preparation import encoding_of
 from fedkin.data.schema import aligned
 
-_FEW_VALUES, _MIN_ROWS = 3, 20
-"""Maximum number of different values in a discrete column of numbers, and minimum number of rows from which a client
-can tell. Four values or more, such as answers from 1 to 5, are near enough to a continuous column."""
-
-_LOOKED_AT = 1_000
-"""Rows, about, in which different values are counted."""
-
-_WIDEST = 2_000
-"""Columns of an array up to which they are looked at."""
-
 CONTINUOUS, UNKNOWN = -1, -2
 """What stands for a column that is not discrete, and for one of which a client cannot tell."""
 
 
-def common_blocks(own: Iterable[Tensor], width: int) -> Tensor:
+def common_blocks(by_client: Iterable[Tensor], width: int) -> Tensor:
     """Return which columns are discrete, from the `blocks_of` all clients; those of another width do not count.
 
     Discrete are categories, truth values, indicators of empty cells or, in arrays, of categories, and numbers of which
@@ -34,9 +24,9 @@ def common_blocks(own: Iterable[Tensor], width: int) -> Tensor:
     0, for the columns that one discrete column is encoded as, and -1 for others. `width` is the number of columns of a
     row; 0 if samples are no rows.
     """
-    blocks = torch.stack([torch.full((width,), UNKNOWN), *(each for each in own if len(each) == width)])
-    known = torch.where(blocks >= 0, blocks, MAX_COUNT).amin(0)
-    return torch.where((blocks == CONTINUOUS).any(0) | (known == MAX_COUNT), CONTINUOUS, known)
+    blocks = torch.stack([torch.full((width,), UNKNOWN), *(each for each in by_client if len(each) == width)])
+    numbers = torch.where(blocks >= 0, blocks, MAX_COUNT).amin(0)
+    return torch.where((blocks == CONTINUOUS).any(0) | (numbers == MAX_COUNT), CONTINUOUS, numbers)
 
 
 def blocks_of(client: Client) -> Tensor:
@@ -63,17 +53,20 @@ def blocks_of(client: Client) -> Tensor:
 
 
 def _looks_discrete(values: Tensor) -> Tensor:
-    """Return for each column of numbers 0 if it is discrete, else `CONTINUOUS` or `UNKNOWN`; empty cells are NaN."""
+    """Return for each column of numbers 0 if it is discrete, else `CONTINUOUS` or `UNKNOWN`; empty cells are NaN.
+
+    It is if a thousand of its rows have at most three different values: four or more, such as answers from 1 to 5, are
+    near enough to a continuous column. With fewer than 20 rows a client cannot tell.
+    """
     rows = (~values.isnan()).sum(0)
-    ordered = values[:: max(1, len(values) // _LOOKED_AT)].sort(0).values  # NaN comes last
+    ordered = values[:: max(1, len(values) // 1_000)].sort(0).values  # NaN comes last
     changes = ((ordered[1:] != ordered[:-1]) & ~ordered[1:].isnan()).sum(0)
-    looks = torch.where(changes < _FEW_VALUES, 0, CONTINUOUS)
-    return torch.where(rows < _MIN_ROWS, UNKNOWN, looks)
+    return torch.where(rows < 20, UNKNOWN, torch.where(changes < 3, 0, CONTINUOUS))
 
 
 def _blocks_of_array(x: Tensor) -> Tensor:
-    """Return the blocks of an array, in which categories may be indicators already."""
-    if not len(x) or x.shape[1] > _WIDEST:
+    """Return the blocks of an array of at most 2,000 columns, in which categories may be indicators already."""
+    if not len(x) or x.shape[1] > 2_000:
         return torch.full((x.shape[1],), UNKNOWN)
     looks = _looks_discrete(x)
     blocks = torch.where(looks == 0, torch.arange(x.shape[1]), looks)
@@ -89,12 +82,12 @@ def _blocks_of_array(x: Tensor) -> Tensor:
 
 
 def _end_of_indicators(ones: Tensor, may_be: Tensor, start: int) -> int:
-    """Return where columns side by side end of which every row has exactly one; `start` if there are none."""
+    """Return the end of columns side by side of which every row has exactly one; `start` if there are none."""
     rows = torch.zeros(len(ones), dtype=torch.int64)
-    for at in range(start, len(may_be)):
-        rows = rows + ones[:, at]
-        if not may_be[at] or int(rows.amax()) > 1:
+    for i in range(start, len(may_be)):
+        rows = rows + ones[:, i]
+        if not may_be[i] or int(rows.amax()) > 1:
             break
         if int(rows.amin()) == 1:
-            return at + 1
+            return i + 1
     return start

@@ -133,9 +133,9 @@ def _spelt_by_clients(by_client: Mapping[str, Collection[str]]) -> str:
 def _parts(values: Mapping[str, set[str]]) -> list[list[str]]:
     """Return clients in parts that share values, the part of most clients first."""
     parts: list[tuple[list[str], set[str]]] = []
-    for client, own in values.items():
-        met = [part for part in parts if part[1] & own]
-        joined = [*(name for part in met for name in part[0]), client], own.union(*(part[1] for part in met))
+    for client, held in values.items():
+        met = [part for part in parts if part[1] & held]
+        joined = [*(name for part in met for name in part[0]), client], held.union(*(part[1] for part in met))
         parts = [*(part for part in parts if part not in met), joined]
     return sorted((part for part, _ in parts), key=lambda part: -len(part))
 
@@ -197,21 +197,21 @@ def check_columns(
     are those of all clients, `replies` those to `fedkin.data.statistics.moments`, and `squares` and `counts` by client
     its sums of squared distances from the means, and the frequencies of each column's categories.
     """
-    kept = [column for column in columns if column.name not in left_out]
+    compared = [column for column in columns if column.name not in left_out]
     moments: dict[str, dict[str, Moments]] = {}
     if means is not None and replies is not None and squares is not None:
         moments = column_moments([column.name for column in columns], means, replies, squares)
     frequencies = {
         column.name: {
-            client: dict(zip([*column.categories, ""], own[i].tolist(), strict=True))
-            for client, own in (counts or {}).items()
+            client: dict(zip([*column.categories, ""], by_column[i].tolist(), strict=True))
+            for client, by_column in (counts or {}).items()
         }
         for i, column in enumerate(columns)
         if column.kind == "category"
     }
     groups, units = _Groups(), dict[str, list[tuple[str, float]]]()
-    for name, kind in ((column.name, column.kind) for column in kept):
-        own = moments.get(name, {})
+    for name, kind in ((column.name, column.kind) for column in compared):
+        by_client = moments.get(name, {})
         if kind == "category":
             levels = {client: columns[name].categories for client, columns in reports.items() if name in columns}
             if spelt := _spelt_by_clients(levels):
@@ -220,11 +220,11 @@ def check_columns(
                 groups.add("disjoint", _disjoint_sentence, apart, name)
             constant = _constant_categories(frequencies[name])
         else:
-            if kind == "number" and (codes := _codes(own)):
+            if kind == "number" and (codes := _codes(by_client)):
                 groups.add("spelling", _codes_sentence, codes, name)
-            elif kind in MEASURED and (unit := _unit({c: m for c, m in own.items() if m.filled >= MIN_MEMBERS}, kind)):
+            elif kind in MEASURED and (unit := _unit(by_client, kind)):
                 units.setdefault(unit[0], []).append((name, unit[1]))
-            constant = [] if kind == "ordinal" else _constant_numbers(own)
+            constant = [] if kind == "ordinal" else _constant_numbers(by_client)
         for client in constant:
             groups.add("constant", _constant_sentence, client, name)
         if kind == "number" and is_called_recurring(name):
@@ -252,6 +252,7 @@ def _unit(moments: ByClient, kind: Kind) -> tuple[str, float] | None:
     values are negative; then a few values far from all others are no reason. The fewer clients are named, and of
     equally many those with larger values.
     """
+    moments = {client: each for client, each in moments.items() if each.filled >= MIN_MEMBERS}
     if len(moments) < 2:
         return None
     positive = kind == "number" and all(client.low >= 0 < client.mean for client in moments.values())
@@ -276,26 +277,26 @@ def _unit(moments: ByClient, kind: Kind) -> tuple[str, float] | None:
         if not apart or not 1 / _AGREE <= high.deviation / low.deviation / (high.mean / low.mean) <= _AGREE:
             return None
     if not is_far and not positive:
-        near = [max(one.high - one.mean, one.mean - one.low) <= _ERRORS * one.deviation for one in large]
+        near = [max(each.high - each.mean, each.mean - each.low) <= _ERRORS * each.deviation for each in large]
         if not all(near) or min(client.filled for client in moments.values()) < _FEWEST:
             return None
     above = 2 * cut >= len(order)
     few, rest = (order[cut:], order[:cut]) if above else (order[:cut], order[cut:])
-    others = "the others" if len(rest) > 1 else clients_in_words(rest)
+    reference = "the others" if len(rest) > 1 else clients_in_words(rest)
     ratio = high.mean / low.mean if positive else 0.0 if is_far else high.deviation / low.deviation
-    how = f"far {'above' if above else 'below'} what it is at {others}"
+    how = f"far {'above' if above else 'below'} what it is at {reference}"
     if ratio >= _SHOWN:
-        how = f"about {{times}} times {'as large as' if above else 'smaller than'} at {others}, in the mean"
+        how = f"about {{times}} times {'as large as' if above else 'smaller than'} at {reference}, in the mean"
     clients = clients_in_words([client for client in moments if client in few])
-    return f"{clients} is {how}; {'' if kind == 'date' else 'give it one unit, or '}", ratio
+    return f"{clients} is {how}; {'' if kind == 'date' else 'give it each unit, or '}", ratio
 
 
 def _pooled(moments: Sequence[Moments]) -> Moments:
     """Return the moments of several clients together; the deviation is that within clients."""
-    filled = sum(one.filled for one in moments)
-    mean = sum(one.filled * one.mean for one in moments) / filled
-    deviation = math.sqrt(sum(one.filled * one.deviation**2 for one in moments) / filled)
-    return Moments(filled, mean, deviation, min(one.low for one in moments), max(one.high for one in moments))
+    filled = sum(each.filled for each in moments)
+    mean = sum(each.filled * each.mean for each in moments) / filled
+    deviation = math.sqrt(sum(each.filled * each.deviation**2 for each in moments) / filled)
+    return Moments(filled, mean, deviation, min(each.low for each in moments), max(each.high for each in moments))
 
 
 def _unit_sentence(how: str, pairs: Sequence[tuple[str, float]]) -> str:
@@ -322,7 +323,9 @@ def _codes(moments: ByClient) -> str:
         pairs.setdefault((low, high), []).append(client)
     if len(pairs) < 2 or len({end for pair in pairs for end in pair}) == 2 * len(moments):
         return ""
-    return ", ".join(f"{low:.15g} and {high:.15g} at {clients_in_words(own)}" for (low, high), own in pairs.items())
+    return ", ".join(
+        f"{low:.15g} and {high:.15g} at {clients_in_words(clients)}" for (low, high), clients in pairs.items()
+    )
 
 
 def _codes_sentence(codes: str, names: Sequence[str]) -> str:
@@ -338,7 +341,7 @@ def _spelling_sentence(spelt: str, names: Sequence[str]) -> str:
 
 def _disjoint(levels: Mapping[str, Sequence[str]], frequencies: Frequencies) -> str:
     """Return at which clients a column has no frequent category of the others, and hardly a row by chance."""
-    parts = _parts({client: set(own) for client, own in levels.items() if own})
+    parts = _parts({client: set(names) for client, names in levels.items() if names})
     apart = [part for part in parts[1:] if _are_apart(part, levels, frequencies)]
     if not apart:
         return ""
@@ -351,13 +354,13 @@ def _are_apart(part: Collection[str], levels: Mapping[str, Sequence[str]], frequ
     """Return whether no client of a part has, but by chance, a tenth of the others' share of rows in their names."""
     if not frequencies:
         return True
-    names = {name for client, own in levels.items() if client not in part for name in own}
+    names = {name for client in levels if client not in part for name in levels[client]}
 
     def share(clients: Iterable[str]) -> tuple[float, float]:
         """Return which part of clients' rows is in what the others name, and how many rows there are."""
         rows = [frequencies[client] for client in clients]
-        filled = sum(sum(own.values()) for own in rows)
-        return sum(own.get(name, 0.0) for own in rows for name in names) / max(filled, 1.0), filled
+        filled = sum(sum(by_level.values()) for by_level in rows)
+        return sum(by_level.get(name, 0.0) for by_level in rows for name in names) / max(filled, 1.0), filled
 
     usual, _ = share(client for client in frequencies if client not in part)
     shares = [share([client]) for client in part]
@@ -374,26 +377,27 @@ def _constant_numbers(moments: ByClient) -> list[str]:
 
     How many of the others' numbers are not that value is at least their mean square distance from it by the largest.
     """
-    same = [client for client, own in moments.items() if own.low == own.high]
-    others = [own for client, own in moments.items() if client not in same]
+    same = [client for client, each in moments.items() if each.low == each.high]
+    rest = [each for client, each in moments.items() if client not in same]
     constant = []
     for client in same if 2 * len(same) < len(moments) else ():
         value = moments[client].low
-        reach = max(max(abs(own.high - value), abs(own.low - value)) for own in others)
-        square = sum(own.filled * ((own.deviation / reach) ** 2 + ((own.mean - value) / reach) ** 2) for own in others)
-        share = square / sum(own.filled for own in others)
+        reach = max(max(abs(each.high - value), abs(each.low - value)) for each in rest)
+        squares = [(each.deviation / reach) ** 2 + ((each.mean - value) / reach) ** 2 for each in rest]
+        filled = [each.filled for each in rest]
+        share = sum(count * square for count, square in zip(filled, squares, strict=True)) / sum(filled)
         constant += [client] if _is_no_chance(moments[client].filled, share) else []
     return constant
 
 
 def _constant_categories(frequencies: Frequencies) -> list[str]:
-    held = {client: [level for level, rows in own.items() if rows] for client, own in frequencies.items()}
+    held = {client: [level for level, rows in rows_of.items() if rows] for client, rows_of in frequencies.items()}
     same = {client: levels[0] for client, levels in held.items() if len(levels) == 1}
-    others = [own for client, own in frequencies.items() if client not in same]
-    filled = sum(sum(own.values()) for own in others)
+    rest = [rows_of for client, rows_of in frequencies.items() if client not in same]
+    filled = sum(sum(rows_of.values()) for rows_of in rest)
     if not filled or 2 * len(same) >= len(frequencies):
         return []
-    shares = {client: 1 - sum(own.get(level, 0.0) for own in others) / filled for client, level in same.items()}
+    shares = {client: 1 - sum(rows_of.get(level, 0.0) for rows_of in rest) / filled for client, level in same.items()}
     return [client for client, share in shares.items() if _is_no_chance(sum(frequencies[client].values()), share)]
 
 
@@ -435,7 +439,7 @@ def check_labels(by_client: Mapping[str, Sequence[str]]) -> tuple[list[Finding],
         f"Labels that differ in spelling alone are different classes: {spelt}; spell them alike if they are the same."
     )
     findings = [Finding("labels", sentence)] if spelt else []
-    parts = _parts({client: set(own) for client, own in by_client.items() if own})
+    parts = _parts({client: set(labels) for client, labels in by_client.items() if labels})
     if len(parts) < 2 or all(len(part) == 1 for part in parts):
         return findings, []
     apart = " and ".join(f"{clients_in_words(part)} ('{by_client[part[0]][0]}', ...)" for part in parts[1:])
@@ -528,9 +532,8 @@ def _leaks(tables: Mapping[str, Table], labels: Mapping[str, Sequence[Any]]) -> 
     """Find columns of which each value stands for one label, and each label for one value, at all clients."""
     pairs: dict[str, set[tuple[Any, str]]] = {}
     missing: Counter[str] = Counter()
-    labels = {client: own for client, own in labels.items() if client in tables}
-    for client, own in labels.items():
-        names = np.array([str(label) for label in own])
+    labels = {client: [*map(str, labels[client])] for client in labels if client in tables}
+    for client, names in labels.items():
         for column, cells in zip(tables[client].columns, tables[client].values.numpy().T, strict=True):
             filled = ~np.isnan(cells)
             missing[column.name] += int((~filled).sum())
@@ -538,7 +541,7 @@ def _leaks(tables: Mapping[str, Table], labels: Mapping[str, Sequence[Any]]) -> 
             if len(met) <= MIN_MEMBERS * _DISTINCT:  # of more values no classes are made
                 codes = cells[filled].tolist()
                 values = [column.categories[int(code)] for code in codes] if column.is_coded else codes
-                met |= {*zip(values, names[filled].tolist(), strict=True)}
+                met |= {*zip(values, np.array(names)[filled].tolist(), strict=True)}
     rows = sum(map(len, labels.values()))
     leaks = [
         name
@@ -650,8 +653,8 @@ def check_new_rows(table: Table, encoding: TableEncoding, origin: str, reach: Te
             usual = len(cells) * (rare or 0.0)  # and four standard deviations more are chance
             if rows and (rare is None or rows > usual + 4 * math.sqrt(usual + 1)):
                 how = "no client has named such categories" if rare is None else f"they count as '{OTHER}'"
-                where = f"in {rows} of {len(values)} rows"
-                sentence = f"Column {called} holds categories {where} that are not in the clients' tables; {how}."
+                rows_in = f"in {rows} of {len(values)} rows"
+                sentence = f"Column {called} holds categories {rows_in} that are not in the clients' tables; {how}."
                 findings.append(Finding("disjoint", sentence))
         elif column.kind in MEASURED and encoding.mode in ("standard", "common") and encoding.scale[start] != 1:
             weight = 2**0.5 if bool(encoding.indicated[i]) else 1.0  # an indicator of empty cells shares it

@@ -103,12 +103,12 @@ class TableEncoding:
         if not bool(self.indicated.any()) and all(column.kind != "category" for column in columns):
             return values
         parts = []
-        for i, (column, other, indicated) in enumerate(zip(columns, self.other, self.indicated, strict=True)):
+        for i, (column, has_other, indicated) in enumerate(zip(columns, self.other, self.indicated, strict=True)):
             part = values[:, i : i + 1]
             if column.kind == "category":
                 count = len(column.categories)
                 part = torch.nn.functional.one_hot(values[:, i].long().clamp(0, count), count + 1).double()
-                part = part if other else torch.where(part[:, -1:] > 0, torch.nan, part[:, :-1])
+                part = part if has_other else torch.where(part[:, -1:] > 0, torch.nan, part[:, :-1])
             parts += [part, *([empty[:, i : i + 1].double()] if indicated else [])]
         return torch.cat(parts, 1)
 
@@ -125,8 +125,8 @@ class TableEncoding:
 
     def _names_by_column(self) -> list[list[str]]:
         by_column, flags = [], zip(self.other.tolist(), self.indicated.tolist(), strict=True)
-        for column, (other, indicated) in zip(self.schema.columns, flags, strict=True):
-            levels = [*column.categories, *([OTHER] if other else [])]
+        for column, (has_other, indicated) in zip(self.schema.columns, flags, strict=True):
+            levels = [*column.categories, *([OTHER] if has_other else [])]
             names = [f"{column.name} = {level}" for level in levels] if column.kind == "category" else [column.name]
             by_column.append([*names, *([f"{column.name} is empty"] if indicated else [])])
         return by_column
@@ -205,7 +205,7 @@ def fit_encoding(
     Clients are asked for histograms if numbers are missing. `sums` are those of the schema's columns.
     """
     columns, missing = schema.columns, sums.filled < sums.samples
-    other = torch.tensor([len(counts) > 0 and float(counts[-1]) > 0 for counts in sums.counts])
+    has_other = torch.tensor([len(counts) > 0 and float(counts[-1]) > 0 for counts in sums.counts])
     indicated = missing & options.indicator
     fill = _fill_values(fed, columns, sums, missing)
     names, kinds = [f"'{column.name}'" for column in columns], [column.kind for column in columns]
@@ -214,7 +214,7 @@ def fit_encoding(
     for i, column in enumerate(columns):
         mean, spread = scales.mean[i : i + 1], scales.scale[i : i + 1]
         if column.kind == "category":
-            counts = sums.counts[i] if other[i] else sums.counts[i][:-1]
+            counts = sums.counts[i] if has_other[i] else sums.counts[i][:-1]
             mean = counts / counts.sum().clamp_min(1)
             total = 1 - mean.square().sum()
             spread = torch.full_like(mean, float(total.sqrt()) if total > 1e-12 else 1.0)
@@ -230,7 +230,7 @@ def fit_encoding(
     low, high = unlimited(len(columns))
     encoding = TableEncoding(
         schema, scales.mode, low if scales.low is None else scales.low, high if scales.high is None else scales.high,
-        fill, mean, scale, other, indicated, options.lacking == "impute", options.imputation,
+        fill, mean, scale, has_other, indicated, options.lacking == "impute", options.imputation,
     )  # fmt: skip
     return encoding, [*_notes(columns, sums, encoding), *scales.notes]
 

@@ -291,8 +291,8 @@ def _rows_of_sheet(book: CalamineWorkbook, origin: str, names: Sequence[str]) ->
     if names:
         sheets = [name for name in names if name in book.sheet_names][:1]
         if not sheets:
-            wanted, has = (" or ".join(f"'{name}'" for name in names), listing([f"'{n}'" for n in book.sheet_names], 5))
-            raise FedkinError(f"{origin} has no sheet {wanted}; it has {has or 'none'}.")
+            has = listing([f"'{name}'" for name in book.sheet_names], 5) or "none"
+            raise FedkinError(f"{origin} has no sheet {' or '.join(map(repr, names))}; it has {has}.")
     filled = {name: rows for name in sheets if (rows := book.get_sheet_by_name(name).to_python(skip_empty_area=True))}
     if len(filled) > 1:
         listed = listing([f"'{name}'" for name in filled], 5)
@@ -382,9 +382,9 @@ def _read_npz(path: Path, label: str | None, cluster: str | None) -> Dataset:
             f"{origin} cannot be read as .npz; it must hold plain numeric arrays, as numpy.savez(path, x=..., y=...) "
             "saves them, and no Python objects such as a dict."
         ) from error
-    for wanted in (label, cluster):
-        if wanted not in (None, NO_LABELS) and wanted not in arrays:
-            raise unknown_name(f"array of labels in {origin}", wanted, arrays)
+    for name in (label, cluster):
+        if name not in (None, NO_LABELS) and name not in arrays:
+            raise unknown_name(f"array of labels in {origin}", name, arrays)
     if label is None:
         beside = (_SAMPLES[name] for name in _SAMPLES if name in arrays)
         label = usual_label(name for name in arrays if name != cluster) or next(beside, None)

@@ -625,8 +625,10 @@ def load_clients(
         except FedkinError as error:
             problems += [(origin, line) for line in str(error).splitlines()]
     refuse(said_once(problems))
-    called = [one.name if one.name.startswith("Client ") else f"'{one.name}'" for one in clients]
-    arrays = {name: tuple(one.x.shape[1:]) for name, one in zip(called, clients, strict=True) if one.table is None}
+    called = [client.name if client.name.startswith("Client ") else f"'{client.name}'" for client in clients]
+    arrays = {
+        name: tuple(client.x.shape[1:]) for name, client in zip(called, clients, strict=True) if client.table is None
+    }
     if 0 < len(arrays) < len(clients):
         table = next(name for name in called if name not in arrays)
         raise FedkinError(
@@ -635,7 +637,9 @@ def load_clients(
         )
     if label is None and (features := not_labels(clients)):
         return load_clients(source, None, replace(options, features=[*options.features, *features]))
-    columns = {name for one in clients for name in (*one.features, *one.left_out, one.label) if name is not None}
+    columns = {
+        name for client in clients for name in (*client.features, *client.left_out, client.label) if name is not None
+    }
     refuse([*raised_by(check_same_shape, arrays), *options.unknown(columns)])
     classes = in_order(name for client in clients for name in client.classes)
     return [client.with_classes(classes) for client in clients]

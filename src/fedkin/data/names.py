@@ -67,8 +67,8 @@ def missing(source: str, path: Path) -> FedkinError:
     root = os.environ.get("FEDKIN_DATA")
     near = similar_path(path, {name: name for name in (*EMBEDDED, *(shown_in(expanded(root)) if root else ()))})
     if path.suffix or path.is_absolute() or source.startswith((".", "~")) or source.count("/") > 1:
-        wanted = near or "give a file, a directory or the name of a data set."
-        return FedkinError(f"'{source}' does not exist; {wanted}")
+        advice = near or "give a file, a directory or the name of a data set."
+        return FedkinError(f"'{source}' does not exist; {advice}")
     places = f"neither embedded ({', '.join(EMBEDDED)}) nor a path nor below FEDKIN_DATA"
     hub = f"data set of the Hugging Face hub is asked for by 'hf:{source}'."
     return FedkinError(f"'{source}' is {places}; {f'{near} A {hub}' if near else f'a {hub}'}")
@@ -97,9 +97,9 @@ def files_in(source: str) -> list[Path]:
     """
     folder = expanded(source)
     if not folder.is_dir():
-        wanted = f"give one with a file ({', '.join(READ)}) per client."
+        advice = f"give one with a file ({', '.join(READ)}) per client."
         meant = "" if folder.exists() else similar_path(folder)
-        raise FedkinError(f"'{source}' is {'a file and ' if folder.is_file() else ''}not a folder; {meant or wanted}")
+        raise FedkinError(f"'{source}' is {'a file and ' if folder.is_file() else ''}not a folder; {meant or advice}")
     try:
         shown = [path for path in folder.iterdir() if not path.name.startswith(HIDDEN)]
         paths = sorted(path for path in shown if ending_of(path) in READ and path.is_file())
@@ -152,12 +152,12 @@ def folders_of_samples(source: str | Path) -> list[str]:
     folder = expanded(str(source))
     if not folder.is_dir() or holds_clients(str(source)):
         return []
-    found = [
+    folders = [
         name
         for name in sorted(shown_in(folder))
         if (folder / name).is_dir() and not SPLIT.match(f"{name}.") and samples_in(folder / name)
     ]
-    return found if len(found) > 1 else []
+    return folders if len(folders) > 1 else []
 
 
 def ignored_in(source: object) -> list[str]:
@@ -168,10 +168,10 @@ def ignored_in(source: object) -> list[str]:
     """
     if not isinstance(source, str | Path) or not (folder := expanded(str(source))).is_dir():
         return []
-    found, folders = [], folders_of_samples(source)
+    ignored, folders = [], folders_of_samples(source)
     for name in sorted(shown_in(folder)):
-        inside = {ending_of(one) for one in shown_in(folder / name)} if (folder / name).is_dir() else set()
+        inside = {ending_of(file) for file in shown_in(folder / name)} if (folder / name).is_dir() else set()
         is_other = (folder / name).is_dir() if ending_of(name) in READ else name.lower().endswith(OTHER_TABLES)
         if is_other or (name not in folders and inside.intersection(READ) and ".toml" not in inside):
-            found.append(name)
-    return found
+            ignored.append(name)
+    return ignored

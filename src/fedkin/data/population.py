@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from bisect import bisect
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -40,21 +39,21 @@ class Drift:
 class Population:
     """Clients of a federation, and what is known about them apart from their data.
 
-    Ids of `clients` are ``0..n-1``, and `names` are theirs, such as their file's; empty where they have only ids. `y`
-    of a client is int64, indices into `classes`, in supervised scenarios, and ``None`` where samples are unlabelled to
-    every method. `classes` are the names of the true ones, and `features` the columns of all clients' tables; either
-    may be empty. From the step in `arrivals`, int64 ``(n,)``, a client takes part, from the very start where it is 0;
-    ``None`` if all are there from the start. Those `absent` never take part, and only the evaluator knows their
-    samples; those `forgotten` do not either, and their data are not here; both are in order. `drift` is what changes in
-    the middle of a run, see `at`, and `notes` say for the user how the data were read, in sentences. Of clients' own
-    data, `questions` are the notes on what looks wrong, and `guesses` those on columns that are labels, or are
-    none, by their name alone.
+    Ids of `clients` are ``0..n-1``, and `names` are theirs, such as their file's; empty if they have only ids. `y` of a
+    client is int64, indices into `classes`, in supervised scenarios, and ``None`` if samples are unlabelled to every
+    method. `classes` are the names of the true ones, and `features` the columns of all clients' tables; either may be
+    empty. From the step in `arrivals`, int64 ``(n,)``, a client takes part, from the very start if it is 0; ``None`` if
+    all are there from the start. Those `absent` never take part, and only the evaluator knows their samples; those
+    `forgotten` do not either, and their data are not here; both are in order. `drift` is what changes in the middle of
+    a run, see `at`, and `notes` say for the user how the data were read, in sentences. Of clients' own data,
+    `questions` are the notes on what looks wrong, and `guesses` those on columns that are labels, or are none, by their
+    name alone.
 
     For the evaluator alone are `truth`, by client the int64 class of each training sample; `clusters`, int64 ``(n,)``,
     the hidden cluster of each; and `tests`, by client held-out samples and classes (int64) of its own distribution, of
-    which there may be none at a client with hardly any samples; the list is empty where nothing is held out. Samples
-    are float32; of tables, until they are prepared, values under the columns of the client's own table. `common_test`
-    is the data set's official test split, untouched, in scenarios that leave images and labels as they are.
+    which there may be none at a client with hardly any samples; the list is empty if nothing is held out. Samples are
+    float32; of tables, until they are prepared, values under the columns of the client's own table. `common_test` is
+    the data set's official test split, untouched, in scenarios that leave images and labels as they are.
     """
 
     clients: list[Client]
@@ -95,15 +94,14 @@ class Population:
                 tests[i] = drift.change(i, *tests[i])
             if truth is not None:
                 truth[i] = client.y
-        happened = dataclasses.replace(drift, happened=True)
-        return dataclasses.replace(self, tests=tests, truth=truth, clusters=drift.clusters, drift=happened)
+        return replace(self, tests=tests, truth=truth, clusters=drift.clusters, drift=replace(drift, happened=True))
 
     def samples(self, client: int) -> tuple[Tensor, Tensor]:
         """Return the samples and labels of a client, which must have labels."""
-        one = self.clients[client]
-        if one.y is None:
+        y = self.clients[client].y
+        if y is None:
             raise ValueError(f"Client {client} has no labels, so it cannot drift or join late.")
-        return one.x, one.y
+        return self.clients[client].x, y
 
     def without(self, absent: float, seed: int) -> Population:
         """Return the population with a random fraction `absent` in [0, 1) of clients that never take part.
@@ -112,28 +110,28 @@ class Population:
         """
         count = min(len(self.clients) - 1, round(absent * len(self.clients)))
         drawn = torch.randperm(len(self.clients), generator=derive_generator(seed, "absent"))[:count]
-        return dataclasses.replace(self, absent=tuple(sorted(set(drawn.tolist()) - set(self.forgotten))))
+        return replace(self, absent=tuple(sorted(set(drawn.tolist()) - set(self.forgotten))))
 
     def forgetting(self, clients: Sequence[int | str]) -> Population:
         """Return the population without the data of some clients, whose positions remain taken.
 
-        They are positions or names. A name that is not there is given the position it had in the order of names, as
-        that of a file that has been deleted. Raises FedkinError if there is no such client, nobody else is there, or a
-        client's place cannot be made up.
+        They are positions or names. A name that is absent, as of a file that has been deleted, gets the position that
+        it had in the order of names. Raises FedkinError if there is no such client, nobody else is left, or a client's
+        place cannot be made up.
         """
         if not clients:
             return self
         population = self
-        for name in sorted(str(one) for one in clients if isinstance(one, str) and one not in self.names):
+        for name in sorted(name for name in clients if isinstance(name, str) and name not in self.names):
             population = population._with_place_of(name)
         names = population.names
         count = max(len(names), len(population.clients))
-        at = sorted({names.index(one) if isinstance(one, str) else one for one in clients})
-        if unknown := [one for one in at if not 0 <= one < count]:
+        gone = sorted({names.index(client) if isinstance(client, str) else client for client in clients})
+        if unknown := [client for client in gone if not 0 <= client < count]:
             raise FedkinError(f"'federation.forgotten' names client {unknown[0]}; allowed: 0 to {count - 1}.")
-        if len(at) == count:
+        if len(gone) == count:
             raise FedkinError("'federation.forgotten' names all clients; at least one must be left.")
-        return population._emptied(at)
+        return population._emptied(gone)
 
     def _with_place_of(self, name: str) -> Population:
         """Insert an empty client of this name at its place in the order of names."""
@@ -144,28 +142,28 @@ class Population:
                 f"Client '{name}' is forgotten, but the others' test samples were drawn with its file in its place; "
                 "put a file of this name there, with any rows of the same columns."
             )
-        at = bisect(self.names, name)
-        others = self.clients
-        nobody = [dataclasses.replace(_emptied(others[0]), id=at)] if others else []
-        later = [dataclasses.replace(client, id=client.id + 1) for client in others[at:]]
-        truth = self.truth and [*self.truth[:at], self.truth[0][:0], *self.truth[at:]]
-        names = [*self.names[:at], name, *self.names[at:]]
-        return dataclasses.replace(self, clients=[*others[:at], *nobody, *later], names=names, truth=truth)
+        place, clients, truth = bisect(self.names, name), list(self.clients), self.truth and list(self.truth)
+        clients[place:] = [replace(client, id=client.id + 1) for client in clients[place:]]
+        if self.clients:
+            clients.insert(place, replace(_emptied(self.clients[0]), id=place))
+        if truth:
+            truth.insert(place, truth[0][:0])
+        names = [*self.names[:place], name, *self.names[place:]]
+        return replace(self, clients=clients, names=names, truth=truth)
 
     def _emptied(self, forgotten: Sequence[int]) -> Population:
-        left_out = set(forgotten)
+        gone = set(forgotten)
         drift, arrivals = self.drift, self.arrivals
         if drift is not None:
-            kept = [i for i in drift.clients.tolist() if i not in left_out]
-            drift = dataclasses.replace(drift, clients=torch.tensor(kept, dtype=torch.int64))
+            drift = replace(drift, clients=drift.clients[~torch.isin(drift.clients, torch.tensor(list(gone)))])
         if arrivals is not None:
             arrivals = arrivals.clone()
-            arrivals[list(left_out)] = 0
-        return dataclasses.replace(
+            arrivals[list(gone)] = 0
+        return replace(
             self,
-            clients=[_emptied(client) if client.id in left_out else client for client in self.clients],
-            truth=self.truth and [own[:0] if i in left_out else own for i, own in enumerate(self.truth)],
-            tests=[(x[:0], y[:0]) if i in left_out else (x, y) for i, (x, y) in enumerate(self.tests)],
+            clients=[_emptied(client) if client.id in gone else client for client in self.clients],
+            truth=self.truth and [y[:0] if i in gone else y for i, y in enumerate(self.truth)],
+            tests=[(x[:0], y[:0]) if i in gone else (x, y) for i, (x, y) in enumerate(self.tests)],
             drift=drift,
             arrivals=arrivals,
             forgotten=tuple(forgotten),
@@ -175,23 +173,23 @@ class Population:
         """Return the population with `tests` and `common_test` prepared; clients prepare their own data themselves."""
         columns = [None if client.table is None else client.table.columns for client in self.clients]
         tests = [
-            (preparation.prepared(x, own, f"The test part of client {i}", self.clients[i].table), y)
-            for i, ((x, y), own) in enumerate(zip(self.tests, columns, strict=False))
+            (preparation.prepared(x, columns[i], f"The test part of client {i}", self.clients[i].table), y)
+            for i, (x, y) in enumerate(self.tests)
         ]
         common = self.common_test and (preparation.prepared(self.common_test[0], columns[0]), self.common_test[1])
-        return dataclasses.replace(self, tests=tests, common_test=common)
+        return replace(self, tests=tests, common_test=common)
 
 
 def _emptied(client: Client) -> Client:
     """Return a client of the same kind without samples or state."""
-    return dataclasses.replace(client.rows(torch.zeros(0, dtype=torch.int64)), state={})
+    return replace(client.rows(torch.zeros(0, dtype=torch.int64)), state={})
 
 
 def short_names(names: Sequence[str]) -> list[str]:
-    """Shorten the clients' names to file names without suffix, except where two would become equal."""
+    """Shorten the clients' names to file names without suffix, except if two would become equal."""
     short = [stem_of(name) if ending_of(name) in READ else name for name in names]
     times = Counter(name.lower() for name in short)
-    return [own if own and times[own.lower()] == 1 else name for own, name in zip(short, names, strict=True)]
+    return [stem if stem and times[stem.lower()] == 1 else name for stem, name in zip(short, names, strict=True)]
 
 
 def client_name(client: int, names: Sequence[str]) -> str:

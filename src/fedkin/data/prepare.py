@@ -232,26 +232,26 @@ def _prepare_tables(
 ) -> Preparation:
     reports = {client: reports_by_name(reply) for client, reply in replies.items()}
     schema = agree(reports, options.id, options.lacking, called)
-    agreed, by_name = schema.columns, {called[client]: own for client, own in reports.items()}
+    agreed, by_name = schema.columns, {called[client]: columns for client, columns in reports.items()}
     exact: tuple[Any, ...] = ()
     if fed.secure_sums:
         sums = secure_sums(fed, len(agreed), agreed)
     else:
         sums, squares, counts = sums_of_columns(fed, agreed, replies)
         by_name = {called[client]: reports[client] for client in squares}  # who did not fail since
-        exact = (sums.mean, *({called[i]: own[i] for i in squares} for own in (replies, squares, counts)))
+        exact = (sums.mean, *({called[i]: columns[i] for i in squares} for columns in (replies, squares, counts)))
     schema, sums = _without_places(schema, sums, reports)
     if options.lacking == "drop":
         schema, sums = _mostly_filled(schema, sums)
     left_out = {column.name for column in agreed} - {*schema.names}
     questions = [
-        *check_names({client: own.keys() for client, own in reports.items()}),
+        *check_names({client: columns.keys() for client, columns in reports.items()}),
         *check_columns(agreed, by_name, left_out, *exact),
     ]
     schema, sums = _most_frequent(schema, sums)
     encoding, notes = fit_encoding(fed, replace(schema, notes=[]), sums, options)  # clients get it, but no notes
     fed.ask_until_all_reply(encode_table, {"encoding": encoding.tree()})
-    if len(schema.columns) == 1 and len({name for own in reports.values() for name in own} - {schema.id}) > 2:
+    if len(schema.columns) == 1 and len({name for columns in reports.values() for name in columns} - {schema.id}) > 2:
         notes.append(f"Only '{schema.names[0]}' is compared: every other column is left out.")
     notes = [*shortened([*schema.notes, *questions]), *notes]
     return Preparation(None, encoding, notes, tuple(questions), reach=ends_outward(sums.low, sums.high))
@@ -265,7 +265,7 @@ def _without_places(schema: Schema, sums: ColumnSums, reports: Reports) -> tuple
     dropped = [
         name
         for name, counts in zip(schema.names, sums.counts, strict=True)
-        if is_place([own[name] for own in reports.values() if name in own and own[name].filled])
+        if is_place([columns[name] for columns in reports.values() if name in columns and columns[name].filled])
         and not float(counts[-1])
     ]
     if not dropped or len(dropped) == len(schema.columns):

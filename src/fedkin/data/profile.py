@@ -123,19 +123,19 @@ class ClusterProfile:
         """Return the clusters' means as `encoding` has rows, float64 ``(k, width)``; NaN where clients report none."""
         limited = self.within_limits
         centres = torch.full((len(self.samples), len(encoding.mean)), torch.nan, dtype=torch.float64)
-        for at, (column, (_, start, _)) in enumerate(zip(self.columns, encoding.blocks, strict=True)):
+        for i, (column, (_, start, _)) in enumerate(zip(self.columns, encoding.blocks, strict=True)):
             if column.kind == "category":
-                counts = self.counts_of(at)[:, : len(column.categories) + int(encoding.other[at])].double()
+                counts = self.counts_of(i)[:, : len(column.categories) + int(encoding.other[i])].double()
                 means = counts / counts.sum(1, keepdim=True)
             else:
-                means = (limited.sum[:, at] / self.filled[:, at])[:, None]
+                means = (limited.sum[:, i] / self.filled[:, i])[:, None]
             centres[:, start : start + means.shape[1]] = means
         return centres if encoding.mode == "none" else (centres - encoding.mean) / encoding.scale
 
     def tree(self) -> dict[str, Any]:
         """Return the fields, ready for `fedkin.core.payload.pack`."""
         tensors = {name: getattr(self, name) for name in _TENSORS}
-        members = {str(client): own for client, own in self.members.items()}
+        members = {str(client): sizes for client, sizes in self.members.items()}
         missing = {str(client): reason for client, reason in self.missing.items()}
         return {
             "columns": plain(self.columns),
@@ -150,7 +150,7 @@ class ClusterProfile:
     def from_tree(cls, tree: Mapping[str, Any]) -> Self:
         """Return the profile that `tree` was made of."""
         fields: dict[str, Any] = {name: value for name, value in tree.items() if isinstance(value, Tensor)}
-        members = {int(client): own for client, own in tree["members"].items()}
+        members = {int(client): sizes for client, sizes in tree["members"].items()}
         missing = {int(client): reason for client, reason in tree["missing"].items()}
         fields |= {name: int(tree[name]) for name in ("rows", "min_members") if name in tree}
         return cls(columns_of(tree), members=members, missing=missing, **fields)
@@ -232,8 +232,8 @@ def hidden_cluster_cells(clients: Sequence[Client], payloads: Sequence[Payload])
     for reply, payload in zip(cluster_cells.run(clients, payloads), payloads, strict=True):
         if reply:
             digits = {name: to_digits(reply[name].flatten()) for name in _FRACTIONS}
-            others = {name: value for name, value in reply.items() if name not in _LIMITED}
-            replies.append({**others, **digits})
+            counts = {name: value for name, value in reply.items() if name not in _LIMITED}
+            replies.append({**counts, **digits})
         else:
             shapes = _hidden_shapes(_shapes(columns_of(payload), payload["n_clusters"]))
             replies.append({name: torch.zeros(shape) for name, shape in shapes.items()})
@@ -258,10 +258,10 @@ def _hidden_shapes(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int
 def _counts(values: Tensor, member: Tensor, columns: Sequence[SchemaColumn], reported: Tensor) -> Tensor:
     """Count each column's categories in the `reported` cells of each cluster, int64 ``(k, frequencies)``."""
     counts = [torch.zeros(len(member), 0)]
-    for at, length in enumerate(count_lengths(columns)):
+    for i, length in enumerate(count_lengths(columns)):
         if length:
-            codes = values[:, at].nan_to_num(0.0).long()
-            counts.append(member @ (torch.nn.functional.one_hot(codes, length).double() * reported[:, at, None]))
+            codes = values[:, i].nan_to_num(0.0).long()
+            counts.append(member @ (torch.nn.functional.one_hot(codes, length).double() * reported[:, i, None]))
     return torch.cat(counts, 1).long()
 
 
@@ -280,9 +280,9 @@ def reportable(clusters: Tensor, filled: Tensor, n_clusters: int, minimum: int) 
     wanting = torch.where(away > 0, (minimum - away).clamp_min(0), 0)
     size_of_largest, largest = cells.max(0)
     wanting = torch.where(size_of_largest - wanting < minimum, size_of_largest, wanting)
-    own = filled & (clusters[:, None] == largest)
+    members = filled & (clusters[:, None] == largest)
     enough = member.T.double() @ (cells >= minimum).double() > 0
-    return filled & enough & ~(own & (own.cumsum(0) <= wanting))
+    return filled & enough & ~(members & (members.cumsum(0) <= wanting))
 
 
 def counted_values(
@@ -302,18 +302,18 @@ def counted_values(
     for column in beyond.any(0).nonzero()[:, 0].tolist():
         for cluster in clusters[beyond[:, column]].unique().tolist():
             rows = (reported[:, column] & (clusters == cluster)).nonzero()[:, 0]
-            own, limit, out = values[rows, column], inside[rows, column], beyond[rows, column]
+            cells, limit, out = values[rows, column], inside[rows, column], beyond[rows, column]
             if len(rows) - max(int(out.sum()), minimum) < minimum:
-                counted[rows, column] = own.mean().clamp(limit.min(), limit.max())
+                counted[rows, column] = cells.mean().clamp(limit.min(), limit.max())
                 continue
             if int(out.sum()) >= minimum:
                 counted[rows, column] = limit
             else:
-                farthest = torch.where(out, torch.inf, (own - own.median()).abs())
+                farthest = torch.where(out, torch.inf, (cells - cells.median()).abs())
                 out = torch.zeros_like(out).index_fill(
                     0, farthest.argsort(descending=True, stable=True)[:minimum], True
                 )
-                counted[rows[out], column] = own[~out].mean()
+                counted[rows[out], column] = cells[~out].mean()
             middle = typical[rows, column]
             if any(0 < int(few.sum()) < minimum for few in (middle == out, middle != out)):
                 typical[rows, column] = False
@@ -344,8 +344,8 @@ def _nearest(points: Tensor, minimum: int) -> Tensor:
     """Return the indices of the points nearest to their medoid; all of them where they are few."""
     if len(points) < 2 * minimum:
         return torch.arange(len(points))
-    some = torch.linspace(0, len(points) - 1, min(len(points), _COMPARED)).round().long()
-    medoid = points[some[torch.cdist(points[some], points[some]).sum(1).argmin()]]
+    sample = torch.linspace(0, len(points) - 1, min(len(points), _COMPARED)).round().long()
+    medoid = points[sample[torch.cdist(points[sample], points[sample]).sum(1).argmin()]]
     count = min(max(2 * minimum, min(len(points) // _FRACTION, _MAX_ROWS)), len(points) // 2)
     return (points - medoid).square().sum(1).argsort(stable=True)[:count]
 
@@ -369,28 +369,28 @@ def profile_clusters(
     shapes = _shapes(columns, n_clusters)
     cells = shapes | dict.fromkeys(_LIMITED, shapes["sum"])
     if fed.secure_sums:
-        found = _hidden_sums(fed, payload, shapes)
+        sums = _hidden_sums(fed, payload, shapes)
         members: dict[int, Tensor] = {}
     else:
         replies = fed.ask_again(cluster_cells, fed.all(**payload), _ATTEMPTS)
-        given = {
+        usable = {
             client: reply
             for client, reply in sorted(replies.items())
             if reply and all(tuple(reply[name].shape) == shape for name, shape in cells.items())
         }
-        silent = {client: "it gave no clusters of its table" for client in replies if client not in given}
+        silent = {client: "it gave no clusters of its table" for client in replies if client not in usable}
         fed.note_missing(replies.missing | silent)
-        members = {client: reply["members"] for client, reply in given.items()}
-        parts = {name: [reply[name] for reply in given.values()] for name in cells}
-        found = {name: torch.stack(own).sum(0) for name, own in parts.items() if own}
-    if not found:
+        members = {client: reply["members"] for client, reply in usable.items()}
+        parts = {name: [reply[name] for reply in usable.values()] for name in cells}
+        sums = {name: torch.stack(part).sum(0) for name, part in parts.items() if part}
+    if not sums:
         return None
     fractions = (*_FRACTIONS, *_LIMITED)
-    found = {name: own.double() if name in fractions else own.round().long() for name, own in found.items()}
-    found |= {name: found[name] * unit.square() for name in ("squares", "limited_squares") if name in found}
-    tensors = {**found, "samples": found["members"], "around": around}
+    sums = {name: part.double() if name in fractions else part.round().long() for name, part in sums.items()}
+    sums |= {name: sums[name] * unit.square() for name in ("squares", "limited_squares") if name in sums}
+    tensors = {**sums, "samples": sums["members"], "around": around}
     facts: dict[str, Any] = {name: tensors[name] for name in _TENSORS if name in tensors}
-    rows = int(found["rows"])
+    rows = int(sums["rows"])
     return ClusterProfile(
         columns, members=members, missing=dict(fed.missing), rows=rows, min_members=min_members, **facts
     )

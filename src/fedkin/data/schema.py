@@ -119,8 +119,8 @@ def are_reports(value: Any) -> bool:
 def _is_report(fields: Any) -> bool:
     if not isinstance(fields, list) or len(fields) != 5:
         return False
-    kind, filled, unique, categories, asked = fields
-    return kind in get_args(Kind) and all(map(is_flag, (filled, unique, asked))) and are_names(categories)
+    kind, filled, unique, categories, is_asked = fields
+    return kind in get_args(Kind) and all(map(is_flag, (filled, unique, is_asked))) and are_names(categories)
 
 
 def reports_by_name(reply: Mapping[str, Any]) -> dict[str, ColumnReport]:
@@ -165,7 +165,7 @@ class Schema:
     def reading(self) -> TableOptions:
         """Options by which a new table is read with columns of the same kinds."""
         levels = {column.name: column.categories for column in self.columns}
-        of_kind = {kind: [one.name for one in self.columns if one.kind == kind] for kind in get_args(Kind)}
+        of_kind = {kind: [column.name for column in self.columns if column.kind == kind] for kind in get_args(Kind)}
         return TableOptions(
             id=self.id or AUTO,
             categorical=of_kind["category"],
@@ -210,6 +210,9 @@ def agree(reports: Reports, id_column: str, lacking: str, client_names: Mapping[
         return listing([client_names[client].removeprefix("Client ") for client in clients], 5)
 
     names = list(dict.fromkeys(name for columns in reports.values() for name in columns))
+    by_column = {
+        name: {client: columns[name] for client, columns in reports.items() if name in columns} for name in names
+    }
     problems: list[str] = []
     if id_column not in (AUTO, NO_ID) and id_column not in names:
         problems.append(str(unknown_name("id column", id_column, names)))
@@ -217,7 +220,7 @@ def agree(reports: Reports, id_column: str, lacking: str, client_names: Mapping[
     ids: list[str] = []
     left_out: dict[str, list[str]] = {}  # by the reason
     for name in names:
-        present = {client: own[name] for client, own in reports.items() if name in own and own[name].filled}
+        present = {client: report for client, report in by_column[name].items() if report.filled}
         kinds = {report.kind for report in present.values()}
         if name == id_column:
             continue
@@ -231,11 +234,11 @@ def agree(reports: Reports, id_column: str, lacking: str, client_names: Mapping[
             reason = f"are empty or absent at {len(absent)} of {len(reports)} clients ({listed(absent)}); {keep}"
             left_out.setdefault(reason, []).append(name)
         elif len(kinds) > 1 and kinds != {"boolean", "category"}:
-            at = [
+            places = [
                 f"{IN_WORDS[kind]} at {listed(client for client, report in present.items() if report.kind == kind)}"
                 for kind in sorted(kinds)
             ]
-            problems.append(f"Column '{name}' holds {'; '.join(at)}. {_remedy(kinds)}")
+            problems.append(f"Column '{name}' holds {'; '.join(places)}. {_remedy(kinds)}")
         elif (levels := _levels(present)) is None:
             problems.append(f"Column '{name}' has other levels at one client than at another; {_remedy({'ordinal'})}")
         elif "category" in kinds and not levels:
@@ -244,14 +247,13 @@ def agree(reports: Reports, id_column: str, lacking: str, client_names: Mapping[
             columns.append(SchemaColumn(name, "category" if "category" in kinds else kinds.pop(), levels))
     row_id = {AUTO: next(iter([*filter(is_called_id, ids), *ids]), None), NO_ID: None}.get(id_column, id_column)
     if ids:
-        numeric = [
-            f"'{name}'" for name in ids if any(own[name].kind == "number" for own in reports.values() if name in own)
-        ]
+        numeric = [f"'{name}'" for name in ids if any(report.kind == "number" for report in by_column[name].values())]
         keeps = f"; {option('id', NO_ID)} keeps {listing(numeric, 8)}" if numeric else ""
         left_out[f"name the rows or say whose they are, or differ in nearly every row{keeps}"] = ids
     notes = [f"Columns are left out that {reason}: {quoted(gone)}." for reason, gone in left_out.items()]
     if not columns and not problems:
-        bare = [client for client, own in reports.items() if not any(report.filled for report in own.values())]
+        filled = {client for by_client in by_column.values() for client, report in by_client.items() if report.filled}
+        bare = [client for client in reports if client not in filled]
         if 0 < len(bare) < len(reports):
             raise FedkinError(f"All cells are empty at clients {listed(bare)}; leave them out.")
         problems.append(f"No column is left to compare samples by: {' '.join(shortened(notes))}")
@@ -265,7 +267,7 @@ def _levels(reports: Mapping[int, ColumnReport]) -> tuple[str, ...] | None:
     if any(report.kind == "ordinal" for report in reports.values()):
         return levels[0] if len(set(levels)) == 1 else None
     if any(report.kind == "category" for report in reports.values()):
-        return tuple(in_order(level for own in levels for level in own))
+        return tuple(in_order(level for names in levels for level in names))
     return levels[0]
 
 

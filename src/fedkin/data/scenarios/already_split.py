@@ -22,9 +22,6 @@ from fedkin.data.population import Population
 from fedkin.data.scenarios.partition_scenario import client_of, hold_out
 from fedkin.data.sources import clients_in_one
 
-_LISTED = 5
-"""Files and clients that a sentence names."""
-
 
 @dataclass(frozen=True)
 class ClientFiles:
@@ -43,7 +40,7 @@ class ClientFiles:
     table : TableOptions
         Options for reading the tables' columns.
     column : str or None
-        Where all clients' rows are in one file, its column with the name of each row's client.
+        If all clients' rows are in one file, its column with the name of each row's client.
     """
 
     data: str | Path | Sequence[Any] | Mapping[str, Any]
@@ -58,57 +55,51 @@ class ClientFiles:
         Raises FedkinError if there is no client, or any client's data cannot be used, with a line for each problem; if
         arrays differ in shape, or tests are wanted of data without labels.
         """
-        sites = (
-            load_clients(self.data, self.label, self.table)
-            if self.column is None
-            else clients_in_one(self.data, self.column, self.label, self.table)
-        )
-        labelled, rows = all(site.y is not None for site in sites), sum(map(len, sites))
+        if self.column is None:
+            sites = load_clients(self.data, self.label, self.table)
+        else:
+            sites = clients_in_one(self.data, self.column, self.label, self.table)
+        labelled, rows, classes = all(site.y is not None for site in sites), sum(map(len, sites)), sites[0].classes
         if labelled and self.label is not None:
-            check_are_classes(sites[0].classes, rows, sites[0].label)
+            check_are_classes(classes, rows, sites[0].label)
         if self.test_fraction > 0 and not labelled:
             raise FedkinError(
                 f"test_fraction is {self.test_fraction}, but not every client has labels to test against."
             )
+        names_of = {site.name: [classes[i] for i in site.y.tolist()] for site in sites if site.y is not None}
+        classes_of = {site.name: [classes[i] for i in site.y.unique().tolist()] for site in sites if site.y is not None}
+        spelt, apart = check_labels(classes_of if labelled and not too_many_labels(len(classes), rows) else {})
         tables = {site.name: site.table for site in sites if site.table is not None}
-        spelt, apart = check_labels(_classes_at(sites, labelled))
-        questions = (*spelt, *check_cells(tables, _labels_at(sites)))
-        guesses = [*notes_on_outcomes(site.features for site in sites), *_label_notes(sites, self.label, labelled)]
+        questions = (*spelt, *check_cells(tables, names_of))
+        guesses = (*notes_on_outcomes(site.features for site in sites), *_label_notes(sites, self.label, labelled))
         clients, tests = [], []
         for i, site in enumerate(sites):
-            samples = torch.arange(len(site))
-            kept, out = hold_out(samples, self.test_fraction, derive_generator(seed, "test", i))
-            client = client_of(i, site, kept if len(out) else None)
-            clients.append(replace(client, y=site.y[kept] if labelled and site.y is not None else None))
+            rest, out = hold_out(torch.arange(len(site)), self.test_fraction, derive_generator(seed, "test", i))
+            client = client_of(i, site, rest if len(out) else None)
+            clients.append(replace(client, y=site.y[rest] if labelled and site.y is not None else None))
             if self.test_fraction > 0 and site.y is not None:
                 tests.append((site.x[out], site.y[out]))
+        many = note_on_many_classes(classes, rows) if labelled else []
         return Population(
             clients,
             [client.y for client in clients if client.y is not None] if labelled else None,
-            sites[0].classes if labelled else [],
+            classes if labelled else [],
             list(dict.fromkeys(name for site in sites for name in site.features)),
             [site.name for site in sites],
             tests,
-            notes=(
-                *_ignored(self.data),
-                *guesses,
-                *(note_on_many_classes(sites[0].classes, rows) if labelled else []),
-                *apart,
-                *questions,
-            ),
+            notes=(*_ignored(self.data), *guesses, *many, *apart, *questions),
             questions=questions,
-            guesses=tuple(guesses),
+            guesses=guesses,
         )
 
 
 def _ignored(data: object) -> list[str]:
     """Return a sentence on files in an unsupported format, and on subfolders, that could hold a client's data."""
-    if not (found := ignored_in(data)):
+    if not (names := ignored_in(data)):
         return []
-    what = "It is" if len(found) == 1 else "They are"
     return [
-        f"{listing(found, _LISTED)} in '{data}' {'is' if len(found) == 1 else 'are'} not read. {what} no client's "
-        "unless saved as .csv or .parquet beside the others."
+        f"Not read, and no client's unless saved as .csv or .parquet beside the others, are {listing(names, 5)} in "
+        f"'{data}'."
     ]
 
 
@@ -120,32 +111,19 @@ def _label_notes(sites: Sequence[Dataset], label: str | None, labelled: bool) ->
     for site in sites:
         if site.label is not None:
             columns.setdefault(site.label, []).append(site.name)
-    if labelled:
-        return [
-            f"Column '{name}' is taken for labels{_of_some(own, sites)}, so it is no feature; if it is one, name the "
-            f"labels with {option('label')}, or {option('label', 'none')}."
-            for name, own in columns.items()
-        ]
-    without = listing([site.name for site in sites if site.y is None], _LISTED)
-    return [
-        f"Column '{name}'{_of_some(own, sites)} is called like labels, but none are in {without}, so it is left "
-        f"out and nothing is compared with labels; if it is a feature, {setting('label', 'none')}; to use it, leave "
-        "out the clients without."
-        for name, own in columns.items()
-    ]
-
-
-def _classes_at(sites: Sequence[Dataset], labelled: bool) -> dict[str, list[str]]:
-    """Return the classes that each client has, by its name; none without labels, or where most are different."""
-    own = {site.name: [site.classes[at] for at in site.y.unique()] for site in sites if site.y is not None}
-    many = too_many_labels(len(sites[0].classes), sum(map(len, sites)))
-    return own if labelled and not many else {}
-
-
-def _labels_at(sites: Sequence[Dataset]) -> dict[str, list[str]]:
-    """Return the label of each row of the clients with labels, by name."""
-    return {site.name: [site.classes[at] for at in site.y.tolist()] for site in sites if site.y is not None}
-
-
-def _of_some(own: Sequence[str], sites: Sequence[Dataset]) -> str:
-    return "" if len(own) == len(sites) else f" of {listing(own, _LISTED)}"
+    notes = []
+    for name, names in columns.items():
+        of_clients = "" if len(names) == len(sites) else f" of {listing(names, 5)}"
+        if labelled:
+            notes.append(
+                f"Column '{name}' is taken for labels{of_clients}, so it is no feature; if it is one, name the labels "
+                f"with {option('label')}, or {option('label', 'none')}."
+            )
+        else:
+            without = listing([site.name for site in sites if site.y is None], 5)
+            notes.append(
+                f"Column '{name}'{of_clients} is called like labels, but none are in {without}, so it is left out and "
+                f"nothing is compared with labels; if it is a feature, {setting('label', 'none')}; to use it, leave "
+                "out the clients without."
+            )
+    return notes

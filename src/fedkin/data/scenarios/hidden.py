@@ -166,8 +166,8 @@ class Domain(DataSetScenario):
         x = train.x if self.shrink == 1 else shrunken(train.x, self.shrink, self.data)
         (of_sample, names), y = train.clusters, labels_of(train)
         parts: list[Tensor] = []
-        known = [name for name in _DOMAINS if name in names]
-        for name in [*known, *sorted(set(names) - set(known))]:
+        domains = [name for name in _DOMAINS if name in names]
+        for name in [*domains, *sorted(set(names) - set(domains))]:
             rows = (of_sample == names.index(name)).nonzero()[:, 0]
             rng = derive_generator(seed, "partition", name)
             parts += [rows[part] for part in capped_dirichlet(y[rows], self.clients_per_domain, self.alpha, rng)]
@@ -275,8 +275,8 @@ class LabelClusters(PartitionScenario):
         weights = torch.zeros(3, 10, dtype=torch.float64)
         for cluster, classes in enumerate(_OVERLAPPING if self.overlap else _DISJOINT):
             draws = np.random.default_rng(draw_seed(derive_generator(seed, "weights", cluster)))
-            own = np.ones(len(classes)) if self.balanced else draws.dirichlet(np.ones(len(classes)))
-            weights[cluster, list(classes)] = torch.from_numpy(own)
+            shares = np.ones(len(classes)) if self.balanced else draws.dirichlet(np.ones(len(classes)))
+            weights[cluster, list(classes)] = torch.from_numpy(shares)
         return weights
 
 
@@ -328,18 +328,18 @@ def _disjoint(y: Tensor, weights: Tensor, seed: int) -> list[Tensor]:
     """Partition samples by each client's mixture of classes in `weights`; clients get fewer where a class is short."""
     sizes = torch.bincount(y, minlength=weights.shape[1])
     mixture = weights * sizes
-    wanted = len(y) // len(weights) * mixture / mixture.sum(1, keepdim=True)
-    available = torch.where(wanted > 0, sizes / wanted.sum(0), torch.inf)
+    targets = len(y) // len(weights) * mixture / mixture.sum(1, keepdim=True)
+    available = torch.where(targets > 0, sizes / targets.sum(0), torch.inf)
     scale = available.amin(1, keepdim=True).clamp(max=1)
-    counts = (wanted * scale + 1e-9).floor().long()  # what rounding took from a whole number is given back
+    counts = (targets * scale + 1e-9).floor().long()  # what rounding took from a whole number is given back
     return allocate(y, counts.T, derive_generator(seed, "partition"))
 
 
 def _with_replacement(y: Tensor, weights: Tensor, seed: int) -> list[Tensor]:
     size, rngs = len(y) // len(weights), [derive_generator(seed, "partition", i) for i in range(len(weights))]
     return [
-        torch.multinomial(own[y], size, replacement=True, generator=rng).unique()
-        for own, rng in zip(weights, rngs, strict=True)
+        torch.multinomial(shares[y], size, replacement=True, generator=rng).unique()
+        for shares, rng in zip(weights, rngs, strict=True)
     ]
 
 
@@ -522,9 +522,9 @@ def _relabelled(classes: int, before: list[int], after: list[int]) -> SampleTran
 def _check_classes(population: Population, later: dict[int, Tensor], what: str) -> None:
     """Check that clients that drift or join have no new classes, for which models would lack outputs."""
     early = [client.y for client in population.clients if client.id not in later or what == "drifts"]
-    known = max(int(y.max()) for y in early if y is not None)
+    highest = max(int(y.max()) for y in early if y is not None)
     for client, y in later.items():
-        if int(y.max()) > known:
+        if int(y.max()) > highest:
             raise FedkinError(
                 f"Client {client} {what} with the class '{population.classes[int(y.max())]}', which no client had "
                 "before; use fewer clients or a larger alpha, so that all classes exist from the start."

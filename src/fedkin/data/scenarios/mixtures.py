@@ -194,8 +194,8 @@ class OwnClass(DataSetScenario):
             x, y = torch.cat([x, data.test[0]]), torch.cat([y, data.test[1]])
         if self.fraction < 1.0:
             count = round(self.fraction * len(y))
-            kept = torch.randperm(len(y), generator=derive_generator(seed, "fraction"))[:count].sort().values
-            x, y = x[kept], y[kept]
+            rows = torch.randperm(len(y), generator=derive_generator(seed, "fraction"))[:count].sort().values
+            x, y = x[rows], y[rows]
         table = None if data.table is None else replace(data.table, values=x)
         return replace(data, x=x, y=y, table=table, test=None)
 
@@ -211,13 +211,13 @@ def own_class(y: Tensor, clients: int, heterogeneity: float, rng: torch.Generato
     if heterogeneity == 1.0:
         return members
     sizes = apportion(len(y), [1] * clients)
-    own = [rows[: round(heterogeneity * size)] for rows, size in zip(members, sizes, strict=True)]
+    first = [rows[: round(heterogeneity * size)] for rows, size in zip(members, sizes, strict=True)]
     free = torch.ones(len(y), dtype=torch.bool)
-    free[torch.cat(own)] = False
+    free[torch.cat(first)] = False
     rest = free.nonzero()[:, 0]
     rest = rest[torch.randperm(len(rest), generator=rng)]
-    others = rest.split([size - len(rows) for rows, size in zip(own, sizes, strict=True)])
-    return [torch.cat(pair) for pair in zip(own, others, strict=True)]
+    rests = rest.split([size - len(rows) for rows, size in zip(first, sizes, strict=True)])
+    return [torch.cat(pair) for pair in zip(first, rests, strict=True)]
 
 
 # Unlabelled clients that have samples of a few classes each, as of FedCRef.
@@ -297,12 +297,12 @@ class LabelSkew(DataSetScenario):
         return _most_frequent(dataset, dataset.y, self.n_classes)
 
     def _state(self, truth: Tensor, seed: int, client: int) -> dict[str, Tensor]:
-        held, given = torch.unique(truth, return_inverse=True)
+        held, labels = torch.unique(truth, return_inverse=True)
         state = {"n_clusters": torch.tensor(len(held))}
         if self.initial == "true":
-            state["given"] = given
+            state["given"] = labels
         if self.initial == "dirty":
-            state["given"] = dirty(given, self.dirtiness, derive_generator(seed, "dirty", client))
+            state["given"] = dirty(labels, self.dirtiness, derive_generator(seed, "dirty", client))
         return state
 
 
@@ -313,10 +313,10 @@ def _most_frequent(dataset: Dataset, y: Tensor, n_classes: int) -> tuple[Dataset
             f"n_classes is {n_classes}; allowed: 1 to {available}, the number of classes in '{dataset.name}'."
         )
     sizes = torch.bincount(y, minlength=len(dataset.classes))
-    kept = sizes.argsort(descending=True, stable=True)[:n_classes].sort().values
-    rows = torch.isin(y, kept)
+    classes = sizes.argsort(descending=True, stable=True)[:n_classes].sort().values
+    rows = torch.isin(y, classes)
     chosen = dataset.rows(rows)
-    return replace(chosen, classes=[dataset.classes[int(c)] for c in kept]), torch.searchsorted(kept, y[rows])
+    return replace(chosen, classes=[dataset.classes[int(c)] for c in classes]), torch.searchsorted(classes, y[rows])
 
 
 def label_skew(
@@ -433,15 +433,15 @@ def _new_set(classes: list[int], size: int, used: set[tuple[int, ...]], rng: tor
 
 def _allocate(members: Tensor, remaining: Tensor, count: int, rng: torch.Generator) -> tuple[Tensor, Tensor]:
     if len(remaining) < count:
-        others = members[~torch.isin(members, remaining)]
-        remaining = torch.cat([remaining, others[torch.randperm(len(others), generator=rng)]])
+        reused = members[~torch.isin(members, remaining)]
+        remaining = torch.cat([remaining, reused[torch.randperm(len(reused), generator=rng)]])
     return remaining[:count], remaining[count:]
 
 
 def _share(holdings: list[dict[int, Tensor]], overlap: float, count: int) -> None:
     for c in sorted({c for held in holdings for c in held}):
         holders = [held for held in holdings if c in held]
-        given = round(overlap * count / (len(holders) + overlap - len(holders) * overlap))
-        pot = torch.cat([held[c][:given] for held in holders])
+        in_pot = round(overlap * count / (len(holders) + overlap - len(holders) * overlap))
+        pot = torch.cat([held[c][:in_pot] for held in holders])
         for held in holders:
-            held[c] = torch.unique(torch.cat([held[c][given:], pot]))
+            held[c] = torch.unique(torch.cat([held[c][in_pot:], pot]))

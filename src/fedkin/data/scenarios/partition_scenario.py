@@ -26,10 +26,6 @@ from fedkin.data.population import Population
 from fedkin.data.schema import SchemaColumn, aligned
 from fedkin.data.sources import load
 
-LARGE = 10_000
-"""Training samples from which on a scenario has as many clients as its paper by default."""
-_SMALL_CLIENTS = 20
-
 SampleTransform = Callable[[int, Tensor, Tensor], tuple[Tensor, Tensor]]
 """Transform of a client's samples, ``(client, x, y) -> (x, y)``, for training and test samples alike."""
 
@@ -51,7 +47,7 @@ class DataSetScenario(ABC):
     data : str
         Name or path, see `fedkin.data.sources.load`.
     label : str or None
-        Column of labels, where it does not have a usual name.
+        Column of labels, if it does not have a usual name.
     table : TableOptions
         Options for reading a table's columns.
     """
@@ -75,7 +71,7 @@ class PartitionScenario(DataSetScenario):
     Attributes
     ----------
     test_fraction : float
-        Fraction of every client's samples that is held out, in [0, 1], where the data have no test split of their own
+        Fraction of every client's samples that is held out, in [0, 1], if the data have no test split of their own
         that is partitioned like the training split; at least one sample remains to train on.
     samples_per_client : int or None
         Maximum number of training samples at each client, chosen at random; all by default.
@@ -165,30 +161,30 @@ def populate(
     """
     if samples_per_client is not None and samples_per_client < 1:
         raise FedkinError(f"samples_per_client is {samples_per_client}; allowed: 1 or more.")
-    clients, held = [], []
+    clients, held_out = [], []
     for i, part in enumerate(parts):
         if len(part) == 0:
             raise FedkinError(f"Client {i} of {len(parts)} would get no sample of '{data.name}'; take fewer clients.")
         if tests is not None and data.test is not None:
-            kept, test = part, (data.test[0][tests[i]], data.test[1][tests[i]])
+            test = (data.test[0][tests[i]], data.test[1][tests[i]])
         else:
-            kept, out = hold_out(part, test_fraction, derive_generator(seed, "test", i))
+            part, out = hold_out(part, test_fraction, derive_generator(seed, "test", i))
             test = (data.x[out], data.y[out])
-        if samples_per_client is not None and len(kept) > samples_per_client:
-            order = torch.randperm(len(kept), generator=derive_generator(seed, "bound", i))
-            kept = kept[order[:samples_per_client]]
-        client = client_of(i, data, kept)
-        client.y = data.y[kept]
+        if samples_per_client is not None and len(part) > samples_per_client:
+            order = torch.randperm(len(part), generator=derive_generator(seed, "bound", i))
+            part = part[order[:samples_per_client]]
+        client = client_of(i, data, part)
+        client.y = data.y[part]
         if change is not None:
             (client.x, client.y), test = change(i, client.x, client.y), change(i, *test)
         clients.append(client)
-        held.append(test)
+        held_out.append(test)
     return Population(
         clients,
         [client.y for client in clients if client.y is not None],
         data.classes,
         data.features,
-        tests=held if any(len(y) for _, y in held) else [],
+        tests=held_out if any(len(y) for _, y in held_out) else [],
         clusters=clusters,
         common_test=data.test if change is None else None,
         notes=() if data.table is None else tuple(check_cells({data.name: data.table}, {data.name: data.y.tolist()})),
@@ -215,26 +211,27 @@ def check_fraction(name: str, value: float) -> None:
 
 
 def clients_or_default(clients: int | None, n_samples: int, paper: int) -> int:
-    """Return `clients`, or by default the paper's number; 20 for data of fewer than `LARGE` samples."""
+    """Return `clients`, or by default the paper's number; 20 for data of fewer than 10,000 samples."""
     if clients is not None:
         return clients
-    return paper if n_samples >= LARGE else _SMALL_CLIENTS
+    return paper if n_samples >= 10_000 else 20
 
 
-def _in_columns_of_both(train: Dataset, table: Table, test: Dataset, other: Table) -> tuple[Dataset, Dataset]:
+def _in_columns_of_both(train: Dataset, table: Table, test: Dataset, test_table: Table) -> tuple[Dataset, Dataset]:
     """Return both splits with the columns of the first, of which those of categories have the values of both."""
-    tested = {column.name: column for column in other.columns}
+    tested = {column.name: column for column in test_table.columns}
     columns = []
     for column in table.columns:
-        levels = [own.categories for own in (column, tested.get(column.name, column)) if own.kind == "category"]
-        united = tuple(in_order(name for own in levels for name in own)) if levels else column.categories
+        levels = [each.categories for each in (column, tested.get(column.name, column)) if each.kind == "category"]
+        united = tuple(in_order(name for names in levels for name in names)) if levels else column.categories
         columns.append(replace(column, kind="category" if levels else column.kind, categories=united))
-    wanted = [SchemaColumn(column.name, column.kind, column.categories) for column in columns]
-    made = []
-    for split, own, where in ((train, table, "The data"), (test, other, "The test split")):
-        values = aligned(own, wanted, where, imputes=False)
-        made.append(replace(split, x=values, table=replace(own, columns=tuple(columns), values=values)))
-    return made[0], made[1]
+    schema = [SchemaColumn(column.name, column.kind, column.categories) for column in columns]
+
+    def in_columns(split: Dataset, table: Table, origin: str) -> Dataset:
+        values = aligned(table, schema, origin, imputes=False)
+        return replace(split, x=values, table=replace(table, columns=tuple(columns), values=values))
+
+    return in_columns(train, table, "The data"), in_columns(test, test_table, "The test split")
 
 
 def _test_split(source: str, label: str | None, options: TableOptions) -> Dataset | None:

@@ -113,8 +113,8 @@ def allocate_in_proportion(y: Tensor, held: Sequence[Tensor], rng: torch.Generat
     classes that no client has are allocated to none. Return each client's indices into `y`, int64, shuffled; empty
     where it holds too little for one.
     """
-    classes = 1 + max(int(own.max()) for own in (y, *held) if len(own))
-    weights = torch.stack([torch.bincount(own, minlength=classes) for own in held], dim=1).double()
+    classes = 1 + max(int(classes_of.max()) for classes_of in (y, *held) if len(classes_of))
+    weights = torch.stack([torch.bincount(classes_of, minlength=classes) for classes_of in held], dim=1).double()
     sizes = torch.bincount(y, minlength=classes)
     return allocate(y, torch.stack([_cut(size, row) for size, row in zip(sizes.tolist(), weights, strict=True)]), rng)
 
@@ -163,8 +163,8 @@ def _dirichlet_counts(
 
 
 def _without(shares: Tensor, left_out: Tensor) -> Tensor:
-    kept = shares.masked_fill(left_out, 0)
-    return kept if float(kept.sum()) > 0 else (~left_out).double()  # tiny alphas can leave nothing to renormalise
+    rest = shares.masked_fill(left_out, 0)
+    return rest if float(rest.sum()) > 0 else (~left_out).double()  # tiny alphas can leave nothing to renormalise
 
 
 def _cut(total: int, weights: Tensor) -> Tensor:
