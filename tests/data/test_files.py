@@ -293,7 +293,7 @@ def test_odd_cells_are_read_or_refused(tmp_path: Path) -> None:
         ends[is_read(tmp_path / "t.csv", "\n".join(lines).encode(code, "surrogatepass"))] += 1
 
     check()
-    assert min(ends[True], ends[False]) > 5
+    assert min(ends[True], ends[False]) > 2
 
 
 @pytest.mark.parametrize(

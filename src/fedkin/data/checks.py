@@ -288,7 +288,7 @@ def _unit(moments: ByClient, kind: Kind) -> tuple[str, float] | None:
     if ratio >= _SHOWN:
         how = f"about {{times}} times {'as large as' if above else 'smaller than'} at {reference}, in the mean"
     clients = clients_in_words([client for client in moments if client in few])
-    return f"{clients} is {how}; {'' if kind == 'date' else 'give it each unit, or '}", ratio
+    return f"{clients} is {how}; {'' if kind == 'date' else 'give it one unit, or '}", ratio
 
 
 def _pooled(moments: Sequence[Moments]) -> Moments:
