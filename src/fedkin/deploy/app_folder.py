@@ -87,7 +87,7 @@ def _certificate(
     subject: str, key: ec.EllipticCurvePublicKey, extensions: Sequence[tuple[x509.ExtensionType, bool]]
 ) -> x509.CertificateBuilder:
     """Begin a certificate, issued by the authority, with extensions and whether each is critical."""
-    now = datetime.datetime.now(datetime.UTC)
+    today = datetime.datetime.now(datetime.UTC)
     named, issuer = (
         x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)]) for name in (subject, "fedkin federation")
     )
@@ -96,8 +96,8 @@ def _certificate(
         subject_name=named,
         public_key=key,
         serial_number=x509.random_serial_number(),
-        not_valid_before=now - datetime.timedelta(hours=1),  # for clocks that differ
-        not_valid_after=now + datetime.timedelta(days=730),
+        not_valid_before=today - datetime.timedelta(hours=1),  # for clocks that differ
+        not_valid_after=today + datetime.timedelta(days=730),
     )
     for extension, critical in extensions:
         builder = builder.add_extension(extension, critical)

@@ -216,7 +216,7 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
         members = [member for member in members if member.name in order]  # the others join in the next step
         by_site = {member.name: member.classes for member in members}
         classes = ledger.classes if (folder / CHECKPOINT).exists() else []  # sites that are away now have some, too
-        classes = roster.classes = classes or in_order(name for own in by_site.values() for name in own)
+        classes = roster.classes = classes or in_order(name for named in by_site.values() for name in named)
         _keep_ledger(folder, ledger.run, roster, order)
         fed = FlowerFederation(
             roster,
@@ -348,23 +348,23 @@ def _hand_out(fed: FlowerFederation, run: Run, outcome: RunOutcome) -> None:
         _log(f"Site '{fed.names[client]}' has not kept its results: {reason}")
 
 
-def _part(run: Run, found: dict[str, Any], client: int) -> Payload:
+def _part(run: Run, result: dict[str, Any], client: int) -> Payload:
     """Return a site's part of the result: its cluster's model, if any. It has the clusters of its samples already."""
     method: Any = run.method
-    if method.traits.clusters != "clients" or not found["module"]:
+    if method.traits.clusters != "clients" or not result["module"]:
         return {}
-    result = {
-        "cluster": int(found["labels"][client]),
-        "n_clusters": found["n_clusters"],
+    share = {
+        "cluster": int(result["labels"][client]),
+        "n_clusters": result["n_clusters"],
         "labels": torch.zeros(1, dtype=torch.int64),
-        "models": method.model_of(found, client)[None],
-        "module": found["module"],
-        "training": found["training"],
-        **({"choices": {}} if "choices" in found else {}),
+        "models": method.model_of(result, client)[None],
+        "module": result["module"],
+        "training": result["training"],
+        **({"choices": {}} if "choices" in result else {}),
     }
     return {
         "method": run.config.method_name,
-        "result": result,
+        "result": share,
         "preparation": run.preparation.for_clients().tree(),
         "classes": run.population.classes,
     }

@@ -374,7 +374,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         """
         if any(getattr(self, "_words", [])):
             sizes = np.bincount(np.concatenate(self.labels_).clip(-1) + 1, minlength=len(self._words) + 1)[1:]
-            return _by_cluster({"samples": sizes, "words": [", ".join(own) for own in self._words]}, {})
+            return _by_cluster({"samples": sizes, "words": [", ".join(words) for words in self._words]}, {})
         profile = self._described()
         columns = described(profile)
         leading = {"samples": profile.samples.numpy(), "sentence": sentences(profile, self.client_names_)}

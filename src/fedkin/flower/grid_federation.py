@@ -253,7 +253,7 @@ class GridFederation(Federation):
     is not connected.
 
     `layout` is that of the client app's model. `seats` is the maximum number of clients, by default 1000 more than are
-    connected; `known` are those of the run that is resumed, in order of id. The number of the `round` is sent to
+    connected; `names` are those of the run that is resumed, in order of id. The number of the `round` is sent to
     clients as ``server-round``. `trained` has metrics of the last training, by client, and `has_losses` says whether
     all of them reported a loss; a missing loss counts as 0 in what methods report.
     """
@@ -263,7 +263,7 @@ class GridFederation(Federation):
 
     def __init__(
         self, grid: Grid, layout: ArrayLayout, contract: AppContract, seats: int | None = None,
-        known: Sequence[Name] = (),
+        names: Sequence[Name] = (),
     ) -> None:  # fmt: skip
         self.grid, self.layout, self.contract, self.options = grid, layout, contract, contract.options
         self.round = 0
@@ -273,7 +273,7 @@ class GridFederation(Federation):
         count = len(list(grid.get_node_ids())) + _LATECOMERS if seats is None else seats
         super().__init__(range(count), self.options.seed, on_drop=log.warning)
         ask = partial(names_of, grid, contract.timeout) if self.options.names else None
-        self.seats = NodeAssignment(count, ask, known)
+        self.seats = NodeAssignment(count, ask, names)
         self.connect()
         if self.options.names:
             self.seats.ask = partial(names_of, grid, min(contract.timeout, PATIENCE))

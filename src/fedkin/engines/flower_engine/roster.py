@@ -89,7 +89,7 @@ class Roster:
     A node has one seat. The first site of a name keeps the name, and may come back under another node number of
     Flower's; if it came with a key of its own, only with that key.
 
-    `known` has the identity of each site that took part before, by name, where a run is resumed, and `keys` their
+    `identities` has that of each site that took part before, by name, where a run is resumed, and `keys` their
     `Member.key`; no other site is admitted then. `listed` are the only sites that are admitted, by name, with the key
     of each node as OpenSSH writes it, or an empty text where any key will do; if there are none, any site is admitted.
     So many `newcomers` may join after `gather`. Sites that are `forgotten` are asked for nothing and not waited for,
@@ -105,7 +105,7 @@ class Roster:
     def __init__(
         self,
         grid: Grid,
-        known: Mapping[str, str] | None = None,
+        identities: Mapping[str, str] | None = None,
         report: Callable[[str], None] = lambda text: None,
         labels: bool = True,
         keys: Mapping[str, str] | None = None,
@@ -114,7 +114,7 @@ class Roster:
         forgotten: Collection[str] = (),
         columns: Mapping[str, Any] | None = None,
     ) -> None:
-        self.grid, self.known, self.report, self.labels = grid, dict(known or {}), report, labels
+        self.grid, self.known, self.report, self.labels = grid, dict(identities or {}), report, labels
         self.keys, self.listed = dict(keys or {}), dict(listed or {})
         self.newcomers, self.classes, self.forgotten = newcomers, list[str](), set(forgotten)
         self.columns = dict(columns or {})
@@ -130,9 +130,9 @@ class Roster:
         nodes = {node.node_id: node for node in self.grid.get_nodes()}
         new = [number for number, node in nodes.items() if self._greeted.get(number) != node.last_activated_at]
         if new:
-            asked = self.columns or None
+            columns = self.columns or None
             hello = {
-                node: Message(content(asked, kind=HELLO, labels=int(self.labels)), node, TYPE, group_id="hello")
+                node: Message(content(columns, kind=HELLO, labels=int(self.labels)), node, TYPE, group_id="hello")
                 for node in new
             }
             self._asked |= push(self.grid, hello)
@@ -146,19 +146,19 @@ class Roster:
                 except FedkinError as error:
                     self._refuse(str(error), member.node)
         for reply in self.grid.pull_messages(list(self._asked)) if self._asked else ():
-            node, known = self._asked.pop(reply.metadata.reply_to_message_id), NOWHERE
+            node, introduced_node = self._asked.pop(reply.metadata.reply_to_message_id), NOWHERE
             if reply.has_error() and reply.error.code == _GONE:
                 self.report(f"Node {node} is not there any more, as after a site was killed; it is left alone")
                 continue
             try:
                 key = public_text(nodes[node].public_key) if node in nodes else ""
                 member = introduced(reply, node, key)
-                known = node
+                introduced_node = node
                 self._check_listed(member.name, key)
                 self.admit(member)
                 came.append(member)
             except FedkinError as error:
-                self._refuse(str(error), known)
+                self._refuse(str(error), introduced_node)
         return came
 
     def admit(self, member: Member) -> None:
@@ -259,16 +259,16 @@ class Roster:
             if member.kind != agreeing[0].kind
         }
 
-    def gather(self, wanted: int, patience: float) -> list[Member]:
-        """Wait until `wanted` sites whose data agree are connected; return them in order of name.
+    def gather(self, count: int, patience: float) -> list[Member]:
+        """Wait until `count` sites whose data agree are connected; return them in order of name.
 
-        Their data agree if all are tables, or arrays of one shape. `wanted` is at least 1, with those that are
+        Their data agree if all are tables, or arrays of one shape. `count` is at least 1, with those that are
         forgotten, which are not waited for; `patience` is the maximum of seconds.
 
         No other site is admitted from then on, but for `newcomers`. A resumed run needs a single site once patience is
         over; the others are missing until they come back. Raises FedkinError if they are not connected in time.
         """
-        end, last, enough = time.monotonic() + patience, "", self._enough(wanted)
+        end, last, enough = time.monotonic() + patience, "", self._enough(count)
         while True:
             self.greet()
             agreeing = self.agreeing()
@@ -288,8 +288,8 @@ class Roster:
             time.sleep(_PAUSE)
         for node, reason in self.differing().items():
             self._refuse(reason, node)
-        seats = max(wanted, len(self.known))  # with those that have joined since the run began
-        self._open = self.newcomers - (seats - wanted)
+        seats = max(count, len(self.known))  # with those that have joined since the run began
+        self._open = self.newcomers - (seats - count)
         for surplus in agreeing[seats:]:
             del self._greeted[surplus.node]  # so that they are asked again, and may join
         members = self._with_those_away(agreeing[:seats])
@@ -306,11 +306,11 @@ class Roster:
         state = f"{len(seated)} of {expected} sites are there: {', '.join(seated) or 'none yet'}"
         return f"{state}; without a seat{' yet' * bool(self.newcomers)}: {', '.join(surplus)}" if surplus else state
 
-    def _enough(self, wanted: int) -> int:
+    def _enough(self, count: int) -> int:
         """Return how many of the sites that a run begins with are not forgotten."""
         begun = list(self.known or self.listed)
-        forgotten = self.forgotten.intersection(begun[:wanted]) if begun else self.forgotten
-        return max(1, wanted - len(forgotten))
+        forgotten = self.forgotten.intersection(begun[:count]) if begun else self.forgotten
+        return max(1, count - len(forgotten))
 
     def _with_those_away(self, present: list[Member]) -> list[Member]:
         """Add the sites that took part before and are not connected; return all in order of name."""
