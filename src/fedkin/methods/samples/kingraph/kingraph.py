@@ -25,7 +25,7 @@ from fedkin.core import Client, Federation, FedkinError, Record, State
 from fedkin.core.method import Count, Fraction, Positive
 from fedkin.core.seeds import draw_seed
 from fedkin.features import extractors as named
-from fedkin.features.encoders import is_encoder
+from fedkin.features.encoders import EMBEDDED, is_encoder
 from fedkin.features.pca import width_kept
 from fedkin.methods.samples.kingraph.common_micro_clusters import SumsPath
 from fedkin.methods.samples.kingraph.kingraph_figures import kingraph_figures
@@ -91,8 +91,8 @@ class KinGraphMethod(SampleMethod):
     components : int
         Maximum number of principal components; with more features, only components that exceed noise.
     standardise : bool or "auto"
-        Whether features are first divided by their standard deviations; "auto" does so for embeddings, and for
-        features of tables other than their columns, which are prepared already.
+        Whether features are first divided by their standard deviations; "auto" does so for features of tables other
+        than their columns, which are prepared already, and never for embeddings, whose scales are a part of them.
     whitening : float
         Each component is divided by this power, in [0, 1], of its standard deviation.
     local_whitening : float
@@ -182,7 +182,8 @@ class KinGraphMethod(SampleMethod):
         width = named.width_of(name, shape)
         kept = width_kept(width, is_encoder(name))
         if self.epsilon is None:
-            bound, standardise = None, table and name != "raw" if self.standardise == "auto" else self.standardise
+            bound, derived = None, table and name not in ("raw", EMBEDDED)
+            standardise = derived if self.standardise == "auto" else self.standardise
         else:
             bound, standardise = math.sqrt(kept) if table else _UNIT, False
         return KinGraphState(
