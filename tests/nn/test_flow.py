@@ -32,12 +32,9 @@ def test_the_log_determinant_is_that_of_the_jacobian(shape):
         assert abs(float(expected)) > 1e-3
 
 
-def test_logits_of_every_level_and_their_slopes():
+def test_logits_of_every_level():
     x = (torch.arange(256, dtype=torch.float64) / 255)[None]
-    logits, log_derivatives = to_logits(x, 1e-5)
+    logits = to_logits(x, 1e-5)
     assert logits.isfinite().all()
     assert (logits.diff() > 0).all()
     assert logits[0, 0] == pytest.approx(math.log(0.5 / 255.5), abs=0.01)
-    spread = ((x * 255 + 0.5) / 256).requires_grad_()
-    (1e-5 + (1 - 2e-5) * spread).logit().sum().backward()
-    assert torch.allclose(log_derivatives, spread.grad.log().sum(1))

@@ -17,9 +17,6 @@ from fedkin.core.errors import FedkinError
 from fedkin.nn.networks import linear_layers
 from fedkin.nn.resident import Architecture
 
-LEVELS = 256
-"""Number of levels of a pixel value."""
-
 
 class Coupling(nn.Module):
     """Affine coupling layer: scales one half by ``exp(s)`` and shifts it by ``t``, both computed from the other half.
@@ -93,20 +90,14 @@ def checkerboard(shape: Sequence[int]) -> Tensor:
     return board.expand(channels, height, width)
 
 
-def to_logits(x: Tensor, alpha: float, noise: Tensor | float = 0.5) -> tuple[Tensor, Tensor]:
+def to_logits(x: Tensor, alpha: float, noise: Tensor | float = 0.5) -> Tensor:
     """Map 8-bit pixel values in [0, 1] to the real line by dequantisation and a logit (Dinh et al. 2017, section 4.1).
 
     `x` is float32 ``(n, ...)``. Each of the 256 levels becomes an interval of width 1/256, in which `noise` chooses a
     position, in [0, 1), one for each value or for all; 0.5 is the middle of every level. The resulting values in [0, 1]
-    are scaled to [alpha, 1 - alpha], alpha in (0, 0.5), and their logits are returned. With them comes the log
-    determinant ``(n,)``, the sum of the logarithms of the logits' derivatives by the values in [0, 1] that noise has
-    spread.
+    are scaled to [alpha, 1 - alpha], alpha in (0, 0.5), and their logits are returned.
     """
-    spread = (x * (LEVELS - 1) + noise) / LEVELS
-    scaled = alpha + (1 - 2 * alpha) * spread
-    logits = scaled.logit()
-    log_derivatives = math.log(1 - 2 * alpha) - scaled.log() - (-scaled).log1p()
-    return logits, log_derivatives.flatten(1).sum(1)
+    return (alpha + (1 - 2 * alpha) * (x * 255 + noise) / 256).logit()
 
 
 class Flow(Architecture):
@@ -145,4 +136,4 @@ def spread_levels(x: Tensor, alpha: float | None, rng: torch.Generator | None = 
     if alpha is None:
         return x
     noise = 0.5 if rng is None else torch.rand(x.shape, generator=rng)
-    return to_logits(x.clamp(0, 1), alpha, noise)[0]
+    return to_logits(x.clamp(0, 1), alpha, noise)

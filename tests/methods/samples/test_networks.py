@@ -249,6 +249,6 @@ def test_images_are_given_as_logits_and_tables_as_they_are():
     state = method.init(LocalFederation(images))
     assert state.alpha == 0.05
     flow = Flow.of(state.flow)
-    expected = flow.log_likelihoods(state.models, to_logits(images[0].x, 0.05)[0])
+    expected = flow.log_likelihoods(state.models, to_logits(images[0].x, 0.05))
     assert torch.equal(likelihoods(method.result(state), images[0].x), expected)
     assert UIFCAMethod(**UIFCA_TINY).init(LocalFederation(uifca_make_clients()[0])).alpha is None

@@ -193,8 +193,14 @@ class FedDriftMethod(ClientMethod):
         if len(compared) < 2:
             return state, []
         models, labels, groups = state.models.clone(), state.labels.clone(), []
-        for part in merges(distances_of(between[compared][:, compared]), self.threshold):
-            group = compared[part]
+        # How much worse models are on each other's clients than on their own.
+        errors = between[compared][:, compared]
+        worse = errors - errors.diagonal()[:, None]
+        distances = torch.maximum(worse, worse.T).clamp_min(0).fill_diagonal_(0)
+        tree = linkage(squareform(distances.numpy(), checks=False), "complete")
+        parts = torch.from_numpy(fcluster(tree, self.threshold, criterion="distance"))
+        for part in dict.fromkeys(parts.tolist()):  # in order of their first models
+            group = compared[parts == part]
             if len(group) > 1:
                 share = members[:, group].double().sum(0)
                 models[group[0]] = ((share / share.sum()) @ state.models[group].double()).float()
@@ -225,21 +231,6 @@ def errors_between(errors: Tensor, weights: Tensor, members: Tensor) -> Tensor:
     """
     shares = members.double() * weights[:, None]
     return errors.T @ shares / shares.sum(0).clamp_min(1e-12)
-
-
-def distances_of(between: Tensor) -> Tensor:
-    """Return how much worse models are on each other's clients than on their own: ``(K, K)``, symmetric, at least 0."""
-    worse = between - between.diagonal()[:, None]
-    return torch.maximum(worse, worse.T).clamp_min(0).fill_diagonal_(0)
-
-
-def merges(distances: Tensor, threshold: float) -> list[list[int]]:
-    """Return groups of models to merge: complete linkage of `distances` ``(K, K)``, K above 1, cut at `threshold`."""
-    tree = linkage(squareform(distances.numpy(), checks=False), "complete")
-    parts: dict[int, list[int]] = {}
-    for model, part in enumerate(fcluster(tree, threshold, criterion="distance").tolist()):
-        parts.setdefault(part, []).append(model)
-    return sorted(parts.values())
 
 
 HELD_OUT = "held_out"  # key of a client's state: which samples it never trains on

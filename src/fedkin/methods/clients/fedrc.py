@@ -124,7 +124,8 @@ class FedRCMethod(ClientMethod):
         }
         for client, reply in fed.stream(weigh_and_train, payloads, expected):
             row = position[client]
-            memberships[row] = normalised(reply["memberships"])
+            total = reply["memberships"].sum()
+            memberships[row] = reply["memberships"] / total if total > 0 else 1 / count
             labels[row] = int(memberships[row].argmax())
             weight = self.weight(reply)
             masses += weight * reply["masses"].double()
@@ -223,9 +224,3 @@ def frequencies_of(masses: Tensor) -> Tensor:
     """Return the frequency of each class in each cluster, from `masses` of samples ``(K, classes)``."""
     totals = masses.sum(1, keepdim=True)
     return torch.where(totals > 0, masses / totals.clamp_min(_RAREST), 1 / masses.shape[1]).float()
-
-
-def normalised(memberships: Tensor) -> Tensor:
-    """Return memberships ``(K,)`` scaled to sum to 1, or equal ones if all are 0."""
-    total = memberships.sum()
-    return memberships / total if total > 0 else torch.full_like(memberships, 1 / len(memberships))

@@ -117,7 +117,7 @@ class FLUXMethod(OneShotMethod):
 
     def messages(self, fed: Federation, state: FLUXState, clients: Sequence[int]) -> dict[int, Tensor]:
         """Ask clients for their descriptors, scaled like those that were clustered, if clusters exist."""
-        how = how_described(state.tree())
+        how = self._how(state)
         shape = (1 + how["module"]["classes"], state.projection.shape[1])
         expected = {"means": reals(*shape), "deviations": reals(*shape, minimum=_ABSENT)}
         replies = fed.ask(describe_distribution, dict.fromkeys(clients, how), expected)
@@ -144,7 +144,12 @@ class FLUXMethod(OneShotMethod):
     def result(self, state: FLUXState) -> dict[str, Any]:
         """Return the common result with what the descriptor of an unseen client needs."""
         more = {"lowest": state.lowest, "highest": state.highest}
-        return super().result(state) | how_described(state.tree()) | more
+        return super().result(state) | self._how(state) | more
+
+    def _how(self, state: FLUXState) -> dict[str, Any]:
+        """Return the settings of descriptors: the model (before the first, that of all clients) and the projection."""
+        reference = state.reference if state.reference.numel() else state.models[0]
+        return {"module": state.module, "reference": reference, "projection": state.projection}
 
     @staticmethod
     def assign(result: Mapping[str, Any], unseen: Client) -> int:
@@ -169,12 +174,6 @@ def describe_distribution(client: Client, payload: Payload) -> Payload:
     labels_of(client)
     means, deviations = moments_of(client, payload)
     return {"means": means, "deviations": deviations}
-
-
-def how_described(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of descriptors: the model (before the first, that of all clients) and the projection."""
-    reference = values["reference"] if values["reference"].numel() else values["models"][0]
-    return {"module": values["module"], "reference": reference, "projection": values["projection"]}
 
 
 def moments_of(client: Client, how: Mapping[str, Any]) -> tuple[Tensor, Tensor]:

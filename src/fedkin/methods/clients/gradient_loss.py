@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
@@ -156,12 +157,23 @@ def choose_and_step(client: Client, payload: Payload) -> Payload:
     classifier = Classifier.of(payload["module"])
     rows = torch.randperm(len(client), generator=client.rng)[: payload["batch_size"]]
     x, y = client.x[rows], labels_of(client)[rows]
-    losses, gradients, after = _gradients(classifier, payload["models"], x, y, client.rng)
-    cluster = lowest_loss(-preference(losses, gradients, payload["moves"][:, : classifier.parameters], payload))
+    losses, gradients, after = [], [], []
+    with classifier.resident() as resident:
+        if len(x) == 1 and resident.needs_pairs:  # a batch norm cannot learn from one sample: the reply is refused
+            update = torch.zeros(1 + ("stand_in" in payload), classifier.size)
+            return {"cluster": 0, "update": update, "samples": 1, "loss": math.nan}
+        resident.module.train()
+        for model in payload["models"]:
+            resident.load(model, client.rng)
+            losses.append(resident.gradient(x, y).cpu().clone())
+            gradients.append(resident.collected(resident.grad))
+            after.append(resident.vector())
+    loss, gradient = torch.stack(losses), torch.stack(gradients)
+    cluster = lowest_loss(-preference(loss, gradient, payload["moves"][:, : classifier.parameters], payload))
     chosen = [cluster, payload["stand_in"]] if "stand_in" in payload else [cluster]
-    updates = after[chosen] - payload["models"][chosen]
-    updates[:, : classifier.parameters] = -payload["learning_rate"] * gradients[chosen]
-    return {"cluster": cluster, "update": updates, "samples": len(client), "loss": float(losses[cluster])}
+    updates = torch.stack(after)[chosen] - payload["models"][chosen]
+    updates[:, : classifier.parameters] = -payload["learning_rate"] * gradient[chosen]
+    return {"cluster": cluster, "update": updates, "samples": len(client), "loss": float(loss[cluster])}
 
 
 def preference(losses: Tensor, gradients: Tensor, moves: Tensor, payload: Payload) -> Tensor:
@@ -181,23 +193,3 @@ def preference(losses: Tensor, gradients: Tensor, moves: Tensor, payload: Payloa
     similarity = torch.where((lengths > 0) & similarity.isfinite(), similarity, 0.0)
     balance: float = payload["balance"]
     return balance * similarity - (1 - balance) * losses
-
-
-def _gradients(
-    classifier: Classifier, models: Tensor, x: Tensor, y: Tensor, rng: torch.Generator
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return losses ``(K,)`` and gradients ``(K, parameters)`` of all models, and models with updated buffers.
-
-    Losses are NaN, so that the reply is refused, if a batch norm would train on a single sample.
-    """
-    losses, gradients, after = [], [], []
-    with classifier.resident() as resident:
-        if len(x) == 1 and resident.needs_pairs:
-            return torch.full((len(models),), torch.nan), torch.zeros(len(models), classifier.parameters), models
-        resident.module.train()
-        for model in models:
-            resident.load(model, rng)
-            losses.append(resident.gradient(x, y).cpu().clone())
-            gradients.append(resident.collected(resident.grad))
-            after.append(resident.vector())
-    return torch.stack(losses), torch.stack(gradients), torch.stack(after)
