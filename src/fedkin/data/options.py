@@ -9,9 +9,12 @@ from __future__ import annotations
 import codecs
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args, get_type_hints
 
 import numpy as np
+from annotated_types import Ge, MinLen
+from pydantic import BeforeValidator
+from pydantic_core import PydanticCustomError
 
 from fedkin.core.doors import current_door, toml_text
 from fedkin.core.doors import option as name_of
@@ -31,11 +34,37 @@ MIN_MEMBERS = 5
 """Samples of a client that a category needs for its name to leave the client."""
 
 Imputation = Literal["neighbours", "median"]
+Name = Annotated[str, MinLen(1)]
+
+
+def _as_list(value: Any) -> Any:
+    """Return a list of a single name or number; a text such as ``[a]`` is a list without quotation marks, refused."""
+    is_single = isinstance(value, str | int | float) and not isinstance(value, bool)
+    return [value] if is_single and not str(value).startswith("[") else value
+
+
+def _checked_na_values(value: Any) -> Any:
+    """Check values that stand for empty cells, for which pydantic has a sentence for each type they may have."""
+    if isinstance(value, str) and value.startswith("["):  # a list whose quotation marks the shell took
+        raise PydanticCustomError("list_type", "Input should be a valid list")
+    if not are_na_values(value):
+        raise PydanticCustomError("na_values", NA_VALUES)
+    return value
+
+
+Names = Annotated[list[Name], BeforeValidator(_as_list)]
+"""Names in a list, or a single one."""
+_Values = Annotated[list[Name | int | float], BeforeValidator(_as_list)]
+NaValues = Annotated[dict[Name, _Values] | _Values, BeforeValidator(_checked_na_values)]
 
 
 @dataclass(frozen=True)
 class TableOptions:
     """Options for the columns of tables, by name; a table without a named column is read as it is.
+
+    They are declared here once: files of experiments and sites, the command line and estimators take them from here, as
+    pydantic reads these types. Lists may be single names here, and any sequences. Raises FedkinError if a value is of
+    another type.
 
     Attributes
     ----------
@@ -84,18 +113,16 @@ class TableOptions:
         Samples of one client that a category needs for its name to leave the client, at least 5; others are pooled.
     private : bool
         Whether the method is differentially private, which what clients send for the preparation is not.
-
-    Raises FedkinError if a value is of another type.
     """
 
-    drop: Sequence[str] = ()
-    id: str = AUTO
-    categorical: Sequence[str] = ()
-    ordinal: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    drop: Names = field(default_factory=list)
+    id: Name = AUTO
+    categorical: Names = field(default_factory=list)
+    ordinal: dict[Name, list[Name]] = field(default_factory=dict)
     decimal: Literal["auto", ".", ","] = "auto"
-    encoding: str = "utf-8"
-    na_values: str | float | Sequence[str | float] | Mapping[str, Any] = ()
-    sheet: Sequence[str] = ()
+    encoding: Name = "utf-8"
+    na_values: NaValues = field(default_factory=list)
+    sheet: Names = field(default_factory=list)
     dayfirst: bool | None = None
     header: bool = True
     encoder: SampleEncoder | None = None
@@ -105,13 +132,13 @@ class TableOptions:
     lacking: Literal["drop", "impute"] = "drop"
     imputation: Imputation = "neighbours"
     indicator: bool = False
-    min_members: int = MIN_MEMBERS
+    min_members: Annotated[int, Ge(MIN_MEMBERS)] = MIN_MEMBERS
     private: bool = False
 
     def __post_init__(self) -> None:
         for name in ("drop", "categorical", "sheet"):
             object.__setattr__(self, name, _names(getattr(self, name), name, single=True))
-        object.__setattr__(self, "id", NO_ID if self.id is None else self.id)
+        object.__setattr__(self, "id", self.id or NO_ID)  # estimators take None
         if not isinstance(self.id, str):
             raise FedkinError(f"id is {self.id!r}; it should be the name of a column, 'auto' or 'none'.")
         for name, choices in _CHOICES.items():
@@ -149,7 +176,7 @@ class TableOptions:
         return (*self.drop, *self.features)
 
     @property
-    def na_values_of(self) -> Mapping[str, tuple[str | float, ...]]:
+    def na_values_of(self) -> Mapping[str, Sequence[str | float]]:
         """Return `na_values` by column, with those of all columns at ""."""
         assert isinstance(self.na_values, Mapping)
         return self.na_values
@@ -222,12 +249,12 @@ def _values(values: Any, name: Any) -> tuple[str | float, ...]:
     return tuple(_listed(values))
 
 
-def _names(names: Any, option: str, single: bool = False) -> tuple[str, ...]:
+def _names(names: Any, option: str, single: bool = False) -> list[str]:
     if single and isinstance(names, str):
-        return (names,)
+        return [names]
     if isinstance(names, str) or not isinstance(names, Iterable):
         raise FedkinError(f"{option} is {names!r}; it should be a list of names.")
-    return tuple(str(name) for name in names)
+    return [str(name) for name in names]
 
 
 NO_OPTIONS = TableOptions()
@@ -237,6 +264,8 @@ NO_OPTIONS = TableOptions()
 # What an experiment says of columns beside what a site's own file says.
 
 
+PREPARING = ("scaling", "lacking", "imputation", "indicator", "min_members")
+"""Options that say how columns are prepared; an experiment has them, and no site."""
 COLUMN_KEYS = (
     "label", "drop", "id", "categorical", "ordinal", "decimal", "encoding", "header", "sheet", "na_values", "dayfirst",
 )  # fmt: skip

@@ -169,7 +169,7 @@ class Schema:
         return TableOptions(
             id=self.id or AUTO,
             categorical=of_kind["category"],
-            ordinal={name: levels[name] for name in of_kind["ordinal"]},
+            ordinal={name: [*levels[name]] for name in of_kind["ordinal"]},
             features=self.names,
             levels={name: levels[name] for name in (*of_kind["category"], *of_kind["boolean"])},
         )

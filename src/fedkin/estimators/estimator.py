@@ -89,9 +89,12 @@ _OF_TABLES = ("scaling", "drop", "id", "categorical", "ordinal", "lacking", "imp
 
 
 def common_options() -> list[Option]:
-    """Return the parameters that all estimators have; scikit-learn allows no dict as a default."""
-    of_tables = {option.name: option for option in options_of(TableOptions)}
-    of_tables["ordinal"] = dataclasses.replace(of_tables["ordinal"], default=None)
+    """Return the parameters that all estimators have; scikit-learn allows no list or dict as a default."""
+    immutable = {"drop": (), "categorical": (), "ordinal": None}
+    of_tables = {
+        option.name: dataclasses.replace(option, default=immutable.get(option.name, option.default))
+        for option in options_of(TableOptions)
+    }
     return [*(of_tables[name] for name in _OF_TABLES), *options_of(EstimatorOptions)]
 
 

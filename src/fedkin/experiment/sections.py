@@ -3,42 +3,18 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from annotated_types import Ge, Gt, Interval, MinLen
-from pydantic import BaseModel, BeforeValidator, ConfigDict, FiniteFloat, NonNegativeInt, PositiveInt
-from pydantic_core import PydanticCustomError
+from annotated_types import Gt, Interval
+from pydantic import BaseModel, ConfigDict, FiniteFloat, NonNegativeInt, PositiveInt, create_model
 
 from fedkin.core.errors import FedkinError, require
+from fedkin.core.options import options_of
 from fedkin.core.samples import SampleEncoder
-from fedkin.data.options import AUTO, COLUMN_KEYS, NA_VALUES, TableOptions, are_na_values
+from fedkin.data.options import AUTO, COLUMN_KEYS, PREPARING, Name, TableOptions
 
 STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 """How all sections are read: no other keys, and no number where a text is wanted."""
-
-_Name = Annotated[str, MinLen(1)]
-
-
-def _as_list(value: Any) -> Any:
-    """Return a list of a single name or number; a text such as ``[a]`` is a list without quotation marks, refused."""
-    is_single = isinstance(value, str | int | float) and not isinstance(value, bool)
-    return [value] if is_single and not str(value).startswith("[") else value
-
-
-def _checked_na_values(value: Any) -> Any:
-    """Check values that stand for empty cells, for which pydantic has a sentence for each type they may have."""
-    if isinstance(value, str) and value.startswith("["):  # a list whose quotation marks the shell took
-        raise PydanticCustomError("list_type", "Input should be a valid list")
-    if not are_na_values(value):
-        raise PydanticCustomError("na_values", NA_VALUES)
-    return value
-
-
-Names = Annotated[list[_Name], BeforeValidator(_as_list)]
-"""Names in a list, or a single one."""
-_Values = Annotated[list[_Name | int | float], BeforeValidator(_as_list)]
-NaValues = Annotated[dict[_Name, _Values] | _Values, BeforeValidator(_checked_na_values)]
-"""Values that stand for empty cells, as `TableOptions.na_values` takes them."""
 
 
 def encoder_named(spec: str | None, folder: str | None = None) -> SampleEncoder | None:
@@ -55,48 +31,22 @@ def encoder_named(spec: str | None, folder: str | None = None) -> SampleEncoder 
     return Encoder(spec, folder)
 
 
-class ColumnOptions(BaseModel):
+class _Columns(BaseModel):
     """Options for the columns of tables, as an experiment's file and a site's own have them; see `TableOptions`.
 
     Attributes
     ----------
-    drop : list of str
-        Columns of tables that are left out.
-    id : str
-        The column that names rows; "auto" recognises it, "none" says that there is none.
-    categorical : list of str
-        Columns that hold names, even where they look like numbers.
-    ordinal : dict of str to list of str
-        Columns of levels, from the lowest.
-    decimal : {"auto", ".", ","}
-        What stands before decimals of numbers in text that can be read in two ways, as 1.234; "auto" refuses these.
-    encoding : str
-        Encoding of CSV files that are not UTF-8, as Python names it, such as "cp1252".
-    header : bool
-        Whether the first line of files names the columns; without, they are called 1, 2 and so on.
-    sheet : list of str
-        The sheet of workbooks such as ``.xlsx`` that hold several; of more than one name the first that a workbook has.
-    na_values : list of str or number, or dict of str to such a list
-        Values that stand for empty cells, such as "unknown" or -9: in all columns, or by column.
     encode : str or None
         What turns images, texts and series into numbers where they are read: "rocket" for series, "timm:NAME",
         "sentence-transformers:NAME", "onnx:FILE" or "torch:FILE"; by default the method's `features`, if they are one.
-    dayfirst : bool or None
-        Whether the day is before the month in dates such as 03/04/2024, where no date of the column shows it.
     """
 
     model_config = STRICT
-    drop: Names = []
-    id: _Name = "auto"
-    categorical: Names = []
-    ordinal: dict[_Name, list[_Name]] = {}
-    decimal: Literal["auto", ".", ","] = "auto"
-    encoding: _Name = "utf-8"
-    header: bool = True
-    sheet: Names = []
-    na_values: NaValues = []
-    dayfirst: bool | None = None
-    encode: _Name | None = None
+    encode: Name | None = None
+
+    if TYPE_CHECKING:  # what a type checker cannot see: `create_model` adds fields
+
+        def __getattr__(self, name: str) -> Any: ...
 
     @property
     def of_columns(self) -> dict[str, Any]:
@@ -111,8 +61,20 @@ class ColumnOptions(BaseModel):
         return TableOptions(**{name: getattr(self, name) for name in names}, encoder=encoder_named(self.encode))
 
 
-class _Source(BaseModel):
-    """What data there are.
+def _declared(*names: str) -> dict[str, Any]:
+    """Return the types and defaults of options as `TableOptions` declares them, as fields of a pydantic model."""
+    options = {option.name: option for option in options_of(TableOptions)}
+    return {name: (options[name].kind, options[name].default) for name in names}
+
+
+ColumnOptions = create_model(
+    "ColumnOptions", __base__=_Columns, __doc__=TableOptions.__doc__, **_declared(*COLUMN_KEYS[1:])
+)
+_Prepared = create_model("_Prepared", __base__=ColumnOptions, **_declared(*PREPARING))
+
+
+class DataSection(_Prepared):
+    """Section ``[data]``: the data set, its label column, and how values are prepared.
 
     Attributes
     ----------
@@ -120,38 +82,13 @@ class _Source(BaseModel):
         A data set's name or path.
     label : str
         The column or array of labels; "auto" takes one of a usual name, "none" says that there are no labels.
-    scaling : {"auto", "standard", "none"}
-        How numbers are scaled: "standard" standardises each column; "auto" gives columns of the same unit one
-        scale, and limits values far from all others.
-    """
-
-    source: str = "digits"
-    label: str = "auto"
-    scaling: Literal["auto", "standard", "none"] = "auto"
-
-
-class DataSection(ColumnOptions, _Source):
-    """Section ``[data]``: the data set, its label column, and how values are prepared.
-
-    Attributes
-    ----------
-    lacking : {"drop", "impute"}
-        What happens to columns that are absent or empty at a client.
-    imputation : {"neighbours", "median"}
-        What empty cells take: the mean of similar rows of the same client, or the median or most frequent value.
-    indicator : bool
-        Whether empty cells get a column of their own.
-    min_members : int
-        Minimum number of one client's samples in a category for the category's name to leave the client.
     seed : int or None
         Seed of the partition of samples and of the choice of absent clients; by default the run's. Runs with the
         same one have the same clients.
     """
 
-    lacking: Literal["drop", "impute"] = "drop"
-    imputation: Literal["neighbours", "median"] = "neighbours"
-    indicator: bool = False
-    min_members: Annotated[int, Ge(5)] = 5
+    source: str = "digits"
+    label: str = "auto"
     seed: NonNegativeInt | None = None
 
     @property
@@ -196,8 +133,8 @@ class FederationSection(BaseModel):
     """
 
     model_config = STRICT
-    clients: list[_Name] = []
-    keys: dict[_Name, _Name] = {}
+    clients: list[Name] = []
+    keys: dict[Name, Name] = {}
     sites: PositiveInt | None = None
     newcomers: NonNegativeInt = 0
     quorum: Annotated[float, Interval(gt=0, le=1)] = 1.0
@@ -206,7 +143,7 @@ class FederationSection(BaseModel):
     patience: Annotated[float, Gt(0)] = 600.0
     min_clients: PositiveInt = 2
     secure_sums: bool = False
-    forgotten: list[NonNegativeInt | _Name] = []
+    forgotten: list[NonNegativeInt | Name] = []
     keep_checkpoints: NonNegativeInt = 0
 
     @property
@@ -258,7 +195,7 @@ class DeviceSection(BaseModel):
     """
 
     model_config = STRICT
-    name: _Name = "cpu"
+    name: Name = "cpu"
     tf32: bool = False
     cuda_graphs: bool = True
     workers: PositiveInt | Literal["auto"] = "auto"
@@ -347,10 +284,10 @@ class TrackingSection(BaseModel):
 
     model_config = STRICT
     to: list[Literal["tensorboard", "mlflow", "wandb"]] = []
-    name: _Name | None = None
-    project: _Name | None = None
-    uri: _Name | None = None
-    folder: _Name | None = None
+    name: Name | None = None
+    project: Name | None = None
+    uri: Name | None = None
+    folder: Name | None = None
     artifacts: bool = True
 
     def check_installed(self) -> None:
