@@ -118,26 +118,7 @@ def __getattr__(name: str) -> Any:
 
     near = nearest(name, __all__)
     hint = f"; did you mean '{near}'?" if near and not name.startswith("_") else ""
-    hint = f"; {_ELSEWHERE[name]}" if name in _ELSEWHERE else hint
     raise AttributeError(f"module 'fedkin' has no attribute '{name}'{hint}", name=name)
-
-
-_DATA = "fit takes arrays, DataFrames, files and data sets, and `fedkin list data` names those of the command line"
-_ELSEWHERE = {
-    "Method": "it is in fedkin.core",
-    "methods": "`fedkin list` shows them, and each is a class of this module, such as fedkin.KinGraph",
-    "list_methods": "`fedkin list` shows them, and each is a class of this module, such as fedkin.KinGraph",
-    "load": "pickle.load or joblib.load reads a saved estimator, and load_models and load_history a run's folder",
-    "save": "pickle.dump or joblib.dump saves an estimator",
-    "load_data": _DATA,
-    "datasets": _DATA,
-    "partition": "fit takes a partitioner of flwr_datasets with its data",
-    "load_records": "load_history has the records of a run's folder",
-    "load_run": "load_history has the records of a run's folder, and load_models its models",
-    "metrics": "fedkin.clustering.metrics has scores of clusters, and scikit-learn others",
-    "run": "an estimator's fit runs a method, and so does the command `fedkin run`",
-}
-"""What a user of other libraries may look for."""
 
 
 def __dir__() -> list[str]:
