@@ -27,6 +27,7 @@ from fedkin.report.figures import (
     ResultTable,
     SampleMap,
     ScaleTree,
+    TableCell,
     Text,
 )
 from fedkin.report.graphs import draw_graph
@@ -147,8 +148,10 @@ def _width(table: ResultTable | HeatTable) -> float:
     foot = [] if isinstance(table, ResultTable) else [cells for _, cells in table.foot]
     widths = [max((len(name) for name, _ in table.rows), default=0)]
     for column in range(len(table.rows[0][1]) if table.rows else 0):
-        letters = [*(len(cells[column].text) for _, cells in table.rows), *(len(cells[column]) for cells in foot)]
-        widths.append(max(3, len(heads[column]) // 2, *letters))
+        cells = [cells[column] for _, cells in table.rows]
+        letters = [len(cell.text) + 2 * bool(isinstance(cell, TableCell) and cell.verdict) for cell in cells]
+        letters += [len(cells[column]) for cells in foot]
+        widths.append(max(3, *map(len, heads[column].split()), *letters))
     return sum(7.5 * width + 26 for width in widths)
 
 

@@ -14,7 +14,7 @@ from fedkin.core.doors import flag
 from fedkin.core.files import write_atomically
 from fedkin.experiment.outputs import as_csv
 from fedkin.experiment.terminal_tables import print_table, sentence_text, table_text
-from fedkin.report.figures import Bars, PagePart, PageView, ResultTable, TableCell
+from fedkin.report.figures import PagePart, PageView, ResultTable, TableCell
 from fedkin.report.numbers import format_bytes, join_words
 from fedkin.studies.cells import CellResult
 from fedkin.studies.question import Family, method_named
@@ -237,7 +237,7 @@ def page_of(comparison: Comparison) -> PageView:
         ],
         parts=[
             *([PagePart("doubts", "Before you rely on it", notes=comparison.doubts)] if comparison.doubts else []),
-            PagePart("methods", "Methods", figures=[_table(comparison), _bars(comparison)], notes=_notes(comparison)),
+            PagePart("methods", "Methods", figures=[_table(comparison)], notes=_notes(comparison)),
             PagePart("leaves", "What leaves a client", figures=[_leaving(comparison)]),
             *([PagePart("data", "The data", notes=list(comparison.notes))] if comparison.notes else []),
             *([PagePart("next", "Next", commands=list(comparison.use))] if comparison.use else []),
@@ -281,20 +281,6 @@ def _leaving(comparison: Comparison) -> ResultTable:
         "documentation says what each can reveal."
     )
     return ResultTable("By method", caption, "Method", ["A client sends"], rows)
-
-
-def _bars(comparison: Comparison) -> Bars:
-    name = SCORE[comparison.family]
-    scored = [line for line in comparison.lines if name in line.measures]
-    return Bars(
-        TITLES[name],
-        f"{MEANINGS[name]} The recommended method stands out.",
-        [line.method for line in scored],
-        [line.measures[name] for line in scored],
-        [line.method == comparison.recommended for line in scored],
-        "Method",
-        errors=[line.error for line in scored],
-    )
 
 
 def _notes(comparison: Comparison) -> list[str]:
