@@ -52,7 +52,7 @@ STACK_TRAINING: Expected = {
 CONTRASTIVE_TRAINING: Expected = {
     "local_epochs": counts_to(MANY), "batch_size": counts_to(MANY), "learning_rate": positive,
     "model_weight": within(0), "decorrelation": within(0), "form": one_of("paper", "code"),
-    "precision": one_of("float32", "bfloat16"), "views": one_of("affine", "pillow"),
+    "views": one_of("affine", "pillow"),
 }  # fmt: skip
 DEEP_SEARCH: Expected = {
     "hidden": Nullable(WIDTHS), "code": _UNITS, "pretrain_steps": counts_to(MANY, 0),

@@ -16,7 +16,7 @@ from fedkin.studies.reproduce.measures import FinishedRun, _of_two_classes, accu
 
 COMMON = ["evaluation.map=none", "device.workers=1"]
 CCFC = ["simulation.fraction=0.15", "simulation.heterogeneity=0.0", "method.latent=8", "method.projector_units=16",
-        "method.restarts=1", "method.pretrain_rounds=2", "method.batch_size=16", "method.cluster_rounds=1"]  # fmt: skip
+        "method.pretrain_rounds=2", "method.batch_size=16", "method.cluster_rounds=1"]  # fmt: skip
 FEDCREF = ["simulation.clients=3", "simulation.samples_per_class=20", "simulation.initial=dirty",
            "simulation.dirtiness=0.5", "method.local_epochs=1", "method.rounds=1", "method.round_epochs=1",
            "method.min_steps=0", "method.max_iterations=1", "method.n_clusters=given"]  # fmt: skip

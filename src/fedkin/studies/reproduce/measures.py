@@ -242,7 +242,7 @@ def _after_another_round(method: Any, result: Mapping[str, Any], fed: Federation
     training = {field.name: getattr(method, field.name) for field in fields(ContrastiveTraining)}
     payload = {
         "network": result["network"], "model": result["models"][0], "centroids": result["centroids"][0],
-        "n_clusters": method.n_clusters, "restarts": 1, "training": training, "unit": describe_clients(fed).unit,
+        "n_clusters": method.n_clusters, "training": training, "unit": describe_clients(fed).unit,
         "guided": False,
     }  # fmt: skip
     replies = fed.ask(ccfc.learn_clusters, fed.all(**payload))

@@ -20,9 +20,8 @@ the formula of FedDecorr (Shi et al. 2023). With ``guide`` the second phase lear
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import torch
@@ -33,22 +32,9 @@ from torch.nn.functional import normalize
 from fedkin.clustering.k_means import k_means
 from fedkin.clustering.margins import distance_margin
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, client_task
+from fedkin.core import replies as forms
 from fedkin.core.federation import MAX_ATTEMPTS
 from fedkin.core.method import Count, FirstMethod, Positive
-from fedkin.core.replies import (
-    Expected,
-    ListOf,
-    Optional,
-    counts_to,
-    is_count,
-    is_flag,
-    is_list,
-    is_number,
-    is_seed,
-    is_text,
-    reals,
-    updates,
-)
 from fedkin.methods.samples.ccfc.augmentation import Views, augmentation_for
 from fedkin.methods.samples.ccfc.contrastive import (
     Backbone,
@@ -57,7 +43,6 @@ from fedkin.methods.samples.ccfc.contrastive import (
     Design,
     Form,
     Normalization,
-    Precision,
 )
 from fedkin.methods.samples.sample_method import (
     FINAL_ATTEMPTS,
@@ -71,7 +56,9 @@ from fedkin.nn.aggregation import Aggregation, Means
 from fedkin.nn.descent import AdamMoments
 from fedkin.nn.network_forms import CONTRASTIVE_TRAINING, DESIGN, MANY
 
-# State of CCFC.
+_RESTARTS = 10
+"""Starts of k-means, at clients and at the server, as in the authors' code."""
+_EVERYONE = "all"
 
 
 @dataclass(frozen=True)
@@ -87,143 +74,6 @@ class CCFCState(State):
     unit: bool = True
     models: dict[str, Tensor] = field(default_factory=dict)
     centroids: dict[str, Tensor] = field(default_factory=dict)
-
-
-#
-# Tasks of CCFC's clients: one function per exchange of the algorithm in `ccfc`.
-#
-# The state of a client holds Adam's moments, ``adam_mean``, ``adam_square`` and ``adam_steps``, during a phase;
-# ``phase``, 0 for views and 1 for clusters; ``first_clusters`` ``(n,)``, if the second phase learns from them; and
-# at the end ``clusters`` ``(n,)``.
-
-
-_VIEWS, _CLUSTERS = 0, 1
-
-_TRAINED: Expected = {"model": updates(None), "samples": is_count}
-_CENTROIDS = reals("clusters", "latent")
-_COMMON: Expected = {
-    "network": DESIGN, "n_clusters": counts_to(MANY), "restarts": counts_to(MANY), "model": Optional(updates("size")),
-    "begin": Optional(is_seed),
-}  # fmt: skip
-_RESULT: Expected = {
-    "network": DESIGN, "n_clusters": Optional(is_count), "models": ListOf(updates("size")),
-    "centroids": ListOf(reals(None, "latent")), "clients": Optional(is_list(is_text)),
-}  # fmt: skip
-
-
-@client_task(
-    takes={**_COMMON, "centroids": Optional(_CENTROIDS), "training": CONTRASTIVE_TRAINING, "unit": is_flag},
-    holds=_TRAINED,
-    may_hold={"loss": is_number},
-)
-def learn_views(client: Client, payload: Payload) -> Payload:
-    """Train the model on pairs of views; send the model, the number of samples and the loss, if any."""
-    network, training = Contrastive.of(payload["network"]), ContrastiveTraining(**payload["training"])
-    moments = _moments(client, _VIEWS, network)
-    how = augmentation_for(network.shape, payload["unit"], training.views)
-    model, loss = network.learn_views(initial_model(payload), client.x, client.rng, moments, how, training)
-    moments.keep(client.state)
-    return _trained(client, model, loss)
-
-
-@client_task(
-    takes={**_COMMON, "centroids": _CENTROIDS, "training": CONTRASTIVE_TRAINING, "unit": is_flag, "guided": is_flag},
-    holds=_TRAINED,
-    may_hold={"loss": is_number},
-)
-def learn_clusters(client: Client, payload: Payload) -> Payload:
-    """Assign samples, train the model on the clusters, and send it with new centroids (algorithm 1, lines 6 to 11).
-
-    With ``guided`` the clusters are those of kin-graph, if the client has them.
-    """
-    network, training = Contrastive.of(payload["network"]), ContrastiveTraining(**payload["training"])
-    moments = _moments(client, _CLUSTERS, network)
-    start = initial_model(payload)
-    latents, anchors = network.anchors(start, client.x, training)
-    clusters = _clusters(client, latents, payload)
-    model, loss = network.learn_clusters(start, client.x, clusters, anchors, client.rng, moments, training)
-    moments.keep(client.state)
-    return _trained(client, model, loss) | {"centroids": _centroids(client, model, payload)}
-
-
-def _clusters(client: Client, latents: Tensor, payload: Payload) -> Tensor:
-    """Return the clusters that a client learns from, int64 ``(n,)``."""
-    guides = client.state.get("first_clusters")
-    if payload["guided"] and guides is not None:
-        return guides
-    nearest: Tensor = (latents @ payload["centroids"].T).argmax(1)
-    return nearest
-
-
-@client_task(takes={**_COMMON, "centroids": Optional(_CENTROIDS)}, holds={"centroids": reals(None, None)})
-def locate(client: Client, payload: Payload) -> Payload:
-    """Send k-means centroids of the samples' representations."""
-    return {"centroids": _centroids(client, initial_model(payload), payload)}
-
-
-@client_task(takes={"result": _RESULT, "first": is_count})
-def finish(client: Client, payload: Payload) -> Payload:
-    """Assign every sample to a cluster, numbered from ``first``, and delete Adam's moments."""
-    AdamMoments.forget(client.state)
-    client.state.pop("phase", None)
-    reply = assign_samples(client, payload, CCFCMethod)
-    client.state["clusters"] += payload["first"]
-    return reply
-
-
-def predict_nearest(result: Mapping[str, Any], x: Tensor) -> Tensor:
-    """Return the centroid with the largest cosine to each sample ``(n, *shape)``, int64 ``(n,)``.
-
-    Centroids are numbered through all networks.
-
-    Eq. 3 has Euclidean distances; for vectors of length 1, as in the authors' code, the order is the same.
-    """
-    return _cosines(result, x).argmax(1)
-
-
-def cosine_margin(result: Mapping[str, Any], x: Tensor) -> Tensor:
-    """Return 1 - d1 / d2 with distances d1, d2 to the nearest and second nearest centroid, ``(n,)`` in [0, 1].
-
-    Distances are those of vectors of length 1.
-    """
-    return distance_margin((2 - 2 * _cosines(result, x).double()).clamp_min(0).sqrt())
-
-
-def _cosines(result: Mapping[str, Any], x: Tensor) -> Tensor:
-    """Return cosines ``(n, k)`` between the samples' representations and the centroids of all networks."""
-    network = Contrastive.of(result["network"])
-    pairs = zip(result["models"], result["centroids"], strict=True)
-    return torch.cat([network.latents(model, x) @ own.T for model, own in pairs], dim=1)
-
-
-def initial_model(payload: Payload) -> Tensor:
-    """Return the model in the payload, or the random one of the payload's seed."""
-    if "model" in payload:
-        model: Tensor = payload["model"]
-        return model
-    return Contrastive.of(payload["network"]).initial(torch.Generator().manual_seed(payload["begin"]))
-
-
-def _moments(client: Client, phase: int, network: Contrastive) -> AdamMoments:
-    """Return the client's Adam moments; every phase starts with new ones."""
-    if int(client.state.get("phase", torch.tensor(-1))) != phase:
-        AdamMoments.forget(client.state)
-        client.state["phase"] = torch.tensor(phase)
-    return AdamMoments.kept(client.state, network.parameters)
-
-
-def _trained(client: Client, model: Tensor, loss: float | None) -> Payload:
-    return {"model": model, "samples": len(client)} | ({} if loss is None else {"loss": loss})
-
-
-def _centroids(client: Client, model: Tensor, payload: Payload) -> Tensor:
-    latents = Contrastive.of(payload["network"]).latents(model, client.x)
-    return k_means(latents, payload["n_clusters"], client.rng, payload["restarts"]).centres
-
-
-Start = Literal["own", "common"]
-Guide = Literal["latents", "kin-graph"]
-_EVERYONE = "all"
 
 
 @dataclass(frozen=True)
@@ -272,8 +122,6 @@ class CCFCMethod(SampleMethod):
         Hidden units of the predictor.
     normalization : {"batch", "group"}
         Normalisation of the backbone's layers; projector and predictor always use batch normalisation.
-    restarts : int
-        Number of k-means starts, at clients and at the server.
     guide : {"latents", "kin-graph"}
         Clusters that the second phase learns from: the nearest centroids of latents, updated in each round, or those
         of kin-graph with `n_clusters`, found once before the first round. For "kin-graph" clients also send what that
@@ -283,8 +131,6 @@ class CCFCMethod(SampleMethod):
         Whether every client trains separately, as a lower bound: nothing is averaged, and every client has `n_clusters`
         clusters of its own, so that scores are meaningful within a client only. New samples take the nearest cluster of
         any client's network. Models are still sent to the server and back, so traffic is the same.
-    precision : {"float32", "bfloat16"}
-        Precision of matrix products and convolutions in training. "bfloat16" is faster on some processors.
     aggregation : {"mean", "median", "trimmed-mean"}
         How the clients' models are combined: by their mean weighted by samples, or by the coordinate-wise median or
         trimmed mean, without a fifth of the values at either end, in which clients count equally.
@@ -302,16 +148,14 @@ class CCFCMethod(SampleMethod):
     decorrelation: Annotated[float, Ge(0)] = 0.0
     form: Form = "paper"
     views: Views = "affine"
-    start: Start = "own"
+    start: Literal["own", "common"] = "own"
     backbone: Backbone = "auto"
     latent: Count = 256
     projector_units: Count = 256
     predictor_units: Count = 16
     normalization: Normalization = "batch"
-    restarts: Count = 10
-    guide: Guide = "latents"
+    guide: Literal["latents", "kin-graph"] = "latents"
     standalone: bool = False
-    precision: Precision = "float32"
     aggregation: Aggregation = "mean"
     first: FirstMethod | None = None
 
@@ -335,12 +179,6 @@ class CCFCMethod(SampleMethod):
             cluster_first(fed, self, n_clusters=self.n_clusters)
         return CCFCState(network=network.spec(), unit=facts.unit)
 
-    def first_method(self) -> str:
-        return "kin-graph" if self.guide == "kin-graph" and self.cluster_rounds else ""
-
-    def with_first(self, first: FirstMethod) -> Self:
-        return dataclasses.replace(self, first=first)
-
     def step(self, fed: Federation, state: CCFCState) -> tuple[CCFCState, Record]:
         """Do one round, of learning by views or by clusters."""
         missing: dict[int, str] = {}
@@ -351,10 +189,10 @@ class CCFCMethod(SampleMethod):
         trained = [reply for reply in replies.values() if "loss" in reply]
         if total := sum(reply["samples"] for reply in trained):
             values["loss"] = sum(reply["loss"] * reply["samples"] for reply in trained) / total
-        found = [(self._name(i), reply["centroids"]) for i, reply in replies.items() if "centroids" in reply]
+        local = [(self._name(i), reply["centroids"]) for i, reply in replies.items() if "centroids" in reply]
         state = state.next(
             models=state.models | models,
-            centroids=state.centroids | self._averaged(fed, state, found),
+            centroids=state.centroids | self._averaged(fed, state, local),
             finished=state.steps + 1 >= self.pretrain_rounds + self.cluster_rounds,
         )
         if state.steps >= self.pretrain_rounds:
@@ -362,6 +200,18 @@ class CCFCMethod(SampleMethod):
         if state.finished:
             self.conclude(fed, state)
         return state, Record([i for i in replies if i not in missing], missing, values)
+
+    def conclude(self, fed: Federation, state: CCFCState) -> None:
+        """Have every client assign its samples (line 22), with `standalone` by its own network."""
+        result = self.result(state)
+        together: Payload = {"result": result, "first": 0}
+        payloads, first = dict.fromkeys(fed.present, together), 0
+        if self.standalone:  # clients without a network are assigned as new samples are
+            for client, model, centroids in zip(result["clients"], result["models"], result["centroids"], strict=True):
+                single = {"network": state.network, "models": [model], "centroids": [centroids]}
+                payloads[int(client)] = {"result": single, "first": first}
+                first += len(centroids)
+        broadcast(fed, finish, payloads)
 
     def result(self, state: CCFCState) -> dict[str, Any]:
         """Return networks and centroids, one of each unless `standalone`; clusters are numbered over all networks."""
@@ -374,8 +224,26 @@ class CCFCMethod(SampleMethod):
             "clients": [] if names == [_EVERYONE] else names,
         }
 
-    predict = staticmethod(predict_nearest)
-    confidence = staticmethod(cosine_margin)
+    def ready(self, state: CCFCState) -> bool:
+        """Whether there are centroids; with `standalone`, whether the run is finished."""
+        return state.finished if self.standalone else bool(state.centroids)
+
+    @staticmethod
+    def predict(result: Mapping[str, Any], x: Tensor) -> Tensor:
+        """Return the centroid with the largest cosine to each sample ``(n, *shape)``, int64 ``(n,)``.
+
+        Centroids are numbered through all networks. Eq. 3 has Euclidean distances; for vectors of length 1, as in the
+        authors' code, the order is the same.
+        """
+        return _cosines(result, x).argmax(1)
+
+    @staticmethod
+    def confidence(result: Mapping[str, Any], x: Tensor) -> Tensor:
+        """Return 1 - d1 / d2 with distances d1, d2 to the nearest and second nearest centroid, ``(n,)`` in [0, 1].
+
+        Distances are those of vectors of length 1.
+        """
+        return distance_margin((2 - 2 * _cosines(result, x).double()).clamp_min(0).sqrt())
 
     @staticmethod
     def embed(result: Mapping[str, Any], x: Tensor) -> Tensor:
@@ -383,9 +251,11 @@ class CCFCMethod(SampleMethod):
         network = Contrastive.of(result["network"])
         return torch.cat([network.latents(model, x) for model in result["models"]], dim=1)
 
-    def ready(self, state: CCFCState) -> bool:
-        """Whether there are centroids; with `standalone`, whether the run is finished."""
-        return state.finished if self.standalone else bool(state.centroids)
+    def first_method(self) -> str:
+        return "kin-graph" if self.guide == "kin-graph" and self.cluster_rounds else ""
+
+    def with_first(self, first: FirstMethod) -> Self:
+        return replace(self, first=first)
 
     def _train(
         self, fed: Federation, state: CCFCState, by_views: bool, missing: dict[int, str]
@@ -394,20 +264,19 @@ class CCFCMethod(SampleMethod):
 
         Models of one name are averaged, weighted by samples (eq. 8). Replies are those of the clients without theirs.
         """
-        task = learn_views if by_views else learn_clusters
         clients = [i for i in fed.present if by_views or self._name(i) in state.centroids]
         size, names = Contrastive.of(state.network).size, list(dict.fromkeys(map(self._name, clients)))
         means = Means(len(names), size, aggregation=self.aggregation)
-        more = {} if by_views else {"guided": self.guide == "kin-graph"}
-        training = self.shared_with(ContrastiveTraining)
-        asked = self._payloads(fed, state, clients, training=training, unit=state.unit, **more)
-        expected = {"model": updates(size)} | ({} if by_views else {"centroids": (None, self.latent)})
+        settings = {"training": self.shared_with(ContrastiveTraining), "unit": state.unit}
+        settings |= {} if by_views else {"guided": self.guide == "kin-graph"}
+        expected = {"model": forms.updates(size)} | ({} if by_views else {"centroids": (None, self.latent)})
+        asked = self._payloads(fed, state, clients, **settings)
         replies: dict[int, Payload] = {}
-        for client, reply in fed.stream(task, asked, expected):
+        for client, reply in fed.stream(learn_views if by_views else learn_clusters, asked, expected):
             means.add(names.index(self._name(client)), reply["model"], reply["samples"], client)
             replies[client] = {key: value for key, value in reply.items() if key != "model"}
         missing.update(fed.missing)
-        models = {name: means.of(at) for at, name in enumerate(names) if means.weights[at]}
+        models = {name: means.of(place) for place, name in enumerate(names) if means.weights[place]}
         if models and not self.standalone:
             means.check(models[_EVERYONE][None])
         return models, replies
@@ -426,55 +295,40 @@ class CCFCMethod(SampleMethod):
         if not (replies or state.centroids):  # the second phase needs centroids
             replies = fed.ask_again(locate, payloads, MAX_ATTEMPTS - attempts, expected)
         missing.update(replies.missing)
-        found = [(self._name(i), reply["centroids"]) for i, reply in replies.items()]
-        if not (found or state.centroids):
+        if not (replies or state.centroids):
             raise FedkinError(f"No client has sent centroids in {MAX_ATTEMPTS} attempts; clusters need them.")
         models = {self._name(i): initial_model(payloads[i]) for i in replies} | state.models
-        centroids = state.centroids | self._averaged(fed, state, found)
-        return dataclasses.replace(state, models=models, centroids=centroids)
+        local = [(self._name(i), reply["centroids"]) for i, reply in replies.items()]
+        return replace(state, models=models, centroids=state.centroids | self._averaged(fed, state, local))
 
-    def _averaged(self, fed: Federation, state: CCFCState, found: Sequence[tuple[str, Tensor]]) -> dict[str, Tensor]:
+    def _averaged(self, fed: Federation, state: CCFCState, local: Sequence[tuple[str, Tensor]]) -> dict[str, Tensor]:
         """Return k-means centroids of the centroids received under each name, scaled to length 1 (line 19)."""
-        if self.standalone or not found:
-            return {name: normalize(own, dim=1) for name, own in found}
-        pooled = torch.cat([own for _, own in found]).double()
-        common = k_means(pooled, self.n_clusters, fed.rng("centroids", state.steps), self.restarts).centres
+        if self.standalone or not local:
+            return {name: normalize(centroids, dim=1) for name, centroids in local}
+        pooled = torch.cat([centroids for _, centroids in local]).double()
+        common = k_means(pooled, self.n_clusters, fed.rng("centroids", state.steps), _RESTARTS).centres
         return {_EVERYONE: normalize(common, dim=1)}
 
     def _payloads(self, fed: Federation, state: CCFCState, clients: Sequence[int], **more: Any) -> dict[int, Payload]:
-        """Return payloads with each client's model, or the seed of its initial model, and centroids."""
-        common = {"network": state.network, "n_clusters": self.n_clusters, "restarts": self.restarts, **more}
+        """Return payloads with each client's model, or the seed of its initial model, and centroids.
+
+        Clients without a model draw one of their own in the first phase; clients that join later get the common one. A
+        seed is sent in a model's place, as many models would not fit in memory.
+        """
+        own_start = self.start == "own" and state.steps < self.pretrain_rounds and (self.standalone or not state.models)
 
         def payload(client: int) -> Payload:
             name = self._name(client)
-            known = name in state.models
-            model = {"model": state.models[name]} if known else {"begin": self._seed(fed, state, client)}
-            centroids = {"centroids": state.centroids[name]} if name in state.centroids else {}
-            return {**common, **model, **centroids}
+            content = {"network": state.network, "n_clusters": self.n_clusters, **more}
+            if name in state.models:
+                content["model"] = state.models[name]
+            else:
+                content["begin"] = fed.rng("init", *([client] if own_start else [])).initial_seed()
+            return content | ({"centroids": state.centroids[name]} if name in state.centroids else {})
 
-        if self.standalone or self._starts_own(state):
+        if self.standalone or own_start:
             return {i: payload(i) for i in clients}
         return dict.fromkeys(clients, payload(clients[0])) if clients else {}
-
-    def _starts_own(self, state: CCFCState) -> bool:
-        """Whether clients without a model draw one of their own; clients that join later get the common one."""
-        return self.start == "own" and state.steps < self.pretrain_rounds and (self.standalone or not state.models)
-
-    def _seed(self, fed: Federation, state: CCFCState, client: int) -> int:
-        """Return the seed of a client's initial model, sent in its place, as many models would not fit in memory."""
-        return fed.rng("init", *([client] if self._starts_own(state) else [])).initial_seed()
-
-    def conclude(self, fed: Federation, state: CCFCState) -> None:
-        """Have every client assign its samples (line 22), with `standalone` by its own network."""
-        result = self.result(state)
-        together: Payload = {"result": result, "first": 0}
-        payloads, first = dict.fromkeys(fed.present, together), 0
-        if self.standalone:  # clients without a network are assigned as new samples are
-            for client, model, own in zip(result["clients"], result["models"], result["centroids"], strict=True):
-                single = {"network": state.network, "models": [model], "centroids": [own]}
-                payloads[int(client)] = {"result": single, "first": first}
-                first += len(own)
-        broadcast(fed, finish, payloads)
 
     def _name(self, client: int) -> str:
         return str(client) if self.standalone else _EVERYONE
@@ -485,3 +339,108 @@ class SCFCMethod(CCFCMethod):
     """CCFC without cluster contrast: federated SimSiam, then k-means of representations (section 4.4)."""
 
     cluster_rounds: Annotated[int, Ge(0)] = 0
+
+
+# Tasks of CCFC's clients: one function per exchange of the algorithm.
+#
+# The state of a client holds Adam's moments, ``adam_mean``, ``adam_square`` and ``adam_steps``, during a phase;
+# ``phase``, 0 for views and 1 for clusters; ``first_clusters`` ``(n,)``, if the second phase learns from them; and
+# at the end ``clusters`` ``(n,)``.
+
+
+_CENTROIDS = forms.reals("clusters", "latent")
+_COMMON: forms.Expected = {
+    "network": DESIGN, "n_clusters": forms.counts_to(MANY), "model": forms.Optional(forms.updates("size")),
+    "begin": forms.Optional(forms.is_seed),
+}  # fmt: skip
+_TRAINED: forms.Expected = {"model": forms.updates(None), "samples": forms.is_count}
+_LEARNING: forms.Expected = {**_COMMON, "training": CONTRASTIVE_TRAINING, "unit": forms.is_flag}
+
+
+@client_task(
+    takes={**_LEARNING, "centroids": forms.Optional(_CENTROIDS)}, holds=_TRAINED, may_hold={"loss": forms.is_number}
+)
+def learn_views(client: Client, payload: Payload) -> Payload:
+    """Train the model on pairs of views; send the model, the number of samples and the loss, if any."""
+    network, training = Contrastive.of(payload["network"]), ContrastiveTraining(**payload["training"])
+    moments = _moments(client, 0, network)
+    how = augmentation_for(network.shape, payload["unit"], training.views)
+    model, loss = network.learn_views(initial_model(payload), client.x, client.rng, moments, how, training)
+    return _trained(client, model, loss, moments)
+
+
+@client_task(
+    takes={**_LEARNING, "centroids": _CENTROIDS, "guided": forms.is_flag}, holds=_TRAINED,
+    may_hold={"loss": forms.is_number},
+)  # fmt: skip
+def learn_clusters(client: Client, payload: Payload) -> Payload:
+    """Assign samples, train the model on the clusters, and send it with new centroids (algorithm 1, lines 6 to 11).
+
+    With ``guided`` the clusters are those of kin-graph, if the client has them.
+    """
+    network, training = Contrastive.of(payload["network"]), ContrastiveTraining(**payload["training"])
+    moments, start = _moments(client, 1, network), initial_model(payload)
+    latents, anchors = network.anchors(start, client.x)
+    clusters = client.state.get("first_clusters") if payload["guided"] else None
+    if clusters is None:
+        clusters = (latents @ payload["centroids"].T).argmax(1)
+    model, loss = network.learn_clusters(start, client.x, clusters, anchors, client.rng, moments, training)
+    return _trained(client, model, loss, moments) | {"centroids": _centroids(client, model, payload)}
+
+
+@client_task(takes={**_COMMON, "centroids": forms.Optional(_CENTROIDS)}, holds={"centroids": forms.reals(None, None)})
+def locate(client: Client, payload: Payload) -> Payload:
+    """Send k-means centroids of the samples' representations."""
+    return {"centroids": _centroids(client, initial_model(payload), payload)}
+
+
+@client_task(
+    takes={
+        "result": {
+            "network": DESIGN, "n_clusters": forms.Optional(forms.is_count),
+            "models": forms.ListOf(forms.updates("size")), "centroids": forms.ListOf(forms.reals(None, "latent")),
+            "clients": forms.Optional(forms.is_list(forms.is_text)),
+        },
+        "first": forms.is_count,
+    }
+)  # fmt: skip
+def finish(client: Client, payload: Payload) -> Payload:
+    """Assign every sample to a cluster, numbered from ``first``, and delete Adam's moments."""
+    AdamMoments.forget(client.state)
+    client.state.pop("phase", None)
+    assign_samples(client, payload, CCFCMethod)
+    client.state["clusters"] += payload["first"]
+    return {}
+
+
+def initial_model(payload: Payload) -> Tensor:
+    """Return the model in the payload, or the random one of the payload's seed."""
+    if "model" in payload:
+        model: Tensor = payload["model"]
+        return model
+    return Contrastive.of(payload["network"]).initial(torch.Generator().manual_seed(payload["begin"]))
+
+
+def _cosines(result: Mapping[str, Any], x: Tensor) -> Tensor:
+    """Return cosines ``(n, k)`` between the samples' representations and the centroids of all networks."""
+    network = Contrastive.of(result["network"])
+    pairs = zip(result["models"], result["centroids"], strict=True)
+    return torch.cat([network.latents(model, x) @ centroids.T for model, centroids in pairs], dim=1)
+
+
+def _moments(client: Client, phase: int, network: Contrastive) -> AdamMoments:
+    """Return the client's Adam moments; every phase starts with new ones."""
+    if int(client.state.get("phase", torch.tensor(-1))) != phase:
+        AdamMoments.forget(client.state)
+        client.state["phase"] = torch.tensor(phase)
+    return AdamMoments.kept(client.state, network.parameters)
+
+
+def _trained(client: Client, model: Tensor, loss: float | None, moments: AdamMoments) -> Payload:
+    moments.keep(client.state)
+    return {"model": model, "samples": len(client)} | ({} if loss is None else {"loss": loss})
+
+
+def _centroids(client: Client, model: Tensor, payload: Payload) -> Tensor:
+    latents = Contrastive.of(payload["network"]).latents(model, client.x)
+    return k_means(latents, payload["n_clusters"], client.rng, _RESTARTS).centres

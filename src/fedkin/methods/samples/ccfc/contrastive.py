@@ -9,11 +9,10 @@ cluster contrast, model contrast (CCFC, eqs. 1 to 7) and decorrelation (CCFC++).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +20,7 @@ from torch.nn.functional import normalize, one_hot
 
 from fedkin.core.device import device, execution
 from fedkin.core.errors import FedkinError
-from fedkin.methods.samples.ccfc.augmentation import Augmentation, Draws, PillowAugmentation, Views
+from fedkin.methods.samples.ccfc.augmentation import Augmentation, PillowAugmentation, Views
 from fedkin.nn.client_stack import Recorded
 from fedkin.nn.descent import AdamMoments
 from fedkin.nn.networks import GROUPS, RESNET18, normalised_layer, resnet, takes_convolutions
@@ -29,13 +28,7 @@ from fedkin.nn.resident import Architecture, Resident
 
 Backbone = Literal["auto", "convolutions", "resnet18", "perceptron"]
 Normalization = Literal["batch", "group"]
-
-_CHANNELS = (64, 128, 256)
-_UNITS = (256, 256)
-_LEAK = 0.2
-
 Form = Literal["paper", "code"]
-_NO_VARIANCE = 1e-8
 
 
 @dataclass(frozen=True)
@@ -66,8 +59,8 @@ class Design:
         """
         images = takes_convolutions(self.shape)
         if self.backbone == "auto":
-            ours: Backbone = "convolutions" if self.shape[0] == 1 else "resnet18"
-            return replace(self, backbone=ours if images else "perceptron")
+            convolutional: Backbone = "convolutions" if self.shape[0] == 1 else "resnet18"
+            return replace(self, backbone=convolutional if images else "perceptron")
         if not images and self.backbone != "perceptron":
             raise FedkinError(
                 f"method.backbone = '{self.backbone}' takes images of at least 8 x 8 pixels, "
@@ -95,8 +88,8 @@ class ContrastiveNetwork(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return predictions ``(n, latent)`` of samples ``(n, *shape)``."""
-        made: Tensor = self.predictor(self.encoder(x))
-        return made
+        predictions: Tensor = self.predictor(self.encoder(x))
+        return predictions
 
 
 def _backbone(design: Design) -> tuple[nn.Sequential, int]:
@@ -105,22 +98,18 @@ def _backbone(design: Design) -> tuple[nn.Sequential, int]:
         whole = resnet(design.shape, 1, name="resnet18", blocks=RESNET18, norm=design.normalization)
         *layers, last = whole
         return nn.Sequential(*layers), cast(nn.Linear, last).in_features
-    if design.backbone == "convolutions":
-        return _convolutions(design)
-    layers = [nn.Flatten()]
-    for inputs, units in pairwise((math.prod(design.shape), *_UNITS)):
-        layers += [nn.Linear(inputs, units), _norm(design, units, nn.BatchNorm1d), nn.ReLU()]
-    return nn.Sequential(*layers), _UNITS[-1]
-
-
-def _convolutions(design: Design) -> tuple[nn.Sequential, int]:
+    if design.backbone == "perceptron":
+        layers = [nn.Flatten()]
+        for inputs, outputs in pairwise((math.prod(design.shape), 256, 256)):
+            layers += [nn.Linear(inputs, outputs), _norm(design, outputs, nn.BatchNorm1d), nn.ReLU()]
+        return nn.Sequential(*layers), 256
     channels, height, width = design.shape
-    layers: list[nn.Module] = []
-    for below, above in pairwise((channels, *_CHANNELS)):
-        layers += [nn.Conv2d(below, above, 4, stride=2, padding=1), _norm(design, above, nn.BatchNorm2d)]
-        layers.append(nn.LeakyReLU(_LEAK))
+    layers = []
+    for inputs, outputs in pairwise((channels, 64, 128, 256)):
+        layers += [nn.Conv2d(inputs, outputs, 4, stride=2, padding=1), _norm(design, outputs, nn.BatchNorm2d)]
+        layers.append(nn.LeakyReLU(0.2))
         height, width = height // 2, width // 2
-    return nn.Sequential(*layers, nn.Flatten()), _CHANNELS[-1] * height * width
+    return nn.Sequential(*layers, nn.Flatten()), 256 * height * width
 
 
 def _norm(design: Design, width: int, batch: type[nn.Module]) -> nn.Module:
@@ -172,13 +161,11 @@ def mean_correlation(latents: Tensor) -> Tensor:
     ``||K||_F^2 / latent^2``. Gradients flow into the latents. A dimension that is constant in the batch is correlated
     with none.
     """
-    with torch.autocast(latents.device.type, enabled=False):
-        centred = latents.float() - latents.float().mean(0)
-        scaled = centred / centred.square().mean(0).clamp_min(_NO_VARIANCE).sqrt()
-        return (scaled.T @ scaled / len(latents)).square().mean()
+    centred = latents - latents.mean(0)
+    scaled = centred / centred.square().mean(0).clamp_min(1e-8).sqrt()
+    return (scaled.T @ scaled / len(latents)).square().mean()
 
 
-#
 # Training of one client's contrastive network, by pairs of views or by clusters (CCFC, sections 3.1 and 3.2).
 #
 # Equations are those of the paper: (1) and (2) pull samples of one cluster together, (4) to (7) keep a client's
@@ -186,20 +173,12 @@ def mean_correlation(latents: Tensor) -> Tensor:
 # the first. CCFC++ adds a term that keeps the dimensions of representations uncorrelated.
 
 
-Precision = Literal["float32", "bfloat16"]
-
-_BATCH = 500
-_VIEWED = 4096
-"""Images whose views are made together on a GPU."""
-
-
 @dataclass(frozen=True)
 class ContrastiveTraining:
     """Settings of a client's contrastive training, see `fedkin.methods.samples.ccfc.ccfc.CCFCMethod`.
 
     A last batch of a single sample is left out, for a batch norm cannot learn from it. With a `model_weight` of 0 the
-    common network is not computed in rounds by views. Whatever the `precision` of products, parameters, statistics,
-    losses and Adam's moments are float32; "bfloat16" is much slower where a processor has no instructions for it.
+    common network is not computed in rounds by views.
     """
 
     local_epochs: int = 1
@@ -208,12 +187,7 @@ class ContrastiveTraining:
     model_weight: float = 0.001
     decorrelation: float = 0.0
     form: Form = "paper"
-    precision: Precision = "float32"
     views: Views = "affine"
-
-    def products(self) -> AbstractContextManager[Any]:
-        """Return a context in which matrix products and convolutions have the chosen precision."""
-        return nullcontext() if self.precision == "float32" else torch.autocast(device().type, dtype=torch.bfloat16)
 
 
 class Contrastive(Architecture):
@@ -249,13 +223,20 @@ class Contrastive(Architecture):
 
         Batch norms use the statistics that they remember.
         """
-        return normalize(self._both(vector, x, with_predictions=False)[0], dim=1)
+        return self.anchors(vector, x, with_predictions=False)[0]
 
-    def anchors(self, vector: Tensor, x: Tensor, training: ContrastiveTraining) -> tuple[Tensor, Tensor]:
+    @torch.no_grad()
+    def anchors(self, vector: Tensor, x: Tensor, with_predictions: bool = True) -> tuple[Tensor, Tensor]:
         """Return representations scaled to length 1, and predictions (eq. 7), of samples: ``(n, latent)`` each."""
-        with training.products():
-            latents, predictions = self._both(vector, x, with_predictions=True)
-        return normalize(latents, dim=1), predictions
+        latents, predictions = [torch.zeros(0, self.design.latent)], [torch.zeros(0, self.design.latent)]
+        with self.loaded(vector) as resident:
+            network = _network(resident)
+            for part in x.split(500) if len(x) else ():
+                z = network.encoder(resident.laid(part))
+                latents.append(z.cpu())
+                if with_predictions:
+                    predictions.append(network.predictor(z).cpu())
+        return normalize(torch.cat(latents), dim=1), torch.cat(predictions)
 
     def learn_views(
         self,
@@ -275,27 +256,23 @@ class Contrastive(Architecture):
         with self.loaded(start) as common:
             samples = common.placed(x)
 
-            def views(batches: Sequence[Tensor], resident: Resident) -> Iterator[tuple[Tensor, ...]]:
-                for some in _at_once(batches, x):
-                    pairs = [[how.draw((len(rows), *x.shape[1:]), rng) for _ in range(2)] for rows in some]
-                    chosen, lengths = samples[torch.cat(list(some))], list(map(len, some))
-                    made = [how.apply(chosen, _joined(view)).split(lengths) for view in zip(*pairs, strict=True)]
-                    for first, second in zip(*made, strict=True):
-                        yield resident.laid(first), resident.laid(second)
+            def inputs(rows: Tensor, resident: Resident) -> tuple[Tensor, ...]:
+                draws = [how.draw((len(rows), *x.shape[1:]), rng) for _ in range(2)]
+                return tuple(resident.laid(how.apply(samples[rows], view)) for view in draws)
 
             def loss(student: ContrastiveNetwork, first: Tensor, second: Tensor) -> Tensor:
                 z1, z2 = student.encoder(first), student.encoder(second)
-                p1, p2 = student.predictor(z1).float(), student.predictor(z2).float()
-                loss = (negative_cosine(p1, z2.float()) + negative_cosine(p2, z1.float())) / 2
+                p1, p2 = student.predictor(z1), student.predictor(z2)
+                loss = (negative_cosine(p1, z2) + negative_cosine(p2, z1)) / 2
                 if training.decorrelation:
                     loss = loss + training.decorrelation * (mean_correlation(z1) + mean_correlation(z2)) / 2
                 if not training.model_weight:
                     return loss
                 with torch.no_grad():
-                    anchors = common.module(torch.cat([first, second])).float()
+                    anchors = common.module(torch.cat([first, second]))
                 return loss + training.model_weight * negative_cosine(torch.cat([p1, p2]), anchors)
 
-            return self._descended(start, len(x), rng, moments, training, _Objective(views, loss, ("views", common)))
+            return self._learn(start, len(x), rng, moments, training, inputs, loss, ("views", common))
 
     def learn_clusters(
         self, start: Tensor, x: Tensor, clusters: Tensor, anchors: Tensor, rng: torch.Generator, moments: AdamMoments,
@@ -307,15 +284,14 @@ class Contrastive(Architecture):
         predictions. The rest, and what is returned, is as for `learn_views`.
         """
         count = int(clusters.max()) + 1
-        samples, own, goals = (part.to(device()) for part in (x, clusters, anchors))
+        samples, labels, goals = (part.to(device()) for part in (x, clusters, anchors))
 
-        def chosen(batches: Sequence[Tensor], resident: Resident) -> Iterator[tuple[Tensor, ...]]:
-            return ((resident.laid(samples[rows]), own[rows], goals[rows]) for rows in batches)
+        def inputs(rows: Tensor, resident: Resident) -> tuple[Tensor, ...]:
+            return resident.laid(samples[rows]), labels[rows], goals[rows]
 
-        def loss(student: ContrastiveNetwork, x: Tensor, own: Tensor, goals: Tensor) -> Tensor:
+        def loss(student: ContrastiveNetwork, x: Tensor, labels: Tensor, goals: Tensor) -> Tensor:
             z = student.encoder(x)
-            p, z = student.predictor(z).float(), z.float()
-            members = one_hot(own, count).float()
+            p, members = student.predictor(z), one_hot(labels, count).float()
             loss = cluster_contrast(p, z, members, training.form)
             if training.model_weight:
                 loss = loss + training.model_weight * model_contrast(p, goals, members, training.form)
@@ -323,51 +299,44 @@ class Contrastive(Architecture):
                 loss = loss + training.decorrelation * mean_correlation(z)
             return loss
 
-        return self._descended(start, len(x), rng, moments, training, _Objective(chosen, loss, ("clusters", count)))
+        return self._learn(start, len(x), rng, moments, training, inputs, loss, ("clusters", count))
 
-    def _descended(
-        self, start: Tensor, n: int, rng: torch.Generator, moments: AdamMoments, training: ContrastiveTraining,
-        objective: _Objective,
-    ) -> tuple[Tensor, float | None]:  # fmt: skip
+    def _learn(
+        self,
+        start: Tensor,
+        n: int,
+        rng: torch.Generator,
+        moments: AdamMoments,
+        training: ContrastiveTraining,
+        inputs: Callable[[Tensor, Resident], tuple[Tensor, ...]],
+        loss: Callable[..., Tensor],
+        kind: tuple[Any, ...],
+    ) -> tuple[Tensor, float | None]:
+        """Minimise `loss` of `inputs`, which are made of the rows of every batch; see `learn_views`.
+
+        `kind` tells losses of different steps apart.
+        """
         losses: list[Tensor] = []
         counts: list[int] = []
         with self.loaded(start, rng, training=True) as resident:
-            step = _step_of(resident, training, objective)
+            settings = (training, kind, execution())
+            if settings not in resident.steps:
+                resident.steps.clear()  # a GPU keeps the memory of recorded steps
+                resident.steps[settings] = _Step(resident, training, loss)
+            step: _Step = resident.steps[settings]
             step.moments.take(moments, resident.laid_out)
             for _ in range(training.local_epochs):
                 order = resident.placed(torch.randperm(n, generator=rng))
-                batches = [rows for rows in order.split(training.batch_size) if len(rows) > 1]
-                losses += [step.take(*inputs) for inputs in objective.inputs(batches, resident)]
-                counts += map(len, batches)
+                for rows in order.split(training.batch_size):
+                    if len(rows) > 1:
+                        losses.append(step.take(*inputs(rows, resident)))
+                        counts.append(len(rows))
             model = resident.vector()
             moments.take(step.moments, resident.collected)
         if not losses:
             return model, None
         weights = torch.tensor(counts, dtype=torch.float32)
         return model, float(torch.stack(losses).cpu() @ weights / weights.sum())
-
-    @torch.no_grad()
-    def _both(self, vector: Tensor, x: Tensor, with_predictions: bool) -> tuple[Tensor, Tensor]:
-        latents, predictions = [torch.zeros(0, self.design.latent)], [torch.zeros(0, self.design.latent)]
-        with self.loaded(vector) as resident:
-            network = _network(resident)
-            for part in x.split(_BATCH) if len(x) else ():
-                z = network.encoder(resident.laid(part))
-                latents.append(z.float().cpu())
-                if with_predictions:
-                    predictions.append(network.predictor(z).float().cpu())
-        return torch.cat(latents), torch.cat(predictions)
-
-
-class _Objective(NamedTuple):
-    """What a step minimises, and how its inputs are made of the rows of every batch.
-
-    `kind` tells objectives of different steps apart.
-    """
-
-    inputs: Callable[[Sequence[Tensor], Resident], Iterator[tuple[Tensor, ...]]]
-    loss: Callable[..., Tensor]
-    kind: tuple[Any, ...]
 
 
 class _Step:
@@ -381,31 +350,10 @@ class _Step:
     def _taken(self, *inputs: Tensor) -> Tensor:
         """Take a step on a batch; return its loss."""
         self._resident.grad.zero_()
-        with self._training.products():
-            loss = self._loss(_network(self._resident), *inputs)
+        loss = self._loss(_network(self._resident), *inputs)
         loss.backward()
         self.moments.step(self._resident.params, self._resident.grad, self._training.learning_rate)
         return loss.detach()
-
-
-def _at_once(batches: Sequence[Tensor], x: Tensor) -> list[Sequence[Tensor]]:
-    """Return the batches in groups whose views are made together: on a GPU many, unless samples of a batch mix."""
-    together = 1 if device().type == "cpu" or x.dim() != 4 else max(1, _VIEWED // max(map(len, batches), default=1))
-    return [batches[at : at + together] for at in range(0, len(batches), together)]
-
-
-def _joined(draws: Sequence[Draws]) -> Draws:
-    return tuple(torch.cat(parts) for parts in zip(*draws, strict=True))
-
-
-def _step_of(resident: Resident, training: ContrastiveTraining, objective: _Objective) -> _Step:
-    """Return the resident's step for this training and objective, the one of before if there was one."""
-    kind = (training, objective.kind, execution())
-    if kind not in resident.steps:
-        resident.steps.clear()  # a GPU keeps the memory of recorded steps
-        resident.steps[kind] = _Step(resident, training, objective.loss)
-    step: _Step = resident.steps[kind]
-    return step
 
 
 def _network(resident: Resident) -> ContrastiveNetwork:
