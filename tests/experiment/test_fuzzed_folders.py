@@ -53,7 +53,8 @@ def _refused(error: FedkinError) -> bool:
 
 
 def ask_track(folder: Path) -> None:
-    track(folder, ["tensorboard"], [f"tracking.folder={folder.parent / 'events'}"], anew=True)
+    (folder / "tracking.json").unlink(missing_ok=True)
+    track(folder, ["tensorboard"], [f"tracking.folder={folder.parent / 'events'}"])
 
 
 USED: dict[Callable[[Path], object], set[str]] = {

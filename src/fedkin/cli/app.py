@@ -19,6 +19,7 @@ import click
 from fedkin import __version__
 from fedkin.cli.help_pages import Group
 from fedkin.core.doors import SHELL, at_door
+from fedkin.core.errors import FedkinError
 from fedkin.experiment.terminal_tables import PlainStream
 
 DONE, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
@@ -59,15 +60,10 @@ def _run(arguments: list[str] | None) -> NoReturn:
     except BrokenPipeError:  # who reads the output has read enough
         sys.stdout = None  # nothing is left to be flushed
         raise SystemExit(FAILED) from None
-    except (OSError, ValueError) as error:
-        from fedkin.core.errors import FedkinError
-
-        if isinstance(error, OSError):
-            place = f" ({error.filename})" if error.filename else ""
-            stop(f"{error.strerror or error}{place}.", REFUSED)
-        if isinstance(error, FedkinError):
-            stop(str(error), REFUSED)
-        raise
+    except FedkinError as error:
+        stop(str(error), REFUSED)
+    except OSError as error:
+        stop(f"{error.strerror or error}{f' ({error.filename})' if error.filename else ''}.", REFUSED)
     raise SystemExit(DONE)
 
 
@@ -112,71 +108,50 @@ def stop(sentence: str, code: int) -> NoReturn:
     raise SystemExit(code)
 
 
-# What a wrong option or argument was probably meant to be.
+# What a wrong option was probably meant to be.
 
 
 def _sentence(error: click.UsageError, words: Sequence[str]) -> str:
     """Describe a command-line error, with the nearest existing option and how to get help."""
     wrong, hint = error.format_message().rstrip("."), ""
     if isinstance(error, click.NoSuchOption) and error.ctx is not None:
-        options = [name for each in error.ctx.command.params for name in each.opts]
-        name = error.option_name.lstrip("-").replace("-", "_")
         wrong = f"No such option '{error.option_name}'"
-        takes_keys = "--set" in options
-        if name == "seeds":
-            hint = "A run has one --seed; `fedkin compare` and `fedkin reproduce STUDY.toml` take several. "
-        elif takes_keys and (key := _key_of_method(name, words)):
+        options = [name for each in error.ctx.command.params for name in each.opts]
+        near = difflib.get_close_matches(error.option_name, options, n=1, cutoff=0.7)
+        name = error.option_name.lstrip("-").replace("-", "_")
+        key = _key_called(name, words, not near) if "--set" in options else None
+        if key is not None:
             hint = f"It is set by --set {key}=VALUE. "
-        elif near := difflib.get_close_matches(error.option_name, options, n=1, cutoff=0.7):
+        elif near:
             wrong += f"; did you mean '{near[0]}'?"
-        elif takes_keys and (key := _key_that_ends(name)):
-            hint = f"It is set by --set {key}=VALUE. "
-        elif takes_keys:
+        elif "--set" in options:
             hint = "Any key of the experiment is set by --set KEY=VALUE. "
-    elif "unexpected extra argument" in wrong and error.ctx is not None and "methods" in error.ctx.params:
-        hint = "Names have commas between them, as in --methods kfed,kin-graph. "
     path = error.ctx.command_path if error.ctx else "fedkin"
     return f"{wrong}{'' if wrong.endswith('?') else '.'} {hint}See `{path} --help`."
 
 
-def _key_of_method(name: str, words: Sequence[str]) -> str | None:
-    """Return the key of an option that a method named among the `words` of the command line has."""
-    from fedkin.core import FedkinError
-    from fedkin.core.options import options_of
-    from fedkin.experiment import registry
+def _key_called(name: str, words: Sequence[str], everywhere: bool) -> str | None:
+    """Return the key of an experiment that ends in a name: an option of a method among the `words`, or any.
 
-    for word in [part for each in words for part in each.split(",")]:
-        with suppress(FedkinError):
-            if registry.is_known("method", word) and any(
-                option.name == name for option in options_of(registry.declared("method", word))
-            ):
-                return f"method.{name}"
-    return None
-
-
-def setting_of(given: str) -> str | None:
-    """Return the setting, as --set takes it, that was given in the place of data; ``None`` if it is none."""
-    name, equals, value = given.partition("=")
-    if not equals or Path(given).exists():
-        return None
-    key = name if "." in name else _key_that_ends(name.replace("-", "_"))
-    return f"{key}={value}" if key else None
-
-
-def _key_that_ends(word: str) -> str | None:
-    """Return the experiment's key whose last part is a word, or what another library's word means here."""
+    What other libraries call otherwise is known by that name, too. Only with `everywhere` other methods are asked.
+    """
     from fedkin.core.aliases import ALIASES
+    from fedkin.core.errors import FedkinError
     from fedkin.core.options import options_of
     from fedkin.experiment import registry
     from fedkin.experiment.config import SECTIONS
 
-    kinds: tuple[registry.Kind, ...] = ("method", "scenario")
-    for name in (*ALIASES.get(word, ()), word):
-        for section in ("data", "device", "federation", "simulation"):
-            if name in SECTIONS[section].model_fields:
-                return f"{section}.{name}"
-        for kind in kinds:
-            listed = registry.METHODS if kind == "method" else registry.SCENARIOS
-            if any(option.name == name for each in listed for option in options_of(registry.declared(kind, each))):
-                return f"{'method' if kind == 'method' else 'simulation'}.{name}"
-    return None
+    keys: dict[str, str] = {}
+    methods = [part for word in words for part in word.split(",") if registry.is_known("method", part)]
+    for kind, section, listed in (
+        ("method", "method", methods),
+        ("scenario", "simulation", registry.SCENARIOS if everywhere else ()),
+        ("method", "method", registry.METHODS if everywhere else ()),
+    ):
+        for each in listed:
+            with suppress(FedkinError):
+                options = options_of(registry.declared(kind, each))  # type: ignore[arg-type]
+                keys = {option.name: f"{section}.{option.name}" for option in options} | keys
+    if everywhere:
+        keys |= {key: f"{section}.{key}" for section, model in SECTIONS.items() for key in model.model_fields}
+    return next((keys[word] for word in (name, *ALIASES.get(name, ())) if word in keys), None)

@@ -184,7 +184,9 @@ def _beside(folder: Path, clients: Sequence[int], names: Sequence[str]) -> Path:
     """Return the folder of a run without some clients, ``<run>-without-<names>``; many are called by position."""
     from fedkin.data.population import client_name
 
-    called = "-".join(re.sub(r"[^\w.@+]+", "-", client_name(at, names)).strip("-.") or str(at) for at in clients)
+    called = "-".join(
+        re.sub(r"[^\w.@+]+", "-", client_name(position, names)).strip("-.") or str(position) for position in clients
+    )
     called = called if len(called.encode(errors="replace")) <= _MAX_NAME else "-".join(map(str, clients))
     return folder.with_name(f"{folder.resolve().name}-without-{called}")
 
@@ -197,9 +199,9 @@ def costs(folders: tuple[Path, ...], target: str | None, as_json: bool) -> None:
     """Show what runs cost: bytes and seconds, by phase. Further runs are also relative to the first."""
     from fedkin.studies import costs as accounts
 
-    wanted = accounts.parsed_target(target) if target is not None else None
-    found = accounts.costs_of(folders, wanted)
-    print(accounts.as_json(found, wanted) if as_json else accounts.as_text(found, wanted))
+    goal = accounts.parsed_target(target) if target is not None else None
+    measured = accounts.costs_of(folders, goal)
+    print(accounts.as_json(measured, goal) if as_json else accounts.as_text(measured, goal))
 
 
 @app.command(section=_SECTION)
@@ -225,15 +227,14 @@ def attack(folder: Path, out: Path | None, device: str, as_json: bool, quiet: bo
 @run_folders
 @tools("--to", default="; by default, those of the experiment")
 @settings("Any key of [tracking], such as tracking.project=trials.")
-@flag("--new anew", "Start a new tracked run, even if a tool knows the run.")
 @quiet
-def track(folders: tuple[Path, ...], to: tuple[str, ...], settings: tuple[str, ...], anew: bool, quiet: bool) -> None:
+def track(folders: tuple[Path, ...], to: tuple[str, ...], settings: tuple[str, ...], quiet: bool) -> None:
     """Send the records of runs to tracking tools. Records that a tool already has are left out."""
     with interruptible("the same command sends what is missing"):
         from fedkin.experiment.tracking import track as catch_up
 
         for folder in folders:
-            sent = catch_up(folder, list(to), list(settings), anew)
+            sent = catch_up(folder, list(to), list(settings))
             if not quiet:
                 print(f"Sent of {folder}: {sent} steps")
 

@@ -113,8 +113,8 @@ class Name(click.ParamType):  # type: ignore[type-arg]  # generic in recent vers
         return value
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        found = [CompletionItem(name) for name in self._names() if name.startswith(incomplete)]
-        return found if found or not self._files else [CompletionItem(incomplete, type="file")]
+        items = [CompletionItem(name) for name in self._names() if name.startswith(incomplete)]
+        return items if items or not self._files else [CompletionItem(incomplete, type="file")]
 
 
 def _check_experiment(value: str) -> None:

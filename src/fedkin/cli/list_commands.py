@@ -57,8 +57,8 @@ def _sections() -> dict[str, Mapping[str, str]]:
 def _print_names(sections: Mapping[str, Mapping[str, str]]) -> None:
     for title, names in sections.items():
         print(title.capitalize())
-        for one, summary in names.items():
-            print(_lines(summary, f"  {one:<17}  ", " " * 21))
+        for name, summary in names.items():
+            print(_lines(summary, f"  {name:<17}  ", " " * 21))
 
 
 def _print_one(name: str, sections: Mapping[str, Mapping[str, str]], as_json: bool) -> None:
@@ -81,18 +81,20 @@ def _print_one(name: str, sections: Mapping[str, Mapping[str, str]], as_json: bo
     from fedkin.experiment.sections import SimulationSection
 
     kind: Kind = "scenario" if name in sections["scenarios"] else "method"
-    made: Any = registry.declared(kind, name)
-    model_of(made, SimulationSection if kind == "scenario" else MethodSection)  # which refuses what no file can hold
-    options = [option for option in options_of(made) if kind == "method" or option.name not in FROM_DATA]
+    declared_class: Any = registry.declared(kind, name)
+    model_of(
+        declared_class, SimulationSection if kind == "scenario" else MethodSection
+    )  # which refuses what no file can hold
+    options = [option for option in options_of(declared_class) if kind == "method" or option.name not in FROM_DATA]
     summary = registry.summary_of(kind, name)
     if as_json:
-        about = {each: getattr(made.traits, each) for each in _FACTS} if kind == "method" else {}
-        found = {"name": name, "kind": kind, "summary": summary, **about, "options": list(map(_plain, options))}
-        print(json.dumps(found, indent=2))
+        about = {each: getattr(declared_class.traits, each) for each in _FACTS} if kind == "method" else {}
+        tree = {"name": name, "kind": kind, "summary": summary, **about, "options": list(map(_plain, options))}
+        print(json.dumps(tree, indent=2))
         return
     print(_lines(f"{name}: {summary}" if summary else name))
     if kind == "method":
-        print(_lines(_in_words(made)))
+        print(_lines(_in_words(declared_class)))
     place = "method" if kind == "method" else "simulation"
     how = f"Options, set by --set {place}.NAME=VALUE or in [{place}] of an experiment's file:"
     print(f"\n{_lines(how)}")
@@ -121,11 +123,11 @@ def _print_options(options: Sequence[Option]) -> None:
             print(fill(each.meaning, width, initial_indent=" " * 6, subsequent_indent=" " * 6))
 
 
-def _lines(text: str, first: str = "", others: str = "") -> str:
+def _lines(text: str, first: str = "", hanging: str = "") -> str:
     """Wrap a text to the terminal's width; one line without a terminal."""
     if not sys.stdout.isatty():
         return first + text
-    return fill(text, get_terminal_size().columns, initial_indent=first, subsequent_indent=others)
+    return fill(text, get_terminal_size().columns, initial_indent=first, subsequent_indent=hanging)
 
 
 def _plain(option: Option) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import time
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from fedkin.cli.app import REFUSED, app, interruptible, resumable, setting_of, stop
+from fedkin.cli.app import REFUSED, app, interruptible, resumable, stop
 from fedkin.cli.help_pages import (
     COUNT,
     DATA,
@@ -73,8 +74,8 @@ def run(experiment: str, given: str | None, **options: Any) -> None:
     data, scenario = options["data"], options["scenario"]
     if given is not None and data is not None:
         stop(f"The data set was given twice, as '{given}' and as '{data}'.", REFUSED)
-    if given is not None and (setting := setting_of(given)):
-        stop(f"'{given}' is no data set, but a setting; give it as --set {setting}.", REFUSED)
+    if given is not None and "=" in given and not Path(given).exists():
+        stop(f"'{given}' is no data set, but a setting; give it as --set {given}.", REFUSED)
     data = given if data is None else data
     if data is not None and scenario != "files" and ":" not in (scenario or "") and not experiment.endswith(".toml"):
         check_source(data)  # a scenario of one's own may call its data as it likes
@@ -93,7 +94,7 @@ def run(experiment: str, given: str | None, **options: Any) -> None:
 @quiet
 def cluster(**options: Any) -> None:
     """Cluster the samples of all clients. It is `fedkin run kin-graph DATA`."""
-    data, chosen = options["data"], any(one.startswith("scenario.") for one in options["settings"])
+    data, chosen = options["data"], any(each.startswith("simulation.") for each in options["settings"])
     if options["clients"] is not None and not Path(data).is_dir() and not chosen:
         options["scenario"] = "iid"  # the method's default scenario has a client for each class
     _run("kin-graph", options)
@@ -103,10 +104,9 @@ def cluster(**options: Any) -> None:
 
 def _run(experiment: str, options: Mapping[str, Any]) -> None:
     """Run an experiment with the options of the command line, ``None`` where one is not given."""
-    given = {name: value for name, value in options.items() if name in _KEYS and value is not None}
-    wanted = {name: json.dumps(value, ensure_ascii=False) for name, value in given.items()}
-    _check_given_once(wanted, options["settings"])
-    overrides = [*(f"{_KEYS[name]}={value}" for name, value in wanted.items()), *options["settings"]]
+    values = {key: options.get(name) for name, key in _KEYS.items()}
+    flags = [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in values.items() if value is not None]
+    overrides = [*flags, *options["settings"]]
     from fedkin.experiment.config import load_config
 
     config = load_config(experiment, overrides)
@@ -171,36 +171,18 @@ def pretrain(data: str, out: Path, model: str, device: str, quiet: bool, **optio
             def done(epoch: int, epochs: int, error: float) -> None:
                 progress.phase(f"Epoch {epoch} of {epochs} done, mean squared error {error:.4f}")
 
-            made = trained(data, out, name=model, on_epoch=done, **options)
+            encoder = trained(data, out, name=model, on_epoch=done, **options)
     if not quiet:
-        print(f"Encoder: {out}, mean squared error {made.about['error']:.4f} after {made.about['epochs']} epochs")
-
-
-def _check_given_once(wanted: Mapping[str, str], settings: Sequence[str]) -> None:
-    """Check that no option and --set give two values of one key; `wanted` are the options' by name, as TOML."""
-    from fedkin.experiment.config import apply_setting
-
-    names = {_KEYS[name]: name for name in wanted}
-    for setting in settings:
-        tables: dict[str, Any] = {}
-        path = apply_setting(tables, setting)
-        if path in names:
-            section, _, key = path.rpartition(".")
-            given, other = json.loads(wanted[names[path]]), (tables[section] if section else tables)[key]
-            if given != other:
-                stop(f"'{path}' is {given!r} by --{names[path]}, and {other!r} by --set; give it once.", REFUSED)
+        print(f"Encoder: {out}, mean squared error {encoder.about['error']:.4f} after {encoder.about['epochs']} epochs")
 
 
 def _on_default_number(config: Config, overrides: Sequence[str]) -> str | None:
     """Return a sentence if nobody named the number of clusters for files of one's own, and the method needs one."""
-    from fedkin.data.scenarios.already_split import ClientFiles
-
-    default = getattr(type(config.method), "n_clusters", None)
-    named = any(override.partition("=")[0].strip() == "method.n_clusters" for override in overrides)
-    is_given = isinstance(default, int) and not config.method.traits.finds_k
-    if named or not isinstance(config.scenario, ClientFiles) or not is_given:
-        return None
-    if config.tables["method"]["n_clusters"] != default:  # as the .toml file has it
+    default = config.defaults["method"].get("n_clusters")
+    is_needed = isinstance(default, int) and not config.method.traits.finds_k
+    is_named = any(override.startswith("method.n_clusters") for override in overrides)
+    is_other = config.tables["method"].get("n_clusters") != default  # as the .toml file has it
+    if config.simulation.scenario != "files" or not is_needed or is_named or is_other:
         return None
     return (
         f"n_clusters = {default} is the default of {config.method_name}; give the number that you expect, or try "
@@ -212,17 +194,14 @@ def _new_folder(config: Config) -> Path:
     """``runs/<method>-<data>-seed<seed>``, with a counter if it is taken; a file is called without its suffix."""
     from fedkin.core.files import ending_of, stem_of
     from fedkin.data.names import READ
-    from fedkin.experiment import registry
+    from fedkin.experiment.registry import file_name
 
     source = Path(config.data.source)
     name = stem_of(source) if ending_of(source) in READ else source.name
     data = re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-.") or "data"
-    first = Path("runs") / f"{registry.file_name(config.method_name)}-{data}-seed{config.seed}"
-    folder, count = first, 1
-    while folder.exists():
-        count += 1
-        folder = first.with_name(f"{first.name}-{count}")
-    return folder
+    first = Path("runs") / f"{file_name(config.method_name)}-{data}-seed{config.seed}"
+    numbered = (first.with_name(f"{first.name}-{count}") for count in itertools.count(2))
+    return next(folder for folder in itertools.chain([first], numbered) if not folder.exists())
 
 
 # Many runs.
@@ -258,14 +237,14 @@ def compare(
     from fedkin.studies.comparison import print_comparison
     from fedkin.studies.question import question_of
 
-    asked = question_of(what, asked=question, methods=names, **experiment)
-    folder = out or Path("comparisons") / asked.name
+    what_for = question_of(what, asked=question, methods=names, **experiment)
+    folder = out or Path("comparisons") / what_for.name
     with interruptible("the same command resumes the comparison"):
-        found = compared(asked, Options(clusters, seeds, budget), folder, not quiet, start=began)
+        comparison = compared(what_for, Options(clusters, seeds, budget), folder, not quiet, start=began)
     if as_json:
-        print(found.to_json(), end="")
+        print(comparison.to_json(), end="")
     elif not quiet:
-        print_comparison(found)
+        print_comparison(comparison)
 
 
 @app.command(section="Many runs")
@@ -321,12 +300,12 @@ def benchmark(
     folder = out or Path("benchmark-runs") / f"{what}-{data.replace('/', '-')}"
     with interruptible("the same command resumes the benchmark"):
         options = Options(None, seeds, budget, limit)
-        found = benchmarked(what, names, options, folder, data, _names(scenarios), shows=not quiet, **sizes)
+        results = benchmarked(what, names, options, folder, data, _names(scenarios), shows=not quiet, **sizes)
     if as_json:
-        print(json.dumps(found.plain(), indent=2))
+        print(json.dumps(results.plain(), indent=2))
     elif not quiet:
-        print(found.text())
-        print(f"{len(found.results)} results; the page: {folder / BENCHMARK_PAGE}")
+        print(results.text())
+        print(f"{len(results.results)} results; the page: {folder / BENCHMARK_PAGE}")
 
 
 def _names(listed: str) -> tuple[str, ...]:

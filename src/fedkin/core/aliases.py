@@ -70,17 +70,19 @@ _DONE_OTHERWISE = dict.fromkeys(
 
 def checked_keywords(function: _F) -> _F:
     """Decorate a function so that an unknown keyword raises a `TypeError` that names the nearest known one."""
-    known = [name for name in inspect.signature(function).parameters if name != "self"]
+    parameters = [name for name in inspect.signature(function).parameters if name != "self"]
 
     @functools.wraps(function)
     def called(*arguments: Any, **keywords: Any) -> Any:
         for name in keywords:
-            if name not in known:
-                if name in _DONE_OTHERWISE and "eval" in known:
+            if name not in parameters:
+                if name in _DONE_OTHERWISE and "eval" in parameters:
                     raise TypeError(f"{function.__name__} has no argument '{name}'; {_DONE_OTHERWISE[name]}")
-                near = meant_by(name, known)
-                others = f"; options of methods are settings={{'method.{name}': ...}}" if "settings" in known else ""
-                end = hint(near, f"it takes {', '.join(known)}{others}")
+                near = meant_by(name, parameters)
+                elsewhere = (
+                    f"; options of methods are settings={{'method.{name}': ...}}" if "settings" in parameters else ""
+                )
+                end = hint(near, f"it takes {', '.join(parameters)}{elsewhere}")
                 raise TypeError(f"{function.__name__} has no argument '{name}'; {end}")
         return function(*arguments, **keywords)
 

@@ -166,8 +166,8 @@ def predicted_clusters(method: Any, result: Mapping[str, Any], x: Tensor, **whos
         ) from error
     is_whole = isinstance(clusters, Tensor) and not (clusters.is_floating_point() or clusters.is_complex())
     if not is_whole or clusters.shape != (len(x),):
-        wanted = f"the clusters of samples, a tensor int64 ({len(x)},)"
-        raise FedkinError(f"{name}.predict should return {wanted}, not {_form(clusters)}.")
+        rule = f"the clusters of samples, a tensor int64 ({len(x)},)"
+        raise FedkinError(f"{name}.predict should return {rule}, not {_form(clusters)}.")
     labels: Tensor = clusters.long()
     return labels
 
@@ -196,7 +196,7 @@ def _plain(name: str, value: Any, path: str = "") -> Any:
     if isinstance(value, Mapping):
         return {str(key): _plain(name, item, f"{path}/{key}" if path else str(key)) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(name, item, f"{path}/{at}") for at, item in enumerate(value)]
+        return [_plain(name, item, f"{path}/{index}") for index, item in enumerate(value)]
     if isinstance(value, np.generic) or (isinstance(value, Tensor | np.ndarray) and value.ndim == 0):
         value = value.item()
     if value is None or isinstance(value, bool | int | float | str):
@@ -261,6 +261,8 @@ def without_result(method: Method[Any], fed: Federation) -> dict[int, str]:
     """Return the clients of this process that have no part in the result though they began, and why."""
     missing = dict(fed.dropped)
     if method.traits.clusters == "samples":
-        done = {client.id for client in clustered(fed)}
-        missing |= {i: fed.missing.get(i, "no reply") for i in fed.present if i in fed.clients and i not in done}
+        clustered_ids = {client.id for client in clustered(fed)}
+        missing |= {
+            i: fed.missing.get(i, "no reply") for i in fed.present if i in fed.clients and i not in clustered_ids
+        }
     return dict(sorted(missing.items()))

@@ -140,8 +140,8 @@ def _saved_settings() -> Callable[[], None]:
 
 def stack_memory() -> int:
     """Return how many bytes a stack of models may use on this thread's device: half of its free memory."""
-    where = device()
-    return int(torch.cuda.mem_get_info(where)[0]) // 2 if where.type == "cuda" else _ASSUMED
+    place = device()
+    return int(torch.cuda.mem_get_info(place)[0]) // 2 if place.type == "cuda" else _ASSUMED
 
 
 def placed(x: Tensor) -> Tensor:
@@ -149,11 +149,11 @@ def placed(x: Tensor) -> Tensor:
 
     `x` is in the processor's memory. As long as it is not modified, it is sent once.
     """
-    where = device()
-    if where.type == "cpu" or x.is_inference():  # of the latter nobody knows whether they were modified
-        return x.to(where)
+    place = device()
+    if place.type == "cpu" or x.is_inference():  # of the latter nobody knows whether they were modified
+        return x.to(place)
     with _PLACES:
-        return _copies.setdefault(where, _Copies(where)).of(x)
+        return _copies.setdefault(place, _Copies(place)).of(x)
 
 
 class _Copies:

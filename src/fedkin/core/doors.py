@@ -22,7 +22,7 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 def toml_text(value: Any, blank: str = " ") -> str:
     """Return a value as TOML writes it, on one line; `blank` stands beside separators."""
     if isinstance(value, Mapping):
-        items = (f"{_key(name)}{blank}={blank}{toml_text(own, blank)}" for name, own in value.items())
+        items = (f"{_key(name)}{blank}={blank}{toml_text(item, blank)}" for name, item in value.items())
         return f"{{{f',{blank}'.join(items)}}}"
     return json.dumps("none" if value is None else value, ensure_ascii=False, separators=(f",{blank}", f":{blank}"))
 

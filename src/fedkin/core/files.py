@@ -180,17 +180,17 @@ def _compressed(path: Path) -> str | None:
     return path.stem if is_one else None
 
 
-def similar_path(path: Path, others: Mapping[str, str] | None = None) -> str:
+def similar_path(path: Path, more: Mapping[str, str] | None = None) -> str:
     """Return a hint for a path that does not exist, such as ``did you mean 'north.csv'?``; empty if none is similar.
 
-    `others` are further names that may be meant in place of the last part of the path, with what each stands for.
+    `more` are further names that may be meant in place of the last part of the path, with what each stands for.
     """
     parent, unknown = path, path.name
     while not parent.is_dir() and parent != parent.parent:
         unknown, parent = parent.name, parent.parent
     meant = {name: str(parent / name) for name in shown_in(parent)}
     if parent == path.parent:
-        meant |= others or {}
+        meant |= more or {}
     near = difflib.get_close_matches(unknown, meant, n=1, cutoff=0.7)
     return f"did you mean '{meant[near[0]]}'?" if near else ""
 

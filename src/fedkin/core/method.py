@@ -328,8 +328,8 @@ def refuse_unused(method: Any, unused: Mapping[str, str]) -> None:
 
 def allowed_for_sums(made: type[Method[Any]]) -> dict[str, tuple[Any, ...]]:
     """Return the values of hyper-parameters, by name, with which sums over clients are all that a method needs."""
-    needed = made.traits.sums_suffice or {}
-    return {name: values if isinstance(values, tuple) else (values,) for name, values in needed.items()}
+    settings = made.traits.sums_suffice or {}
+    return {name: values if isinstance(values, tuple) else (values,) for name, values in settings.items()}
 
 
 def display_name(method: type[Any]) -> str:

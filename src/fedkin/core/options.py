@@ -166,15 +166,15 @@ def validation_sentence(
             break
         value = value[part]
     messages = [problem["msg"] for problem in problems if problem["loc"][:depth] == key]
-    wanted = " or ".join(dict.fromkeys(message.removeprefix("Input should be ") for message in messages))
+    rule = " or ".join(dict.fromkeys(message.removeprefix("Input should be ") for message in messages))
     for pydantics, replacement in _WORDS.items():
-        wanted = wanted.replace(pydantics, replacement)
+        rule = rule.replace(pydantics, replacement)
     if isinstance(value, str):
         bare = " (in the shell, between double quotes)" if value.startswith("[") else ""
         parts = [part.strip(" '\"") for part in value.strip("[]").split(",")]
-        wanted = wanted.replace("a valid list", f"a list, such as [{', '.join(map(_quoted, parts))}]{bare}")
+        rule = rule.replace("a valid list", f"a list, such as [{', '.join(map(_quoted, parts))}]{bare}")
     shown = _quoted(value) if isinstance(value, str) else repr(value)
-    return FedkinError(f"'{path}' is {shown} {place}; it should be {wanted}.")
+    return FedkinError(f"'{path}' is {shown} {place}; it should be {rule}.")
 
 
 def _unknown_key(path: str, place: str, known: list[str]) -> FedkinError:

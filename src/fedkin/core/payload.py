@@ -172,8 +172,8 @@ def with_checksum(tree: Any) -> bytes:
     """
     tensors, text = pack(tree)
     content = memoryview(save(tensors, metadata={_TREE: _BLANK + text}))
-    at = 8 + len(_START)  # behind the length of the header
-    return b"".join([content[:at], sha256(content).hexdigest().encode(), content[at + len(_BLANK) :]])
+    start = 8 + len(_START)  # behind the length of the header
+    return b"".join([content[:start], sha256(content).hexdigest().encode(), content[start + len(_BLANK) :]])
 
 
 def to_bytes(tree: Any) -> bytes:

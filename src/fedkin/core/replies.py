@@ -67,9 +67,9 @@ class Array:
         return self.objection(value) is None
 
     def _fits(self, shape: Sequence[int], lengths: dict[str, int]) -> bool:
-        wanted = self.shape or ()
-        fits = len(shape) == len(wanted)
-        for length, letter in zip(shape, wanted, strict=False):
+        sizes = self.shape or ()
+        fits = len(shape) == len(sizes)
+        for length, letter in zip(shape, sizes, strict=False):
             fixed = lengths.setdefault(letter, length) if isinstance(letter, str) else letter
             fits = fits and fixed in (None, length)
         return fits
@@ -365,7 +365,7 @@ def _unfit_value(path: str, value: Any, want: Any, lengths: dict[str, int]) -> s
     if isinstance(want, ListOf):
         if not isinstance(value, list | tuple):
             return f"'{path}' is no list"
-        reasons = (_unfit_value(f"{path}/{at}", item, want.want, lengths) for at, item in enumerate(value))
+        reasons = (_unfit_value(f"{path}/{index}", item, want.want, lengths) for index, item in enumerate(value))
         return next(filter(None, reasons), None)
     if isinstance(want, Mapping):
         return _unfit_mapping(path, value, want, lengths)

@@ -139,8 +139,8 @@ def noise_for(noise: Noise, values: Sequence[Tensor]) -> tuple[Noise, bytes]:
     """
     if isinstance(noise, torch.Generator):
         return noise, hashlib.sha256(noise.initial_seed().to_bytes(_WORD, "little")).digest()
-    own = noise.about(b"".join(value.contiguous().numpy().tobytes() for value in values))
-    return own, own.name
+    stream = noise.about(b"".join(value.contiguous().numpy().tobytes() for value in values))
+    return stream, stream.name
 
 
 # Bisection: finds by halving an interval where a condition begins to hold.

@@ -75,9 +75,9 @@ class Table:
 
     def of(self, name: str) -> Tensor:
         """Return the values of a column, float64 ``(n,)``; raises `KeyError` if there is none of this name."""
-        for at, column in enumerate(self.columns):
+        for index, column in enumerate(self.columns):
             if column.name == name:
-                return self.values[:, at]
+                return self.values[:, index]
         raise KeyError(name)
 
     @classmethod

@@ -198,10 +198,10 @@ def client_task(
 
 def _registered(run: TaskFunction, declared: Declared, one_by_one: bool) -> Task:
     name = f"{run.__module__}.{run.__name__}"
-    needed = [each.name for each in signature(run).parameters.values() if each.default is each.empty]
-    if len(needed) != 2:
+    required = [each.name for each in signature(run).parameters.values() if each.default is each.empty]
+    if len(required) != 2:
         raise ValueError(
-            f"Task '{name}' takes ({', '.join(needed)}); a task is a function outside of classes, which takes "
+            f"Task '{name}' takes ({', '.join(required)}); a task is a function outside of classes, which takes "
             f"{'(client, payload)' if one_by_one else '(clients, payloads)'}."
         )
     if declared.get("accounted") and declared.get("takes") is None:

@@ -27,13 +27,8 @@ def snapshot(fed: Federation, state: State) -> dict[str, Any]:
     other clients keep that on their own disks.
     """
     clients = fed.clients if isinstance(fed, LocalFederation) else {}
-    tree = {
-        "format": FORMAT,
-        "state": state.tree(),
-        **fed.tree(),
-        "clients": {str(id_): dict(client.state) for id_, client in clients.items()},
-    }
-    return dict(owned(tree))
+    memories = {str(client): dict(each.state) for client, each in clients.items()}
+    return dict(owned({"format": FORMAT, "state": state.tree(), **fed.tree(), "clients": memories}))
 
 
 def load_checkpoint(path: Path) -> dict[str, Any] | None:
@@ -51,10 +46,10 @@ def load_checkpoint(path: Path) -> dict[str, Any] | None:
 
 def check_format(folder: Path, tree: Mapping[str, Any]) -> None:
     """Raise FedkinError if `tree`, the content of a file in `folder`, is not of this version's format."""
-    if (found := tree.get("format", 1)) != FORMAT:
+    if (number := tree.get("format", 1)) != FORMAT:
         raise FedkinError(
-            f"{folder} was written by another version of fedkin (format {found}; this version needs {FORMAT}); use the "
-            "version that wrote it, or run the experiment again."
+            f"{folder} was written by another version of fedkin (format {number}; this version needs {FORMAT}); use "
+            "the version that wrote it, or run the experiment again."
         )
 
 
@@ -66,8 +61,8 @@ def restore_checkpoint(fed: Federation, state_type: type[S], tree: Mapping[str, 
     """
     fed.restore(tree)
     if isinstance(fed, LocalFederation):
-        for id_, client in fed.clients.items():
-            client.state = tree["clients"][str(id_)]
+        for number, client in fed.clients.items():
+            client.state = tree["clients"][str(number)]
     return restore(state_type, tree["state"])
 
 

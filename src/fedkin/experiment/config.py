@@ -142,9 +142,9 @@ class Config:
         return text + (f"\n{tomli_w.dumps({name: tables})}" if tables else "")
 
 
-def _fields(made: type[Any]) -> set[str]:
+def _fields(declared: type[Any]) -> set[str]:
     """Return the names of a dataclass's fields; of any other class none."""
-    return {field.name for field in dataclasses.fields(made)} if dataclasses.is_dataclass(made) else set()
+    return {field.name for field in dataclasses.fields(declared)} if dataclasses.is_dataclass(declared) else set()
 
 
 def _is_table(value: Any) -> bool:
@@ -237,8 +237,8 @@ def config_of(tables: dict[str, Any], places: Mapping[str, str] | None = None) -
         names: _Named = {"method": ("method", method_name), "simulation": ("scenario", scenario_name)}
         raise _owned_elsewhere(error, model, names, places) or _sentence(error, model, tables, places) from error
     _check(method, checked)
-    made = registry.resolve("scenario", scenario_name)
-    fields = _fields(made)
+    declared = registry.resolve("scenario", scenario_name)
+    fields = _fields(declared)
     table = checked.data.table
     if table.encoder is None:
         table = replace(table, encoder=encoder_named(encoding_features(getattr(checked.method, "features", None))))
@@ -246,27 +246,29 @@ def config_of(tables: dict[str, Any], places: Mapping[str, str] | None = None) -
     return Config(
         seed=checked.seed,
         method=_built(registry.resolve("method", method_name), checked.method),
-        scenario=_built(made, checked.simulation, **{name: from_data[name] for name in FROM_DATA if name in fields}),
+        scenario=_built(
+            declared, checked.simulation, **{name: from_data[name] for name in FROM_DATA if name in fields}
+        ),
         **{name: getattr(checked, name) for name in SECTIONS if name != "method"},
         tables=_plain(checked.model_dump(mode="json")),
         defaults={name: _defaults(getattr(checked, name)) for name in SECTIONS},
     )
 
 
-def checked_method(made: Any, values: dict[str, Any]) -> Any:
+def checked_method(declared: Any, values: dict[str, Any]) -> Any:
     """Build a method from hyper-parameters given in Python, with the checks of a configuration file.
 
-    `values` are the fields of the dataclass `made` by name; those that only Python can give, such as functions, are not
+    `values` are the fields of the dataclass `declared` by name; those that only Python can give, such as functions, are not
     checked. Raises FedkinError if a value's type or range is not allowed.
     """
-    model = model_of(made)
-    known = {name: value for name, value in values.items() if name in model.model_fields}
-    plain = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in known.items()}
+    model = model_of(declared)
+    options = {name: value for name, value in values.items() if name in model.model_fields}
+    plain = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in options.items()}
     try:
         checked = model.model_validate_json(json.dumps(plain, default=str))
     except ValidationError as error:
-        raise _sentence(error, model, values, dict.fromkeys(values, f"in {display_name(made)}"), depth=1) from error
-    return _built(made, checked, **{name: value for name, value in values.items() if name not in plain})
+        raise _sentence(error, model, values, dict.fromkeys(values, f"in {display_name(declared)}"), depth=1) from error
+    return _built(declared, checked, **{name: value for name, value in values.items() if name not in plain})
 
 
 def preparing_for(method: Method[Any], options: TableOptions) -> TableOptions:
@@ -277,25 +279,30 @@ def preparing_for(method: Method[Any], options: TableOptions) -> TableOptions:
 
 
 @functools.cache
-def model_of(made: Any, section: type[BaseModel] = MethodSection, name: str = "") -> type[BaseModel]:
+def model_of(declared: Any, section: type[BaseModel] = MethodSection, name: str = "") -> type[BaseModel]:
     """Build the model of a section from the dataclass of a method or scenario, whose fields are options there.
 
     `name` is the default of a simulation's scenario. Raises FedkinError if an option is called as one of the section's
     own, or has a type that no file can hold.
     """
     fields: dict[str, Any] = {"scenario": (str, name)} if section is SimulationSection else {}
-    whose = f"'{made.__module__}:{made.__qualname__}' has an option"
+    whose = f"'{declared.__module__}:{declared.__qualname__}' has an option"
     from_data = FROM_DATA if section is SimulationSection else ()
-    for option in options_of(made):
+    for option in options_of(declared):
         if option.name in from_data:
             continue
-        own = any(option.name in vars(base) and option.name not in _fields(base) for base in made.__mro__[1:])
-        if own or option.name in section.model_fields or option.name in FROM_DATA or hasattr(BaseModel, option.name):
+        is_taken = any(option.name in vars(base) and option.name not in _fields(base) for base in declared.__mro__[1:])
+        if (
+            is_taken
+            or option.name in section.model_fields
+            or option.name in FROM_DATA
+            or hasattr(BaseModel, option.name)
+        ):
             raise FedkinError(f"{whose} called '{option.name}', a name that fedkin uses itself; call it otherwise.")
         default = ... if option.default is dataclasses.MISSING else option.default
         fields[option.name] = (option.kind, Field(default, validate_default=True))
     try:
-        return create_model(made.__name__, __base__=section, **fields)
+        return create_model(declared.__name__, __base__=section, **fields)
     except (PydanticSchemaGenerationError, PydanticUserError, NameError) as error:
         reason = str(error).partition("\n")[0].rstrip(".")
         raise FedkinError(f"{whose} of a type that a file cannot hold: {reason}.") from error
@@ -327,13 +334,13 @@ def _usual_scenario(tables: Mapping[str, Any], method: type[Any]) -> str:
     return "files" if is_split or "column" in tables.get("simulation", {}) else method.traits.scenario
 
 
-def _built(made: type[Any], options: BaseModel, **more: Any) -> Any:
+def _built(declared: type[Any], options: BaseModel, **more: Any) -> Any:
     """Build an instance of a dataclass from checked options and `more` fields.
 
     A method that begins with another's clusters is given the class of the other.
     """
-    fields = _fields(made)
-    instance = made(**{name: value for name, value in options if name in fields}, **more)
+    fields = _fields(declared)
+    instance = declared(**{name: value for name, value in options if name in fields}, **more)
     if isinstance(instance, BeginsWithClusters) and (name := instance.first_method()):
         return instance.with_first(registry.resolve("method", name))
     return instance
@@ -395,14 +402,14 @@ def _owned_elsewhere(
     unknown = [problem["loc"] for problem in error.errors(include_url=False) if problem["type"] == "extra_forbidden"]
     for section, key in [loc for loc in unknown if len(loc) == 2 and loc[0] in names]:
         kind, name = names[str(section)]
-        own: Any = model.model_fields[str(section)].annotation
-        if nearest(str(key), own.model_fields):
+        section_model: Any = model.model_fields[str(section)].annotation
+        if nearest(str(key), section_model.model_fields):
             continue
         listed = registry.METHODS if kind == "method" else registry.SCENARIOS
         owners = [
-            f"'{other}'"
-            for other in listed
-            if key in {each.name for each in options_of(registry.declared(kind, other))}
+            f"'{holder}'"
+            for holder in listed
+            if key in {each.name for each in options_of(registry.declared(kind, holder))}
         ]
         if owners:
             place = places.get(f"{section}.{key}", places.get(str(section), ""))
@@ -448,12 +455,12 @@ def _check_sums(method: type[Any], checked: Any) -> None:
             f"'federation.secure_sums' is true, but method '{checked.method.name}' needs more than sums over clients; "
             f"these do not: {', '.join(registry.methods_of_sums())}."
         )
-    needed = {"data.scaling": (checked.data.scaling, ("standard", "none"))} | {
+    options = {"data.scaling": (checked.data.scaling, ("standard", "none"))} | {
         f"method.{name}": (getattr(checked.method, name), allowed) for name, allowed in allowed_for_sums(method).items()
     }
     refuse(
         f"'{path}' is {registry.as_setting(value)}, which takes more than sums over clients; with "
         f"'federation.secure_sums' it should be {' or '.join(map(registry.as_setting, allowed))}."
-        for path, (value, allowed) in needed.items()
+        for path, (value, allowed) in options.items()
         if value not in allowed
     )

@@ -13,11 +13,9 @@ from fedkin.core.progress import Progress
 from fedkin.experiment.checkpoint import restore
 from fedkin.experiment.run import RunOutcome, resume
 from fedkin.experiment.run_folder import (
-    ENCODER,
     LEDGER,
-    MODELS,
     REPORT,
-    RESULT,
+    RESULTS,
     SUMS,
     empty_folder,
     finished_checkpoint,
@@ -25,9 +23,6 @@ from fedkin.experiment.run_folder import (
     run_config,
 )
 from fedkin.experiment.tracking import NOTES
-
-_RESULTS = (RESULT, MODELS, ENCODER, REPORT, "labels", "clients.csv", SUMS, NOTES, LOCK, "*.partial")
-"""What a cut does not take over from a run: its results, and what tracking tools know of it."""
 
 
 def cut(
@@ -75,11 +70,12 @@ def cut(
             "clusters instead."
         )
     checkpoint = finished_checkpoint(folder)
-    number = '"auto"' if n_clusters is None else n_clusters
-    height = '"auto"' if resolution is None else resolution
-    config = run_config(folder, [f"method.n_clusters={number}", f"method.resolution={height}"])
+    values = {"n_clusters": n_clusters, "resolution": resolution}
+    config = run_config(folder, [f"method.{key}={'auto' if value is None else value}" for key, value in values.items()])
     method: Any = config.method
     state = method.before_cut(restore(method.state_type, checkpoint["state"]))  # as it was before its last step
+    # All is copied but the results of the run, and what tracking tools know of it.
+    left_out = shutil.ignore_patterns(*RESULTS[:-1], "labels", REPORT, SUMS, NOTES, LOCK, "*.partial")
     with empty_folder(out):
-        reopen(folder, out, config, {**checkpoint, "state": state.tree()}, shutil.ignore_patterns(*_RESULTS))
+        reopen(folder, out, config, {**checkpoint, "state": state.tree()}, left_out)
         return None if (out / LEDGER).is_file() else resume(out, progress)

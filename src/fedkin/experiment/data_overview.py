@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from datetime import date, timedelta
 
@@ -17,11 +16,8 @@ from fedkin.data.schema import Schema, SchemaColumn
 from fedkin.experiment.terminal_tables import aligned
 from fedkin.report.numbers import pluralize
 
-_CLIENTS, _COLUMNS, _LEVELS = 30, 200, 4
-"""Clients, columns, and categories of one that are listed."""
-_WRITTEN_OUT = 1e15
-"""Numbers from here on have an exponent."""
-_EPOCH = date(1970, 1, 1)
+_COLUMNS = 200
+"""Columns that are listed."""
 
 
 def overview(population: Population, preparation: Preparation) -> str:
@@ -35,7 +31,7 @@ def overview(population: Population, preparation: Preparation) -> str:
         return ""
     rows = [len(client.x) for client in clients]
     parts = [f"Data: {pluralize(len(clients), 'client')}, {pluralize(sum(rows), 'sample')}."]
-    if population.names and len(clients) <= _CLIENTS:
+    if population.names and len(clients) <= 30:
         sizes = [[population.names[client.id], f"{count:,}"] for client, count in zip(clients, rows, strict=True)]
         parts.append(aligned([["client", "samples"], *sizes]))
     elif len(clients) > 1:
@@ -53,11 +49,11 @@ def columns_at_a_site(table: Table) -> str:
     Unless the table says it, which one names rows is settled with the other clients, as is which are left out.
     """
     rows = [["column", "kind", "empty", "values"]]
-    for at, column in enumerate(table.columns[:_COLUMNS]):
-        cells = table.values[:, at]
-        known = SchemaColumn(column.name, column.kind, column.categories)
+    for column in table.columns[:_COLUMNS]:
+        cells = table.of(column.name)
         kind = "id" if column.name == table.id else "empty" if cells.isnan().all() else column.kind
-        rows.append([column.name, kind, f"{int(cells.isnan().sum()):,}", _values(known, cells)])
+        schema_column = SchemaColumn(column.name, column.kind, column.categories)
+        rows.append([column.name, kind, f"{int(cells.isnan().sum()):,}", _values(schema_column, cells)])
     return aligned(rows, left=(0, 1, 3)) + _more(len(table.columns))
 
 
@@ -66,14 +62,14 @@ def _more(columns: int) -> str:
 
 
 def _columns(clients: Sequence[Client], schema: Schema) -> str:
-    known = {column.name: column for column in schema.columns}
+    columns = {column.name: column for column in schema.columns}
     tables = [client.table for client in clients if client.table is not None]
     names = list(dict.fromkeys(name for table in tables for name in table.names))
     rows = [["column", "kind", "empty", "clients", "values"]]
     for name in names[:_COLUMNS]:
         cells = [table.of(name) for table in tables if name in table.names]
         empty = sum(int(values.isnan().sum()) for values in cells)
-        column = known.get(name)
+        column = columns.get(name)
         kind = "id" if name == schema.id else "left out" if column is None else column.kind
         values = "" if column is None or name == schema.id else _values(column, torch.cat(cells))
         rows.append([name, kind, f"{empty:,}", f"{len(cells)} of {len(tables)}", values])
@@ -83,25 +79,19 @@ def _columns(clients: Sequence[Client], schema: Schema) -> str:
 def _values(column: SchemaColumn, cells: torch.Tensor) -> str:
     """Return a column's values: the ends of what is measured, else its categories."""
     if column.kind in ("category", "ordinal", "boolean"):
-        return listing(column.categories, _LEVELS)
+        return listing(column.categories, 4)
     cells = cells[~cells.isnan()]
     if not len(cells):
         return ""
-    low, high = float(cells.min()), float(cells.max())
-    ends = [_day(end) if column.kind == "date" else _number(end) for end in (low, high)]
-    return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
-
-
-def _number(value: float) -> str:
-    """Return a number as people write it: whole ones in full, such as ids, others with six digits."""
-    if value == round(value) and abs(value) < _WRITTEN_OUT:
-        return f"{value:,.0f}"
-    rounded = float(f"{value:.6g}")
-    return f"{rounded:,.15g}" if abs(value) < _WRITTEN_OUT else f"{rounded:.6g}"
+    ends = [float(cells.min()), float(cells.max())]
+    texts = [
+        _day(end) if column.kind == "date" else f"{end:,.0f}" if end == round(end) else f"{end:,.6g}" for end in ends
+    ]
+    return " to ".join(dict.fromkeys(texts))
 
 
 def _day(days: float) -> str:
     try:
-        return str(_EPOCH + timedelta(days=math.floor(days)))
+        return str(date(1970, 1, 1) + timedelta(days=days // 1))
     except OverflowError:
         return f"{days:,.0f} days after 1970"

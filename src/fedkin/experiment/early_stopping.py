@@ -1,9 +1,9 @@
-"""Callback that ends a run early, when a metric stops improving."""
+"""Callbacks that end a run early: when a metric stops improving, or when its target is reached."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Literal
 
 from fedkin.core.errors import FedkinError, listing
@@ -77,34 +77,20 @@ class EarlyStopping(Callback):
 
     def stops(self, line: RecordLine) -> bool:
         measured = {**line["values"], **line["metrics"]}
-        value = measured.get(self.monitor)
         if self.monitor not in measured:
-            numbers = sorted(name for name, one in measured.items() if isinstance(one, int | float))
-            raise FedkinError(
-                f"EarlyStopping monitors '{self.monitor}', which is not measured; there are {listing(numbers)}."
-                f"{self._advice(numbers)}"
-            )
-        if value is not None and math.isfinite(value) and self._is_better(value):
+            advice = " Give fit validation, a fraction or samples by client." if "validation" in self.monitor else ""
+            raise FedkinError(f"EarlyStopping monitors '{self.monitor}', {_not_measured(line)}.{advice}")
+        value = measured[self.monitor]
+        is_number = value is not None and math.isfinite(value)
+        if is_number and (self.best is None or self.sign * (value - self.best) > self.min_delta):
             self.best, self.best_step = float(value), int(line["step"])
         return bool(line["step"] - self.best_step >= self.patience)
 
-    def _advice(self, measured: Sequence[str]) -> str:
-        """Return what to give or to monitor instead, where the monitored metric needs validation samples."""
-        if not self.monitor.startswith("validation"):
-            return ""
-        common = "validation_global_accuracy"
-        if common in measured:
-            return f" Validation is one data set for all; give it by client, or monitor '{common}'."
-        return " Give fit validation, a fraction or samples."
 
-    def _is_better(self, value: float) -> bool:
-        return self.best is None or self.sign * (value - self.best) > self.min_delta
-
-
-# The target of a run, section ``[target]``: whether it is measured, and whether the run ends where it is reached.
-
-
-_NAMED = 20
+def _not_measured(line: RecordLine) -> str:
+    """Return the end of a sentence on a metric that a step lacks: those that it has."""
+    names = sorted(name for name in {**line["values"], **line["metrics"]} if number(line, name) is not None)
+    return f"which is not measured in step {line['step']}; there are {listing(names)}"
 
 
 class TargetWatch(Callback):
@@ -114,26 +100,18 @@ class TargetWatch(Callback):
     """
 
     def __init__(self, config: Config, tell: Callable[[str], None]) -> None:
-        self.config, self.target, self.tell = config, config.evaluation, tell
+        self.evaluation, self.tell = config.evaluation, tell
+        self.has_no_tests = getattr(config.scenario, "test_fraction", None) == 0
         self.looked = False
 
     def stops(self, line: RecordLine) -> bool:
-        target = self.target
-        if target.target is None or target.reach is None:
+        metric, reach = self.evaluation.target, self.evaluation.reach
+        if metric is None or reach is None:
             return False
-        if not self.looked and line["step"] % self.config.evaluation.every == 0:
+        if not self.looked and line["step"] % self.evaluation.every == 0:
             self.looked = True
-            if target.target not in {**line["values"], **line["metrics"]}:
-                self.tell(self._unmeasured(target.target, line))
-        value = number(line, target.target)
-        return target.stop and value is not None and value >= target.reach
-
-    def _unmeasured(self, metric: str, line: RecordLine) -> str:
-        there = sorted(name for name in {**line["values"], **line["metrics"]} if number(line, name) is not None)
-        ends = ", and the run stops for it only if a later step measures it" if self.target.stop else ""
-        tests = getattr(self.config.scenario, "test_fraction", None)
-        hint = "; simulation.test_fraction holds out samples for tests" if tests == 0 else ""
-        return (
-            f"The target metric '{metric}' is not measured in step {line['step']}{ends}; there are "
-            f"{listing(there, _NAMED)}{hint}."
-        )
+            if metric not in {**line["values"], **line["metrics"]}:
+                hint = "; simulation.test_fraction holds out samples for tests" if self.has_no_tests else ""
+                self.tell(f"The target metric is '{metric}', {_not_measured(line)}{hint}.")
+        value = number(line, metric)
+        return self.evaluation.stop and value is not None and value >= reach

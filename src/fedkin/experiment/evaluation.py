@@ -62,8 +62,8 @@ def with_oracle(method: Method[Any], truth: Callable[[int], Tensor], fed: Federa
     def oracle(client: int) -> list[int]:
         return classes_of(truth(client), fed.clients[client].state["labels"])
 
-    made: Method[Any] = method.with_oracle(oracle)
-    return made
+    informed: Method[Any] = method.with_oracle(oracle)
+    return informed
 
 
 # Evaluation of client clusters and of the models that clusters share.
@@ -113,15 +113,15 @@ def evaluate_clusters(
     where that is a cluster of drifted clients only. ``drifted_accuracy``, ``newcomers_accuracy``: the personal one,
     mean over these clients; the former also before the drift. Scores of events that have not happened yet are absent.
     """
-    known = state.labels.clone()
+    placed = state.labels.clone()
     present = set(fed.present)
-    known[torch.tensor([i not in present for i in fed.ids], dtype=torch.bool)] = UNKNOWN
-    labels = known.tolist()
-    found = _agreement(population.clusters, state, known) | _rightly_placed(population, fed, known)
+    placed[torch.tensor([i not in present for i in fed.ids], dtype=torch.bool)] = UNKNOWN
+    labels = placed.tolist()
+    scores = _agreement(population.clusters, state, placed) | _rightly_placed(population, fed, placed)
     if not models_too or not population.tests or max(labels, default=-1) < 0:
-        return found
+        return scores
     quality = _quality(population, state, labels, common_test)
-    return found | quality | _apart(population, quality["client_accuracy"])
+    return scores | quality | _apart(population, quality["client_accuracy"])
 
 
 def _changed(population: Population) -> dict[str, list[int]]:
@@ -159,22 +159,22 @@ def _is_right(client: int, changed: Sequence[int], clusters: Tensor, labels: Ten
 
 def _apart(population: Population, scores: Sequence[float | None]) -> dict[str, float]:
     """Return the mean accuracy of drifting clients and of late joiners, separately."""
-    found = {}
+    means = {}
     for name, clients in _changed(population).items():
-        own = [score for score in (scores[i] for i in clients) if score is not None]
-        if own:
-            found[f"{name}_accuracy"] = sum(own) / len(own)
-    return found
+        values = [score for score in (scores[i] for i in clients) if score is not None]
+        if values:
+            means[f"{name}_accuracy"] = sum(values) / len(values)
+    return means
 
 
 def _agreement(clusters: Tensor | None, state: ClientMethodState, labels: Tensor) -> dict[str, float]:
     """Scores of the clients' clusters, and of their memberships, where there are some."""
-    known = labels >= 0
-    if clusters is None or not known.any():
+    is_placed = labels >= 0
+    if clusters is None or not is_placed.any():
         return {}
-    true, found = clusters[known].numpy(), labels[known].numpy()
-    soft = soft_scores(true, state.memberships[known]) if isinstance(state, SoftState) else {}
-    return {name: score(true, found) for name, score in _AGREEMENT.items()} | soft
+    true, predicted = clusters[is_placed].numpy(), labels[is_placed].numpy()
+    soft = soft_scores(true, state.memberships[is_placed]) if isinstance(state, SoftState) else {}
+    return {name: score(true, predicted) for name, score in _AGREEMENT.items()} | soft
 
 
 def _quality(
@@ -183,21 +183,21 @@ def _quality(
     clients = _tested(population, labels)
     common = _common(population, state, clients) if common_test and len(state.models) <= MAX_MODELS else {}
     if common and population.common_test is None and not isinstance(state, SoftState):
-        parts = {cluster: found.split([len(y) for _, y in population.tests]) for cluster, found in common.items()}
+        parts = {cluster: quality.split([len(y) for _, y in population.tests]) for cluster, quality in common.items()}
         predicted = {i: parts[cluster][i] for cluster, members in clients.items() for i in members}
     else:
         predicted = predicted_classes(population, state, labels)
-    personal = {i: _scores(population.tests[i][1], own) for i, own in predicted.items()}
+    personal = {i: _scores(population.tests[i][1], classes) for i, classes in predicted.items()}
     each = [personal.get(i) for i in range(len(labels))]
-    found: dict[str, Any] = {"client_accuracy": [score and score[0] for score in each]}
+    quality: dict[str, Any] = {"client_accuracy": [score and score[0] for score in each]}
     if personal:
-        found |= _means("personal", list(personal.values()))
+        quality |= _means("personal", list(personal.values()))
     if common:
-        scores = {cluster: _scores(_common_test(population)[1], own) for cluster, own in common.items()}
-        found |= _means("global", [scores[label] for label in labels if label in scores])
-    if {"personal_f1", "global_f1"} <= found.keys():
-        found["learning_gap"] = abs(found["personal_f1"] - found["global_f1"])
-    return found
+        scores = {cluster: _scores(_common_test(population)[1], classes) for cluster, classes in common.items()}
+        quality |= _means("global", [scores[label] for label in labels if label in scores])
+    if {"personal_f1", "global_f1"} <= quality.keys():
+        quality["learning_gap"] = abs(quality["personal_f1"] - quality["global_f1"])
+    return quality
 
 
 def predicted_classes(population: Population, state: ClientMethodState, labels: Sequence[int]) -> dict[int, Tensor]:
@@ -211,12 +211,12 @@ def predicted_classes(population: Population, state: ClientMethodState, labels: 
         mixed, models = Classifier.of(state.module).mixed_logits, state.models
         ids = sorted(i for members in clients.values() for i in members)
         return {i: mixed(models, state.memberships[i], tests[i][0]).argmax(1) for i in ids}
-    predict, found = _predictor(state), dict[int, Tensor]()
+    predict, classes = _predictor(state), dict[int, Tensor]()
     for cluster, members in clients.items():
         if members:
             together = predict(cluster, torch.cat([tests[i][0] for i in members]))
-            found |= dict(zip(members, together.split([len(tests[i][1]) for i in members]), strict=True))
-    return dict(sorted(found.items()))
+            classes |= dict(zip(members, together.split([len(tests[i][1]) for i in members]), strict=True))
+    return dict(sorted(classes.items()))
 
 
 def _predictor(state: ClientMethodState) -> PredictClasses:
@@ -227,7 +227,7 @@ def _predictor(state: ClientMethodState) -> PredictClasses:
 def _tested(population: Population, labels: Sequence[int]) -> dict[int, list[int]]:
     """Return the clients that have a test, by cluster."""
     return {
-        cluster: [i for i, own in enumerate(labels) if own == cluster and len(population.tests[i][1])]
+        cluster: [i for i, label_of in enumerate(labels) if label_of == cluster and len(population.tests[i][1])]
         for cluster in sorted({label for label in labels if label >= 0})
     }
 
@@ -246,8 +246,8 @@ def _common_test(population: Population) -> tuple[Tensor, Tensor]:
 
 
 def _scores(y: Tensor, predicted: Tensor) -> tuple[float, float]:
-    true, found = y.numpy(), predicted.numpy()
-    return accuracy(true, found), macro_f1(true, found)
+    true, labels = y.numpy(), predicted.numpy()
+    return accuracy(true, labels), macro_f1(true, labels)
 
 
 def _means(kind: str, scores: Sequence[tuple[float, float]]) -> dict[str, float]:
@@ -292,16 +292,16 @@ def evaluate_samples(
 
 
 def _soft(
-    method: SampleMethod, there: Sequence[Client], truth: Sequence[Tensor], result: Mapping[str, Any]
+    method: SampleMethod, sites: Sequence[Client], truth: Sequence[Tensor], result: Mapping[str, Any]
 ) -> dict[str, float]:
     """Score soft clusters by the samples' memberships; empty if the method has none or a client lacks them."""
     if not getattr(method, "soft", False):  # a method of one's own may be another class
         return {}
-    found = [method.client_memberships(result, client) for client in there]
-    parts = [own for own in found if own is not None]
-    if len(parts) < len(there):
+    memberships = [method.client_memberships(result, client) for client in sites]
+    parts = [part for part in memberships if part is not None]
+    if len(parts) < len(sites):
         return {}
-    return soft_scores(np.concatenate([truth[client.id] for client in there]), np.concatenate(parts))
+    return soft_scores(np.concatenate([truth[client.id] for client in sites]), np.concatenate(parts))
 
 
 def evaluate_associations(method: Method[Any], population: Population, fed: Federation, state: Any) -> dict[str, Any]:
@@ -319,31 +319,31 @@ def evaluate_associations(method: Method[Any], population: Population, fed: Fede
     accuracy = [clustering_accuracy(truth[c.id], c.state["labels"]) for c in sites]
     classes: dict[int, list[int]] = {}
     for site in {node[0] for node in state.nodes}:
-        own = fed.clients[site].state
+        state_of = fed.clients[site].state
         # A client keeps its clusters' models until it refines them; the graph is that of the partition before.
-        classes[site] = classes_of(truth[site], own["labels"] if "models" in own else own["previous"])
+        classes[site] = classes_of(truth[site], state_of["labels"] if "models" in state_of else state_of["previous"])
     ends = [[classes[site][cluster] for site, cluster in (state.nodes[a], state.nodes[b])] for a, b in state.edges]
-    known = sorted(int(site) for site in state.clusters)
-    clusters = [np.array(state.clusters[str(i)])[fed.clients[i].state["labels"].numpy()] for i in known]
+    ids = sorted(int(site) for site in state.clusters)
+    clusters = [np.array(state.clusters[str(i)])[fed.clients[i].state["labels"].numpy()] for i in ids]
     present = [np.unique(y.numpy()) for y in truth]
     _, holders = np.unique(np.concatenate(present), return_counts=True)
     return {
         **({"accuracy": float(np.mean(accuracy))} if accuracy else {}),
         "false_matches": float(np.mean([first != second for first, second in ends])) if ends else 0.0,
         "target": int((holders > 1).sum()),
-        **_class_agreement([truth[i] for i in known], clusters),
+        **_class_agreement([truth[i] for i in ids], clusters),
     }
 
 
 def _class_agreement(truth: Sequence[Tensor], clusters: Sequence[Any]) -> dict[str, float]:
     if not clusters:
         return {}
-    true, found = pooled(truth), pooled(clusters)
+    true, labels = pooled(truth), pooled(clusters)
     return {
-        "ari": adjusted_rand(true, found),
-        "nmi": normalized_mutual_information(true, found),
-        "kappa": cohen_kappa(true, found),
-        "pooled_accuracy": clustering_accuracy(true, found),
+        "ari": adjusted_rand(true, labels),
+        "nmi": normalized_mutual_information(true, labels),
+        "kappa": cohen_kappa(true, labels),
+        "pooled_accuracy": clustering_accuracy(true, labels),
     }
 
 

@@ -124,8 +124,8 @@ class SavedResult:
     @property
     def label(self) -> str | None:
         """The column of labels that the run's configuration names; ``None`` if it names none."""
-        own = read_tables(path) if (path := self.folder / "config.toml").is_file() else {}
-        label = own["data"].get("label") if isinstance(own.get("data"), dict) else None
+        tables = read_tables(path) if (path := self.folder / "config.toml").is_file() else {}
+        label = tables["data"].get("label") if isinstance(tables.get("data"), dict) else None
         return label if isinstance(label, str) and label not in (AUTO, NO_LABELS) else None
 
     def how_it_was_read(self) -> dict[str, Any]:
@@ -133,12 +133,12 @@ class SavedResult:
         for path in (self.folder / READING, self.folder / "config.toml"):
             check_sum(self.folder, path.name)
             if path.is_file():
-                own = read_tables(path).get("data", {})
-                if not isinstance(own, dict):
-                    raise FedkinError(f"data is {own!r} in {path}; it should be a section of options.")
+                section = read_tables(path).get("data", {})
+                if not isinstance(section, dict):
+                    raise FedkinError(f"data is {section!r} in {path}; it should be a section of options.")
                 names = ("decimal", "encoding", "header", "sheet", "na_values", "dayfirst")
-                how = {name: own[name] for name in names if name in own}
-                spec = own.get("encode", "none")
+                how = {name: section[name] for name in names if name in section}
+                spec = section.get("encode", "none")
                 features = read_tables(path).get("method", {}).get("features") if spec == "none" else spec
                 how["encoder"] = encoder_named(encoding_features(features))
                 how["dayfirst"] = None if how.get("dayfirst") == "none" else how.get("dayfirst")  # as TOML has None
@@ -244,14 +244,14 @@ def label_file(folder: Path, client: int, names: Sequence[str] = ()) -> Path:
     name that every system holds and no other client has. Characters that a file name cannot hold become underscores.
     """
     safe = [_UNSAFE.sub("_", unicodedata.normalize("NFC", name)).strip(". ") for name in short_names(names)]
-    own = safe[client] if client < len(safe) else ""
+    stem = safe[client] if client < len(safe) else ""
     taken = Counter(map(str.casefold, safe))
-    too_long = len(own.encode(errors="replace")) > _LONGEST
-    if not own or too_long or _RESERVED.fullmatch(own) or taken[own.casefold()] > 1:
-        own = f"client-{client}"
-        while own in taken:  # another client is called so
-            own = f"_{own}"
-    return folder / "labels" / f"{own}.csv"
+    too_long = len(stem.encode(errors="replace")) > _LONGEST
+    if not stem or too_long or _RESERVED.fullmatch(stem) or taken[stem.casefold()] > 1:
+        stem = f"client-{client}"
+        while stem in taken:  # another client is called so
+            stem = f"_{stem}"
+    return folder / "labels" / f"{stem}.csv"
 
 
 def write_labels(folder: Path, clients: Iterable[Client], names: Sequence[str] = ()) -> None:
@@ -269,7 +269,7 @@ def labels_of(table: Table | None, state: Mapping[str, Tensor]) -> str | None:
     """
     if (clusters := state.get("clusters")) is None:
         return None
-    fitting = {name: own for name, own in state.items() if len(own.shape) and len(own) == len(clusters)}
+    fitting = {name: value for name, value in state.items() if len(value.shape) and len(value) == len(clusters)}
     columns = row_names(len(clusters), table, id_of(state)) + cluster_columns(clusters, fitting.get("confidence"))
     return as_csv(zip(*columns, *membership_columns(fitting.get("memberships")), strict=True))
 
@@ -287,8 +287,8 @@ def membership_columns(memberships: Tensor | None) -> list[list[object]]:
     if memberships is None:
         return []
     return [
-        [f"membership_{cluster}", *(f"{value:.4f}" for value in own)]
-        for cluster, own in enumerate(memberships.T.tolist())
+        [f"membership_{cluster}", *(f"{value:.4f}" for value in values)]
+        for cluster, values in enumerate(memberships.T.tolist())
     ]
 
 

@@ -63,13 +63,13 @@ def predict(
     if the run has no result, its method cannot be applied to new samples, or the data do not fit; of a folder, with a
     line for each problem.
     """
-    found = load_found(folder)
-    _check_predicts(found, client, cluster)
-    if (client, cluster) == (None, None) and "cluster" in found.result:
+    saved = load_found(folder)
+    _check_predicts(saved, client, cluster)
+    if (client, cluster) == (None, None) and "cluster" in saved.result:
         client = 0  # a client's share of a run has its model alone
-    if memberships and not getattr(found.method, "soft", False):
-        raise FedkinError(f"Method '{found.name}' of {folder} has no memberships; leave --memberships out.")
-    is_one = found.preparation.encoder and samples_in(expanded(source))  # whose series are perhaps CSV
+    if memberships and not getattr(saved.method, "soft", False):
+        raise FedkinError(f"Method '{saved.name}' of {folder} has no memberships; leave --memberships out.")
+    is_one = saved.preparation.encoder and samples_in(expanded(source))  # whose series are perhaps CSV
     files = (
         []
         if is_one and not folders_of_samples(source)
@@ -78,26 +78,26 @@ def predict(
     how = {"decimal": decimal, "encoding": encoding, "sheet": sheet}
     written = as_objects if as_json else as_csv
     if not files:
-        own = _columns(found, source, label, _whose(found, client, cluster), how, memberships, warn)
-        return written(zip(*own, strict=True))
+        rows = _columns(saved, source, label, _whose(saved, client, cluster), how, memberships, warn)
+        return written(zip(*rows, strict=True))
     columns: dict[str, list[list[object]]] = {}
     problems: list[str] = []
     for path, name in zip(files, short_names([path.name for path in files]), strict=True):
         try:
-            whose = _whose(found, name if client is None and cluster is None else client, cluster)
-            columns[name] = _columns(found, str(path), label, whose, how, memberships, warn)
+            whose = _whose(saved, name if client is None and cluster is None else client, cluster)
+            columns[name] = _columns(saved, str(path), label, whose, how, memberships, warn)
         except FedkinError as error:
             problems += [text if str(path) in text else f"'{path}': {text}" for text in str(error).splitlines()]
     refuse(problems)
     return written(_stacked(columns))
 
 
-def _check_predicts(found: SavedResult, client: int | str | None, cluster: int | None) -> None:
+def _check_predicts(saved: SavedResult, client: int | str | None, cluster: int | None) -> None:
     """Check that a run can predict, and that the options suit its method."""
-    if found.method.traits.clusters == "clients":
-        if not found.result["module"]:
+    if saved.method.traits.clusters == "clients":
+        if not saved.result["module"]:
             raise FedkinError(
-                f"Clients of {found.folder} had no labels, so there are clusters but no models to predict with."
+                f"Clients of {saved.folder} had no labels, so there are clusters but no models to predict with."
             )
         if None not in (client, cluster):
             raise FedkinError(
@@ -107,26 +107,26 @@ def _check_predicts(found: SavedResult, client: int | str | None, cluster: int |
     for option, value in (("--client", client), ("--cluster", cluster)):
         if value is not None:
             raise FedkinError(
-                f"Method '{found.name}' of {found.folder} clusters samples, not clients; leave {option} out."
+                f"Method '{saved.name}' of {saved.folder} clusters samples, not clients; leave {option} out."
             )
-    if not isinstance(found.method, CanPredict):
-        raise FedkinError(f"Method '{found.name}' of {found.folder} does not assign new samples to clusters.")
+    if not isinstance(saved.method, CanPredict):
+        raise FedkinError(f"Method '{saved.name}' of {saved.folder} does not assign new samples to clusters.")
 
 
-def _whose(found: SavedResult, client: int | str | None, cluster: int | None) -> dict[str, int]:
+def _whose(saved: SavedResult, client: int | str | None, cluster: int | None) -> dict[str, int]:
     """Return the client or cluster whose model predicts, for methods that cluster clients."""
-    if found.method.traits.clusters != "clients":
+    if saved.method.traits.clusters != "clients":
         return {}
     if cluster is not None:
-        clusters = len(found.result["models"])
+        clusters = len(saved.result["models"])
         if not 0 <= cluster < clusters:
-            raise FedkinError(f"{found.folder} has no cluster {cluster}; allowed: 0 to {clusters - 1}.")
+            raise FedkinError(f"{saved.folder} has no cluster {cluster}; allowed: 0 to {clusters - 1}.")
         return {"cluster": cluster}
-    return {"client": _known_client(found, client)}
+    return {"client": _known_client(saved, client)}
 
 
 def _columns(
-    found: SavedResult,
+    saved: SavedResult,
     source: str,
     label: str | None,
     whose: Mapping[str, int],
@@ -135,21 +135,21 @@ def _columns(
     warn: Callable[[str], None] | None,
 ) -> list[list[object]]:
     """Predict the samples of one source, as columns that each begin with their heading."""
-    data = found.read(source, label, **how)
-    x = found.prepared(data, source)
+    data = saved.read(source, label, **how)
+    x = saved.prepared(data, source)
     if warn is not None:
-        for note in found.preparation.notes_on(data, f"'{source}'"):
+        for note in saved.preparation.notes_on(data, f"'{source}'"):
             warn(note)
-    predicted = predicted_clusters(found.method, found.result, x, **whose)
-    columns = row_names(len(predicted), data.table, found.preparation.id)
+    predicted = predicted_clusters(saved.method, saved.result, x, **whose)
+    columns = row_names(len(predicted), data.table, saved.preparation.id)
     if whose:
-        names = [found.classes[one] if found.classes else one for one in predicted.tolist()]
+        names = [saved.classes[number] if saved.classes else number for number in predicted.tolist()]
         return [*columns, ["class", *names]]
-    confident = getattr(found.method, "confidence", None)  # a method of one's own may have none
-    parts = found.method.memberships(found.result, x) if memberships else None
+    confident = getattr(saved.method, "confidence", None)  # a method of one's own may have none
+    parts = saved.method.memberships(saved.result, x) if memberships else None
     if memberships and parts is None:
-        raise FedkinError(f"The clusters of {found.folder} are hard, without memberships; leave --memberships out.")
-    confidence = None if confident is None else confident(found.result, x)
+        raise FedkinError(f"The clusters of {saved.folder} are hard, without memberships; leave --memberships out.")
+    confidence = None if confident is None else confident(saved.result, x)
     return [*columns, *cluster_columns(predicted, confidence), *membership_columns(parts)]
 
 
@@ -158,9 +158,9 @@ def _stacked(columns: Mapping[str, list[list[object]]]) -> list[list[object]]:
     heads = list(dict.fromkeys(column[0] for each in columns.values() for column in each))
     rows: list[list[object]] = [["client", *heads]]
     for name, each in columns.items():
-        own = {column[0]: column[1:] for column in each}
+        by_head = {column[0]: column[1:] for column in each}
         empty: list[object] = [""] * (len(each[0]) - 1)
-        rows += [[name, *cells] for cells in zip(*(own.get(head, empty) for head in heads), strict=True)]
+        rows += [[name, *cells] for cells in zip(*(by_head.get(head, empty) for head in heads), strict=True)]
     return rows
 
 
@@ -180,52 +180,52 @@ def assign(
     no result, its method does not cluster clients, `folder` is a client's part of a run, or the data do not fit or lack
     labels that the run needs.
     """
-    found = load_found(folder)
-    if found.method.traits.clusters != "clients":
-        raise FedkinError(f"Method '{found.name}' of {folder} clusters samples, not clients; use `fedkin predict`.")
-    if "cluster" in found.result:
+    saved = load_found(folder)
+    if saved.method.traits.clusters != "clients":
+        raise FedkinError(f"Method '{saved.name}' of {folder} clusters samples, not clients; use `fedkin predict`.")
+    if "cluster" in saved.result:
         raise FedkinError(
             f"{folder} is a client's share, the model of one cluster; assign with the run's folder instead."
         )
-    by_labels = found.method.assigns_by_labels(found.result)
+    by_labels = saved.method.assigns_by_labels(saved.result)
     how = {"decimal": decimal, "encoding": encoding, "sheet": sheet}
-    data = found.read(source, label or (found.label if by_labels else None), **how)
-    y = _labels(found, data, source) if by_labels else None
-    unseen = Client.unseen(found.prepared(data, source), y, derive_generator(0, "assign"))
-    return int(found.method.assign(found.result, unseen))
+    data = saved.read(source, label or (saved.label if by_labels else None), **how)
+    y = _labels(saved, data, source) if by_labels else None
+    unseen = Client.unseen(saved.prepared(data, source), y, derive_generator(0, "assign"))
+    return int(saved.method.assign(saved.result, unseen))
 
 
-def _labels(found: SavedResult, data: Dataset, source: str) -> Tensor:
+def _labels(saved: SavedResult, data: Dataset, source: str) -> Tensor:
     """Return the labels of a new client, numbered as the run's classes."""
     if data.y is None:
         raise FedkinError(
             f"'{source}' has no labels, by which a client finds its cluster; name their column with --label."
         )
-    number = {name: at for at, name in enumerate(found.classes[: found.result["module"]["classes"]])}
+    number = {name: position for position, name in enumerate(saved.classes[: saved.result["module"]["classes"]])}
     for label in data.y.unique().tolist():
         if data.classes[label] not in number:
             raise FedkinError(f"'{source}' has the class '{data.classes[label]}', which the run does not know.")
     return torch.tensor([number.get(name, -1) for name in data.classes])[data.y]  # -1 where a class has no sample
 
 
-def _known_client(found: SavedResult, client: int | str | None) -> int:
-    clients, short = len(found.result["labels"]), short_names(found.clients)
-    at = position_of(client, found.clients, clients)
-    if at is None:
+def _known_client(saved: SavedResult, client: int | str | None) -> int:
+    clients, short = len(saved.result["labels"]), short_names(saved.clients)
+    position = position_of(client, saved.clients, clients)
+    if position is None:
         lacks = (
             "has a model for each cluster of clients; say by --client whose model predicts"
             if client is None
             else f"has no client {client}"
         )
         names = f", or {listing(short)}" if short else ""
-        new = "" if "cluster" in found.result else "; for a new client give --cluster, which `fedkin assign` finds"
-        raise FedkinError(f"{found.folder} {lacks}; allowed: 0 to {clients - 1}{names}{new}.")
-    if int(found.result["labels"][at]) < 0:
+        new = "" if "cluster" in saved.result else "; for a new client give --cluster, which `fedkin assign` finds"
+        raise FedkinError(f"{saved.folder} {lacks}; allowed: 0 to {clients - 1}{names}{new}.")
+    if int(saved.result["labels"][position]) < 0:
         raise FedkinError(
-            f"The cluster of client {client_name(at, found.clients)} in {found.folder} is not known, because "
+            f"The cluster of client {client_name(position, saved.clients)} in {saved.folder} is not known, because "
             "it has not replied since clusters were last formed."
         )
-    return at
+    return position
 
 
 # Models of a finished run that clusters clients, as torch modules.
@@ -284,21 +284,21 @@ def load_models(folder: str | Path, packages: Sequence[str] = ()) -> ClusterMode
     """
     why = "so it is not imported; packages=[...] allows another package that you trust"
     with trusted_packages(["fedkin", *packages], why):
-        found = load_found(Path(folder).expanduser())
-        if found.method.traits.clusters != "clients":
+        saved = load_found(Path(folder).expanduser())
+        if saved.method.traits.clusters != "clients":
             raise FedkinError(
-                f"Method '{found.name}' of {folder} clusters samples and has no models of clusters; `fedkin predict` "
+                f"Method '{saved.name}' of {folder} clusters samples and has no models of clusters; `fedkin predict` "
                 "finds the clusters of new samples."
             )
-        if not found.result["module"]:
+        if not saved.result["module"]:
             raise FedkinError(f"Clients of {folder} had no labels, so there are clusters but no models.")
-        classifier = Classifier.of(found.result["module"])
-        models = [classifier.module(model) for model in found.result["models"]]
-    names = found.classes[: classifier.classes] or [str(one) for one in range(classifier.classes)]
-    labels = enumerate(found.result["labels"].tolist())
+        classifier = Classifier.of(saved.result["module"])
+        models = [classifier.module(model) for model in saved.result["models"]]
+    names = saved.classes[: classifier.classes] or [str(number) for number in range(classifier.classes)]
+    labels = enumerate(saved.result["labels"].tolist())
     return ClusterModels(
         models,
-        dataclasses.replace(found.preparation, files=found.how_it_was_read()),
+        dataclasses.replace(saved.preparation, files=saved.how_it_was_read()),
         [int(name) for name in names] if are_whole(names) else names,
-        {client_name(at, found.clients): cluster for at, cluster in labels if cluster >= 0},
+        {client_name(position, saved.clients): cluster for position, cluster in labels if cluster >= 0},
     )

@@ -9,19 +9,16 @@ import ast
 import builtins
 import dataclasses
 import functools
-import re
-import sys
 import types
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, is_dataclass
 from importlib import import_module
-from importlib.util import find_spec
-from inspect import get_annotations
 from pathlib import Path
 from typing import Any, Literal
 
 import fedkin
+from fedkin.core.errors import FedkinError, unknown_name
 
 Kind = Literal["method", "scenario"]
 
@@ -141,59 +138,24 @@ def is_known(kind: Kind, name: str) -> bool:
 def check_known(kind: Kind, name: str) -> None:
     """Raise FedkinError, with the nearest name, if none of several that stand for all or some is `name`."""
     if name != "all" and not is_known(kind, name):
-        from fedkin.core.errors import unknown_name
-
         raise unknown_name(kind, name, ["all", *_TABLES[kind]])
 
 
 def target_of(kind: Kind, name: str) -> str:
     """Return the ``module:Class`` that `name` stands for; raise FedkinError, with the nearest name, if none has it."""
-    if not is_known(kind, name):
-        from fedkin.core.errors import FedkinError, nearest, unknown_name
-
-        if kind == "method" and Path(name).exists():
-            raise FedkinError(f"'{name}' is no method, but a path; name a method first, such as kin-graph {name}.")
-        key, equals, value = name.partition("=")
-        if kind == "method" and equals and key:
-            given = value if key == "data.source" else f"--set {name}"
-            raise FedkinError(f"'{name}' is no method, but a setting; name a method first, such as kin-graph {given}.")
-        if _is_named_as_module(name) and ("." in name or not nearest(name, _TABLES[kind])) and _is_module(name):
-            raise FedkinError(f"'{name}' is a module; a {kind} in it is named with its class, {name}:Class.")
-        module, _, last = name.rpartition(".")
-        if last[:1].isupper() and last.isidentifier() and module and _is_module(module):
-            raise FedkinError(f"'{name}' is no {kind}; did you mean '{module}:{last}'?")
-        if kind == "method" and Path(name).suffix and (file := nearest(name, _files_beside(name))):
-            raise FedkinError(f"'{name}' is no method, nor an experiment's file; did you mean '{file}'?")
-        raise unknown_name(kind, name, _TABLES[kind])
-    module, _, last = name.rpartition(":")
-    if name not in _TABLES[kind] and (module.endswith(".py") or "/" in module):
-        from fedkin.core.errors import FedkinError
-
-        dotted = ".".join(part for part in Path(module).with_suffix("").parts if part.isidentifier())
-        raise FedkinError(
-            f"'{name}' names a file; a {kind} is named by its module, such as '{dotted}:{last}', which is installed or "
-            "on PYTHONPATH."
-        )
-    return _TABLES[kind][name].target if name in _TABLES[kind] else name
-
-
-def _files_beside(name: str) -> list[str]:
-    """Return the experiments' files in the folder of a path."""
-    return [str(path) for path in Path(name).parent.glob("*.toml")]
-
-
-def _is_named_as_module(name: str) -> bool:
-    """Return whether `name` can be that of a module which is none of Python's own."""
-    parts = name.split(".")
-    return all(part.isidentifier() for part in parts) and parts[0] not in sys.stdlib_module_names
-
-
-def _is_module(name: str) -> bool:
-    """Return whether a module of this name can be found; its package is imported, and the module itself is not."""
-    try:
-        return find_spec(name) is not None
-    except Exception:  # whatever a package raises when it is imported
-        return False
+    if name in _TABLES[kind]:
+        return _TABLES[kind][name].target
+    module, colon, _ = name.rpartition(":")
+    if colon and not module.endswith(".py") and "/" not in module:
+        return name
+    if colon or name.endswith(".py"):
+        raise FedkinError(f"'{name}' names a file; a {kind} is named by its module, as 'package.module:Class'.")
+    if kind == "method" and ("=" in name or Path(name).exists()):
+        what = "a path" if Path(name).exists() else "a setting"
+        raise FedkinError(f"'{name}' is no method, but {what}; name a method first, such as kin-graph.")
+    if "." in name and all(part.isidentifier() for part in name.split(".")):
+        raise FedkinError(f"'{name}' is no {kind}; one of your own is named by its module, as 'package.module:Class'.")
+    raise unknown_name(kind, name, _TABLES[kind])
 
 
 def resolve(kind: Kind, name: str) -> type[Any]:
@@ -204,26 +166,30 @@ def resolve(kind: Kind, name: str) -> type[Any]:
     FedkinError
         If no `kind` has this name, or the path does not lead to a `kind`.
     """
-    from fedkin.core import FedkinError, Method
-    from fedkin.core.method import check_class
+    from fedkin.core import Method
+    from fedkin.core.method import check_annotations, check_class
     from fedkin.core.tasks import named_object, trusted_packages
 
     target = target_of(kind, name)
     with trusted_packages(None) if name in _TABLES[kind] else nullcontext():  # the table's own are not in question
-        made = named_object(target, kind.capitalize())
-    is_kind = issubclass(made, Method) if kind == "method" and isinstance(made, type) else hasattr(made, "build")
-    own = getattr(made, "_method", None)  # of an estimator, or of a strategy for Flower
-    if kind == "method" and isinstance(own, type) and issubclass(own, Method):
-        raise FedkinError(f"'{name}' is made of a method; name that, '{own.__module__}:{own.__qualname__}'.")
-    if not isinstance(made, type) or not is_dataclass(made) or not is_kind:
-        wanted = "inherits fedkin.core.Method" if kind == "method" else "has `build(seed)`"
-        raise FedkinError(f"'{name}' is not a {kind}; it should be a dataclass that {wanted}.")
-    check_declared(made, name)
-    if lacking := sorted(getattr(made, "__abstractmethods__", ())):
+        declared_class = named_object(target, kind.capitalize())
+    is_kind = (
+        issubclass(declared_class, Method)
+        if kind == "method" and isinstance(declared_class, type)
+        else hasattr(declared_class, "build")
+    )
+    method = getattr(declared_class, "_method", None)  # of an estimator, or of a strategy for Flower
+    if kind == "method" and isinstance(method, type) and issubclass(method, Method):
+        raise FedkinError(f"'{name}' is made of a method; name that, '{method.__module__}:{method.__qualname__}'.")
+    if not isinstance(declared_class, type) or not is_dataclass(declared_class) or not is_kind:
+        rule = "inherits fedkin.core.Method" if kind == "method" else "has `build(seed)`"
+        raise FedkinError(f"'{name}' is not a {kind}; it should be a dataclass that {rule}.")
+    check_annotations(declared_class, name)
+    if lacking := sorted(getattr(declared_class, "__abstractmethods__", ())):
         raise FedkinError(f"'{name}' lacks {' and '.join(lacking)}, which its base class leaves to it.")
     if kind == "method":
-        check_class(made)
-    return made
+        check_class(declared_class)
+    return declared_class
 
 
 def declared(kind: Kind, name: str) -> type[Any]:
@@ -231,31 +197,8 @@ def declared(kind: Kind, name: str) -> type[Any]:
 
     Raises FedkinError as `resolve` does.
     """
-    from fedkin.experiment.registry import outline
-
     target = target_of(kind, name)
-    is_ours = name in _TABLES[kind] and target.startswith("fedkin.")
-    return outline(target) if is_ours else resolve(kind, name)
-
-
-def check_declared(made: type[Any], name: str) -> None:
-    """Raise FedkinError if a class, called `name`, has annotations that are no fields, or of unknown types.
-
-    They are no fields if the decorator is missing.
-    """
-    from fedkin.core.method import check_annotations
-
-    check_annotations(made, name)
-    if "__dataclass_fields__" in vars(made):
-        return
-    undeclared = [own for own, kind in get_annotations(made).items() if "ClassVar" not in str(kind)]
-    if undeclared:
-        from fedkin.core import FedkinError
-
-        raise FedkinError(
-            f"'{name}' has annotations that are no options, such as '{undeclared[0]}'; the decorator "
-            "@dataclass(frozen=True) is missing above its class."
-        )
+    return outline(target) if name in _TABLES[kind] and target.startswith("fedkin.") else resolve(kind, name)
 
 
 def summary_of(kind: Kind, name: str) -> str:
@@ -265,9 +208,9 @@ def summary_of(kind: Kind, name: str) -> str:
     """
     if name in _TABLES[kind]:
         return _TABLES[kind][name].summary
-    made = resolve(kind, name)
-    said = (made.__doc__ or "").strip().partition("\n")[0]
-    return "" if said.startswith(f"{made.__name__}(") else said  # what a dataclass without a docstring has
+    declared_class = resolve(kind, name)
+    line = (declared_class.__doc__ or "").strip().partition("\n")[0]
+    return "" if line.startswith(f"{declared_class.__name__}(") else line  # what a dataclass without a docstring has
 
 
 def file_name(name: str) -> str:
@@ -284,15 +227,17 @@ def methods_of_sums() -> list[str]:
     """List the methods that need nothing but sums over clients, with the settings for it; imports all methods."""
     from fedkin.core.method import allowed_for_sums
 
-    found = []
+    methods = []
     for name in METHODS:
-        made = resolve("method", name)
-        if made.traits.sums_suffice is not None:
-            wanted = allowed_for_sums(made)
-            changed = {key: allowed[0] for key, allowed in wanted.items() if getattr(made, key, None) not in allowed}
-            settings = " and ".join(f"{key} = {as_setting(value)}" for key, value in changed.items())
-            found.append(f"{name} with {settings}" if settings else name)
-    return found
+        declared_class = resolve("method", name)
+        if declared_class.traits.sums_suffice is not None:
+            changed = [
+                f"{key} = {as_setting(allowed[0])}"
+                for key, allowed in allowed_for_sums(declared_class).items()
+                if getattr(declared_class, key, None) not in allowed
+            ]
+            methods.append(f"{name} with {' and '.join(changed)}" if changed else name)
+    return methods
 
 
 # Options of methods and scenarios as their source declares them, without importing it.
@@ -320,9 +265,9 @@ def outline(target: str) -> type[Any]:
                 attributes[key] = _evaluated(module, value)
         elif key == "traits" and value is not None:
             attributes[key] = _evaluated(module, value)
-    made = types.new_class(name, parents, {}, lambda body: body.update(attributes, __annotations__=hints))
+    outlined = types.new_class(name, parents, {}, lambda body: body.update(attributes, __annotations__=hints))
     is_dataclass = any("dataclass" in ast.unparse(decorator) for decorator in declared.decorator_list)
-    return dataclasses.dataclass(init=False, repr=False, eq=False)(made) if is_dataclass else made
+    return dataclasses.dataclass(init=False, repr=False, eq=False)(outlined) if is_dataclass else outlined
 
 
 def _declarations(declared: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None, ast.expr | None]]:
@@ -338,28 +283,21 @@ def _declarations(declared: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None
 def _bindings(module: str) -> dict[str, ast.stmt]:
     """Return by name the statement that binds it in a module of fedkin, also for type checkers only."""
     body = ast.parse(_file(module).read_text(encoding="utf-8")).body
-    found: dict[str, ast.stmt] = {}
+    bindings: dict[str, ast.stmt] = {}
     for line in [*body, *(inner for outer in body if isinstance(outer, ast.If) for inner in outer.body)]:
         if isinstance(line, ast.ClassDef):
-            found[line.name] = line
+            bindings[line.name] = line
         elif isinstance(line, ast.Assign | ast.AnnAssign):
             targets = line.targets if isinstance(line, ast.Assign) else [line.target]
-            found |= {name.id: line for name in targets if isinstance(name, ast.Name)}
+            bindings |= {name.id: line for name in targets if isinstance(name, ast.Name)}
         elif isinstance(line, ast.Import | ast.ImportFrom):
-            found |= {alias.asname or alias.name: line for alias in line.names}
-    return found
+            bindings |= {alias.asname or alias.name: line for alias in line.names}
+    return bindings
 
 
 def _file(module: str) -> Path:
     path = Path(fedkin.__path__[0]).joinpath(*module.split(".")[1:])
     return path / "__init__.py" if path.is_dir() else path.with_name(f"{path.name}.py")
-
-
-@functools.cache
-def is_declared(field: str) -> bool:
-    """Return whether any class of fedkin may declare a field of this name: parsing all that might takes 0.2 s."""
-    line = re.compile(rf"^    {re.escape(field)}: ", re.MULTILINE)
-    return any(line.search(path.read_text(encoding="utf-8")) for path in Path(fedkin.__path__[0]).rglob("*.py"))
 
 
 class _Names(dict[str, Any]):

@@ -15,7 +15,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from fedkin.core.payload import owned
 from fedkin.core.progress import Callback, Callbacks, Progress, RecordLine, Timing, run_with_callbacks
 from fedkin.core.runner import Runner
 from fedkin.data.cluster_words import words_of_clusters
-from fedkin.data.options import AUTO, TableOptions
+from fedkin.data.options import AUTO
 from fedkin.data.population import Population, short_names
 from fedkin.data.preparation import Preparation, remembered, restore_preparation
 from fedkin.data.prepare import admit_joined_clients, prepare_arrivals
@@ -76,9 +76,6 @@ from fedkin.report.page import write_page
 from fedkin.report.run_page import guess_of, latents_of, page_of_run
 from fedkin.secure_aggregation.sums import secure
 
-_DECIDED_BY = ("data", "federation", "device", "simulation", "tracking")
-"""Sections that decide whether a preflight passes; the method is checked as the experiment is read."""
-
 _REMEDY = "give another --out, or `fedkin resume` it if it is a run"
 """How to go on where a run's folder is not empty."""
 
@@ -112,13 +109,16 @@ def execute(
         began = False
         try:
             write_config(folder, config)
-            with _opened(config, folder, progress, callbacks) as run:
+            with open_federation(config, folder, progress) as (population, fed):
+                run = prepare(config, folder, population, fed, progress, callbacks)
                 began = True
                 return run.finish()
         except BaseException as error:
             refused = isinstance(error, FedkinError) and not (folder / CHECKPOINT).exists()
             if refused or not began:  # the folder is free for another try
-                _clear(folder)
+                for name in (CONFIG, SUMS, TIMING, NOTES):
+                    (folder / name).unlink(missing_ok=True)
+                shutil.rmtree(folder / CLIENT_FOLDERS, ignore_errors=True)
             raise
 
 
@@ -126,15 +126,17 @@ def check(config: Config, folder: Path, progress: Progress | None = None) -> str
     """Check that an experiment can begin in `folder`, as `execute` would, and prepare its data; nothing is written.
 
     Returns what was read of the data, see `fedkin.experiment.data_overview`; `progress` is warned of what is noted of
-    them. The clients are in this process, whatever the engine. Raises FedkinError if `folder` is not empty, the
-    data do not fit together, or as `check_experiment` does.
+    them. The clients are in this process, whatever the engine. Raises FedkinError if `folder` is not empty, the data do
+    not fit together, the method refuses what the clients hold, or as `check_machine` does.
     """
     check_empty(folder, _REMEDY)
     check_machine(config)
-    here = replace(config, simulation=config.simulation.model_copy(update={"engine": "local"}))
+    config = replace(config, simulation=config.simulation.model_copy(update={"engine": "local"}))
     progress = progress or Progress()
-    with open_federation(here, folder, progress) as (population, fed):
-        return overview(population, check_data(here, population, fed, progress))
+    with open_federation(config, folder, progress) as (population, fed):
+        preparation = _prepare_clients(config, population, fed, progress)
+        config.method.check_clients(fed)
+        return overview(population, preparation)
 
 
 def resume(
@@ -155,10 +157,11 @@ def resume(
         raise no_run(folder)
     _check_here(folder, "`./flwr.sh run . federation --stream` in its app's folder resumes it")
     with folder_lock(folder):
-        config = _config_in(folder, [] if device is None else [f"device.name={json.dumps(device)}"])
+        config = run_config(folder, [] if device is None else [f"device.name={json.dumps(device)}"])
         config.tracking.check_installed()
-        with _opened(config, folder, progress or Progress(), callbacks) as run:
-            return run.finish()
+        progress = progress or Progress()
+        with open_federation(config, folder, progress) as (population, fed):
+            return prepare(config, folder, population, fed, progress, callbacks).finish()
 
 
 def report(folder: Path) -> Path:
@@ -172,11 +175,17 @@ def report(folder: Path) -> Path:
     _check_here(folder, "its server writes the report when the run ends")
     if (folder / CONFIG).is_file() and not (folder / CHECKPOINT).exists():
         raise FedkinError(f"{folder} has nothing to report yet; resume it with `fedkin resume {folder}`.")
-    with _opened(_config_in(folder), folder, Progress(), read_only=True) as run:
-        state = run.last_state()
-        assert state is not None
-        run.write_report(state)
+    config, progress = run_config(folder), Progress()
+    with open_federation(config, folder, progress, read_only=True) as (population, fed):
+        run = prepare(config, folder, population, fed, progress)
+        run.write_report(run.last_state())
     return folder / REPORT
+
+
+def _check_here(folder: Path, instead: str) -> None:
+    """Check that the run's clients are on this machine; `instead` says who does it where they are distant sites."""
+    if (folder / LEDGER).is_file():
+        raise FedkinError(f"{folder} is the run of a real federation; {instead}.")
 
 
 @contextmanager
@@ -192,80 +201,36 @@ def open_federation(
     with nullcontext() if read_only else config.device.used():
         progress.phase(f"Reading {config.data.source}")
         population = config.population()
-        with _reached(config, population, folder, progress, read_only) as fed:
+        common: dict[str, Any] = {
+            "names": short_names(population.names), "min_clients": config.federation.min_clients,
+            "on_drop": progress.warn,
+        }  # fmt: skip
+        if config.simulation.engine != "flower":
+            yield population, local_federation(config, population.clients, progress, **common)
+            return
+        from fedkin.experiment.simulated_clients import UnreachableFederation, simulated
+
+        if read_only:
+            yield population, UnreachableFederation(config.seed, population, folder, **common)
+            return
+        progress.phase("Starting Flower's simulation")
+        with simulated(config, population, folder, on_progress=progress.part, **common) as fed:
             yield population, fed
-
-
-def _reached(
-    config: Config, population: Population, folder: Path, progress: Callback, read_only: bool
-) -> AbstractContextManager[Federation]:
-    """Connect to the population's clients with the engine of the configuration."""
-    common = {
-        "names": short_names(population.names), "min_clients": config.federation.min_clients, "on_drop": progress.warn
-    }  # fmt: skip
-    if config.simulation.engine != "flower":
-        return nullcontext(local_federation(config, population.clients, progress, **common))
-    from fedkin.experiment.simulated_clients import UnreachableFederation, simulated
-
-    if read_only:
-        return nullcontext(UnreachableFederation(config.seed, population, folder, **common))
-    progress.phase("Starting Flower's simulation")
-    return simulated(config, population, folder, on_progress=progress.part, **common)
 
 
 def local_federation(config: Config, clients: Sequence[Client], progress: Callback, **more: Any) -> LocalFederation:
     """Return these clients in this process, with what the configuration says of the engine."""
-    section, simulation = config.device, config.simulation
+    chunk, workers = config.device.chunk, config.device.workers
     return LocalFederation(
         clients,
         seed=config.seed,
-        chunk=None if section.chunk == "auto" else section.chunk,
-        workers=None if section.workers == "auto" else section.workers,
-        drop_rate=simulation.drop_rate,
-        failures=simulation.failures,
+        chunk=None if chunk == "auto" else chunk,
+        workers=None if workers == "auto" else workers,
+        drop_rate=config.simulation.drop_rate,
+        failures=config.simulation.failures,
         on_progress=progress.part,
         **more,
     )
-
-
-@contextmanager
-def _opened(
-    config: Config, folder: Path, progress: Progress, callbacks: Sequence[Callback] = (), read_only: bool = False
-) -> Iterator[Run]:
-    """Open the federation and prepare the run of an experiment in `folder`, as a context manager."""
-    with open_federation(config, folder, progress, read_only) as (population, fed):
-        yield prepare(config, folder, population, fed, progress, callbacks)
-
-
-def _config_in(folder: Path, overrides: Sequence[str] = ()) -> Config:
-    """Read the configuration of the run in `folder`; where another version wrote it, that is the error."""
-    try:
-        return run_config(folder, overrides)
-    except FedkinError:
-        load_checkpoint(folder / CHECKPOINT)
-        raise
-
-
-def _check_here(folder: Path, instead: str) -> None:
-    """Check that the run's clients are on this machine; `instead` says who does it where they are distant sites."""
-    if (folder / LEDGER).is_file():
-        raise FedkinError(f"{folder} is the run of a real federation; {instead}.")
-
-
-def _clear(folder: Path) -> None:
-    """Delete what a run wrote into its empty folder before it failed in its first step."""
-    for name in (CONFIG, SUMS, TIMING, NOTES):
-        (folder / name).unlink(missing_ok=True)
-    shutil.rmtree(folder / CLIENT_FOLDERS, ignore_errors=True)
-
-
-def check_experiment(config: Config) -> None:
-    """Check that an experiment can begin on this machine, including reading and partitioning its data.
-
-    Raises FedkinError if a tracker, the device or the engine is not there, or the data are refused.
-    """
-    check_machine(config)
-    config.population()
 
 
 def check_machine(config: Config) -> None:
@@ -277,19 +242,22 @@ def check_machine(config: Config) -> None:
 
 
 def check_all(experiments: Iterable[Mapping[str, Any]], on_part: Callable[[int, int], None] | None = None) -> None:
-    """Check many experiments, as `Config.tables`, before the first begins.
+    """Check that experiments, as `Config.tables`, can begin on this machine, before the first does; reads their data.
 
     Experiments that differ in method or seed alone are checked once. `on_part` is called with the number of checked
-    experiments and the total. Raises FedkinError, with a line for each problem.
+    experiments and the total. Raises FedkinError, with a line for each problem: a tracker, the device or the engine is
+    not there, or data are refused.
     """
+    parts = ("data", "federation", "device", "simulation", "tracking")
     different: dict[str, Mapping[str, Any]] = {}
     for tables in experiments:
-        different.setdefault(json.dumps([tables.get(name) for name in _DECIDED_BY], sort_keys=True), tables)
+        different.setdefault(json.dumps([tables.get(name) for name in parts], sort_keys=True), tables)
     problems: dict[str, None] = {}
-    for done, tables in enumerate(different.values(), 1):
-        problems |= dict.fromkeys(raised_by(lambda tables=tables: check_experiment(config_of(dict(tables)))))
+    for count, tables in enumerate(different.values(), 1):
+        config = config_of(dict(tables))
+        problems |= dict.fromkeys(raised_by(check_machine, config) or raised_by(config.population))
         if on_part:
-            on_part(done, len(different))
+            on_part(count, len(different))
     refuse(problems)
 
 
@@ -350,11 +318,11 @@ def prepare(
     or the method's settings are refused.
     """
     began = time.perf_counter()
-    _connect(config, population, fed, progress)
     checkpoint = load_checkpoint(folder / CHECKPOINT)
     if checkpoint is None:
-        preparation = _prepared(config, population, fed, progress)
+        preparation = _prepare_clients(config, population, fed, progress)
     else:
+        _connect(config, population, fed)
         preparation = Preparation.from_tree(checkpoint["preparation"])
     for i in population.absent:  # nobody asks them, but the evaluator needs their samples
         population.clients[i].x = preparation.of(population.clients[i])
@@ -362,41 +330,28 @@ def prepare(
     def untracked(sentence: str) -> None:
         progress.warn(f"{sentence}; the run continues, and `fedkin track {folder}` sends the rest.")
 
-    every = config.federation.keep_checkpoints
-    files = RunFiles(folder, checkpoint["state"]["steps"] if checkpoint else None, progress.warn, every)
+    steps, every = checkpoint["state"]["steps"] if checkpoint else None, config.federation.keep_checkpoints
+    files = RunFiles(folder, steps, progress.warn, every)
     ordered = [files, progress, *callbacks, Trackers(config, folder, untracked), TargetWatch(config, progress.warn)]
     population = population.prepared(preparation)
     return Run(config, folder, population, fed, preparation, checkpoint, Callbacks(ordered), began)
 
 
-def check_data(config: Config, population: Population, fed: Federation, progress: Progress) -> Preparation:
-    """Prepare the clients' data as `prepare` does it, and show what is noted of them.
-
-    The population must not be used for a run afterwards. Raises FedkinError if the data or the method's settings are
-    refused, or the method refuses what the clients hold, such as samples without labels.
-    """
-    _connect(config, population, fed, progress)
-    preparation = _prepared(config, population, fed, progress)
-    config.method.check_clients(fed)
-    return preparation
-
-
-def _prepared(config: Config, population: Population, fed: Federation, progress: Progress) -> Preparation:
-    preparation = prepare_data(fed, _preparing(config), population.names).noted(population.notes, population.questions)
+def _prepare_clients(config: Config, population: Population, fed: Federation, progress: Progress) -> Preparation:
+    """Have the clients prepare their data, and show what is noted of them."""
+    _connect(config, population, fed)
+    options = preparing_for(config.method, config.data.table)
+    preparation = prepare_data(fed, options, population.names).noted(population.notes, population.questions)
     for note in preparation.notes:
         progress.note(note)
     return preparation
 
 
-def _connect(config: Config, population: Population, fed: Federation, progress: Progress) -> None:
+def _connect(config: Config, population: Population, fed: Federation) -> None:
     """Tell a federation who takes part from the start, and whether it may learn sums alone."""
     fed.leave(population.away(0))
     if config.federation.secure_sums:
         secure(fed, config.method)
-
-
-def _preparing(config: Config) -> TableOptions:
-    return preparing_for(config.method, config.data.table)
 
 
 class ExperimentRunner(Runner):
@@ -442,58 +397,56 @@ class Run(ExperimentRunner):
 
     def finish(self) -> RunOutcome:
         """Make steps until the method has finished, then write the results."""
-        state = self.last_state()
+        state = self.last_state() if self.checkpoint is not None else None
         if self.config.tracking.to:
             self.callbacks.phase("Opening the trackers")
         with run_with_callbacks(self.callbacks):
-            state = self._finished(state)
+            if state is None:
+                self.callbacks.phase("Preparing the clients")
+            with one_thread():
+                state = self.steps(state)
+            self.callbacks.phase("Writing the results")
+            self._write_results(result_of(self.method, self.fed, state))
             records = self.write_report(state)
-        of_data = [*self.population.notes, *self.preparation.notes]  # a resumed run reads its first notes without kinds
-        notes, guess = list(dict.fromkeys(of_data)), guess_of(self.population)
+        notes = list(dict.fromkeys([*self.population.notes, *self.preparation.notes]))
         of_samples = self.method.traits.clusters == "samples"
-        labels = [one.state["clusters"] for one in clustered(self.fed)] if of_samples else []
-        used = used_clusters(labels) if labels else None
-        return RunOutcome(self.folder, state, records, self.config, self.population.names, notes, guess, used)
+        labels = [client.state["clusters"] for client in clustered(self.fed)] if of_samples else []
+        guess, n_clusters = guess_of(self.population), used_clusters(labels) if labels else None
+        return RunOutcome(self.folder, state, records, self.config, self.population.names, notes, guess, n_clusters)
 
-    def _finished(self, state: State | None) -> State:
-        if state is None:
-            self.callbacks.phase("Preparing the clients")
-        with one_thread():
-            state = self.steps(state)
-        self.callbacks.phase("Writing the results")
-        found = result_of(self.method, self.fed, state)
+    def _write_results(self, result: Mapping[str, Any]) -> None:
+        """Write the clusters, the models and all that `fedkin predict` needs, and the checksums."""
         write_labels(self.folder, clustered(self.fed), self.population.names)
         with one_thread():
-            profile = self._profile(found)
-        if "labels" in found:
-            write_clients(self.folder, found["labels"], short_names(self.population.names), found.get("memberships"))
-        write_encoder(self.folder, found)
-        words = self._words(found)
-        write_result(self.folder, self.config.method_name, found, self.preparation, self.population, profile, words)
+            profile = self._profile(result)
+        if "labels" in result:
+            names = short_names(self.population.names)
+            write_clients(self.folder, result["labels"], names, result.get("memberships"))
+        write_encoder(self.folder, result)
+        words, plain = self._words(result), dict(result)
+        write_result(self.folder, self.config.method_name, plain, self.preparation, self.population, profile, words)
         reading = remembered(client.table for client in self.population.clients)
         commas = self.config.data.decimal == AUTO and reading.get("decimal") == ","
         if commas:  # of which a single new row may not tell
             write_reading(self.folder, replace(self.config.data.table, **reading))
         write_sums(self.folder, [CONFIG, RECORDS, *RESULTS, *([READING] if commas else [])])
-        return state
 
-    def _profile(self, found: Mapping[str, Any]) -> ClusterProfile | None:
+    def _profile(self, result: Mapping[str, Any]) -> ClusterProfile | None:
         """Compute the clusters' profile after the last step, so that it cannot affect the run."""
         encoding, method = self.preparation.encoding, self.method
         if encoding is None or not self.fed.present or method.traits.clusters != "samples" or method.is_private():
             return None
-        return profile_clusters(self.fed, encoding, int(found["n_clusters"]), self.config.data.min_members)
+        return profile_clusters(self.fed, encoding, int(result["n_clusters"]), self.config.data.min_members)
 
-    def _words(self, found: Mapping[str, Any]) -> list[list[str]]:
+    def _words(self, result: Mapping[str, Any]) -> list[list[str]]:
         """Ask for words of clusters of texts after the last step, so that it cannot affect the run."""
         if not self.preparation.encoder or self.method.traits.clusters != "samples" or self.method.is_private():
             return []
-        return words_of_clusters(self.fed, int(found["n_clusters"]), self.config.data.min_members)
+        return words_of_clusters(self.fed, int(result["n_clusters"]), self.config.data.min_members)
 
-    def last_state(self) -> State | None:
-        """Restore the federation and the method's state from the checkpoint; ``None`` without a checkpoint."""
-        if self.checkpoint is None:
-            return None
+    def last_state(self) -> State:
+        """Restore the federation and the method's state from the checkpoint."""
+        assert self.checkpoint is not None
         state = restore_checkpoint(self.fed, self.method.state_type, self.checkpoint)
         if isinstance(self.fed, LocalFederation):
             for i in self.fed.present:

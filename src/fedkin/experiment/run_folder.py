@@ -35,6 +35,8 @@ RESULTS = (RESULT, MODELS, ENCODER, "clients.csv", "labels/*.csv")
 KEPT = "checkpoints"
 """Folder of earlier checkpoints, by step, where they are kept."""
 CONFIG, RECORDS, TIMING = "config.toml", "records.jsonl", "timing.jsonl"
+CLIENTS = "clients.csv"
+"""The cluster of every client."""
 CHECKPOINT, REPORT = "checkpoint.safetensors", "report.html"
 CLIENT_FOLDERS = "clients"
 """Folder with the private folders of clients in Flower's simulation."""
@@ -72,12 +74,12 @@ class RunFiles(Callback):
         read_records(self.folder, last)
         _cut(self.folder / RECORDS, last)
         path = self.folder / TIMING
-        whole, known = _whole_lines(path), read_timing(self.folder)
-        if (lost := len(whole) - len(known)) > 0:
+        whole, timings = _whole_lines(path), read_timing(self.folder)
+        if (lost := len(whole) - len(timings)) > 0:
             if self.on_damage is not None:
                 lines = "1 line" if lost == 1 else f"{lost} lines"
                 self.on_damage(f"{path} was damaged: {lines} with times of steps are lost, and nothing else is.")
-            write_atomically(path, "".join(json.dumps(line) + "\n" for line in known))
+            write_atomically(path, "".join(json.dumps(line) + "\n" for line in timings))
         _cut(path, last)
 
     def checkpoint(self, tree: Mapping[str, Any], timing: Timing, line: RecordLine | None) -> None:
@@ -120,13 +122,13 @@ def read_lines(path: Path, last: int | None = None) -> list[dict[str, Any]]:
 
 def read_timing(folder: Path) -> list[Timing]:
     """Read the seconds of the steps of the run in `folder`, as far as they are intact."""
-    found = []
+    lines = []
     for text in _whole_lines(folder / TIMING):
         line = _parsed(text)
-        known = [line[name] for name in _SECONDS if name in line] if line is not None else []
-        if line is not None and known and all(type(seconds) in (int, float) for seconds in known):
-            found.append(line)
-    return found
+        seconds_of = [line[name] for name in _SECONDS if name in line] if line is not None else []
+        if line is not None and seconds_of and all(type(seconds) in (int, float) for seconds in seconds_of):
+            lines.append(line)
+    return lines
 
 
 def read_records(folder: Path, steps: int) -> list[RecordLine]:
@@ -143,8 +145,8 @@ def read_records(folder: Path, steps: int) -> list[RecordLine]:
     for number, line in enumerate(records, 1):
         wrong = next((name for name, kind in _FIELDS.items() if not isinstance(line.get(name), kind)), None)
         if wrong is not None or line["step"] != number:
-            where = f"Line {number} of {folder / RECORDS}"
-            raise FedkinError(f"{where} is damaged: '{wrong or 'step'}' is not what a run writes.")
+            place = f"Line {number} of {folder / RECORDS}"
+            raise FedkinError(f"{place} is damaged: '{wrong or 'step'}' is not what a run writes.")
     return records
 
 
@@ -274,14 +276,14 @@ def check_sum(folder: Path, name: str, remedy: str = "") -> None:
     damaged file, at the end of the error message. Raises FedkinError if the checksum differs, or the checksums cannot
     be read.
     """
-    path, known = folder / name, _sums_of(folder).get(name)
-    if known is None or not path.is_file():
+    path, expected = folder / name, _sums_of(folder).get(name)
+    if expected is None or not path.is_file():
         return
     try:
         digest = sha256_of(path)
     except OSError as error:
         raise FedkinError(f"Cannot read {path}: {error.strerror}.") from error
-    if digest != known:
+    if digest != expected:
         raise FedkinError(f"{path} is damaged: its checksum is not the one in {SUMS}{f'; {remedy}' if remedy else '.'}")
 
 
@@ -295,10 +297,10 @@ def _sums_of(folder: Path) -> dict[str, str]:
         return {}
     except (OSError, ValueError) as error:
         raise _unreadable(path) from error
-    found = [re.fullmatch(r"([0-9a-f]{64})  (.+)", line) for line in lines]
-    if not all(found):
+    matches = [re.fullmatch(r"([0-9a-f]{64})  (.+)", line) for line in lines]
+    if not all(matches):
         raise _unreadable(path)
-    return {line[2]: line[1] for line in found if line is not None}
+    return {line[2]: line[1] for line in matches if line is not None}
 
 
 def _unreadable(path: Path) -> FedkinError:

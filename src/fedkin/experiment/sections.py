@@ -27,7 +27,7 @@ def encoder_named(spec: str | None, folder: str | None = None) -> SampleEncoder 
     from fedkin.features.encoders import PREFIXES, ROCKET, Encoder
 
     if spec != ROCKET and not spec.startswith(PREFIXES):
-        raise FedkinError(f"encode is '{spec}'; allowed: {ROCKET}, {', '.join(f'{one}...' for one in PREFIXES)}.")
+        raise FedkinError(f"encode is '{spec}'; allowed: {ROCKET}, {', '.join(f'{prefix}...' for prefix in PREFIXES)}.")
     return Encoder(spec, folder)
 
 

@@ -78,16 +78,16 @@ class _Clients:
 
     def __call__(self, context: Context) -> Site:
         torch.set_num_threads(1)
-        at = int(context.node_config["partition-id"])
+        number = int(context.node_config["partition-id"])
         config = config_of(self.tables)
-        name = f"{at:09}"  # in the order of numbers, since ids are in the order of names
-        site = simulated_site(_population(config), at, name, _folder(self.folder, at))
+        name = f"{number:09}"  # in the order of numbers, since ids are in the order of names
+        site = simulated_site(_population(config), number, name, _folder(self.folder, number))
         return replace(site, packages=None, device=device_named(config.device.name, "'device.name'"))
 
 
-def simulated_site(population: Population, at: int, name: str, folder: Path) -> Site:
-    """Return client `at` of a population as a site with this name and private folder."""
-    client = population.clients[at]
+def simulated_site(population: Population, number: int, name: str, folder: Path) -> Site:
+    """Return client `number` of a population as a site with this name and private folder."""
+    client = population.clients[number]
     about = (population.classes, population.features, client.state, restore_preparation)
     return Site(name, folder, client.x, client.y, *about, simulated=True, table=client.table, samples=client.samples)
 

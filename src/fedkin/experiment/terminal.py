@@ -19,7 +19,7 @@ from fedkin.data.population import client_name, short_names
 from fedkin.data.profile import ClusterProfile
 from fedkin.experiment.outputs import load_profile, load_words
 from fedkin.experiment.run import RunOutcome
-from fedkin.experiment.run_folder import read_timing
+from fedkin.experiment.run_folder import CLIENTS, read_timing
 from fedkin.experiment.terminal_tables import drawing_on, print_table, printable, sentence_text
 from fedkin.report.measures import (
     measures,
@@ -35,12 +35,28 @@ from fedkin.report.numbers import format_bytes, pluralize
 from fedkin.report.run_page import AS_GUESSED
 from fedkin.report.words import described, remarks, sentences, word_lines
 
-_MAX_SENTENCES = 12
-_SEVERAL = 3
-"""Clusters that a run with a single one is proposed to be cut into, if it has as many parts."""
+
+class Quiet(Progress):
+    """Progress that shows warnings and, if wanted, notes, for output that is not a terminal; a context manager."""
+
+    def __init__(self, notes: bool = True) -> None:
+        self.notes = notes
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def warn(self, text: str) -> None:
+        print(f"fedkin: {text}", file=sys.stderr)
+
+    def note(self, text: str) -> None:
+        if self.notes:
+            self.warn(text)
 
 
-class Bar(Progress):
+class Bar(Quiet):
     """Progress bar on stderr with the step, the clients that have answered, and the time; a context manager."""
 
     def __init__(self) -> None:
@@ -48,17 +64,13 @@ class Bar(Progress):
         from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
         from rich.progress import Progress as Display
 
-        columns = (
-            SpinnerColumn(),
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-        )
+        super().__init__()
+        text = TextColumn("{task.description}", markup=False)
+        columns = (SpinnerColumn(), text, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         self.display = Display(*columns, console=Console(file=drawing_on(sys.stderr)), transient=True)
         self.task = self.display.add_task("", total=None)
 
-    def __enter__(self) -> Bar:
+    def __enter__(self) -> Progress:
         self.display.start()
         return self
 
@@ -73,36 +85,15 @@ class Bar(Progress):
         self.display.update(self.task, completed=done, total=total)
 
     def step(self, line: RecordLine, timing: Timing) -> None:
-        facts = "".join(f" · {name} {value}" for name, value in _headlines(line))
-        phase = "".join(f" · {phase}" for phase in phases([line]))
-        text = f"Step {line['step']}{phase} · {timing['seconds']:.1f} s{facts}"
+        facts = [f"{name} {value}" for name, value in _headlines(line)]
+        text = " · ".join([f"Step {line['step']}", *phases([line]), f"{timing['seconds']:.1f} s", *facts])
         self.display.console.print(text, highlight=False, markup=False)
 
     def warn(self, text: str) -> None:
         self.display.console.print(f"fedkin: {printable(text)}", highlight=False, markup=False)
 
 
-class Quiet(Progress):
-    """Progress that shows warnings and, if wanted, notes, for output that is not a terminal; a context manager."""
-
-    def __init__(self, notes: bool = True) -> None:
-        self.notes = notes
-
-    def __enter__(self) -> Quiet:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
-
-    def warn(self, text: str) -> None:
-        print(f"fedkin: {text}", file=sys.stderr)
-
-    def note(self, text: str) -> None:
-        if self.notes:
-            self.warn(text)
-
-
-def show_progress(quiet: bool = False) -> Bar | Quiet:
+def show_progress(quiet: bool = False) -> Quiet:
     """Return a progress bar if stderr is a terminal, else one that shows warnings and notes; `quiet`, warnings only."""
     return Bar() if sys.stderr.isatty() and not quiet else Quiet(notes=not quiet)
 
@@ -121,16 +112,16 @@ def outcome_tree(outcome: RunOutcome) -> dict[str, Any]:
     ``sizes`` are the samples or clients of each cluster, ``clients`` the cluster of each client by name where clients
     are clustered, and ``notes`` those on the data, the method and the clusters.
     """
-    last = outcome.records[-1] if outcome.records else {"step": 0}
-    names = short_names(outcome.clients) or [str(client) for client in range(len(_labels(outcome)))]
+    labels = _labels(outcome)
+    names = short_names(outcome.clients) or [str(client) for client in range(len(labels))]
     return {
         "run": str(outcome.folder),
         "method": outcome.config.method_name,
         "seed": outcome.config.seed,
-        **last,
+        **(outcome.records[-1] if outcome.records else {"step": 0}),
         "n_clusters": _n_clusters(outcome),
         "sizes": _sizes(outcome),
-        "clients": dict(zip(names, _labels(outcome), strict=False)),
+        "clients": dict(zip(names, labels, strict=False)),
         "sentences": _sentences(outcome),
         "notes": list(dict.fromkeys([*outcome.notes, *_notes(outcome)])),
         "seconds": _seconds(outcome),
@@ -141,10 +132,8 @@ def outcome_tree(outcome: RunOutcome) -> dict[str, Any]:
 def print_outcome(outcome: RunOutcome) -> None:
     """Print a table of the last step, sentences on the clusters, warnings, and the path of the report."""
     print_table(_rows(outcome), left=(0, 1))
-    for text in _sentences(outcome):
+    for text in [*_sentences(outcome), *(f"Note: {note}" for note in [*_notes(outcome), *_next_step(outcome)])]:
         print(sentence_text(text, "  "))
-    for text in [*_notes(outcome), *_next_step(outcome)]:
-        print(sentence_text(f"Note: {text}", "  "))
     if len(set(_labels(outcome)) - {-1}) > 1:
         print(f"Clients: {outcome.folder / CLIENTS}")
     print(f"Report: {outcome.report}")
@@ -172,18 +161,17 @@ def _sizes(outcome: RunOutcome) -> list[int]:
 
 def _sentences(outcome: RunOutcome) -> list[str]:
     """Return sentences on the clusters of samples, or on which clients are in which cluster."""
-    described = cluster_lines(load_profile(outcome.folder), outcome.clients)
-    described += word_lines(load_words(outcome.folder))
-    return [*described, *members(_labels(outcome), outcome.clients)]
+    lines = [*cluster_lines(load_profile(outcome.folder), outcome.clients), *word_lines(load_words(outcome.folder))]
+    return [*lines, *members(_labels(outcome), outcome.clients)]
 
 
 def _notes(outcome: RunOutcome) -> list[str]:
     """Return what a reader of the clusters should not miss, by the method and by their number."""
-    asked = getattr(outcome.config.method, "n_clusters", None)
-    said = fewer_clusters(outcome.n_clusters or 0, asked, "samples")
+    n_clusters = getattr(outcome.config.method, "n_clusters", None)
+    notes = [*method_remarks(outcome.records), *fewer_clusters(outcome.n_clusters or 0, n_clusters, "samples")]
     if outcome.config.method.traits.clusters == "clients" and outcome.records:
-        said += notes_on_clusters(outcome.records[-1], outcome.guess, outcome.notes, asked)
-    return [*method_remarks(outcome.records), *said]
+        notes += notes_on_clusters(outcome.records[-1], outcome.guess, outcome.notes, n_clusters)
+    return notes
 
 
 def _next_step(outcome: RunOutcome) -> list[str]:
@@ -191,77 +179,60 @@ def _next_step(outcome: RunOutcome) -> list[str]:
     method = outcome.config.method
     if _n_clusters(outcome) != 1 or method.traits.baseline or getattr(method, "n_clusters", None) == 1:
         return []
-    several = min(_SEVERAL, int(number(outcome.records[-1], "nodes") or _SEVERAL))
-    if isinstance(method, CanCut) and several > 1:
-        cut = f"fedkin cut {outcome.folder} --clusters {several}"
-        return [f"All {method.traits.clusters} are in one cluster; `{cut}` makes {several}."]
-    more = "give another number of clusters, or " if method.traits.takes_k else ""
-    return [f"All {method.traits.clusters} are in one cluster; {more}try other methods, as `fedkin compare` does."]
+    parts = min(3, int(number(outcome.records[-1], "nodes") or 3))
+    if isinstance(method, CanCut) and parts > 1:
+        advice = f"`fedkin cut {outcome.folder} --clusters {parts}` makes {parts}"
+    else:
+        more = "give another number of clusters, or " if method.traits.takes_k else ""
+        advice = f"{more}try other methods, as `fedkin compare` does"
+    return [f"All {method.traits.clusters} are in one cluster; {advice}."]
 
 
 def cluster_lines(profile: ClusterProfile | None, clients: Sequence[str]) -> list[str]:
-    """Return sentences on the clusters of a run's samples, and what a reader should know; none without a profile."""
+    """Return sentences on the first clusters of a run's samples, and what a reader should know; none without any."""
     if profile is None:
         return []
     columns = described(profile)
-    said = _first(sentences(profile, clients, columns), (profile.samples > 0).tolist())
-    return [*said, *remarks(profile, clients, columns)]
-
-
-def _first(said: Sequence[str], described: Sequence[bool]) -> list[str]:
-    """Return the first sentences on described clusters, one that says where the others are, and one on the rest."""
-    spoken = [text for text, known in zip(said, described, strict=True) if known]
-    silent = [text for text, known in zip(said, described, strict=True) if not known]
-    if len(silent) > 1:
-        silent = [f"{pluralize(len(silent), 'cluster')}: too few samples at any one client to be described."]
-    more = len(spoken) - _MAX_SENTENCES
+    texts = list(zip(sentences(profile, clients, columns), (profile.samples > 0).tolist(), strict=True))
+    described_ones, unknown = [text for text, has in texts if has], [text for text, has in texts if not has]
+    if len(unknown) > 1:
+        unknown = [f"{pluralize(len(unknown), 'cluster')}: too few samples at any one client to be described."]
+    more = len(described_ones) - 12
     rest = [f"... and {pluralize(more, 'more cluster')}, in the report."] if more > 0 else []
-    return [*spoken[:_MAX_SENTENCES], *rest, *silent]
+    return [*described_ones[:12], *rest, *unknown, *remarks(profile, clients, columns)]
 
 
 def _rows(outcome: RunOutcome) -> list[tuple[str, str]]:
     if not outcome.records:
         return [("Steps", "0")]
-    last = outcome.records[-1]
-    target, unit = outcome.config.evaluation, "step" if phases(outcome.records) else "round"
-    rows = _headlines(last)
-    rows += [
-        (title, f"{when}, {why}") for title, when, why in moments(outcome.records, unit, target.target, target.reach)
-    ]
+    last, evaluation = outcome.records[-1], outcome.config.evaluation
+    unit = "step" if phases(outcome.records) else "round"
+    times = moments(outcome.records, unit, evaluation.target, evaluation.reach)
+    rows = [*_headlines(last), *((title, f"{when}, {why}") for title, when, why in times)]
     if (privacy := privacy_of_samples(outcome.records)) is not None:
         rows.append(("Privacy of a sample", privacy))
     if last["missing"]:
-        missing = [client_name(int(client), outcome.clients) for client in last["missing"]]
-        rows.append(
-            ("Missing in the last step", f"{'client' if len(missing) == 1 else 'clients'} {', '.join(missing)}")
-        )
-    rows.append(("Sent to the clients", format_bytes(last["sent"])))
-    rows.append(("Received from them", format_bytes(last["received"])))
-    steps = ", ".join(text for text in (str(last["step"]), phased(outcome.records)) if text)
+        names = [client_name(int(client), outcome.clients) for client in last["missing"]]
+        rows.append(("Missing in the last step", f"{'client' if len(names) == 1 else 'clients'} {', '.join(names)}"))
+    rows += [
+        ("Sent to the clients", format_bytes(last["sent"])),
+        ("Received from them", format_bytes(last["received"])),
+    ]
+    rows.append(("Steps", ", ".join(filter(None, (str(last["step"]), phased(outcome.records))))))
     seconds = _seconds(outcome)
-    return [*rows, ("Steps", steps), *([] if seconds is None else [("Training time", f"{seconds:.1f} s")])]
+    return rows if seconds is None else [*rows, ("Training time", f"{seconds:.1f} s")]
 
 
 def _headlines(line: RecordLine) -> list[tuple[str, str]]:
-    known = measures(line)
-    names = [n for name, measure in known.items() if measure.headline for n in (name, measure.beside) if n in known]
-    return [(known[name].title, written(line, name, known[name])) for name in names]
+    shown = measures(line)
+    names = [n for name, measure in shown.items() if measure.headline for n in (name, measure.beside) if n in shown]
+    return [(shown[name].title, written(line, name, shown[name])) for name in names]
 
 
 def _seconds(outcome: RunOutcome) -> float | None:
     """Return the seconds of all steps, without the preparation (step 0); ``None`` if unknown."""
-    found = [line["seconds"] for line in read_timing(outcome.folder) if line["step"] > 0 and "seconds" in line]
-    return sum(found) if found else None
-
-
-# What the terminal says of clusters of clients: who is in which, what accuracies are worth, and how labels differ.
-
-
-CLIENTS = "clients.csv"
-"""File of every client's cluster in a run's folder."""
-_CLUSTERS, _NAMED = 6, 10
-_BEYOND = 0.05
-"""Accuracy by which clients' own tests exceed the shared one where it is explained."""
+    seconds = [line["seconds"] for line in read_timing(outcome.folder) if line["step"] > 0 and "seconds" in line]
+    return sum(seconds) if seconds else None
 
 
 def members(labels: Sequence[int], names: Sequence[str]) -> list[str]:
@@ -272,12 +243,12 @@ def members(labels: Sequence[int], names: Sequence[str]) -> list[str]:
     clusters = sorted({label for label in labels if label >= 0})
     if len(clusters) < 2:
         return []
-    said, called = [], short_names(names) or [str(at) for at in range(len(labels))]
-    for cluster in clusters[:_CLUSTERS]:
-        own = [name for name, label in zip(called, labels, strict=False) if label == cluster]
-        said.append(f"Cluster {cluster} has {pluralize(len(own), 'client')}: {listing(own, _NAMED)}")
-    more = len(clusters) - _CLUSTERS
-    return [*said, *([f"... and {pluralize(more, 'more cluster')}, in {CLIENTS}"] if more > 0 else [])]
+    lines, shown = [], short_names(names) or [str(client) for client in range(len(labels))]
+    for cluster in clusters[:6]:
+        inside = [name for name, label in zip(shown, labels, strict=False) if label == cluster]
+        lines.append(f"Cluster {cluster} has {pluralize(len(inside), 'client')}: {listing(inside, 10)}")
+    more = len(clusters) - 6
+    return [*lines, *([f"... and {pluralize(more, 'more cluster')}, in {CLIENTS}"] if more > 0 else [])]
 
 
 def fewer_clusters(found: int, asked: object, members: Literal["clients", "samples"]) -> list[str]:
@@ -289,31 +260,19 @@ def fewer_clusters(found: int, asked: object, members: Literal["clients", "sampl
     return [f"{pluralize(int(asked), 'cluster')} were asked for, and {have} {members}{hint}."]
 
 
-def _used(labels: Iterable[int]) -> int:
-    return len({label for label in labels if label >= 0})
-
-
-def notes_on_clusters(line: RecordLine, guess: float | None, notes: Sequence[str], asked: object = None) -> list[str]:
+def notes_on_clusters(line: RecordLine, guess: float | None, notes: Iterable[str], asked: object = None) -> list[str]:
     """Return sentences that a reader of the last record `line` of clusters of clients should not miss.
 
     `guess` is the accuracy of always guessing a client's most frequent class, where it is known, `notes` those on the
     clients' data, and `asked` the number of clusters that was given, if one was.
     """
-    labels = line["values"].get("labels", [])
-    several = _used(labels) > 1
-    own, shared = number(line, "personal_accuracy"), number(line, "global_accuracy")
-    said = fewer_clusters(_used(labels), asked, "clients")
-    if own is not None and guess is not None and own <= guess + AS_GUESSED:
-        than = "worse" if own < guess - AS_GUESSED else "no better"
-        said.append(
-            f"An accuracy of {own:.3f} is {than} than the {guess:.3f} of always guessing each client's most frequent "
-            "class."
+    clusters = len({label for label in line["values"].get("labels", []) if label >= 0})
+    accuracy = number(line, "personal_accuracy")
+    texts = fewer_clusters(clusters, asked, "clients")
+    if accuracy is not None and guess is not None and accuracy <= guess + AS_GUESSED:
+        than = "worse" if accuracy < guess - AS_GUESSED else "no better"
+        texts.append(
+            f"An accuracy of {accuracy:.3f} is {than} than the {guess:.3f} of always guessing each client's most "
+            "frequent class."
         )
-    if several and own is not None and shared is not None and own - shared > _BEYOND:
-        said.append(
-            "The shared test set is that of all clients, but a model is made for those of its cluster; what counts are "
-            "their own test sets."
-        )
-    if several:
-        said += [note for note in notes if isinstance(note, Finding) and note.check == "labels"]
-    return said
+    return texts + [note for note in notes if clusters > 1 and isinstance(note, Finding) and note.check == "labels"]

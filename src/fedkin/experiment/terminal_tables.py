@@ -9,9 +9,6 @@ from shutil import get_terminal_size
 from textwrap import fill, wrap
 from typing import Any, TextIO
 
-_GAP = 2
-_ROOM = 24
-"""Characters that a column of words needs at least to be broken into lines."""
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Characters that move, colour or reorder what a terminal shows; tabs and ends of lines are none."""
 
@@ -59,11 +56,11 @@ def print_table(rows: Sequence[Sequence[str]], heads: Sequence[str] = (), left: 
 
 def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> str:
     """Format rows of equally many cells as aligned columns; those in `left` flush left, the others flush right."""
-    widths = _widths(rows)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = (
-        (" " * _GAP).join(
-            cell.ljust(width) if at in left else cell.rjust(width)
-            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        "  ".join(
+            cell.ljust(width) if column_number in left else cell.rjust(width)
+            for column_number, (cell, width) in enumerate(zip(row, widths, strict=True))
         )
         for row in rows
     )
@@ -73,52 +70,32 @@ def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> str:
 def fitted(rows: Sequence[Sequence[str]], left: Collection[int] = (0,), width: int | None = None) -> str:
     """Format rows as `aligned` does, in lines of at most `width` characters.
 
-    Where that does not suffice, the last column is wrapped if it is in `left`; otherwise the table is split into
-    several, one below the other, each of which repeats the leading columns of `left`. A cell that is wider than a line
-    is not broken.
+    Where that does not suffice, the last column is wrapped if it is in `left`; otherwise the table is split in two, one
+    below the other, each of which repeats the leading columns of `left`. A cell that is wider than a line is not
+    broken.
     """
-    widths = _widths(rows)
-    if width is None or _line(widths) <= width:
-        return aligned(rows, left)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     last = len(widths) - 1
-    if last in left and (room := width - _line(widths[:-1]) - _GAP) >= _ROOM:
-        return _broken(rows, left, room)
-    named = next((at for at in range(1, last) if at not in left), 1)
-    parts = _parts(widths, width, named)
-    if len(parts) == 1:
+    if width is None or sum(widths) + 2 * last <= width:
         return aligned(rows, left)
+    room = width - sum(widths[:-1]) - 2 * last
+    if last in left and room >= 24:  # less is no column to read
+        cells: list[list[str]] = []
+        for row in rows:
+            first, *more = wrap(row[-1], room, break_on_hyphens=False) or [""]
+            cells += [[*row[:-1], first], *([""] * last + [line] for line in more)]
+        return aligned(cells, left)
+    named = next((at for at in range(1, last) if at not in left), 1)
+    end = named + 1
+    while end <= last and sum(widths[: end + 1]) + 2 * end <= width:
+        end += 1
+    if end > last:
+        return aligned(rows, left)
+    parts = (range(end), (*range(named), *range(end, last + 1)))
     return "\n\n".join(
         fitted([[row[at] for at in part] for row in rows], [new for new, at in enumerate(part) if at in left], width)
         for part in parts
     )
-
-
-def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
-    return [max(map(len, column)) for column in zip(*rows, strict=True)]
-
-
-def _line(widths: Sequence[int]) -> int:
-    """Return the length of a line whose columns have these widths."""
-    return sum(widths) + _GAP * (len(widths) - 1)
-
-
-def _parts(widths: Sequence[int], width: int, named: int) -> list[list[int]]:
-    """Split the columns into tables that fit `width`, each beginning with the first `named` columns."""
-    parts = [list(range(named))]
-    for at in range(named, len(widths)):
-        if len(parts[-1]) > named and _line([widths[one] for one in [*parts[-1], at]]) > width:
-            parts.append(list(range(named)))
-        parts[-1].append(at)
-    return parts
-
-
-def _broken(rows: Sequence[Sequence[str]], left: Collection[int], room: int) -> str:
-    """Format the table with its last column wrapped at `room` characters."""
-    cells: list[list[str]] = []
-    for row in rows:
-        first, *more = wrap(row[-1], room, break_on_hyphens=False) or [""]
-        cells += [[*row[:-1], first], *([""] * (len(row) - 1) + [line] for line in more)]
-    return aligned(cells, left)
 
 
 def sentence_text(text: str, hanging: str = "", elsewhere: int | None = None) -> str:

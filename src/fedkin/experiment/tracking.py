@@ -1,4 +1,4 @@
-"""All trackers of one run.
+"""Trackers of a run: MLflow, TensorBoard and Weights & Biases.
 
 They get a step after its checkpoint is on disk, so no tool ever has a step that the run may have to repeat.
 ``tracking.json`` in the run's folder holds the id by which each tool knows the run, and the last step it got. A run
@@ -36,100 +36,6 @@ class Note:
     step: int
 
 
-class Trackers(Callback):
-    """Callback that sends a run to the tools of ``tracking.to``; once begun, a failing tool does not stop the run.
-
-    `lost` is called once per tool that could not be reached, with a sentence without a full stop. `anew` starts new
-    tracked runs instead of resuming those of ``tracking.json``.
-    """
-
-    def __init__(self, config: Config, folder: Path, lost: Callable[[str], None], anew: bool = False) -> None:
-        self.config, self.folder, self.lost, self.anew = config, folder, lost, anew
-        self._live: dict[str, Tracker] = {}
-        self._notes: dict[str, Note] = {}
-
-    def begin(self) -> None:
-        """Open all tools, and send the steps they missed.
-
-        Raises FedkinError if a tool cannot be opened for a new tracked run, or ``tracking.json`` is damaged.
-        """
-        if not self.config.tracking.to:
-            return
-        self._open()
-        clock = {timing["step"]: timing for timing in read_timing(self.folder)}
-        for line in read_lines(self.folder / RECORDS):
-            self.step(line, clock.get(line["step"], {}))
-
-    def step(self, line: RecordLine, timing: Timing) -> None:
-        """Send a step to every tool that does not have it yet."""
-        for name, tracker in list(self._live.items()):
-            if line["step"] <= self._notes[name].step:
-                continue
-            try:
-                tracker.step(line["step"], numbers(line, timing))
-            except Exception as error:
-                self._lose(name, error)
-            else:
-                self._note(name, replace(self._notes[name], step=line["step"]))
-
-    def end(self, status: Status) -> None:
-        """Close all tools; upload the result if there is one."""
-        if status == "finished" and not (self.folder / TRACKED[0]).exists():
-            status = "interrupted"  # tracked afterwards, before the run has finished
-        found = [self.folder / file for file in TRACKED] if self.config.tracking.artifacts else []
-        for name, tracker in list(self._live.items()):
-            try:
-                tracker.end(status, [path for path in found if path.exists()] if status == "finished" else [])
-            except Exception as error:
-                self._lose(name, error)
-        self._live = {}
-
-    def _open(self) -> None:
-        path = self.folder / NOTES
-        self._notes = read_json(path, dict[str, Note], "; remove it to track the run again") if path.exists() else {}
-        config, settings = self.config, self.config.tracking
-        name = settings.name or self.folder.resolve().name
-        subject = Subject(name, self.folder, settings, parameters(config), tags(config))
-        for tool in dict.fromkeys(settings.to):
-            before = None if self.anew else self._notes.get(tool)
-            known = before.known if before else None
-            try:
-                tracker = TOOLS[tool](subject)
-                self._note(tool, Note(tracker.begin(known), before.step if before else 0))
-                self._live[tool] = tracker
-            except Exception as error:
-                if known is None:
-                    why = f"{_reason(error)}; fix [tracking] or remove the tool"
-                    raise FedkinError(f"{TOOLS[tool].title} cannot track this run: {why}.") from error
-                self._lose(tool, error)
-
-    def _lose(self, name: str, error: Exception) -> None:
-        """Warn that a tool failed, and continue without it."""
-        self._live.pop(name, None)
-        step = self._notes[name].step
-        self.lost(f"{TOOLS[name].title} could not be reached for {self.folder} after step {step} ({_reason(error)})")
-
-    def _note(self, name: str, note: Note) -> None:
-        self._notes[name] = note
-        notes = {name: asdict(each) for name, each in self._notes.items()}
-        write_atomically(self.folder / NOTES, json.dumps(notes, indent=2) + "\n")
-
-
-def _reason(error: Exception) -> str:
-    """Return the first line of a tool's error message, at most 300 characters."""
-    text = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return text.rstrip(".") if len(text) <= 300 else f"{text[:300]}…"
-
-
-# Interface of trackers, and what they get of a run: its description, and its records as flat names and numbers.
-
-
-Scalar = bool | int | float | str
-
-ALWAYS = "traffic/received_bytes"
-"""A number that every step has."""
-
-
 @dataclass(frozen=True)
 class Subject:
     """Description of the run that is tracked.
@@ -142,8 +48,19 @@ class Subject:
     name: str
     folder: Path
     settings: TrackingSection
-    parameters: dict[str, Scalar]
+    parameters: dict[str, bool | int | float | str]
     tags: dict[str, str]
+
+    @classmethod
+    def of(cls, config: Config, folder: Path) -> Subject:
+        """Return the description of an experiment's run in a folder."""
+        tables = {name: table for name, table in config.tables.items() if name != "tracking"}
+        tags = {
+            "method": config.method_name, "data": config.data.source, "scenario": config.simulation.scenario,
+            "engine": config.simulation.engine, "seed": str(config.seed), "fedkin": __version__,
+        }  # fmt: skip
+        parameters = {path: json.dumps(value) if isinstance(value, list) else value for path, value in flat(tables)}
+        return cls(config.tracking.name or folder.resolve().name, folder, config.tracking, parameters, tags)
 
 
 class Tracker(Protocol):
@@ -170,6 +87,88 @@ class Tracker(Protocol):
         ...
 
 
+class Trackers(Callback):
+    """Callback that sends a run to the tools of ``tracking.to``; once begun, a failing tool does not stop the run.
+
+    `lost` is called once per tool that could not be reached, with a sentence without a full stop.
+    """
+
+    def __init__(self, config: Config, folder: Path, lost: Callable[[str], None]) -> None:
+        self.config, self.folder, self.lost = config, folder, lost
+        self._live: dict[str, Tracker] = {}
+        self._notes: dict[str, Note] = {}
+
+    def begin(self) -> None:
+        """Open all tools, and send the steps they missed.
+
+        Raises FedkinError if a tool cannot be opened for a new tracked run, or ``tracking.json`` is damaged.
+        """
+        if not self.config.tracking.to:
+            return
+        path = self.folder / NOTES
+        self._notes = read_json(path, dict[str, Note], "; remove it to track the run again") if path.exists() else {}
+        subject = Subject.of(self.config, self.folder)
+        for name in dict.fromkeys(self.config.tracking.to):
+            note = self._notes.get(name)
+            try:
+                tracker = TOOLS[name](subject)
+                known = tracker.begin(None if note is None else note.known)
+                self._keep(name, Note(known, 0 if note is None else note.step))
+                self._live[name] = tracker
+            except Exception as error:
+                if note is None:
+                    raise FedkinError(
+                        f"{TOOLS[name].title} cannot track this run: {_reason(error)}; fix [tracking] or remove the "
+                        "tool."
+                    ) from error
+                self._lose(name, error)
+        timings = {timing["step"]: timing for timing in read_timing(self.folder)}
+        for line in read_lines(self.folder / RECORDS):
+            self.step(line, timings.get(line["step"], {}))
+
+    def step(self, line: RecordLine, timing: Timing) -> None:
+        """Send a step to every tool that does not have it yet."""
+        for name, tracker in list(self._live.items()):
+            if line["step"] <= self._notes[name].step:
+                continue
+            try:
+                tracker.step(line["step"], numbers(line, timing))
+            except Exception as error:
+                self._lose(name, error)
+            else:
+                self._keep(name, replace(self._notes[name], step=line["step"]))
+
+    def end(self, status: Status) -> None:
+        """Close all tools; upload the result if there is one."""
+        if status == "finished" and not (self.folder / TRACKED[0]).exists():
+            status = "interrupted"  # tracked afterwards, before the run has finished
+        uploads = self.config.tracking.artifacts and status == "finished"
+        files = [self.folder / name for name in TRACKED if uploads and (self.folder / name).exists()]
+        for name, tracker in list(self._live.items()):
+            try:
+                tracker.end(status, files)
+            except Exception as error:
+                self._lose(name, error)
+        self._live = {}
+
+    def _lose(self, name: str, error: Exception) -> None:
+        """Warn that a tool failed, and continue without it."""
+        self._live.pop(name, None)
+        step = self._notes[name].step
+        self.lost(f"{TOOLS[name].title} could not be reached for {self.folder} after step {step} ({_reason(error)})")
+
+    def _keep(self, name: str, note: Note) -> None:
+        self._notes[name] = note
+        notes = {name: asdict(each) for name, each in self._notes.items()}
+        write_atomically(self.folder / NOTES, json.dumps(notes, indent=2) + "\n")
+
+
+def _reason(error: Exception) -> str:
+    """Return the first line of a tool's error message, at most 300 characters."""
+    text = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return text.rstrip(".") if len(text) <= 300 else f"{text[:300]}…"
+
+
 def numbers(line: Mapping[str, Any], timing: Mapping[str, Any]) -> dict[str, float]:
     """Return the scalar values of a step by name, from its lines of ``records.jsonl`` and ``timing.jsonl``.
 
@@ -178,50 +177,26 @@ def numbers(line: Mapping[str, Any], timing: Mapping[str, Any]) -> dict[str, flo
     ``traffic/received_bytes``; and ``time/seconds``, ``time/client_seconds`` where they are known: `timing` may be
     empty.
     """
-    found = {f"{part}/{name}": value for part in ("metrics", "values") for name, value in line[part].items()}
-    found["clients/answered"], found["clients/missing"] = len(line["answered"]), len(line["missing"])
-    found["traffic/sent_bytes"], found[ALWAYS] = line["sent"], line["received"]
-    found |= {f"time/{name}": timing[name] for name in ("seconds", "client_seconds") if name in timing}
-    plain = {name: value for name, value in found.items() if isinstance(value, int | float)}
-    return {name: float(value) for name, value in plain.items() if not isinstance(value, bool)}
+    values = {f"{part}/{name}": value for part in ("metrics", "values") for name, value in line[part].items()}
+    values |= {"clients/answered": len(line["answered"]), "clients/missing": len(line["missing"])}
+    values |= {"traffic/sent_bytes": line["sent"], "traffic/received_bytes": line["received"]}
+    values |= {f"time/{name}": timing[name] for name in ("seconds", "client_seconds") if name in timing}
+    return {name: float(value) for name, value in values.items() if type(value) in (int, float)}
 
 
-def parameters(config: Config) -> dict[str, Scalar]:
-    """Return the configuration with flat keys such as ``"method.local_epochs"``; lists as JSON, no ``[tracking]``."""
-    tables = {name: table for name, table in config.tables.items() if name != "tracking"}
-    return {path: json.dumps(value) if isinstance(value, list) else value for path, value in flat(tables)}
-
-
-def tags(config: Config) -> dict[str, str]:
-    """Return the tags that tell runs apart: method, data, scenario, engine, seed and version."""
-    return {
-        "method": config.method_name,
-        "data": config.data.source,
-        "scenario": str(config.simulation.scenario),
-        "engine": config.simulation.engine,
-        "seed": str(config.seed),
-        "fedkin": __version__,
-    }
-
-
-# Send a finished or stopped run's steps to trackers afterwards.
-
-
-def track(folder: Path, to: Sequence[str] = (), settings: Sequence[str] = (), anew: bool = False) -> int:
+def track(folder: Path, to: Sequence[str] = (), settings: Sequence[str] = ()) -> int:
     """Send the steps of a run to trackers that do not have them yet, and the result; return how many steps it has.
 
     `to` are names of trackers, by default those of the run's configuration, which `settings` override, each a
-    ``"tracking.key=value"``. With `anew` a new tracked run is started where a tracker knows the run already. Raises
-    FedkinError if there is no run or no step, a name or setting is not allowed, another process is at work in the
-    folder, or a tracker is not installed or cannot be reached.
+    ``"tracking.key=value"``. Raises FedkinError if there is no run or no step, a name or setting is not allowed,
+    another process is at work in the folder, or a tracker is not installed or cannot be reached.
     """
     if not (folder / CONFIG).is_file():
         raise no_run(folder)
     for setting in settings:
         if not setting.startswith("tracking."):
             raise FedkinError(f"--set takes tracking.key=value here, not '{setting}'; the run has been made.")
-    names = [f"tracking.to={json.dumps(list(to))}"] if to else []
-    config = run_config(folder, [*names, *settings])
+    config = run_config(folder, [*([f"tracking.to={json.dumps(list(to))}"] if to else []), *settings])
     if not config.tracking.to:
         raise FedkinError(f"{folder} has no tracker configured; pass --to, as in --to mlflow.")
     config.tracking.check_installed()
@@ -229,23 +204,12 @@ def track(folder: Path, to: Sequence[str] = (), settings: Sequence[str] = (), an
         steps = len(read_lines(folder / RECORDS))
         if not steps:
             raise FedkinError(f"{folder} has no step to track yet; resume it with `fedkin resume {folder}`.")
-        with run_with_callbacks(Trackers(config, folder, _refuse, anew)):
+        with run_with_callbacks(Trackers(config, folder, _refuse)):
             return steps
 
 
 def _refuse(sentence: str) -> NoReturn:
     raise FedkinError(f"{sentence}.")
-
-
-# MLflow tracker.
-
-
-_STATUS = {"finished": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
-_FILE = "sqlite:///"
-_AT_ONCE = 100
-"""Parameters in one call."""
-_DEFAULTS = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2"}
-"""No telemetry is sent, and a server that is gone delays a run by seconds, not by minutes."""
 
 
 class MLflow:
@@ -258,68 +222,58 @@ class MLflow:
     title = "MLflow"
 
     def __init__(self, subject: Subject) -> None:
-        for name, value in _DEFAULTS.items():
-            os.environ.setdefault(name, value)
+        # No telemetry is sent, and a server that is gone delays a run by seconds, not by minutes.
+        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
         self.subject = subject
         self._client: Any = None
         self._run = ""
-        self._has: set[int] = set()
+        self._sent: set[int] = set()
 
     def begin(self, known: Mapping[str, str] | None) -> dict[str, str]:
-        """Create the tracked run with all parameters, or resume one that stopped."""
         import mlflow
+        from mlflow.entities import Param
         from mlflow.tracking import MlflowClient
 
         uri = (known or {}).get("uri") or self.subject.settings.uri or mlflow.get_tracking_uri()
-        if uri.startswith(_FILE):  # a process that resumes may be started elsewhere
-            uri = f"{_FILE}{Path(uri.removeprefix(_FILE)).resolve()}"
+        is_file = uri.startswith("sqlite:///")
+        if is_file:  # a process that resumes may be started elsewhere
+            uri = f"sqlite:///{Path(uri.removeprefix('sqlite:///')).resolve()}"
         self._client = MlflowClient(tracking_uri=uri)
-        if known is None:
-            self._create()
-        else:
+        if known is not None:
             self._run = known["run"]
             self._client.update_run(self._run, status="RUNNING")
-            self._has = {metric.step for metric in self._client.get_metric_history(self._run, ALWAYS)}
-        return {"run": self._run} | ({"uri": uri} if uri.startswith(_FILE) else {})
+            history = self._client.get_metric_history(self._run, "traffic/received_bytes")  # which every step has
+            self._sent = {metric.step for metric in history}
+            return dict(known)
+        project = self.subject.settings.project or os.environ.get("MLFLOW_EXPERIMENT_NAME") or "fedkin"
+        experiment = self._client.get_experiment_by_name(project)
+        number = experiment.experiment_id if experiment else self._client.create_experiment(project)
+        run = self._client.create_run(number, run_name=self.subject.name, tags=self.subject.tags)
+        self._run = run.info.run_id
+        parameters = [Param(_key(name), str(value)) for name, value in self.subject.parameters.items()]
+        for start in range(0, len(parameters), 100):  # as many as MLflow takes in one call
+            self._client.log_batch(self._run, params=parameters[start : start + 100])
+        return {"run": self._run} | ({"uri": uri} if is_file else {})
 
     def step(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Send a step's numbers, unless an earlier process sent them just before it stopped."""
         from mlflow.entities import Metric
 
-        if step in self._has:
-            return
-        now = int(1000 * time.time())
-        metrics = [Metric(_key(name), value, now, step) for name, value in numbers.items()]
-        self._client.log_batch(self._run, metrics=metrics)
+        if step not in self._sent:  # an earlier process may have sent it just before it stopped
+            now = int(1000 * time.time())
+            metrics = [Metric(_key(name), value, now, step) for name, value in numbers.items()]
+            self._client.log_batch(self._run, metrics=metrics)
 
     def end(self, status: Status, files: Sequence[Path]) -> None:
-        """Upload the files and close the tracked run."""
         for file in files:
             self._client.log_artifact(self._run, str(file))
-        self._client.set_terminated(self._run, status=_STATUS[status])
-
-    def _create(self) -> None:
-        from mlflow.entities import Param
-
-        project = self.subject.settings.project or os.environ.get("MLFLOW_EXPERIMENT_NAME") or "fedkin"
-        found = self._client.get_experiment_by_name(project)
-        experiment = found.experiment_id if found else self._client.create_experiment(project)
-        run = self._client.create_run(experiment, run_name=self.subject.name, tags=self.subject.tags)
-        self._run = run.info.run_id
-        params = [Param(_key(name), str(value)) for name, value in self.subject.parameters.items()]
-        for start in range(0, len(params), _AT_ONCE):
-            self._client.log_batch(self._run, params=params[start : start + _AT_ONCE])
+        names = {"finished": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
+        self._client.set_terminated(self._run, status=names[status])
 
 
 def _key(name: str) -> str:
     """Replace characters in a name that MLflow does not allow."""
     return re.sub(r"[^\w\-. :/]", "_", name)
-
-
-# TensorBoard tracker.
-
-
-FOLDER = "tensorboard"
 
 
 class TensorBoard:
@@ -333,13 +287,11 @@ class TensorBoard:
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
-        self.folder = subject.folder / FOLDER
+        self.folder = subject.folder / "tensorboard"
         self._resumes = False
         self._writer: Any = None
-        self._session_end: Any = None
 
     def begin(self, known: Mapping[str, str] | None) -> dict[str, str]:
-        """Check that the folder can be written and belongs to this run alone."""
         outside = self.subject.settings.folder
         self._resumes = known is not None
         if known and "folder" in known:
@@ -352,35 +304,22 @@ class TensorBoard:
         return {"folder": str(self.folder)} if outside is not None else {}
 
     def step(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Write a step's scalars to disk."""
+        from torch.utils.tensorboard import SummaryWriter
+
         if self._writer is None:
-            self._open(step, numbers)
+            self._writer = SummaryWriter(str(self.folder), purge_step=step if self._resumes else None)
+            for title, values in (("run", self.subject.tags), ("parameters", self.subject.parameters)):
+                rows = "".join(f"| {name} | {value} |\n" for name, value in values.items())
+                self._writer.add_text(title, f"| | |\n|---|---|\n{rows}", step)
         for name, value in numbers.items():
             self._writer.add_scalar(name, value, step)
         self._writer.flush()
 
     def end(self, status: Status, files: Sequence[Path]) -> None:
-        """Close the event file, if there was a step; TensorBoard has no place for other files."""
         if self._writer is not None:
-            self._writer.file_writer.add_summary(self._session_end)
             self._writer.close()
         elif not any(self.folder.iterdir()):
             self.folder.rmdir()
-
-    def _open(self, step: int, numbers: Mapping[str, float]) -> None:
-        from torch.utils.tensorboard import SummaryWriter
-        from torch.utils.tensorboard.summary import hparams
-
-        self._writer = SummaryWriter(str(self.folder), purge_step=step if self._resumes else None)
-        judged = {name: 0.0 for name in numbers if name.startswith("metrics/")}
-        experiment, session_start, self._session_end = hparams(self.subject.parameters, judged)
-        self._writer.file_writer.add_summary(experiment)
-        self._writer.file_writer.add_summary(session_start)
-        rows = "".join(f"| {name} | {value} |\n" for name, value in self.subject.tags.items())
-        self._writer.add_text("run", f"| | |\n|---|---|\n{rows}", step)
-
-
-# Weights & Biases tracker.
 
 
 class WandB:
@@ -398,32 +337,28 @@ class WandB:
         self._run: Any = None
 
     def begin(self, known: Mapping[str, str] | None) -> dict[str, str]:
-        """Start the tracked run, or resume it."""
         import wandb
 
-        subject = self.subject
-        folder = subject.settings.folder
+        folder = self.subject.settings.folder
         if folder is not None:
             Path(folder).mkdir(parents=True, exist_ok=True)
         run = known["run"] if known else secrets.token_hex(4)
         self._run = wandb.init(
-            project=subject.settings.project or os.environ.get("WANDB_PROJECT") or "fedkin",
-            name=subject.name,
+            project=self.subject.settings.project or os.environ.get("WANDB_PROJECT") or "fedkin",
+            name=self.subject.name,
             id=run,
             resume="allow",
-            config=subject.parameters,
-            tags=[f"{name}: {value}"[:64] for name, value in subject.tags.items()],
+            config=self.subject.parameters,
+            tags=[f"{name}: {value}"[:64] for name, value in self.subject.tags.items()],  # W&B takes no longer ones
             dir=folder,
             settings=wandb.Settings(console="off"),
         )
         return {"run": run}
 
     def step(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Send a step's numbers; W&B drops those it has already."""
-        self._run.log(dict(numbers), step=step)
+        self._run.log(dict(numbers), step=step)  # which drops steps that it has already
 
     def end(self, status: Status, files: Sequence[Path]) -> None:
-        """Upload the files as one artifact, and close the tracked run."""
         import wandb
 
         if files:
