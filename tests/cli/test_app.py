@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fedkin.cli import main
-from fedkin.cli.app import FAILED, INTERRUPTED
+from fedkin.cli.app import FAILED
 from shell import fedkin
 
 HEAVY = ("torch", "sklearn", "scipy", "pandas", "datasets", "plotly", "networkx", "pydantic", "numpy", "rich")
@@ -121,17 +121,6 @@ def test_bad_input_is_one_sentence(
     assert shown.err.startswith(f"fedkin: {sentence}")
     assert shown.err.count("\n") == 1
     assert [file.name for file in tmp_path.iterdir()] == ["notes.txt"]
-
-
-def test_an_interrupted_command_ends_with_130(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    def interrupt(_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("fedkin.experiment.run.report", interrupt)
-    assert fedkin("report", str(tmp_path)) == INTERRUPTED
-    assert capsys.readouterr().err.strip() == "fedkin: Interrupted."
 
 
 def test_a_fault_is_not_hidden(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

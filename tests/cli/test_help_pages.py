@@ -1,6 +1,5 @@
 """The help: everything described, nothing cut short."""
 
-import json
 from typing import Any
 
 import pytest
@@ -27,16 +26,3 @@ def test_every_argument_and_option_is_described_in_lines_of_a_terminal(
     for word in command.split():
         found = found.commands[word]
     assert all(each.help for each in found.params), command
-
-
-def test_lists_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
-    assert fedkin("list", "--json") == 0
-    assert list(json.loads(capsys.readouterr().out)) == ["methods", "data", "scenarios", "models", "autoencoders"]
-    assert fedkin("list", "kfed", "--json") == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["kind"], found["clusters"], found["finds_k"]) == ("method", "samples", False)
-    assert found["options"][0] == {
-        "name": "n_clusters", "default": 10, "allowed": "int >= 1", "meaning": "Clusters to find."
-    }  # fmt: skip
-    assert fedkin("list", "wine") == 0
-    assert capsys.readouterr().out.startswith("wine: chemistry of 178 wines")

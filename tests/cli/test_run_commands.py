@@ -125,35 +125,6 @@ def test_an_interrupted_run_says_how_to_go_on(
         assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
 
 
-def test_a_run_resumes_on_a_device_that_is_there_and_that_its_method_uses(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    """A real change of devices is in `on_elsewhere`; what a refused one leaves is what was there."""
-    for experiment, device, sentence in (
-        ("toy --scenario toy", "cuda", "'device.name' is 'cuda', and method 'toy' computes on the processor only"),
-        ("fedavg --data digits --set method.rounds=1", "abacus", "'device.name' is 'abacus'; it should be auto or"),
-    ):
-        folder = tmp_path / device
-        assert fedkin("run", *experiment.split(), "--out", str(folder), "--quiet") == 0
-        before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
-        assert fedkin("resume", str(folder), "--device", "cpu", "--quiet") == 0
-        assert fedkin("resume", str(folder), "--device", device) == 2
-        assert capsys.readouterr().err.startswith(f"fedkin: {sentence}")
-        assert {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()} == before
-
-
-@pytest.mark.parametrize("words", ["pretrain digits", "predict run digits", "attack run"])
-def test_a_device_that_is_not_there_is_refused_and_nothing_is_written(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str
-) -> None:
-    out = tmp_path / "out"
-    (tmp_path / "run").mkdir()
-    monkeypatch.chdir(tmp_path)
-    assert fedkin(*words.split(), "--out", str(out), "--device", "abacus") == 2
-    assert capsys.readouterr().err.startswith("fedkin: '--device' is 'abacus'; it should be auto or a device of this")
-    assert not out.exists()
-
-
 def test_control_c_reaches_a_run(tmp_path: Path) -> None:
     arguments = shlex.split("run toy --scenario toy --out run --set method.rounds=1000 --set method.pause=0.05")
     program = forked.Program(tmp_path, tmp_path / "log", forked.fedkin, arguments, None, True)

@@ -14,7 +14,6 @@ from fedkin.core.contract import check_result, first_state
 from fedkin.core.errors import RefusalError
 from fedkin.core.runner import do_step
 from fedkin.engines.local import LocalFederation
-from fedkin.methods.clients.client_method import ClientMethodState
 
 KEPT = {"a dict": {"a": 1}, "a list": [1], "a numpy array": np.zeros(2), "an int": 3, "a numpy float32": np.float32(1)}
 
@@ -157,10 +156,6 @@ def test_a_run_begins_with_a_state_of_the_method(method: Any, state: Any, senten
 RECORD = Record([0])
 
 
-class Placed(Given):
-    traits = Traits(clusters="clients")
-
-
 STEPS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "stuck": (
         lambda state: (state, RECORD),
@@ -187,26 +182,6 @@ def test_a_step_returns_the_next_state_and_a_record(kind: str) -> None:
     after, sentence = STEPS[kind]
     with pytest.raises(FedkinError, match=re.escape(sentence)):
         do_step(Given(after), federation(), Centres(steps=2))
-
-
-@pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        ({"labels": torch.zeros(2, dtype=torch.int64)}, "Placed has int64 (2,) as its state's labels;"),
-        ({"labels": torch.tensor([0, 4, -1])}, "Placed.step has put a client into cluster 4,"),
-        ({"labels": torch.tensor([0, 1, -2])}, "Placed.step has put a client into cluster"),
-        ({"models": torch.zeros(2, 4)}, "Placed.step returned a state with models"),
-        ({"models": torch.zeros(2, 5).double()}, "Placed.step returned a state with models"),
-        ({"models": torch.zeros(5)}, "Placed.step returned a state with models"),
-    ],
-)
-def test_every_client_has_a_label_and_every_label_a_model(changes: dict[str, Any], sentence: str) -> None:
-    before = ClientMethodState(module={"name": "a"}, models=torch.zeros(1, 5), labels=torch.zeros(3, dtype=torch.int64))
-    good = {"models": torch.zeros(2, 5), "labels": torch.tensor([0, 1, -1])}
-    method = Placed(lambda state: (state.next(**good), RECORD))
-    assert do_step(method, federation(), before)[0].labels.tolist() == [0, 1, -1]
-    with pytest.raises(FedkinError, match="^" + re.escape(sentence)):
-        do_step(Placed(lambda state: (state.next(**good | changes), RECORD)), federation(), before)
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-import fedkin
 import forked
-from fedkin.core import FedkinError
-from fedkin.core.device import device, device_named, on
+from fedkin.core.device import device, on
 
 TESTS = Path(__file__).parents[1]
 CPU, META = torch.device("cpu"), torch.device("meta")
@@ -76,28 +74,6 @@ def test_the_process_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
         assert torch.are_deterministic_algorithms_enabled()
         other.submit(second.__exit__, None, None, None).result()
     assert settings() == before
-
-
-def test_devices_are_named_as_torch_names_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
-    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cuda"))
-    monkeypatch.setattr(torch.accelerator, "device_count", lambda: 2)
-    names = {"cpu": "cpu", "cuda": "cuda", "auto": "cuda", "cuda:0": "cuda:0", "cuda:1": "cuda:1"}
-    assert {name: str(device_named(name, "'device'")) for name in names} == names
-    with pytest.raises(FedkinError, match=r"machine: cpu, cuda, cuda:0, cuda:1\."):
-        device_named("cuda:2", "'device'")
-
-
-def test_estimators_have_a_device_if_they_use_it() -> None:
-    made = {name: getattr(fedkin, name) for name in fedkin.__all__ if hasattr(getattr(fedkin, name), "fit")}
-    with_one = {name for name, one in made.items() if "device" in one().get_params()}
-    assert set(made) - with_one == {*("AFCL", "FFCM", "FedDPKMeans", "FuzzyCMeans", "KFed", "KMeans", "MUFC")}
-    with pytest.raises(FedkinError, match="'device' is 'abacus'; it should be"):
-        fedkin.CCFC(device="abacus").fit([torch.rand(20, 3)] * 2)
-    with pytest.raises(FedkinError, match="'device' is 'abacus'; it should be"):
-        fedkin.KinGraph(device="abacus").fit([torch.rand(20, 3)] * 2)
-    with pytest.raises(TypeError, match="KFed has no parameter 'device'"):
-        fedkin.KFed(device="cuda")
 
 
 @pytest.mark.long

@@ -11,7 +11,7 @@ import pytest
 
 import fedkin
 from fedkin.core import FedkinError
-from fedkin.core.doors import COMPARE, FILE, NEW_ROWS, PYTHON, SHELL, Door, at_door, flag, option, setting
+from fedkin.core.doors import COMPARE, FILE, PYTHON, SHELL, Door, at_door, flag, option, setting
 from fedkin.experiment.config import apply_setting
 from shell import fedkin as run
 
@@ -55,11 +55,6 @@ def test_what_is_advised_can_be_typed(key: str, value: Any) -> None:
     assert path == (key if "." in key else f"data.{key}")
     read = tomllib.loads(option(key, value))
     assert (read["federation"]["forgotten"] if "." in key else read[key]) == value
-
-
-def test_commands_on_new_rows_name_their_flags() -> None:
-    with at_door(NEW_ROWS):
-        assert shlex.split(setting("decimal", ",")) == ["give", "--decimal", ","]
 
 
 def frame() -> pd.DataFrame:

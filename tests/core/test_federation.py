@@ -41,11 +41,6 @@ def test_useless_replies_are_missing_by_name():
     }
 
 
-def test_two_clients_with_one_id_are_refused():
-    with pytest.raises(ValueError, match="same id"):
-        LocalFederation([Client(0, torch.zeros(1, 1)), Client(0, torch.zeros(1, 1))])
-
-
 class Scripted(Federation):
     """Replies as written down, exchange by exchange; `said` tells which have been fetched."""
 

@@ -10,14 +10,10 @@ from fedkin.core import FedkinError
 from fedkin.core.files import (
     LOCK,
     append,
-    ending_of,
     file_lock,
     folder_lock,
     make_private,
     read_json,
-    read_tables,
-    similar_path,
-    stem_of,
     write_atomically,
 )
 from fedkin.core.payload import load_tree
@@ -85,18 +81,6 @@ def test_a_locked_folder_is_left_as_it_was(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_nearest_path_is_named_where_one_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "runs" / "heart").mkdir(parents=True)
-    (tmp_path / "mine.toml").write_text("seed = 1")
-    assert similar_path(Path("runs/haert")) == "did you mean 'runs/heart'?"
-    assert similar_path(Path("run/heart")) == "did you mean 'runs'?"
-    assert similar_path(Path("runs/other")) == ""
-    assert similar_path(Path("wien"), {"wine": "wine"}) == "did you mean 'wine'?"
-    with pytest.raises(FedkinError, match=r"^Cannot read min.toml: No such file.*; did you mean .mine.toml.\?$"):
-        read_tables(Path("min.toml"))
-
-
 @dataclass
 class Kept:
     step: int
@@ -133,38 +117,3 @@ def test_a_pipe_in_a_runs_folder_is_not_waited_for(tmp_path: Path) -> None:
     ):
         with pytest.raises(FedkinError, match="it is no regular file, but a pipe or device"):
             read()
-
-
-@pytest.mark.parametrize(
-    ("name", "stem", "ending"),
-    [
-        ("north.CSV", "north", ".csv"),
-        ("north.v2.csv.gz", "north.v2", ".csv"),
-        ("sites/a.TSV.GZ", "a", ".tsv"),
-        ("a.npz.gz", "a.npz", ".gz"),
-        ("csv.gz", "csv", ".gz"),
-        ("north", "north", ""),
-    ],
-)
-def test_names_end_in_what_a_file_holds(name: str, stem: str, ending: str) -> None:
-    assert (stem_of(name), ending_of(Path(name))) == (stem, ending)
-
-
-def test_a_lock_that_went_while_it_was_opened_is_opened_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, opened = os.open, []
-
-    def late(path: Path, *more: int) -> int:
-        handle = real(path, *more)
-        if Path(path).name == LOCK:
-            opened.append(handle)
-            if len(opened) == 1:
-                Path(path).unlink()
-        return handle
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "open", late)
-        with folder_lock(tmp_path):
-            assert len(opened) >= 2
-            assert (tmp_path / LOCK).exists()
-            with pytest.raises(FedkinError, match="Another process"), folder_lock(tmp_path):
-                pass

@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedkin.core import Client, Federation, FedkinError, Method, Payload, Record, State, client_task
-from fedkin.core.contract import after_step, predicted_clusters
+from fedkin.core import Client, Federation, FedkinError, Method, Payload, State, client_task
 from fedkin.core.method import check_class
 from fedkin.core.runner import begin, do_step
 from fedkin.engines.local import LocalFederation
@@ -96,22 +95,6 @@ def test_options_and_states_do_not_change_and_payloads_are_by_client() -> None:
         do_step(Remembers(), fed, State())
     with pytest.raises(FedkinError, match=r"payloads by 'centroids' instead of by client; fed.all\(centroids=...\) is"):
         do_step(ByName(), fed, State())
-
-
-def test_a_record_has_clients_by_id() -> None:
-    for record, sentence in (
-        (Record(answered=3), "has put an int into the record's 'answered'; it is a list"),  # type: ignore[arg-type]
-        (Record(answered=["a"]), "has put a list into the record's 'answered'"),  # type: ignore[list-item]
-        (Record([0], missing=[1]), "has put a list into the record's 'missing'; it is a dict"),  # type: ignore[arg-type]
-        (Record([0], missing={"1": "late"}), "has put a dict into the record's 'missing'"),  # type: ignore[dict-item]
-    ):
-        with pytest.raises(FedkinError, match=f"^KFedMethod.step {sentence}"):
-            after_step(KFedMethod(), State(), (State(steps=1), record))
-
-
-def test_a_result_without_what_predict_reads_is_named() -> None:
-    with pytest.raises(FedkinError, match=r"^KFedMethod.predict needs 'features', which is not in its"):
-        predicted_clusters(KFedMethod, {"n_clusters": 2}, torch.zeros(3, 2))
 
 
 def depth(made: type[Any]) -> int:

@@ -1,18 +1,9 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy.stats import chisquare, kstest
 
 from fedkin.core.seeds import Secret, derive_seed, integers_below, noise_for, uniform
-
-paths = st.lists(st.integers(0, 10**6) | st.text(max_size=6), max_size=4)
-
-
-@given(st.integers(0, 2**40), paths)
-def test_a_seed_has_63_bits(seed, path):
-    assert 0 <= derive_seed(seed, *path) < 2**63
 
 
 @pytest.mark.parametrize(
@@ -49,11 +40,6 @@ def test_a_key_gives_the_same_stream_and_another_key_another():
     assert not drawn.equal(other.uniform(100))
     assert not drawn.equal(first.uniform(100))  # which goes on
     assert not Secret().uniform(3).equal(Secret().uniform(3))
-
-
-def test_every_bit_of_a_key_counts():
-    drawn = {tuple(Secret((1 << bit).to_bytes(32, "little")).uniform(2).tolist()) for bit in range(256)}
-    assert len(drawn) == 256
 
 
 @pytest.mark.parametrize("source", [Secret(KEY), torch.Generator().manual_seed(0)])

@@ -135,18 +135,3 @@ def test_secure_sums_are_refused_by_name_where_sums_are_not_enough(method: str) 
     with pytest.raises(FedkinError) as caught:
         load_config(method, ["federation.secure_sums=true", "data.scaling=none"])
     assert str(caught.value) == OPEN.format(method) + ABLE
-
-
-@pytest.mark.parametrize(
-    ("method", "settings", "sentence"),
-    [
-        ("ifca", ["method.start=kmeans"], "'method.start' is 'kmeans', {} 'random'."),
-        ("ffcm", ["method.start=uniform"], "'method.aggregation' is 'kmeans', {} 'mean'."),
-    ],
-)
-def test_settings_that_take_more_than_sums_are_refused_by_name(method: str, settings: list[str], sentence: str) -> None:
-    with pytest.raises(FedkinError) as caught:
-        load_config(method, ["federation.secure_sums=true", "data.scaling=none", *settings])
-    reason = "which takes more than sums over clients; with 'federation.secure_sums' it should be"
-    assert str(caught.value) == sentence.format(reason)
-    assert not load_config(method, settings).federation.secure_sums

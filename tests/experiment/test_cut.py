@@ -1,21 +1,14 @@
 """Cutting a finished run again: the labels of a run that was given the number, and nothing half-written."""
 
-import shutil
-from collections import Counter
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from fedkin.core import FedkinError
 from fedkin.experiment.config import load_config
 from fedkin.experiment.cut import cut
 from fedkin.experiment.outputs import load_found
 from fedkin.experiment.run import execute
-from fedkin.experiment.run_folder import is_finished
-from fuzzing import damaged_bytes, fuzzed
 
 OPTIONS = ["simulation.fraction=0.3", "evaluation.map=pca"]
 
@@ -69,39 +62,3 @@ def test_a_folder_that_cannot_be_cut_is_refused_and_nothing_is_written(run: Path
     with pytest.raises(FedkinError, match="has not finished; `fedkin resume"):
         cut(half, tmp_path / "cut", 2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["half", "kfed"]
-
-
-@pytest.mark.filterwarnings("ignore:.*timing.jsonl was damaged:UserWarning")
-def test_a_damaged_run_is_cut_or_refused_and_nothing_is_left_half_written(tmp_path: Path) -> None:
-    data, whole = tmp_path / "data", tmp_path / "whole"
-    data.mkdir()
-    for name, low in (("north", 0), ("south", 1)):
-        rows = [f"{(i * 7) % 11 + low},{(i * 5) % 13 + 30 * (i % 2)}" for i in range(40)]
-        (data / f"{name}.csv").write_text("\n".join(["a,b", *rows]) + "\n")
-    options = [
-        f"data.source={str(data)!r}",
-        "simulation.scenario='files'",
-        "method.min_members=2",
-        "evaluation.map='none'",
-    ]
-    execute(load_config("kin-graph", options), whole)
-    names = ["config.toml", "records.jsonl", "timing.jsonl", "checkpoint.safetensors", "result.json"]
-    contents_of, folder, out = {name: (whole / name).read_bytes() for name in names}, tmp_path / "run", tmp_path / "out"
-    ends = Counter[bool]()
-
-    @fuzzed(16, 2)
-    @given(st.sampled_from(names).flatmap(lambda name: st.tuples(st.just(name), damaged_bytes(contents_of[name]))))
-    def check(damage: tuple[str, bytes]) -> None:
-        name, content = damage
-        for path in (folder, out):
-            shutil.rmtree(path, ignore_errors=True)
-        shutil.copytree(whole, folder)
-        (folder / name).write_bytes(content)
-        with suppress(FedkinError):
-            cut(folder, out, 3)
-        ends[out.exists()] += 1
-        assert not out.exists() or is_finished(out)
-
-    check()
-    assert ends[False] > 1
-    assert ends[True] > 1

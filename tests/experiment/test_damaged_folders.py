@@ -97,14 +97,6 @@ def contents(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_results_that_are_damaged_are_written_again(folder: Path) -> None:
-    before = contents(folder)
-    for name in ("result.json", "models.safetensors", "labels/client-1.csv"):
-        (folder / name).write_bytes(b"damaged")
-    resume(folder)
-    assert contents(folder) == before
-
-
 @pytest.mark.parametrize(
     "name", ["SHA256SUMS", "forgotten.json", "result.json", "records.jsonl", "checkpoint.safetensors"]
 )

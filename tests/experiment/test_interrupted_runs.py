@@ -17,9 +17,7 @@ from fedkin.core.files import folder_lock, write_atomically
 from fedkin.core.payload import load_tree
 from fedkin.data.statistics import moments
 from fedkin.engines.local import LocalFederation
-from fedkin.experiment.config import load_config
-from fedkin.experiment.run import execute, resume
-from fuzzing import CASES
+from fedkin.experiment.run import resume
 from toy import Blobs, Toy
 from toy_runs import files, run
 
@@ -52,14 +50,6 @@ def test_killed_at_many_moments_a_run_resumes_to_the_same_bytes(tmp_path: Path) 
     assert files(tmp_path / "killed") == files(tmp_path / "whole")
 
 
-def test_killed_at_random_a_run_resumes_to_the_same_bytes(tmp_path: Path) -> None:
-    """Twice, or a hundredth as often as FEDKIN_FUZZ asks for cases."""
-    run(tmp_path / "whole", "method.pause=0.01", "method.rounds=4")
-    runs = killed(tmp_path, 4, "random", max(2, CASES // 100), 7)
-    for number in range(runs):
-        assert files(tmp_path / "killed" / str(number)) == files(tmp_path / "whole"), f"run {number}"
-
-
 @pytest.mark.parametrize("room", [4, 5, 6, 9])
 def test_a_full_disk_stops_a_run_that_then_resumes(room: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When the first step's record or timing is half appended, before its checkpoint is in place, and later."""
@@ -90,20 +80,6 @@ def test_a_full_disk_stops_a_run_that_then_resumes(room: int, tmp_path: Path, mo
     assert not list((tmp_path / "full").rglob("*.partial"))
     resume(tmp_path / "full")
     assert files(tmp_path / "full") == files(tmp_path / "whole")
-
-
-def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(FedkinError, match="is not an empty folder; give another --out, or `fedkin resume` it"):
-        run(tmp_path)
-    assert [file.name for file in tmp_path.iterdir()] == ["notes.txt"]
-
-
-def test_refused_data_leave_no_folder(tmp_path: Path) -> None:
-    config = load_config("toy", ["data.source=nowhere.csv"])
-    with pytest.raises(FedkinError, match=r"nowhere\.csv"):
-        execute(config, tmp_path / "run")
-    assert not (tmp_path / "run").exists()
 
 
 def test_a_refused_start_leaves_the_folder_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,13 +124,6 @@ def test_what_came_while_it_waited_to_start_is_not_taken_away(tmp_path: Path, mo
     with pytest.raises(FedkinError, match="is not an empty folder"):
         run(tmp_path / "run")
     assert files(tmp_path / "run") == files(whole)
-
-
-def test_the_lock_of_one_that_was_killed_keeps_nobody_out(tmp_path: Path) -> None:
-    (tmp_path / ".fedkin.lock").touch()
-    (tmp_path / "config.toml.partial").touch()
-    run(tmp_path)
-    assert not (tmp_path / ".fedkin.lock").exists()
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), FedkinError("Not today."), OSError(13, "Permission denied")])

@@ -1,6 +1,5 @@
 """A method in a user's own module is named ``module:Class`` wherever a built-in one has a name."""
 
-import importlib
 import json
 import sys
 from pathlib import Path
@@ -15,7 +14,6 @@ from fedkin.deploy.app_folder import init
 from fedkin.deploy.site_app import read_site
 from fedkin.engines.flower_engine.grid import FlowerFederation
 from fedkin.engines.local import LocalFederation
-from fedkin.estimators import SampleClusterer
 from fedkin.experiment.config import load_config
 from fedkin.experiment.prediction import predict
 from fedkin.experiment.run import execute, resume
@@ -140,27 +138,6 @@ def test_a_folder_cannot_name_a_model_of_packages_that_are_not_trusted(
     assert "own_package" not in sys.modules
 
 
-@pytest.mark.parametrize(
-    ("name", "sentence"),
-    [
-        ("no_such_package:Mine", "module 'no_such_package' cannot be imported"),
-        ("own_package.mine:Yours", "module 'own_package.mine' has no 'Yours'"),
-        ("own_package.mine:Mime", "has no 'Mime'; did you mean 'own_package.mine:Mine'\\?$"),
-        ("own_package/mine.py:Mine", "names a file; a method is named by its module, such as 'own_package.mine:Mine'"),
-        ("own_package.mine.Mine", r"is no method; did you mean 'own_package.mine:Mine'\?"),
-        ("own_package.mine:number", "is not a method; it should be a dataclass that inherits fedkin.core.Method"),
-        ("own_package.mine:dataclass", "is not a method"),
-        ("own_package.mine:Door", r"is made of a method; name that, 'own_package\.mine:Mine'\.$"),
-        ("own_package", r"'own_package' is a module; a method in it is named with its class, own_package:Class\.$"),
-        ("random", r"Unknown method 'random'"),
-        (":Mine", "is no dotted path"),
-    ],
-)
-def test_what_is_no_method_is_refused(name: str, sentence: str) -> None:
-    with pytest.raises(FedkinError, match=sentence):
-        load_config(name)
-
-
 def test_both_engines_refuse_what_a_task_cannot_send_or_keep(tmp_path: Path) -> None:
     (tmp_path / "own_package" / "mine.py").write_text(BROKEN)
     sentences = {
@@ -174,27 +151,3 @@ def test_both_engines_refuse_what_a_task_cannot_send_or_keep(tmp_path: Path) -> 
         # Names in a reply may be made of cells, so that they stay in a site's log.
         with pytest.raises(FedkinError, match="RefusalError; its log says more"):
             config.method.init(real_sites(tmp_path / name, ["own_package"]))
-
-
-def test_a_method_that_breaks_the_contract_is_told_so(tmp_path: Path) -> None:
-    (tmp_path / "own_package" / "mine.py").write_text(BROKEN)
-    assert load_config("own_package.mine:Renamed", SETTINGS).method.n_clusters == 3
-    sentences = {
-        "Bare": r"'own_package.mine:Bare' has annotations that are no options, such as 'alpha'; the decorator",
-        "Forgetful": r"Forgetful has finished, and no client has clusters of its samples; a task should set state",
-        "Floats": r'has set state\["clusters"\] of client \d to float32 \(\d+,\); it should be .* int64 \(\d+,\)',
-        "Uncounted": r"^Uncounted.result has no 'n_clusters' where the number of clusters should be, a whole number\.",
-        "Featureless": r"^Featureless.result does not fit what clients do with it, .*: 'result/features' is absent\.",
-        "Beyond": r"Beyond has found 3 clusters, but numbers \d to 9 are in .*; they should be from 0 to 2\.",
-    }
-    for name, sentence in sentences.items():
-        with pytest.raises(FedkinError, match=sentence):
-            execute(load_config(f"own_package.mine:{name}", SETTINGS), tmp_path / name)
-    made = importlib.import_module("own_package.mine")
-    for name in list(sentences)[1:]:
-
-        class Own(SampleClusterer, method=getattr(made, name)):
-            """One of them."""
-
-        with pytest.raises(FedkinError, match=sentences[name]):
-            Own(n_clusters=3).fit([np.random.default_rng(0).random((30, 2))] * 2)

@@ -3,13 +3,10 @@
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from fedkin.core import FedkinError
 from fedkin.experiment.config import load_config
-from fedkin.experiment.prediction import predict
-from fedkin.experiment.run import execute
 
 SOURCE = """
 from dataclasses import dataclass
@@ -75,15 +72,3 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_no_experiment_can_have_is_refused_at_loading(name: str, sentence: str) -> None:
     with pytest.raises(FedkinError, match=sentence):
         load_config(f"own_options_of_mine:{name}")
-
-
-@pytest.mark.parametrize(
-    ("name", "was"), [("Floats", r"float32 \(2,\)"), ("Distances", r"float32 \(2, 3\)"), ("Arrays", "a numpy array")]
-)
-def test_only_clusters_are_taken_as_predictions(name: str, was: str, tmp_path: Path) -> None:
-    settings = ["data.source=iris", "method.n_clusters=3", "evaluation.map=none"]
-    execute(load_config(f"own_options_of_mine:{name}", settings), tmp_path / "run")
-    np.savez(tmp_path / "new.npz", x=np.zeros((2, 4), dtype=np.float32))
-    sentence = rf"^{name}.predict should return the clusters of samples, a tensor int64 \(2,\), not {was}\.$"
-    with pytest.raises(FedkinError, match=sentence):
-        predict(tmp_path / "run", str(tmp_path / "new.npz"))

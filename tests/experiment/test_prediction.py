@@ -140,29 +140,6 @@ def test_memberships_are_columns_of_labels_and_of_predictions(tmp_path: Path) ->
         prediction.predict(tmp_path / "hard", "iris", memberships=True)
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("data = 3", "data is 3 in {}; it should be a section of options."),
-        ("[data]\ndecimal = 7", "{} cannot be used: decimal is 7; allowed: 'auto', '.', ','."),
-        ("[data]\nencoding = []", "{} cannot be used: encoding is []; it should name one of text, such as 'utf-8'"),
-        ("[data]\nna_values = {a = {b = 1}}", "{} cannot be used: na_values['a'] has {'b': 1}; it should have texts"),
-        ("[data", "{} is not a TOML file: "),
-    ],
-)
-def test_a_damaged_file_of_how_rows_are_read_is_one_sentence(text: str, sentence: str, tmp_path: Path) -> None:
-    (tmp_path / "sites").mkdir()
-    for name in ("north", "south"):
-        rows = "\n".join(f"{7 * at % 40},{at % 2}" for at in range(40))
-        (tmp_path / "sites" / f"{name}.csv").write_text(f"a,b\n{rows}\n")
-    execute(load_config("kfed", [f"data.source={tmp_path / 'sites'}", "method.n_clusters=2"]), tmp_path / "run")
-    damaged = tmp_path / "run" / "reading.toml"
-    damaged.write_text(text)
-    with pytest.raises(FedkinError) as error:
-        prediction.predict(tmp_path / "run", str(tmp_path / "sites" / "north.csv"))
-    assert str(error.value).startswith(sentence.replace("{}", str(damaged), 1))
-
-
 def test_files_are_predicted_as_the_runs_were_read_and_clients_by_name(tmp_path: Path) -> None:
     """With a decimal comma, and by the file's name."""
     rng = np.random.default_rng(0)
@@ -243,16 +220,6 @@ def test_a_module_says_what_fedkin_predict_says(run: Path, files: Path) -> None:
             logits = found.models[cluster](found.preparation.apply(files / f"{name}.csv"))
         said = [line.split(",")[-1] for line in predict(run, str(files / f"{name}.csv"), client=name).splitlines()[1:]]
         assert [found.classes[one] for one in logits.argmax(1)] == said
-
-
-def test_what_has_no_models_is_refused_in_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(FedkinError, match=r"'.*nowhere' does not exist"):
-        fedkin.load_models(tmp_path / "nowhere")
-    with pytest.raises(FedkinError, match=r"holds no result"):
-        fedkin.load_models(tmp_path)
-    execute(load_config("kfed", ["evaluation.map=none"]), tmp_path / "samples")
-    with pytest.raises(FedkinError, match=r"Method 'kfed' of .* clusters samples and has no models"):
-        fedkin.load_models(tmp_path / "samples")
 
 
 def test_a_module_of_another_package_is_imported_only_if_it_is_named(

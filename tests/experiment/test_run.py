@@ -7,7 +7,7 @@ import pytest
 
 from fedkin.core import FedkinError
 from fedkin.core.payload import load_tree, save_tree
-from fedkin.core.progress import Callback, RecordLine, Timing
+from fedkin.core.progress import Callback
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run import execute, report, resume
 from toy_runs import OPTIONS, files, run
@@ -135,31 +135,3 @@ def test_callbacks_follow_a_run_and_stop_it(tmp_path: Path) -> None:
     outcome = execute(load_config("toy", OPTIONS), tmp_path / "run", callbacks=[Second()])
     assert calls == ["begin", (0, None, 2), (1, 1, 2), 1, (2, 2, 2), 2, "finished"]
     assert len(outcome.records) == 2
-
-
-class Meter(Callback):
-    """Bytes that this process has written and read, after every step."""
-
-    def __init__(self) -> None:
-        self.bytes: list[tuple[int, int]] = []
-
-    def step(self, line: RecordLine, timing: Timing) -> None:
-        counts = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
-        self.bytes.append((int(counts["wchar"]), int(counts["rchar"])))
-
-    def between(self, first: int, last: int) -> tuple[float, float]:
-        """Bytes written and read in one step, mean over some."""
-        (written, read), (more, further) = self.bytes[first], self.bytes[last]
-        return (more - written) / (last - first), (further - read) / (last - first)
-
-
-@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="what a process writes is counted on Linux only")
-def test_a_step_costs_the_same_however_many_came_before(tmp_path: Path) -> None:
-    """Its record is some 250 bytes, of which 200 steps would be 50,000 if they were written or read again."""
-    meter = Meter()
-    config = load_config("toy:Steady", ["simulation.scenario=toy", "method.rounds=200", "device.workers=1"])
-    execute(config, tmp_path / "run", callbacks=[meter])
-    early, late = meter.between(10, 60), meter.between(140, 190)
-    assert early[0] > 1000
-    assert abs(late[0] - early[0]) < 100
-    assert abs(late[1] - early[1]) < 100

@@ -5,12 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedkin.core import State
 from fedkin.core.progress import Progress
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment.config import Config, load_config
 from fedkin.experiment.run import RunOutcome, execute, report, resume
-from fedkin.methods.clients.fedavg import FedAvgMethod
 from toy_runs import files
 
 SMALL = ["method.module=perceptron", "method.learning_rate=0.2", "simulation.clients=6", "method.local_epochs=2"]
@@ -175,16 +173,3 @@ def test_a_run_whose_world_changes_resumes_to_the_same_bytes(method: str, scenar
     assert report(tmp_path / "run").read_bytes() == page
     resume(tmp_path / "run")
     assert files(tmp_path / "run") == files(expected.folder)
-
-
-def test_participants_are_drawn_from_those_present() -> None:
-    config = small("fedavg", "simulation.clients=6")
-    fed = LocalFederation(config.scenario.build(0).clients, seed=5)
-    method = FedAvgMethod(participation=0.5)
-    expected = torch.randperm(6, generator=fed.rng("participants", 2))[:3].sort().values.tolist()
-    assert method.participants(fed, State(steps=2)) == expected
-    assert FedAvgMethod().participants(fed, State(steps=2)) == fed.ids
-    fed.leave({0, 1, 4})
-    seen = {client for step in range(20) for client in method.participants(fed, State(steps=step))}
-    assert seen == {2, 3, 5}
-    assert {len(method.participants(fed, State(steps=step))) for step in range(20)} == {2}

@@ -1,13 +1,9 @@
 import re
 import sys
-from pathlib import Path
 
 import pytest
 
-from fedkin.core import State
-from fedkin.experiment.config import load_config
-from fedkin.experiment.run import RunOutcome
-from fedkin.experiment.terminal import Bar, Quiet, print_outcome
+from fedkin.experiment.terminal import Bar, Quiet
 from fedkin.experiment.terminal_tables import print_table, sentence_text
 
 LINE = {
@@ -41,16 +37,6 @@ def test_warnings_are_shown_whether_or_not_anybody_watches(
     shown = capsys.readouterr()
     assert "fedkin: [MLflow] is gone.\n" in shown.err
     assert shown.out == ""
-
-
-def test_privacy_says_what_the_noise_follows_from(capsys: pytest.CaptureFixture[str]) -> None:
-    noise = {"epsilon": 4.0, "delta": 1e-5, "noise_source": "the run's seed"}
-    lines = [{**LINE, "values": noise}, {**LINE, "values": {"epsilon": 4.0}}]
-    print_outcome(RunOutcome(Path("runs/x"), State(), lines, load_config("kin-graph")))
-    shown = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    (row,) = [line for line in shown if line.startswith("Privacy of a sample epsilon 4, delta 1e-05; ")]
-    assert "the run's seed" in row
-    assert not [line for line in shown if line.startswith("Epsilon")]
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])

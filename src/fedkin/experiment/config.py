@@ -258,8 +258,8 @@ def config_of(tables: dict[str, Any], places: Mapping[str, str] | None = None) -
 def checked_method(declared: Any, values: dict[str, Any]) -> Any:
     """Build a method from hyper-parameters given in Python, with the checks of a configuration file.
 
-    `values` are the fields of the dataclass `declared` by name; those that only Python can give, such as functions, are not
-    checked. Raises FedkinError if a value's type or range is not allowed.
+    `values` are the fields of the dataclass `declared` by name; those that only Python can give, such as functions, are
+    not checked. Raises FedkinError if a value's type or range is not allowed.
     """
     model = model_of(declared)
     options = {name: value for name, value in values.items() if name in model.model_fields}

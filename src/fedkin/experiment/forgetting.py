@@ -211,7 +211,9 @@ def _write(plan: ForgettingPlan, out: Path, progress: Progress, replaced: bool =
     exact = plan.checkpoint is not None and plan.way == "exact"
     certificate = {
         "method": plan.config.method_name,
-        "clients": [{"position": position, "name": plan.names[position] if plan.names else None} for position in plan.clients],
+        "clients": [
+            {"position": position, "name": plan.names[position] if plan.names else None} for position in plan.clients
+        ],
         "way": plan.way,
         "kept_steps": plan.begins,
         "steps_done_again": plan.steps,

@@ -1,12 +1,10 @@
 """What all tools have in common, with one that only listens."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fedkin.core import FedkinError
 from fedkin.experiment.run import resume
 from fedkin.experiment.tracking import TOOLS
 from tracked import Listens, Warned, interrupt, results, run
@@ -48,17 +46,6 @@ def test_a_run_that_resumes_is_resumed_there_too(
     assert calls[8:] == [("begin", "run", {"id": "seven"}), ("finished", ["result.json", "report.html"])]
 
 
-def test_what_a_tool_missed_comes_first(tmp_path: Path, calls: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    interrupt(tmp_path / "run", 3, monkeypatch, TO)
-    notes = tmp_path / "run" / "tracking.json"
-    known = json.loads(notes.read_text())
-    known["tensorboard"]["step"] = 1
-    notes.write_text(json.dumps(known))
-    calls.clear()
-    resume(tmp_path / "run")
-    assert calls[1:-1] == [2, 3, 4]
-
-
 def test_a_lost_tool_is_one_warning_and_the_run_continues(
     tmp_path: Path, calls: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,13 +59,3 @@ def test_a_lost_tool_is_one_warning_and_the_run_continues(
     assert calls == [("begin", "run", None), 1]
     run(tmp_path / "untracked")
     assert results(tmp_path / "untracked") == results(tmp_path / "run")
-
-
-def test_a_tool_that_is_not_installed_is_refused_before_any_work(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fedkin.core.errors.find_spec", lambda name: None)
-    sentence = r"Tracking to 'mlflow' needs mlflow, not installed here: pip install 'fedkin\[tracking\]'"
-    with pytest.raises(FedkinError, match=sentence):
-        run(tmp_path / "run", "tracking.to=['mlflow']", "data.source=nowhere.csv")
-    assert not (tmp_path / "run").exists()
