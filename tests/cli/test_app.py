@@ -69,7 +69,6 @@ except SystemExit as end:
         ("run fedavg --local-clusters 2", "No such option '--local-clusters'; did you"),
         ("compare wine --methods kfed,own_kfed:Own --spare 2", "No such option '--spare'. It is set by --set"),
         ("run kfed --model x", "No such option '--model'. It is set by --set"),
-        ("run kfed --seeds 1,2", "No such option '--seeds'. A run has one"),
         ("compare digits --methods kfed kmeans", "Got unexpected extra argument (kmeans)."),
         ("run kfed --seed x", "Invalid value for '--seed': 'x' is not a valid integer. See `fedkin run --help`."),
     ],
@@ -95,9 +94,9 @@ def test_wrong_usage_is_one_sentence_with_one_suggestion(
     ("arguments", "sentence"),
     [
         ("run kfed wine --data wine", "The data set was given twice, as 'wine' and as 'wine'."),
-        ("run fedkin.methods.samples.kfed", "'fedkin.methods.samples.kfed' is a module; a"),
+        ("run fedkin.methods.samples.kfed", "'fedkin.methods.samples.kfed' is no method; one of your own is named by"),
         ("run data.source=sites", "'data.source=sites' is no method, but a"),
-        ("run .", "'.' is no method, but a path; name a method first, such as kin-graph .."),
+        ("run .", "'.' is no method, but a path; name a method first, such as kin-graph."),
         (
             "run toy --scenario files --clients 3",
             "'simulation.clients' on the command line is no option of scenario 'files', but of",

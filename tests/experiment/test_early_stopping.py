@@ -31,5 +31,7 @@ def test_what_it_cannot_watch_is_refused() -> None:
     with pytest.raises(FedkinError, match="mode is 'up'; it should be 'auto', 'max' or 'min'"):
         fedkin.EarlyStopping(mode="up")  # type: ignore[arg-type]
     line = {"step": 1, "values": {"loss": 1.0, "labels": [0]}, "metrics": {"global_f1": 0.5}}
-    with pytest.raises(FedkinError, match=r"'validation_personal_accuracy', which is not measured; there are"):
+    with pytest.raises(
+        FedkinError, match=r"'validation_personal_accuracy', which is not measured in step 1; there are"
+    ):
         fedkin.EarlyStopping().stops(line)
