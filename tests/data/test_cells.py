@@ -100,6 +100,21 @@ def test_a_column_with_a_few_other_cells_names_their_kind_and_what_to_do_and_no_
     assert read(cells, categorical=["c"])[0].kind == "category"
 
 
+def test_a_part_that_is_always_1_beside_all_twelve_months_is_the_day():
+    monthly = [f"01/{month:02}/{year}" for year in (2010, 2011) for month in range(1, 13)]
+    for cells in (monthly, [f"{month}/{day}/{year}" for day, month, year in (cell.split("/") for cell in monthly)]):
+        column, values = read(cells)
+        assert column.kind == "date"
+        assert values[:3] == [14610, 14641, 14669]
+    with pytest.raises(FedkinError, match="cannot be distinguished"):
+        read(monthly[:6])
+
+
+def test_codes_with_and_without_decimals_are_one_category():
+    assert read(["3.0", "", "12.0"], categorical=["c"])[0].categories == ("3", "12")
+    assert read(["3.0", "3"], categorical=["c"])[0].categories == ("3", "3.0")
+
+
 @given(st.lists(st.one_of(st.none(), st.text("abxyz 019.-", max_size=4)), min_size=1, max_size=30))
 def test_texts_are_found_again_by_their_codes(cells):
     column, values = read(pd.Series(cells, dtype=object), categorical=["c"])

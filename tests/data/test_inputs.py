@@ -29,7 +29,6 @@ from fedkin.data.arrays import as_tensor
 from fedkin.data.inputs import client_input, federation_input, holds_several, load_clients
 from fedkin.data.options import TableOptions
 from fedkin.data.sources import load
-from fedkin.data.tables import frame_to_table
 
 RNG = np.random.default_rng(0)
 
@@ -62,12 +61,6 @@ def test_arrays_of_usual_names_are_samples_and_labels(names: tuple[str, str], tm
     found = load(str(tmp_path / "t.npz"))
     assert (tuple(found.x.shape), found.classes) == ((6, 4), ["0", "1"])
     assert load(str(tmp_path / "t.npz"), "none").y is None
-
-
-@pytest.mark.parametrize("options", [{}, {"na_values": [-9]}, {"na_values": {"t": -9}}])
-def test_cells_with_several_values_are_refused_whatever_the_options(options: dict[str, object]) -> None:
-    with pytest.raises(FedkinError, match="Column 't' of It holds values of type list"):
-        frame_to_table(pd.DataFrame({"a": range(9), "t": [["x"]] * 9}), "It", TableOptions(**options))  # type: ignore[arg-type]
 
 
 X = np.arange(8.0).reshape(4, 2)

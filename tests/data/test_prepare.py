@@ -67,29 +67,6 @@ def test_each_original_column_counts_once():
     assert np.abs(pooled(fed).mean(0)).max() < 1e-5
 
 
-def test_columns_are_matched_by_name():
-    fed = federation(
-        table(number("a", *range(10)), number("b", *range(100, 110))),
-        table(number("b", *range(100, 110)), number("a", *range(10))),
-    )
-    found = prepare(fed)
-    assert names(found) == ["a", "b"]
-    assert torch.equal(fed.clients[0].x, fed.clients[1].x)
-
-
-def test_all_problems_come_in_one_error():
-    one = table(number("a", *range(9)), category("b", *["x", "y", "z"] * 3), number("c", *range(9)))
-    dates = Column("c", "date"), tuple(range(9))
-    two = table(category("a", *["p", "q", "r"] * 3), category("b", *["x", "y", "z"] * 3), dates)
-    with pytest.raises(FedkinError) as error:
-        prepare(federation(one, two), names=["north", "south"])
-    first, second = str(error.value).splitlines()
-    assert "'a'" in first
-    assert "north" in first
-    assert "south" in first
-    assert "'c'" in second
-
-
 def test_new_rows_go_through_the_same():
     fed = federation(table(number("a", *range(20)), category("b", *["x", "y"] * 10)))
     found = prepare(fed)
@@ -104,15 +81,6 @@ def test_new_rows_go_through_the_same():
         again.prepared(new.values[:, :2], new.columns[:2])
     with pytest.raises(FedkinError, match="give a DataFrame or a file"):
         again.apply(torch.zeros(3, 2))
-
-
-def test_a_client_prepares_its_data_again_by_what_it_remembers():
-    own = table(number("a", *range(20)), category("b", *["x", "y"] * 10))
-    fed = federation(own)
-    prepare(fed)
-    loaded = Client(0, own.values, state=fed.clients[0].state, table=own)
-    restore_preparation(loaded)
-    assert torch.equal(loaded.x, fed.clients[0].x)
 
 
 def test_sums_that_nobody_sees_give_the_same():
@@ -130,14 +98,6 @@ def test_sums_that_nobody_sees_give_the_same():
     filled = ~parts[0].values[:, 0].isnan()
     np.testing.assert_allclose(hidden.clients[0].x[filled], open_.clients[0].x[filled], atol=1e-4)
     assert hidden.clients[0].x.isfinite().all()
-
-
-@pytest.mark.parametrize("size", [1e-30, 1e-12, 1e12])
-def test_numbers_of_any_size_are_scaled(size):
-    rng = np.random.default_rng(0)
-    fed = federation(*[table(number("a", *(rng.random(30) * size)), number("b", *rng.random(30) * size)) for _ in "ab"])
-    assert prepare(fed).mode == "standard"
-    np.testing.assert_allclose(pooled(fed).std(0), 1, atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -173,16 +133,6 @@ def test_names_of_rare_categories_stay_at_the_client():
     assert any(note.startswith("Categories of 'illness' with too few samples") for note in found.notes)
     start, end = next((start, end) for name, start, end in found.encoding.blocks if name == "illness")
     assert end - start == 3
-
-
-def test_a_category_that_one_client_names_is_known_at_all():
-    fed = federation(
-        table(category("town", *["Ulm"] * 8), number("age", *range(8))),
-        table(category("town", *["Ulm"] * 2, *["Bonn"] * 6), number("age", *range(8))),
-    )
-    found = prepare(fed)
-    assert not found.encoding.other.any()
-    assert fed.clients[0].x[0, 0] == fed.clients[1].x[0, 0]
 
 
 @pytest.mark.parametrize(

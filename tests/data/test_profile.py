@@ -152,12 +152,6 @@ def test_no_cell_of_too_few_can_be_found_by_subtraction(sizes, least, seed):
         assert away <= 2 * least + sum(count for count in all_ if count < 2 * least)
 
 
-def test_of_a_small_cluster_all_rows_are_typical_and_none_of_one_too_small():
-    reported = torch.ones(12, 1, dtype=torch.bool)
-    clusters = torch.tensor([0] * 8 + [1] * 4)
-    assert typical_cells(torch.rand(12, 3), clusters, reported, 2, 5)[:, 0].tolist() == [True] * 8 + [False] * 4
-
-
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=4), st.integers(1, 7), st.floats(0, 1), st.integers(0, 99))
 def test_no_typical_cell_of_too_few_can_be_found_by_subtraction(sizes, least, share, seed):

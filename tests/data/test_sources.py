@@ -21,21 +21,6 @@ from fedkin.data.options import TableOptions
 from fedkin.data.sources import decode_images, load
 
 
-def test_digits_are_images_in_the_unit_interval():
-    digits = load("digits")
-    assert digits.x.shape == (1797, 1, 8, 8)
-    assert (digits.x.amin(), digits.x.amax()) == (0, 1)
-    assert digits.classes == list("0123456789")
-    assert torch.equal(digits.y[:5], torch.arange(5))
-
-
-@pytest.mark.parametrize("suffix", ["csv", "CSV"])
-def test_files_are_read_by_suffix(tmp_path, suffix):
-    path = tmp_path / f"t.{suffix}"
-    path.write_text("a\n1\n")
-    assert load(str(path)).x.tolist() == [[1.0]]
-
-
 def test_names_are_looked_for_below_fedkin_data_and_on_the_hub_if_that_is_asked_for(tmp_path, monkeypatch):
     asked = []
 
@@ -87,17 +72,6 @@ def test_tables_may_differ_in_columns_and_arrays_in_nothing(tmp_path):
         load_clients(str(tmp_path))
     with pytest.raises(FedkinError, match=r"^Client 1 has 3 features where others have 2 features; all clients need"):
         load_clients([np.zeros((2, 2)), np.zeros((2, 3)), np.zeros((2, 2))])
-
-
-def test_folders_without_clients_are_refused(tmp_path):
-    with pytest.raises(FedkinError, match=r"' has no \.npz, \.csv, .*, \.xls, \.ods files; one per client"):
-        load_clients(str(tmp_path))
-    for name in ("a.dta", "b.dta", "c.dta", "d.txt"):
-        (tmp_path / name).touch()
-    with pytest.raises(FedkinError, match=r"needed, and it holds only a\.dta, b\.dta, c\.dta and 1 more\.$"):
-        load_clients(str(tmp_path))
-    with pytest.raises(FedkinError, match=r"^'none' is not a folder; give one with a file \(.*\) per client\.$"):
-        load_clients("none")
 
 
 def test_every_embedded_name_loads():

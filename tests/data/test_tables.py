@@ -107,18 +107,6 @@ def test_numbers_and_texts_are_emptied_in_every_column() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ([True], r"^na_values has True; it should have texts and numbers, such as 'unknown' or -9\.$"),
-        ({"age": None}, r"^na_values\['age'\] has None; it should have texts and numbers"),
-    ],
-)
-def test_other_values_are_refused(given: object, said: str) -> None:
-    with pytest.raises(FedkinError, match=said):
-        TableOptions(na_values=given)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
     ("values", "indices", "classes"),
     [
         ([10, 9, 10], [1, 0, 1], ["9", "10"]),

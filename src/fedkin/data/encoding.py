@@ -21,7 +21,7 @@ from fedkin.core import Federation
 from fedkin.core.doors import has_option, option
 from fedkin.core.errors import listing
 from fedkin.core.table import MAX_CATEGORIES, Table
-from fedkin.data.options import Imputation, TableOptions
+from fedkin.data.options import MIN_MEMBERS, Imputation, TableOptions
 from fedkin.data.scaling import Mode, constant, fit_scales, unlimited
 from fedkin.data.schema import Schema, SchemaColumn, aligned, columns_of, plain, quoted
 from fedkin.data.statistics import ColumnSums, histograms_of, medians
@@ -232,7 +232,7 @@ def fit_encoding(
         schema, scales.mode, low if scales.low is None else scales.low, high if scales.high is None else scales.high,
         fill, mean, scale, has_other, indicated, options.lacking == "impute", options.imputation,
     )  # fmt: skip
-    return encoding, [*_notes(columns, sums, encoding), *scales.notes]
+    return encoding, [*_notes(columns, sums, encoding, options.min_members), *scales.notes]
 
 
 def _fill_values(fed: Federation, columns: Sequence[SchemaColumn], sums: ColumnSums, missing: Tensor) -> Tensor:
@@ -251,7 +251,7 @@ def _fill_values(fed: Federation, columns: Sequence[SchemaColumn], sums: ColumnS
     return torch.where(torch.tensor([column.kind == "ordinal" for column in columns]), fill.round(), fill)
 
 
-def _notes(columns: Sequence[SchemaColumn], sums: ColumnSums, encoding: TableEncoding) -> list[str]:
+def _notes(columns: Sequence[SchemaColumn], sums: ColumnSums, encoding: TableEncoding, min_members: int) -> list[str]:
     notes = []
     missing = sums.samples - sums.filled
     if bool((missing > 0).any()):
@@ -272,7 +272,8 @@ def _notes(columns: Sequence[SchemaColumn], sums: ColumnSums, encoding: TableEnc
     rare = [column for column, has_other in zip(columns, encoding.other.tolist(), strict=True) if has_other]
     if rare:
         many = any(len(column.categories) == MAX_CATEGORIES for column in rare)
-        threshold = f" ({option('min_members')})" if has_option("min_members") else ""
+        can_help = min_members > MIN_MEMBERS and has_option("min_members")  # which nobody can set lower
+        threshold = f" ({option('min_members')})" if can_help else ""
         also = f", and all but the {MAX_CATEGORIES} most frequent of a column," if many else ""
         notes.append(
             f"Categories of {quoted([column.name for column in rare])} with too few samples at every client to be "

@@ -136,8 +136,8 @@ def holds_several(value: Any) -> bool:
 
 
 def is_named(value: Any) -> bool:
-    """Return whether the data of several clients are by name: in a dict, grouped, or in a list of names and tables."""
-    return (isinstance(value, Mapping) and not is_record(value)) or _is_grouped(value) or _are_groups(value)
+    """Return whether the data of several clients are by name: in a dict, or grouped."""
+    return (isinstance(value, Mapping) and not is_record(value)) or _is_grouped(value)
 
 
 def named_data(value: Any, entrance: str) -> dict[Any, Any]:
@@ -209,22 +209,12 @@ def _is_grouped(value: Any) -> bool:
     return type(value).__name__ == "DataFrameGroupBy" and type(value).__module__.startswith("pandas.")
 
 
-def _are_groups(value: Any) -> bool:
-    """Return whether a value is a list of pairs of name and table, as ``list(table.groupby(...))``."""
-    return (
-        isinstance(value, list)
-        and bool(value)
-        and all(
-            isinstance(pair, tuple) and [as_frame(part) is None for part in pair] == [True, False] for pair in value
-        )
-    )
-
-
 def _by_name(clients: Any) -> dict[str, Any]:
-    """Return the data of clients in a mapping, groups or pairs by name; groups without the columns they go by."""
-    pairs = list(clients.items() if isinstance(clients, Mapping) else clients)
-    if _is_grouped(clients):
-        pairs = [(name, group.drop(columns=_keys_of(clients), errors="ignore")) for name, group in pairs]
+    """Return the data of clients in a mapping or groups by name; groups without the columns they go by."""
+    if isinstance(clients, Mapping):
+        pairs = list(clients.items())
+    else:
+        pairs = [(name, group.drop(columns=_keys_of(clients), errors="ignore")) for name, group in clients]
     if not pairs:
         raise FedkinError("The dict of clients is empty; at least one is needed.")
     named = {_client_name(name): data for name, data in pairs}

@@ -389,7 +389,11 @@ def read_column(cells: pd.Series, name: str, origin: str, options: TableOptions)
     if name in options.ordinal:
         return _ordinal(name, cells, options.ordinal[name], called)
     if name in options.categorical:
-        return _category(Column(name, asked=True), *_words(cells, called, options.levels.get(name, ())))
+        codes, words = _words(cells, called, options.levels.get(name, ()))
+        whole = np.array([re.sub(r"^([+-]?\d+)\.0$", r"\1", word) for word in words], dtype=object)
+        if len({*whole}) == len(words):  # programs write 3 as 3.0 in a column with empty cells
+            words = whole
+        return _category(Column(name, asked=True), codes, words)
     if isinstance(kind, pd.CategoricalDtype):
         if kind.ordered:
             return _ordinal(name, cells, [as_text(value, called) for value in kind.categories], called)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedkin.core import FedkinError
-from fedkin.data.scenarios.hidden import Arrivals, Domain, DriftSwap, LabelClusters, LabelFlip, MissingClasses, Rotation
+from fedkin.data.scenarios.hidden import Arrivals, Domain, DriftSwap, LabelClusters, LabelFlip, Rotation
 from fedkin.data.scenarios.partition_scenario import Labelled
 
 
@@ -171,16 +171,6 @@ def test_the_authors_draw_leaves_the_distinct_images_of_the_paper():
         assert means == pytest.approx(expected, rel=0.01)
 
 
-@pytest.mark.parametrize("scenario", [LabelClusters(), LabelClusters(drawing="replacement"), MissingClasses()])
-def test_the_defaults_work_with_digits_and_the_seed_decides(scenario):
-    one, same, other = (scenario.build(seed) for seed in (0, 0, 1))
-    assert all(torch.equal(a.x, b.x) for a, b in zip(one.clients, same.clients, strict=True))
-    assert any(
-        a.x.shape != b.x.shape or not torch.equal(a.x, b.x) for a, b in zip(one.clients, other.clients, strict=True)
-    )
-    assert len(one.clients) == (20 if isinstance(scenario, MissingClasses) else 15)
-
-
 def samples(n, classes, channels, seed):
     return torch.rand(n, channels, 3, 3, generator=torch.Generator().manual_seed(seed)), torch.arange(n) % classes
 
@@ -205,16 +195,6 @@ def seen_from(kind, x, y, cluster, other):
 
 def equal(one, other):
     return all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
-
-
-@pytest.mark.parametrize("kind", ["rotation", "label-flip"])
-def test_before_its_step_nothing_has_changed(kind):
-    plain, population = world(kind), DriftSwap(kind=kind, clients=20, step=3).partition(few_images(), 0)
-    for step in (0, 1, 2):
-        assert population.at(step) is population
-    assert torch.equal(population.clusters, plain.clusters)
-    assert all(equal((a.x, a.y), (b.x, b.y)) for a, b in zip(population.clients, plain.clients, strict=True))
-    assert all(equal(a, b) for a, b in zip(population.tests, plain.tests, strict=True))
 
 
 @pytest.mark.parametrize("step", [3, 9])
@@ -254,20 +234,3 @@ def test_the_share_is_that_of_every_cluster(clients, share):
     assert torch.equal(there, there.sort(descending=True).values)
     assert int((~there).sum()) == min(clients - 4, max(4, round(share * clients)))
     assert len(late.clusters[there].unique()) == len(late.clusters[~there].unique()) == 4
-
-
-@pytest.mark.parametrize(
-    ("call", "sentence"),
-    [
-        (lambda: DriftSwap(clients=4).partition(few_images(), 0), "clients is 4; allowed: 5 or more, so that"),
-        (
-            lambda: DriftSwap(kind="label-flip", clients=20, n_clusters=10, to="new").partition(few_images(), 0),
-            "n_clusters is 10; allowed: less than the 10 classes, to have a shift to spare.",
-        ),
-        (lambda: DriftSwap(angles=[45]).partition(few_images(), 0), "angles is [45]; allowed: one or more"),
-    ],
-)
-def test_impossible_options_are_refused_of_drift(call, sentence):
-    with pytest.raises(FedkinError) as error:
-        call()
-    assert str(error.value).startswith(sentence)
