@@ -11,7 +11,7 @@ import second_device
 from fedkin.core.device import Execution, on, placed
 from fedkin.methods.samples.ccfc.augmentation import augmentation_for
 from fedkin.methods.samples.ccfc.contrastive import Backbone, Contrastive, ContrastiveTraining, Design
-from fedkin.nn.client_stack import Job, can_stack, descend_all
+from fedkin.nn.client_stack import Job, can_stack, train_all
 from fedkin.nn.deep_clustering import DeepClustering, DeepEmbeddedClustering, DeepEncoder
 from fedkin.nn.descent import AdamMoments, LocalTraining, train_locally
 from fedkin.nn.encoder import Encoder
@@ -165,7 +165,7 @@ def test_clients_train_together_as_alone(module: str, shape: tuple[int, ...], de
     alone = [job.alone() for job in jobs(module, shape, descent)]
     with on(ELSEWHERE):
         assert can_stack(jobs(module, shape, descent)[0].architecture, descent)
-        together = descend_all(jobs(module, shape, descent))
+        together = train_all(jobs(module, shape, descent))
     for (model, loss), (ours, our_loss) in zip(alone, together, strict=True):
         # Adam's first steps divide a gradient by itself, however small it is.
         tolerance = 2e-3 if descent.optimizer == "adam" else 1e-5
@@ -181,7 +181,7 @@ def test_recorded_steps_are_the_same_to_the_bit(module: str) -> None:
     found = []
     for cuda_graphs in (True, False):
         with on(ELSEWHERE, execution=Execution(cuda_graphs=cuda_graphs)):
-            found.append([descend_all(jobs(module, shape, long)) for _ in range(times)])
+            found.append([train_all(jobs(module, shape, long)) for _ in range(times)])
     for ours, theirs in zip(found[0], found[1], strict=True):
         for (model, loss), (other, other_loss) in zip(ours, theirs, strict=True):
             assert torch.equal(model, other)

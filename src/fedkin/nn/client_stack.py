@@ -35,49 +35,49 @@ class Job:
     x: Tensor
     y: Tensor
     rng: torch.Generator
-    descent: LocalTraining
+    training: LocalTraining
 
     def alone(self) -> Trained:
         """Train the model alone with `train_locally`."""
-        return train_locally(self.architecture, self.start, self.x, self.y, self.rng, self.descent)
+        return train_locally(self.architecture, self.start, self.x, self.y, self.rng, self.training)
 
 
-def descend_all(jobs: Sequence[Job]) -> list[Trained]:
+def train_all(jobs: Sequence[Job]) -> list[Trained]:
     """Train every job's model as `train_locally` does; return each model ``(size,)`` and its last epoch's mean loss.
 
     On an accelerator, jobs of the same architecture and `LocalTraining` are trained as one stack if `can_stack` allows.
     """
     alike: dict[tuple[int, LocalTraining, int], list[int]] = {}
     for number, job in enumerate(jobs):
-        alike.setdefault((id(job.architecture), job.descent, job.y.dim()), []).append(number)
+        alike.setdefault((id(job.architecture), job.training, job.y.dim()), []).append(number)
     results: dict[int, Trained] = {}
     for numbers in alike.values():
         group = [jobs[number] for number in numbers]
-        together = len(group) > 1 and device().type != "cpu" and can_stack(group[0].architecture, group[0].descent)
+        together = len(group) > 1 and device().type != "cpu" and can_stack(group[0].architecture, group[0].training)
         results.update(zip(numbers, _together(group) if together else [job.alone() for job in group], strict=True))
     return [results[number] for number in range(len(jobs))]
 
 
-def can_stack(architecture: Architecture, descent: LocalTraining) -> bool:
+def can_stack(architecture: Architecture, training: LocalTraining) -> bool:
     """Whether several models of the architecture can train as one stack.
 
     Models cannot if there is a recipe, whose augmentation and optimiser take one client's batch; if the module has
     dropout; or if `vmap` cannot run it, which is tried with two models on a tiny batch.
     """
-    return descent.recipe is None and _trains_alike(architecture)
+    return training.recipe is None and _trains_alike(architecture)
 
 
 @lru_cache(maxsize=32)
 def _trains_alike(architecture: Architecture) -> bool:
     rng = torch.Generator().manual_seed(0)
-    start, descent = architecture.initial(rng), LocalTraining(steps=2, batch_size=2, learning_rate=0.01)
+    start, training = architecture.initial(rng), LocalTraining(steps=2, batch_size=2, learning_rate=0.01)
     if any(isinstance(part, Dropout) and part.p > 0 for part in architecture.module(start).modules()):
         return False
     x = torch.rand(4, *architecture.shape, generator=rng)
 
     def jobs() -> list[Job]:
         rngs = [torch.Generator().manual_seed(seed) for seed in (1, 2)]
-        return [Job(architecture, start, x, architecture.targets(x), rng, descent) for rng in rngs]
+        return [Job(architecture, start, x, architecture.targets(x), rng, training) for rng in rngs]
 
     alone = [job.alone()[0] for job in jobs()]
     try:
@@ -103,7 +103,7 @@ _KEPT: OrderedDict[tuple[Architecture, LocalTraining, int, torch.device, Executi
 
 def _models_for(jobs: Sequence[Job]) -> _Models:
     """Return memory for the models of as many leading jobs as fit, that of before if it is of the same kind."""
-    kind = (jobs[0].architecture, jobs[0].descent, len(jobs), device(), execution())
+    kind = (jobs[0].architecture, jobs[0].training, len(jobs), device(), execution())
     if kind in _KEPT:
         _KEPT.move_to_end(kind)
         return _KEPT[kind]
@@ -111,7 +111,7 @@ def _models_for(jobs: Sequence[Job]) -> _Models:
     if count < len(jobs) and _KEPT:
         _KEPT.clear()
         count = _fitting(jobs)
-    models = _Models(count, jobs[0].architecture, jobs[0].descent)
+    models = _Models(count, jobs[0].architecture, jobs[0].training)
     if count == len(jobs):
         _KEPT[kind] = models
     if len(_KEPT) > 4:
@@ -124,8 +124,8 @@ def _fitting(jobs: Sequence[Job]) -> int:
 
     A layer takes four numbers per output: the output, its gradient, and what it keeps to compute that.
     """
-    architecture, descent = jobs[0].architecture, jobs[0].descent
-    numbers = UpdateRule.copies(descent) * architecture.size + 4 * descent.batch_size * _outputs(architecture)
+    architecture, training = jobs[0].architecture, jobs[0].training
+    numbers = UpdateRule.copies(training) * architecture.size + 4 * training.batch_size * _outputs(architecture)
     free = stack_memory()
     for count, job in enumerate(jobs):
         free -= 4 * (numbers + 2 * job.x.numel())  # bytes; samples are kept for the next round, and joined for this one
@@ -157,16 +157,16 @@ class _ClientStack:
     def __init__(self, jobs: Sequence[Job], models: _Models) -> None:
         self.models, self.device = models, models.device
         models.load([job.start for job in jobs])
-        descent = jobs[0].descent
+        training = jobs[0].training
         self.x, self.y = torch.cat([placed(job.x) for job in jobs]), torch.cat([placed(job.y) for job in jobs])
-        self.batch_size = descent.batch_size
+        self.batch_size = training.batch_size
         self.batches: list[list[Tensor]] = []
         self.per_epoch: list[int] = []
         first = 0
         for job in jobs:
-            total, per_epoch = steps_of(len(job.x), descent)
-            orders = batch_orders(len(job.x), total, job.rng, descent.batch_size)
-            self.batches.append([rows for order in orders for rows in (first + order).split(descent.batch_size)])
+            total, per_epoch = steps_of(len(job.x), training)
+            orders = batch_orders(len(job.x), total, job.rng, training.batch_size)
+            self.batches.append([rows for order in orders for rows in (first + order).split(training.batch_size)])
             self.per_epoch.append(per_epoch)
             first += len(job.x)
         self.losses = torch.zeros(len(jobs), max(map(len, self.batches)), device=self.device)
@@ -230,12 +230,12 @@ class _Models:
     Only one thread at a time may use them, see `ONE_AT_A_TIME`.
     """
 
-    def __init__(self, count: int, architecture: Architecture, descent: LocalTraining) -> None:
+    def __init__(self, count: int, architecture: Architecture, training: LocalTraining) -> None:
         self._gradients = StackedGradients(architecture)
         self.count, self.device, self.needs_pairs = count, device(), self._gradients.needs_pairs
         self.trainable = architecture.parameters
         self.values = torch.zeros(count, architecture.size, device=self.device)
-        self.rule = UpdateRule(self.values[:, : self.trainable].clone(), descent, self._gradients.frozen)
+        self.rule = UpdateRule(self.values[:, : self.trainable].clone(), training, self._gradients.frozen)
         self.step_all, self.step_some = Recorded(self._step_all), Recorded(self._step_some)
 
     def load(self, starts: Sequence[Tensor]) -> None:

@@ -246,13 +246,13 @@ class DeepClustering:
         the number of different codes if that is less.
         """
         passes = ceil(self.min_steps / ceil(len(x) / self.batch_size))
-        descent = LocalTraining(
+        training = LocalTraining(
             epochs=self.pretrain_epochs * passes,
             batch_size=self.batch_size,
             optimizer="adam",
             learning_rate=self.learning_rate,
         )
-        model, _ = train_locally(encoder, encoder.initial(rng), x, x, rng, descent)
+        model, _ = train_locally(encoder, encoder.initial(rng), x, x, rng, training)
         start = k_means(encoder.codes(model, x), n_clusters, rng, self.restarts)
         sizes = start.labels.bincount(minlength=len(start.centres)).float()
         with encoder.loaded(model, training=True) as resident:

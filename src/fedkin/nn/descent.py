@@ -204,20 +204,20 @@ class UpdateRule:
     velocity, or Adam's moments.
     """
 
-    def __init__(self, start: Tensor, descent: LocalTraining, frozen: Sequence[slice] = ()) -> None:
-        self.descent, self.frozen, self.memory = descent, frozen, dict[str, Tensor]()
-        if descent.proximal:
+    def __init__(self, start: Tensor, training: LocalTraining, frozen: Sequence[slice] = ()) -> None:
+        self.training, self.frozen, self.memory = training, frozen, dict[str, Tensor]()
+        if training.proximal:
             self.memory["start"] = start
-        if descent.optimizer == "adam":
+        if training.optimizer == "adam":
             self.memory |= vars(AdamMoments.like(start))
-        elif descent.momentum:
+        elif training.momentum:
             self.memory["velocity"] = torch.zeros_like(start)
-        self.is_plain = not (self.memory or descent.weight_decay or frozen)
+        self.is_plain = not (self.memory or training.weight_decay or frozen)
 
     @staticmethod
-    def copies(descent: LocalTraining) -> int:
+    def copies(training: LocalTraining) -> int:
         """Return the numbers in memory per parameter at most, model and gradient included, while some rows step."""
-        remembered = 2 * (descent.optimizer == "adam") + bool(descent.momentum) + bool(descent.proximal)
+        remembered = 2 * (training.optimizer == "adam") + bool(training.momentum) + bool(training.proximal)
         return 3 + 2 * remembered
 
     def restart(self, start: Tensor) -> None:
@@ -238,27 +238,27 @@ class UpdateRule:
 
     def regularise(self, params: Tensor, grad: Tensor) -> None:
         """Add the gradients of the penalties to `grad` in place, and set those of frozen parameters to 0."""
-        if self.descent.weight_decay:
-            grad.add_(params, alpha=self.descent.weight_decay)
-        if self.descent.proximal:
-            mu = self.descent.proximal
+        if self.training.weight_decay:
+            grad.add_(params, alpha=self.training.weight_decay)
+        if self.training.proximal:
+            mu = self.training.proximal
             grad.add_(params, alpha=mu).sub_(self.memory["start"], alpha=mu)
         for place in self.frozen:
             grad[..., place] = 0.0
 
     def move(self, params: Tensor, grad: Tensor) -> None:
         """Take one step on `params` in place, by a gradient that `regularise` has been applied to."""
-        if self.descent.optimizer == "adam":
+        if self.training.optimizer == "adam":
             moments = AdamMoments(*(self.memory[name] for name in ("mean", "square", "steps")))
-            moments.step(params, grad, self.descent.learning_rate)
+            moments.step(params, grad, self.training.learning_rate)
             return
-        if self.descent.momentum:
-            grad = self.memory["velocity"].mul_(self.descent.momentum).add_(grad)
-        params.add_(grad, alpha=-self.descent.learning_rate)
+        if self.training.momentum:
+            grad = self.memory["velocity"].mul_(self.training.momentum).add_(grad)
+        params.add_(grad, alpha=-self.training.learning_rate)
 
 
 def train_locally(
-    architecture: Architecture, start: Tensor, x: Tensor, y: Tensor, rng: torch.Generator, descent: LocalTraining
+    architecture: Architecture, start: Tensor, x: Tensor, y: Tensor, rng: torch.Generator, training: LocalTraining
 ) -> tuple[Tensor, float]:
     """Train a model on one client's samples, from `start` ``(size,)``; return the new model and its mean training loss.
 
@@ -268,14 +268,14 @@ def train_locally(
     """
     with architecture.loaded(start, rng, training=True) as resident:
         x, y = resident.placed(x), resident.placed(y)
-        rule = UpdateRule(resident.params.clone(), descent, resident.frozen)
-        plain, step = rule.is_plain and descent.recipe is None, _step_of(resident, rule, rng)
-        total, per_epoch = steps_of(len(x), descent)
+        rule = UpdateRule(resident.params.clone(), training, resident.frozen)
+        plain, step = rule.is_plain and training.recipe is None, _step_of(resident, rule, rng)
+        total, per_epoch = steps_of(len(x), training)
         epochs = [
-            resident.descend(x, y, order, descent.batch_size, descent.learning_rate)
+            resident.descend(x, y, order, training.batch_size, training.learning_rate)
             if plain
-            else resident.through(x, y, order, descent.batch_size, step)
-            for order in batch_orders(len(x), total, rng, descent.batch_size)
+            else resident.through(x, y, order, training.batch_size, step)
+            for order in batch_orders(len(x), total, rng, training.batch_size)
         ]
         losses, counts = (torch.cat(parts)[-per_epoch:] for parts in zip(*epochs, strict=True))
         return resident.vector(), float((losses * counts).sum() / counts.sum())
@@ -294,10 +294,10 @@ def _step_of(resident: Resident, rule: UpdateRule, rng: torch.Generator) -> Call
         rule.move(resident.params, resident.grad)
         return loss
 
-    if rule.descent.recipe is None:
+    if rule.training.recipe is None:
         return step
-    recipe = recipe_of(rule.descent.recipe)
-    optimizer = recipe.optimizer_for(resident.module, rule.descent.learning_rate)
+    recipe = recipe_of(rule.training.recipe)
+    optimizer = recipe.optimizer_for(resident.module, rule.training.learning_rate)
 
     def step_by_recipe(x: Tensor, y: Tensor) -> Tensor:
         x = recipe.augmented(x, rng)
@@ -315,10 +315,10 @@ def _step_of(resident: Resident, rule: UpdateRule, rng: torch.Generator) -> Call
     return step_by_recipe
 
 
-def steps_of(n: int, descent: LocalTraining) -> tuple[int, int]:
+def steps_of(n: int, training: LocalTraining) -> tuple[int, int]:
     """Return the number of optimiser steps in all, and in one epoch."""
-    per_epoch = math.ceil(n / descent.batch_size)
-    return descent.steps if descent.steps is not None else descent.epochs * per_epoch, per_epoch
+    per_epoch = math.ceil(n / training.batch_size)
+    return training.steps if training.steps is not None else training.epochs * per_epoch, per_epoch
 
 
 def batch_orders(n: int, total: int, rng: torch.Generator, batch_size: int) -> Iterator[Tensor]:

@@ -280,7 +280,7 @@ def test_a_step_is_the_gradient_of_the_weighted_loss_and_classes_are_counted():
         "models": models,
         "memberships": torch.tensor([0.6, 0.4]),
         "frequencies": torch.full((2, 6), 1 / 6),
-        "training": {**vars(method.descent())},
+        "training": {**vars(method.local_training())},
     }
     assert weigh_and_train.objection(payload) is None
     (reply,) = weigh_and_train.run([one], [payload])

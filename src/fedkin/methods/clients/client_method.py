@@ -24,7 +24,7 @@ from fedkin.core.replies import candidates, common_shape, is_amount, is_classes,
 from fedkin.core.seeds import uniform
 from fedkin.core.tasks import Declared, Task
 from fedkin.nn.aggregation import Aggregation, Means
-from fedkin.nn.client_stack import Job, descend_all
+from fedkin.nn.client_stack import Job, train_all
 from fedkin.nn.descent import LocalTraining
 from fedkin.nn.modules import Classifier, choose
 from fedkin.nn.network_forms import CLASSIFIER, DESCENT
@@ -54,7 +54,7 @@ def training_task(**declared: Unpack[Declared]) -> Callable[[Callable[[Client, P
                         jobs[row] = works[row].send(trained)
                     except StopIteration as end:
                         replies[row] = end.value
-                results = iter(descend_all([job for part in jobs.values() for job in part]))
+                results = iter(train_all([job for part in jobs.values() for job in part]))
                 models = {row: list(islice(results, len(part))) for row, part in jobs.items()}
             return [replies[row] for row in range(len(works))]
 
@@ -329,7 +329,7 @@ class ClientMethod(Method[Any]):
             labels=torch.full((len(fed.ids),), UNKNOWN),
         )
 
-    def descent(self, step: int = 0) -> LocalTraining:
+    def local_training(self, step: int = 0) -> LocalTraining:
         """Return the settings of the clients' training in the round after `step` others."""
         rates = self.learning_rates or (self.learning_rate,)
         renamed = {"epochs": self.local_epochs, "steps": self.local_steps}
@@ -379,7 +379,7 @@ class ClientMethod(Method[Any]):
 
     def training(self, state: ClientMethodState, starts: Mapping[int, Tensor], **more: Any) -> dict[int, Payload]:
         """Return payloads of `client_method.train` by client; clients that start from the same model share one."""
-        common = {"module": state.module, "training": dataclasses.asdict(self.descent(state.steps)), **more}
+        common = {"module": state.module, "training": dataclasses.asdict(self.local_training(state.steps)), **more}
         by_model = {model.data_ptr(): common | {"model": model} for model in starts.values()}
         return {client: by_model[model.data_ptr()] for client, model in starts.items()}
 
@@ -459,7 +459,7 @@ class ClientMethod(Method[Any]):
     def result(self, state: Any) -> dict[str, Any]:
         """Return the clients' clusters, the models, and what new clients and new samples are assigned by."""
         clusters = {"n_clusters": len(state.models), "labels": state.labels, "models": state.models}
-        return {**clusters, "module": state.module, "training": dataclasses.asdict(self.descent())}
+        return {**clusters, "module": state.module, "training": dataclasses.asdict(self.local_training())}
 
     @staticmethod
     def model_of(result: Mapping[str, Any], client: int) -> Tensor:

@@ -108,7 +108,7 @@ class FedRCMethod(ClientMethod):
         payload = {
             "module": state.module,
             "models": state.models,
-            "training": dataclasses.asdict(self.descent()),
+            "training": dataclasses.asdict(self.local_training()),
             "frequencies": state.frequencies
             if state.steps >= self.warm_up
             else torch.full_like(state.frequencies, 1 / state.frequencies.shape[1]),

@@ -111,9 +111,9 @@ class FLUXMethod(OneShotMethod):
         """Number of rounds of warm-up."""
         return min(self.warm_up, self.rounds - 1)
 
-    def descent(self, step: int = 0) -> LocalTraining:
+    def local_training(self, step: int = 0) -> LocalTraining:
         """Return the settings of the clients' training; there is none in the step of descriptors."""
-        return ClientMethod.descent(self, step if step < self._warming else max(0, step - 1))
+        return ClientMethod.local_training(self, step if step < self._warming else max(0, step - 1))
 
     def messages(self, fed: Federation, state: FLUXState, clients: Sequence[int]) -> dict[int, Tensor]:
         """Ask clients for their descriptors, scaled like those that were clustered, if clusters exist."""

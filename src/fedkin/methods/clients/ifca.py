@@ -128,7 +128,7 @@ class IFCAMethod(ClientMethod):
         return {client: int(reply["cluster"]) for client, reply in replies.items()}
 
     def _payload(self, state: ClientMethodState) -> Payload:
-        training = dataclasses.asdict(self.descent(state.steps))
+        training = dataclasses.asdict(self.local_training(state.steps))
         return {"module": state.module, "models": state.models, "training": training, "identity": self.identity}
 
     def _seeded(self, fed: Federation, state: ClientMethodState) -> Tensor:
@@ -168,8 +168,8 @@ def choose_and_train(client: Client, payload: Payload) -> Training:
     rows, cluster = _choice(client, payload)
     job = training_of(client, payload, payload["models"][cluster])
     if payload["averaging"] == "gradients":
-        once = dataclasses.replace(job.descent, steps=1, batch_size=len(rows))
-        job = dataclasses.replace(job, x=job.x[rows], y=job.y[rows], descent=once)
+        once = dataclasses.replace(job.training, steps=1, batch_size=len(rows))
+        job = dataclasses.replace(job, x=job.x[rows], y=job.y[rows], training=once)
     reply = yield from trained_update(job)
     return {**reply, "cluster": cluster, "samples": len(client)}
 

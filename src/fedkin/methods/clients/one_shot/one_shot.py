@@ -108,9 +108,9 @@ class OneShotMethod(ClientMethod):
         """Number of rounds before any cluster's model is trained."""
         return 1
 
-    def descent(self, step: int = 0) -> LocalTraining:
+    def local_training(self, step: int = 0) -> LocalTraining:
         """Return the settings of the clients' training; learning rates count from the first round of training."""
-        return super().descent(max(0, step - self.rounds_before_training))
+        return super().local_training(max(0, step - self.rounds_before_training))
 
     def means(self, state: ClientMethodState) -> Means:
         """Return an empty accumulator of mean updates, with the shared layers averaged over all clusters."""
