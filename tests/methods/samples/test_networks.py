@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import make_blobs
 
 from fedkin.clustering.metrics import normalized_mutual_information
-from fedkin.core import Client, Federation, FedkinError
+from fedkin.core import Client, FedkinError
 from fedkin.data.population import Population
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment.evaluation import evaluate_samples
@@ -174,14 +174,16 @@ def uifca_make_clients(count: int = 3, each: int = 40) -> tuple[list[Client], to
 def crossed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[int, Any], dict[int, Any]]]:
     """Exchanges so far: name of the task, payloads and replies."""
     seen = []
-    stream = Federation.stream
+    deliver = LocalFederation.deliver
 
-    def listen(fed: Federation, task: Any, payloads: Any, shapes: Any = None) -> Any:
-        replies = dict(stream(fed, task, payloads, shapes))
-        seen.append((task.name.rsplit(".", 1)[1], dict(payloads), replies))
-        yield from replies.items()
+    def listen(fed: LocalFederation, task: Any, payloads: Any) -> Any:
+        replies: dict[int, Any] = {}
+        seen.append((task.name.rpartition(".")[2], dict(payloads), replies))
+        for client, reply in deliver(fed, task, payloads):
+            replies[client] = reply
+            yield client, reply
 
-    monkeypatch.setattr(Federation, "stream", listen)
+    monkeypatch.setattr(LocalFederation, "deliver", listen)
     return seen
 
 

@@ -11,7 +11,7 @@ from small import SMALL
 from torch import Tensor
 
 import spoiled
-from fedkin.core import Client, Federation, FedkinError
+from fedkin.core import Client, FedkinError
 from fedkin.core.payload import pack
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment import registry
@@ -204,14 +204,14 @@ def test_no_sample_leaves_its_client(name, monkeypatch: pytest.MonkeyPatch):
     """In whatever shape: by rows or columns, no six numbers are a sample's. Yardsticks show that it would be seen."""
     clients = make_clients()
     rows = torch.cat([client.x for client in clients]).double()
-    stream, crossed = Federation.stream, []
+    deliver, crossed = LocalFederation.deliver, []
 
-    def listen(fed: Federation, *asked: Any, **more: Any) -> Any:
-        for i, reply in stream(fed, *asked, **more):
+    def listen(fed: LocalFederation, *asked: Any) -> Any:
+        for i, reply in deliver(fed, *asked):
             crossed.extend(pack(reply)[0].values())
             yield i, reply
 
-    monkeypatch.setattr(Federation, "stream", listen)
+    monkeypatch.setattr(LocalFederation, "deliver", listen)
     run(name, clients)
     long = [one for one in crossed if one.is_floating_point() and one.numel() >= 6]
     if not long:  # nothing but hidden sums, integers that look random

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity, normalize, one_hot
 
 from fedkin.clustering.metrics import clustering_accuracy
-from fedkin.core import Client, Federation
+from fedkin.core import Client
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.samples.ccfc.augmentation import Augmentation, augmentation_for
 from fedkin.methods.samples.ccfc.ccfc import CCFCMethod, initial_model
@@ -53,16 +53,16 @@ def run(method: CCFCMethod, clients: list[Client], **options: Any) -> tuple[list
 def exchanges(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[int, Any], dict[int, Any]]]:
     """Every exchange: the task, what went out and what came back."""
     exchanges: list[tuple[str, dict[int, Any], dict[int, Any]]] = []
-    stream = Federation.stream
+    deliver = LocalFederation.deliver
 
-    def listen(fed: Federation, task: Any, payloads: Any, *more: Any) -> Any:
+    def listen(fed: LocalFederation, task: Any, payloads: Any) -> Any:
         replies: dict[int, Any] = {}
         exchanges.append((task.name.rpartition(".")[2], dict(payloads), replies))
-        for client, reply in stream(fed, task, payloads, *more):
+        for client, reply in deliver(fed, task, payloads):
             replies[client] = reply
             yield client, reply
 
-    monkeypatch.setattr(Federation, "stream", listen)
+    monkeypatch.setattr(LocalFederation, "deliver", listen)
     return exchanges
 
 
