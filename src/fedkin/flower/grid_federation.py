@@ -57,19 +57,28 @@ log = logging.getLogger("flwr")
 
 @dataclass(frozen=True)
 class StrategyOptions:
-    """Parameters of every strategy beside its method's: FedAvg's, by its names, and a few more.
+    """Parameters of every strategy beside its method's: those of Flower's FedAvg, by its names, and a few more.
 
     Attributes
     ----------
-    fraction_train, fraction_evaluate, min_train_nodes, min_evaluate_nodes, min_available_nodes
-        As of Flower's FedAvg; some nodes must train, so the first is above 0.
-    weighted_by_key, arrayrecord_key, configrecord_key
-        As of Flower's FedAvg.
+    fraction_train : float
+        Fraction of the connected nodes that train in a round, above 0.
+    fraction_evaluate : float
+        Fraction of the nodes whose cluster is known that evaluate its model.
+    min_train_nodes, min_evaluate_nodes, min_available_nodes : int
+        Minimum number of nodes that train, that evaluate, and that are connected before a round begins.
+    weighted_by_key : str
+        Metric by which means of metrics are weighted, a number of samples.
+    arrayrecord_key, configrecord_key : str
+        Names under which the app finds arrays and configuration in a message.
     train_metrics_aggr_fn, evaluate_metrics_aggr_fn : callable, optional
-        As of Flower's FedAvg, but the records they are given hold metrics only.
-    train_loss_key, eval_loss_key, eval_accuracy_key : str
-        Metrics that are the loss of a training, and the loss and the accuracy of an evaluation. The first is only
-        reported, and may be absent; so may the last, but with FedDrift.
+        Make one record of metrics from several, as of Flower's FedAvg; the records hold metrics only.
+    train_loss_key : str
+        Metric that is the loss of a training; only reported, and may be absent.
+    eval_loss_key : str
+        Metric that is the loss of an evaluation.
+    eval_accuracy_key : str
+        Metric that is the accuracy of an evaluation; may be absent, but with FedDrift.
     seed : int
         Seed of the server's random numbers. Flower draws node ids itself, so two simulations with one seed can differ,
         unless `names` is true.

@@ -71,9 +71,9 @@ class FedGroupStrategy(ClusterStrategy, method=fedgroup.FedGroupMethod):
 class IFCAStrategy(ClusterStrategy, method=ifca.IFCAMethod):
     """Strategy of IFCA: each node trains the one of `n_clusters` models that fits it best (Ghosh et al. 2020).
 
-    The app's evaluation reports a loss, `eval_loss_key`. Models are chosen by
-    that loss, so on the samples the app evaluates with. A round is `n_clusters` evaluations at every node and then a
-    training: two exchanges, where fedkin's own client app needs one.
+    The app's evaluation reports a loss, `eval_loss_key`. Models are chosen by that loss, so on the samples the app
+    evaluates with. A round is `n_clusters` evaluations at every node and then a training: two exchanges, where fedkin's
+    own client app needs one.
 
     With one model as `initial_arrays` the others are seeded as in k-means++: before the first round one node after
     another trains it, each sampled in proportion to its loss under the models so far. With a list of `n_clusters`
@@ -118,17 +118,16 @@ class GradientLossStrategy(ClusterStrategy, method=gradient_loss.GradientLossMet
 class CFLGPStrategy(ClusterStrategy, method=cfl_gp.CFLGPMethod):
     """Strategy of CFL-GP: spectral clustering of nodes by accumulated updates (Kim, Kim, de Veciana 2024).
 
-    A node that comes when clusters are no longer formed joins by its
-    `eval_loss_key` under each model. In a clustering round most nodes train twice: their cluster's model, and one that
-    all nodes train.
+    A node that comes when clusters are no longer formed joins by its `eval_loss_key` under each model. In a clustering
+    round most nodes train twice: their cluster's model, and one that all nodes train.
     """
 
 
 class CLoVEStrategy(ClusterStrategy, method=clove.CLoVEMethod):
     """Strategy of CLoVE: k-means of the nodes' losses under `n_clusters` models, in every round (Bhatia et al. 2025).
 
-    The app's evaluation reports a loss, `eval_loss_key`; a node evaluates all
-    models in a round in which it is clustered. `initial_arrays` is a list of `n_clusters` models that differ.
+    The app's evaluation reports a loss, `eval_loss_key`; a node evaluates all models in a round in which it is
+    clustered. `initial_arrays` is a list of `n_clusters` models that differ.
     """
 
     _several = True
@@ -189,9 +188,9 @@ class FLUXStrategy(ClusterStrategy, method=flux.FLUXMethod):
 class FedDriftStrategy(ClusterStrategy, method=feddrift.FedDriftMethod):
     """Strategy of FedDrift: cluster nodes again every few rounds by all models' errors (Jothimurugesan et al. 2023).
 
-    The app's evaluation reports an accuracy in [0, 1], `eval_accuracy_key`:
-    nodes judge models on the samples that the app evaluates with. With ``start="alone"`` every node begins with a model
-    of its own, so that at the first clustering each evaluates as many models as there are nodes.
+    The app's evaluation reports an accuracy in [0, 1], `eval_accuracy_key`: nodes judge models on the samples that the
+    app evaluates with. With ``start="alone"`` every node begins with a model of its own, so that at the first
+    clustering each evaluates as many models as there are nodes.
     """
 
     _fixed: ClassVar[Mapping[str, str]] = {"held_out": "the samples that the client app evaluates with"}
@@ -210,5 +209,4 @@ class FedRCStrategy(ClusterStrategy, method=fedrc.FedRCMethod):
     _describes = "describes(load, network=Net)"
     _trains = True
     _fixed: ClassVar[Mapping[str, str]] = {"recipe": "for fedkin's own client app"}
-
     _several = True

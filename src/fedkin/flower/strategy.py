@@ -25,7 +25,6 @@ from fedkin.core.aliases import meant_by
 from fedkin.core.errors import hint, nearest_few
 from fedkin.core.files import folder_lock
 from fedkin.core.method import display_name
-from fedkin.core.options import meanings_of
 from fedkin.core.payload import owned, save_tree
 from fedkin.core.progress import RecordLine, Timing
 from fedkin.core.runner import Runner
@@ -105,7 +104,8 @@ class ClusterStrategy(Strategy):
                     "that inherit fedkin.methods.clients.client_method.ClientMethod."
                 )
             cls._method = method
-            cls.__doc__ = _documented(cls, method)
+            options = f"`{StrategyOptions.__module__}.StrategyOptions` and `{method.__module__}.{method.__qualname__}`"
+            cls.__doc__ = f"{inspect.cleandoc(cls.__doc__ or '')}\n\nIts parameters are those of {options}."
         cls.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
             [
                 inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
@@ -280,14 +280,6 @@ class ClusterStrategy(Strategy):
             "names": self.app_options.names,
             "initial_arrays": {name: list(shape) for name, shape in zip(layout.names, layout.shapes, strict=True)},
         }
-
-
-def _documented(strategy: type[ClusterStrategy], method: type[ClientMethod]) -> str:
-    """Write a strategy's docstring: its own, with the parameters that strategies share and where the method's are."""
-    text, meanings = inspect.cleandoc(strategy.__doc__ or ""), meanings_of(StrategyOptions)
-    entries = "\n".join(f"{name} : default {OPTIONS[name]!r}\n    {meanings[name]}" for name in OPTIONS)
-    last = f"**options\n    Hyper-parameters of `{method.__module__}.{method.__qualname__}`."
-    return f"{text}\n\nParameters\n----------\n{entries}\n{last}"
 
 
 def _models_in(initial_arrays: ArrayRecord | Sequence[ArrayRecord]) -> tuple[ArrayLayout, Tensor]:
