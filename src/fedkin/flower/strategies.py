@@ -51,8 +51,7 @@ class OCFLStrategy(ClusterStrategy, method=ocfl.OCFLMethod):
 class SattlerStrategy(ClusterStrategy, method=sattler.SattlerMethod):
     """Strategy of CFL: bipartition clusters recursively where one model no longer fits all (Sattler et al. 2020).
 
-    With `cache`, nodes of a cluster that was
-    cut also evaluate its earlier models, once, after the last round.
+    With `cache`, nodes of a cluster that was cut also evaluate its earlier models, once, after the last round.
     """
 
 
@@ -101,9 +100,9 @@ class IFCAStrategy(ClusterStrategy, method=ifca.IFCAMethod):
 class GradientLossStrategy(ClusterStrategy, method=gradient_loss.GradientLossMethod):
     """Strategy by loss and gradient: a node joins a model of low loss that moves as its training does (Lin et al.).
 
-    The app's evaluation reports a loss, `eval_loss_key`. The client app's
-    whole training stands for the paper's one gradient step. In a round a node evaluates all models and trains all of
-    them, so it costs `n_clusters` times FedAvg's computing; fedkin's own client app sends one message instead.
+    The app's evaluation reports a loss, `eval_loss_key`. Its whole training stands for the paper's one gradient step.
+    In a round a node evaluates all models and trains all of them, so it costs `n_clusters` times FedAvg's computing;
+    fedkin's own client app sends one message instead.
 
     `initial_arrays` is a list of `n_clusters` models that differ.
     """
