@@ -350,7 +350,8 @@ def unmask(fed: Federation, attempts: Mapping[int, SumAttempt], complete: bool) 
             break
         if time:
             fed.pause(time)
-        for client, reply in fed.stream(client_tasks.reveal_shares, requests):
+        replies = fed.stream(client_tasks.reveal_shares, requests)
+        for client, reply in replies:
             attempt = attempt_of[client]
             if (reason := _rejection(reply, {})) is not None:
                 silent[client] = reason
@@ -358,7 +359,7 @@ def unmask(fed: Federation, attempts: Mapping[int, SumAttempt], complete: bool) 
                 attempt.convicted[client] = _NO_PART
             else:
                 revealed[client] = shares
-        silent |= fed.missing
+        silent |= replies.missing
     totals: dict[int, Integers] = {}
     for cluster, attempt in attempts.items():
         holders = [client for client in attempt.replied if client in revealed]
@@ -374,13 +375,14 @@ def _ask_keys(fed: Federation, clients: Iterable[int]) -> dict[int, str]:
     unknown = [client for client in sorted(clients) if client not in fed.keys]
     if not unknown:
         return {}
-    for client, reply in fed.stream(client_tasks.send_key, {client: {} for client in unknown}, {"key": (KEY,)}):
+    replies = fed.stream(client_tasks.send_key, {client: {} for client in unknown}, {"key": (KEY,)})
+    for client, reply in replies:
         if masks.is_key(content(reply["key"])):
             fed.keys[client] = reply["key"]
             fed.signed.pop(client, None)
             if "signer" in reply and "signature" in reply:
                 fed.signed[client] = {part: reply[part] for part in ("signer", "signature")}
-    return {client: fed.missing.get(client, "its key is invalid") for client in unknown if client not in fed.keys}
+    return {client: replies.missing.get(client, "its key is invalid") for client in unknown if client not in fed.keys}
 
 
 def _lose(fed: Federation, attempt: SumAttempt, client: int, reason: str) -> None:
@@ -503,7 +505,8 @@ class ClientSums:
                 self.fed.pause(time)
             reasons: dict[int, str] = {}
             expected = {term.name: term.shape for term in terms}
-            for client, reply in self.fed.stream(task, dict.fromkeys(waiting, payload), expected):
+            replies = self.fed.stream(task, dict.fromkeys(waiting, payload), expected)
+            for client, reply in replies:
                 group = group_of[client]
                 try:
                     values = masks.encode(values_of(reply, terms), sizes[group])
@@ -512,8 +515,8 @@ class ClientSums:
                 else:
                     totals[group] = totals[group] + values if group in totals else values
                     replied[group].append(client)
-            self.missing.update(self.fed.missing | reasons)
-            waiting = sorted(self.fed.missing)
+            self.missing.update(replies.missing | reasons)
+            waiting = sorted(replies.missing)
             if not waiting:
                 break
         return {group: Sum(replied[group], _by_term(total, terms)) for group, total in totals.items()}

@@ -187,8 +187,8 @@ class DECMethod(SampleMethod):
             clusters = state.clusters[str(i)]
             payloads[i] = {"search": asdict(self._search()), "clusters": clusters, "first": first}
             first += clusters
-        fed.ask_again(cluster_own_samples, payloads, MAX_ATTEMPTS)
-        for i, reason in fed.missing.items():
+        replies = fed.ask_again(cluster_own_samples, payloads, MAX_ATTEMPTS)
+        for i, reason in replies.missing.items():
             raise FedkinError(f"Client {i} gave no usable reply in {MAX_ATTEMPTS} attempts ({reason}).")
         return state.next(finished=True), Record(answered=list(payloads))
 

@@ -155,7 +155,8 @@ class UIFCAMethod(SampleMethod):
             "clusters": forms.int64("own", bound=clusters),
         }
         answered = []
-        for client, reply in fed.stream(choose_and_train, self._payloads(fed, state, samples), expected):
+        replies = fed.stream(choose_and_train, self._payloads(fed, state, samples), expected)
+        for client, reply in replies:
             answered.append(client)
             if "moved" in reply:
                 moved.append(reply["moved"])
@@ -164,7 +165,7 @@ class UIFCAMethod(SampleMethod):
                 count = float(reply["samples"][cluster])
                 means.add(cluster, model - state.models[cluster], count, client)
                 losses.append((float(loss) * count, count))
-        missing, last = dict(fed.missing), state.steps + 1 >= self.cluster_rounds * self.rounds
+        missing, last = replies.missing, state.steps + 1 >= self.cluster_rounds * self.rounds
         state = state.next(models=means.moved(state.models), samples=samples, finished=last)
         if state.finished:
             self.conclude(fed, state)

@@ -272,10 +272,11 @@ class CCFCMethod(SampleMethod):
         expected = {"model": forms.updates(size)} | ({} if by_views else {"centroids": (None, self.latent)})
         asked = self._payloads(fed, state, clients, **settings)
         replies: dict[int, Payload] = {}
-        for client, reply in fed.stream(learn_views if by_views else learn_clusters, asked, expected):
+        stream = fed.stream(learn_views if by_views else learn_clusters, asked, expected)
+        for client, reply in stream:
             means.add(names.index(self._name(client)), reply["model"], reply["samples"], client)
             replies[client] = {key: value for key, value in reply.items() if key != "model"}
-        missing.update(fed.missing)
+        missing.update(stream.missing)
         models = {name: means.of(place) for place, name in enumerate(names) if means.weights[place]}
         if models and not self.standalone:
             means.check(models[_EVERYONE][None])

@@ -134,12 +134,13 @@ class OwnPath:
         found: FeatureMoments | None = None
         answered = []
         expected = {"total": doubles(state.width), "scatter": reals(state.width * (state.width + 1) // 2)}
-        for client, reply in fed.stream(send_moments, fed.all(space=state.space, least=self.min_members), expected):
+        replies = fed.stream(send_moments, fed.all(space=state.space, least=self.min_members), expected)
+        for client, reply in replies:
             answered.append(client)
             if reply:
                 more = FeatureMoments.received(reply)
                 found = more if found is None else found + more
-        record = Record(answered, dict(fed.missing), {"phase": "components", "features": state.features})
+        record = Record(answered, replies.missing, {"phase": "components", "features": state.features})
         if found is None:
             if record.missing or not answered:
                 return None, record
@@ -154,12 +155,13 @@ class OwnPath:
         width = len(state.variances)
         scatter, samples, answered = torch.zeros(width, width, dtype=torch.float64), 0, []
         payloads, expected = fed.all(space=state.space, least=self.min_members), {"scatter": doubles(width, width)}
-        for client, reply in fed.stream(send_differences, payloads, expected):
+        replies = fed.stream(send_differences, payloads, expected)
+        for client, reply in replies:
             answered.append(client)
             if reply:
                 scatter += reply["scatter"] * reply["samples"]
                 samples += reply["samples"]
-        record = Record(answered, dict(fed.missing), {"phase": "differences"})
+        record = Record(answered, replies.missing, {"phase": "differences"})
         large_missing = not samples and not set(state.large).isdisjoint(record.missing)
         if not answered or (large_missing and state.steps < _DIFFERENCES_ATTEMPTS):
             return None, record

@@ -216,7 +216,7 @@ class PrivatePath:
         for round_ in range(_ROUNDS):
             replies = fed.ask(send_noisy_sums, fed.all(**request, centres=centres), expected)
             answered &= set(replies)
-            record.missing.update(fed.missing)
+            record.missing.update(replies.missing)
             sent = [reply for reply in replies.values() if reply]
             if not sent:
                 continue
