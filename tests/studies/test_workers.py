@@ -3,8 +3,10 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import fedkin
 from fedkin.core import FedkinError
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run_folder import is_finished
@@ -17,6 +19,14 @@ TOY = ["simulation.scenario=toy", "device.workers=1"]
 def call(worker: Worker, folder: Path, *settings: str, seconds: float = 300) -> None:
     tables = load_config("toy", [*TOY, *settings]).tables
     worker.call(make_run, tables, targets(tables), str(folder), [], seconds=seconds)
+
+
+def test_clients_in_memory_reach_a_process_that_is_no_child_of_torchs(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    clients = [rng.normal(size=(40, 2)) + 9 * (np.arange(40) % 2)[:, None] for _ in range(2)]
+    options = {"methods": "kfed", "n_clusters": 2, "seeds": 1, "budget": "5m"}
+    comparison = fedkin.compare(clients, out=tmp_path, **options)
+    assert comparison.recommended == "kfed"
 
 
 def test_what_takes_too_long_is_killed_and_resumes(tmp_path: Path, toy: None, forked_workers: None) -> None:

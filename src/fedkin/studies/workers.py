@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import pickle
 import queue
 import signal
 import subprocess
@@ -56,7 +57,7 @@ class Worker(AbstractContextManager["Worker"]):
         end = math.inf
         try:
             while messages.poll(None if end == math.inf else max(0.0, end - time.monotonic())):
-                kind, value = messages.recv()
+                kind, value = pickle.loads(messages.recv_bytes())
                 if kind == "result":
                     return value
                 if kind == "failed":
@@ -89,7 +90,8 @@ class Worker(AbstractContextManager["Worker"]):
             assert self._process.stdout is not None
             self._calls = Connection(os.dup(self._process.stdin.fileno()), readable=False)
             self._messages = Connection(os.dup(self._process.stdout.fileno()), writable=False)
-        self._calls.send((current_door(), function, arguments))
+        # Not `send`, by which torch would share the memory of tensors, with its own children alone.
+        self._calls.send_bytes(pickle.dumps((current_door(), function, arguments)))
         return self._messages
 
     def stop(self) -> None:
@@ -126,7 +128,7 @@ class _SentWarnings(Progress):
         self._messages = messages
 
     def warn(self, text: str) -> None:
-        self._messages.send(("warn", text))
+        _send(self._messages, "warn", text)
 
 
 def main() -> None:
@@ -150,7 +152,7 @@ def main() -> None:
     progress = _SentWarnings(messages)
     while True:
         door, function, arguments = calls.get()
-        messages.send(("ready", None))
+        _send(messages, "ready", None)
         try:
             with at_door(door):
                 outcome = ("result", function(*arguments, progress))
@@ -161,16 +163,24 @@ def main() -> None:
         except Exception as error:  # a method's own, on data it was not made for: it ends this run and no other
             traceback.print_exc()
             outcome = ("failed", f"it failed with {type(error).__name__}: {error}")
-        messages.send(outcome)
+        _send(messages, *outcome)
         give_back_memory()
 
 
+def _send(messages: Connection, kind: str, value: Any) -> None:
+    messages.send_bytes(pickle.dumps((kind, value)))
+
+
 def _receive(connection: Connection, calls: queue.SimpleQueue[Any]) -> None:
-    while True:
-        try:
-            calls.put(connection.recv())
-        except EOFError:
-            os._exit(1)
+    try:
+        while True:
+            calls.put(pickle.loads(connection.recv_bytes()))
+    except EOFError:
+        pass
+    except Exception:
+        traceback.print_exc()
+    finally:
+        os._exit(1)
 
 
 if __name__ == "__main__":
