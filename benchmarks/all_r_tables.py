@@ -32,7 +32,7 @@ import pandas as pd
 
 import fedkin
 from fedkin.data.checks import Check
-from fedkin.data.prepare import prepare
+from fedkin.data.preparation import prepare
 from fedkin.data.scenarios.already_split import ClientFiles
 from fedkin.engines.local import LocalFederation
 

@@ -40,7 +40,7 @@ from sklearn.mixture import GaussianMixture
 
 import fedkin
 from arff_tables import arff_sources
-from fedkin.data.prepare import prepare
+from fedkin.data.preparation import prepare
 from fedkin.data.scenarios.already_split import ClientFiles
 from fedkin.engines.local import LocalFederation
 from table_sources import IMAGES, VARIANTS, Labels, generator, partition, sources, spread, table

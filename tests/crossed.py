@@ -15,7 +15,7 @@ import hostile
 from fedkin.core import Client, Payload, Task
 from fedkin.core.table import Column, Table
 from fedkin.data.options import TableOptions
-from fedkin.data.prepare import prepare
+from fedkin.data.preparation import prepare
 from fedkin.data.profile import profile_clusters
 from fedkin.data.statistics import column_sums, hidden_column_sums
 from fedkin.engines.local import LocalFederation

@@ -26,7 +26,7 @@ from sklearn.datasets import load_digits
 import hostile
 from fedkin.core import Client, Federation
 from fedkin.core.payload import pack
-from fedkin.data.prepare import prepare
+from fedkin.data.preparation import prepare
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment import registry
 from fedkin.experiment.checkpoint import restore_checkpoint, snapshot

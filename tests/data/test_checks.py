@@ -11,7 +11,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, load_
 import fedkin
 from fedkin.data.checks import check_arrays, check_cells, check_new_arrays, column_moments
 from fedkin.data.options import TableOptions
-from fedkin.data.prepare import prepare
+from fedkin.data.preparation import prepare
 from fedkin.data.tables import frame_to_table
 from prepared_tables import category, federation, number, table
 

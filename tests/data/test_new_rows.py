@@ -7,7 +7,7 @@ from fedkin.core import FedkinError
 from fedkin.core.table import Column
 from fedkin.data.checks import check_new_rows
 from fedkin.data.options import TableOptions
-from fedkin.data.prepare import prepare
+from fedkin.data.preparation import prepare
 from fedkin.data.scaling import ends_outward
 from prepared_tables import NAN, category, federation, number, table
 

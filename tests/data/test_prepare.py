@@ -15,8 +15,14 @@ from fedkin.core.payload import pack, unpack
 from fedkin.core.table import Column, Table
 from fedkin.data.encoding import from_neighbours
 from fedkin.data.options import TableOptions
-from fedkin.data.preparation import Preparation, restore_preparation
-from fedkin.data.prepare import admit_joined_clients, arrange_columns, encode_table, prepare
+from fedkin.data.preparation import (
+    Preparation,
+    admit_joined_clients,
+    arrange_columns,
+    encode_table,
+    prepare,
+    restore_preparation,
+)
 from fedkin.data.scenarios.hidden import Arrivals
 from fedkin.data.scenarios.partition_scenario import Labelled
 from fedkin.data.statistics import moments, table_columns

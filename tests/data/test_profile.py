@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from fedkin.core import Client
 from fedkin.core.table import Column, Table
-from fedkin.data.preparation import remember
-from fedkin.data.prepare import prepare
+from fedkin.data.preparation import prepare, remember
 from fedkin.data.profile import (
     cluster_cells,
     counted_values,

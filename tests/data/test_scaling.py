@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 import fedkin
 from fedkin.core import Client, FedkinError
 from fedkin.data.options import TableOptions
-from fedkin.data.preparation import Preparation
-from fedkin.data.prepare import prepare
+from fedkin.data.preparation import Preparation, prepare
 from fedkin.data.scaling import fit_scales, rescale, restore_scaling
 from fedkin.data.scenarios.already_split import ClientFiles
 from fedkin.data.statistics import ColumnSums, histograms, moments, squares

@@ -10,7 +10,7 @@ from fedkin.core import Client, FedkinError
 from fedkin.core.errors import RefusalError
 from fedkin.core.table import Column, Table
 from fedkin.data.options import TableOptions
-from fedkin.data.prepare import prepare
+from fedkin.data.preparation import prepare
 from fedkin.data.schema import reports_of
 from fedkin.data.statistics import moments, table_columns
 from fedkin.data.tables import frame_to_table

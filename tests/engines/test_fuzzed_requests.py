@@ -20,8 +20,7 @@ from fedkin.core.replies import failure_of
 from fedkin.core.table import Column, Kind, Table
 from fedkin.core.tasks import _TASKS
 from fedkin.data.encoding import Mode, TableEncoding
-from fedkin.data.preparation import restore_preparation
-from fedkin.data.prepare import arrange_columns, encode_table
+from fedkin.data.preparation import arrange_columns, encode_table, restore_preparation
 from fedkin.data.profile import cluster_cells
 from fedkin.data.schema import Schema, columns_of
 from fedkin.data.statistics import column_sums, moments, shapes, table_columns

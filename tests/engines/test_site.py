@@ -14,7 +14,7 @@ from fedkin.core.files import FileError
 from fedkin.core.replies import is_number
 from fedkin.core.seeds import uniform
 from fedkin.core.tasks import _TASKS, known_task, trusted_packages
-from fedkin.data.prepare import arrange_columns
+from fedkin.data.preparation import arrange_columns
 from fedkin.data.statistics import shapes, squares
 from fedkin.engines.site import Memory, Request, Site
 from fedkin.experiment.registry import METHODS, resolve

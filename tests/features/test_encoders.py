@@ -222,7 +222,7 @@ def test_a_network_in_an_onnx_file_encodes_images_and_vectors(tmp_path: Path) ->
 
 def test_sites_with_other_weights_or_preprocessing_are_refused(exported: str, tmp_path: Path) -> None:
     from fedkin.core import Client
-    from fedkin.data.prepare import prepare
+    from fedkin.data.preparation import prepare
     from fedkin.engines.local import LocalFederation
 
     folder = saved(tmp_path / "photos", clients=2, count=6)

@@ -34,8 +34,7 @@ from fedkin.core.runner import Runner, do_step
 from fedkin.data.inputs import client_input
 from fedkin.data.options import TableOptions
 from fedkin.data.population import Population
-from fedkin.data.preparation import Preparation, remembered
-from fedkin.data.prepare import prepare
+from fedkin.data.preparation import Preparation, prepare, remembered
 from fedkin.data.scaling import ends_of
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.estimators.clients import HeldOut, Inputs, fitted_position, prepared_with_notes

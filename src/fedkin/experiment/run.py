@@ -34,9 +34,8 @@ from fedkin.core.runner import Runner
 from fedkin.data.cluster_words import words_of_clusters
 from fedkin.data.options import AUTO
 from fedkin.data.population import Population, short_names
-from fedkin.data.preparation import Preparation, remembered, restore_preparation
-from fedkin.data.prepare import admit_joined_clients, prepare_arrivals
-from fedkin.data.prepare import prepare as prepare_data
+from fedkin.data.preparation import Preparation, admit_joined_clients, prepare_arrivals, remembered, restore_preparation
+from fedkin.data.preparation import prepare as prepare_data
 from fedkin.data.profile import ClusterProfile, profile_clusters
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.experiment.checkpoint import load_checkpoint, restore_checkpoint, snapshot

@@ -17,7 +17,7 @@ from fedkin.core.progress import Callback, RecordLine, Timing
 from fedkin.core.runner import Runner
 from fedkin.core.seeds import derive_generator
 from fedkin.data.population import Population, short_names
-from fedkin.data.prepare import prepare
+from fedkin.data.preparation import prepare
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.experiment.config import Config
 from fedkin.experiment.evaluation import evaluator_for

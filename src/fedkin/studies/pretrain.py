@@ -12,7 +12,7 @@ import torch
 
 from fedkin.core import Client, FedkinError
 from fedkin.core.seeds import derive_generator
-from fedkin.data.prepare import prepare
+from fedkin.data.preparation import prepare
 from fedkin.data.sources import load
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.nn.descent import LocalTraining, train_locally

@@ -9,7 +9,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDic
 from fedkin.core import FedkinError, task
 from fedkin.core.payload import pack
 from fedkin.data.options import TableOptions
-from fedkin.data.prepare import prepare
+from fedkin.data.preparation import prepare
 from fedkin.engines.flower_engine import grid as grid_module
 from fedkin.engines.local import LocalFederation
 from fedkin.engines.site import Memory, Site

@@ -9,7 +9,7 @@ import torch
 
 import planted
 from fedkin.core import Client
-from fedkin.data.prepare import prepare
+from fedkin.data.preparation import prepare
 from fedkin.data.tables import frame_to_table
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment import registry

@@ -30,7 +30,7 @@ from fedkin.core.files import read_json, write_atomically
 from fedkin.core.method import LinksLocalClusters, SendsBits
 from fedkin.core.progress import Progress, RecordLine, Timing
 from fedkin.core.seeds import derive_generator
-from fedkin.data.prepare import prepare
+from fedkin.data.preparation import prepare
 from fedkin.engines.local import one_thread
 from fedkin.experiment.outputs import load_found
 from fedkin.experiment.run import open_federation

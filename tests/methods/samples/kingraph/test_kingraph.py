@@ -13,7 +13,7 @@ import fedkin
 from fedkin.clustering.metrics import adjusted_rand, pooled
 from fedkin.core import Client, FedkinError
 from fedkin.data.options import TableOptions
-from fedkin.data.prepare import prepare
+from fedkin.data.preparation import prepare
 from fedkin.data.scenarios.already_split import ClientFiles
 from fedkin.engines.local import LocalFederation
 from fedkin.features import kept_features
