@@ -276,16 +276,11 @@ def _kind(labels: ClassLabels) -> str:
 
 
 @at_door(PYTHON)
-def prepared_samples(preparation: Preparation, data: ClientInput, subject: str, label: str | None = None) -> Tensor:
-    """Prepare a client's samples as methods need them, without the column `label` of a table."""
-    return prepared_with_notes(preparation, data, subject, label)[0]
+def prepared(preparation: Preparation, data: ClientInput, subject: str, label: str | None) -> tuple[Tensor, list[str]]:
+    """Prepare a client's samples as methods need them, and return notes on how they are unlike those of `fit`.
 
-
-@at_door(PYTHON)
-def prepared_with_notes(
-    preparation: Preparation, data: ClientInput, subject: str, label: str | None
-) -> tuple[Tensor, list[str]]:
-    """Do the same as `prepared_samples`, and return notes on how the samples are unlike those of `fit`."""
+    The column `label` of a table is left out.
+    """
     dataset, subject = preparation.read_again(data, subject, [] if label is None else [label])
     x = preparation.prepared(dataset.x, None if dataset.table is None else dataset.table.columns, subject)
     return x, preparation.notes_on(dataset, subject)
@@ -354,7 +349,7 @@ def held_out_of(
 def _fitting(preparation: Preparation, data: ClientInput, classes: Tensor, subject: str, label: str | None) -> Tensor:
     """Prepare labelled samples as `fit` did, and check that there are as many as labels."""
     try:
-        samples = prepared_samples(preparation, data, subject, label)
+        samples, _ = prepared(preparation, data, subject, label)
     except FedkinError as error:
         if subject in str(error):
             raise

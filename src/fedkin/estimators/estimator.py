@@ -37,7 +37,7 @@ from fedkin.data.population import Population
 from fedkin.data.preparation import Preparation, prepare, remembered
 from fedkin.data.scaling import ends_of
 from fedkin.engines.local import LocalFederation, one_thread
-from fedkin.estimators.clients import HeldOut, Inputs, fitted_position, prepared_with_notes
+from fedkin.estimators.clients import HeldOut, Inputs, fitted_position, prepared
 from fedkin.estimators.metrics import Row, history_rows, judged_rows, tidy
 from fedkin.experiment.config import checked_method, encoding_features, preparing_for
 from fedkin.experiment.evaluation import evaluate_clusters
@@ -288,7 +288,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
     def _prepared(self, x: Any, subject: str) -> Tensor:
         """Prepare new samples as the method needs them; labels in them are ignored. Warns if they are unlike others."""
-        samples, notes = prepared_with_notes(self.preparation_, client_input(x, subject), subject, self._label)
+        samples, notes = prepared(self.preparation_, client_input(x, subject), subject, self._label)
         if notes:
             _warn(_first(notes))
         return samples

@@ -38,7 +38,7 @@ from fedkin.estimators.clients import (
     labelled_data,
     map_clients,
     needed_labels,
-    prepared_samples,
+    prepared,
     read_clients,
 )
 from fedkin.estimators.estimator import Estimator, warn_of_records
@@ -481,19 +481,10 @@ class FedDPKMeans(SampleClusterer, method=feddp_kmeans.FedDPKMeansMethod):
         Parameters
         ----------
         X, y, eval, callbacks
-            As for all estimators that cluster samples.
+            As of all estimators that cluster samples, and so are what is returned, warned of and raised.
         server_data : array-like or DataFrame, optional
             Samples that the server has, as a client's in `X`, in place of the parameter `server_data`; they are
             prepared as the clients' are, and labels in them are ignored.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        FedkinError
-            A `ValueError`: if a client's data, the server's or a parameter cannot be used.
         """
         inputs, options = self._read(X, y)
         self._given = server_data, inputs.label
@@ -509,7 +500,7 @@ class FedDPKMeans(SampleClusterer, method=feddp_kmeans.FedDPKMeansMethod):
         if samples is None:
             return super()._server_data(preparation)
         data = client_input(samples, "server_data")
-        return lambda _: prepared_samples(preparation, data, "server_data", label)
+        return lambda _: prepared(preparation, data, "server_data", label)[0]
 
 
 class AFCL(SampleClusterer, method=afcl.AFCLMethod):
@@ -704,18 +695,9 @@ class FedCRef(SampleClusterer, method=fedcref.FedCRefMethod):
         Parameters
         ----------
         X, y, eval, callbacks
-            As for all estimators that cluster samples.
+            As of all estimators that cluster samples, and so are what is returned, warned of and raised.
         initial_labels : sequence or dict of array-like of int, optional
             Initial clusters of each client, ``(n,)`` with values 0 or more; in order, or by name.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        FedkinError
-            A `ValueError`: if a client's data or a parameter cannot be used.
         """
         inputs, options = self._read(X, y)
         if initial_labels is not None:
