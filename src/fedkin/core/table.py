@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, Self
 
 import torch
 from torch import Tensor
+
+from fedkin.core.samples import Samples
 
 Kind = Literal["number", "boolean", "ordinal", "category", "date"]
 """What a column holds."""
@@ -48,18 +50,31 @@ class Column:
 
 
 @dataclass(frozen=True)
+class TextColumn:
+    """A column of free text: the `texts`, and their embeddings `rows`, float32 ``(n, width)``.
+
+    Rows of empty cells are NaN. Without an encoder there are no `rows`.
+    """
+
+    texts: Samples
+    rows: Tensor | None = None
+
+
+@dataclass(frozen=True)
 class Table:
     """Table of a client: named columns of numbers, dates and categories.
 
     `values` are float64 ``(n, columns)``, see `Column`; NaN where a cell is empty. `id` is the name of the column that
     identifies rows, as who holds the table says; "auto" where it is to be recognised, and "none" where no column does.
     `decimal` is what stands before decimals in the texts that the table was read from, empty where none show it.
+    `texts` are columns of free text by name, which `columns` does not have.
     """
 
     columns: tuple[Column, ...]
     values: Tensor
     id: str = "auto"
     decimal: str = ""
+    texts: Mapping[str, TextColumn] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -71,7 +86,11 @@ class Table:
 
     def rows(self, index: Tensor) -> Self:
         """Return the rows at int64 or bool `index`."""
-        return replace(self, values=self.values[index])
+        texts = {
+            name: TextColumn(one.texts.rows(index), None if one.rows is None else one.rows[index])
+            for name, one in self.texts.items()
+        }
+        return replace(self, values=self.values[index], texts=texts)
 
     def of(self, name: str) -> Tensor:
         """Return the values of a column, float64 ``(n,)``; raises `KeyError` if there is none of this name."""

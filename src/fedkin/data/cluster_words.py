@@ -40,10 +40,19 @@ def _digest(salt: str, word: str) -> str:
 
 def _vocabulary(client: Client, minimum: int) -> list[set[str]] | None:
     """Return the words of each of a client's texts that enough of them hold; ``None`` where it has no texts."""
-    samples = client.samples
-    if samples is None or samples.kind != "texts" or len(samples) != len(client) or "clusters" not in client.state:
+    of_table = (
+        [] if client.table is None else [one.texts for one in client.table.texts.values() if one.rows is not None]
+    )
+    columns = of_table if client.samples is None else [client.samples]
+    if "clusters" not in client.state or not columns or any(one.kind != "texts" for one in columns):
         return None
-    words = [set(_WORD.findall(str(content(item, "texts", "the site")).lower())) for item in samples.items]
+    if any(len(one) != len(client) for one in columns):
+        return None
+    texts = [
+        " ".join(str(content(item, "texts", "the site")) for item in row)
+        for row in zip(*(one.items for one in columns), strict=True)
+    ]
+    words = [set(_WORD.findall(text.lower())) for text in texts]
     times = Counter(word for own in words for word in own)
     common = {word for word, count in sorted(times.items(), key=lambda item: -item[1])[:_MOST] if count >= minimum}
     return [own & common for own in words]

@@ -44,7 +44,7 @@ class Dataset:
     clusters : (Tensor, list of str) or None
         Each sample's cluster, as an index into their names, if a column of these was asked for; it is no feature.
     left_out : tuple of str
-        Columns of the source that were dropped by name.
+        Columns of the source that were dropped by name, or hold free text.
     label : str or None
         The column of a table that was taken for its labels.
     samples : Samples or None

@@ -10,7 +10,7 @@ imputer of one table knows.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from typing import Any, Self
 
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from fedkin.core import Federation
 from fedkin.core.doors import has_option, option
-from fedkin.core.errors import listing
+from fedkin.core.errors import FedkinError, listing, mid_sentence
 from fedkin.core.table import MAX_CATEGORIES, Table
 from fedkin.data.options import MIN_MEMBERS, Imputation, TableOptions
 from fedkin.data.scaling import Mode, constant, fit_scales, unlimited
@@ -47,8 +47,9 @@ class TableEncoding:
     as a value or an index into the categories. `mean` is subtracted from the encoded columns and `scale` divides them,
     both float64 ``(width,)``. Of bool ``(columns,)``, `other` says which category columns have an indicator for
     *other*, and `indicated` which columns are followed by an indicator of empty cells. If it `imputes`, a table may
-    lack a column, which counts as empty then. By `imputation` empty cells take the mean of similar rows, if such are
-    passed, or `fill`.
+    lack a column, which counts as empty then. Columns of free text, `text_names`, follow the others: their embeddings
+    minus the mean, float32 ``(texts, embedded)``, along directions ``(texts, embedded, r)`` of total variance 1. By
+    `imputation` empty cells take the mean of similar rows, if such are passed, or `fill`.
     """
 
     schema: Schema
@@ -62,6 +63,9 @@ class TableEncoding:
     indicated: Tensor
     imputes: bool = False
     imputation: Imputation = "median"
+    text_names: tuple[str, ...] = ()
+    text_means: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
+    text_directions: Tensor = field(default_factory=lambda: torch.zeros(0, 0, 0))
 
     def apply(
         self, table: Table, origin: str = "The table", donors: Table | None = None, centres: Tensor | None = None
@@ -77,7 +81,10 @@ class TableEncoding:
         if self.imputation == "median" or not bool(empty.any()):
             return x
         if donors is None:
-            return x if centres is None else from_centres(x, empty, centres)
+            if centres is None:
+                return x
+            unknown = centres.new_full((len(centres), x.shape[1] - centres.shape[1]), torch.nan)
+            return from_centres(x, empty, torch.cat([centres, unknown], 1))
         return from_neighbours(x, empty, *((x, empty) if donors is table else self._encoded(donors, origin)))
 
     def _encoded(self, table: Table, origin: str) -> tuple[Tensor, Tensor]:
@@ -92,7 +99,27 @@ class TableEncoding:
         widths = torch.tensor([end - start for _, start, end in self.blocks])
         over = empty.repeat_interleave(widths, dim=1)
         over[:, (widths.cumsum(0) - 1)[self.indicated]] = False
-        return x.nan_to_num(0.0).float(), over
+        texts = [self._text(table, i, origin) for i in range(len(self.text_names))]
+        x = torch.cat([x.nan_to_num(0.0).float(), *texts], 1)
+        return x, torch.cat([over, *(torch.zeros_like(part, dtype=torch.bool) for part in texts)], 1)
+
+    def _text(self, table: Table, i: int, origin: str) -> Tensor:
+        """Return the components of a column of free text, 0 where a cell is empty."""
+        name, mean = self.text_names[i], self.text_means[i]
+        column = table.texts.get(name)
+        if column is None or column.rows is None:
+            raise FedkinError(
+                f"{origin} has no embeddings of free text in column '{name}', which the clients' tables have.",
+                public="A table has no embeddings of a column of free text.",
+            )
+        if column.rows.shape[1] != len(mean):
+            raise FedkinError(f"Column '{name}' of {mid_sentence(origin)} was encoded otherwise than the clients'.")
+        return ((column.rows - mean) @ self.text_directions[i]).nan_to_num(0.0)
+
+    @property
+    def width(self) -> int:
+        """Number of encoded columns."""
+        return len(self.mean) + self.text_directions.shape[0] * self.text_directions.shape[2]
 
     def _expanded(self, values: Tensor, empty: Tensor) -> Tensor:
         """Replace categories by indicators (one-hot) and add those of empty cells, float64 ``(n, width)``.
@@ -121,7 +148,8 @@ class TableEncoding:
     @property
     def names(self) -> list[str]:
         """Names of the encoded columns, such as ``town = Ulm`` for the indicator of a category."""
-        return [name for names in self._names_by_column() for name in names]
+        texts = [f"{name} {at + 1}" for name in self.text_names for at in range(self.text_directions.shape[2])]
+        return [*(name for names in self._names_by_column() for name in names), *texts]
 
     def _names_by_column(self) -> list[list[str]]:
         by_column, flags = [], zip(self.other.tolist(), self.indicated.tolist(), strict=True)
@@ -135,13 +163,19 @@ class TableEncoding:
         """Return the fields, ready for `fedkin.core.payload.pack`."""
         names = {"id": self.schema.id, "notes": self.schema.notes, "mode": self.mode, "imputes": self.imputes}
         tensors = {name: getattr(self, name) for name in _TENSORS}
-        return {"columns": plain(self.schema.columns), **names, "imputation": self.imputation, **tensors}
+        texts = {"text_names": list(self.text_names), "means": self.text_means, "directions": self.text_directions}
+        tree = {"columns": plain(self.schema.columns), **names, "imputation": self.imputation, **tensors}
+        return {**tree, "texts": texts} if self.text_names else tree
 
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any]) -> Self:
         """Return the encoding that `tree` was made of."""
         schema = Schema(columns_of(tree), tree["id"], list(tree["notes"]))
-        return cls(schema, **{name: tree[name] for name in ("mode", "imputes", "imputation", *_TENSORS)})
+        encoding = cls(schema, **{name: tree[name] for name in ("mode", "imputes", "imputation", *_TENSORS)})
+        if "texts" not in tree:
+            return encoding
+        names, means, directions = (tree["texts"][key] for key in ("text_names", "means", "directions"))
+        return replace(encoding, text_names=tuple(names), text_means=means, text_directions=directions)
 
 
 # Imputation.

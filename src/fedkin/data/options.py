@@ -89,6 +89,9 @@ class TableOptions:
         Whether the day is before the month in dates such as 03/04/2024, where no date of the column shows it.
     header : bool
         Whether the first line of files names the columns; without, they are called 1, 2 and so on.
+    text : list of str
+        Columns of free text, which an encoder embeds; others are recognised by texts that are nearly all different
+        and mostly of four words and more.
     encoder : SampleEncoder or None
         What turns images, texts and series into numbers.
     features : list of str
@@ -125,6 +128,7 @@ class TableOptions:
     sheet: Names = field(default_factory=list)
     dayfirst: bool | None = None
     header: bool = True
+    text: Names = field(default_factory=list)
     encoder: SampleEncoder | None = None
     features: Sequence[str] = ()
     levels: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -136,7 +140,7 @@ class TableOptions:
     private: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("drop", "categorical", "sheet"):
+        for name in ("drop", "categorical", "sheet", "text"):
             object.__setattr__(self, name, _names(getattr(self, name), name, single=True))
         object.__setattr__(self, "id", self.id or NO_ID)  # estimators take None
         if not isinstance(self.id, str):
@@ -194,7 +198,9 @@ class TableOptions:
     def unknown(self, columns: Iterable[str]) -> list[str]:
         """Return a sentence for each column that an option names and is not among `columns`."""
         columns, sentences = set(columns), []
-        named = {name: option for option in ("drop", "categorical", "ordinal") for name in getattr(self, option)}
+        named = {
+            name: option for option in ("drop", "categorical", "ordinal", "text") for name in getattr(self, option)
+        }
         named |= {name: "na_values" for name in self.na_values_of if name}
         named |= {} if self.id in (AUTO, NO_ID) else {self.id: "id"}
         for name, option in named.items():
@@ -268,6 +274,7 @@ PREPARING = ("scaling", "lacking", "imputation", "indicator", "min_members")
 """Options that say how columns are prepared; an experiment has them, and no site."""
 COLUMN_KEYS = (
     "label", "drop", "id", "categorical", "ordinal", "decimal", "encoding", "header", "sheet", "na_values", "dayfirst",
+    "text",
 )  # fmt: skip
 """Keys of an experiment's ``[data]`` that a site's own file has, too, and that describe its columns."""
 
@@ -284,9 +291,9 @@ def lines_lacking(
     """
     if table is None:
         return []
-    label, names = asked.get("label"), set(table.names)
+    label, names = asked.get("label"), {*table.names, *table.texts}
     experiment = TableOptions(
-        **{key: asked[key] for key in ("drop", "categorical", "ordinal", "na_values") if key in asked}
+        **{key: asked[key] for key in ("drop", "categorical", "ordinal", "na_values", "text") if key in asked}
     )
     lines = []
     if label == NO_LABELS and named is None and taken is not None:
@@ -294,8 +301,9 @@ def lines_lacking(
     elif label in table.names:
         lines.append(f"label = {toml_text(label)}" if named is None else f"drop = {toml_text([label])}")
     rest = names - {*options.drop, options.id, *options.categorical, *options.ordinal}
-    for key in ("drop", "categorical"):
-        if unnamed := [name for name in getattr(experiment, key) if name in rest]:
+    for key in ("drop", "categorical", "text"):
+        candidates = rest - {*table.texts, *options.text} if key == "text" else rest
+        if unnamed := [name for name in getattr(experiment, key) if name in candidates]:
             lines.append(f"{key} = {toml_text(unnamed)}")
     if levels := {name: values for name, values in experiment.ordinal.items() if name in rest}:
         lines.append(f"ordinal = {toml_text(levels)}")

@@ -107,6 +107,11 @@ class Preparation:
         return self.scaling is not None and bool(self.scaling.limits)
 
     @property
+    def has_texts(self) -> bool:
+        """Whether clients may have texts: samples that were encoded, or columns of a table."""
+        return bool(self.encoder or (self.encoding is not None and self.encoding.text_names))
+
+    @property
     def mode(self) -> str:
         """Mode of scaling, ``"standard"``, ``"common"``, ``"unit"`` or ``"none"``: see `Scaling`, `TableEncoding`."""
         means = self.scaling if self.encoding is None else self.encoding
@@ -116,7 +121,7 @@ class Preparation:
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of a sample as methods see it."""
-        return (len(self.encoding.mean),) if self.encoding is not None else self.scaling.shape if self.scaling else ()
+        return (self.encoding.width,) if self.encoding is not None else self.scaling.shape if self.scaling else ()
 
     @property
     def id(self) -> str | None:
@@ -131,7 +136,9 @@ class Preparation:
     @property
     def reading(self) -> TableOptions:
         """Options by which a new table is read with columns of the same kinds."""
-        return replace(NO_OPTIONS if self.encoding is None else self.encoding.schema.reading, **self.files)
+        if self.encoding is None:
+            return replace(NO_OPTIONS, **self.files)
+        return replace(self.encoding.schema.reading, text=list(self.encoding.text_names), **self.files)
 
     def apply(self, x: Any, where: str = "The data given") -> Tensor:
         """Prepare new samples as in training: the float32 tensor ``(n, *shape)`` that models take.
@@ -158,7 +165,7 @@ class Preparation:
             it, or is a table with names where the clients had arrays and cannot be one of numbers.
         """
         data, where = self.read_again(client_input(x, where), where)
-        return self.prepared(data.x, None if data.table is None else data.table.columns, where)
+        return self.prepared(data.x, data.table, where)
 
     def read_again(self, samples: ClientInput, origin: str, labels: Sequence[str] = ()) -> tuple[Dataset, str]:
         """Read one client's new samples with columns of the same kinds, and say what to call them.
@@ -189,22 +196,20 @@ class Preparation:
     def prepared(
         self,
         x: Tensor,
-        columns: Sequence[Column] | None = None,
+        columns: Table | Sequence[Column] | None = None,
         origin: str = "The table",
         donors: Table | None = None,
     ) -> Tensor:
         """Prepare samples that were read, float32 ``(n, *shape)``; `x` itself is not changed.
 
-        `x` is as it was read: an array, or the values of a table, see `fedkin.core.table.Table`, with its `columns`;
-        without these, it must be numbers in the order of the original table's columns. `origin` names the source, at
+        `x` is as it was read: an array, or the values of a table, which is passed too, or its `columns`; without these,
+        it must be numbers in the order of the original table's columns. `origin` names the source, at
         the beginning of error messages; `donors` are rows of the same client that empty cells are imputed from. Raises
         FedkinError if samples are of another shape, the table lacks a column, or a table is passed for arrays.
         """
         if self.encoding is None:
             assert self.scaling is not None
-            return self.scaling.apply(
-                x if columns is None else plain_numbers(Table(tuple(columns), x.double()), origin)
-            )
+            return self.scaling.apply(x if columns is None else plain_numbers(_table_of(columns, x), origin))
         schema = self.encoding.schema
         if columns is None:
             numbers = x.ndim == 2 and x.shape[1] == len(schema.columns)
@@ -214,13 +219,13 @@ class Preparation:
                     f"columns {quoted(schema.names)}; give a DataFrame or a file with these."
                 )
             columns = [Column(column.name, column.kind, column.categories) for column in schema.columns]
-        return self.encoding.apply(Table(tuple(columns), x.double()), origin, donors, self.centres)
+        return self.encoding.apply(_table_of(columns, x), origin, donors, self.centres)
 
     def of(self, client: Client) -> Tensor:
         """Return a client's data prepared; they must not have been prepared yet."""
         origin = f"Client {client.id}"
         if client.table is None or self.encoding is None:
-            return self.prepared(client.x, None if client.table is None else client.table.columns, origin)
+            return self.prepared(client.x, client.table, origin)
         return self.encoding.apply(client.table, origin, client.table)
 
     def notes_on(self, data: Dataset, origin: str) -> list[str]:
@@ -241,7 +246,7 @@ class Preparation:
         from fedkin.data.sources import load
 
         data = load(source, options=self.reading, must_have=False)
-        return self.prepared(data.x, None if data.table is None else data.table.columns, f"'{source}'")
+        return self.prepared(data.x, data.table, f"'{source}'")
 
     def tree(self) -> dict[str, Any]:
         """Return the fields, ready for `fedkin.core.payload.pack`."""
@@ -262,6 +267,10 @@ class Preparation:
         return cls(
             scaling, encoding, list(tree["notes"]), questions, reach=tree.get("reach"), encoder=tree.get("encoder", "")
         )
+
+
+def _table_of(columns: Table | Sequence[Column], x: Tensor) -> Table:
+    return replace(columns, values=x.double()) if isinstance(columns, Table) else Table(tuple(columns), x.double())
 
 
 def remembered(tables: Iterable[Table | None]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ data by the encoder's fingerprint and a hash of each sample.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from fedkin.core.doors import setting
+from fedkin.core.doors import option, setting
 from fedkin.core.errors import FedkinError, in_short
 from fedkin.core.files import FileError, ending_of, write_secret
 from fedkin.core.samples import SampleEncoder, SampleKind, Samples
+from fedkin.core.table import Table, TextColumn
 from fedkin.data.dataset import Dataset, encode_labels
 from fedkin.data.names import KINDS, samples_in
 from fedkin.data.options import NO_LABELS, TableOptions
@@ -107,6 +108,8 @@ def with_embeddings(data: Dataset, options: TableOptions, where: str) -> Dataset
     samples that are no numbers have no encoder, it is of other samples, or one cannot be read.
     """
     encoder, samples = options.encoder, data.samples
+    if data.table is not None and data.table.texts:
+        return _with_texts(data, data.table, encoder, where)
     if encoder is None:
         return data if samples is None or samples.encoder else _without_encoder(data, samples, where)
     if samples is None and encoder.fingerprint():  # a function of arrays is one of the method's features
@@ -117,6 +120,33 @@ def with_embeddings(data: Dataset, options: TableOptions, where: str) -> Dataset
         raise FedkinError(f"{where} holds {samples.kind}, which features '{encoder.name}' are not of.")
     x = encoded(samples, encoder, where)
     return replace(data, x=x, table=None, samples=replace(samples, encoder=encoder.fingerprint() or encoder.name))
+
+
+def _with_texts(data: Dataset, table: Table, encoder: SampleEncoder | None, origin: str) -> Dataset:
+    """Return a data set whose table has embeddings of its texts; of a single column of texts these alone."""
+    if encoder is None or not encoder.takes("texts"):
+        return data
+    how, texts = encoder.fingerprint() or encoder.name, {}
+    for name, column in table.texts.items():
+        filled = [at for at, text in enumerate(column.texts.items) if text]
+        made = encoded(column.texts.rows(torch.tensor(filled)), encoder, origin) if filled else torch.zeros(0, 1)
+        rows = torch.full((len(column.texts), made.shape[1]), torch.nan)
+        rows[filled] = made
+        texts[name] = TextColumn(replace(column.texts, encoder=how), rows)
+    if len(texts) == 1 and not table.columns and not bool(rows.isnan().any()):
+        return replace(data, x=rows, table=None, samples=texts[name].texts)
+    return replace(data, table=replace(table, texts=texts))
+
+
+def note_on_texts(clients: Iterable[tuple[str, Table | None]]) -> list[str]:
+    """Return a sentence on each column of free text that is left out, since there is no encoder."""
+    names = [name for _, table in clients if table for name, own in table.texts.items() if own.rows is None]
+    how = setting("encode", _SUGGESTED["texts"][0])
+    return [
+        f"Column '{name}' holds free text and is left out; {how} compares what it says, and {option('drop')} or "
+        f"{option('categorical')} settles it otherwise."
+        for name in dict.fromkeys(names)
+    ]
 
 
 def _of_numbers(data: Dataset) -> Samples | None:

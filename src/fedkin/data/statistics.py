@@ -18,7 +18,7 @@ from torch import Tensor
 from fedkin.core import Client, Federation, Payload, client_task, task
 from fedkin.core.doors import setting
 from fedkin.core.errors import FedkinError, RefusalError
-from fedkin.core.replies import Expected, Optional, doubles, int64, is_count, is_flag, is_shape, is_text
+from fedkin.core.replies import Expected, Optional, doubles, int64, is_count, is_flag, is_shape, is_text, reals
 from fedkin.core.table import Table
 from fedkin.data.options import MIN_MEMBERS
 from fedkin.data.schema import (
@@ -118,10 +118,13 @@ def is_prepared(client: Client) -> bool:
     return "scaling_mean" in client.state or "preparation" in client.state
 
 
+_ENCODERS: Expected = {"encoder": is_text, "texts": are_names, "text_encoder": is_text}
+
+
 @client_task(
     takes={"unscaled": Optional(is_flag)},
     holds={"shape": is_shape, "scaled": is_flag},
-    may_hold={"names": are_names, "plain": is_flag, "encoder": is_text},
+    may_hold={"names": are_names, "plain": is_flag, **_ENCODERS},
     accounted=True,
 )
 def shapes(client: Client, payload: Payload) -> Payload:
@@ -148,7 +151,7 @@ def shapes(client: Client, payload: Payload) -> Payload:
     holds={
         "count": is_count, "sum": _FEATURES, "min": _FEATURES, "max": _FEATURES, "shape": is_shape, "scaled": is_flag,
     },
-    may_hold={"names": are_names, "columns": are_reports, "filled": _FEATURES, "encoder": is_text},
+    may_hold={"names": are_names, "columns": are_reports, "filled": _FEATURES, **_ENCODERS},
 )  # fmt: skip
 def moments(client: Client, payload: Payload) -> Payload:
     """Report count, sum, minimum and maximum of each column or channel; for a table also its columns."""
@@ -161,8 +164,25 @@ def moments(client: Client, payload: Payload) -> Payload:
 
 def _facts_of(client: Client) -> Payload:
     """Return the shape of a sample, whether data are scaled already, and the fingerprint of what has encoded them."""
-    encoder = {} if client.samples is None else {"encoder": client.samples.encoder}
-    return {"shape": list(client.x.shape[1:]), "scaled": is_prepared(client), **encoder}
+    facts: Payload = {"shape": list(client.x.shape[1:]), "scaled": is_prepared(client)}
+    if client.samples is not None:
+        return {**facts, "encoder": client.samples.encoder}
+    known = {} if client.table is None else client.table.texts
+    texts = {name: column.texts.encoder for name, column in known.items() if column.rows is not None}
+    return {**facts, "texts": list(texts), "text_encoder": next(iter(texts.values()))} if texts else facts
+
+
+@client_task(
+    takes={"column": is_text},
+    holds={"count": is_count, "sum": doubles("embedded"), "products": reals("embedded", "embedded")},
+    may_be_empty=True,
+)
+def text_moments(client: Client, payload: Payload) -> Payload:
+    """Report count, sum and products of a text column's embeddings, of cells that are not empty; empty without any."""
+    column = None if client.table is None else client.table.texts.get(payload["column"])
+    rows = torch.zeros(0, 0) if column is None or column.rows is None else column.rows
+    rows = rows[~rows.isnan().any(1)] if len(rows) else rows
+    return {"count": len(rows), "sum": rows.double().sum(0), "products": rows.T @ rows} if len(rows) else {}
 
 
 def _moments_of(table: Table) -> Payload:

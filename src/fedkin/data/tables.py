@@ -23,9 +23,10 @@ import torch
 from fedkin.core.doors import option, setting
 from fedkin.core.errors import FedkinError, all_problems, listing, mid_sentence, no_column, refuse
 from fedkin.core.replies import MAX_NUMBER
-from fedkin.core.table import Column, Table
+from fedkin.core.samples import Samples
+from fedkin.core.table import Column, Table, TextColumn
 from fedkin.data.dataset import Dataset, composed, encode_labels, in_order, usual_label
-from fedkin.data.options import AUTO, NO_LABELS, NO_OPTIONS, TableOptions
+from fedkin.data.options import AUTO, MIN_MEMBERS, NO_LABELS, NO_OPTIONS, TableOptions
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -164,7 +165,7 @@ def frame_to_dataset(
     table = frame_to_table(frame, origin, options, problems)
     y, classes = coded[label] if label is not None else (None, [])
     clusters = None if cluster is None else coded[cluster]
-    return Dataset(name, table.values, y, classes, table, clusters, dropped, label)
+    return Dataset(name, table.values, y, classes, table, clusters, (*dropped, *table.texts), label)
 
 
 # Tables of columns of known kinds.
@@ -198,9 +199,33 @@ def frame_to_table(
         wrong.append(f"{origin} is empty ({len(frame)} rows, {len(names)} columns of features).")
     if wrong:
         raise all_problems([*sentences, *wrong])
-    columns, values, decimal = _read_columns(_with_empty_cells(frame, options), names, origin, options, sentences)
+    frame = _with_empty_cells(frame, options)
+    texts = [i for i, name in enumerate(names) if _is_text(frame.iloc[:, i], name, options)]
+    of_texts = {names[i]: TextColumn(Samples("texts", _texts(frame.iloc[:, i]))) for i in texts}
+    frame = frame.iloc[:, [i for i in range(len(names)) if i not in texts]] if texts else frame
+    rest = [name for name in names if name not in of_texts]
+    columns, values, decimal = _read_columns(frame, rest, origin, options, sentences)
     refuse([*sentences, *_too_large(columns, values, origin)])
-    return Table(tuple(columns), torch.from_numpy(values), options.id, decimal)
+    return Table(tuple(columns), torch.from_numpy(values), options.id, decimal, of_texts)
+
+
+def _texts(cells: pd.Series) -> list[str]:
+    return [composed(cell).strip() if isinstance(cell, str) else "" for cell in cells]
+
+
+def _is_text(cells: pd.Series, name: str, options: TableOptions) -> bool:
+    """Return whether a column is free text: named so, or nearly all different and mostly of four words and more.
+
+    Of new rows only named ones are.
+    """
+    if name in options.text:
+        return True
+    if cells.dtype.kind not in "OT" or options.features or name in (*options.categorical, *options.ordinal, options.id):
+        return False
+    filled = [cell for cell in cells.dropna() if isinstance(cell, str) and cell.strip()]
+    if len(filled) < MIN_MEMBERS or len(set(filled)) < 0.9 * len(filled):
+        return False
+    return 2 * sum(len(text.split()) > 3 for text in filled) > len(filled)
 
 
 def check_columns(count: int, origin: str) -> None:

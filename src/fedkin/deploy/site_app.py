@@ -22,6 +22,7 @@ from fedkin.data.dataset import note_on_many_classes
 from fedkin.data.names import HUB, expanded
 from fedkin.data.options import AUTO, MIN_MEMBERS, NO_OPTIONS, check_asked
 from fedkin.data.preparation import remembered, restore_preparation
+from fedkin.data.samples import note_on_texts
 from fedkin.data.sources import load
 from fedkin.engines.flower_engine.node_app import SiteDataError
 from fedkin.engines.flower_engine.node_app import client_app as answering
@@ -220,7 +221,8 @@ def _notes(site: Site) -> list[str]:
     if site.table is None:
         return []
     labels = {} if site.y is None else {site.name: site.y.tolist()}
-    return [*note_on_many_classes(site.classes, len(site.x)), *check_cells({site.name: site.table}, labels)]
+    cells = check_cells({site.name: site.table}, labels)
+    return [*note_on_many_classes(site.classes, len(site.x)), *cells, *note_on_texts([(site.name, site.table)])]
 
 
 def _say_once(notes: Sequence[str], path: Path) -> None:

@@ -282,7 +282,7 @@ def prepared(preparation: Preparation, data: ClientInput, subject: str, label: s
     The column `label` of a table is left out.
     """
     dataset, subject = preparation.read_again(data, subject, [] if label is None else [label])
-    x = preparation.prepared(dataset.x, None if dataset.table is None else dataset.table.columns, subject)
+    x = preparation.prepared(dataset.x, dataset.table, subject)
     return x, preparation.notes_on(dataset, subject)
 
 

@@ -83,7 +83,7 @@ class EstimatorOptions:
     verbose: bool = False
 
 
-_OF_TABLES = ("scaling", "drop", "id", "categorical", "ordinal", "lacking", "imputation", "indicator")
+_OF_TABLES = ("scaling", "drop", "id", "categorical", "ordinal", "text", "lacking", "imputation", "indicator")
 """Options of `TableOptions` that estimators have; the others are for files, which pandas reads."""
 
 

@@ -210,7 +210,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         if encoding is not None and not method.is_private():
             self._profile = profile_clusters(fed, encoding, int(result["n_clusters"]))
         self._words: list[list[str]] = []
-        if self.preparation_.encoder and not method.is_private():
+        if self.preparation_.has_texts and not method.is_private():
             self._words = words_of_clusters(fed, int(result["n_clusters"]))
         # Empty cells of new rows are imputed by the clusters' means.
         centres = None if self._profile is None or encoding is None else self._profile.centres(encoding)
@@ -372,7 +372,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
             If the clients had no tables or texts, the method is private, so that they were not asked, or the clusters
             are those of a cut.
         """
-        if any(getattr(self, "_words", [])):
+        if self._profile is None and any(getattr(self, "_words", [])):
             sizes = np.bincount(np.concatenate(self.labels_).clip(-1) + 1, minlength=len(self._words) + 1)[1:]
             return _by_cluster({"samples": sizes, "words": [", ".join(words) for words in self._words]}, {})
         profile = self._described()
@@ -381,6 +381,8 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         frame = _by_cluster(leading, {column.name: column.values for column in columns})
         frame.attrs["effects"] = {column.name: column.effect for column in columns}
         frame.attrs["remarks"] = remarks(profile, self.client_names_, columns)
+        if any(getattr(self, "_words", [])):
+            frame.insert(2, "words", [", ".join(own) for own in self._words], allow_duplicates=True)
         return frame
 
     def representatives(self) -> pd.DataFrame:

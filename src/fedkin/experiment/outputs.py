@@ -151,9 +151,8 @@ class SavedResult:
 
     def prepared(self, data: Dataset, source: str) -> Tensor:
         """Prepare new samples, read from `source`, as the method needs them."""
-        columns = None if data.table is None else data.table.columns
         self.preparation.check_encoder(data, f"'{source}'")
-        return self.preparation.prepared(data.x, columns, f"'{source}'")
+        return self.preparation.prepared(data.x, data.table, f"'{source}'")
 
 
 def load_found(folder: Path) -> SavedResult:

@@ -439,7 +439,7 @@ class Run(ExperimentRunner):
 
     def _words(self, result: Mapping[str, Any]) -> list[list[str]]:
         """Ask for words of clusters of texts after the last step, so that it cannot affect the run."""
-        if not self.preparation.encoder or self.method.traits.clusters != "samples" or self.method.is_private():
+        if not self.preparation.has_texts or self.method.traits.clusters != "samples" or self.method.is_private():
             return []
         return words_of_clusters(self.fed, int(result["n_clusters"]), self.config.data.min_members)
 

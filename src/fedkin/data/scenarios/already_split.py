@@ -19,6 +19,7 @@ from fedkin.data.inputs import load_clients
 from fedkin.data.names import ignored_in
 from fedkin.data.options import NO_OPTIONS, TableOptions
 from fedkin.data.population import Population
+from fedkin.data.samples import note_on_texts
 from fedkin.data.scenarios.partition_scenario import client_of, hold_out
 from fedkin.data.sources import clients_in_one
 
@@ -70,7 +71,7 @@ class ClientFiles:
         classes_of = {site.name: [classes[i] for i in site.y.unique().tolist()] for site in sites if site.y is not None}
         spelt, apart = check_labels(classes_of if labelled and not too_many_labels(len(classes), rows) else {})
         tables = {site.name: site.table for site in sites if site.table is not None}
-        questions = (*spelt, *check_cells(tables, names_of))
+        questions = (*spelt, *check_cells(tables, names_of), *note_on_texts([(one.name, one.table) for one in sites]))
         guesses = (*notes_on_outcomes(site.features for site in sites), *_label_notes(sites, self.label, labelled))
         clients, tests = [], []
         for i, site in enumerate(sites):

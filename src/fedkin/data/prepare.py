@@ -1,0 +1,413 @@
+"""Preparation of a federation's data: clients agree on one schema, encoding and scale, also those that join late."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence, Set
+from dataclasses import replace
+from typing import Any, get_args
+
+import torch
+
+from fedkin.core import Client, Federation, FedkinError, Payload, Task, client_task, task
+from fedkin.core.doors import option, setting
+from fedkin.core.errors import RefusalError, listing
+from fedkin.core.replies import (
+    Array,
+    Expected,
+    Nullable,
+    Optional,
+    common_shape,
+    doubles,
+    is_flag,
+    is_list,
+    is_text,
+    lasts,
+    objection,
+    one_of,
+    reals,
+)
+from fedkin.core.table import MAX_CATEGORIES
+from fedkin.data.checks import check_arrays, check_columns, check_names
+from fedkin.data.encoding import TableEncoding, fit_encoding
+from fedkin.data.options import MIN_MEMBERS, NO_OPTIONS, Imputation, TableOptions
+from fedkin.data.preparation import STATE, Preparation, remember, restore_preparation
+from fedkin.data.scaling import Mode, Scaling, ends_outward, fit_scales, in_unit, rescale, unlimited
+from fedkin.data.schema import (
+    Reports,
+    Schema,
+    SchemaColumn,
+    agree,
+    are_columns,
+    is_place,
+    quoted,
+    reports_by_name,
+    shortened,
+    without,
+)
+from fedkin.data.statistics import (
+    ColumnSums,
+    histograms_of,
+    is_prepared,
+    moments,
+    secure_sums,
+    shapes,
+    sums_of_arrays,
+    sums_of_columns,
+    table_columns,
+    text_moments,
+)
+from fedkin.secure_aggregation.sums import check_enough
+
+
+def prepare(fed: Federation, options: TableOptions = NO_OPTIONS, names: Sequence[str] = ()) -> Preparation:
+    """Prepare all clients' data in the same way, as if they had been pooled; call it once per federation.
+
+    Arrays: clients send count, sum, minimum and maximum of each column or channel, then the sum of squared distances
+    from the common mean. Tables: clients send these, and for each column its name, its kind, and the names of
+    categories that are frequent enough; then the squares and the frequencies of all categories, and, if cells are
+    empty, histograms that medians are read from. Empty cells are imputed at the clients. With secure sums the server
+    learns the sums over clients only, and the columns of each client.
+
+    The clients' `x` is replaced. `names` are the clients', in order of id, for notes and errors. Raises FedkinError if
+    arrays differ in shape, columns in kind, no column can be used, a client cannot be reached, or the data are prepared
+    already. Of tables, all problems are reported at once, one in a line.
+    """
+    if fed.secure_sums and options.scaling == "auto":
+        raise FedkinError("Scaling 'auto' needs minima and maxima; with secure sums it must be 'standard' or 'none'.")
+    question: Payload = {} if options.min_members == MIN_MEMBERS else {"min_members": options.min_members}
+    sparing = options.scaling == "none" or fed.secure_sums
+    unscaled: Payload = {"unscaled": True} if options.scaling == "none" else {}
+    replies = fed.keep_majority(
+        fed.ask_until_all_reply(shapes if sparing else moments, unscaled if sparing else question), "scaled"
+    )
+    if any(reply["scaled"] for reply in replies.values()):
+        raise FedkinError("The clients' data are scaled already; make a new federation to scale them again.")
+    called = {client: names[client] if client < len(names) else str(client) for client in replies}
+    tables = [client for client, reply in replies.items() if "names" in reply]
+    if encoder := _common_encoder(replies, called):
+        prepared = _prepare_arrays(fed, "none", replies, called)
+        note = "Samples are compared by what an encoder makes of them: rows of length 1, whose columns are not scaled."
+        return replace(prepared, encoder=encoder, notes=[note])
+    if not tables:
+        prepared = _prepare_arrays(fed, options.scaling, replies, called)
+        return prepared.noted(_not_covered(options, "")) if options.scaling != "none" else prepared
+    if len(tables) < len(replies):
+        array = next(client for client in replies if client not in tables)
+        raise FedkinError(
+            f"Client {called[array]} has an array, but client {called[tables[0]]} a table with named columns; all "
+            "clients need the same."
+        )
+    columns = sorted(replies[tables[0]]["names"])
+    texts, notes = _common_texts(replies, called, fed.secure_sums)
+    if (
+        options.scaling == "none"
+        and not texts
+        and all(reply["plain"] and sorted(reply["names"]) == columns for reply in replies.values())
+    ):
+        return _arrange(fed, replies[tables[0]]["names"])
+    if sparing:
+        if fed.secure_sums:
+            check_enough(len(fed.present))
+        replies = fed.ask_until_all_reply(table_columns if fed.secure_sums else moments, question)
+    prepared = _prepare_tables(fed, options, replies, called, texts)
+    return prepared.noted([*notes, *_not_covered(options, ", and names of categories")])
+
+
+def _common_encoder(replies: Mapping[int, Payload], called: Mapping[int, str]) -> str:
+    """Return the fingerprint of the encoder of all clients' samples, empty where they are numbers.
+
+    Raises FedkinError if clients have different ones, whose embeddings cannot be compared.
+    """
+    clients: dict[str, list[str]] = {}
+    for client, reply in replies.items():
+        clients.setdefault(reply.get("encoder", ""), []).append(called[client])
+    if len(clients) > 1:
+        each = "; ".join(f"{listing(names, 8)}: {encoder or 'none'}" for encoder, names in clients.items())
+        raise FedkinError(f"Clients have different encoders of samples ({each}); all need the same file and options.")
+    return next(iter(clients))
+
+
+def _common_texts(
+    replies: Mapping[int, Payload], called: Mapping[int, str], secure: bool
+) -> tuple[list[str], list[str]]:
+    """Return the columns of free text that all clients have embeddings of, and notes on others.
+
+    Raises FedkinError if clients have encoded them differently.
+    """
+    by_client = {called[client]: reply.get("texts", []) for client, reply in replies.items()}
+    names = list(dict.fromkeys(name for own in by_client.values() for name in own))
+    if len(encoders := {reply["text_encoder"] for reply in replies.values() if "text_encoder" in reply}) > 1:
+        raise FedkinError(f"Clients encode free text differently ({'; '.join(sorted(encoders))}); all need the same.")
+    texts = [name for name in names if all(name in own for own in by_client.values()) and not secure]
+    if not (rest := [name for name in names if name not in texts]):
+        return texts, []
+    why = "with secure sums" if secure else "as some clients have none, or no encoder"
+    return texts, [f"Free text is left out {why}: {quoted(rest)}."]
+
+
+def _with_texts(fed: Federation, encoding: TableEncoding, texts: Sequence[str]) -> TableEncoding:
+    """Return the encoding with at most 16 principal components of each text column, of total variance 1."""
+    means, directions = [], []
+    for name in texts:
+        replies = [reply for reply in fed.ask_until_all_reply(text_moments, {"column": name}).values() if reply]
+        count = max(1, sum(reply["count"] for reply in replies))
+        mean = torch.stack([reply["sum"] for reply in replies]).sum(0) / count
+        products = torch.stack([reply["products"].double() for reply in replies]).sum(0)
+        values, vectors = torch.linalg.eigh(products / count - torch.outer(mean, mean))
+        values, vectors = values.flip(0)[:_TEXT_COMPONENTS].clamp_min(0), vectors.flip(1)[:, :_TEXT_COMPONENTS]
+        signs = vectors.gather(0, vectors.abs().argmax(0, keepdim=True)).sign()
+        means.append(mean.float())
+        directions.append((vectors * signs / (values.sum().sqrt() or 1.0)).float())
+    if not texts:
+        return encoding
+    stacked = torch.stack(means), torch.stack(directions)
+    return replace(encoding, text_names=tuple(texts), text_means=stacked[0], text_directions=stacked[1])
+
+
+def _not_covered(options: TableOptions, more: str) -> list[str]:
+    """Return a note on what clients have sent for the preparation if a method's guarantee does not cover that."""
+    if not options.private:
+        return []
+    return [
+        "The privacy guarantee does not cover the preparation of the data, for which clients sent statistics such as "
+        f"minima and maxima{more}; scale numbers to [0, 1] by public ones before, and {setting('scaling', 'none')}."
+    ]
+
+
+# Arrays.
+
+
+def _prepare_arrays(
+    fed: Federation, mode: str, replies: Mapping[int, Payload], called: Mapping[int, str]
+) -> Preparation:
+    replies = fed.keep_majority(replies)
+    shape = common_shape(replies)
+    width = shape[0]
+    if mode == "none":
+        return Preparation(Scaling("none", shape, torch.zeros(width).double(), torch.ones(width).double()))
+    low = high = None
+    questions: list[str] = []
+    if fed.secure_sums:
+        check_enough(len(fed.present))
+        sums = secure_sums(fed, width)
+    else:
+        low = torch.stack([reply["min"] for reply in replies.values()]).amin(0)
+        high = torch.stack([reply["max"] for reply in replies.values()]).amax(0)
+        questions += check_arrays({called[client]: (reply["min"], reply["max"]) for client, reply in replies.items()})
+        if mode == "auto" and in_unit(low, high):
+            scaling = Scaling("unit", shape, torch.zeros_like(low), torch.ones_like(low))
+            return Preparation(scaling, None, questions, tuple(questions), reach=ends_outward(low, high))
+        sums = sums_of_arrays(fed, replies)
+    names = [f"column {i + 1}" for i in range(width)]
+    mode = mode if len(shape) == 1 else "standard"  # an image's channels have one scale each
+    scales = fit_scales(sums, names, ["number"] * width, mode, histograms_of(fed))
+    scaling = Scaling(scales.mode, shape, scales.mean, scales.scale, scales.low, scales.high)
+    fed.ask_until_all_reply(rescale, {"mean": scaling.mean, "scale": scaling.scale, **scaling.limits})
+    notes = [*questions, *scales.notes]
+    return Preparation(scaling, None, notes, tuple(questions), reach=ends_outward(low, high))
+
+
+# Tables.
+
+
+_ENCODING: Expected = {
+    "columns": are_columns, "id": Nullable(is_text), "notes": is_list(lambda note: isinstance(note, str)),
+    "mode": one_of(*get_args(Mode)), "imputes": is_flag, "imputation": one_of(*get_args(Imputation)),
+    "low": doubles("columns"), "high": doubles("columns"),
+    "fill": doubles("columns"), "mean": doubles("width"), "scale": doubles("width", minimum=0),
+    "other": Array(("columns",), torch.bool), "indicated": Array(("columns",), torch.bool),
+    "texts": Optional(
+        {
+            "text_names": is_list(is_text), "means": reals("texts", "embedded"),
+            "directions": reals("texts", "embedded", "shared"),
+        }
+    ),
+}  # fmt: skip
+
+
+def _is_encoding(value: Any) -> bool:
+    """Return whether a value is the tree of a `TableEncoding`, with consistent lengths."""
+    if objection({"encoding": value}, {"encoding": _ENCODING}) is not None or len(value["fill"]) != len(
+        value["columns"]
+    ):
+        return False
+    blocks = TableEncoding.from_tree(value).blocks
+    return (blocks[-1][2] if blocks else 0) == len(value["mean"])
+
+
+_TEXT_COMPONENTS = 16
+"""Components of a text column: more say little that several clients share, and each weighs less."""
+
+
+@client_task(takes={"encoding": _is_encoding})
+def encode_table(client: Client, payload: Payload) -> Payload:
+    """Encode the client's table and keep the encoding in its state; a second request does nothing.
+
+    Raises RefusalError if the table does not fit the encoding, as it never will.
+    """
+    if STATE not in client.state:
+        try:
+            remember(client, TableEncoding.from_tree(payload["encoding"]))
+        except FedkinError as error:
+            del client.state[STATE]
+            raise RefusalError(str(error), error.public) from error
+    return {}
+
+
+def _is_arrangement(value: Any) -> bool:
+    """Return whether a value is the tree of a `TableEncoding` that only puts columns of numbers in order."""
+    return _is_encoding(value) and value["mode"] == "none" and all(kind == "number" for _, kind, _ in value["columns"])
+
+
+@task(takes={"encoding": _is_arrangement}, accounted=True)
+def arrange_columns(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Put the columns of the client's table in a common order, unscaled; allowed under a privacy budget.
+
+    Nothing is released: whether the site refuses depends on names and kinds of its columns alone, since only numbers
+    are asked for. Private tasks clip each row themselves, whatever limits a server sends, and no row has an effect on
+    others.
+    """
+    alone = [{"encoding": {**payload["encoding"], "imputation": "median"}} for payload in payloads]
+    return encode_table.run(clients, alone)
+
+
+def _arrange(fed: Federation, names: Sequence[str]) -> Preparation:
+    """Prepare tables of numbers by putting their columns in a common order, without scaling."""
+    schema, width = Schema(tuple(SchemaColumn(name, "number") for name in names)), len(names)
+    no = torch.zeros(width, dtype=torch.bool)
+    zeros, ones = torch.zeros(width, dtype=torch.float64), torch.ones(width, dtype=torch.float64)
+    encoding = TableEncoding(schema, "none", *unlimited(width), zeros, zeros, ones, no, no)
+    fed.ask_until_all_reply(arrange_columns, {"encoding": encoding.tree()})
+    return Preparation(encoding=encoding)
+
+
+def _prepare_tables(
+    fed: Federation, options: TableOptions, replies: Mapping[int, Payload], called: Mapping[int, str],
+    texts: Sequence[str] = (),
+) -> Preparation:  # fmt: skip
+    reports = {client: reports_by_name(reply) for client, reply in replies.items()}
+    schema = agree(reports, options.id, options.lacking, called)
+    agreed, by_name = schema.columns, {called[client]: columns for client, columns in reports.items()}
+    exact: tuple[Any, ...] = ()
+    if fed.secure_sums:
+        sums = secure_sums(fed, len(agreed), agreed)
+    else:
+        sums, squares, counts = sums_of_columns(fed, agreed, replies)
+        by_name = {called[client]: reports[client] for client in squares}  # who did not fail since
+        exact = (sums.mean, *({called[i]: columns[i] for i in squares} for columns in (replies, squares, counts)))
+    schema, sums = _without_places(schema, sums, reports)
+    if options.lacking == "drop":
+        schema, sums = _mostly_filled(schema, sums)
+    left_out = {column.name for column in agreed} - {*schema.names}
+    questions = [
+        *check_names({client: columns.keys() for client, columns in reports.items()}),
+        *check_columns(agreed, by_name, left_out, *exact),
+    ]
+    schema, sums = _most_frequent(schema, sums)
+    encoding, notes = fit_encoding(fed, replace(schema, notes=[]), sums, options)  # clients get it, but no notes
+    encoding = _with_texts(fed, encoding, texts)
+    fed.ask_until_all_reply(encode_table, {"encoding": encoding.tree()})
+    if len(schema.columns) == 1 and len({name for columns in reports.values() for name in columns} - {schema.id}) > 2:
+        notes.append(f"Only '{schema.names[0]}' is compared: every other column is left out.")
+    notes = [*shortened([*schema.notes, *questions]), *notes]
+    return Preparation(None, encoding, notes, tuple(questions), reach=ends_outward(sums.low, sums.high))
+
+
+def _without_places(schema: Schema, sums: ColumnSums, reports: Reports) -> tuple[Schema, ColumnSums]:
+    """Return schema and sums without columns that say at which client a row is, unless no other is left.
+
+    They have one category at each client, and no rare ones, which stand last in the counts.
+    """
+    dropped = [
+        name
+        for name, counts in zip(schema.names, sums.counts, strict=True)
+        if is_place([columns[name] for columns in reports.values() if name in columns and columns[name].filled])
+        and not float(counts[-1])
+    ]
+    if not dropped or len(dropped) == len(schema.columns):
+        return schema, sums
+    note = (
+        "Columns are left out that have one value at each client and another at every other, so they say where a row "
+        f"comes from: {quoted(dropped)}; name them in {option('categorical')} to keep them."
+    )
+    return _dropped(schema, sums, dropped, note)
+
+
+def _mostly_filled(schema: Schema, sums: ColumnSums) -> tuple[Schema, ColumnSums]:
+    """Return schema and sums of the columns that are at least half filled; the others are dropped with a note."""
+    rows = sums.samples
+    filled = dict(zip(schema.names, sums.filled.tolist(), strict=True))
+    gone = [name for name, cells in filled.items() if 2 * cells < rows]
+    if not gone:
+        return schema, sums
+    empty = listing([f"'{name}' ({rows - int(filled[name]):,})" for name in gone])
+    note = (
+        f"Columns are left out that are empty in more than half of {rows:,} rows: {empty}; "
+        f"{option('lacking', 'impute')} keeps them."
+    )
+    return _dropped(schema, sums, gone, note)
+
+
+def _dropped(schema: Schema, sums: ColumnSums, gone: Collection[str], note: str) -> tuple[Schema, ColumnSums]:
+    rest = [i for i, name in enumerate(schema.names) if name not in gone]
+    return without(schema, gone, note), sums.of(rest)
+
+
+def _most_frequent(schema: Schema, sums: ColumnSums) -> tuple[Schema, ColumnSums]:
+    """Return schema and sums with the most frequent categories alone, in columns that have very many."""
+    columns, codes_by_column = [], []
+    for column, counts in zip(schema.columns, sums.counts, strict=True):
+        codes = list(range(len(column.categories)))
+        if len(counts) > MAX_CATEGORIES + 1:
+            codes = sorted(counts[:-1].argsort(descending=True, stable=True)[:MAX_CATEGORIES].tolist())
+        columns.append(replace(column, categories=tuple(column.categories[code] for code in codes)))
+        codes_by_column.append(codes)
+    return replace(schema, columns=tuple(columns)), sums.pooled(codes_by_column)
+
+
+# Clients that join late.
+
+
+def admit_joined_clients(fed: Federation, clients: Sequence[Client], away: Set[int], preparation: Preparation) -> None:
+    """Let those of the clients that are no longer `away` take part, with data prepared as everyone's.
+
+    Raises FedkinError if a client that must receive the preparation cannot be reached.
+    """
+    part = fed.participation
+    joined = [i for i in fed.ids if i not in part.joined and i not in part.free and i not in away]
+    if not joined:
+        return
+    fed.join(joined)
+    new = [i for i in joined if not is_prepared(clients[i])]
+    for i in joined:  # one whose state has the preparation does it itself, as in a resumed run
+        restore_preparation(clients[i])
+    if new and (request := _for_newcomers(preparation)):
+        fed.ask_until_all_reply(*request, new)
+
+
+def prepare_arrivals(fed: Federation, arrived: Collection[int], preparation: Preparation) -> set[int]:
+    """Let clients that have arrived take part, once their data are prepared as everyone's.
+
+    Those that do not reply are tried again in the next step. Those whose data cannot be prepared are dropped. Return
+    those that take part from now on.
+    """
+    fed.join(arrived)
+    if not (request := _for_newcomers(preparation)):
+        return set(arrived)
+    question, payload = request
+    replies = fed.ask(question, dict.fromkeys(sorted(arrived), payload))
+    silent = {i for i, reason in replies.missing.items() if not lasts(reason)}
+    fed.leave(silent)
+    fed.participation.free |= silent
+    fed.drop({i: reason for i, reason in replies.missing.items() if i not in silent})
+    return set(replies)
+
+
+def _for_newcomers(preparation: Preparation) -> tuple[Task, Payload] | None:
+    """Return the task that prepares a newcomer's data, and its payload; ``None`` if there is nothing to do."""
+    if preparation.encoding is not None:
+        return encode_table, {"encoding": preparation.encoding.tree()}
+    if preparation.scaling is not None and preparation.mode in ("standard", "common"):
+        scaling = preparation.scaling
+        return rescale, {"mean": scaling.mean, "scale": scaling.scale, **scaling.limits}
+    return None
