@@ -67,6 +67,7 @@ def test_clients_keep_their_names(model: fedkin.IFCA) -> None:
     listed = model.predict(list(X.values()))
     for named in (listed, pickle.loads(pickle.dumps(listed)), copy.deepcopy(listed)):
         assert np.array_equal(named["east"], predicted["east"])
+        assert ("east" in named, "nowhere" in named, list(dict(named))) == (True, False, NAMES)
     with pytest.raises(FedkinError, match="Unknown client 'nort'; did you mean 'north'"):
         listed["nort"]
     assert np.array_equal(listed[2], predicted["east"])

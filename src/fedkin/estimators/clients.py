@@ -454,6 +454,10 @@ class ByClient(list[Any]):
     def __getitem__(self, key: SupportsIndex | slice | str) -> Any:
         return super().__getitem__(fitted_position(key, self.names) if isinstance(key, str) else key)
 
+    def __contains__(self, item: object) -> bool:
+        """Return whether a text is a client's name; arrays are compared with nothing."""
+        return item in self.names if isinstance(item, str) else any(value is item for value in self)
+
     def keys(self) -> list[str]:
         """Return the clients' names."""
         return list(self.names)
