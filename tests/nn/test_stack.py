@@ -84,7 +84,7 @@ def test_errors_and_gradients_are_autograds(output):
     gradient = Gradient(model, stack, 5)
     gradient.batch.copy_(x)
     weights = torch.full((3, 5, 1), 1 / 5)
-    gradient(3, weights)
+    gradient(weights)
     for k in range(3):
         flat = stack[k].clone().requires_grad_()
         expected = by_hand(model, flat, x[k])

@@ -95,31 +95,32 @@ class Gradient:
     """
 
     def __init__(self, model: Autoencoder, stack: Tensor, batch_size: int) -> None:
-        count = len(stack)
-        self.model = model
-        self.stack = stack
-        self.gradient = torch.zeros_like(stack)
-        self.batch = stack.new_zeros(count, batch_size, model.widths[0])
-        self._hidden = [stack.new_empty(count, batch_size, outputs) for _, outputs in model.layers]
-        self._delta = [torch.empty_like(hidden) for hidden in self._hidden]
-        self._layers: list[_Layer] = []
-        self._active = 0
+        self.model, self.gradient = model, torch.zeros_like(stack)
+        self.batch = stack.new_zeros(len(stack), batch_size, model.widths[0])
+        outputs = [stack.new_empty(len(stack), batch_size, units) for _, units in model.layers]
+        deltas = [torch.empty_like(output) for output in outputs]
+        views = zip(model.split(stack), model.split(self.gradient), strict=True)
+        # Views are made once: making them at every step costs as much as a layer.
+        self._layers = [
+            _Layer(*parameters, *gradients, below, output, delta, delta_below)
+            for (parameters, gradients), below, output, delta, delta_below in zip(
+                views, [self.batch, *outputs[:-1]], outputs, deltas, [None, *deltas[:-1]], strict=True
+            )
+        ]
 
-    def __call__(self, active: int, weights: Tensor) -> None:
-        """Write the gradient of the mean loss of each of the first `active` models into `gradient`.
+    def __call__(self, weights: Tensor) -> None:
+        """Write the gradient of the mean loss of each model into `gradient`.
 
         `weights` is ``(K, batch_size, 1)``: 1/batch length for a sample, 0 for padding, so a short last batch counts
         as the mean over its own samples.
         """
-        if active != self._active:
-            self._narrow(active)
         *inner, last = self._layers
         for layer in inner:
             torch.baddbmm(layer.bias, layer.below, layer.weight, out=layer.hidden).relu_()
         torch.baddbmm(last.bias, last.below, last.weight, out=last.hidden)
         if self.model.output == "sigmoid":
             last.hidden.sigmoid_()
-        torch.sub(last.hidden, self._layers[0].below, out=last.delta).mul_(weights[:active])
+        torch.sub(last.hidden, self._layers[0].below, out=last.delta).mul_(weights)
         if self.model.output == "sigmoid":
             torch.ops.aten.sigmoid_backward(last.delta, last.hidden, grad_input=last.delta)
         last.delta.mul_(2.0 / self.model.widths[0])
@@ -129,17 +130,6 @@ class Gradient:
             if layer.delta_below is not None:
                 torch.bmm(layer.delta, layer.weight_transposed, out=layer.delta_below)
                 torch.ops.aten.threshold_backward(layer.delta_below, layer.below, 0.0, grad_input=layer.delta_below)
-
-    def _narrow(self, active: int) -> None:
-        """Make and keep the views of the first `active` models; making them at every step costs as much as a layer."""
-        self._active = active
-        views = zip(self.model.split(self.stack[:active]), self.model.split(self.gradient[:active]), strict=True)
-        hidden = [self.batch[:active], *(out[:active] for out in self._hidden)]
-        delta = [None, *(out[:active] for out in self._delta)]
-        self._layers = [
-            _Layer(*parameters, *gradients, hidden[i], hidden[i + 1], self._delta[i][:active], delta[i])
-            for i, (parameters, gradients) in enumerate(views)
-        ]
 
 
 @dataclass
@@ -252,7 +242,7 @@ class _Stack:
         chosen = [first[id(x)] + of_model for x, of_model in zip(data, rows, strict=True)]
         batches, weights = self._schedule(chosen, rngs)
         self.batches, self.weights = batches.to(stack.device), weights.to(stack.device)
-        self.gradient = Gradient(model, stack.clone(), training.batch_size)
+        self.model, self.values = model, stack.clone()
         self.moments = torch.zeros_like(stack), torch.zeros_like(stack)
         self.steps = torch.zeros(len(stack), device=stack.device)
         self.next = torch.zeros(1, dtype=torch.int64, device=stack.device)
@@ -280,7 +270,7 @@ class _Stack:
         for step in range(1, self.totals[0] + 1):
             take_step()
             longer = sum(total > step for total in self.totals)
-            self.trained[longer:active] = self.gradient.stack[longer:active]
+            self.trained[longer:active] = self.values[longer:active]
             active = longer
             # Models that are done go on with the others, for a step of fewer models is another recording.
             if 0 < active <= count // 2:
@@ -290,18 +280,19 @@ class _Stack:
 
     def _step_of(self, active: int, uses: int) -> Recorded:
         """Return a step of the first `active` models, which is taken so many times."""
-        values = self.gradient.stack, self.gradient.gradient, *self.moments
-        parts = [[part[:active]] for part in values]
-        steps = [self.steps[0]]
+        gradient = Gradient(self.model, self.values[:active], self.training.batch_size)
+        values = self.values[:active], gradient.gradient, *(moment[:active] for moment in self.moments)
+        parts, steps = [[part] for part in values], [self.steps[0]]
         if self.steps.device.type == "cpu":  # each by itself, since Adam rounds the ends of tensors in another way
-            parts, steps = [list(part[:active]) for part in values], list(self.steps[:active])
-        return Recorded(partial(self._step, active, parts, steps), uses)
+            parts, steps = [list(part) for part in values], list(self.steps[:active])
+        return Recorded(partial(self._step, gradient, parts, steps), uses)
 
-    def _step(self, active: int, parts: list[list[Tensor]], steps: list[Tensor]) -> Tensor:
-        """Take the next step of the first `active` models; the device itself counts the steps."""
+    def _step(self, gradient: Gradient, parts: list[list[Tensor]], steps: list[Tensor]) -> Tensor:
+        """Take the next step of the first models, as many as the gradient is of; the device itself counts the steps."""
+        active = len(gradient.batch)
         rows = self.batches.index_select(0, self.next)[0, :active].flatten()
-        torch.index_select(self.x, 0, rows, out=self.gradient.batch[:active].flatten(0, 1))
-        self.gradient(active, self.weights.index_select(0, self.next)[0])
+        torch.index_select(self.x, 0, rows, out=gradient.batch.flatten(0, 1))
+        gradient(self.weights.index_select(0, self.next)[0, :active])
         params, grads, means, squares = parts
         adam_step(params, grads, means, squares, steps, self.training.learning_rate, self.training.epsilon)
         return self.next.add_(1)

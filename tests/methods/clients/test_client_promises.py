@@ -1,6 +1,5 @@
 """What every method that clusters clients promises, whatever its algorithm."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,11 +7,9 @@ import pytest
 import pictures
 import planted
 import spoiled
-from fedkin.core.progress import Callback
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment import registry
-from fedkin.experiment.config import checked_method, load_config
-from fedkin.experiment.run import execute, resume
+from fedkin.experiment.config import checked_method
 
 NAMES = [name for name, entry in registry.METHODS.items() if "methods.clients." in entry.target]
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -93,31 +90,3 @@ def test_permuted_clients_are_in_the_permuted_clusters(name: str) -> None:
     )
     assert len(set(one.labels)) == 2
     assert planted.same_partition(other.labels, [one.labels[old] for old in order])
-
-
-class StopsAfter(Callback):
-    """Ends a run by an error after so many steps."""
-
-    def __init__(self, steps: int) -> None:
-        self.left = steps
-
-    def step(self, line: Any, timing: Any) -> None:
-        self.left -= 1
-        if self.left == 0:
-            raise KeyboardInterrupt
-
-
-@pytest.mark.parametrize(
-    ("name", "steps", "more"),
-    [("flux", 1, ["method.warm_up=2"]), ("flux", 3, ["method.warm_up=2"]), ("feddrift", 3, ["method.period=2"])],
-)
-def test_resumed_it_goes_on_as_if_never_stopped(name, steps, more, tmp_path: Path):
-    """In a federation that drifts meanwhile, with what clients remember."""
-    settings = ["simulation.scenario=drift-swap", "simulation.clients=8", "simulation.step=3", "method.rounds=6", *more]
-    settings += ["data.source=digits", "method.module=perceptron", "method.local_steps=2", "evaluation.every=3"]
-    whole = execute(load_config(name, settings), tmp_path / "whole")
-    with pytest.raises(KeyboardInterrupt):
-        execute(load_config(name, settings), tmp_path / "stopped", callbacks=[StopsAfter(steps)])
-    assert len(resume(tmp_path / "stopped").records) == len(whole.records) > steps
-    for file in ("models.safetensors", "records.jsonl", "clients.csv", "checkpoint.safetensors"):
-        assert (tmp_path / "stopped" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()

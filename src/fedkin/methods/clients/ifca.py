@@ -121,11 +121,12 @@ class IFCAMethod(ClientMethod):
 
     def _choices(self, fed: Federation, state: ClientMethodState, labels: Tensor) -> dict[int, int]:
         """Return every client's choice, which is also written to `labels`."""
-        payloads = dict.fromkeys(self.participants(fed, state), self._payload(state))
+        payloads, position = dict.fromkeys(self.participants(fed, state), self._payload(state)), positions(fed)
         replies = fed.ask(choose, payloads, {"cluster": below(len(state.models))})
-        for client, reply in replies.items():
-            labels[positions(fed)[client]] = int(reply["cluster"])
-        return {client: int(reply["cluster"]) for client, reply in replies.items()}
+        choices = {client: int(reply["cluster"]) for client, reply in replies.items()}
+        for client, cluster in choices.items():
+            labels[position[client]] = cluster
+        return choices
 
     def _payload(self, state: ClientMethodState) -> Payload:
         training = dataclasses.asdict(self.local_training(state.steps))
