@@ -45,8 +45,6 @@ SMALL: dict[str, dict[str, Any]] = {
              "predictor_units": 4},
     "fedcref": {"n_clusters": 2, "initial": "kmeans", "hidden": (3,), "local_epochs": 1, "rounds": 1, "first_epochs": 1,
                 "min_steps": 1, "max_iterations": 2},
-    "fedcref candidates": {"n_clusters": 2, "initial": "kmeans", "hidden": (3,), "local_epochs": 1, "rounds": 1,
-                           "first_epochs": 1, "min_steps": 1, "max_iterations": 2, "candidates": 1},
     "dec": {"n_clusters": 3, "hidden": (4,), "code": 2, "pretrain_steps": 2, "restarts": 1, "max_refreshes": 1},
     "fedavg": _TRAINING,
     "local": _TRAINING,

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedkin.core import Client, Federation, FedkinError
+from fedkin.core import Federation, FedkinError
 from fedkin.core.payload import pack
 from fedkin.core.seeds import derive_generator
 from fedkin.data.scenarios.mixtures import LabelSkew
@@ -14,11 +14,9 @@ from fedkin.engines.local import LocalFederation
 from fedkin.experiment.evaluation import evaluate_associations, with_oracle
 from fedkin.methods.samples.fedcref import association
 from fedkin.methods.samples.fedcref.association import (
-    Scores,
     by_held_out_rule,
     by_threshold,
     match_by_linkage,
-    match_scored,
     percentile_difference,
 )
 from fedkin.methods.samples.fedcref.fedcref import FedCRefMethod
@@ -205,28 +203,24 @@ def test_models_may_start_from_those_chosen_last():
 NODES = [[0, 0], [0, 1], [1, 0], [2, 0], [2, 1]]
 
 
-def scored(statistics: torch.Tensor) -> Scores:
-    """All pairs, with these statistics of the row's samples."""
-    return Scores(torch.cartesian_prod(*2 * [torch.arange(len(statistics))]), statistics.flatten())
-
-
 def test_the_papers_rule_needs_both_directions_and_joins_components():
     statistics = torch.ones(5, 5)
     for a, b in ((0, 2), (2, 0), (2, 3), (3, 2), (1, 4), (0, 1), (1, 0)):
         statistics[a, b] = 0.2
-    graph = by_threshold(NODES, scored(statistics), 0.2)
+    graph = by_threshold(NODES, statistics, 0.2)
     assert graph.edges == [[0, 2], [2, 3]]
     assert graph.communities == [[0, 2, 3]]
     assert graph.unmatched == [1, 4]
     assert graph.clusters() == {0: [0, 1], 1: [0], 2: [0, 2]}
 
 
-def test_pairs_that_were_not_scored_in_both_directions_are_unlike():
-    scores = scored(torch.full((5, 5), 0.5))
-    lost = (scores.pairs != torch.tensor([2, 0])).any(1) & (scores.pairs != torch.tensor([1, 3])).any(1)
-    graph = by_held_out_rule(NODES, Scores(scores.pairs[lost], scores.statistics[lost]), None)
-    assert not {(0, 2), (1, 3)} & set(map(tuple, graph.edges))
+def test_pairs_that_were_not_scored_are_not_associated():
+    statistics = torch.full((5, 5), 0.5)
+    statistics[2] = torch.nan
+    assert all(2 not in edge for edge in by_threshold(NODES, statistics, 0.6).edges)
+    graph = by_held_out_rule(NODES, statistics, None)
     assert graph.edges
+    assert all(2 not in edge for edge in graph.edges)
 
 
 def test_the_papers_statistic_is_the_percentile_of_each_pairs_own_scale():
@@ -237,59 +231,6 @@ def test_the_papers_statistic_is_the_percentile_of_each_pairs_own_scale():
     np.testing.assert_allclose(ours.numpy(), expected)
 
 
-CANDIDATES = FedCRefMethod(rounds=1, min_steps=8, local_epochs=1, max_iterations=2, hidden=(4, 2), candidates=1)
-
-
-def blobs(n_clients=6, samples=20):
-    """Clients with two of three clusters."""
-    rng, centres = torch.Generator().manual_seed(0), torch.tensor([[0.1, 0.1], [0.5, 0.9], [0.9, 0.1]]).repeat(1, 4)
-    clients = []
-    for i in range(n_clients):
-        kinds = torch.tensor([i % 3, (i + 1) % 3]).repeat_interleave(samples)
-        x = (centres[kinds] + 0.05 * torch.randn(len(kinds), 8, generator=rng)).clamp(0, 1)
-        clients.append(Client(i, x, state={"given": (kinds == (i + 1) % 3).long()}))
-    return clients
-
-
-def run_of_candidates(method, fed, state=None, steps=99):
-    state = method.init(fed) if state is None else state
-    while not state.finished and state.steps < steps:
-        state, _ = method.step(fed, state)
-    return state
-
-
-@pytest.mark.parametrize("rule", ["held-out", "paper"])
-def test_clusters_are_found_and_clients_get_no_other_models(rule, monkeypatch):
-    method = dataclasses.replace(CANDIDATES, associations=rule, threshold=0.9, local_epochs=30, min_steps=90)
-    fed, received = LocalFederation(blobs(12), seed=0), {}
-    ask = LocalFederation.ask
-
-    def listen(fed, task, payloads, expected=None):
-        if task.name.endswith("score"):
-            received.update({i: len(payload["models"]) for i, payload in payloads.items()})
-        return ask(fed, task, payloads, expected)
-
-    monkeypatch.setattr(LocalFederation, "ask", listen)
-    state = run_of_candidates(method, fed, steps=1)
-    assert 0 < max(received.values()) < 22
-    assert len(state.pairs) == len(state.pair_statistics) > 0
-    if rule == "held-out":
-        assert [len(members) for members in state.communities] == [8, 8, 8]
-
-
-def test_a_profile_of_another_width_makes_a_client_missing():
-    class Wrong(LocalFederation):
-        def deliver(self, task, payloads):
-            for client, reply in super().deliver(task, payloads):
-                wrong = client == 2 and "profiles" in reply
-                yield client, {**reply, "profiles": reply["profiles"][:, 1:]} if wrong else reply
-
-    fed = Wrong(blobs(), seed=0)
-    _, record = CANDIDATES.step(fed, CANDIDATES.init(fed))
-    assert list(record.missing) == [2]
-    assert "profiles" in record.missing[2]
-
-
 def planted(kinds, rng, same=0.55, other=0.95, noise=0.03):
     kinds = np.asarray(kinds)
     losses = np.where(np.equal.outer(kinds, kinds), same, other) + rng.normal(0, noise, (len(kinds),) * 2)
@@ -298,11 +239,6 @@ def planted(kinds, rng, same=0.55, other=0.95, noise=0.03):
 
 def as_partition(clusters):
     return {frozenset(members) for members in clusters}
-
-
-def all_pairs(losses, clients):
-    pairs = np.argwhere(np.triu(~np.equal.outer(clients, clients)))
-    return pairs, ((losses + losses.T) / 2)[pairs[:, 0], pairs[:, 1]]
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=60))
@@ -318,10 +254,10 @@ def test_halves_are_even_within_every_cluster(labels):
 def test_planted_clusters_are_found_in_any_order(seed, order):
     kinds, clients = np.array([0, 1, 2] * 4), np.array([0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3])
     losses = planted(kinds, np.random.default_rng(seed))
-    clusters, cut = match_by_linkage(*all_pairs(losses, clients), clients.tolist())
+    clusters, cut = match_by_linkage(losses, clients.tolist())
     assert as_partition(clusters) == {frozenset(np.flatnonzero(kinds == kind)) for kind in range(3)}
     losses, clients = losses[np.ix_(order, order)], clients[order]
-    shuffled, other_cut = match_by_linkage(*all_pairs(losses, clients), clients.tolist())
+    shuffled, other_cut = match_by_linkage(losses, clients.tolist())
     assert as_partition([[order[a] for a in members] for members in shuffled]) == as_partition(clusters)
     assert cut == pytest.approx(other_cut)
 
@@ -391,18 +327,3 @@ def test_a_held_sample_moves_only_for_a_much_lower_error():
     assert held_errors(errors, labels, [0], 0.3).argmin(0).tolist() == [0, 1, 0]
     assert torch.equal(held_errors(errors, labels, [0], 0.0), errors)
     assert held_errors(errors, torch.tensor([0, 1, 1]), [1, 0], 1.0).argmin(0).tolist() == [1, 0, 0]
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_with_all_pairs_it_is_the_linkage_of_all(seed):
-    rng, clients = np.random.default_rng(seed), np.repeat(np.arange(8), 4)
-    pairs, losses = all_pairs(planted(np.concatenate([rng.permutation(7)[:4] for _ in range(8)]), rng), clients)
-    clusters, _ = match_scored(pairs, losses, clients.tolist())
-    assert clusters == match_by_linkage(pairs, losses, clients.tolist())[0]
-
-
-def test_the_cut_may_be_given_or_lies_in_the_widest_gap():
-    pairs, losses = np.array([[0, 1], [2, 3], [0, 2]]), np.array([0.5, 0.72, 0.9])
-    assert match_scored(pairs, losses, [0, 1, 2, 3], cut=0.6)[0] == [[0, 1], [2], [3]]
-    clusters, cut = match_scored(pairs, losses, [0, 1, 2, 3])
-    assert (clusters, cut) == ([[0, 1], [2], [3]], pytest.approx(0.66))

@@ -11,9 +11,8 @@ linkage on the loss rates, cut at the widest gap between merge heights. Two of o
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
@@ -135,78 +134,49 @@ def loss_rates(errors: Tensor, foreign: Tensor, labels: Tensor, n_clusters: int)
 # What the server makes of it.
 
 
-@dataclass(frozen=True)
-class Scores:
-    """Statistics of the scored pairs of local clusters, of which none occurs twice: float32 ``(e,)``.
+def known_statistics(
+    before: Sequence[LocalCluster], statistics: Tensor, nodes: list[LocalCluster], trained: set[int]
+) -> Tensor:
+    """Return the last iteration's `statistics` for pairs of clients not trained since; NaN for others.
 
-    `pairs` are int64 ``(e, 2)``: the local cluster of the samples and that of the model, as positions among the nodes.
+    Statistics ``(nodes, nodes)`` are those of the row's samples with the column's model.
     """
-
-    pairs: Tensor = field(default_factory=lambda: torch.zeros(0, 2, dtype=torch.int64))
-    statistics: Tensor = field(default_factory=lambda: torch.zeros(0))
-
-    def both_ways(self, count: int) -> tuple[Tensor, Tensor]:
-        """Return the pairs that were scored in both directions, int64 ``(p, 2)``, and both statistics ``(p, 2)``.
-
-        The lower position comes first, and the statistic of its samples. `count` is the number of local clusters.
-        """
-        first, second = self.pairs.unbind(1)
-        forth, order = (first * count + second).sort()
-        back = (second * count + first)[order]
-        place = torch.searchsorted(forth, back).clamp_max(max(0, len(forth) - 1))
-        both = (forth[place] == back) & (first < second)[order]
-        statistics = self.statistics[order]
-        return self.pairs[order][both], torch.stack([statistics, statistics[place]], dim=1)[both]
-
-    def known(self, before: Sequence[LocalCluster], nodes: list[LocalCluster], trained: set[int]) -> Scores:
-        """Return the scores of clients that have not trained since, by positions among the present `nodes`."""
-        position = {(client, q): a for a, (client, q) in enumerate(nodes) if client not in trained}
-        present = torch.tensor([position.get((client, q), -1) for client, q in before], dtype=torch.int64)
-        pairs = present[self.pairs]
-        both = (pairs >= 0).all(dim=1)
-        return Scores(pairs[both], self.statistics[both])
-
-    def and_then(self, pairs: Tensor, statistics: Tensor, count: int) -> Scores:
-        """Return these scores together with new ones, which replace those of the same pair."""
-        pairs, statistics = torch.cat([pairs, self.pairs]), torch.cat([statistics, self.statistics])
-        first = np.unique((pairs[:, 0] * count + pairs[:, 1]).numpy(), return_index=True)[1]
-        return Scores(pairs[first], statistics[first])
+    position = {(client, q): a for a, (client, q) in enumerate(before)}
+    both = [(a, position[i, q]) for a, (i, q) in enumerate(nodes) if i not in trained and (i, q) in position]
+    present, former = [a for a, _ in both], [a for _, a in both]
+    known = torch.full((len(nodes), len(nodes)), torch.nan)
+    if both:
+        known[np.ix_(present, present)] = statistics[np.ix_(former, former)]
+    return known
 
 
-def by_threshold(nodes: list[LocalCluster], scores: Scores, threshold: float) -> AssociationGraph:
+def by_threshold(nodes: list[LocalCluster], statistics: Tensor, threshold: float) -> AssociationGraph:
     """Associate pairs whose percentile is at most `threshold` in both directions, as in FedCRef's paper."""
-    pairs, statistics = scores.both_ways(len(nodes))
-    return AssociationGraph.joined(nodes, pairs[(statistics <= threshold).all(dim=1)].tolist())
+    near = statistics <= threshold  # never true for NaN, as of pairs not scored
+    return AssociationGraph.joined(nodes, (near & near.T).triu(1).nonzero().tolist())
 
 
-def by_held_out_rule(
-    nodes: list[LocalCluster], scores: Scores, cut: float | None, all_pairs: bool = True
-) -> AssociationGraph:
-    """Associate local clusters by average linkage on held-out loss rates; only scored pairs unless `all_pairs` were."""
-    clients = [client for client, _ in nodes]
-    pairs, statistics = scores.both_ways(len(nodes))
-    match = match_by_linkage if all_pairs else match_scored
-    parts, cut = match(pairs.numpy(), statistics.double().mean(1).numpy(), clients, cut)
-    community = {a: number for number, members in enumerate(parts) for a in members}
-    possible = combinations(range(len(nodes)), 2) if all_pairs else pairs.tolist()
-    return AssociationGraph.of(nodes, [[a, b] for a, b in possible if community[a] == community[b]], parts, cut)
+def by_held_out_rule(nodes: list[LocalCluster], statistics: Tensor, cut: float | None) -> AssociationGraph:
+    """Associate local clusters by average linkage on held-out loss rates."""
+    parts, cut = match_by_linkage(statistics.double().numpy(), [client for client, _ in nodes], cut)
+    edges = sorted([a, b] for members in parts for a, b in combinations(members, 2))
+    return AssociationGraph.of(nodes, edges, parts, cut)
 
 
 def match_by_linkage(
-    pairs: NDArray[np.int64], losses: NDArray[np.float64], clients: Sequence[int], cut: float | None = None
+    losses: NDArray[np.float64], clients: Sequence[int], cut: float | None = None
 ) -> tuple[list[list[int]], float]:
     """Match local clusters by average linkage on their mutual loss rates; return the clusters, and the cut.
 
-    `pairs` ``(p, 2)`` are positions of local clusters, each pair once, and `losses` ``(p,)`` mean loss rates of both
-    directions; pairs that were not scored count as unlike. `clients` are those of the local clusters. Clusters merge
-    while the average loss rate is below `cut`, by default `choose_cut` of the merge heights. Clusters are returned as
-    lists of members, singletons included, largest first.
+    ``losses[a, b]`` is the fraction of the samples of local cluster a for which b's model is worse; NaN, which counts
+    as unlike, if not scored. `clients` are those of the local clusters. Clusters merge while the average loss rate is
+    below `cut`, by default `choose_cut` of the merge heights. Clusters are returned as lists of members, singletons
+    included, largest first.
     """
     count = len(clients)
     if count < 2:
         return [[index] for index in range(count)], 1.0 if cut is None else cut
-    distance = np.ones((count, count))
-    distance[pairs[:, 0], pairs[:, 1]] = distance[pairs[:, 1], pairs[:, 0]] = losses
+    distance = np.nan_to_num((losses + losses.T) / 2, nan=1.0)
     distance[np.equal.outer(clients, clients)] = 2.0 * count**2  # one such pair lifts an average above all loss rates
     np.fill_diagonal(distance, 0.0)
     tree = linkage(squareform(distance, checks=False), method="average")
@@ -240,102 +210,3 @@ def connected_parts(size: int, edges: Sequence[Sequence[int]]) -> list[list[int]
 def _largest_first(labels: NDArray[np.int64]) -> list[list[int]]:
     parts = [np.flatnonzero(labels == label).tolist() for label in np.unique(labels)]
     return sorted(parts, key=lambda members: (-len(members), members))
-
-
-# Average linkage of local clusters if only some pairs were scored.
-#
-# The distance of two communities is the mean loss rate of the scored pairs between them; without such a pair they
-# never merge, nor do two that both have a local cluster of one client. A mean of few pairs is low by chance more
-# often than one of many, so the order of merges is by means to which a pair of `DOUBT` is added; without it, false
-# merges came first. With all pairs scored this is nearly `match_by_linkage`; time and memory grow with
-# the number of pairs.
-
-
-DOUBT = 0.75
-"""Loss rate of the pair that is added: higher than of most pairs of one distribution, lower than of most others. Of the
-values tried on MNIST (0.75 and 1, added as half a pair to four pairs), 0.75 added as one pair was the best, and also on
-other data."""
-
-
-def match_scored(
-    pairs: NDArray[np.int64], losses: NDArray[np.float64], clients: Sequence[int], cut: float | None = None
-) -> tuple[list[list[int]], float]:
-    """Match local clusters as `match_by_linkage` does, but only by the pairs that were scored."""
-    if cut is None:
-        cut = choose_cut(np.array([height for height, _, _ in _merges(pairs, losses, clients, np.inf)]))
-    edges = [[a, b] for _, a, b in _merges(pairs, losses, clients, cut)]
-    return connected_parts(len(clients), edges), float(cut)
-
-
-def _merges(
-    pairs: NDArray[np.int64], losses: NDArray[np.float64], clients: Sequence[int], cut: float
-) -> list[tuple[float, int, int]]:
-    """Return the merges up to `cut` as (height, a, b), in order, of the communities of local clusters a and b."""
-    # For each community, its neighbours with the sum and the number of loss rates between both.
-    links: list[dict[int, tuple[float, int]]] = [{} for _ in clients]
-    heap: list[tuple[float, int, int]] = []
-
-    def link(a: int, b: int, total: float, count: int) -> None:
-        links[a][b] = links[b][a] = (total, count)
-        heapq.heappush(heap, ((total + DOUBT) / (count + 1), min(a, b), max(a, b)))
-
-    for (a, b), loss in zip(pairs.tolist(), losses.tolist(), strict=True):
-        link(a, b, loss, 1)
-    members = [{client} for client in clients]
-    merges: list[tuple[float, int, int]] = []
-    while heap:
-        order, a, b = heapq.heappop(heap)
-        total, count = links[a].get(b, (np.inf, 1))
-        if (total + DOUBT) / (count + 1) != order:  # one has merged with another since
-            continue
-        if not members[a].isdisjoint(members[b]):
-            del links[a][b], links[b][a]
-            continue
-        if total / count > cut:
-            continue
-        merges.append((total / count, a, b))
-        large, small = (a, b) if len(links[a]) >= len(links[b]) else (b, a)
-        members[large] |= members[small]
-        del links[large][small], links[small][large]
-        taken, links[small] = links[small], {}
-        for other, (more, number) in taken.items():
-            del links[other][small]
-            total, count = links[large].get(other, (0.0, 0))
-            link(large, other, total + more, count + number)
-    return merges
-
-
-# Candidate pairs of local clusters to compare, so that not every model is sent to every client.
-#
-# A client describes each of its local clusters by the mean and the standard deviation of every feature, its
-# *profile*. A local cluster is compared with those of other clients whose profiles are nearest, and with those at
-# doubling ranks: the nearest mostly have the same content, and the others connect what nearest ones alone leave
-# separate, and show which local clusters differ. So the comparisons of a local cluster grow with the logarithm of the
-# number of local clusters.
-
-
-def profiles_of(x: Tensor, labels: Tensor) -> Tensor:
-    """Return each cluster's mean and standard deviation of every feature: ``(clusters, 2 * features)``."""
-    parts = [x[labels == cluster] for cluster in range(int(labels.max()) + 1)]
-    return torch.stack([torch.cat([part.mean(0), part.std(0, correction=0)]) for part in parts])
-
-
-def candidate_pairs(profiles: Tensor, clients: Sequence[int], count: int) -> Tensor:
-    """Return the pairs of local clusters to compare, by the distances of their profiles ``(m, width)``.
-
-    Pairs are int64 ``(p, 2)``, the lower position first, in order. `clients` has the client of each local cluster. Each
-    is compared with the `count` nearest ones of other clients, and with those at 2, 4, 8, ... times this rank.
-    """
-    points, owners = profiles.double(), torch.tensor(clients)
-    ranks = list(range(min(count, len(points))))
-    while 2 * count <= len(points):
-        count *= 2
-        ranks.append(count - 1)
-    pairs = [torch.zeros(0, 2, dtype=torch.int64)]
-    for rows in torch.arange(len(points)).split(256) if len(points) else ():  # distances that are in memory at once
-        same_client = owners[rows, None] == owners
-        order = torch.cdist(points[rows], points).masked_fill_(same_client, torch.inf).argsort(dim=1, stable=True)
-        foreign = torch.tensor(ranks) < (~same_client).sum(1, keepdim=True)
-        pairs.append(torch.stack([rows[:, None].expand_as(foreign), order[:, ranks]], dim=2)[foreign])
-    distinct: Tensor = torch.cat(pairs).sort(dim=1).values.unique(dim=0)
-    return distinct

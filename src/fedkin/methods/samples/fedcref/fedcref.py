@@ -20,11 +20,12 @@ Where the defaults differ from the paper, its form stays available by name:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, Self
 
+import numpy as np
 import torch
 from annotated_types import Ge, Interval
 from torch import Tensor
@@ -35,15 +36,12 @@ from fedkin.core import replies as forms
 from fedkin.core.federation import Wanted
 from fedkin.core.method import Count, FirstMethod, Fraction, Oracle, Positive
 from fedkin.methods.samples.fedcref import association, fedcref_tasks
-from fedkin.methods.samples.fedcref.association import AssociationGraph, LocalCluster, Scores
+from fedkin.methods.samples.fedcref.association import AssociationGraph, LocalCluster
 from fedkin.methods.samples.sample_method import SampleMethod, broadcast, cluster_first, describe_clients
 from fedkin.nn.aggregation import Aggregation, Means
 from fedkin.nn.stack import Autoencoder, StackTraining, widths_for
 from fedkin.report.figures import Figure, Graph, GraphNode
 from fedkin.report.numbers import pluralize
-
-UNDER_WAY = 2**28
-"""Maximum number of bytes of models that are sent to candidates in one exchange, unless a single client's are more."""
 
 
 @dataclass(frozen=True)
@@ -60,14 +58,12 @@ class FedCRefState(State):
         Models of stable clients, ``(local clusters, replicas, size)``.
     samples : dict of str to Tensor
         Sizes of these clients' local clusters, int64 ``(local clusters,)``.
-    profiles : dict of str to Tensor
-        Profiles of these local clusters, if there are `candidates`, see `association.profiles_of`.
     stable, frozen : list of int
         Clients whose last refinement changed little; and those among them that have retrained since and stopped.
     nodes, edges, communities, unmatched, cut
         The last association graph, see `association.AssociationGraph`.
-    pairs, pair_statistics : Tensor
-        The rule's statistics of this graph, see `association.Scores`.
+    statistics : Tensor, (nodes, nodes)
+        The rule's statistic of the row's samples with the column's model; NaN if not scored.
     community_models : Tensor, (communities, size)
     clusters : dict of str to list of int
         Cluster of each current local cluster of a client.
@@ -81,7 +77,6 @@ class FedCRefState(State):
     total: int = 0
     models: dict[str, Tensor] = field(default_factory=dict)
     samples: dict[str, Tensor] = field(default_factory=dict)
-    profiles: dict[str, Tensor] = field(default_factory=dict)
     stable: list[int] = field(default_factory=list)
     frozen: list[int] = field(default_factory=list)
     nodes: list[LocalCluster] = field(default_factory=list)
@@ -89,8 +84,7 @@ class FedCRefState(State):
     communities: list[list[int]] = field(default_factory=list)
     unmatched: list[int] = field(default_factory=list)
     cut: float | None = None
-    pairs: Tensor = field(default_factory=lambda: torch.zeros(0, 2, dtype=torch.int64))
-    pair_statistics: Tensor = field(default_factory=lambda: torch.zeros(0))
+    statistics: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
     community_models: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
     clusters: dict[str, list[int]] = field(default_factory=dict)
     cluster_models: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
@@ -104,7 +98,7 @@ class FedCRefState(State):
 
 @dataclass(frozen=True)
 class Iteration:
-    """What an iteration works on: the state before it, and by client the `models`, sizes and profiles as in the state.
+    """What an iteration works on: the state before it, and by client the `models` and sizes as in the state.
 
     `trained` are the clients that trained in it, and `lost` those without a usable reply so far, with the reason.
     """
@@ -113,7 +107,6 @@ class Iteration:
     state: FedCRefState
     models: dict[int, Tensor]
     samples: dict[int, Tensor]
-    profiles: dict[int, Tensor]
     trained: set[int]
     lost: dict[int, str]
 
@@ -165,11 +158,6 @@ class FedCRefMethod(SampleMethod):
     associations : {"held-out", "paper", "kin-graph", "perfect"}
         The rule that associates local clusters. "kin-graph" associates those whose samples mostly have the same cluster
         there, without an exchange of models. "perfect" is an upper bound for evaluations and needs an `oracle`.
-    candidates : int or "all"
-        Number of local clusters of other clients that each is compared with by "held-out" and "paper": "all", or those
-        nearest by mean and standard deviation of the features, and those at 2, 4, 8, ... times this rank. With a
-        number, clients also send these means and deviations, and models and time grow nearly with the number of clients
-        instead of its square.
     cut : float, optional
         For "held-out": average loss rate below which local clusters merge; by default chosen from the merge heights.
     percentile : float
@@ -216,7 +204,6 @@ class FedCRefMethod(SampleMethod):
     batch_size: Count = 32
     learning_rate: Positive = 1e-3
     associations: Literal["held-out", "paper", "kin-graph", "perfect"] = "held-out"
-    candidates: Count | Literal["all"] = "all"
     cut: Fraction | None = None
     percentile: Annotated[float, Interval(ge=0, le=100)] = 75.0
     threshold: Fraction = 0.2
@@ -258,7 +245,7 @@ class FedCRefMethod(SampleMethod):
     def step(self, fed: Federation, state: FedCRefState) -> tuple[FedCRefState, Record]:
         """Do one iteration: train, associate, average and refine (lines 7-32)."""
         work = self._train_clusters(fed, state)
-        graph, scores = self._associate(work)
+        graph, statistics = self._associate(work)
         frozen = sorted({*state.frozen, *(i for i in state.stable if i in work.trained)})
         community_models = self._train_communities(work, graph, frozen)
         active = [i for i in work.trained if i not in frozen]
@@ -273,12 +260,10 @@ class FedCRefMethod(SampleMethod):
         state = state.next(
             models={str(i): work.models[i] for i in stable},
             samples={str(i): work.samples[i] for i in stable},
-            profiles={str(i): work.profiles[i] for i in stable if i in work.profiles},
             stable=stable,
             frozen=frozen,
             **vars(graph),
-            pairs=scores.pairs,
-            pair_statistics=scores.statistics,
+            statistics=statistics,
             community_models=community_models,
             clusters={str(i): own for i, own in clusters.items()},
             cluster_models=torch.stack([every_model[cluster] for cluster in used]) if used else state.cluster_models,
@@ -362,30 +347,25 @@ class FedCRefMethod(SampleMethod):
         """Have active clients train models (lines 7-9), with which the iteration begins."""
         replicas = 2 if self.associations == "held-out" else 1
         training = StackTraining(self.local_epochs, self.min_steps, self.batch_size, self.learning_rate)
-        profiled = self.candidates != "all" and self.associations in ("held-out", "paper")
-        payload = {**self.start_options(state.total), **fedcref_tasks.spec(state.model), "training": asdict(training)}
-        payload |= {"replicas": replicas, "profiles": profiled}
+        payload = {**self.start_options(state.total), **fedcref_tasks.spec(state.model)}
+        payload |= {"training": asdict(training), "replicas": replicas}
         expected: forms.Expected = {
-            "models": forms.updates("clusters", replicas, state.model.size),
-            "samples": forms.int64("clusters"),
-            **({"profiles": forms.features("clusters", 2 * state.widths[0])} if profiled else {}),
-        }
+            "models": forms.updates("clusters", replicas, state.model.size), "samples": forms.int64("clusters")
+        }  # fmt: skip
         asked = dict.fromkeys((i for i in fed.present if i not in state.frozen), payload)
         replies = fed.ask(fedcref_tasks.train_clusters, asked, expected)
         models = {i: state.models[str(i)] for i in state.frozen} | {i: r["models"] for i, r in replies.items()}
         samples = {i: state.samples[str(i)] for i in state.frozen} | {i: r["samples"] for i, r in replies.items()}
-        profiles = {int(i): profile for i, profile in state.profiles.items()}
-        profiles |= {i: reply["profiles"] for i, reply in replies.items() if profiled}
-        return Iteration(fed, state, models, samples, profiles, set(replies), replies.missing)
+        return Iteration(fed, state, models, samples, set(replies), replies.missing)
 
-    def _associate(self, work: Iteration) -> tuple[AssociationGraph, Scores]:
-        """Exchange and score models, and associate local clusters (lines 10-21); return the graph and scores."""
-        models = work.models
+    def _associate(self, work: Iteration) -> tuple[AssociationGraph, Tensor]:
+        """Exchange and score models, and associate local clusters (lines 10-21); return the graph and statistics."""
+        models, none = work.models, torch.zeros(0, 0)
         nodes = [[client, q] for client in sorted(models) for q in range(len(models[client]))]
         if self.associations == "perfect":
             if self.oracle is None:
                 raise FedkinError("method.associations = 'perfect' needs the true classes, which only a scenario has.")
-            return association.by_class(nodes, [self.oracle(client)[q] for client, q in nodes]), Scores()
+            return association.by_class(nodes, [self.oracle(client)[q] for client, q in nodes]), none
         if self.associations == "kin-graph":
             expected = {i: {"clusters": forms.int64(len(models[i]))} for i in models}
             tallies = work.ask(fedcref_tasks.tally, {i: {} for i in models}, expected.__getitem__)
@@ -393,41 +373,30 @@ class FedCRefMethod(SampleMethod):
                 int(tallies[client]["clusters"][q]) if client in tallies else -1 - a  # unknown: unmatched
                 for a, (client, q) in enumerate(nodes)
             ]
-            return association.by_class(nodes, clusters), Scores()
-        scores = self._score(work, nodes)
+            return association.by_class(nodes, clusters), none
+        statistics = self._score(work, nodes)
         if self.associations == "paper":
-            return association.by_threshold(nodes, scores, self.threshold), scores
-        return association.by_held_out_rule(nodes, scores, self.cut, self.candidates == "all"), scores
+            return association.by_threshold(nodes, statistics, self.threshold), statistics
+        return association.by_held_out_rule(nodes, statistics, self.cut), statistics
 
-    def _score(self, work: Iteration, nodes: list[LocalCluster]) -> Scores:
-        """Send clients the models that their samples have not been scored with yet; return all scores."""
-        before = Scores(work.state.pairs, work.state.pair_statistics)
-        scores, models = before.known(work.state.nodes, nodes, work.trained), work.models
-        if self.candidates == "all":
-            everyone = tuple(range(len(nodes)))
-            new = tuple(a for a in everyone if nodes[a][0] in work.trained)
-            wanted = {i: everyone if i in work.trained else new for i in models} if new else {}
-            batches = iter([list(wanted)] if wanted else [])
-        else:
-            flat = [torch.zeros(0, 2 * work.state.widths[0]), *(work.profiles[client] for client in sorted(models))]
-            candidates = association.candidate_pairs(torch.cat(flat), [client for client, _ in nodes], self.candidates)
-            wanted = _not_scored(candidates, nodes, scores)
-            batches = _batches(wanted, models)
-        rule = {**fedcref_tasks.spec(work.state.model), "rule": self.associations, "percentile": self.percentile}
-        pairs, statistics = [torch.zeros(0, 2, dtype=torch.int64)], [torch.zeros(0)]
-        for clients in batches:
-            # Clients that want the same models share one payload.
-            stacks = {
-                chosen: {**rule, "models": torch.stack([models[nodes[b][0]][nodes[b][1]] for b in chosen])}
-                for chosen in {wanted[i] for i in clients}
-            }
-            expected = {i: {"statistics": forms.reals(len(models[i]), len(wanted[i]))} for i in clients}
-            payloads = {i: stacks[wanted[i]] for i in clients}
-            for i, reply in work.ask(fedcref_tasks.score, payloads, expected.__getitem__).items():
-                rows = torch.tensor([a for a, (client, _) in enumerate(nodes) if client == i])
-                pairs.append(torch.cartesian_prod(rows, torch.tensor(wanted[i])).reshape(-1, 2))
-                statistics.append(reply["statistics"].flatten())
-        return scores.and_then(torch.cat(pairs), torch.cat(statistics), len(nodes))
+    def _score(self, work: Iteration, nodes: list[LocalCluster]) -> Tensor:
+        """Send all models to all clients that have not scored them; return the statistics ``(nodes, nodes)``."""
+        state, models, trained = work.state, work.models, work.trained
+        statistics = association.known_statistics(state.nodes, state.statistics, nodes, trained)
+        everyone = list(range(len(nodes)))
+        new = [a for a in everyone if nodes[a][0] in trained]
+        if not new:
+            return statistics
+        stack = torch.cat([models[client] for client in sorted(models)])
+        rule = {**fedcref_tasks.spec(state.model), "rule": self.associations, "percentile": self.percentile}
+        to_trained, to_frozen = {**rule, "models": stack}, {**rule, "models": stack[new]}
+        columns = {i: everyone if i in trained else new for i in models}
+        expected = {i: {"statistics": forms.reals(len(models[i]), len(columns[i]))} for i in models}
+        payloads = {i: to_trained if i in trained else to_frozen for i in models}
+        for i, reply in work.ask(fedcref_tasks.score, payloads, expected.__getitem__).items():
+            rows = [a for a in everyone if nodes[a][0] == i]
+            statistics[np.ix_(rows, columns[i])] = reply["statistics"]
+        return statistics
 
     def _train_communities(self, work: Iteration, graph: AssociationGraph, frozen: list[int]) -> Tensor:
         """Train one model per community by federated averaging over its local clusters (lines 22-24)."""
@@ -531,32 +500,6 @@ def average_models(
 def _errors(result: Mapping[str, Any], x: Tensor) -> Tensor:
     """Return the errors ``(clusters, n)`` of samples ``(n, ...)`` with each model of a result."""
     return Autoencoder(tuple(result["widths"]), result["output"]).errors(result["models"], x.flatten(1))
-
-
-def _not_scored(pairs: Tensor, nodes: list[LocalCluster], scores: Scores) -> dict[int, tuple[int, ...]]:
-    """Return, by client, the nodes whose models it must score, of these pairs of nodes."""
-    scored = set(map(tuple, scores.pairs.tolist()))
-    wanted: dict[int, set[int]] = {}
-    for a, b in pairs.tolist():
-        for samples, model in ((a, b), (b, a)):
-            if (samples, model) not in scored:
-                wanted.setdefault(nodes[samples][0], set()).add(model)
-    return {client: tuple(sorted(wanted[client])) for client in sorted(wanted)}
-
-
-def _batches(wanted: Mapping[int, Sequence[int]], models: Mapping[int, Tensor]) -> Iterator[list[int]]:
-    """Yield batches of clients that receive at most `UNDER_WAY` bytes together, so that few models are in transit."""
-    batch: list[int] = []
-    total = 0
-    for client, chosen in wanted.items():
-        size = len(chosen) * models[client][0].nbytes
-        if batch and total + size > UNDER_WAY:
-            yield batch
-            batch, total = [], 0
-        batch.append(client)
-        total += size
-    if batch:
-        yield batch
 
 
 def _record(work: Iteration, state: FedCRefState, used: dict[int, int], unchanged: dict[int, float]) -> Record:

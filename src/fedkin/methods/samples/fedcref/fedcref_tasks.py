@@ -49,17 +49,13 @@ def start(client: Client, payload: Payload) -> Payload:
 
 
 @task(
-    takes={
-        **_START, **_SPEC, "training": STACK_TRAINING, "replicas": forms.counts_to(2), "profiles": forms.is_flag,
-    },
+    takes={**_START, **_SPEC, "training": STACK_TRAINING, "replicas": forms.counts_to(2)},
     holds={"models": forms.updates("clusters", None, None), "samples": forms.int64("clusters")},
-    may_hold={"profiles": forms.features("clusters", None)},
-)  # fmt: skip
+)
 def train_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Train a model per local cluster (lines 7-9), or one on each half of it, all of them as one stack.
 
-    Models are initialised anew, or from those that the client selected in its last refinement, its ``start``. The reply
-    has the clusters' profiles (`association.profiles_of`) if the server asks for them.
+    Models are initialised anew, or from those that the client selected in its last refinement, its ``start``.
     """
     model, replicas = _model(payloads[0]), payloads[0]["replicas"]
     data, rows, rngs = [], [], []
@@ -81,15 +77,9 @@ def train_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> li
         if "start" in client.state:
             part.copy_(client.state["start"].repeat_interleave(replicas, dim=0))
     stack = fit(model, models, data, rngs, StackTraining(**payloads[0]["training"]), rows=rows)
-    replies = []
-    for client, payload, part in zip(clients, payloads, stack.split(counts), strict=True):
-        labels = client.state["labels"]
+    for client, part in zip(clients, stack.split(counts), strict=True):
         client.state["models"] = part.unflatten(0, (-1, replicas)).clone()
-        reply = {"models": client.state["models"], "samples": labels.bincount()}
-        if payload["profiles"]:
-            reply["profiles"] = association.profiles_of(client.x.flatten(1), labels)
-        replies.append(reply)
-    return replies
+    return [{"models": client.state["models"], "samples": client.state["labels"].bincount()} for client in clients]
 
 
 @client_task(
