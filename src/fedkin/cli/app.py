@@ -10,7 +10,7 @@ import difflib
 import io
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import NoReturn
 
@@ -136,22 +136,18 @@ def _key_called(name: str, words: Sequence[str], everywhere: bool) -> str | None
     What other libraries call otherwise is known by that name, too. Only with `everywhere` other methods are asked.
     """
     from fedkin.core.aliases import ALIASES
-    from fedkin.core.errors import FedkinError
     from fedkin.core.options import options_of
     from fedkin.experiment import registry
     from fedkin.experiment.config import SECTIONS
 
-    keys: dict[str, str] = {}
     methods = [part for word in words for part in word.split(",") if registry.is_known("method", part)]
-    for kind, section, listed in (
-        ("method", "method", methods),
-        ("scenario", "simulation", registry.SCENARIOS if everywhere else ()),
-        ("method", "method", registry.METHODS if everywhere else ()),
-    ):
-        for each in listed:
-            with suppress(FedkinError):
-                options = options_of(registry.declared(kind, each))  # type: ignore[arg-type]
-                keys = {option.name: f"{section}.{option.name}" for option in options} | keys
-    if everywhere:
-        keys |= {key: f"{section}.{key}" for section, model in SECTIONS.items() for key in model.model_fields}
-    return next((keys[word] for word in (name, *ALIASES.get(name, ())) if word in keys), None)
+    options = {option.name for method in methods for option in options_of(registry.declared("method", method))}
+    for word in (name, *ALIASES.get(name, ())):
+        if word in options or (everywhere and any(registry.holders("method", word))):
+            return f"method.{word}"
+        if everywhere and any(registry.holders("scenario", word)):
+            return f"simulation.{word}"
+        for section, model in SECTIONS.items():
+            if everywhere and word in model.model_fields:
+                return f"{section}.{word}"
+    return None

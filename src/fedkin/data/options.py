@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args, get_type_hints
 
-import numpy as np
 from annotated_types import Ge, MinLen
 from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
@@ -149,7 +148,7 @@ class TableOptions:
             if (value := getattr(self, name)) not in choices:
                 raise unknown_name(name, value, choices) if isinstance(value, str) else _unlike(name, value, choices)
         for name in ("header", "indicator", *(["dayfirst"] if self.dayfirst is not None else [])):
-            if not isinstance(getattr(self, name), bool | np.bool_):
+            if type(getattr(self, name)).__name__ not in ("bool", "bool_"):  # numpy's, too, without waiting for it
                 raise _unlike(name, getattr(self, name), ["true", "false"])
             object.__setattr__(self, name, bool(getattr(self, name)))
         if not _is_encoding(self.encoding):

@@ -12,6 +12,7 @@ import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, get_args
@@ -405,17 +406,11 @@ def _owned_elsewhere(
         section_model: Any = model.model_fields[str(section)].annotation
         if nearest(str(key), section_model.model_fields):
             continue
-        listed = registry.METHODS if kind == "method" else registry.SCENARIOS
-        owners = [
-            f"'{holder}'"
-            for holder in listed
-            if key in {each.name for each in options_of(registry.declared(kind, holder))}
-        ]
-        if owners:
+        if owners := [f"'{holder}'" for holder in islice(registry.holders(kind, str(key)), 5)]:
             place = places.get(f"{section}.{key}", places.get(str(section), ""))
             return FedkinError(
                 f"'{section}.{key}'{f' {place}' if place else ''} is no option of {kind} '{name}', but of "
-                f"{listing(owners, 4)}; `fedkin list {name}` shows its own."
+                f"{', '.join(owners[:4])}{' and others' if owners[4:] else ''}; `fedkin list {name}` shows its own."
             )
     return None
 

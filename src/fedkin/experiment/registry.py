@@ -9,6 +9,7 @@ import ast
 import builtins
 import dataclasses
 import functools
+import re
 import types
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -277,6 +278,23 @@ def _declarations(declared: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None
             yield line.target.id, line.annotation, line.value
         elif isinstance(line, ast.Assign):
             yield from ((name.id, None, line.value) for name in line.targets if isinstance(name, ast.Name))
+
+
+def holders(kind: Kind, option: str) -> Iterator[str]:
+    """Yield the names of the methods or scenarios that have an option.
+
+    Only those are parsed of which the module, or one that several share, may declare a field of this name.
+    """
+    from fedkin.core.options import options_of
+
+    line = re.compile(rf"^    {re.escape(option)}: ", re.MULTILINE)
+    folder = Path(fedkin.__path__[0], "methods" if kind == "method" else "data/scenarios")
+    files = {path for path in folder.rglob("*.py") if line.search(path.read_text(encoding="utf-8"))}
+    modules = {name: _file(entry.target.partition(":")[0]) for name, entry in _TABLES[kind].items()}
+    is_shared = not files <= set(modules.values())
+    for name, file in modules.items():
+        if (file in files or is_shared) and option in {each.name for each in options_of(declared(kind, name))}:
+            yield name
 
 
 @functools.cache
