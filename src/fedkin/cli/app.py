@@ -9,10 +9,10 @@ from __future__ import annotations
 import difflib
 import io
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -21,6 +21,10 @@ from fedkin.cli.help_pages import Group
 from fedkin.core.doors import SHELL, at_door
 from fedkin.core.errors import FedkinError
 from fedkin.experiment.terminal_tables import PlainStream
+
+if TYPE_CHECKING:
+    from fedkin.core.progress import Progress
+    from fedkin.experiment.run import RunOutcome
 
 DONE, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
 """How a command ends: done; failed by a fault of fedkin's; refused in a sentence; interrupted by Ctrl-C."""
@@ -92,9 +96,18 @@ def interruptible(how: str, written: Path | None = None) -> Iterator[None]:
         stop("Interrupted before anything was written.", INTERRUPTED)
 
 
-def resumable(folder: Path) -> AbstractContextManager[None]:
-    """Report on Ctrl-C how to resume the run in `folder`; a context manager."""
-    return interruptible(f"resume with `fedkin resume {folder}`", folder / "config.toml")
+def show(folder: Path, make: Callable[[Progress], RunOutcome | None], as_json: bool, quiet: bool) -> RunOutcome | None:
+    """Make a run into `folder` with a progress bar, and print what it found; say on Ctrl-C how to resume it."""
+    with interruptible(f"resume with `fedkin resume {folder}`", folder / "config.toml"):
+        from fedkin.engines.local import keep_freed_memory
+        from fedkin.experiment.terminal import show_outcome, show_progress
+
+        keep_freed_memory()
+        with show_progress(quiet) as progress:
+            outcome = make(progress)
+        if outcome is not None:
+            show_outcome(outcome, as_json, quiet)
+        return outcome
 
 
 def warn(sentence: str) -> None:

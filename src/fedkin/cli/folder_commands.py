@@ -7,11 +7,11 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedkin.cli.app import REFUSED, app, interruptible, resumable, stop, warn
+from fedkin.cli.app import REFUSED, app, interruptible, show, stop, warn
 from fedkin.cli.help_pages import (
     COUNT,
     METHOD,
@@ -34,9 +34,11 @@ from fedkin.cli.help_pages import (
 )
 from fedkin.core.doors import FILE, NEW_ROWS, at_door
 
+if TYPE_CHECKING:
+    from fedkin.core.progress import Progress
+    from fedkin.experiment.run import RunOutcome
+
 _SECTION = "Finished runs"
-_MAX_NAME = 100
-"""Bytes of clients' names in that of a folder."""
 
 
 def _new_rows(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -120,17 +122,16 @@ def cut(
     folder: Path, clusters: int | None, resolution: float | None, out: Path | None, as_json: bool, quiet: bool
 ) -> None:
     """Cut a run's clusters again. They become coarser or finer, and clients are asked for nothing."""
-    from fedkin.experiment.cut import cut as cut_again
-    from fedkin.experiment.terminal import show_outcome, show_progress
-
     what = f"resolution-{resolution:g}" if clusters is None and resolution is not None else f"{clusters}-clusters"
     target = out or folder.with_name(f"{folder.resolve().name}-{what}")
-    with resumable(target):
-        with show_progress(quiet) as progress:
-            outcome = cut_again(folder, target, clusters, resolution, progress)
-        if outcome is not None:
-            show_outcome(outcome, as_json, quiet)
-            return
+
+    def make(progress: Progress) -> RunOutcome | None:
+        from fedkin.experiment.cut import cut as cut_again
+
+        return cut_again(folder, target, clusters, resolution, progress)
+
+    if show(target, make, as_json, quiet) is not None:
+        return
     key = f"n_clusters = {clusters}" if resolution is None else f"resolution = {resolution}"
     print(
         f"Prepared {target}. Clients get their clusters when the federation runs the experiment with {key} in its "
@@ -159,7 +160,6 @@ def forget(
     from fedkin.experiment.forgetting import forget as forgotten
     from fedkin.experiment.forgetting import plan_forgetting
     from fedkin.experiment.run_folder import LEDGER
-    from fedkin.experiment.terminal import show_outcome, show_progress
     from fedkin.experiment.terminal_tables import sentence_text
 
     plan = plan_forgetting(folder, clients, retrain)
@@ -169,11 +169,8 @@ def forget(
     if not quiet:
         print(plan.sentence(), file=sys.stderr)
     target = None if in_place else out or _beside(folder, plan.clients, plan.names)
-    with resumable(target or folder):
-        with show_progress(quiet) as progress:
-            outcome = forgotten(plan, target, progress)
-        show_outcome(outcome, as_json, quiet)
-    if (outcome.folder / LEDGER).is_file() and not quiet and not as_json:
+    outcome = show(target or folder, lambda progress: forgotten(plan, target, progress), as_json, quiet)
+    if outcome is not None and (outcome.folder / LEDGER).is_file() and not quiet and not as_json:
         print(
             f"Sites get their new clusters when the federation runs {outcome.folder / 'config.toml'}, copied to its "
             f'experiment.toml, with out = "{outcome.folder.resolve()}".'
@@ -187,7 +184,7 @@ def _beside(folder: Path, clients: Sequence[int], names: Sequence[str]) -> Path:
     called = "-".join(
         re.sub(r"[^\w.@+]+", "-", client_name(position, names)).strip("-.") or str(position) for position in clients
     )
-    called = called if len(called.encode(errors="replace")) <= _MAX_NAME else "-".join(map(str, clients))
+    called = called if len(called.encode(errors="replace")) <= 100 else "-".join(map(str, clients))
     return folder.with_name(f"{folder.resolve().name}-without-{called}")
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from fedkin.cli.app import REFUSED, app, interruptible, resumable, stop
+from fedkin.cli.app import REFUSED, app, interruptible, show, stop
 from fedkin.cli.help_pages import (
     COUNT,
     DATA,
@@ -36,7 +36,9 @@ from fedkin.data.names import EMBEDDED, check_source
 from fedkin.experiment.registry import check_known, is_known
 
 if TYPE_CHECKING:
+    from fedkin.core.progress import Progress
     from fedkin.experiment.config import Config
+    from fedkin.experiment.run import RunOutcome
 
 _KEYS = {
     "data": "data.source", "scenario": "simulation.scenario", "clients": "simulation.clients",
@@ -111,24 +113,21 @@ def _run(experiment: str, options: Mapping[str, Any]) -> None:
 
     config = load_config(experiment, overrides)
     folder, quiet = options["out"] or _new_folder(config), options["quiet"]
-    with resumable(folder):
-        from fedkin.engines.local import keep_freed_memory
-        from fedkin.experiment.run import check, execute
-        from fedkin.experiment.terminal import show_outcome, show_progress
 
-        keep_freed_memory()
+    def make(progress: Progress) -> RunOutcome | None:
+        from fedkin.experiment.run import check, execute
+
         if options["dry_run"]:
-            with show_progress(quiet) as progress:
-                read = check(config, folder, progress)
+            overview = check(config, folder, progress)
             print(config.to_toml(), end="")
-            if read and not quiet:
-                print("\n" + "\n".join(f"# {line}".rstrip() for line in read.splitlines()))
-            return
-        with show_progress(quiet) as progress:
-            if sentence := _on_default_number(config, overrides):
-                progress.note(sentence)
-            outcome = execute(config, folder, progress)
-        show_outcome(outcome, options["as_json"], quiet)
+            if overview and not quiet:
+                print("\n" + "\n".join(f"# {line}".rstrip() for line in overview.splitlines()))
+            return None
+        if sentence := _on_default_number(config, overrides):
+            progress.note(sentence)
+        return execute(config, folder, progress)
+
+    show(folder, make, options["as_json"], quiet)
 
 
 @app.command(section="Runs")
@@ -138,15 +137,13 @@ def _run(experiment: str, options: Mapping[str, Any]) -> None:
 @quiet
 def resume(folder: Path, device: str | None, as_json: bool, quiet: bool) -> None:
     """Resume a stopped run from its last checkpoint."""
-    with resumable(folder):
-        from fedkin.engines.local import keep_freed_memory
-        from fedkin.experiment.run import resume as go_on
-        from fedkin.experiment.terminal import show_outcome, show_progress
 
-        keep_freed_memory()
-        with show_progress(quiet) as progress:
-            outcome = go_on(folder, progress, device=device)
-        show_outcome(outcome, as_json, quiet)
+    def make(progress: Progress) -> RunOutcome:
+        from fedkin.experiment.run import resume as go_on
+
+        return go_on(folder, progress, device=device)
+
+    show(folder, make, as_json, quiet)
 
 
 @app.command(section="Runs")
