@@ -22,6 +22,7 @@ from fedkin.core.replies import (
     Array,
     Expected,
     Nullable,
+    Optional,
     common_shape,
     doubles,
     is_flag,
@@ -30,6 +31,7 @@ from fedkin.core.replies import (
     lasts,
     objection,
     one_of,
+    reals,
 )
 from fedkin.core.table import MAX_CATEGORIES, Column, Table
 from fedkin.data.arrays import as_dataset, plain_numbers
@@ -62,6 +64,7 @@ from fedkin.data.statistics import (
     sums_of_arrays,
     sums_of_columns,
     table_columns,
+    text_moments,
 )
 from fedkin.secure_aggregation.sums import check_enough
 
@@ -348,15 +351,19 @@ def prepare(fed: Federation, options: TableOptions = NO_OPTIONS, names: Sequence
             "clients need the same."
         )
     columns = sorted(replies[tables[0]]["names"])
-    if options.scaling == "none" and all(
-        reply["plain"] and sorted(reply["names"]) == columns for reply in replies.values()
+    texts, notes = _common_texts(replies, called, fed.secure_sums)
+    if (
+        options.scaling == "none"
+        and not texts
+        and all(reply["plain"] and sorted(reply["names"]) == columns for reply in replies.values())
     ):
         return _arrange(fed, replies[tables[0]]["names"])
     if sparing:
         if fed.secure_sums:
             check_enough(len(fed.present))
         replies = fed.ask_until_all_reply(table_columns if fed.secure_sums else moments, question)
-    return _prepare_tables(fed, options, replies, called).noted(_not_covered(options, ", and names of categories"))
+    prepared = _prepare_tables(fed, options, replies, called, texts)
+    return prepared.noted([*notes, *_not_covered(options, ", and names of categories")])
 
 
 def _common_encoder(replies: Mapping[int, Payload], called: Mapping[int, str]) -> str:
@@ -371,6 +378,43 @@ def _common_encoder(replies: Mapping[int, Payload], called: Mapping[int, str]) -
         each = "; ".join(f"{listing(names, 8)}: {encoder or 'none'}" for encoder, names in clients.items())
         raise FedkinError(f"Clients have different encoders of samples ({each}); all need the same file and options.")
     return next(iter(clients))
+
+
+def _common_texts(
+    replies: Mapping[int, Payload], called: Mapping[int, str], secure: bool
+) -> tuple[list[str], list[str]]:
+    """Return the columns of free text that all clients have embeddings of, and notes on others.
+
+    Raises FedkinError if clients have encoded them differently.
+    """
+    by_client = {called[client]: reply.get("texts", []) for client, reply in replies.items()}
+    names = list(dict.fromkeys(name for own in by_client.values() for name in own))
+    if len(encoders := {reply["text_encoder"] for reply in replies.values() if "text_encoder" in reply}) > 1:
+        raise FedkinError(f"Clients encode free text differently ({'; '.join(sorted(encoders))}); all need the same.")
+    texts = [name for name in names if all(name in own for own in by_client.values()) and not secure]
+    if not (rest := [name for name in names if name not in texts]):
+        return texts, []
+    why = "with secure sums" if secure else "as some clients have none, or no encoder"
+    return texts, [f"Free text is left out {why}: {quoted(rest)}."]
+
+
+def _with_texts(fed: Federation, encoding: TableEncoding, texts: Sequence[str]) -> TableEncoding:
+    """Return the encoding with at most 16 principal components of each text column, of total variance 1."""
+    means, directions = [], []
+    for name in texts:
+        replies = [reply for reply in fed.ask_until_all_reply(text_moments, {"column": name}).values() if reply]
+        count = max(1, sum(reply["count"] for reply in replies))
+        mean = torch.stack([reply["sum"] for reply in replies]).sum(0) / count
+        products = torch.stack([reply["products"].double() for reply in replies]).sum(0)
+        values, vectors = torch.linalg.eigh(products / count - torch.outer(mean, mean))
+        values, vectors = values.flip(0)[:_TEXT_COMPONENTS].clamp_min(0), vectors.flip(1)[:, :_TEXT_COMPONENTS]
+        signs = vectors.gather(0, vectors.abs().argmax(0, keepdim=True)).sign()
+        means.append(mean.float())
+        directions.append((vectors * signs / (values.sum().sqrt() or 1.0)).float())
+    if not texts:
+        return encoding
+    stacked = torch.stack(means), torch.stack(directions)
+    return replace(encoding, text_names=tuple(texts), text_means=stacked[0], text_directions=stacked[1])
 
 
 def _not_covered(options: TableOptions, more: str) -> list[str]:
@@ -425,6 +469,12 @@ _ENCODING: Expected = {
     "low": doubles("columns"), "high": doubles("columns"),
     "fill": doubles("columns"), "mean": doubles("width"), "scale": doubles("width", minimum=0),
     "other": Array(("columns",), torch.bool), "indicated": Array(("columns",), torch.bool),
+    "texts": Optional(
+        {
+            "text_names": is_list(is_text), "means": reals("texts", "embedded"),
+            "directions": reals("texts", "embedded", "shared"),
+        }
+    ),
 }  # fmt: skip
 
 
@@ -436,6 +486,10 @@ def _is_encoding(value: Any) -> bool:
         return False
     blocks = TableEncoding.from_tree(value).blocks
     return (blocks[-1][2] if blocks else 0) == len(value["mean"])
+
+
+_TEXT_COMPONENTS = 16
+"""Components of a text column: more say little that several clients share, and each weighs less."""
 
 
 @client_task(takes={"encoding": _is_encoding})
@@ -481,8 +535,9 @@ def _arrange(fed: Federation, names: Sequence[str]) -> Preparation:
 
 
 def _prepare_tables(
-    fed: Federation, options: TableOptions, replies: Mapping[int, Payload], called: Mapping[int, str]
-) -> Preparation:
+    fed: Federation, options: TableOptions, replies: Mapping[int, Payload], called: Mapping[int, str],
+    texts: Sequence[str] = (),
+) -> Preparation:  # fmt: skip
     reports = {client: reports_by_name(reply) for client, reply in replies.items()}
     schema = agree(reports, options.id, options.lacking, called)
     agreed, by_name = schema.columns, {called[client]: columns for client, columns in reports.items()}
@@ -503,6 +558,7 @@ def _prepare_tables(
     ]
     schema, sums = _most_frequent(schema, sums)
     encoding, notes = fit_encoding(fed, replace(schema, notes=[]), sums, options)  # clients get it, but no notes
+    encoding = _with_texts(fed, encoding, texts)
     fed.ask_until_all_reply(encode_table, {"encoding": encoding.tree()})
     if len(schema.columns) == 1 and len({name for columns in reports.values() for name in columns} - {schema.id}) > 2:
         notes.append(f"Only '{schema.names[0]}' is compared: every other column is left out.")
