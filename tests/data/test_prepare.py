@@ -125,6 +125,22 @@ def test_an_encoding_that_does_not_fit_together_is_refused(name, other):
     assert encode_table.objection({"encoding": {key: tree[key] for key in tree if key != name}}) == refused
 
 
+@pytest.mark.parametrize("key", ["names", "columns", "sum"])
+def test_a_client_whose_columns_do_not_fit_together_is_left_out(key):
+    class Lying(LocalFederation):
+        def deliver(self, task, payloads):
+            for client, reply in super().deliver(task, payloads):
+                if client == 2 and key in reply and task is moments:
+                    shorter = ("sum", "min", "max", "filled") if key == "sum" else (key,)
+                    reply = {**reply, **{name: reply[name][:1] for name in shorter}}
+                yield client, reply
+
+    tables = [table(number("a", *range(10)), number("b", *range(20, 30))) for _ in range(4)]
+    fed = Lying([Client(i, own.values, table=own) for i, own in enumerate(tables)])
+    assert names(prepare(fed)) == ["a", "b"]
+    assert list(fed.dropped) == [2]
+
+
 def test_names_of_rare_categories_stay_at_the_client():
     rare, common = ["hepatitis"] * 4, ["flu"] * 6
     own = table(category("illness", *common, *rare), number("age", *range(10)))

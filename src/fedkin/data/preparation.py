@@ -21,6 +21,7 @@ from fedkin.core.replies import (
     MAX_NUMBER,
     Array,
     Expected,
+    Failure,
     Nullable,
     Optional,
     common_shape,
@@ -538,6 +539,11 @@ def _prepare_tables(
     fed: Federation, options: TableOptions, replies: Mapping[int, Payload], called: Mapping[int, str],
     texts: Sequence[str] = (),
 ) -> Preparation:  # fmt: skip
+    lengths = {
+        i: {len(reply[key]) for key in ("names", "columns", "sum") if key in reply} for i, reply in replies.items()
+    }
+    fed.drop({i: Failure("unusable", "its columns do not fit together") for i in lengths if len(lengths[i]) > 1})
+    replies = {i: reply for i, reply in replies.items() if len(lengths[i]) == 1}
     reports = {client: reports_by_name(reply) for client, reply in replies.items()}
     schema = agree(reports, options.id, options.lacking, called)
     agreed, by_name = schema.columns, {called[client]: columns for client, columns in reports.items()}
