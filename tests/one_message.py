@@ -1,6 +1,5 @@
 """A method that clusters clients by one plain message each, and a federation to watch."""
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,10 +7,9 @@ from typing import Any
 import torch
 
 import planted
-from fedkin.core import Client, Federation, task
+from fedkin.core import Client, task
 from fedkin.engines.local import LocalFederation
-from fedkin.methods.clients.client_method import UNKNOWN
-from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState
+from fedkin.methods.clients.one_shot.one_shot import OneShotMethod
 from fedkin.methods.clients.one_shot.tree_cuts import cluster
 
 CLUSTERS = [0, 1, 2, 1, 0, 2, 2, 0, 1, 0, 2, 1]
@@ -31,10 +29,6 @@ def report_means(clients, payloads):
 @dataclass(frozen=True)
 class OneMessage(OneShotMethod):
     """Clients report the mean sample of each class."""
-
-    def init(self, fed: Federation) -> OneShotState:
-        state: OneShotState = super().init(fed)
-        return dataclasses.replace(state, labels=torch.full_like(state.labels, UNKNOWN))
 
     def messages(self, fed, state, clients):
         replies = fed.ask(report_means, {client: {} for client in clients}, {"message": (80,)})

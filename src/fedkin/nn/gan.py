@@ -193,9 +193,10 @@ class Adversaries:
     discriminator: Discriminator
 
     @staticmethod
+    @lru_cache(maxsize=4)
     def of(blueprint: Blueprint) -> Adversaries:
         """Return the generator and discriminator of `blueprint`; equal blueprints give the same object."""
-        return _shared(blueprint)
+        return Adversaries(Generator(blueprint), Discriminator(blueprint))
 
     def latents(self, count: int, rng: torch.Generator) -> Tensor:
         """Draw random latents ``(count, noise + kinds)``: standard normal noise, then one-hot kinds in turn."""
@@ -279,8 +280,3 @@ def _step(
     generated.backward(towards)
     making.step()
     return torch.stack([loss.detach(), doubt.detach() / 2])
-
-
-@lru_cache(maxsize=4)
-def _shared(blueprint: Blueprint) -> Adversaries:
-    return Adversaries(Generator(blueprint), Discriminator(blueprint))

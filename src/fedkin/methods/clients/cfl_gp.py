@@ -209,8 +209,8 @@ def gradient_matrix(profiles: Tensor, counts: Tensor) -> Tensor:
 
 def reduced(matrix: Tensor, directions: int) -> Tensor:
     """Return rows ``(n, width)`` projected on the first singular vectors: ``(n, directions)``."""
-    left, values, _ = torch.linalg.svd(matrix, full_matrices=False)
-    points: Tensor = left[:, :directions] * values[:directions]
+    rows, values, _ = torch.linalg.svd(matrix, full_matrices=False)
+    points: Tensor = rows[:, :directions] * values[:directions]
     return points
 
 

@@ -87,7 +87,7 @@ class FLUXMethod(OneShotMethod):
 
     def init(self, fed: Federation) -> FLUXState:
         """Return one new model, all clients in one cluster, and random directions."""
-        state: FLUXState = super().init(fed)
+        state: FLUXState = ClientMethod.init(self, fed)
         classifier = Classifier.of(state.module)
         width = classifier.latents(state.models[0], torch.zeros(1, *classifier.shape)).shape[1]
         return replace(state, projection=self.directions(fed, width))

@@ -64,7 +64,7 @@ class LADDMethod(OneShotMethod):
 
         Raises FedkinError if samples are not images.
         """
-        state: OneShotState = self.unplaced(fed)
+        state: OneShotState = super().init(fed)
         if len(state.module["shape"]) != 3:
             raise FedkinError(
                 f"LADD compares the style of images, but samples have shape {tuple(state.module['shape'])}."

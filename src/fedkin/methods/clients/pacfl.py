@@ -73,11 +73,6 @@ class PACFLMethod(OneShotMethod):
         cost="cheap",
     )
 
-    def init(self, fed: Federation) -> OneShotState:
-        """Return one new model, and no client in a cluster yet."""
-        state: OneShotState = self.unplaced(fed)
-        return state
-
     def messages(self, fed: Federation, state: OneShotState, clients: Sequence[int]) -> dict[int, Tensor]:
         """Ask clients for their singular vectors, in one exchange."""
         how = self._how(state)

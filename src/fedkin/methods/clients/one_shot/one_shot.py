@@ -74,6 +74,10 @@ class OneShotMethod(ClientMethod):
     state_type: ClassVar[type[ClientMethodState]] = OneShotState
     traits = ClientMethod.traits.replace(sends=UPDATES, scenario="rotation")
 
+    def init(self, fed: Federation) -> Any:
+        """Return one new model, and no client in a cluster yet."""
+        return self.unplaced(fed)
+
     @abstractmethod
     def messages(self, fed: Federation, state: Any, clients: Sequence[int]) -> dict[int, Tensor]:
         """Ask clients for their messages ``(d,)``, in one exchange; return those that replied."""
