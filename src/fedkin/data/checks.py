@@ -16,7 +16,7 @@ import functools
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple, Self
 from zlib import crc32
@@ -209,40 +209,41 @@ def check_columns(
         for i, column in enumerate(columns)
         if column.kind == "category"
     }
-    groups, units = _Groups(), dict[str, list[tuple[str, float]]]()
+    alike: dict[tuple[Check, str, str, str], list[str]] = {}  # columns of which the same is to be said
+    units: dict[str, list[tuple[str, float]]] = {}
     for name, kind in ((column.name, column.kind) for column in compared):
         by_client = moments.get(name, {})
         if kind == "category":
             levels = {client: columns[name].categories for client, columns in reports.items() if name in columns}
             if spelt := _spelt_by_clients(levels):
-                groups.add("spelling", _spelling_sentence, spelt, name)
+                what = f"categories that differ in spelling alone and count as different: {spelt}; spell them alike if"
+                alike.setdefault(("spelling", "have has", f"{what} they are the same, or ", ""), []).append(name)
             elif apart := _disjoint(levels, frequencies[name]):
-                groups.add("disjoint", _disjoint_sentence, apart, name)
+                what = f"no frequent value {apart}; spell values alike if they are the same, or "
+                alike.setdefault(("disjoint", "have has", what, ""), []).append(name)
             constant = _constant_categories(frequencies[name])
         else:
             if kind == "number" and (codes := _codes(by_client)):
-                groups.add("spelling", _codes_sentence, codes, name)
+                what = f"{codes}; write these codes alike, or "
+                alike.setdefault(("spelling", "hold holds", what, ""), []).append(name)
             elif kind in MEASURED and (unit := _unit(by_client, kind)):
                 units.setdefault(unit[0], []).append((name, unit[1]))
             constant = [] if kind == "ordinal" else _constant_numbers(by_client)
         for client in constant:
-            groups.add("constant", _constant_sentence, client, name)
-        if kind == "number" and is_called_recurring(name):
-            groups.add("identifier", _identifier_sentence, "", name)
-    return [*groups.findings(), *(Finding("unit", _unit_sentence(how, pairs)) for how, pairs in units.items())]
-
-
-class _Groups:
-    """Columns of which the same is to be said; each group is one finding."""
-
-    def __init__(self) -> None:
-        self._columns: dict[tuple[Check, Callable[[str, Sequence[str]], str], str], list[str]] = {}
-
-    def add(self, check: Check, sentence: Callable[[str, Sequence[str]], str], what: str, column: str) -> None:
-        self._columns.setdefault((check, sentence, what), []).append(column)
-
-    def findings(self) -> list[Finding]:
-        return [Finding(check, sentence(what, names)) for (check, sentence, what), names in self._columns.items()]
+            what = f"one value at {clients_in_words([client])}, and others elsewhere; "
+            alike.setdefault(("constant", "have has", what, " if not recorded there"), []).append(name)
+    findings = [
+        Finding(check, f"{_columns(names, *verbs.split())} {what}{_drop(names)}{end}.")
+        for (check, verbs, what, end), names in alike.items()
+    ]
+    findings += [Finding("unit", _unit_sentence(how, pairs)) for how, pairs in units.items()]
+    ids = [column.name for column in compared if column.kind == "number" and is_called_recurring(column.name)]
+    if ids:
+        called = _columns(
+            ids, "are called like ids and count as numbers", "is called like an id and counts as a number"
+        )
+        findings.append(Finding("identifier", f"{called}; {_drop(ids)}, or {setting('categorical', ids)}."))
+    return findings
 
 
 def _unit(moments: ByClient, kind: Kind) -> tuple[str, float] | None:
@@ -328,17 +329,6 @@ def _codes(moments: ByClient) -> str:
     )
 
 
-def _codes_sentence(codes: str, names: Sequence[str]) -> str:
-    return f"{_columns(names, 'hold', 'holds')} {codes}; write these codes alike, or {_drop(names)}."
-
-
-def _spelling_sentence(spelt: str, names: Sequence[str]) -> str:
-    return (
-        f"Categories of {'columns' if len(names) > 1 else 'column'} {quoted(names)} that differ in spelling alone "
-        f"count as different: {spelt}; spell them alike if they are the same, or {_drop(names)}."
-    )
-
-
 def _disjoint(levels: Mapping[str, Sequence[str]], frequencies: Frequencies) -> str:
     """Return at which clients a column has no frequent category of the others, and hardly a row by chance."""
     parts = _parts({client: set(names) for client, names in levels.items() if names})
@@ -365,11 +355,6 @@ def _are_apart(part: Collection[str], levels: Mapping[str, Sequence[str]], frequ
     usual, _ = share(client for client in frequencies if client not in part)
     shares = [share([client]) for client in part]
     return all(inside <= 0.1 * usual and (1 - usual) ** filled <= _CHANCE for inside, filled in shares)
-
-
-def _disjoint_sentence(apart: str, names: Sequence[str]) -> str:
-    values = f"{_columns(names, 'have', 'has')} no frequent value {apart}"
-    return f"{values}; spell values alike if they are the same, or {_drop(names)}."
 
 
 def _constant_numbers(moments: ByClient) -> list[str]:
@@ -404,16 +389,6 @@ def _constant_categories(frequencies: Frequencies) -> list[str]:
 def _is_no_chance(rows: float, share: float) -> bool:
     """Return whether so many rows would hardly all miss a `share` of the others' by chance."""
     return rows >= _FEWEST and (1 - min(share, 1.0)) ** rows <= _CHANCE
-
-
-def _constant_sentence(client: str, names: Sequence[str]) -> str:
-    values = f"{_columns(names, 'have', 'has')} one value at {clients_in_words([client])}, and others elsewhere"
-    return f"{values}; {_drop(names)} if not recorded there."
-
-
-def _identifier_sentence(_: str, names: Sequence[str]) -> str:
-    called = _columns(names, "are called like ids and count as numbers", "is called like an id and counts as a number")
-    return f"{called}; {_drop(names)}, or {setting('categorical', [*names])}."
 
 
 # Names of columns, labels, and arrays.
