@@ -111,16 +111,6 @@ def test_masks_do_not_cancel_where_clients_are_asked_different_things():
     assert float(summed(fed, tell, alike, TERMS)[0].totals["count"]) == pytest.approx(15)
 
 
-def test_what_a_client_hides_does_not_depend_on_who_is_asked_beside_it():
-    fed = Watched(sites(), workers=1)
-    ask(fed)
-    requests = fed.requests("masked")
-    together = masked.run(list(fed.clients.values()), list(requests.values()))
-    for client, reply in zip(fed.clients.values(), together, strict=True):
-        [alone] = masked.run([client], [requests[client.id]])
-        assert torch.equal(alone["masked"], reply["masked"])
-
-
 def test_a_cluster_that_lost_somebody_does_not_hold_up_the_other():
     fed = Watched(sites(6), workers=1, failures=[(2, 0)])
     found = ask(fed, clusters=dict(enumerate([0, 1, 0, 1, 0, 1])))
@@ -201,14 +191,6 @@ def test_a_sum_of_all_is_asked_for_until_all_are_in_it():
     assert {len(request["survivors"]) for request in fed.requests("reveal_shares").values()} == {5}
     for name, total in expected([0, 1, 2, 3, 4]).items():
         torch.testing.assert_close(totals[name], total, rtol=0, atol=1e-8)
-
-
-def test_a_sum_of_too_few_ends_though_nobody_failed():
-    fed = federation()
-    for client in (0, 1, 2):
-        fed.drop({client: "gone"})
-    with pytest.raises(FedkinError, match="too few clients remain"):
-        sums_of_all(fed, tell, {"add": 0.5}, TERMS)
 
 
 def test_only_methods_that_say_so_work_with_sums():

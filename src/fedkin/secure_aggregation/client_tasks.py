@@ -171,8 +171,8 @@ def reveal_shares(client: Client, payload: Payload) -> Payload:
     keys, channel, context = keys_of(payload), channel_key(secret_of(client)), context_of_shares(payload)
 
     def openers(dealers: Sequence[int], kind: int) -> Tensor:
-        found = [openers_of(channel, keys[dealer], dealer, client.id, context)[kind] for dealer in dealers]
-        return octets_of(found, len(dealers), OPENER)
+        keys_of_shares = [openers_of(channel, keys[dealer], dealer, client.id, context)[kind] for dealer in dealers]
+        return octets_of(keys_of_shares, len(dealers), OPENER)
 
     try:
         return {"own": openers(payload["survivors"], OWN), "pairs": openers(payload["dropped"], PAIRS)}
@@ -282,25 +282,25 @@ def _survivors_objection(client: Client, payload: Payload) -> str | None:
     return None if len(survivors) >= needed else f"fewer than {needed} survivors"
 
 
-def is_second(client: Client, where: str, tag: bytes, request: bytes) -> bool:
+def is_second(client: Client, name: str, tag: bytes, request: bytes) -> bool:
     """Return whether a tag was used before with a different request; if it is new, remember it with this one.
 
     The same request again, after a reply was lost, gets the same reply. What is remembered lasts, whatever a server
-    says about where the run is. In a simulation nothing is secret, and nothing kept. `where` is `MASKED`, `DEALERS` or
+    says about where the run is. In a simulation nothing is secret, and nothing kept. `name` is `MASKED`, `DEALERS` or
     `REVEALED`.
     """
     if not isinstance(client.noise, Secret):
         return False
-    row, memory, same = _memory(client, where, tag, request)
+    row, memory, same = _memory(client, name, tag, request)
     if not len(same):
-        client.state[where] = torch.cat([memory, row[None]])
+        client.state[name] = torch.cat([memory, row[None]])
     return bool((same != row).any())
 
 
-def _memory(client: Client, where: str, tag: bytes, request: bytes) -> tuple[Tensor, Tensor, Tensor]:
+def _memory(client: Client, name: str, tag: bytes, request: bytes) -> tuple[Tensor, Tensor, Tensor]:
     """Return tag and digest of a request, all remembered pairs of these, and those of the pairs with the same tag."""
     row = torch.tensor(list(tag + sha256(request).digest()), dtype=torch.uint8)
-    memory = client.state.get(where, torch.zeros(0, len(row), dtype=torch.uint8))
+    memory = client.state.get(name, torch.zeros(0, len(row), dtype=torch.uint8))
     return row, memory, memory[(memory[:, :TAG] == row[:TAG]).all(1)]
 
 

@@ -1,8 +1,6 @@
 """What every method that clusters samples promises, whatever its algorithm."""
 
-import json
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,9 +13,7 @@ from fedkin.core import Client, FedkinError
 from fedkin.core.payload import pack
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment import registry
-from fedkin.experiment.config import checked_method, load_config
-from fedkin.experiment.prediction import predict
-from fedkin.experiment.run import execute
+from fedkin.experiment.config import checked_method
 from fedkin.methods.samples.sample_method import SampleMethod
 
 NAMES = [name for name, entry in registry.METHODS.items() if "methods.samples." in entry.target and name in SMALL]
@@ -185,18 +181,6 @@ def test_a_client_that_never_takes_part_is_assigned_by_the_result(name):
         state, _ = method.step(fed, state)
     assert [("clusters" in client.state) for client in clients] == [True, False, True]
     assert method.predict(method.result(state), clients[1].x).shape == (len(clients[1]),)
-
-
-@pytest.mark.filterwarnings("ignore:The privacy guarantee does not cover")
-@pytest.mark.parametrize("name", NAMES)
-def test_a_run_leaves_results_that_predict(name, tmp_path: Path):
-    options = [f"method.{key}={json.dumps(value)}" for key, value in SMALL[name].items()]
-    config = load_config(name, ["data.source=wine", "simulation.heterogeneity=0", "evaluation.map=pca", *options])
-    outcome = execute(config, tmp_path / "run")
-    assert len(list((tmp_path / "run" / "labels").iterdir())) == 3
-    assert "nmi" in outcome.records[-1]["metrics"]
-    assert "Map of the samples" in outcome.report.read_text()
-    assert predict(tmp_path / "run", "wine").count("\n") == 1 + 178
 
 
 @pytest.mark.parametrize("name", NAMES)

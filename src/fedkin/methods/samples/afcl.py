@@ -145,9 +145,9 @@ class AFCLMethod(SampleMethod):
         )
         count = max(1, round(self.participation * len(everybody)))
         drawn = set(torch.randperm(len(everybody), generator=fed.rng("participation", state.steps))[:count].tolist())
-        asked = {client: payload for place, (client, payload) in enumerate(everybody.items()) if place in drawn}
-        replies = fed.ask(send_group_means, asked, {"means": features("groups", state.width)})
-        missing = {**dict.fromkeys(everybody.keys() - asked.keys(), "not asked in this round"), **replies.missing}
+        payloads = {client: payload for place, (client, payload) in enumerate(everybody.items()) if place in drawn}
+        replies = fed.ask(send_group_means, payloads, {"means": features("groups", state.width)})
+        missing = {**dict.fromkeys(everybody.keys() - payloads.keys(), "not asked in this round"), **replies.missing}
         record = Record(answered=list(replies), missing=dict(sorted(missing.items())))
         means = {**state.means, **{str(client): reply["means"] for client, reply in replies.items()}}
         counts = {**state.counts, **{str(client): reply["counts"] for client, reply in replies.items()}}

@@ -146,9 +146,9 @@ class MUFCMethod(CentroidMethod):
                 label = fed.client_label(client)
                 raise FedkinError(f"{label} has no part in the clusters, so there is nothing to forget.")
         payload = self.payload(state)
-        asked = {client: {**payload, "rows": part} for client, part in rows.items() if part is not None}
+        payloads = {client: {**payload, "rows": part} for client, part in rows.items() if part is not None}
         expected = {"centres": reals("points", state.width)}
-        replies = fed.ask_again(forget, asked, FINAL_ATTEMPTS, expected) if asked else Replies({}, {})
+        replies = fed.ask_again(forget, payloads, FINAL_ATTEMPTS, expected) if payloads else Replies({}, {})
         for client, reason in replies.missing.items():
             label = fed.client_label(client)
             raise FedkinError(f"{label} has not forgotten its samples ({reason}); nothing is changed.")

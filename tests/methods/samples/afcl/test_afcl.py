@@ -110,10 +110,3 @@ def test_no_mean_is_of_fewer_samples_and_all_are_counted(count: int):
             whole = (reply["means"] * reply["counts"][:, None]).sum(0)
             torch.testing.assert_close(whole, one.x.sum(0), rtol=1e-4, atol=1e-4)
         assert task.refusal(reply) is None
-
-
-def test_few_samples_at_a_seed_go_to_the_next_that_has_enough():
-    one = Client(0, torch.cat([client(9).x / 10, torch.tensor([[8.0, 8.0]])]))
-    (reply,) = send_group_means.run([one], [ASK])
-    assert int(reply["counts"].sum()) == 10
-    assert float(reply["means"].max()) < 4

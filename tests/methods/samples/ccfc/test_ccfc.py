@@ -144,14 +144,6 @@ def test_clusters_of_kin_graph_guide_what_is_learned(monkeypatch):
     assert all(int(client.state["clusters"].max()) < 3 for client in clients)
 
 
-def test_decorrelation_reaches_the_clients(exchanges):
-    run(CCFCMethod(**TINY | {"decorrelation": 0.5}), make_clients()[0])
-    sent = {
-        task: payloads[0]["training"]["decorrelation"] for task, payloads, _ in exchanges if "training" in payloads[0]
-    }
-    assert sent == {"learn_views": 0.5, "learn_clusters": 0.5}
-
-
 def some(n: int = 12, latent: int = 6) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     source = torch.Generator().manual_seed(3)
     p, z = torch.randn(n, latent, generator=source), torch.randn(n, latent, generator=source)

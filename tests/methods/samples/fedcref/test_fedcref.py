@@ -172,23 +172,6 @@ def test_first_clusters_are_those_of_a_method_that_is_given():
         dataclasses.replace(QUICK, initial="kin-graph").init(LocalFederation(population("method", clients=3).clients))
 
 
-def test_kin_graph_may_associate_clusters():
-    people = population("true", clients=4)
-    method = dataclasses.replace(
-        QUICK, initial="auto", associations="kin-graph", first=KinGraphMethod, max_iterations=1
-    )
-    _, state, _ = run(method, people)
-    own = [client.state["first_clusters"] for client in people.clients]
-    most = {
-        (client.id, cluster): int(kin[client.state["previous"] == cluster].mode().values)
-        for client, kin in zip(people.clients, own, strict=True)
-        for cluster in range(int(client.state["previous"].max()) + 1)
-    }
-    nodes = [tuple(node) for node in state.nodes]
-    assert state.edges
-    assert all(most[nodes[a]] == most[nodes[b]] for a, b in state.edges)
-
-
 def test_models_may_start_from_those_chosen_last():
     method = dataclasses.replace(SWIFT, continuity=True, max_iterations=2)
     people = population()
@@ -312,14 +295,6 @@ def test_no_refined_cluster_is_empty_even_where_models_tie(models, samples, n_cl
     errors = torch.from_numpy(np.random.default_rng(seed).integers(0, 3, (models, samples))).float()
     labels, selected = cluster_refine(errors, n_clusters, min_fraction)
     assert labels.unique().tolist() == list(range(len(selected)))
-
-
-def test_a_sample_that_is_left_goes_to_its_best_model_or_to_one_of_the_same_rank():
-    """Three samples choose model 0, and two model 1; the last one chooses model 2, which is not selected, then 1."""
-    errors = torch.full((3, 6), 0.9)
-    errors[0, :3], errors[1, 3:5], errors[1, 5], errors[2, 5] = 0.1, 0.1, 0.5, 0.1
-    assert cluster_refine(errors, 2)[0].tolist() == [0, 0, 0, 1, 1, 1]
-    assert cluster_refine(errors, 2, renumbered=True)[0].tolist() == [0, 0, 0, 1, 1, 0]
 
 
 def test_a_held_sample_moves_only_for_a_much_lower_error():

@@ -270,9 +270,9 @@ class CCFCMethod(SampleMethod):
         settings = {"training": self.shared_with(ContrastiveTraining), "unit": state.unit}
         settings |= {} if by_views else {"guided": self.guide == "kin-graph"}
         expected = {"model": forms.updates(size)} | ({} if by_views else {"centroids": (None, self.latent)})
-        asked = self._payloads(fed, state, clients, **settings)
+        payloads = self._payloads(fed, state, clients, **settings)
         replies: dict[int, Payload] = {}
-        stream = fed.stream(learn_views if by_views else learn_clusters, asked, expected)
+        stream = fed.stream(learn_views if by_views else learn_clusters, payloads, expected)
         for client, reply in stream:
             means.add(names.index(self._name(client)), reply["model"], reply["samples"], client)
             replies[client] = {key: value for key, value in reply.items() if key != "model"}

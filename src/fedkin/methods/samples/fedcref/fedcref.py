@@ -253,8 +253,11 @@ class FedCRefMethod(SampleMethod):
         # Only clusters that a local cluster has are counted, and numbered without gaps.
         unmatched = (graph.nodes[a] for a in graph.unmatched)
         every_model = [*community_models, *(work.models[i][q, 0] for i, q in unmatched)]
-        used = {cluster: number for number, cluster in enumerate(sorted({c for own in clusters.values() for c in own}))}
-        clusters = {i: [used[cluster] for cluster in own] for i, own in clusters.items()} if used else {}
+        used = {
+            cluster: number
+            for number, cluster in enumerate(sorted({c for numbers in clusters.values() for c in numbers}))
+        }
+        clusters = {i: [used[cluster] for cluster in numbers] for i, numbers in clusters.items()} if used else {}
         stable = sorted({*frozen, *(i for i in unchanged if unchanged[i] >= self.stability)})
         history = [*state.history, [len(graph.unmatched), len(graph.communities)]]
         state = state.next(
@@ -265,7 +268,7 @@ class FedCRefMethod(SampleMethod):
             **vars(graph),
             statistics=statistics,
             community_models=community_models,
-            clusters={str(i): own for i, own in clusters.items()},
+            clusters={str(i): numbers for i, numbers in clusters.items()},
             cluster_models=torch.stack([every_model[cluster] for cluster in used]) if used else state.cluster_models,
             history=history,
             finished=self._is_over(history, stable == fed.present) or state.steps + 1 >= self.max_iterations,
@@ -352,8 +355,8 @@ class FedCRefMethod(SampleMethod):
         expected: forms.Expected = {
             "models": forms.updates("clusters", replicas, state.model.size), "samples": forms.int64("clusters")
         }  # fmt: skip
-        asked = dict.fromkeys((i for i in fed.present if i not in state.frozen), payload)
-        replies = fed.ask(fedcref_tasks.train_clusters, asked, expected)
+        payloads = dict.fromkeys((i for i in fed.present if i not in state.frozen), payload)
+        replies = fed.ask(fedcref_tasks.train_clusters, payloads, expected)
         models = {i: state.models[str(i)] for i in state.frozen} | {i: r["models"] for i, r in replies.items()}
         samples = {i: state.samples[str(i)] for i in state.frozen} | {i: r["samples"] for i, r in replies.items()}
         return Iteration(fed, state, models, samples, set(replies), replies.missing)
@@ -422,12 +425,12 @@ class FedCRefMethod(SampleMethod):
             training = StackTraining(epochs, self.min_steps // self.rounds, self.batch_size, self.learning_rate)
             common = {**fedcref_tasks.spec(state.model), "training": asdict(training)}
             payloads: dict[int, Payload] = {
-                i: {**common, "models": models[[g for g, _ in own]], "clusters": [q for _, q in own]}
-                for i, own in members.items()
+                i: {**common, "models": models[[g for g, _ in parts]], "clusters": [q for _, q in parts]}
+                for i, parts in members.items()
             }
             expected = {
-                i: {"models": forms.updates(len(own), state.model.size), "samples": forms.int64(len(own))}
-                for i, own in members.items()
+                i: {"models": forms.updates(len(parts), state.model.size), "samples": forms.int64(len(parts))}
+                for i, parts in members.items()
             }
             replies = work.ask(fedcref_tasks.train_community, payloads, expected.__getitem__)
             average_models(models, members, replies, self.aggregation)
@@ -440,7 +443,9 @@ class FedCRefMethod(SampleMethod):
         keep_all = self.safeguard == "all" or (self.safeguard == "auto" and self.associations != "held-out")
         clusters, count = graph.clusters(), len(community_models)
         # Local clusters whose own models compete with those of all communities.
-        own = {i: [q for q, c in enumerate(clusters[i]) if keep_all or c >= len(graph.communities)] for i in active}
+        competing = {
+            i: [q for q, c in enumerate(clusters[i]) if keep_all or c >= len(graph.communities)] for i in active
+        }
         common = {
             **fedcref_tasks.spec(work.state.model),
             "models": community_models,
@@ -452,14 +457,16 @@ class FedCRefMethod(SampleMethod):
         payloads = {}
         for i in active:
             # The index of each local cluster's model among the competing ones.
-            current = [own[i].index(q) if q in own[i] else len(own[i]) + c for q, c in enumerate(clusters[i])]
-            payloads[i] = {**common, "own": own[i], "current": current}
-        expected = {i: {"selected": forms.is_list(forms.below(len(own[i]) + count))} for i in active}
+            current = [
+                competing[i].index(q) if q in competing[i] else len(competing[i]) + c for q, c in enumerate(clusters[i])
+            ]
+            payloads[i] = {**common, "own": competing[i], "current": current}
+        expected = {i: {"selected": forms.is_list(forms.below(len(competing[i]) + count))} for i in active}
         replies = work.ask(fedcref_tasks.refine, payloads, expected.__getitem__)
         for i in work.fed.missing:
             del clusters[i]  # the client may have refined, and its reply was lost
         for i, reply in replies.items():
-            choices = [clusters[i][q] for q in own[i]] + list(range(count))
+            choices = [clusters[i][q] for q in competing[i]] + list(range(count))
             clusters[i] = [choices[chosen] for chosen in reply["selected"]]
         return clusters, {i: reply["unchanged"] for i, reply in replies.items()}
 
