@@ -79,36 +79,6 @@ def test_run_resume_report_predict(capsys: pytest.CaptureFixture[str], tmp_path:
     assert capsys.readouterr().out == "client,row,cluster\nnorth,0,0\nnorth,1,1\nsouth,0,0\nsouth,1,1\n"
 
 
-def test_an_encoder_is_trained_and_goes_on(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    from fedkin.nn.encoder import Pretrained
-
-    out = tmp_path / "encoders" / "digits.safetensors"
-    command = "pretrain digits --out encoders/digits.safetensors --samples 200 --seed 3 --epochs"
-    assert fedkin(*command.split(), "2") == 0
-    shown = capsys.readouterr()
-    assert shown.err == ""
-    made = Pretrained.load(out)
-    error = made.about["error"]
-    assert shown.out == f"Encoder: encoders/digits.safetensors, mean squared error {error:.4f} after 2 epochs\n"
-    assert made.spec == {"name": "dense-autoencoder", "shape": [1, 8, 8], "output": "sigmoid"}
-    assert {key: made.about[key] for key in ("data", "samples", "seed", "epochs")} == {
-        "data": "digits", "samples": 200, "seed": 3, "epochs": 2
-    }  # fmt: skip
-    assert fedkin(*command.split(), "3") == 0
-    assert capsys.readouterr().out.endswith(" after 3 epochs\n")
-    assert fedkin("pretrain", "digits", "--out", "conv", "--model", "conv-autoencoder", "--epochs", "1") == 0
-    assert Pretrained.load(tmp_path / "conv").spec["name"] == "conv-autoencoder"
-    capsys.readouterr()
-    kept = out.read_bytes()
-    assert fedkin(*command.replace("--seed 3", "--seed 4").split(), "3") == 2
-    assert capsys.readouterr() == (
-        "",
-        "fedkin: 'encoders/digits.safetensors' holds an encoder that was trained otherwise; give another --out.\n",
-    )
-    assert out.read_bytes() == kept
-    assert {file.name for file in tmp_path.rglob("*") if file.is_file()} == {"digits.safetensors", "conv"}
-
-
 def test_an_interrupted_run_says_how_to_go_on(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

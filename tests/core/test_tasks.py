@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fedkin.core import Client, Payload, Task, client_task
+from fedkin.core import Client, Payload, client_task
 from fedkin.core.replies import is_count
 
 
@@ -26,15 +26,6 @@ def test_a_client_task_is_done_by_many_clients() -> None:
     assert nothing.run(clients, [{}] * 3) == [{}] * 3
     with pytest.raises(ValueError, match="shorter"):
         nothing.run(clients, [{}])
-
-
-def test_a_client_task_is_named_and_declared_as_any_other() -> None:
-    assert Task.named(f"{__name__}.count") is count
-    assert count.run.__doc__ == "Count the samples."
-    assert count.accounted
-    assert count.objection({"more": -1})
-    assert count.refusal({})
-    assert count.refusal({"samples": 3}) is None
 
 
 def test_what_is_accounted_for_says_what_it_takes() -> None:

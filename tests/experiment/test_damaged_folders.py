@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import toy
-from fedkin.cli import main
 from fedkin.core import FedkinError
 from fedkin.experiment import registry
 from fedkin.experiment.config import load_config
@@ -61,40 +60,6 @@ def test_broken_records_are_refused_by_line(line: str, folder: Path) -> None:
         with pytest.raises(FedkinError, match=r"Line 2 of \S*records\.jsonl is damaged"):
             ask(folder)
     assert path.read_bytes() == before
-
-
-@pytest.mark.parametrize(
-    ("name", "command"),
-    [
-        ("config.toml", ["resume", "{}"]),
-        ("config.toml", ["report", "{}"]),
-        ("config.toml", ["cut", "{}", "--clusters", "2"]),
-        ("result.json", ["report", "{}"]),
-        ("result.json", ["predict", "{}", "wine"]),
-        ("models.safetensors", ["predict", "{}", "wine"]),
-        ("SHA256SUMS", ["predict", "{}", "wine"]),
-        ("SHA256SUMS", ["resume", "{}"]),
-    ],
-)
-def test_one_bit_that_is_another_ends_a_command_with_a_sentence(
-    name: str, command: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = folder / name
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2 if name != "SHA256SUMS" else 0] ^= 1 if name != "SHA256SUMS" else 64
-    path.write_bytes(content)
-    before = contents(folder)
-    with pytest.raises(SystemExit) as end:
-        main([part.format(folder) for part in command])
-    error = capsys.readouterr().err
-    assert end.value.code == 2
-    assert f"{path} is damaged" in error
-    assert error.count("\n") == 1
-    assert contents(folder) == before
-
-
-def contents(folder: Path) -> dict[Path, bytes]:
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize(

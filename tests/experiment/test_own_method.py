@@ -122,22 +122,6 @@ def test_a_folder_cannot_name_code_of_packages_that_are_not_trusted(
     assert printed.out.count("\n") == 3 if command == "predict" else "use `fedkin predict`" in printed.err
 
 
-def test_a_folder_cannot_name_a_model_of_packages_that_are_not_trusted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    execute(load_config("fedavg", ["method.rounds=1", "method.local_steps=1"]), tmp_path / "run")
-    result = tmp_path / "run" / "result.json"
-    tree = json.loads(result.read_text())
-    tree["result"]["module"]["name"] = "own_package.mine:Mine"
-    result.write_text(json.dumps(tree))
-    (tmp_path / "run" / "SHA256SUMS").unlink()
-    capsys.readouterr()
-    with pytest.raises(SystemExit):
-        main(["predict", str(tmp_path / "run"), "digits", "--client", "0"])
-    assert "'own_package.mine' is not from fedkin, so it is not imported" in capsys.readouterr().err
-    assert "own_package" not in sys.modules
-
-
 def test_both_engines_refuse_what_a_task_cannot_send_or_keep(tmp_path: Path) -> None:
     (tmp_path / "own_package" / "mine.py").write_text(BROKEN)
     sentences = {

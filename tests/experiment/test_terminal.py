@@ -1,10 +1,6 @@
-import re
-import sys
-
 import pytest
 
 from fedkin.experiment.terminal import Bar, Quiet
-from fedkin.experiment.terminal_tables import print_table, sentence_text
 
 LINE = {
     "step": 3,
@@ -37,21 +33,3 @@ def test_warnings_are_shown_whether_or_not_anybody_watches(
     shown = capsys.readouterr()
     assert "fedkin: [MLflow] is gone.\n" in shown.err
     assert shown.out == ""
-
-
-@pytest.mark.parametrize("width", [60, 80, 200])
-def test_a_terminals_lines_fit_and_nothing_is_cut(
-    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    monkeypatch.setenv("COLUMNS", str(width))
-    rows = [["kfed, 3 clusters", *(f"0.{at}51 ± 0.0{at}3" for at in range(7)), "a centralised baseline"]] * 2
-    print_table(rows, ["Method", *(f"Measure {at}" for at in range(7)), "Remark"], left=(0, 8))
-    print(
-        sentence_text("Cluster 0 (94 samples): low flavanoids (0.79 against 2.02), low hue, clients north and south.")
-    )
-    shown = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
-    assert max(map(len, shown.splitlines())) <= width
-    assert "…" not in shown
-    words = " ".join(shown.split())
-    assert [cell for cell in rows[0] if cell not in words] == []

@@ -116,20 +116,11 @@ def after_step(method: Method[Any], before: Any, answer: Any) -> tuple[Any, Reco
 def _check_placed(method: Method[Any], before: Any, state: Any) -> None:
     """Check that a state of clients' clusters has a label for every client, and a model for every label."""
     check_labels(method, state.labels, len(before.labels))
-    models, earlier, name = state.models, before.models, type(method).__name__
-    if state.module != before.module or not len(earlier) or not len(state.labels):
-        return
-    if models.dtype != earlier.dtype or models.ndim != 2 or models.shape[1] != earlier.shape[1]:
-        raise FedkinError(
-            f"{name}.step returned a state with models {_form(models)}; they should be a row of {earlier.shape[1]:,} "
-            "float32 for each cluster."
-        )
-    lowest, highest = int(state.labels.min()), int(state.labels.max())
-    if lowest < -1 or highest >= len(models):
-        raise FedkinError(
-            f"{name}.step has put a client into cluster {lowest if lowest < -1 else highest}, but the last model of "
-            f"its state is that of cluster {len(models) - 1}, and -1 is for clients whose cluster is not known."
-        )
+    name, count = type(method).__name__, len(state.models)
+    if len(before.models) and state.module == before.module and state.models.shape[1:] != before.models.shape[1:]:
+        raise FedkinError(f"{name}.step returned models {_form(state.models)}, beside {_form(before.models)} before.")
+    if len(before.models) and any(not -1 <= label < count for label in state.labels.tolist()):
+        raise FedkinError(f"{name}.step returned labels outside of -1, for not known, to {count - 1}, the last model.")
 
 
 def _check_plain(beginning: str, tree: Any) -> None:

@@ -230,10 +230,10 @@ class Method(ABC, Generic[S]):
         """Whether samples are turned into embeddings first, for which they are taken as they are."""
         return False
 
-    def shared_with(self, made: type[Any]) -> dict[str, Any]:
+    def shared_with(self, declared: type[Any]) -> dict[str, Any]:
         """Return the hyper-parameters that another dataclass has, too, by name in its order."""
         names = {field.name for field in dataclasses.fields(self)}  # type: ignore[arg-type]
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(made) if field.name in names}
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(declared) if field.name in names}
 
 
 # What only some methods can do.
@@ -326,9 +326,9 @@ def refuse_unused(method: Any, unused: Mapping[str, str]) -> None:
             raise FedkinError(f"{option.name} is {value!r}, but it has no effect {unused[option.name]}; leave it out.")
 
 
-def allowed_for_sums(made: type[Method[Any]]) -> dict[str, tuple[Any, ...]]:
+def allowed_for_sums(method: type[Method[Any]]) -> dict[str, tuple[Any, ...]]:
     """Return the values of hyper-parameters, by name, with which sums over clients are all that a method needs."""
-    settings = made.traits.sums_suffice or {}
+    settings = method.traits.sums_suffice or {}
     return {name: values if isinstance(values, tuple) else (values,) for name, values in settings.items()}
 
 
@@ -344,49 +344,49 @@ _TRAITS: Mapping[str, tuple[str | None, ...]] = {"clusters": ("samples", "client
 """Traits with few values, and these."""
 
 
-def check_annotations(made: type[Any], name: str) -> None:
+def check_annotations(declared: type[Any], name: str) -> None:
     """Raise FedkinError if a dataclass, called `name`, has annotations that are no fields, or of unknown types.
 
     They are no fields if the decorator is missing.
     """
     try:
-        get_type_hints(made, include_extras=True)
+        get_type_hints(declared, include_extras=True)
     except NameError as error:
         raise FedkinError(
             f"'{name}' has an annotation whose type is not known: {error}; import it outside of `if TYPE_CHECKING:`."
         ) from error
-    annotations = [key for key, kind in inspect.get_annotations(made).items() if "ClassVar" not in str(kind)]
-    if annotations and "__dataclass_fields__" not in vars(made):
+    annotations = [key for key, kind in inspect.get_annotations(declared).items() if "ClassVar" not in str(kind)]
+    if annotations and "__dataclass_fields__" not in vars(declared):
         raise FedkinError(
             f"'{name}' has annotations that are no options, such as '{annotations[0]}'; the decorator "
             "@dataclass(frozen=True) is missing above its class."
         )
 
 
-def check_class(made: type[Any]) -> None:
+def check_class(method: type[Any]) -> None:
     """Check that the class of a method can be used as one.
 
     Raises FedkinError if a trait has a value that nothing knows, a function takes other arguments than it is called
     with, or one that is called without an instance, such as `predict`, needs one.
     """
-    name = made.__name__
-    if not isinstance(made.traits, Traits):
-        raise FedkinError(f"{name}.traits should be fedkin.core.Traits(...), not {kind_of(made.traits)}.")
+    name = method.__name__
+    if not isinstance(method.traits, Traits):
+        raise FedkinError(f"{name}.traits should be fedkin.core.Traits(...), not {kind_of(method.traits)}.")
     for trait, allowed in _TRAITS.items():
-        if (value := getattr(made.traits, trait)) not in allowed:
+        if (value := getattr(method.traits, trait)) not in allowed:
             raise FedkinError(f"{name}.traits has {trait} = {value!r}; it should be {' or '.join(map(repr, allowed))}.")
     for function, arguments in (("init", ("fed",)), ("step", ("fed", "state")), ("result", ("state",))):
         try:
-            inspect.signature(getattr(made, function)).bind(made, *arguments)
+            inspect.signature(getattr(method, function)).bind(method, *arguments)
         except TypeError as error:
             raise FedkinError(
                 f"{name}.{function} should take {' and '.join(arguments)}, as in def {function}(self, "
                 f"{', '.join(arguments)})."
             ) from error
-    for number, base in enumerate(made.__mro__):
+    for number, base in enumerate(method.__mro__):
         for function, value in vars(base).items():
             inherited = next(
-                (vars(each)[function] for each in made.__mro__[number + 1 :] if function in vars(each)), None
+                (vars(each)[function] for each in method.__mro__[number + 1 :] if function in vars(each)), None
             )
             if isinstance(value, FunctionType) and isinstance(inherited, staticmethod | classmethod):
                 decorator = f"@{type(inherited).__name__}"

@@ -177,20 +177,20 @@ def validation_sentence(
     return FedkinError(f"'{path}' is {shown} {place}; it should be {rule}.")
 
 
-def _unknown_key(path: str, place: str, known: list[str]) -> FedkinError:
+def _unknown_key(path: str, place: str, paths: list[str]) -> FedkinError:
     """Return the error for an unknown key, with the one that is probably meant.
 
     A key of a section that exists is compared with those of the section alone: its own name would make all alike.
     """
-    if not known:
+    if not paths:
         return FedkinError(f"'{path}' {place} is no known key.")
     section, _, key = path.rpartition(".")
-    inside = [each for each in known if section and each.startswith(f"{section}.")]
+    inside = [each for each in paths if section and each.startswith(f"{section}.")]
     if not inside:
-        return unknown_name(f"key {place}:", path, known)
+        return unknown_name(f"key {place}:", path, paths)
     keys = [each.removeprefix(f"{section}.") for each in inside]
     meant = meant_by(key, keys)
-    near = key if key in known else meant and f"{section}.{meant}"
+    near = key if key in paths else meant and f"{section}.{meant}"
     shows_all = "`fedkin run METHOD --dry-run`"
     allowed = f"allowed: {listing(sorted(inside))}" if len(inside) <= _SHORT else nearest_few(key, keys, shows_all)
     return FedkinError(f"Unknown key {place}: '{path}'; {hint(near, allowed)}")

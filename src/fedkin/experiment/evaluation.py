@@ -277,17 +277,17 @@ def evaluate_samples(
         return {}
     result = method.result(state)
     outside = {*population.forgotten, *fed.dropped}  # their samples may not even be prepared
-    there = [client for client in population.clients if client.id not in outside]
+    sites = [client for client in population.clients if client.id not in outside]
     clusters = [
         client.state["clusters"] if "clusters" in client.state else predicted_clusters(method, result, client.x)
-        for client in there
+        for client in sites
     ]
-    within = {one.id: (population.truth[one.id], own) for one, own in zip(there, clusters, strict=True)}
+    within = {each.id: (population.truth[each.id], labels) for each, labels in zip(sites, clusters, strict=True)}
     return {
         **_class_agreement(*zip(*within.values(), strict=True)),
-        **_soft(method, there, population.truth, result),
+        **_soft(method, sites, population.truth, result),
         "accuracy": float(np.mean([clustering_accuracy(*pair) for pair in within.values()])),
-        "kappas": [cohen_kappa(*within[one.id]) if one.id in within else None for one in population.clients],
+        "kappas": [cohen_kappa(*within[each.id]) if each.id in within else None for each in population.clients],
     }
 
 
