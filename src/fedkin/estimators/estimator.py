@@ -88,13 +88,15 @@ _OF_TABLES = ("scaling", "drop", "id", "categorical", "ordinal", "text", "lackin
 
 
 def common_options() -> list[Option]:
-    """Return the parameters that all estimators have; scikit-learn allows no list or dict as a default."""
-    immutable = {"drop": (), "categorical": (), "ordinal": None}
-    of_tables = {
-        option.name: dataclasses.replace(option, default=immutable.get(option.name, option.default))
-        for option in options_of(TableOptions)
-    }
-    return [*(of_tables[name] for name in _OF_TABLES), *options_of(EstimatorOptions)]
+    """Return the parameters that all estimators have; scikit-learn allows no list and no dict as a default."""
+    options = [option for option in options_of(TableOptions) if option.name in _OF_TABLES]
+    options = [dataclasses.replace(option, default=_immutable(option.default)) for option in options]
+    options.sort(key=lambda option: _OF_TABLES.index(option.name))
+    return [*options, *options_of(EstimatorOptions)]
+
+
+def _immutable(default: Any) -> Any:
+    return () if default == [] else None if default == {} else default
 
 
 class Estimator(BaseEstimator):  # type: ignore[misc]
