@@ -29,28 +29,8 @@ from fedkin.core.replies import (
 )
 from fedkin.core.seeds import Secret
 from fedkin.core.tasks import Task, client_task, known_task
-from fedkin.secure_aggregation.masks import (
-    KEY,
-    KINDS,
-    OPENER,
-    OWN,
-    PAIRS,
-    SEALED,
-    channel_key,
-    content,
-    context_of,
-    encode,
-    mask,
-    octets_of,
-    opened,
-    openers_of,
-    own_mask,
-    public_key,
-    rows_of,
-    sealed_shares,
-    sum_keys,
-    threshold,
-)
+from fedkin.secure_aggregation import masks
+from fedkin.secure_aggregation.masks import KEY, KINDS, OPENER, OWN, PAIRS, SEALED, content, octets_of, rows_of
 
 MIN_CLIENTS = 3
 """Minimum number of clients in a sum; in a sum of two, each learns the other's value."""
@@ -97,7 +77,7 @@ def send_key(client: Client, payload: Payload) -> Payload:
 
     A client with an identity signs it.
     """
-    key = public_key(channel_key(secret_of(client)))
+    key = masks.public_key(masks.channel_key(secret_of(client)))
     return {"key": octets_of([key], KEY), **(client.identity.sign(key) if client.identity else {})}
 
 
@@ -114,7 +94,7 @@ def send_shares(client: Client, payload: Payload) -> Payload:
         return {"refused": reason}
     keys = keys_of(payload)
     try:
-        publics, shares = sealed_shares(secret_of(client), client.id, keys, context_of_shares(payload))
+        publics, shares = masks.sealed_shares(secret_of(client), client.id, keys, context_of_shares(payload))
     except ValueError:
         return {"refused": INVALID_KEY}
     return {
@@ -168,11 +148,11 @@ def reveal_shares(client: Client, payload: Payload) -> Payload:
         reason = USED_TAG
     if reason is not None:
         return {"refused": reason}
-    keys, channel, context = keys_of(payload), channel_key(secret_of(client)), context_of_shares(payload)
+    keys, channel, context = keys_of(payload), masks.channel_key(secret_of(client)), context_of_shares(payload)
 
     def openers(dealers: Sequence[int], kind: int) -> Tensor:
-        keys_of_shares = [openers_of(channel, keys[dealer], dealer, client.id, context)[kind] for dealer in dealers]
-        return octets_of(keys_of_shares, len(dealers), OPENER)
+        of_shares = [masks.openers_of(channel, keys[i], i, client.id, context)[kind] for i in dealers]
+        return octets_of(of_shares, len(dealers), OPENER)
 
     try:
         return {"own": openers(payload["survivors"], OWN), "pairs": openers(payload["dropped"], PAIRS)}
@@ -194,7 +174,7 @@ def keys_of(payload: Payload) -> dict[int, bytes]:
 
 def context_of_shares(payload: Payload) -> bytes:
     """Return bytes that identify the shares of a sum, of whose clients and tag a request is."""
-    return context_of(content(payload["tag"]), keys_of(payload))
+    return masks.context_of(content(payload["tag"]), keys_of(payload))
 
 
 def context_of_masks(payload: Payload, publics: Mapping[int, bytes], asked: bytes) -> bytes:
@@ -203,7 +183,7 @@ def context_of_masks(payload: Payload, publics: Mapping[int, bytes], asked: byte
     `publics` are the public keys of those who share masks, by id; `asked` is the digest of what they are all asked, see
     `question`.
     """
-    return context_of(asked + context_of_shares(payload), publics)
+    return masks.context_of(asked + context_of_shares(payload), publics)
 
 
 def question(payload: Payload) -> bytes:
@@ -242,7 +222,7 @@ def group_objection(client: Client, payload: Payload) -> str | None:
         return f"fewer than {MIN_CLIENTS} clients to sum over"
     if len(set(keys.values())) < len(keys):
         return "two clients have the same key"
-    if _SECRET not in client.state or keys.get(client.id) != public_key(channel_key(secret_of(client))):
+    if _SECRET not in client.state or keys.get(client.id) != masks.public_key(masks.channel_key(secret_of(client))):
         return OTHER_KEY
     if not len(payload["ids"]) == len(payload["keys"]) == len(keys):
         return "clients and keys are not one each"
@@ -264,13 +244,13 @@ def _dealers_objection(client: Client, payload: Payload) -> str | None:
         return "the dealers are not different clients of the sum"
     if client.id not in dealers:
         return "it is not among the dealers"
-    needed = threshold(len(ids))
+    needed = masks.threshold(len(ids))
     return None if len(dealers) >= needed else f"fewer than {needed} of {len(ids)} clients are dealers"
 
 
 def _survivors_objection(client: Client, payload: Payload) -> str | None:
     """Return why a client reveals nothing for these lists of survivors and dropouts; ``None`` if it does."""
-    survivors, needed = payload["survivors"], threshold(len(payload["ids"]))
+    survivors, needed = payload["survivors"], masks.threshold(len(payload["ids"]))
     everyone = [*survivors, *payload["dropped"]]
     if not _are_some(everyone, payload["ids"]):
         return "survivors and dropped are not different clients of the sum"
@@ -316,16 +296,16 @@ def _are_some(ids: Sequence[int], clients: Sequence[int]) -> bool:
 
 def _still_sealed(client: Client, payload: Payload) -> list[int]:
     """Return the dealers whose shares this client cannot decrypt, because they or their public keys were altered."""
-    keys, channel, context = keys_of(payload), channel_key(secret_of(client)), context_of_shares(payload)
+    keys, channel, context = keys_of(payload), masks.channel_key(secret_of(client)), context_of_shares(payload)
     sealed = []
     for dealer, publics, shares in zip(payload["dealers"], payload["publics"], payload["shares"], strict=True):
         try:
-            openers = openers_of(channel, keys[dealer], dealer, client.id, context)
+            openers = masks.openers_of(channel, keys[dealer], dealer, client.id, context)
         except ValueError:  # no key at all
             sealed.append(dealer)
             continue
         parts = zip(openers, rows_of(shares), KINDS, strict=True)
-        if any(opened(opener, share, rows_of(publics), kind) is None for opener, share, kind in parts):
+        if any(masks.opened(opener, share, rows_of(publics), kind) is None for opener, share, kind in parts):
             sealed.append(dealer)
     return sealed
 
@@ -338,10 +318,10 @@ def _masked(client: Client, reply: Payload, payload: Payload) -> Tensor:
     values = values_of(reply, [Term(**term) for term in payload["terms"]])
     publics = dict(zip(payload["dealers"], rows_of(payload["publics"][:, PAIRS]), strict=True))
     context = context_of_masks(payload, publics, question(payload))
-    private = sum_keys(secret_of(client), context_of_shares(payload))
-    hidden = encode(values, len(payload["ids"]))
-    hidden = hidden + mask(client.id, private[PAIRS], publics, context, len(values))
-    hidden = hidden + own_mask(client.id, private[OWN], context, len(values))
+    private = masks.sum_keys(secret_of(client), context_of_shares(payload))
+    hidden = masks.encode(values, len(payload["ids"]))
+    hidden = hidden + masks.mask(client.id, private[PAIRS], publics, context, len(values))
+    hidden = hidden + masks.own_mask(client.id, private[OWN], context, len(values))
     return torch.from_numpy(hidden.view(np.int64))
 
 

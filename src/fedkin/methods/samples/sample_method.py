@@ -156,7 +156,7 @@ def checked_result(method: Method[Any], state: Any, task: Task) -> dict[str, Any
     """
     result = method.result(state)
     check_result(method, result)
-    form = {"result": task.takes["result"]} if task.takes else {}
+    form = {name: want for name, want in (task.takes or {}).items() if name == "result"}
     if form and (reason := objection({"result": result}, form)) is not None:
         name = type(method).__name__
         raise FedkinError(f"{name}.result does not fit what clients do with it, task '{task.name}': {reason}.")
