@@ -115,10 +115,15 @@ def execute(
         except BaseException as error:
             refused = isinstance(error, FedkinError) and not (folder / CHECKPOINT).exists()
             if refused or not began:  # the folder is free for another try
-                for name in (CONFIG, SUMS, TIMING, NOTES):
-                    (folder / name).unlink(missing_ok=True)
-                shutil.rmtree(folder / CLIENT_FOLDERS, ignore_errors=True)
+                _clear(folder)
             raise
+
+
+def _clear(folder: Path) -> None:
+    """Delete what a run wrote into its empty folder before it failed in its first step."""
+    for name in (CONFIG, SUMS, TIMING, NOTES):
+        (folder / name).unlink(missing_ok=True)
+    shutil.rmtree(folder / CLIENT_FOLDERS, ignore_errors=True)
 
 
 def check(config: Config, folder: Path, progress: Progress | None = None) -> str:
