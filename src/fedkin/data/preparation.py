@@ -540,7 +540,12 @@ def _prepare_tables(
     texts: Sequence[str] = (),
 ) -> Preparation:  # fmt: skip
     lengths = {
-        i: {len(reply[key]) for key in ("names", "columns", "sum") if key in reply} for i, reply in replies.items()
+        i: {
+            len(reply["names"]),
+            len(reply["columns"]["facts"]),
+            len(reply["sum"] if "sum" in reply else reply["names"]),
+        }
+        for i, reply in replies.items()
     }
     fed.drop({i: Failure("unusable", "its columns do not fit together") for i in lengths if len(lengths[i]) > 1})
     replies = {i: reply for i, reply in replies.items() if len(lengths[i]) == 1}

@@ -14,12 +14,13 @@ from torch import Tensor
 
 from fedkin.core.doors import option
 from fedkin.core.errors import FedkinError, hint, listing, mid_sentence, nearest, refuse, unknown_name
-from fedkin.core.replies import is_flag, is_list, is_text
+from fedkin.core.replies import is_count, is_list, is_text
 from fedkin.core.table import IN_WORDS, MAX_CATEGORIES, Column, Kind, Table
 from fedkin.data.dataset import in_order
 from fedkin.data.options import AUTO, NO_ID, TableOptions
 from fedkin.data.tables import is_called_id, is_called_recurring
 
+_KINDS: tuple[Kind, ...] = get_args(Kind)
 _MAX_TEXT, _MAX_NAMES = 500, 1_000_000
 """Characters of a name of a column or category, and number of these, that may be sent."""
 
@@ -48,7 +49,10 @@ Reports = Mapping[int, Mapping[str, ColumnReport]]
 
 
 def reports_of(table: Table, min_members: int, origin: str) -> dict[str, Any]:
-    """Report on a client's table: the columns' ``names``, and in ``columns`` each `ColumnReport` as a list.
+    """Report on a client's table: the columns' ``names``, and in ``columns`` their `ColumnReport` by field.
+
+    That is ``facts``, uint8 ``(columns, 4)``: kind, as an index, and the flags `filled`, `unique` and `asked`; and
+    ``levels``, a list of positions with their categories, if there are any. So a wide table is a few tensors.
 
     Raises FedkinError if a name, or a category that would leave the client, is longer than may be sent. Its sentence is
     public: it has names and lengths.
@@ -70,10 +74,10 @@ def reports_of(table: Table, min_members: int, origin: str) -> dict[str, Any]:
             continue
         problems.append(FedkinError(problem, public=True))
     refuse(problems)
-    return {
-        "names": table.names,
-        "columns": [[*report[:3], list(report.categories), report.asked] for report in reports],
-    }
+    facts = [[_KINDS.index(one.kind), one.filled, one.unique, one.asked] for one in reports]
+    levels = [[i, list(report.categories)] for i, report in enumerate(reports) if report.categories]
+    tensor = torch.tensor(facts, dtype=torch.uint8).reshape(-1, 4)
+    return {"names": table.names, "columns": {"facts": tensor, "levels": levels}}
 
 
 def _report(column: Column, values: Tensor, min_members: int, id_column: str) -> ColumnReport:
@@ -112,20 +116,27 @@ def are_names(value: Any) -> bool:
 
 
 def are_reports(value: Any) -> bool:
-    """Return whether a value is a list of reports as of `reports_of`, of bounded size."""
-    return isinstance(value, list) and all(map(_is_report, value))
-
-
-def _is_report(fields: Any) -> bool:
-    if not isinstance(fields, list) or len(fields) != 5:
+    """Return whether a value holds reports as of `reports_of`, of bounded size."""
+    if not isinstance(value, dict) or value.keys() != {"facts", "levels"} or not isinstance(value["levels"], list):
         return False
-    kind, filled, unique, categories, is_asked = fields
-    return kind in get_args(Kind) and all(map(is_flag, (filled, unique, is_asked))) and are_names(categories)
+    facts, levels = value["facts"], value["levels"]
+    if not isinstance(facts, Tensor) or facts.dtype != torch.uint8 or facts.ndim != 2 or facts.shape[1] != 4:
+        return False
+    if len(facts) and (int(facts[:, 0].max()) >= len(_KINDS) or int(facts[:, 1:].max()) > 1):
+        return False
+    pairs = all(isinstance(pair, list) and len(pair) == 2 and is_count(pair[0]) for pair in levels)
+    return pairs and all(i < len(facts) and are_names(names) for i, names in levels)
 
 
 def reports_by_name(reply: Mapping[str, Any]) -> dict[str, ColumnReport]:
     """Return the reports in a client's reply by column, see `reports_of`."""
-    return {name: ColumnReport(*fields) for name, fields in zip(reply["names"], reply["columns"], strict=True)}
+    levels = {int(i): names for i, names in reply["columns"]["levels"]}
+    return {
+        name: ColumnReport(_KINDS[kind], bool(filled), bool(unique), levels.get(i, ()), bool(is_asked))
+        for i, (name, (kind, filled, unique, is_asked)) in enumerate(
+            zip(reply["names"], reply["columns"]["facts"].tolist(), strict=True)
+        )
+    }
 
 
 # What clients agree on.

@@ -201,7 +201,9 @@ def _moments_of(table: Table) -> Payload:
 @client_task(takes=_MIN_MEMBERS, holds={"names": are_names, "columns": are_reports})
 def table_columns(client: Client, payload: Payload) -> Payload:
     """Report the columns of a table, and nothing of its samples except names of frequent categories."""
-    return {"names": [], "columns": []} if client.table is None else _reports_of(client, payload)
+    if client.table is None:
+        return {"names": [], "columns": {"facts": torch.zeros(0, 4, dtype=torch.uint8), "levels": []}}
+    return _reports_of(client, payload)
 
 
 def _reports_of(client: Client, payload: Payload) -> Payload:
