@@ -200,7 +200,9 @@ def frame_to_table(
     if wrong:
         raise all_problems([*sentences, *wrong])
     frame = _with_empty_cells(frame, options)
-    texts = [i for i, name in enumerate(names) if _is_text(frame.iloc[:, i], name, options)]
+    kinds = [kind.kind for kind in frame.dtypes]  # a wide table's columns of numbers are not even looked at
+    texts = [i for i, name in enumerate(names) if kinds[i] in "OT" or name in options.text]
+    texts = [i for i in texts if _is_text(frame.iloc[:, i], names[i], options)]
     of_texts = {names[i]: TextColumn(Samples("texts", _texts(frame.iloc[:, i]))) for i in texts}
     frame = frame.iloc[:, [i for i in range(len(names)) if i not in texts]] if texts else frame
     rest = [name for name in names if name not in of_texts]
@@ -220,7 +222,7 @@ def _is_text(cells: pd.Series, name: str, options: TableOptions) -> bool:
     """
     if name in options.text:
         return True
-    if cells.dtype.kind not in "OT" or options.features or name in (*options.categorical, *options.ordinal, options.id):
+    if options.features or name in (*options.categorical, *options.ordinal, options.id):
         return False
     filled = [cell for cell in cells.dropna() if isinstance(cell, str) and cell.strip()]
     if len(filled) < MIN_MEMBERS or len(set(filled)) < 0.9 * len(filled):
