@@ -289,7 +289,7 @@ def key(path: Path) -> None:
 @federation.command()
 @argument("path", "A site's own file.", "SITE.toml", type=PATH)
 def check(path: Path) -> None:
-    """Check a site's file and its data. Nothing is sent, and nothing is written."""
+    """Check a site's file and its data. Nothing is sent, and nothing but embeddings is written."""
     _needs_flower()
     from fedkin.deploy.site_app import checked
 

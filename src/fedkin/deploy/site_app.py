@@ -204,7 +204,7 @@ def site_of(context: Context) -> Site:
 def checked(path: Path) -> list[str]:
     """Read a site's file and its data; return what they hold, how a table's columns are read, and what looks wrong.
 
-    Raises FedkinError if the file or the data cannot be read. Nothing is written.
+    Raises FedkinError if the file or the data cannot be read. Nothing but embeddings is written.
     """
     from fedkin.experiment.data_overview import columns_at_a_site  # every message starts a process, which needs it not
 
