@@ -35,6 +35,7 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.mixture import GaussianMixture
 
 import fedkin
+from kin_graph_density import RULES, left_out
 
 Rows = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -105,10 +106,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--part", type=float, default=1.0, help="part of the samples that a seed draws")
     parser.add_argument("--floors", type=int, nargs="+", choices=FLOORS, default=FLOORS)
     parser.add_argument("--methods", nargs="+", default=["own", "common", *POOLED])
+    parser.add_argument("--without", choices=[*RULES], default=None, help="a rule of kin-graph's to leave out")
     parser.add_argument("--numbers", nargs="+", choices=["found", "given"], default=["found", "given"])
     given = parser.parse_args(arguments)
     if given.what == "run":
-        run(given)
+        with left_out(given.without):
+            run(given)
     else:
         print(summary(pd.read_csv(given.csv, keep_default_na=False)))
 

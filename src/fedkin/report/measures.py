@@ -151,7 +151,7 @@ MEASURES = {
 
 HIDDEN = (
     "splits", "components", "start", "share_without_smoothing", "nodes", "edges", "exchanges", "micro_clusters",
-    "resolution", "stability", "agreement", "valley", "modularity", "explained", "pooled_accuracy", "epsilon", "delta",
+    "resolution", "stability", "agreement", "modularity", "explained", "pooled_accuracy", "epsilon", "delta",
     "local_clusters", "associations", "cut",
 )  # fmt: skip
 """Numbers that are for programs, and in figures of the method, but neither a headline nor a curve."""

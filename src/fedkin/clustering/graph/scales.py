@@ -1,27 +1,24 @@
-"""Scales of kin-graph: the partitions of its graph at all resolutions, coarse ones first, as a hierarchy.
+"""Scales of kin-graph: the partitions of its nodes that were looked at, coarse ones first, as a hierarchy.
 
 Data can have clusters of clusters. The choice among them is a judgement, so that all are kept for the user to see.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkin.clustering.graph.communities import CommunityLabels, renamed
+from fedkin.clustering.graph.communities import Floats, Labels, renumber
 
 MAX_CLUSTERS = 100
-"""Maximum number of clusters of a scale; scales with more are left out."""
+"""Maximum number of clusters of a scale: a page of the report shows no more."""
 
 
 def scales_of(
-    partitions: Iterable[tuple[float, CommunityLabels, float]],
-    size: NDArray[np.float64],
-    chosen: CommunityLabels,
-    stability: float | None = None,
+    partitions: Iterable[tuple[float, Labels, float]], size: Floats, chosen: Labels, stability: float | None = None
 ) -> list[dict[str, Any]]:
     """List the distinct partitions, from the fewest clusters to the most, with stability and parents of clusters.
 
@@ -38,52 +35,40 @@ def scales_of(
         samples, and empty in the first entry; and whether it is the one ``chosen``. Apart from that one, none has more
         than 100 clusters.
     """
-    found: dict[bytes, tuple[CommunityLabels, list[float], list[float]]] = {}
+    scales: dict[bytes, tuple[Labels, list[float], list[float]]] = {}
     for resolution, labels, stable in partitions:
         if labels.max() < MAX_CLUSTERS:
-            key = renamed(labels).tobytes()  # the same for partitions that differ in the names of clusters only
-            _, resolutions, stabilities = found.setdefault(key, (largest_first(labels, size), [], []))
+            key = renumber(labels).tobytes()  # the same for partitions that differ in the names of clusters only
+            _, resolutions, values = scales.setdefault(key, (largest_first(labels, size), [], []))
             resolutions.append(resolution)
-            stabilities.append(stable)
-    result = renamed(chosen).tobytes()
-    shown = found.setdefault(result, (largest_first(chosen, size), [], []))
+            values.append(stable)
+    result = renumber(chosen).tobytes()
+    scales.setdefault(result, (largest_first(chosen, size), [], []))
     if stability is not None:
-        shown[2][:] = [stability]
-    ordered = sorted(found, key=lambda key: (int(found[key][0].max()), found[key][1] or [0.0]))
-    scales: list[dict[str, Any]] = []
-    coarser: CommunityLabels | None = None
-    for key in ordered:
-        labels, resolutions, stabilities = found[key]
-        scales.append(
+        scales[result][2][:] = [stability]
+    listed: list[dict[str, Any]] = []
+    coarser: NDArray[np.int64] | None = None
+    for key, (labels, resolutions, values) in sorted(
+        scales.items(), key=lambda scale: (int(scale[1][0].max()), scale[1][1] or [0.0])
+    ):
+        parents = np.zeros((int(labels.max()) + 1, 1 if coarser is None else int(coarser.max()) + 1))
+        if coarser is not None:
+            np.add.at(parents, (labels, coarser), size)
+        listed.append(
             {
                 "n_clusters": int(labels.max()) + 1,
                 "resolutions": [min(resolutions), max(resolutions)] if resolutions else None,
-                "stability": sum(stabilities) / len(stabilities) if stabilities else None,
+                "stability": sum(values) / len(values) if values else None,
                 "samples": np.bincount(labels, weights=size).astype(np.int64).tolist(),
-                "parents": [] if coarser is None else _parents(labels, coarser, size),
+                "parents": [] if coarser is None else parents.argmax(1).tolist(),  # ties: the largest
                 "chosen": key == result,
             }
         )
         coarser = labels
-    return scales
+    return listed
 
 
-def chosen_stability(scales: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return the "stability" of the scale that is chosen, as a record has it: the same number, or none."""
-    stability = next(scale["stability"] for scale in scales if scale["chosen"])
-    return {} if stability is None else {"stability": stability}
-
-
-def largest_first(labels: CommunityLabels, size: NDArray[np.float64]) -> CommunityLabels:
+def largest_first(labels: Labels, size: Floats) -> Labels:
     """Renumber clusters by their number of samples, largest first."""
-    rank = np.argsort(np.argsort(-np.bincount(labels, weights=size), kind="stable"), kind="stable")
-    named: CommunityLabels = rank[labels]
-    return named
-
-
-def _parents(fine: CommunityLabels, coarse: CommunityLabels, size: NDArray[np.float64]) -> Sequence[int]:
-    """Return, for each cluster of `fine`, the cluster of `coarse` with most of its samples; ties: the largest."""
-    table = np.zeros((int(fine.max()) + 1, int(coarse.max()) + 1))
-    np.add.at(table, (fine, coarse), size)
-    parents: list[int] = table.argmax(1).tolist()
-    return parents
+    rank: Labels = np.argsort(np.argsort(-np.bincount(labels, weights=size), kind="stable"), kind="stable")
+    return np.asarray(rank[labels])

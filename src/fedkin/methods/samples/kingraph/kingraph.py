@@ -17,8 +17,7 @@ import torch
 from annotated_types import Ge, Interval
 from torch import Tensor
 
-from fedkin.clustering.graph.node_clusters import more_than_nodes, node_clusters
-from fedkin.clustering.graph.ward import PER_CLUSTER, as_found
+from fedkin.clustering.graph.cut import FEWEST_NODES, more_than_nodes, node_clusters
 from fedkin.clustering.node_votes import counted, counted_shares, nearest_nodes, node_margins
 from fedkin.clustering.whitening import fewest_samples
 from fedkin.core import Client, Federation, FedkinError, Record, State
@@ -73,16 +72,11 @@ class KinGraphMethod(SampleMethod):
     Attributes
     ----------
     n_clusters : int or "auto"
-        Clusters to find; "auto" finds the number in the graph, on a line in the density, see `clusters_by_modes`, or in
-        its valleys, see `clusters_by_valleys`. Up to 30 micro-clusters are clustered by Ward's method, with "auto" by
-        silhouette if it is above chance; with "auto" in more than three dimensions also up to 60 where that finds more,
-        see `clusters_of_few`. So are as many as are given, if that leaves fewer than six micro-clusters to each. In up
-        to three dimensions, some of discrete columns, they are compact, see `compact_clusters`. Without discrete
-        columns, "auto" finds one cluster where trees agree on no division, see `found_again`. Up to five micro-clusters
-        are clusters if each has samples for two, for then they are piles of equal samples.
+        Clusters to find; "auto" finds the number, see `fedkin.clustering.graph.cut`. Up to five micro-clusters are
+        clusters if each has samples for two, for then they are piles of equal samples.
     resolution : float or "auto"
         Resolution of the communities that are the clusters, as in Louvain's and Leiden's algorithms: the higher, the
-        more clusters. "auto" chooses the most stable; a number is allowed only if `n_clusters` is "auto".
+        more clusters. "auto" chooses one that is stable; a number is allowed only if `n_clusters` is "auto".
     features : str
         See `fedkin.features.extractors.extract`. "auto" is "gradients" for images of 8 x 8 or more, "flat-gradients"
         for tables whose columns look like the pixels of such images, see `are_flat_images`, else "raw". An encoder is
@@ -258,14 +252,12 @@ class KinGraphMethod(SampleMethod):
 
         The clusters of `state` are ignored. `rng` draws resamples; a run's is ``fed.rng("communities")``.
         """
-        wanted = None if self.n_clusters == "auto" else self.n_clusters
+        number = None if self.n_clusters == "auto" else self.n_clusters
         resolution = None if self.resolution == "auto" else self.resolution
-        how = (state.counts, self.neighbours, wanted, resolution, rng, self.epsilon is None, state.discrete)
+        if number is resolution is None and self._are_piles(state.counts):
+            number = len(state.counts)
+        how = (state.counts, self.neighbours, number, resolution, rng, self.epsilon is None, state.discrete)
         clusters, found = node_clusters(state.centroids, *how)
-        if wanted is resolution is None and self._are_piles(state.counts):
-            clusters, found = as_found(torch.arange(len(clusters)).numpy(), state.counts, found)
-            found["clusters"] = len(clusters)
-            found.pop("warning", None)
         if resolution is None and (second := state.with_categories_downweighted()) is not state:
             of_second = node_clusters(second.centroids, *how)
             if are_better_separated(second.centroids, of_second[0], clusters, of_second[1]):
@@ -317,11 +309,11 @@ class KinGraphMethod(SampleMethod):
         return points_of(result["space"], x)
 
     def _are_piles(self, counts: Tensor) -> bool:
-        """Return whether micro-clusters too few for `clusters_of_few` are piles of equal samples.
+        """Return whether micro-clusters too few for Ward's tree are piles of equal samples.
 
         Each then has samples for two, and was not divided.
         """
-        return self.epsilon is None and 1 < len(counts) < 2 * PER_CLUSTER and int(counts.min()) >= 2 * self.min_members
+        return self.epsilon is None and 1 < len(counts) < FEWEST_NODES and int(counts.min()) >= 2 * self.min_members
 
     def _common(self, fed: Federation, counts: Mapping[int, int]) -> bool:
         """Return whether micro-clusters are common; refuse clients with too few samples for their own."""

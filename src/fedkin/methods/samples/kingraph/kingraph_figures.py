@@ -26,56 +26,45 @@ def kingraph_figures(records: Sequence[Mapping[str, Any]]) -> list[Text | Bars |
     return figures
 
 
+_FOUND_IN = {
+    "density": "the gaps between micro-clusters show these clusters (HDBSCAN)",
+    "modes": "samples differ in one direction alone, so clusters are the modes of their density",
+    "k-means": "samples differ in one direction alone, and its density does not show as many clusters (k-means)",
+    "ward": "micro-clusters are too few for a graph, or places of a grid, so clusters are those of Ward's method",
+    "nothing": "no division is found again by another view of the micro-clusters, so all are one cluster",
+}
+"""How clusters were found if not in the graph."""
+
+
 def _cut(record: Mapping[str, Any]) -> str:
     """Describe the number of micro-clusters, and the number of clusters found in them."""
     values = record["values"]
     nodes, clusters = pluralize(values["nodes"], "micro-cluster"), pluralize(values["clusters"], "cluster")
-    found_in = nodes if _other_way(values) else f"a graph of {nodes}"
+    source = nodes if values.get("found_in") in _FOUND_IN else f"a graph of {nodes}"
     clients = pluralize(len(record["answered"]), "client")
-    return f"In step {record['step']}, {found_in} from {clients} gave {clusters}."
-
-
-def _other_way(values: Mapping[str, Any]) -> str | None:
-    """Return how clusters were found if not in the graph."""
-    if values.get("by_density"):
-        return "these clusters are pieces of longer ones, which the gaps between micro-clusters show (HDBSCAN)"
-    if values.get("by_modes"):
-        return "samples differ in one direction alone, so clusters are the modes of their density"
-    if "by_modes" in values:
-        return "samples differ in one direction alone, and its density does not show as many clusters (k-means)"
-    if values.get("compact"):
-        return "columns of few values put samples in few places, so clusters are compact ones (k-means)"
-    if "agreement" in values:
-        return "trees of the micro-clusters agree on no division, so all are one cluster"
-    if "valley" in values:
-        return "clusters touch, but the density has valleys between them (k-means)"
-    if values.get("linkage") == "ward":
-        return "micro-clusters, in all or in a cluster, are too few for a graph, so clusters are those of Ward's method"
-    return None
+    return f"In step {record['step']}, {source} from {clients} gave {clusters}."
 
 
 def _stability(values: Mapping[str, Any]) -> Bars:
     chosen = values["resolutions"].index(values["resolution"])
-    if "by_modes" in values:
+    why = _FOUND_IN.get(values.get("found_in", "graph"))
+    names = [str(count) for count in values["clusters_found"]]
+    if values.get("found_in") in ("modes", "k-means"):
         caption = (
             "How sure it is that the shallowest valley between so many modes is more than chance: 0.5 is a guess, 1 is "
-            f"sure. A single mode has no valley. In this run {_other_way(values)}."
+            f"sure. A single mode has no valley. In this run {why}."
         )
-        names = [str(count) for count in values["clusters_found"]]
-        return Bars(
-            "Modes", caption, names, values["stabilities"], [at == chosen for at in range(len(names))], "clusters"
-        )
-    other_way = _other_way(values)
+        strong = [at == chosen for at in range(len(names))]
+        return Bars("Modes", caption, names, values["stabilities"], strong, "clusters")
     caption = (
         "ARI of the clusters found at each resolution, the coarsest first, with those found without some of the "
-        f"micro-clusters: 1 is equal. {'' if other_way else 'The coloured one was chosen. '}Before each bar: the "
-        "number of clusters."
+        f"micro-clusters: 1 is equal. {'' if why else 'The coloured one was chosen. '}Before each bar: the number "
+        "of clusters."
     )
-    found, left = values["clusters_found"][chosen], values["clusters"]
-    if other_way:
-        caption += f" None was chosen: {other_way}."
-    elif found > left:
-        caption += f" Of its {found} clusters, those with the most edges between were then merged, leaving {left}."
-    names = [str(count) for count in values["clusters_found"]]
-    strong = [at == chosen and not other_way for at in range(len(names))]
+    tried, clusters = values["clusters_found"][chosen], values["clusters"]
+    if why:
+        caption += f" None was chosen: {why}."
+    elif tried > clusters:
+        caption += f" Of its {tried} clusters, those with the most edges between were then merged, leaving {clusters}."
+    strong = [at == chosen and not why for at in range(len(names))]
     return Bars("Stability", caption, names, values["stabilities"], strong, "clusters, by resolution")

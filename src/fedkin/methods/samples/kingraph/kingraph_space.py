@@ -9,9 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fedkin.clustering.graph.communities import FEW_DIMENSIONS
-from fedkin.clustering.graph.node_clusters import Discrete
-from fedkin.clustering.graph.ward import silhouette
+from fedkin.clustering.graph.cut import FEW_DIMENSIONS, Discrete, silhouette
 from fedkin.clustering.micro_clusters import smoothed
 from fedkin.clustering.node_votes import Votes, counted, nearest_nodes, node_margins
 from fedkin.clustering.whitening import whitened
@@ -386,7 +384,7 @@ def are_better_separated(points: Tensor, clusters: Tensor, others: Tensor, evide
     """Return whether clusters of the second space are taken.
 
     `points`, float32 ``(m, d)``, are in the second space, `clusters` those found there with their `evidence`, see
-    `communities`, and `others` those of the first space, both int64 ``(m,)``.
+    `node_clusters`, and `others` those of the first space, both int64 ``(m,)``.
     """
     stability = evidence.get("stability")
     if stability is None:  # of the graph at its resolution, where other clusters were taken

@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedkin.clustering.graph.node_clusters import largest_client_share
 from fedkin.clustering.micro_clusters import merged_nodes, smoothed, summarise
 from fedkin.clustering.whitening import fewest_samples, local_scatter
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, client_task
@@ -183,6 +182,17 @@ class OwnPath:
         owners = torch.tensor(list(sent)).repeat_interleave(sizes)
         own = torch.stack([owners, nodes.labels, counts], dim=1)
         return replace(state, centroids=nodes.centroids, counts=nodes.counts, own=own), record
+
+
+def largest_client_share(clusters: Tensor, clients: Tensor, counts: Tensor) -> float:
+    """Return the fraction of a cluster's samples that are at the client with most of them, mean over samples.
+
+    Cluster, client, numbered from 0, and samples of each micro-cluster are int64 ``(m,)``. The fraction is about one
+    over the number of clients if they are alike, and 1 if no cluster is at two clients.
+    """
+    table = torch.zeros(int(clusters.max()) + 1, int(clients.max()) + 1, dtype=torch.int64)
+    table.index_put_((clusters, clients), counts, accumulate=True)
+    return int(table.max(1).values.sum()) / int(counts.sum())
 
 
 def values_of_own(own: Tensor, clusters: Tensor) -> dict[str, Any]:
