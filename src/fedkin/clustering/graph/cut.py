@@ -51,9 +51,12 @@ RESOLUTIONS: tuple[float, ...] = tuple(float(r) for r in np.geomspace(0.05, 2.0,
 FEW_DIMENSIONS = 3
 """Dimensions up to which pieces of one cluster are as stable as clusters, so that gaps in the density count first."""
 
-_STABLE, _FIRM, _AS_STABLE = 0.6, 0.9, 0.01
+_STABLE, _FIRM, _AS_STABLE = 0.6, 0.85, 0.01
 """Stability from which a scale counts: halves of a cloud have 0.3 to 0.6, CIFAR-10's classes in embeddings 0.63; from
-which it is not doubted; and differences that do not count: the lowest of such resolutions is chosen."""
+which, with `_ALIKE`, it is beyond doubt; and differences that do not count, where the lowest resolution is chosen."""
+
+_ALIKE = 0.9
+"""Agreement with another view that needs no more: views of even squares and cubes agree up to 0.86."""
 
 _AGREEMENT = (0.77, 0.05)
 """Agreement with another view from which a scale counts, in one dimension, and what each doubling of the dimensions
@@ -221,7 +224,7 @@ def _in_space(
         best, values = _choose(graph, nodes, scales, rng, exact)
         at = best or 0
         labels = scales.partitions[at] if best is not None else np.zeros(len(nodes.x), dtype=np.int64)
-        firm = best is not None and scales.stability[at] >= _FIRM
+        firm = best is not None and scales.stability[at] >= _FIRM and values.get("agreement", 0.0) >= _ALIKE
     else:
         at, values = _with_number(scales, n_clusters), {}
         labels, finer = scales.partitions[at], RESOLUTIONS[-1]
@@ -245,19 +248,23 @@ def _choose(
 ) -> tuple[int | None, dict[str, Any]]:
     """Return the index of the resolution to use, ``None`` if no scale counts, and the agreement on it."""
     stability, numbers = np.array(scales.stability), scales.numbers
-    divided = (numbers > 1) & (numbers < len(nodes.x))  # single nodes are always stable
-    if not exact and divided.any():  # noisy positions agree on little
-        return int(np.flatnonzero(divided & (stability >= stability[divided].max() - _AS_STABLE))[0]), {}
+    single = numbers >= len(nodes.x)  # nodes by themselves are always stable
+    if not exact:  # noisy positions agree on little
+        stability = np.where(single, -1.0, stability)
+        return int(np.flatnonzero(stability >= stability.max() - _AS_STABLE)[0]), {}
+    divided = (numbers > 1) & ~single
     agreements = np.zeros(len(numbers))
     agreements[divided] = _agreements(nodes, [scales.partitions[at] for at in np.flatnonzero(divided)], rng)
-    evidence, least = agreements, _AGREEMENT[0] - _AGREEMENT[1] * np.log2(nodes.x.shape[1])
+    alike = agreements >= _AGREEMENT[0] - _AGREEMENT[1] * np.log2(nodes.x.shape[1])
     if nodes.flat:
-        evidence, least = agreements * [_separation(graph, nodes.x, labels) for labels in scales.partitions], _APART
+        lengths = np.array([_separation(graph, nodes.x, labels) for labels in scales.partitions])
+        alike = (agreements >= _ALIKE) | (agreements * lengths >= _APART)
     needed = _STABLE if len(nodes.x) > FEW_NODES else _FIRM  # pieces of few nodes are found again by chance
-    eligible = divided & (evidence >= least) & (stability >= needed)
+    eligible = divided & alike & (stability >= needed)
     if not eligible.any():
         return None, {"found_in": "nothing", "agreement": float(agreements.max())}
-    bits = _information(nodes, scales)
+    firm = eligible & (stability >= _FIRM) & (agreements >= _ALIKE)
+    eligible, bits = firm if firm.any() else eligible, _information(nodes, scales)
     best = int(np.flatnonzero(eligible & (bits >= _AS_MUCH * bits[eligible].max()))[0])
     return best, {"agreement": float(agreements[best])}
 
