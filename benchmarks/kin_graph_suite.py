@@ -23,9 +23,12 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, fields
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -35,7 +38,6 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.mixture import GaussianMixture
 
 import fedkin
-from kin_graph_density import RULES, left_out
 
 Rows = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -93,6 +95,27 @@ class Line:
     samples: int
     seconds: float
     failure: str
+
+
+CUT = "fedkin.clustering.graph.cut."
+RULES: dict[str, dict[str, Callable[..., Any]]] = {
+    "modes": {"_is_line": lambda nodes: False},
+    "gaps": {"_by_gaps": lambda nodes: None},
+    "ward": {"_by_ward": lambda *_: None},
+    "view": {"_agreements": lambda _, partitions, __: [1.0] * len(partitions)},
+    "separation": {"_separation": lambda *_: 1.7},
+    "information": {"_information": lambda _, scales: np.array(scales.stability)},
+}
+"""What leaves out each of kin-graph's rules. Without the separation of links agreement counts from 0.7, and without
+information stability does."""
+
+
+def left_out(rule: str | None) -> ExitStack:
+    """Return a context in which kin-graph does without a rule."""
+    stack = ExitStack()
+    for name, instead in RULES[rule].items() if rule else ():
+        stack.enter_context(patch(CUT + name, instead))
+    return stack
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
