@@ -22,7 +22,7 @@ class Samples:
     kind : {"images", "texts", "series"}
     items : sequence
         A path, a Pillow image, a text or an array for each sample: images ``(channels, height, width)`` in [0, 1],
-        series ``(steps,)`` or ``(channels, steps)``.
+        series ``(steps,)`` or ``(channels, steps)``. Empty in another process, which only computes with embeddings.
     encoder : str
         Fingerprint of the encoder that has made embeddings of them; empty before.
     """
@@ -35,7 +35,9 @@ class Samples:
         return len(self.items)
 
     def rows(self, index: Tensor) -> Self:
-        """Return the samples at int64 or bool `index` ``(n,)``."""
+        """Return the samples at int64 or bool `index` ``(n,)``; of those that are kept elsewhere there are none."""
+        if not len(self.items):
+            return self
         chosen = index.nonzero()[:, 0] if not index.is_floating_point() and index.dtype.itemsize == 1 else index
         return replace(self, items=[self.items[at] for at in chosen.tolist()])
 
