@@ -88,6 +88,7 @@ def marked(page: Path) -> object:
 
 
 @pytest.mark.usefixtures("forked_workers")
+@pytest.mark.filterwarnings("ignore:Synthetic samples left the clients")  # their pages say so
 @pytest.mark.parametrize("page", [marked(page) for page in PAGES if examples(page)])
 def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In order, in one folder: Python, files (their first line is ``# name``), and `fedkin` commands."""
