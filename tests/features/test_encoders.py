@@ -279,3 +279,12 @@ def test_a_damaged_image_gets_a_sentence(exported: str, tmp_path: Path) -> None:
     (folder / "site-1" / "01.png").write_bytes(b"no image")
     with pytest.raises(FedkinError, match=r"01.png' .*cannot be decoded"):
         fedkin.KMeans(n_clusters=2, features=exported).fit(folder)
+
+
+def test_methods_are_compared_on_pictures_in_memory(exported: str, tmp_path: Path) -> None:
+    clients = {f"site-{at}": photographs(12, at) for at in range(3)}
+    settings = {"data.encode": exported}
+    found = fedkin.compare(
+        clients, methods=["kmeans", "kfed"], n_clusters=2, seeds=1, settings=settings, out=tmp_path / "c"
+    )
+    assert found.recommended in ("kmeans", "kfed")

@@ -53,9 +53,9 @@ def _vocabulary(client: Client, minimum: int) -> list[set[str]] | None:
         for row in zip(*(one.items for one in columns), strict=True)
     ]
     words = [set(_WORD.findall(text.lower())) for text in texts]
-    times = Counter(word for own in words for word in own)
+    times = Counter(word for held in words for word in held)
     common = {word for word, count in sorted(times.items(), key=lambda item: -item[1])[:_MOST] if count >= minimum}
-    return [own & common for own in words]
+    return [held & common for held in words]
 
 
 def _minimum(client: Client, payload: Payload) -> int:
@@ -71,7 +71,7 @@ def word_digests(client: Client, payload: Payload) -> Payload:
     words = _vocabulary(client, _minimum(client, payload))
     if words is None:
         return {}
-    return {"digests": sorted({_digest(payload["salt"], word) for own in words for word in own})}
+    return {"digests": sorted({_digest(payload["salt"], word) for held in words for word in held})}
 
 
 @client_task(
@@ -89,14 +89,14 @@ def word_counts(client: Client, payload: Payload) -> Payload:
     if texts is None:
         return {}
     wanted = set(payload["digests"])
-    words = sorted({word for own in texts for word in own if _digest(payload["salt"], word) in wanted})
+    words = sorted({word for held in texts for word in held if _digest(payload["salt"], word) in wanted})
     place = {word: at for at, word in enumerate(words)}
     clusters, k = client.state["clusters"], int(payload["n_clusters"])
     members = clusters[(clusters >= 0) & (clusters < k)].bincount(minlength=k)
     counts = torch.zeros(k, len(words), dtype=torch.int64)
-    for cluster, own in zip(clusters.tolist(), texts, strict=True):
+    for cluster, held in zip(clusters.tolist(), texts, strict=True):
         if 0 <= cluster < k:
-            counts[cluster, [place[word] for word in own if word in place]] += 1
+            counts[cluster, [place[word] for word in held if word in place]] += 1
     counts = torch.where(members[:, None] - counts < minimum, members[:, None], counts)
     return {"words": words, "counts": counts * (counts >= minimum), "members": members * (members >= minimum)}
 
@@ -117,15 +117,15 @@ def words_of_clusters(fed: Federation, n_clusters: int, min_members: int = MIN_M
         return []
     question |= {"digests": shared, "n_clusters": n_clusters}
     replies = fed.ask_again(word_counts, fed.all(**question), _ATTEMPTS)
-    given = [
+    reports = [
         reply
         for _, reply in sorted(replies.items())
         if reply and tuple(reply["counts"].shape) == (n_clusters, len(reply["words"]))
     ]
-    words = sorted({word for reply in given for word in reply["words"]})
+    words = sorted({word for reply in reports for word in reply["words"]})
     counts = torch.zeros(n_clusters, len(words), dtype=torch.float64)
     members = torch.zeros(n_clusters, dtype=torch.float64)
-    for reply in given:
+    for reply in reports:
         counts[:, [words.index(word) for word in reply["words"]]] += reply["counts"]
         members += reply["members"]
     return telling_words(words, counts, members)
@@ -137,11 +137,11 @@ def telling_words(words: Sequence[str], counts: Tensor, members: Tensor) -> list
     `counts`, float64 ``(k, words)``, are texts that hold a word, and `members` ``(k,)`` texts. A word counts by its
     share of the cluster's texts times the logarithm of how many times its share of the others it is.
     """
-    found = []
-    for cluster, own in enumerate(counts):
-        share = own / members[cluster].clamp_min(1)
-        elsewhere = (counts.sum(0) - own + 1) / (members.sum() - members[cluster] + 2)
+    telling = []
+    for cluster, holders in enumerate(counts):
+        share = holders / members[cluster].clamp_min(1)
+        elsewhere = (counts.sum(0) - holders + 1) / (members.sum() - members[cluster] + 2)
         score = share * (share.clamp_min(1e-9) / elsewhere).log()
         best = score.argsort(descending=True, stable=True)[:SHOWN].tolist()
-        found.append([words[at] for at in best if float(score[at]) > 0 and share[at] > math.e * elsewhere[at] / 2])
-    return found
+        telling.append([words[at] for at in best if float(score[at]) > 0 and share[at] > math.e * elsewhere[at] / 2])
+    return telling

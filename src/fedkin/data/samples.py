@@ -89,10 +89,10 @@ def folder_dataset(folder: Path, label: str | None = None) -> Dataset | None:
 
     Raises FedkinError if it holds samples of several kinds.
     """
-    found = {kind: names for kind, names in samples_in(folder).items() if names}
-    if len(found) > 1:
-        raise FedkinError(f"'{folder}' holds {' and '.join(found)}; a client's samples are of one kind.")
-    for kind, names in found.items():
+    by_kind = {kind: names for kind, names in samples_in(folder).items() if names}
+    if len(by_kind) > 1:
+        raise FedkinError(f"'{folder}' holds {' and '.join(by_kind)}; a client's samples are of one kind.")
+    for kind, names in by_kind.items():
         labels = [Path(name).parent.name for name in names]
         y, classes = encode_labels(labels, f"'{folder}'") if all(labels) and label != NO_LABELS else (None, [])
         samples = Samples(kind, [folder / name for name in names])
@@ -129,9 +129,9 @@ def _with_texts(data: Dataset, table: Table, encoder: SampleEncoder | None, orig
     how, texts = encoder.fingerprint() or encoder.name, {}
     for name, column in table.texts.items():
         filled = [at for at, text in enumerate(column.texts.items) if text]
-        made = encoded(column.texts.rows(torch.tensor(filled)), encoder, origin) if filled else torch.zeros(0, 1)
-        rows = torch.full((len(column.texts), made.shape[1]), torch.nan)
-        rows[filled] = made
+        embeddings = encoded(column.texts.rows(torch.tensor(filled)), encoder, origin) if filled else torch.zeros(0, 1)
+        rows = torch.full((len(column.texts), embeddings.shape[1]), torch.nan)
+        rows[filled] = embeddings
         texts[name] = TextColumn(replace(column.texts, encoder=how), rows)
     if len(texts) == 1 and not table.columns and not bool(rows.isnan().any()):
         return replace(data, x=rows, table=None, samples=texts[name].texts)
@@ -140,7 +140,7 @@ def _with_texts(data: Dataset, table: Table, encoder: SampleEncoder | None, orig
 
 def note_on_texts(clients: Iterable[tuple[str, Table | None]]) -> list[str]:
     """Return a sentence on each column of free text that is left out, since there is no encoder."""
-    names = [name for _, table in clients if table for name, own in table.texts.items() if own.rows is None]
+    names = [name for _, table in clients if table for name, column in table.texts.items() if column.rows is None]
     how = setting("encode", _SUGGESTED["texts"][0])
     return [
         f"Column '{name}' holds free text and is left out; {how} compares what it says, and {option('drop')} or "
@@ -182,14 +182,14 @@ def encoded(samples: Samples, encoder: SampleEncoder, where: str) -> Tensor:
     how = encoder.fingerprint()
     hashes = [_hash_of(item, where) for item in samples.items]
     path = _place(samples.items[0], encoder.folder, how)
-    known = {digest: row for digest in hashes if (row := _remembered.get((how, digest))) is not None}
+    embeddings = {digest: row for digest in hashes if (row := _remembered.get((how, digest))) is not None}
     if path is not None and path.is_file():
         with suppress(Exception):  # a damaged file is made again
-            known = load_file(path)
-    lacking = {digest: item for digest, item in zip(hashes, samples.items, strict=True) if digest not in known}
-    if lacking:
+            embeddings = load_file(path)
+    missing = {digest: item for digest, item in zip(hashes, samples.items, strict=True) if digest not in embeddings}
+    if missing:
         try:
-            rows = encoder.encode(samples.kind, _contents([*lacking.values()], samples.kind, where))
+            rows = encoder.encode(samples.kind, _contents([*missing.values()], samples.kind, where))
         except FedkinError:
             raise
         except Exception as error:  # whatever a user's function raises
@@ -197,17 +197,17 @@ def encoded(samples: Samples, encoder: SampleEncoder, where: str) -> Tensor:
                 f"Features '{encoder.name}' fail on {samples.kind} of {where}: {in_short(error)}.",
                 public=f"Features '{encoder.name}' fail on a site's {samples.kind}; its log says more.",
             ) from error
-        if len(rows) != len(lacking):
-            raise FedkinError(f"Features '{encoder.name}' turned {len(lacking)} {samples.kind} into {len(rows)} rows.")
-        known |= dict(zip(lacking, rows, strict=True))
+        if len(rows) != len(missing):
+            raise FedkinError(f"Features '{encoder.name}' turned {len(missing)} {samples.kind} into {len(rows)} rows.")
+        embeddings |= dict(zip(missing, rows, strict=True))
         if path is not None:
             with suppress(FileError):  # beside data that may only be read they are made again each time
-                write_secret(path, save({name: row.contiguous().clone() for name, row in known.items()}))
+                write_secret(path, save({name: row.contiguous().clone() for name, row in embeddings.items()}))
         elif how:
-            if len(_remembered) + len(lacking) > _MEMORY:
+            if len(_remembered) + len(missing) > _MEMORY:
                 _remembered.clear()
-            _remembered.update({(how, digest): known[digest] for digest in lacking})
-    return torch.stack([known[digest] for digest in hashes])
+            _remembered.update({(how, digest): embeddings[digest] for digest in missing})
+    return torch.stack([embeddings[digest] for digest in hashes])
 
 
 def _place(first: Any, folder: str | None, how: str) -> Path | None:
@@ -219,17 +219,17 @@ def _place(first: Any, folder: str | None, how: str) -> Path | None:
 
 
 def _hash_of(item: Any, where: str) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     if isinstance(item, Path):
-        found.update(_bytes(item, where))
+        digest.update(_bytes(item, where))
     elif hasattr(item, "getbands"):
-        found.update(f"{item.mode} {item.size}".encode() + item.tobytes())
+        digest.update(f"{item.mode} {item.size}".encode() + item.tobytes())
     elif isinstance(item, str):
-        found.update(item.encode(errors="surrogatepass"))
+        digest.update(item.encode(errors="surrogatepass"))
     else:
         array = np.ascontiguousarray(item)
-        found.update(f"{array.dtype} {array.shape}".encode() + array.tobytes())
-    return found.hexdigest()
+        digest.update(f"{array.dtype} {array.shape}".encode() + array.tobytes())
+    return digest.hexdigest()
 
 
 def _bytes(path: Path, where: str) -> bytes:
@@ -300,10 +300,10 @@ def thumbnails(samples: Samples, rows: Sequence[int], side: int) -> NDArray[Any]
     """Return some images as float32 ``(n, side, side, 3)`` in [0, 1], cut to squares."""
     from PIL import Image, ImageOps
 
-    made = []
+    squares = []
     for row in rows:
         pixels = _pixels(content(samples.items[row], "images", "the data"))
         colours = np.broadcast_to(pixels[:3], (3, *pixels.shape[1:])).transpose(1, 2, 0)
         image = ImageOps.fit(Image.fromarray((255 * colours).astype(np.uint8)), (side, side))
-        made.append(np.asarray(image, dtype=np.float32) / 255)
-    return np.stack(made)
+        squares.append(np.asarray(image, dtype=np.float32) / 255)
+    return np.stack(squares)

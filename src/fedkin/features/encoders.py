@@ -54,67 +54,72 @@ class Encoder:
 
     Attributes
     ----------
-    given : str or callable
+    source : str or callable
         A spec; or a function of a list of samples, a function's attribute ``takes`` says of which kind; or a module of
         images ``(n, 3, 224, 224)``, or of what it ``takes``.
     folder : str or None
         Where embeddings are kept instead of beside the data.
     """
 
-    given: str | Callable[..., Any]
+    source: str | Callable[..., Any]
     folder: str | None = None
 
     @property
     def name(self) -> str:
-        return self.given if isinstance(self.given, str) else getattr(self.given, "__name__", type(self.given).__name__)
+        return (
+            self.source
+            if isinstance(self.source, str)
+            else getattr(self.source, "__name__", type(self.source).__name__)
+        )
 
     def takes(self, kind: SampleKind) -> bool:
-        if not isinstance(self.given, str):
-            usual = "images" if isinstance(self.given, nn.Module) else kind
-            return bool(getattr(self.given, "takes", usual) == kind)
-        if self.given == ROCKET:
+        if not isinstance(self.source, str):
+            usual = "images" if isinstance(self.source, nn.Module) else kind
+            return bool(getattr(self.source, "takes", usual) == kind)
+        if self.source == ROCKET:
             return kind == "series"
-        if self.given.startswith(TEXTS):
+        if self.source.startswith(TEXTS):
             return kind == "texts"
-        return kind != "texts" if self.given.startswith(PREFIXES[1:3]) else kind == "images"
+        return kind != "texts" if self.source.startswith(PREFIXES[1:3]) else kind == "images"
 
     def fingerprint(self) -> str:
-        if not isinstance(self.given, str):
+        if not isinstance(self.source, str):
             return ""
-        if self.given == ROCKET:
+        if self.source == ROCKET:
             return f"rocket {_KERNELS}"
-        kind, name, options = _parts(self.given)
+        kind, name, options = _parts(self.source)
         path = _file(kind, name) if kind in ("onnx", "torch") else Path(name).expanduser()
-        weights = _digest(path) if path.exists() else _network(self.given).weights
+        weights = _digest(path) if path.exists() else _network(self.source).weights
         return " ".join([kind, weights, *(f"{option}={value}" for option, value in sorted(options.items()))])
 
     def encode(self, kind: SampleKind, contents: Iterable[Any]) -> Tensor:
-        if self.given == ROCKET:
+        if self.source == ROCKET:
             rows: Any = _of_each_length(contents)
-        elif isinstance(self.given, str):
-            rows = _encoded_by(_network(self.given), contents)
-        elif isinstance(self.given, nn.Module):
-            module, of = self.given.eval(), Preprocessing(None if kind == "images" else ())
+        elif isinstance(self.source, str):
+            rows = _encoded_by(_network(self.source), contents)
+        elif isinstance(self.source, nn.Module):
+            module, of = self.source.eval(), Preprocessing(None if kind == "images" else ())
             rows = _encoded_by(Network(lambda batch: module(batch.to(_place_of(module))), of), contents)
         else:
-            rows = self.given(list(contents))
+            rows = self.source(list(contents))
         return self._checked(rows)
 
     def _checked(self, rows: Any) -> Tensor:
         """Return embeddings scaled to length 1; raise FedkinError if they are no finite numbers ``(n, ...)``."""
         try:
             rows = rows.toarray() if hasattr(rows, "toarray") else rows
-            made = torch.as_tensor(rows if isinstance(rows, Tensor) else np.asarray(rows, dtype=np.float32))
+            embeddings = torch.as_tensor(rows if isinstance(rows, Tensor) else np.asarray(rows, dtype=np.float32))
         except (TypeError, ValueError) as error:
             raise FedkinError(
                 f"Features '{self.name}' are {kind_of(rows)}; they should be numbers (n, width)."
             ) from error
-        made = made.detach().cpu().float()
-        if made.ndim < 2 or not bool(made.isfinite().all()):
+        embeddings = embeddings.detach().cpu().float()
+        if embeddings.ndim < 2 or not bool(embeddings.isfinite().all()):
             raise FedkinError(
-                f"Features '{self.name}' have the shape {tuple(made.shape)}; they should be (n, width), all finite."
+                f"Features '{self.name}' have the shape {tuple(embeddings.shape)}; they should be (n, width), all "
+                "finite."
             )
-        return normalize(made.flatten(1), dim=1)
+        return normalize(embeddings.flatten(1), dim=1)
 
 
 @dataclass(frozen=True)
@@ -306,21 +311,21 @@ def _file(kind: str, name: str) -> Path:
 
 def _digest(path: Path) -> str:
     """Return a hash of a file, or of all files in a folder."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for part in sorted(path.rglob("*")) if path.is_dir() else [path]:
         if part.is_file():
             with part.open("rb") as file:
-                found.update(hashlib.file_digest(file, "sha256").digest())
-    return found.hexdigest()[:16]
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()[:16]
 
 
 def _hash_of(network: nn.Module) -> str:
     """Return a hash of a network's weights, which is the same wherever they were stored."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for name, value in sorted(network.state_dict().items()):
-        found.update(name.encode())
-        found.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
-    return found.hexdigest()[:16]
+        digest.update(name.encode())
+        digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()[:16]
 
 
 def _place_of(module: nn.Module) -> torch.device:
@@ -336,11 +341,11 @@ def _of_each_length(contents: Iterable[Any]) -> Tensor:
     by_length: dict[int, list[int]] = {}
     for at, one in enumerate(series):
         by_length.setdefault(one.shape[-1], []).append(at)
-    made = torch.zeros(len(series), 2 * _KERNELS)
+    embeddings = torch.zeros(len(series), 2 * _KERNELS)
     for rows in by_length.values():
         for some in _batches(rows, 512):  # which bounds what convolutions take
-            made[some] = rocket(torch.stack([series[at] for at in some]))
-    return made
+            embeddings[some] = rocket(torch.stack([series[at] for at in some]))
+    return embeddings
 
 
 def _batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
