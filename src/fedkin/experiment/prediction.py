@@ -64,9 +64,6 @@ def predict(
     line for each problem.
     """
     saved = load_found(folder)
-    _check_predicts(saved, client, cluster)
-    if (client, cluster) == (None, None) and "cluster" in saved.result:
-        client = 0  # a client's share of a run has its model alone
     if memberships and not getattr(saved.method, "soft", False):
         raise FedkinError(f"Method '{saved.name}' of {folder} has no memberships; leave --memberships out.")
     is_one = saved.preparation.encoder and samples_in(expanded(source))  # whose series are perhaps CSV
@@ -84,7 +81,9 @@ def predict(
     problems: list[str] = []
     for path, name in zip(files, short_names([path.name for path in files]), strict=True):
         try:
-            whose = _whose(saved, name if client is None and cluster is None else client, cluster)
+            is_open = client is None and cluster is None and "cluster" not in saved.result
+            is_named = is_open and saved.method.traits.clusters == "clients"
+            whose = _whose(saved, name if is_named else client, cluster)
             columns[name] = _columns(saved, str(path), label, whose, how, memberships, warn)
         except FedkinError as error:
             problems += [text if str(path) in text else f"'{path}': {text}" for text in str(error).splitlines()]
@@ -92,37 +91,31 @@ def predict(
     return written(_stacked(columns))
 
 
-def _check_predicts(saved: SavedResult, client: int | str | None, cluster: int | None) -> None:
-    """Check that a run can predict, and that the options suit its method."""
-    if saved.method.traits.clusters == "clients":
-        if not saved.result["module"]:
-            raise FedkinError(
-                f"Clients of {saved.folder} had no labels, so there are clusters but no models to predict with."
-            )
-        if None not in (client, cluster):
-            raise FedkinError(
-                "--client and --cluster were both given; give one of them, which says whose model predicts."
-            )
-        return
-    for option, value in (("--client", client), ("--cluster", cluster)):
-        if value is not None:
-            raise FedkinError(
-                f"Method '{saved.name}' of {saved.folder} clusters samples, not clients; leave {option} out."
-            )
-    if not isinstance(saved.method, CanPredict):
-        raise FedkinError(f"Method '{saved.name}' of {saved.folder} does not assign new samples to clusters.")
-
-
 def _whose(saved: SavedResult, client: int | str | None, cluster: int | None) -> dict[str, int]:
-    """Return the client or cluster whose model predicts, for methods that cluster clients."""
+    """Return the client or cluster whose model predicts, for methods that cluster clients.
+
+    Raises FedkinError if the run cannot predict, or the options do not suit its method.
+    """
     if saved.method.traits.clusters != "clients":
+        what = f"Method '{saved.name}' of {saved.folder}"
+        if client is not None or cluster is not None:
+            raise FedkinError(f"{what} clusters samples, not clients; leave --client and --cluster out.")
+        if not isinstance(saved.method, CanPredict):
+            raise FedkinError(f"{what} does not assign new samples to clusters.")
         return {}
-    if cluster is not None:
-        clusters = len(saved.result["models"])
-        if not 0 <= cluster < clusters:
-            raise FedkinError(f"{saved.folder} has no cluster {cluster}; allowed: 0 to {clusters - 1}.")
-        return {"cluster": cluster}
-    return {"client": _known_client(saved, client)}
+    if not saved.result["module"]:
+        raise FedkinError(
+            f"Clients of {saved.folder} had no labels, so there are clusters but no models to predict with."
+        )
+    if None not in (client, cluster):
+        raise FedkinError("--client and --cluster were both given; give one of them, which says whose model predicts.")
+    if cluster is None:
+        is_share = client is None and "cluster" in saved.result  # which has its client's model alone
+        return {"client": _known_client(saved, 0 if is_share else client)}
+    clusters = len(saved.result["models"])
+    if not 0 <= cluster < clusters:
+        raise FedkinError(f"{saved.folder} has no cluster {cluster}; allowed: 0 to {clusters - 1}.")
+    return {"cluster": cluster}
 
 
 def _columns(
