@@ -66,7 +66,7 @@ _APART = 1.2
 """Agreement times relative length of links between clusters from which a scale counts in up to three dimensions: of
 even squares and cubes, which views tile alike, it is 1.0 to 1.17."""
 
-_FOUND_AGAIN = (0.8, 0.65)
+_FOUND_AGAIN = (0.8, 0.7)
 """Jaccard index with its most alike in resamples, from which a cluster says something: in up to three dimensions, where
 pieces of long clusters have 0.7 to 0.8, and in more."""
 
