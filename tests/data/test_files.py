@@ -331,7 +331,8 @@ def _check(data: Dataset) -> None:
     assert len(data.x)
     assert not torch.isinf(data.x).any()
     if data.table is not None:
-        assert len(set(data.table.names)) == len(data.table.names) == data.table.values.shape[1] > 0
+        names = [*data.table.names, *data.table.texts]
+        assert len(set(names)) == len(names) == data.table.values.shape[1] + len(data.table.texts) > 0
     else:
         assert torch.isfinite(data.x).all()
     if data.y is not None:

@@ -90,14 +90,14 @@ def test_scatter_is_the_same_by_pairs_and_by_centres(centres: int):
 
 def test_the_server_sees_sums_alone_where_three_take_part():
     fed, seen = Elsewhere(partitioned(blobs(), 3), 0), set()
-    stream = fed.stream
+    deliver = fed.deliver
 
-    def watched(task: Any, payloads: Any, expected: Any = None) -> Any:
-        for client, reply in stream(task, payloads, expected):
+    def watched(task: Any, payloads: Any) -> Any:
+        for client, reply in deliver(task, payloads):
             seen.update(reply)
             yield client, reply
 
-    fed.stream = watched  # type: ignore[method-assign]
+    fed.deliver = watched  # type: ignore[method-assign]
     assert common_micro_clusters(ClientSums(fed), raw(3), 5, 100) is not None
     assert seen == {"key", "publics", "shares", "masked", "own", "pairs"}
 
