@@ -63,6 +63,11 @@ def test_without_an_encoder_a_warning_names_the_column_and_the_option() -> None:
     assert model.preparation_.shape == (1,)
 
 
+def test_text_alone_without_an_encoder_is_refused_with_what_to_give() -> None:
+    with pytest.raises(FedkinError, match=r"holds texts.*encode="):
+        fedkin.KMeans(n_clusters=2).fit([complaints(30)[["complaint"]], complaints(30, 50)[["complaint"]]])
+
+
 def test_text_at_some_clients_alone_is_left_out_with_a_note() -> None:
     clients = [complaints(30).assign(height=1.0 * np.arange(30)), complaints(30).assign(height=2.0 * np.arange(30))]
     clients[1] = clients[1].drop(columns="complaint")

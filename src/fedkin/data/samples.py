@@ -109,6 +109,8 @@ def with_embeddings(data: Dataset, options: TableOptions, where: str) -> Dataset
     """
     encoder, samples = options.encoder, data.samples
     if data.table is not None and data.table.texts:
+        if encoder is None and not data.table.columns:
+            return _without_encoder(data, next(iter(data.table.texts.values())).texts, where)
         return _with_texts(data, data.table, encoder, where)
     if encoder is None:
         return data if samples is None or samples.encoder else _without_encoder(data, samples, where)
@@ -143,8 +145,8 @@ def note_on_texts(clients: Iterable[tuple[str, Table | None]]) -> list[str]:
     names = [name for _, table in clients if table for name, column in table.texts.items() if column.rows is None]
     how = setting("encode", _SUGGESTED["texts"][0])
     return [
-        f"Column '{name}' holds free text and is left out; {how} compares what it says, and {option('drop')} or "
-        f"{option('categorical')} settles it otherwise."
+        f"Column '{name}' holds free text and is left out; {how} to compare what it says, or name it in "
+        f"{option('drop')} or {option('categorical')}."
         for name in dict.fromkeys(names)
     ]
 

@@ -189,7 +189,7 @@ def _moments_of(table: Table) -> Payload:
     """Return the filled cells, sum, minimum and maximum of each column, 0 for categories and empty columns."""
     empty = table.values.isnan()
     filled = (~empty).sum(0)
-    none = torch.tensor([column.kind == "category" for column in table.columns]) | (filled == 0)
+    none = torch.tensor([column.kind == "category" for column in table.columns], dtype=torch.bool) | (filled == 0)
     neutral = {"sum": 0.0, "amin": math.inf, "amax": -math.inf}
     reduced = {
         name: torch.where(none, 0.0, getattr(torch.where(empty, value, table.values), name)(0))
