@@ -1,11 +1,15 @@
 """Words that distinguish clusters of texts, and what of them leaves a client."""
 
+import hashlib
+from dataclasses import replace
+
 import torch
 from sklearn.feature_extraction.text import HashingVectorizer
 
 import fedkin
 from fedkin.core import Client
 from fedkin.core.samples import Samples
+from fedkin.core.seeds import Secret
 from fedkin.data.cluster_words import telling_words, word_counts, word_digests, words_of_clusters
 from fedkin.engines.local import LocalFederation
 
@@ -14,7 +18,10 @@ PUMPS, INVOICES = ["oil leaks below the pump", "the pump leaks"], ["the invoice 
 
 def client(number: int, texts: list[str], clusters: list[int], **more: int) -> Client:
     state = {"clusters": torch.tensor(clusters)}
-    return Client(number, torch.zeros(len(texts), 2), state=state, samples=Samples("texts", texts, "x"), **more)
+    noise = torch.Generator().manual_seed(0)  # as in a simulation
+    return Client(
+        number, torch.zeros(len(texts), 2), state=state, samples=Samples("texts", texts, "x"), noise=noise, **more
+    )
 
 
 def federation(*more: Client) -> LocalFederation:
@@ -56,6 +63,14 @@ def test_words_and_cells_of_few_texts_never_leave() -> None:
     assert reply["counts"].tolist() == [[7, 7], [0, 0]]  # one text of seven that lacks a word is hidden, too
     strict = client(0, ["rare word"] * 4 + ["common word"] * 6, [0] * 10, min_members=20)
     assert word_digests.run([strict], [{"salt": "s", "min_members": 5}])[0]["digests"] == []
+
+
+def test_a_real_site_sends_not_even_digests() -> None:
+    site = replace(client(0, ["ms smith has the pump"] * 9, [0] * 9), noise=Secret(bytes(32)))
+    payload = {"salt": "s", "min_members": 5}
+    assert word_digests.run([site], [payload]) == [{}]
+    digests = [hashlib.sha256(b"s smith").hexdigest()[:16]]
+    assert word_counts.run([site], [{**payload, "n_clusters": 1, "digests": digests}]) == [{}]
 
 
 def test_without_texts_or_with_secure_sums_there_are_no_words() -> None:

@@ -3,6 +3,9 @@
 No text leaves a client. In a first exchange clients send digests of the words that enough of their texts hold; the
 server asks for those words alone that two clients or more have, and in a second exchange receives their counts by
 cluster, without cells of too few texts.
+
+Real sites report nothing: a digest of a word that one site alone has would leave it, and whoever knows the salt can try
+words, such as names.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from torch import Tensor
 
 from fedkin.core import Client, Federation, Payload, client_task
 from fedkin.core.replies import Expected, counts_to, int64, is_list, is_name, is_text
+from fedkin.core.seeds import Secret
 from fedkin.data.options import MIN_MEMBERS
 from fedkin.data.samples import content
 
@@ -39,7 +43,9 @@ def _digest(salt: str, word: str) -> str:
 
 
 def _vocabulary(client: Client, minimum: int) -> list[set[str]] | None:
-    """Return the words of each of a client's texts that enough of them hold; ``None`` where it has no texts."""
+    """Return the words of each of a client's texts that enough of them hold; ``None`` without texts or at a site."""
+    if isinstance(client.noise, Secret):
+        return None
     of_table = (
         [] if client.table is None else [one.texts for one in client.table.texts.values() if one.rows is not None]
     )
@@ -67,7 +73,7 @@ _MEMBERS: Expected = {"min_members": counts_to(2**31)}
 
 @client_task(takes={"salt": is_text, **_MEMBERS}, holds={"digests": is_list(is_name)}, may_be_empty=True)
 def word_digests(client: Client, payload: Payload) -> Payload:
-    """Report digests of the words that at least ``min_members`` of the client's texts hold; empty without texts."""
+    """Report digests of the words that ``min_members`` of a simulated client's texts hold; empty without texts."""
     words = _vocabulary(client, _minimum(client, payload))
     if words is None:
         return {}
