@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor
@@ -29,8 +29,12 @@ Wanted = Expected | Callable[[int], Expected]
 """What replies must contain, the same for all clients or a function of the client's id."""
 
 
-class Replies(dict[int, Payload]):
-    """Usable replies by client id, in order of id.
+V = TypeVar("V")
+W = TypeVar("W")
+
+
+class Replies(dict[int, V]):
+    """Usable replies by client id, in order of id, or what is made of each.
 
     Attributes
     ----------
@@ -38,9 +42,13 @@ class Replies(dict[int, Payload]):
         Clients that were asked and gave none, and why.
     """
 
-    def __init__(self, values: Mapping[int, Payload], missing: Mapping[int, str]) -> None:
+    def __init__(self, values: Mapping[int, V], missing: Mapping[int, str]) -> None:
         super().__init__(values)
         self.missing = dict(missing)
+
+    def map(self, function: Callable[[V], W]) -> Replies[W]:
+        """Return the same with `function` of each value."""
+        return Replies({client: function(value) for client, value in self.items()}, self.missing)
 
 
 class ReplyStream(Iterator[tuple[int, Payload]]):
@@ -207,7 +215,7 @@ class Federation(ABC):
         """Have clients take no part until they join."""
         self.participation.joined.difference_update(clients)
 
-    def ask(self, task: Task, payloads: Mapping[int, Payload], expected: Wanted | None = None) -> Replies:
+    def ask(self, task: Task, payloads: Mapping[int, Payload], expected: Wanted | None = None) -> Replies[Payload]:
         """Send `task` to the clients in `payloads`, and return their replies by client id, in order of id.
 
         Clients that are not present, failed, timed out, or replied with NaN, infinities or anything that the task or
@@ -281,7 +289,7 @@ class Federation(ABC):
 
     def ask_again(
         self, task: Task, payloads: Mapping[int, Payload], attempts: int, expected: Wanted | None = None
-    ) -> Replies:
+    ) -> Replies[Payload]:
         """Send `task`, and send it again to clients without a usable reply, up to `attempts` times in all.
 
         A client that refuses for good, or has sent five unusable replies, is not asked again.
@@ -314,7 +322,7 @@ class Federation(ABC):
 
     def ask_until_all_reply(
         self, task: Task, payload: Payload, clients: Iterable[int] | None = None, expected: Expected | None = None
-    ) -> Replies:
+    ) -> Replies[Payload]:
         """Send `task` until every client has replied, for steps that need all of them.
 
         Clients that give no usable reply are dropped if at least `min_clients` others did.

@@ -369,7 +369,7 @@ def profile_clusters(
     shapes = _shapes(columns, n_clusters)
     cells = shapes | dict.fromkeys(_LIMITED, shapes["sum"])
     if fed.secure_sums:
-        sums = _hidden_sums(fed, payload, shapes)
+        sums, missing = _hidden_sums(fed, payload, shapes)
         members: dict[int, Tensor] = {}
     else:
         replies = fed.ask_again(cluster_cells, fed.all(**payload), _ATTEMPTS)
@@ -379,7 +379,7 @@ def profile_clusters(
             if reply and all(tuple(reply[name].shape) == shape for name, shape in cells.items())
         }
         silent = {client: "it gave no clusters of its table" for client in replies if client not in usable}
-        fed.note_missing(replies.missing | silent)
+        missing = dict(sorted((replies.missing | silent).items()))
         members = {client: reply["members"] for client, reply in usable.items()}
         parts = {name: [reply[name] for reply in usable.values()] for name in cells}
         sums = {name: torch.stack(part).sum(0) for name, part in parts.items() if part}
@@ -391,16 +391,19 @@ def profile_clusters(
     tensors = {**sums, "samples": sums["members"], "around": around}
     facts: dict[str, Any] = {name: tensors[name] for name in _TENSORS if name in tensors}
     rows = int(sums["rows"])
-    return ClusterProfile(
-        columns, members=members, missing=dict(fed.missing), rows=rows, min_members=min_members, **facts
-    )
+    return ClusterProfile(columns, members=members, missing=missing, rows=rows, min_members=min_members, **facts)
 
 
-def _hidden_sums(fed: Federation, payload: Payload, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:
-    """Return secure sums of the profile, in which the server sees no single client's part; empty if there is none."""
+def _hidden_sums(
+    fed: Federation, payload: Payload, shapes: Mapping[str, tuple[int, ...]]
+) -> tuple[dict[str, Tensor], dict[int, str]]:
+    """Return secure sums of the profile, in which the server sees no single client's part; empty if there is none.
+
+    Also return the clients that are in no sum, and why.
+    """
     terms = [Term(name, shape) for name, shape in _hidden_shapes(shapes).items() if 0 not in shape]
-    sums = summed(fed, hidden_cluster_cells, fed.all(**payload), terms).get(0)
-    if sums is None:
-        return {}
-    totals = {name: torch.zeros(shapes[name]) for name in ("counts", "typical_counts")} | sums.totals
-    return {**totals, **{name: of_digits(totals[name]).view(shapes["sum"]) for name in _FRACTIONS}}
+    sums = summed(fed, hidden_cluster_cells, fed.all(**payload), terms)
+    if 0 not in sums:
+        return {}, sums.missing
+    totals = {name: torch.zeros(shapes[name]) for name in ("counts", "typical_counts")} | sums[0].totals
+    return {**totals, **{name: of_digits(totals[name]).view(shapes["sum"]) for name in _FRACTIONS}}, sums.missing

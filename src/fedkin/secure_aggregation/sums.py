@@ -75,6 +75,20 @@ def check_enough(clients: int) -> None:
         )
 
 
+class Sums(dict[int, Sum]):
+    """Secure sums by cluster, in order, without clusters that came to no sum.
+
+    Attributes
+    ----------
+    missing : dict of int to str
+        Clients that are in no sum, and why.
+    """
+
+    def __init__(self, sums: Mapping[int, Sum], missing: Mapping[int, str]) -> None:
+        super().__init__(sorted(sums.items()))
+        self.missing = dict(sorted(missing.items()))
+
+
 def summed(
     fed: Federation,
     task: Task,
@@ -83,13 +97,13 @@ def summed(
     clusters: Mapping[int, int] | None = None,
     attempts: int = 4,
     complete: bool = False,
-) -> dict[int, Sum]:
+) -> Sums:
     """Run `task` at clients, and return the secure sums of their replies for each cluster of clients.
 
     A sum takes three exchanges: clients distribute shares of their keys, do the task, and reveal the shares that take
     the masks off. It survives up to a third of its clients who drop out at any moment. If more do, the others are asked
-    again, from the start, so `task` must leave the clients' states alone. `fed.missing` then says who is in no sum, and
-    why. Who is found to lie is left out of the run, if enough others remain.
+    again, from the start, so `task` must leave the clients' states alone. Who is
+    found to lie is left out of the run, if enough others remain.
 
     Parameters
     ----------
@@ -110,13 +124,11 @@ def summed(
 
     Returns
     -------
-    dict of int to Sum
-        By cluster, in order; without clusters that came to no sum.
+    Sums
     """
     missing = _ask_keys(fed, payloads)
     if complete and missing:
-        fed.note_missing(missing)
-        return {}
+        return _noted(fed, Sums({}, missing))
     waiting: dict[int, list[int]] = {}
     for client in sorted(payloads.keys() - missing.keys()):
         waiting.setdefault(clusters[client] if clusters else 0, []).append(client)
@@ -138,10 +150,15 @@ def summed(
                 sums[cluster] = Sum(attempt.replied, _by_term(totals[cluster], terms))
                 del waiting[cluster]
     missing |= {client: _OTHERS_LOST for clients in waiting.values() for client in clients}
-    fed.note_missing(missing | convicted)
     if convicted and fed.can_spare(convicted):
         fed.drop(convicted)
-    return dict(sorted(sums.items()))
+    return _noted(fed, Sums(sums, missing | convicted))
+
+
+def _noted(fed: Federation, sums: Sums) -> Sums:
+    """Tell the federation, of which a sum is several exchanges, who is missing after all of them."""
+    fed.note_missing(sums.missing)
+    return sums
 
 
 def direct_failures(missing: Mapping[int, str]) -> dict[int, str]:
@@ -158,12 +175,12 @@ def sums_of_all(fed: Federation, task: Task, payload: Payload, terms: Sequence[T
     for attempt in range(MAX_ATTEMPTS):
         if attempt:
             fed.pause(attempt)
-        total = summed(fed, task, dict.fromkeys(fed.present, payload), terms, attempts=1, complete=True).get(0)
-        if total and total.clients == fed.present:
+        sums = summed(fed, task, dict.fromkeys(fed.present, payload), terms, attempts=1, complete=True)
+        if (total := sums.get(0)) and total.clients == fed.present:
             return total.totals
-    lost = direct_failures(fed.missing)
+    lost = direct_failures(sums.missing)
     if not lost or len(fed.present) - len(lost) < max(MIN_CLIENTS, fed.min_clients):
-        reasons = lost or fed.missing or dict.fromkeys(fed.present, _TOO_FEW)
+        reasons = lost or sums.missing or dict.fromkeys(fed.present, _TOO_FEW)
         silent = listing([f"client {client}: {reason}" for client, reason in reasons.items()])
         raise FedkinError(f"A sum over all clients failed {MAX_ATTEMPTS} times ({silent}); too few clients remain.")
     fed.drop(lost)
@@ -489,8 +506,9 @@ class ClientSums:
                 break
             if time:
                 self.fed.pause(time)
-            sums |= summed(self.fed, task, dict.fromkeys(waiting, payload), terms, waiting)
-            self.missing.update(self.fed.missing)
+            more = summed(self.fed, task, dict.fromkeys(waiting, payload), terms, waiting)
+            sums |= more
+            self.missing.update(more.missing)
         return sums
 
     def _plain(

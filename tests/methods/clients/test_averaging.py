@@ -13,7 +13,7 @@ import planted
 from fedkin.core import Client, FedkinError, State
 from fedkin.core.payload import pack
 from fedkin.engines.local import LocalFederation
-from fedkin.methods.clients.client_method import ClientMethod, renumbered, round_record
+from fedkin.methods.clients.client_method import ClientMethod, Trained, renumbered, round_record
 from fedkin.methods.clients.fedavg import FedAvgMethod
 from fedkin.methods.clients.fedopt import FedOptMethod, FedOptState
 from fedkin.methods.clients.ifca import IFCAMethod
@@ -161,8 +161,8 @@ def test_newcomers_get_the_model_of_least_loss():
 
 def test_the_record_of_a_round():
     fed = LocalFederation(planted.clients([0] * 5), workers=1)
-    fed.note_missing({4: "no reply"})
-    record = round_record(fed, {2: 1.0, 0: 3.0}, torch.tensor([0, 2, 2, -1, 0]), temperature=0.5)
+    trained = Trained.each({2: 1.0, 0: 3.0}, {4: "no reply"})
+    record = round_record(fed, trained, torch.tensor([0, 2, 2, -1, 0]), temperature=0.5)
     assert record.answered == [0, 2]
     assert record.missing == {4: "no reply"}
     assert record.values == {
@@ -173,7 +173,7 @@ def test_the_record_of_a_round():
         "losses": {"2": 1.0, "0": 3.0},
         "temperature": 0.5,
     }
-    empty = round_record(fed, {}, torch.full((5,), -1))
+    empty = round_record(fed, Trained.each({}, {}), torch.full((5,), -1))
     assert (empty.values["loss"], empty.values["clusters"], empty.values["sizes"]) == (None, 0, [])
 
 

@@ -24,6 +24,7 @@ from fedkin.methods.clients.client_method import (
     UNKNOWN,
     ClientMethod,
     ClientMethodState,
+    Trained,
     Training,
     positions,
     renumbered,
@@ -109,7 +110,8 @@ class CFLGPMethod(ClientMethod):
         payloads, expected = self._payloads(fed, state, starts, models[turn] if clustering else None)
         trained: dict[int, tuple[Tensor, float]] = {}
         losses, profiles = {}, {}
-        for client, reply in fed.stream(train_and_profile, payloads, expected):
+        replies = fed.stream(train_and_profile, payloads, expected)
+        for client, reply in replies:
             trained[client] = starts[client] + reply["update"], self.weight(reply)
             losses[client] = reply["loss"]
             if clustering:
@@ -122,7 +124,8 @@ class CFLGPMethod(ClientMethod):
         for client, (model, weight) in trained.items():
             cluster = int(labels[position[client]])
             means.add(cluster, model - state.models[cluster], weight, client)
-        return self.moved(state, means, labels=labels), round_record(fed, losses, labels, missing=missing, **values)
+        record = round_record(fed, Trained.each(losses, replies.missing), labels, missing=missing, **values)
+        return self.moved(state, means, labels=labels), record
 
     def _payloads(
         self, fed: Federation, state: CFLGPState, starts: Mapping[int, Tensor], criterion: Tensor | None

@@ -7,10 +7,11 @@ same for all methods. A client sends its *update*: the trained model minus the r
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
 from itertools import islice
+from operator import itemgetter
 from typing import Annotated, Any, ClassVar, Literal, Unpack
 
 import torch
@@ -19,6 +20,7 @@ from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Method, Payload, Record, State, client_task, task
 from fedkin.core.contract import check_labels
+from fedkin.core.federation import Replies, ReplyStream
 from fedkin.core.method import Count, Positive, Traits, display_name, refuse_unused
 from fedkin.core.replies import candidates, common_shape, is_amount, is_classes, is_number, is_shape, reals, updates
 from fedkin.core.seeds import uniform
@@ -147,22 +149,24 @@ UPDATES = "the change of its model, the number of its samples and its loss"
 class Trained:
     """Clients that replied in a round, in order of id, and their training losses.
 
-    `loss` is the mean of these clients; `losses` are by client, empty with secure sums.
+    `loss` is the mean of these clients; `losses` are by client, empty with secure sums; `missing` are those that were
+    asked and did not reply, and why.
     """
 
     answered: list[int]
     loss: float | None
     losses: Mapping[int, float] = field(default_factory=dict)
+    missing: Mapping[int, str] = field(default_factory=dict)
 
     @classmethod
-    def each(cls, losses: Mapping[int, float]) -> Trained:
+    def each(cls, losses: Mapping[int, float], missing: Mapping[int, str]) -> Trained:
         """Return the clients with these losses."""
-        return cls(sorted(losses), sum(losses.values()) / len(losses) if losses else None, losses)
+        return cls(sorted(losses), sum(losses.values()) / len(losses) if losses else None, losses, missing)
 
 
 def round_record(
     fed: Federation,
-    trained: Trained | Mapping[int, float],
+    trained: Trained,
     labels: Tensor,
     *,
     missing: Mapping[int, str] | None = None,
@@ -170,13 +174,12 @@ def round_record(
 ) -> Record:
     """Return the record of a round, with the values that all methods of this family report.
 
-    `missing` are the clients missing in earlier exchanges of the round; those of the last one are added.
+    `missing` are the clients missing in earlier exchanges of the round; those of `trained` are added.
 
     ``loss``: mean training loss over the clients that replied; ``losses``: the same by client; ``clusters``: the number
     of clusters with clients; ``sizes``: clients in each cluster, up to the last with any; ``labels``: the cluster of
     each client, -1 where it is unknown or the client has not joined yet.
     """
-    trained = trained if isinstance(trained, Trained) else Trained.each(trained)
     present = set(fed.present)
     labels = labels.masked_fill(torch.tensor([i not in present for i in fed.ids]), UNKNOWN)
     sizes = labels[labels >= 0].bincount().tolist()
@@ -187,7 +190,7 @@ def round_record(
         "labels": labels.tolist(),
         "losses": {str(client): loss for client, loss in trained.losses.items()},
     }
-    absent = dict(sorted({**missing, **fed.missing}.items())) if missing else dict(fed.missing)
+    absent = dict(sorted({**(missing or {}), **trained.missing}.items()))
     return Record(answered=trained.answered, missing=absent, values=common | values)
 
 
@@ -371,10 +374,8 @@ class ClientMethod(Method[Any]):
         """Return an empty accumulator of a round's mean updates."""
         return self.means_of(*state.models.shape)
 
-    def trained(
-        self, fed: Federation, state: ClientMethodState, starts: Mapping[int, Tensor]
-    ) -> Iterator[tuple[int, Payload]]:
-        """Have clients train `starts`, their models by client; yield (client, reply of `client_method.train`)."""
+    def trained(self, fed: Federation, state: ClientMethodState, starts: Mapping[int, Tensor]) -> ReplyStream:
+        """Have clients train `starts`, their models by client; return (client, reply of `client_method.train`)."""
         return fed.stream(train, self.training(state, starts), {"update": (state.models.shape[1],)})
 
     def training(self, state: ClientMethodState, starts: Mapping[int, Tensor], **more: Any) -> dict[int, Payload]:
@@ -389,13 +390,13 @@ class ClientMethod(Method[Any]):
         clusters = dict(zip(fed.ids, labels.tolist(), strict=True))
         return {client: clusters[client] for client in clients if clusters[client] != UNKNOWN}
 
-    def losses_at(self, fed: Federation, state: ClientMethodState, clients: Sequence[int]) -> dict[int, Tensor]:
+    def losses_at(self, fed: Federation, state: ClientMethodState, clients: Sequence[int]) -> Replies[Tensor]:
         """Return the losses ``(K,)`` of all models, by client that replies, in one exchange; none for no clients."""
         if not clients:
-            return {}
+            return Replies({}, {})
         payload = {"module": state.module, "models": state.models}
         replies = fed.ask(losses, dict.fromkeys(clients, payload), {"losses": reals(len(state.models))})
-        return {client: reply["losses"] for client, reply in replies.items()}
+        return replies.map(itemgetter("losses"))
 
     def place_by_loss(
         self, fed: Federation, state: ClientMethodState, clients: Sequence[int], labels: Tensor
@@ -403,19 +404,18 @@ class ClientMethod(Method[Any]):
         """Give those of `clients` that have no cluster in `labels` the one of lowest loss; return who did not reply."""
         position = positions(fed)
         unknown = [client for client in clients if labels[position[client]] == UNKNOWN]
-        for client, by_model in self.losses_at(fed, state, unknown).items():
+        losses = self.losses_at(fed, state, unknown)
+        for client, by_model in losses.items():
             labels[position[client]] = lowest_loss(by_model)
-        return dict(fed.missing) if unknown else {}
+        return losses.missing
 
-    def add_each(
-        self, means: Means, replies: Iterable[tuple[int, Payload]], cluster_of: Mapping[int, int]
-    ) -> dict[int, float]:
-        """Add each client's update to the mean of its cluster as replies come in; return the losses by client."""
+    def add_each(self, means: Means, replies: ReplyStream, cluster_of: Mapping[int, int]) -> Trained:
+        """Add each client's update to the mean of its cluster as replies come in; return who trained."""
         losses = {}
         for client, reply in replies:
             means.add(cluster_of[client], reply["update"], self.weight(reply), client)
             losses[client] = reply["loss"]
-        return losses
+        return Trained.each(losses, replies.missing)
 
     def train_clusters(
         self, fed: Federation, state: ClientMethodState, clusters: Mapping[int, int], means: Means
@@ -433,7 +433,7 @@ class ClientMethod(Method[Any]):
             )
         starts = {client: models[cluster] for client, cluster in clusters.items()}
         if not fed.secure_sums:
-            return Trained.each(self.add_each(means, self.trained(fed, state, starts), clusters))
+            return self.add_each(means, self.trained(fed, state, starts), clusters)
         by = "samples" if self.weighting == "samples" else None
         terms = [Term("update", (state.models.shape[1],), by), Term("samples"), Term("loss")]
         sums = summed(fed, train, self.training(state, starts), terms, clusters)
@@ -442,7 +442,7 @@ class ClientMethod(Method[Any]):
             means.add(cluster, sum_.totals["update"] / weight, weight)
         answered = sorted(client for sum_ in sums.values() for client in sum_.clients)
         loss = float(sum(sum_.totals["loss"] for sum_ in sums.values())) / len(answered) if answered else None
-        return Trained(answered, loss)
+        return Trained(answered, loss, missing=sums.missing)
 
     def weight(self, reply: Payload) -> float:
         """Return the weight of a client's update."""

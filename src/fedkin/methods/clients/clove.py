@@ -60,14 +60,13 @@ class CLoVEMethod(ClientMethod):
         clustering = self.clustering_rounds is None or state.steps < self.clustering_rounds
         clients = [client for client in participants if clustering or labels[position[client]] == UNKNOWN]
         vectors = self.losses_at(fed, state, clients)
-        missing = dict(fed.missing) if clients else {}
         if vectors:
             clusters = clusters_of(torch.stack(list(vectors.values())), fed.rng("kmeans", state.steps))
             labels[[position[client] for client in vectors]] = torch.tensor(clusters)
         means = self.means(state)
-        present = [client for client in participants if client not in missing]
+        present = [client for client in participants if client not in vectors.missing]
         trained = self.train_clusters(fed, state, self.known_clusters(fed, labels, present), means)
-        return self.moved(state, means, labels=labels), round_record(fed, trained, labels, missing=missing)
+        return self.moved(state, means, labels=labels), round_record(fed, trained, labels, missing=vectors.missing)
 
 
 def clusters_of(vectors: Tensor, rng: torch.Generator) -> list[int]:

@@ -105,16 +105,15 @@ class FedDriftMethod(ClientMethod):
         if state.steps == 0:
             state = self._first_state(fed, state)
         elif state.steps % self.period == 0:
-            state, values = self._clustered(fed, state)
-            missing = dict(fed.missing)
+            state, values, missing = self._clustered(fed, state)
         present, models = [i for i in self.participants(fed, state) if i not in missing], list(state.models)
         clusters = self.known_clusters(fed, state.labels, present)
         starts = {client: models[cluster] for client, cluster in clusters.items()}
         payloads, means = self.training(state, starts, held_out=self.held_out), self.means(state)
         replies = fed.stream(train_on_kept, payloads, {"update": updates(state.models.shape[1])})
-        losses = self.add_each(means, replies, clusters)
+        trained = self.add_each(means, replies, clusters)
         after = self.moved(state, means)
-        return after, round_record(fed, losses, state.labels, missing=missing, **values)
+        return after, round_record(fed, trained, state.labels, missing=missing, **values)
 
     def _first_state(self, fed: Federation, state: FedDriftState) -> FedDriftState:
         """Return the state at the beginning of the first time step, with an error of 1 for every client."""
@@ -125,13 +124,16 @@ class FedDriftMethod(ClientMethod):
         count = len(rows) if self.start == "alone" else 1
         return dataclasses.replace(state, labels=labels, errors=errors, models=state.models.repeat(count, 1))
 
-    def _clustered(self, fed: Federation, state: FedDriftState) -> tuple[FedDriftState, dict[str, Any]]:
-        """Have all clients evaluate all models; return the new state, and the drifted clients and merged models."""
+    def _clustered(self, fed: Federation, state: FedDriftState) -> tuple[FedDriftState, dict[str, Any], dict[int, str]]:
+        """Have all clients evaluate all models.
+
+        Returns the new state, the drifted clients and merged models, and the clients that did not reply, and why.
+        """
         payload = {"module": state.module, "models": state.models, "held_out": self.held_out}
         expected: Expected = {"errors": reals(len(state.models), minimum=0, maximum=1)}
         replies = fed.ask(judge, dict.fromkeys(fed.present, payload), expected)
         if not replies:
-            return state, {}
+            return state, {}, replies.missing
         position = positions(fed)
         rows = [position[client] for client in replies]
         errors = torch.stack([reply["errors"].double() for reply in replies.values()])
@@ -142,7 +144,8 @@ class FedDriftMethod(ClientMethod):
         used, labels = merged.labels[merged.labels != UNKNOWN].unique(return_inverse=True)  # models that clients have
         renumbered = merged.labels.masked_scatter(merged.labels != UNKNOWN, labels)
         after = dataclasses.replace(merged, models=merged.models[used], labels=renumbered)
-        return after, {"drifted": [client for client in replies if position[client] in drifted], "merged": groups}
+        values = {"drifted": [client for client in replies if position[client] in drifted], "merged": groups}
+        return after, values, replies.missing
 
     def placed(self, state: FedDriftState, rows: Sequence[int], errors: Tensor) -> tuple[FedDriftState, set[int]]:
         """Assign clients to their best models, or to new ones if they have drifted; return the state and who drifted.

@@ -23,6 +23,7 @@ from fedkin.core.replies import Array, is_amount, is_number, updates
 from fedkin.methods.clients.client_method import (
     ClientMethod,
     SoftState,
+    Trained,
     Training,
     check_differ,
     labels_of,
@@ -122,7 +123,8 @@ class FedRCMethod(ClientMethod):
             "memberships": Array((count,), minimum=0.0, maximum=1.0),
             "masses": Array(tuple(state.frequencies.shape), minimum=0.0, maximum=1.0),
         }
-        for client, reply in fed.stream(weigh_and_train, payloads, expected):
+        replies = fed.stream(weigh_and_train, payloads, expected)
+        for client, reply in replies:
             row = position[client]
             total = reply["memberships"].sum()
             memberships[row] = reply["memberships"] / total if total > 0 else 1 / count
@@ -140,7 +142,8 @@ class FedRCMethod(ClientMethod):
             frequencies=frequencies_of(masses) if losses else state.frequencies,
             finished=self.finished(state),
         )
-        return after, round_record(fed, losses, labels, memberships=memberships.tolist())
+        trained = Trained.each(losses, replies.missing)
+        return after, round_record(fed, trained, labels, memberships=memberships.tolist())
 
     def result(self, state: FedRCState) -> dict[str, Any]:
         """Return the common result with the memberships ``(n, K)`` and class frequencies ``(K, classes)``."""

@@ -17,6 +17,7 @@ from fedkin.methods.clients.client_method import (
     UPDATES,
     ClientMethod,
     ClientMethodState,
+    Trained,
     positions,
     renumbered,
     round_record,
@@ -59,7 +60,8 @@ class FeSEMMethod(ClientMethod):
         starts = {i: models[max(0, int(labels[position[i]]))] for i in participants if i not in missing}
         trained: dict[int, tuple[Tensor, float]] = {}
         losses: dict[int, float] = {}
-        for client, reply in self.trained(fed, state, starts):
+        replies = self.trained(fed, state, starts)
+        for client, reply in replies:
             trained[client] = starts[client] + reply["update"], self.weight(reply)
             losses[client] = reply["loss"]
         means = self.means(state)
@@ -68,7 +70,8 @@ class FeSEMMethod(ClientMethod):
             for (client, (model, weight)), cluster in zip(trained.items(), clusters, strict=True):
                 labels[position[client]] = cluster
                 means.add(cluster, model - state.models[cluster], weight, client)
-        return self.moved(state, means, labels=labels), round_record(fed, losses, labels, missing=missing)
+        record = round_record(fed, Trained.each(losses, replies.missing), labels, missing=missing)
+        return self.moved(state, means, labels=labels), record
 
     def _nearest(self, fed: Federation, state: ClientMethodState, trained: Tensor, first: bool) -> list[int]:
         """Return the index of the centre nearest to each trained model ``(n, size)``."""

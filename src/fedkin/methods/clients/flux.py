@@ -20,6 +20,7 @@ from torch import Tensor
 from fedkin.clustering.nearest import pairwise_distances
 from fedkin.clustering.nearest_means import joined
 from fedkin.core import Client, Federation, Payload, Record, client_task
+from fedkin.core.federation import Replies
 from fedkin.core.method import Count, Positive
 from fedkin.core.replies import reals, updates
 from fedkin.methods.clients.client_method import UNKNOWN, ClientMethod, labels_of, renumbered, round_record
@@ -115,15 +116,15 @@ class FLUXMethod(OneShotMethod):
         """Return the settings of the clients' training; there is none in the step of descriptors."""
         return ClientMethod.local_training(self, step if step < self._warming else max(0, step - 1))
 
-    def messages(self, fed: Federation, state: FLUXState, clients: Sequence[int]) -> dict[int, Tensor]:
+    def messages(self, fed: Federation, state: FLUXState, clients: Sequence[int]) -> Replies[Tensor]:
         """Ask clients for their descriptors, scaled like those that were clustered, if clusters exist."""
         how = self._how(state)
         shape = (1 + how["module"]["classes"], state.projection.shape[1])
         expected = {"means": reals(*shape), "deviations": reals(*shape, minimum=_ABSENT)}
         replies = fed.ask(describe_distribution, dict.fromkeys(clients, how), expected)
-        messages = {client: descriptor_of(reply["means"], reply["deviations"]) for client, reply in replies.items()}
+        messages = replies.map(lambda reply: descriptor_of(reply["means"], reply["deviations"]))
         if state.lowest.numel():
-            messages = {client: scaled(row, state.lowest, state.highest) for client, row in messages.items()}
+            messages = messages.map(lambda row: scaled(row, state.lowest, state.highest))
         return messages
 
     def aligned(self, state: FLUXState, messages: Tensor) -> tuple[FLUXState, Tensor]:

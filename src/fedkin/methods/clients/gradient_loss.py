@@ -28,6 +28,7 @@ from fedkin.core.replies import (
 from fedkin.methods.clients.client_method import (
     ClientMethod,
     ClientMethodState,
+    Trained,
     labels_of,
     lowest_loss,
     positions,
@@ -131,7 +132,8 @@ class GradientLossMethod(ClientMethod):
             means.add(cluster, reply["update"][int(client in helping)], self.weight(reply), client)
         moves = self.server_learning_rate * means.all()
         after = self.moved(state, means, moves=moves, labels=labels)
-        return after, round_record(fed, {i: reply["loss"] for i, reply in replies.items()}, labels)
+        trained = Trained.each({client: reply["loss"] for client, reply in replies.items()}, replies.missing)
+        return after, round_record(fed, trained, labels)
 
     def _stand_ins(self, fed: Federation, state: State, participants: list[int]) -> dict[int, int]:
         """Sample K clients that stand in for one cluster each if it has no client; none if fewer take part."""

@@ -11,6 +11,7 @@ from annotated_types import Ge
 from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, client_task
+from fedkin.core.federation import Replies
 from fedkin.core.method import Count
 from fedkin.core.replies import Expected, below, candidates, is_amount, is_count, is_number, one_of, updates
 from fedkin.methods.clients.client_method import (
@@ -95,7 +96,7 @@ class IFCAMethod(ClientMethod):
         missing: dict[int, str] = {}
         if fed.secure_sums:  # masks cancel within a cluster, so clusters must be known before updates are summed
             clusters = self._choices(fed, state, labels)
-            missing = dict(fed.missing)
+            missing = clusters.missing
             trained = self.train_clusters(fed, state, clusters, means)
         else:
             trained = self._chosen_and_trained(fed, state, labels, means)
@@ -112,18 +113,19 @@ class IFCAMethod(ClientMethod):
         position, losses = positions(fed), {}
         payloads = dict.fromkeys(self.participants(fed, state), self._payload(state) | {"averaging": self.averaging})
         expected: Expected = {"update": updates(means.size), "cluster": below(len(state.models))}
-        for client, reply in fed.stream(choose_and_train, payloads, expected):
+        replies = fed.stream(choose_and_train, payloads, expected)
+        for client, reply in replies:
             cluster = int(reply["cluster"])
             labels[position[client]] = cluster
             means.add(cluster, reply["update"], self.weight(reply), client)
             losses[client] = reply["loss"]
-        return Trained.each(losses)
+        return Trained.each(losses, replies.missing)
 
-    def _choices(self, fed: Federation, state: ClientMethodState, labels: Tensor) -> dict[int, int]:
+    def _choices(self, fed: Federation, state: ClientMethodState, labels: Tensor) -> Replies[int]:
         """Return every client's choice, which is also written to `labels`."""
         payloads, position = dict.fromkeys(self.participants(fed, state), self._payload(state)), positions(fed)
         replies = fed.ask(choose, payloads, {"cluster": below(len(state.models))})
-        choices = {client: int(reply["cluster"]) for client, reply in replies.items()}
+        choices = replies.map(lambda reply: int(reply["cluster"]))
         for client, cluster in choices.items():
             labels[position[client]] = cluster
         return choices

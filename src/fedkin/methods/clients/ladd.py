@@ -10,6 +10,7 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Annotated, Any, Literal
 
 import torch
@@ -21,6 +22,7 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Payload, client_task
+from fedkin.core.federation import Replies
 from fedkin.core.method import Count
 from fedkin.core.replies import MAX_CLASSES, counts_to, one_of, reals, within
 from fedkin.core.seeds import draw_seed
@@ -76,12 +78,11 @@ class LADDMethod(OneShotMethod):
         """Number of messages needed to form clusters: one more than the minimum number of clusters."""
         return (self.n_clusters or 4) + 1
 
-    def messages(self, fed: Federation, state: OneShotState, clients: Sequence[int]) -> dict[int, Tensor]:
+    def messages(self, fed: Federation, state: OneShotState, clients: Sequence[int]) -> Replies[Tensor]:
         """Ask clients for their styles, in one exchange."""
         how = self._how(state)
         length = (how["segments"] * math.prod(window_shape(state.module["shape"], self.window)),)
-        replies = fed.ask(describe_style, dict.fromkeys(clients, how), {"style": length})
-        return {client: reply["style"] for client, reply in replies.items()}
+        return fed.ask(describe_style, dict.fromkeys(clients, how), {"style": length}).map(itemgetter("style"))
 
     def clustered(self, fed: Federation, state: OneShotState, messages: Tensor) -> tuple[Clustering, dict[str, Any]]:
         """Cluster styles by k-means, with the given number of clusters or the best by silhouette."""

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from fedkin.clustering.subspace_angles import RIGHT_ANGLE, Angle, angles_between
 from fedkin.core import Client, Federation, Payload, client_task
+from fedkin.core.federation import Replies
 from fedkin.core.method import Count
 from fedkin.core.replies import MAX_CLASSES, Array, counts_to, one_of
 from fedkin.methods.clients.client_method import UNKNOWN, labels_of, renumbered
@@ -73,12 +74,12 @@ class PACFLMethod(OneShotMethod):
         cost="cheap",
     )
 
-    def messages(self, fed: Federation, state: OneShotState, clients: Sequence[int]) -> dict[int, Tensor]:
+    def messages(self, fed: Federation, state: OneShotState, clients: Sequence[int]) -> Replies[Tensor]:
         """Ask clients for their singular vectors, in one exchange."""
         how = self._how(state)
         length = how["segments"] * self.vectors * math.prod(state.module["shape"])
         replies = fed.ask(describe_subspace, dict.fromkeys(clients, how), {"vectors": (length,)})
-        return {client: reply["vectors"] for client, reply in replies.items()}
+        return replies.map(itemgetter("vectors"))
 
     def clustered(self, fed: Federation, state: OneShotState, messages: Tensor) -> tuple[Clustering, dict[str, Any]]:
         """Cluster clients by cutting the tree of the angles."""

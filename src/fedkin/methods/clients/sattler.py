@@ -89,8 +89,8 @@ class SattlerMethod(UpdateMethod):
         norms = [largest for _, largest in record.values.get("norms", {}).values()]
         after = replace(after, greatest_norm=max([state.greatest_norm, *norms]))
         if self.cache and after.finished and after.splits:
-            after = replace(after, choices=self._best_cached(fed, after))
-            missing = record.missing | fed.missing
+            choices, silent = self._best_cached(fed, after)
+            after, missing = replace(after, choices=choices), record.missing | silent
             answered = [client for client in record.answered if client not in missing]
             record = replace(record, answered=answered, missing=missing)
         return after, record
@@ -110,8 +110,11 @@ class SattlerMethod(UpdateMethod):
         max_similarity = float(1 - whole.distances[halves == 0][:, halves == 1].min())
         return replace(whole, parts=halves.tolist()) if max_similarity < self.separation else whole
 
-    def _best_cached(self, fed: Federation, state: SattlerState) -> dict[str, int]:
-        """Return, by client, the split whose cached model has a lower loss on its data than its cluster's, if any."""
+    def _best_cached(self, fed: Federation, state: SattlerState) -> tuple[dict[str, int], dict[int, str]]:
+        """Return, by client, the split whose cached model has a lower loss on its data than its cluster's, if any.
+
+        Also return the clients that did not reply, and why.
+        """
         payloads, ancestors = {}, {}
         for client, cluster in zip(fed.ids, state.labels.tolist(), strict=True):
             if cluster >= 0:
@@ -119,11 +122,12 @@ class SattlerMethod(UpdateMethod):
                 models = [state.models[cluster], *(state.splits[index]["model"] for index in ancestors[client])]
                 payloads[client] = {"module": state.module, "models": torch.stack(models)}
         choices = {}
-        for client, reply in fed.stream(losses, payloads, lambda client: {"losses": (1 + len(ancestors[client]),)}):
+        replies = fed.stream(losses, payloads, lambda client: {"losses": (1 + len(ancestors[client]),)})
+        for client, reply in replies:
             best = int(reply["losses"].argmin())
             if best > 0:
                 choices[str(client)] = ancestors[client][best - 1]
-        return choices
+        return choices, replies.missing
 
     def result(self, state: SattlerState) -> dict[str, Any]:
         """Return the result of `UpdateMethod`, with each client's choice of a cached model."""

@@ -22,6 +22,7 @@ from fedkin.methods.clients.client_method import (
     UPDATES,
     ClientMethod,
     ClientMethodState,
+    Trained,
     labels_of,
     positions,
     renumbered,
@@ -131,7 +132,8 @@ class UpdateMethod(ClientMethod):
         updates: dict[int, tuple[Tensor, float]] = {}
         means = self.means_of(*state.models.shape)
         compared = _length_compared(state.module, self.compare)
-        for client, reply in self.trained(fed, state, clusters.starts(self.participants(fed, state))):
+        replies = self.trained(fed, state, clusters.starts(self.participants(fed, state)))
+        for client, reply in replies:
             losses[client] = reply["loss"]
             if str(client) in clusters.pending:
                 clusters.place(client, reply["update"], compared)
@@ -154,7 +156,8 @@ class UpdateMethod(ClientMethod):
                 means.add(clusters.of(client), update, weight, client)
         changes |= {name: getattr(clusters, name) for name in ("models", "labels", "splits", "pending")}
         values = {"splits": len(clusters.splits), "fired": len(clusters.splits) > len(state.splits)} | values
-        return self.moved(state, means, **changes), round_record(fed, losses, clusters.labels, **values)
+        trained = Trained.each(losses, replies.missing)
+        return self.moved(state, means, **changes), round_record(fed, trained, clusters.labels, **values)
 
     def result(self, state: Any) -> dict[str, Any]:
         """Return the common result with the splits, by which unseen clients are assigned."""

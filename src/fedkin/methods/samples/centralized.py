@@ -51,7 +51,7 @@ def cluster_all(
     `search` returns centroids ``(k, width)`` of all samples ``(n, width)``, and plain values for the record.
     """
 
-    def cluster(replies: Replies) -> RoundOutcome:
+    def cluster(replies: Replies[Payload]) -> RoundOutcome:
         points = torch.cat([reply["points"] for reply in replies.values()])
         centroids, values = search(points, fed.rng("centroids"))
         return {"centroids": scaled_like_features(state.features, centroids)}, values

@@ -174,7 +174,7 @@ def one_round(
     state: Any,
     task: Task,
     payload: Payload,
-    cluster: Callable[[Replies], RoundOutcome],
+    cluster: Callable[[Replies[Payload]], RoundOutcome],
     points: str = "centres",
 ) -> tuple[Any, Record]:
     """Have clients do `task` with the same `payload`, cluster what they send, and send them the centroids.
@@ -226,7 +226,7 @@ def one_round_of_points(
         answered = [client for client in fed.present if client not in fed.missing]
         return after, Record(answered, dict(fed.missing), values)
 
-    def cluster_replies(replies: Replies) -> RoundOutcome:
+    def cluster_replies(replies: Replies[Payload]) -> RoundOutcome:
         points = {str(client): reply["centres"] for client, reply in replies.items()}
         sizes = {str(client): reply["sizes"] for client, reply in replies.items()}
         changes, values = cluster(points, sizes)

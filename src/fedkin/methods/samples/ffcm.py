@@ -98,8 +98,8 @@ class FFCMMethod(CentroidMethod):
             "tolerance": self.tolerance,
             "local_clusters": self.local_clusters if self.local_clusters is not None else self.n_clusters,
         }
-        answered, centroids, iterations = self._moved(fed, state, payload)
-        missing, last = dict(fed.missing), state.steps + 1 == self.rounds
+        answered, missing, centroids, iterations = self._moved(fed, state, payload)
+        last = state.steps + 1 == self.rounds
         if answered:
             moved, in_two = (_distance(before, centroids) for before in (state.centroids, state.before))
             finished = last or min(moved, in_two) <= self.tolerance
@@ -117,28 +117,33 @@ class FFCMMethod(CentroidMethod):
         centroids = scaled_like_features(state.features, state.centroids)
         return super().result(state) | {"centroids": centroids, "fuzziness": self.fuzziness}
 
-    def _moved(self, fed: Federation, state: FFCMState, payload: Payload) -> tuple[list[int], Tensor, dict[str, int]]:
-        """Ask clients for centres; return who replied, the new centres ``(k, width)``, and iterations per client.
+    def _moved(
+        self, fed: Federation, state: FFCMState, payload: Payload
+    ) -> tuple[list[int], dict[int, str], Tensor, dict[str, int]]:
+        """Ask clients for centres; return who replied and who did not, the new centres, and iterations per client.
 
-        The new centres are in the order of the previous ones if there are any.
+        The new centres ``(k, width)`` are in the order of the previous ones if there are any.
         """
         before = state.centroids
         if fed.secure_sums:
             check_enough(len(fed.present))
             terms = [Term("sums", tuple(before.shape)), Term("supports", (len(before),))]
-            total = summed(fed, move_centres_in_place, fed.all(**payload), terms).get(0)
-            return (total.clients, _means(before, **total.totals), {}) if total else ([], before, {})
+            sums = summed(fed, move_centres_in_place, fed.all(**payload), terms)
+            if 0 not in sums:
+                return [], sums.missing, before, {}
+            return sums[0].clients, sums.missing, _means(before, **sums[0].totals), {}
         indices = forms.below(len(before)) if len(before) else forms.are_counts
         replies = fed.ask(move_centres, fed.all(**payload), {"centres": (None, state.width), "indices": indices})
         if not replies:
-            return [], before, {}
+            return [], replies.missing, before, {}
         iterations = {str(client): reply["iterations"] for client, reply in replies.items()}
         if self.aggregation == "mean" and len(before):
-            return list(replies), mean_by_index(before, list(replies.values())), iterations
+            return list(replies), replies.missing, mean_by_index(before, list(replies.values())), iterations
         pooled = torch.cat([reply["centres"] for reply in replies.values()])
         # The same seeds in every round, so that centres stay once clients no longer move them; ten starts.
         centres = k_means(pooled.double(), self.n_clusters, fed.rng("kmeans"), 10).centres
-        return list(replies), in_order_of(before, centres) if len(before) else centres, iterations
+        centres = in_order_of(before, centres) if len(before) else centres
+        return list(replies), replies.missing, centres, iterations
 
 
 _MOVE: forms.Expected = {

@@ -72,7 +72,7 @@ def test_both_releases_together_spend_the_budget_and_no_other_is_granted():
     fed = LocalFederation([client], workers=1)
     how = {"encoder": SPEC, "vector": VECTOR}
     centre, radius, answered = asked.centre(fed, how)
-    assert answered == [0]
+    assert list(answered) == [0]
     more = {"centre": centre, "radius": radius, "segments": pictures.CLASSES}
     assert list(asked.ask(fed, how | more, [0])) == [0]
     spent = math.sqrt(float(fed.clients[0].state[SPENT].sum()))

@@ -29,6 +29,7 @@ from torch.nn.functional import normalize
 from fedkin.clustering.nearest_means import joined, refined
 from fedkin.clustering.ward import Floats, Integers, top_height, ward_tree
 from fedkin.core import Client, Federation, FedkinError, Payload, client_task
+from fedkin.core.federation import Replies
 from fedkin.core.replies import MAX_CLASSES, Expected, counts_to, positive, reals, updates
 from fedkin.core.seeds import draw_seed
 from fedkin.methods.clients.client_method import labels_of, renumbered
@@ -128,7 +129,7 @@ class ClassSums:
         """Standard deviation of the noise on every number of the class sums."""
         return SENSITIVITY / (self.budget * math.sqrt(1 - _CENTRE_FRACTION))
 
-    def centre(self, fed: Federation, how: Payload) -> tuple[Tensor, float, list[int]]:
+    def centre(self, fed: Federation, how: Payload) -> tuple[Tensor, float, Replies[Tensor]]:
         """Ask all clients for the noisy sum of their codes' directions; return their mean, a radius, and who answered.
 
         The mean is float32 ``(width,)``, empty if no client replied. The radius, in (0, 1], is the distance from it
@@ -138,27 +139,29 @@ class ClassSums:
         payload = how | {"deviation": deviation, "budget": self.budget}
         replies = fed.ask(send_code_total, dict.fromkeys(fed.present, payload), {"total": reals(self.width + 1)})
         totals = {client: reply["total"].double() for client, reply in replies.items() if reply}
+        answered = Replies(totals, replies.missing)
         if not totals:
-            self._check_budgets(fed)
-            return torch.zeros(0), 1.0, []
+            self._check_budgets(answered)
+            return torch.zeros(0), 1.0, answered
         total = torch.stack(list(totals.values())).sum(0)
         centre = total[:-1] / (total[-1] / COUNTED).clamp_min(1.0)
         centre = centre / centre.norm().clamp_min(1.0)  # a mean of unit vectors is no longer than 1
         radius = 0.8 * math.sqrt(max(0.01, 1 - float(centre.square().sum())))
-        return centre.float(), radius, sorted(totals)
+        return centre.float(), radius, answered
 
-    def ask(self, fed: Federation, how: Payload, clients: Sequence[int]) -> dict[int, Tensor]:
+    def ask(self, fed: Federation, how: Payload, clients: Sequence[int]) -> Replies[Tensor]:
         """Ask clients for class sums ``(segments * (width + 1),)``; clients without enough budget are left out."""
         payload = how | {"deviation": self.deviation, "budget": self.budget}
         expected = {"sums": reals(self.segments, self.width + 1)}
         replies = fed.ask(send_class_sums, dict.fromkeys(clients, payload), expected)
         sums = {client: reply["sums"].flatten() for client, reply in replies.items() if reply}
+        answered = Replies(sums, replies.missing)
         if not sums:
-            self._check_budgets(fed)
-        return sums
+            self._check_budgets(answered)
+        return answered
 
-    def _check_budgets(self, fed: Federation) -> None:
-        if not fed.missing:
+    def _check_budgets(self, answered: Replies[Tensor]) -> None:
+        if not answered.missing:
             raise FedkinError(
                 f"All clients have less left of their own budgets than method.epsilon = {self.epsilon:g}, so none "
                 "sends anything."

@@ -25,6 +25,7 @@ from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, client_task
 from fedkin.core.client import LASTING
+from fedkin.core.federation import Replies
 from fedkin.core.method import Count, Positive, refuse_unused
 from fedkin.core.replies import MAX_CLASSES, counts_to, is_amount, is_flag, is_number, one_of, uint8, updates, within
 from fedkin.core.seeds import draw_seed
@@ -150,14 +151,14 @@ class FlippedBits:
     mode: Mode
     template: Tensor
 
-    def ask(self, fed: Federation, how: Payload, clients: Sequence[int]) -> dict[int, Tensor]:
+    def ask(self, fed: Federation, how: Payload, clients: Sequence[int]) -> Replies[Tensor]:
         """Ask clients for their bits ``(bits,)`` (algorithm 1); prototypes are matched, once there is a template."""
         payloads = {flip: how | {"flip": flip} for flip in sorted(set(self.flips))}
         by_client = {client: payloads[self.flips[client % len(self.flips)]] for client in clients}
         replies = fed.ask(embed, by_client, {"bits": (-(-self.bits // 8),)})
-        messages = {client: unpacked(reply["bits"], self.bits) for client, reply in replies.items()}
+        messages = replies.map(lambda reply: unpacked(reply["bits"], self.bits))
         if self.template.numel():
-            messages = {client: matched_to(self.template, message) for client, message in messages.items()}
+            messages = messages.map(lambda message: matched_to(self.template, message))
         return messages
 
     def clustered(self, messages: Tensor, min_size: int, rng: torch.Generator) -> tuple[Clustering, dict[str, Any]]:
@@ -401,10 +402,9 @@ class EmbeddingMethod(OneShotMethod):
         payloads = dict.fromkeys(self.participants(fed, state, self.pretraining_participation), payload)
         means = self.means_of(1, len(state.vector))
         replies = fed.stream(train_encoder, payloads, {"update": (len(state.vector),)})
-        errors = self.add_each(means, replies, dict.fromkeys(payloads, 0))
-        error = sum(errors.values()) / len(errors) if errors else None
-        answered = Trained(sorted(errors), loss=None)
-        record = round_record(fed, answered, state.labels, phase="pre-training", reconstruction=error)
+        trained = self.add_each(means, replies, dict.fromkeys(payloads, 0))
+        answered = Trained(trained.answered, loss=None, missing=trained.missing)
+        record = round_record(fed, answered, state.labels, phase="pre-training", reconstruction=trained.loss)
         return state.next(vector=means.moved(state.vector[None])[0]), record
 
     def _with_centre(self, fed: Federation, state: EmbeddingState) -> tuple[EmbeddingState, Record]:
@@ -413,11 +413,12 @@ class EmbeddingMethod(OneShotMethod):
         assert isinstance(sums, ClassSums)
         centre, radius, answered = sums.centre(fed, {"encoder": state.encoder, "vector": state.vector})
         if not answered:
-            return self._again(fed, state)
-        record = round_record(fed, Trained(answered, loss=None), state.labels, phase="centre")
+            return self._again(fed, state, answered.missing)
+        trained = Trained(sorted(answered), loss=None, missing=answered.missing)
+        record = round_record(fed, trained, state.labels, phase="centre")
         return state.next(centre=centre, radius=radius), record
 
-    def messages(self, fed: Federation, state: EmbeddingState, clients: Sequence[int]) -> dict[int, Tensor]:
+    def messages(self, fed: Federation, state: EmbeddingState, clients: Sequence[int]) -> Replies[Tensor]:
         """Ask clients for their messages: noisy sums, or bits (algorithm 1), with prototypes in a common order."""
         return self._messages(state).ask(fed, self._how(state), clients)
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from fedkin.clustering.nearest import pairwise_distances
 from fedkin.core import Federation, FedkinError, Record
-from fedkin.core.federation import MAX_ATTEMPTS
+from fedkin.core.federation import MAX_ATTEMPTS, Replies
 from fedkin.core.method import Count, display_name
 from fedkin.methods.clients.client_method import (
     UNKNOWN,
@@ -79,7 +79,7 @@ class OneShotMethod(ClientMethod):
         return self.unplaced(fed)
 
     @abstractmethod
-    def messages(self, fed: Federation, state: Any, clients: Sequence[int]) -> dict[int, Tensor]:
+    def messages(self, fed: Federation, state: Any, clients: Sequence[int]) -> Replies[Tensor]:
         """Ask clients for their messages ``(d,)``, in one exchange; return those that replied."""
 
     @abstractmethod
@@ -100,7 +100,7 @@ class OneShotMethod(ClientMethod):
         missing: dict[int, str] = {}
         state, changes = self._with_new_messages(fed, state, missing)
         trained, means = self.averaged(fed, state)
-        missing |= fed.missing
+        missing |= trained.missing
         rounds = state.rounds + 1
         record = round_record(fed, trained, state.labels, phase="training", **changes)
         answered = [client for client in record.answered if client not in missing]
@@ -141,7 +141,7 @@ class OneShotMethod(ClientMethod):
         """Have every client send a message, and cluster them; retry in the next step if too few replied."""
         replies = self.messages(fed, state, fed.present)
         if len(replies) < self.needed:
-            return self._again(fed, state)
+            return self._again(fed, state, replies.missing)
         position = positions(fed)
         rows = [position[client] for client in replies]
         state, sent = self.aligned(state, torch.stack(list(replies.values())))
@@ -153,19 +153,20 @@ class OneShotMethod(ClientMethod):
         models = state.models[:1].repeat(int(clustering.labels.max()) + 1, 1)
         after = state.next(messages=messages, labels=labels, models=models, finished=not state.module)
         remarks = {kind: values.pop(kind) for kind in ("note", "warning") if kind in values}
-        answered = Trained(sorted(replies), loss=None)
+        answered = Trained(sorted(replies), loss=None, missing=replies.missing)
         return after, round_record(fed, answered, labels, phase="embedding", clustering=values, **remarks)
 
-    def _again(self, fed: Federation, state: Any) -> tuple[Any, Record]:
+    def _again(self, fed: Federation, state: Any, missing: Mapping[int, str]) -> tuple[Any, Record]:
         """Return a state that retries in the next step; raise an error after the last attempt."""
         attempts = state.attempts + 1
-        if attempts == MAX_ATTEMPTS or not fed.missing:
-            reasons = "; ".join(sorted(set(fed.missing.values()))) or "there are no more clients"
+        if attempts == MAX_ATTEMPTS or not missing:
+            reasons = "; ".join(sorted(set(missing.values()))) or "there are no more clients"
             raise FedkinError(
                 f"{display_name(type(self))} needs messages of {self.needed} or more clients to form its clusters, but "
                 f"had fewer, attempt {attempts} of {MAX_ATTEMPTS} ({reasons})."
             )
-        return state.next(attempts=attempts), round_record(fed, {}, state.labels, phase="embedding")
+        nobody = Trained.each({}, missing)
+        return state.next(attempts=attempts), round_record(fed, nobody, state.labels, phase="embedding")
 
     # Clients that come late, and those whose data change.
 
@@ -174,8 +175,8 @@ class OneShotMethod(ClientMethod):
         position = positions(fed)
         due = self.refresh and state.rounds and state.rounds % self.refresh == 0
         clients = [i for i in fed.present if due or state.labels[position[i]] == UNKNOWN]
-        replies = self.messages(fed, state, clients) if clients else {}
-        missing.update(fed.missing if clients else {})
+        replies = self.messages(fed, state, clients) if clients else Replies[Tensor]({}, {})
+        missing.update(replies.missing)
         if not replies:
             return state, {}
         rows = torch.tensor([position[client] for client in replies])

@@ -33,7 +33,7 @@ from torch import Tensor
 from fedkin.clustering.margins import distance_margin
 from fedkin.core import Federation, FedkinError, Payload, Record, State, Task
 from fedkin.core import replies as forms
-from fedkin.core.federation import Wanted
+from fedkin.core.federation import Replies, Wanted
 from fedkin.core.method import Count, FirstMethod, Fraction, Oracle, Positive
 from fedkin.methods.samples.fedcref import association, fedcref_tasks
 from fedkin.methods.samples.fedcref.association import AssociationGraph, LocalCluster
@@ -110,7 +110,7 @@ class Iteration:
     trained: set[int]
     lost: dict[int, str]
 
-    def ask(self, task: Task, payloads: Mapping[int, Payload], expected: Wanted) -> dict[int, Payload]:
+    def ask(self, task: Task, payloads: Mapping[int, Payload], expected: Wanted) -> Replies[Payload]:
         """Ask clients as `Federation.ask` does, and keep who is lost."""
         replies = self.fed.ask(task, payloads, expected)
         self.lost.update(replies.missing)
@@ -463,7 +463,7 @@ class FedCRefMethod(SampleMethod):
             payloads[i] = {**common, "own": competing[i], "current": current}
         expected = {i: {"selected": forms.is_list(forms.below(len(competing[i]) + count))} for i in active}
         replies = work.ask(fedcref_tasks.refine, payloads, expected.__getitem__)
-        for i in work.fed.missing:
+        for i in replies.missing:
             del clusters[i]  # the client may have refined, and its reply was lost
         for i, reply in replies.items():
             choices = [clusters[i][q] for q in competing[i]] + list(range(count))
