@@ -11,7 +11,7 @@ import pytest
 
 import fedkin
 from fedkin.core import FedkinError
-from fedkin.core.doors import COMPARE, FILE, PYTHON, SHELL, Door, at_door, flag, option, setting
+from fedkin.core.errors import COMPARE, FILE, PYTHON, SHELL, Door, at_door, flag, option, setting
 from fedkin.experiment.config import apply_setting
 from shell import fedkin as run
 

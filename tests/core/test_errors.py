@@ -2,8 +2,7 @@
 
 import pytest
 
-from fedkin.core.aliases import ALIASES, meant_by
-from fedkin.core.errors import nearest
+from fedkin.core.errors import ALIASES, meant_by, nearest
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,7 @@ import click
 
 from fedkin import __version__
 from fedkin.cli.help_pages import Group
-from fedkin.core.doors import SHELL, at_door
-from fedkin.core.errors import FedkinError
+from fedkin.core.errors import SHELL, FedkinError, at_door
 from fedkin.experiment.terminal_tables import PlainStream
 
 if TYPE_CHECKING:
@@ -148,7 +147,7 @@ def _key_called(name: str, words: Sequence[str], everywhere: bool) -> str | None
 
     What other libraries call otherwise is known by that name, too. Only with `everywhere` other methods are asked.
     """
-    from fedkin.core.aliases import ALIASES
+    from fedkin.core.errors import ALIASES
     from fedkin.core.options import options_of
     from fedkin.experiment import registry
     from fedkin.experiment.config import SECTIONS

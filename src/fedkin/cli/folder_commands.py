@@ -32,7 +32,7 @@ from fedkin.cli.help_pages import (
     settings,
     tools,
 )
-from fedkin.core.doors import FILE, NEW_ROWS, at_door
+from fedkin.core.errors import FILE, NEW_ROWS, at_door
 
 if TYPE_CHECKING:
     from fedkin.core.progress import Progress

@@ -10,9 +10,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from fedkin.core.samples import Samples
 from fedkin.core.seeds import Noise, Secret
-from fedkin.core.table import Table
+from fedkin.core.table import Samples, Table
 
 LASTING = "lasting_"
 """Prefix of names in a client's state that stay even when a run resumes from an earlier step."""

@@ -1,11 +1,20 @@
-"""Errors with messages for the user."""
+"""Errors with messages for the user: what was probably meant, and how options are named where the user came in."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import functools
+import inspect
+import json
+import re
+import shlex
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib.util import find_spec
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar
+
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class FedkinError(ValueError):
@@ -144,7 +153,7 @@ def refuse(problems: Iterable[str | FedkinError]) -> None:
 
 
 def raised_by(check: Callable[..., object], *arguments: Any) -> list[str]:
-    """Call a check, and return its error's lines, one per problem; an empty list if it raises nothing."""
+    """Return the lines of the error that a check raises, one per problem; an empty list if it raises nothing."""
     try:
         check(*arguments)
     except FedkinError as error:
@@ -157,9 +166,6 @@ def mid_sentence(where: str) -> str:
     return f"the{where[3:]}" if where.startswith("The ") else where
 
 
-# Optional dependencies, which fedkin's extras install.
-
-
 def require(what: str, packages: str, extra: str) -> None:
     """Raise an error, with the command that installs them, if packages that a feature needs are not installed.
 
@@ -168,3 +174,200 @@ def require(what: str, packages: str, extra: str) -> None:
     """
     if absent := [name for name in packages.split() if find_spec(name) is None]:
         raise FedkinError(f"{what} needs {' and '.join(absent)}, not installed here: pip install 'fedkin[{extra}]'.")
+
+
+ALIASES: dict[str, tuple[str, ...]] = {
+    # training, as scikit-learn, PyTorch and papers write it
+    **dict.fromkeys(("lr", "eta"), ("learning_rate",)),
+    **dict.fromkeys(("epochs", "n_epochs", "E"), ("local_epochs",)),
+    **dict.fromkeys(("criterion", "loss_fn"), ("loss",)),
+    **dict.fromkeys(("scheduler", "lr_scheduler", "lr_schedule", "schedule"), ("lr_scheduler", "learning_rates")),
+    **dict.fromkeys(("transform", "transforms", "augment", "augmentation"), ("augmentation", "recipe")),
+    **dict.fromkeys(("model", "net", "network"), ("module",)),
+    "optim": ("optimizer",),
+    "mu": ("proximal",),
+    # clusters, rounds and clients
+    **dict.fromkeys(("k", "K", "num_clusters", "clusters"), ("n_clusters",)),
+    **dict.fromkeys(("num_rounds", "n_rounds", "global_rounds", "max_iter"), ("rounds", "num_rounds")),
+    **dict.fromkeys(
+        (
+            "fraction_fit", "fraction_train", "client_fraction", "sample_fraction", "join_ratio", "clients_per_round",
+            "participation",
+        ),
+        ("participation", "fraction_train"),
+    ),
+    "min_fit_clients": ("min_train_nodes",),
+    "min_evaluate_clients": ("min_evaluate_nodes",),
+    "min_available_clients": ("min_available_nodes",),
+    "fit_metrics_aggregation_fn": ("train_metrics_aggr_fn",),
+    "evaluate_metrics_aggregation_fn": ("evaluate_metrics_aggr_fn",),
+    # seeds, time and devices
+    **dict.fromkeys(("seed", "random_state"), ("random_state", "seed")),
+    "time": ("budget",),
+    # labels, held-out samples and metrics
+    **dict.fromkeys(("label", "labels", "target"), ("label", "y")),
+    **dict.fromkeys(("val", "valid", "val_set", "dev", "validation_data"), ("validation",)),
+    **dict.fromkeys(("test", "test_set", "eval_set", "test_data"), ("eval",)),
+    "callback": ("callbacks",),
+}  # fmt: skip
+"""What options and arguments of other libraries are called here, of which a door has one: the table of all doors."""
+
+
+def meant_by(word: str, names: Collection[str]) -> str | None:
+    """Return the one of `names` that a word of another library stands for, or else the nearest; ``None`` if none is.
+
+    Names may be paths such as ``"method.module"``, of which the last part counts.
+    """
+    ends = {name.rpartition(".")[2]: name for name in sorted(names)}
+    aliases = (ends[alias] for alias in ALIASES.get(word, ()) if alias in ends and alias != word)
+    return next(aliases, None) or nearest(word, names)
+
+
+def checked_keywords(function: _F) -> _F:
+    """Decorate a function so that an unknown keyword raises a `TypeError` that names the nearest known one."""
+    parameters = [name for name in inspect.signature(function).parameters if name != "self"]
+    options = "; options of methods are settings={'method.NAME': ...}" if "settings" in parameters else ""
+
+    @functools.wraps(function)
+    def called(*arguments: Any, **keywords: Any) -> Any:
+        for name in keywords:
+            if name not in parameters:
+                end = hint(meant_by(name, parameters), f"it takes {', '.join(parameters)}{options}")
+                raise TypeError(f"{function.__name__} has no argument '{name}'; {end}")
+        return function(*arguments, **keywords)
+
+    return called  # type: ignore[return-value]
+
+
+# How options are named where a user came in: in a file, in the shell or in Python. Sentences on data are made deep
+# inside, and who reads them came by one of several doors. A sentence that names an option is made of `option`,
+# `setting` or `flag`, which name it as the door of the running code does; no finished sentence is ever changed.
+
+
+def toml_text(value: Any, blank: str = " ") -> str:
+    """Return a value as TOML writes it, on one line; `blank` stands beside separators."""
+    if isinstance(value, Mapping):
+        keys = {name: name if re.fullmatch("[A-Za-z0-9_-]+", name) else toml_text(name) for name in value}
+        items = (f"{keys[name]}{blank}={blank}{toml_text(item, blank)}" for name, item in value.items())
+        return f"{{{f',{blank}'.join(items)}}}"
+    return json.dumps("none" if value is None else value, ensure_ascii=False, separators=(f",{blank}", f":{blank}"))
+
+
+class Door:
+    """Door of those who write files: an experiment's, or a site's own. Keys of section ``[data]`` stand alone.
+
+    `verb` is what a user does with an option, `place` where settings beside those of a file are given, and `lacks` has
+    options that there are not.
+    """
+
+    verb = "set"
+    place = "on the command line"
+    lacks: frozenset[str] = frozenset()
+
+    def name(self, key: str) -> str:
+        """Return the name of an option."""
+        return key
+
+    def given(self, key: str, value: Any) -> str:
+        """Return an option with a value."""
+        return f"{key} = {toml_text(value)}"
+
+    def setting(self, key: str, value: Any) -> str:
+        """Return what to do to give an option a value, as a clause."""
+        return f"{self.verb} {self.given(key, value)}"
+
+    def flag(self, name: str) -> str:
+        """Return the name of an option of a command or argument of a function; ``set`` stands for any setting."""
+        return f"--{name}"
+
+
+class Shell(Door):
+    """Door of commands that take ``--set``, and of those on new rows, which take `flags` for reading as well."""
+
+    verb = "give"
+
+    def __init__(self, *flags: str) -> None:
+        self._flags = flags
+
+    def name(self, key: str) -> str:
+        return key if "." in key else f"data.{key}"
+
+    def given(self, key: str, value: Any) -> str:
+        start = f"--{key} " if key in self._flags else f"--set {self.name(key)}="
+        if isinstance(value, str):
+            # Also quoted where a sign would be taken for the sentence's.
+            quoted = "'" + value.replace("'", "'\"'\"'") + "'"
+            return f"{start}{value if value.isalnum() else quoted}"
+        return f"--set {shlex.quote(f'{self.name(key)}=' + toml_text(value, blank=''))}"  # one line without blanks
+
+
+class Python(Door):
+    """Door of estimators, which take DataFrames: files are read by pandas, with its options."""
+
+    lacks = frozenset({"federation.forgotten", "min_members"})
+    _reading: ClassVar = {"decimal", "encoding", "header", "na_values", "sheet_name"}
+
+    def name(self, key: str) -> str:
+        return {"label": "y", "sheet": "sheet_name"}.get(key, key)
+
+    def given(self, key: str, value: Any) -> str:
+        return f"{self.name(key)}={value!r}"
+
+    def setting(self, key: str, value: Any) -> str:
+        if key == "dayfirst":
+            return f"convert them by pandas.to_datetime(..., dayfirst={value!r})"
+        if (name := self.name(key)) in self._reading:
+            reader, value = "excel" if key == "sheet" else "csv", None if key == "header" else value
+            return f"read the files with pandas.read_{reader}(..., {name}={value!r}) and give the DataFrames"
+        return super().setting(key, value)
+
+
+class Compare(Door):
+    """Door of `fedkin.compare`, which takes files and has settings."""
+
+    place = "in settings"
+
+    def name(self, key: str) -> str:
+        return "y" if key == "label" else f"{key if '.' in key else f'data.{key}'} in settings"
+
+    def given(self, key: str, value: Any) -> str:
+        return f"y={value!r}" if key == "label" else f"settings={{{SHELL.name(key)!r}: {value!r}}}"
+
+    def flag(self, name: str) -> str:
+        return {"clusters": "n_clusters", "set": "settings"}.get(name, name)
+
+
+FILE, SHELL, NEW_ROWS, PYTHON, COMPARE = Door(), Shell(), Shell("decimal", "encoding", "sheet"), Python(), Compare()
+
+_door: ContextVar[Door] = ContextVar("door", default=FILE)
+current_door = _door.get
+
+
+@contextmanager
+def at_door(door: Door) -> Iterator[None]:
+    """Have sentences name options as this door does; a context manager and decorator."""
+    token = _door.set(door)
+    try:
+        yield
+    finally:
+        _door.reset(token)
+
+
+def option(key: str, value: Any = ...) -> str:
+    """Return an option of section ``[data]``, or with another section before it, with its value if one is given."""
+    return _door.get().name(key) if value is ... else _door.get().given(key, value)
+
+
+def setting(key: str, value: Any) -> str:
+    """Return what to do to give an option a value, as a clause without a subject, such as ``set drop = ["x"]``."""
+    return _door.get().setting(key, value)
+
+
+def has_option(key: str) -> bool:
+    """Return whether there is such an option at this door."""
+    return key not in _door.get().lacks
+
+
+def flag(name: str) -> str:
+    """Return how a command's option, or a function's argument, is called: ``--seeds`` or ``seeds``."""
+    return _door.get().flag(name)

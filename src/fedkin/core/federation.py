@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core.client import Client
-from fedkin.core.doors import option
-from fedkin.core.errors import FedkinError, kind_of, listing
+from fedkin.core.errors import FedkinError, kind_of, listing, option
 from fedkin.core.payload import Payload, Traffic, find_unsupported, payload_bytes
 from fedkin.core.replies import Expected, Failure, failure_kind, lasts
 from fedkin.core.seeds import derive_generator

@@ -13,9 +13,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from annotated_types import Ge, Gt, Interval, Le, Lt
 from pydantic import ValidationError
 
-from fedkin.core.aliases import meant_by
-from fedkin.core.doors import toml_text
-from fedkin.core.errors import FedkinError, hint, listing, nearest_few, unknown_name
+from fedkin.core.errors import FedkinError, hint, listing, meant_by, nearest_few, toml_text, unknown_name
 
 _SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
 _ENTRY = re.compile(r"^(\S.*)\n((?:(?:[ ].*)?\n)*)", re.MULTILINE)

@@ -1,15 +1,76 @@
-"""Tables as a client holds them before preparation: columns of several kinds, with missing values."""
+"""Samples as a client holds them before they are numbers: images, texts or series, and tables with missing values.
+
+Where only names are wanted, such as those of files, nobody waits for torch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
-from fedkin.core.samples import Samples
+SampleKind = Literal["images", "texts", "series"]
+"""What samples are that an encoder turns into numbers."""
+
+
+@dataclass(frozen=True)
+class Samples:
+    """A client's samples as they were given; they stay at the client.
+
+    Attributes
+    ----------
+    kind : {"images", "texts", "series"}
+    items : sequence
+        A path, a Pillow image, a text or an array for each sample: images ``(channels, height, width)`` in [0, 1],
+        series ``(steps,)`` or ``(channels, steps)``. Empty in another process, which only computes with embeddings.
+    encoder : str
+        Fingerprint of the encoder that has made embeddings of them; empty before.
+    """
+
+    kind: SampleKind
+    items: Sequence[Any]
+    encoder: str = ""
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def rows(self, index: Tensor) -> Self:
+        """Return the samples at int64 or bool `index` ``(n,)``; of those that are kept elsewhere there are none."""
+        if not len(self.items):
+            return self
+        rows = index.nonzero()[:, 0] if index.dtype.itemsize == 1 else index  # bool has a byte
+        return replace(self, items=[self.items[row] for row in rows.tolist()])
+
+
+class SampleEncoder(Protocol):
+    """What turns samples into embeddings, as options for reading data carry it."""
+
+    @property
+    def name(self) -> str:
+        """Name for sentences: the spec that named it, or that of a function."""
+
+    @property
+    def folder(self) -> str | None:
+        """Folder where embeddings are kept; ``None`` to keep them beside the folder of samples."""
+
+    def takes(self, kind: SampleKind) -> bool:
+        """Return whether it encodes samples of this kind."""
+
+    def fingerprint(self) -> str:
+        """Return a text that is the same where embeddings are: what it is, a hash of weights, and preprocessing.
+
+        Empty for a function of the user's, of which nobody knows whether it has changed.
+        """
+
+    def encode(self, kind: SampleKind, contents: Iterable[Any]) -> Tensor:
+        """Return embeddings of read samples, float32 ``(n, width)``, rows of length 1.
+
+        Images are RGB images of Pillow's or arrays, texts are str, series float32 arrays ``(channels, steps)``.
+        """
+
 
 Kind = Literal["number", "boolean", "ordinal", "category", "date"]
 """What a column holds."""
@@ -87,8 +148,8 @@ class Table:
     def rows(self, index: Tensor) -> Self:
         """Return the rows at int64 or bool `index`."""
         texts = {
-            name: TextColumn(one.texts.rows(index), None if one.rows is None else one.rows[index])
-            for name, one in self.texts.items()
+            name: TextColumn(column.texts.rows(index), None if column.rows is None else column.rows[index])
+            for name, column in self.texts.items()
         }
         return replace(self, values=self.values[index], texts=texts)
 
@@ -102,4 +163,4 @@ class Table:
     @classmethod
     def of_numbers(cls, x: Tensor, names: Sequence[str]) -> Self:
         """Make a table of numbers from an array ``(n, columns)``."""
-        return cls(tuple(Column(name) for name in names), x.to(torch.float64))
+        return cls(tuple(Column(name) for name in names), x.double())

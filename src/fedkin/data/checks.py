@@ -26,8 +26,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedkin.core.doors import has_option, setting
-from fedkin.core.errors import listing, mid_sentence
+from fedkin.core.errors import has_option, listing, mid_sentence, setting
 from fedkin.core.table import MEASURED, Kind, Table
 from fedkin.data.encoding import OTHER, TableEncoding
 from fedkin.data.options import MIN_MEMBERS

@@ -18,8 +18,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Federation
-from fedkin.core.doors import has_option, option
-from fedkin.core.errors import FedkinError, listing, mid_sentence
+from fedkin.core.errors import FedkinError, has_option, listing, mid_sentence, option
 from fedkin.core.table import MAX_CATEGORIES, Table
 from fedkin.data.options import MIN_MEMBERS, Imputation, TableOptions
 from fedkin.data.scaling import Mode, constant, fit_scales, unlimited

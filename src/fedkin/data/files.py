@@ -20,8 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from fedkin.core.doors import setting
-from fedkin.core.errors import FedkinError, listing, require, unknown_name
+from fedkin.core.errors import FedkinError, listing, require, setting, unknown_name
 from fedkin.core.files import check_room, ending_of
 from fedkin.data.arrays import as_tensor
 from fedkin.data.dataset import Dataset, encode_labels, usual_label

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fedkin.core.errors import FedkinError, listing
 from fedkin.core.files import HIDDEN, ending_of, shown_in, similar_path
-from fedkin.core.samples import SampleKind
+from fedkin.core.table import SampleKind
 
 HUB = "hf:"
 """Before a name on the hub, which nothing else asks for."""

@@ -15,10 +15,9 @@ from annotated_types import Ge, MinLen
 from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
-from fedkin.core.doors import current_door, toml_text
-from fedkin.core.doors import option as name_of
-from fedkin.core.errors import FedkinError, listing, unknown_name
-from fedkin.core.samples import SampleEncoder
+from fedkin.core.errors import FedkinError, current_door, listing, toml_text, unknown_name
+from fedkin.core.errors import option as name_of
+from fedkin.core.table import SampleEncoder
 
 if TYPE_CHECKING:
     from fedkin.core.table import Table

@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Payload, Task, client_task, task
-from fedkin.core.doors import option, setting
-from fedkin.core.errors import RefusalError, listing
+from fedkin.core.errors import RefusalError, listing, option, setting
 from fedkin.core.payload import from_bytes, owned, to_bytes
 from fedkin.core.replies import (
     MAX_NUMBER,

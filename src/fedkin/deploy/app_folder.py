@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from fedkin.core import FedkinError
-from fedkin.core.doors import toml_text
+from fedkin.core.errors import toml_text
 from fedkin.core.files import check_empty, write_atomically, write_secret
 from fedkin.experiment.config import Config, load_config
 from fedkin.report.numbers import pluralize

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedkin.core import Client
-from fedkin.core.doors import PYTHON, at_door
-from fedkin.core.errors import FedkinError, mid_sentence, raised_by, refuse, unknown_name
+from fedkin.core.errors import PYTHON, FedkinError, at_door, mid_sentence, raised_by, refuse, unknown_name
 from fedkin.core.seeds import derive_generator
 from fedkin.core.table import Table
 from fedkin.data.checks import check_cells, check_labels

@@ -19,8 +19,8 @@ from torch import Tensor
 from fedkin.clustering.metrics import adjusted_rand
 from fedkin.clustering.node_votes import Votes, counted, counted_shares
 from fedkin.core import Client, FedkinError
-from fedkin.core.aliases import checked_keywords
 from fedkin.core.contract import predicted_clusters, used_clusters
+from fedkin.core.errors import checked_keywords
 from fedkin.core.method import ServerData
 from fedkin.core.progress import Followers
 from fedkin.core.seeds import derive_generator

@@ -21,8 +21,7 @@ import tomli_w
 from pydantic import BaseModel, Field, NonNegativeInt, ValidationError, create_model
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 
-from fedkin.core.doors import current_door, flag
-from fedkin.core.errors import FedkinError, listing, nearest, refuse
+from fedkin.core.errors import FedkinError, current_door, flag, listing, nearest, refuse
 from fedkin.core.files import read_tables
 from fedkin.core.method import BeginsWithClusters, Method, allowed_for_sums, display_name
 from fedkin.core.options import options_of, validation_sentence

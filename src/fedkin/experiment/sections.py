@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, FiniteFloat, NonNegativeInt, Positiv
 
 from fedkin.core.errors import FedkinError, require
 from fedkin.core.options import options_of
-from fedkin.core.samples import SampleEncoder
+from fedkin.core.table import SampleEncoder
 from fedkin.data.options import AUTO, COLUMN_KEYS, PREPARING, Name, TableOptions
 
 STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)

@@ -26,7 +26,7 @@ from torch.nn.functional import conv1d, interpolate, normalize, pad
 
 from fedkin.core.device import device
 from fedkin.core.errors import FedkinError, in_short, kind_of, require
-from fedkin.core.samples import SampleKind
+from fedkin.core.table import SampleKind
 
 ROCKET, EMBEDDED = "rocket", "embedded"
 TEXTS = "sentence-transformers:"
@@ -50,7 +50,7 @@ def is_encoder(name: object) -> bool:
 
 @dataclass(frozen=True)
 class Encoder:
-    """Encoder of a client's samples, see `fedkin.core.samples.SampleEncoder`.
+    """Encoder of a client's samples, see `fedkin.core.table.SampleEncoder`.
 
     Attributes
     ----------

@@ -21,8 +21,7 @@ from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords
 from torch import Tensor
 
 from fedkin.core import FedkinError, Record
-from fedkin.core.aliases import meant_by
-from fedkin.core.errors import hint, nearest_few
+from fedkin.core.errors import hint, meant_by, nearest_few
 from fedkin.core.files import folder_lock
 from fedkin.core.method import display_name
 from fedkin.core.payload import owned, save_tree

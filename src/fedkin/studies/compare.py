@@ -27,9 +27,7 @@ from typing import Any
 import torch
 
 from fedkin.core import FedkinError
-from fedkin.core.aliases import checked_keywords
-from fedkin.core.doors import COMPARE, at_door, flag
-from fedkin.core.errors import all_problems, kind_of
+from fedkin.core.errors import COMPARE, all_problems, at_door, checked_keywords, flag, kind_of
 from fedkin.core.seeds import derive_generator
 from fedkin.data.dataset import encode_labels
 from fedkin.data.inputs import FederationInput, federation_input

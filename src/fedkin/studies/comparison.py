@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
-from fedkin.core.doors import flag
+from fedkin.core.errors import flag
 from fedkin.core.files import write_atomically
 from fedkin.experiment.outputs import as_csv
 from fedkin.experiment.terminal_tables import print_table, sentence_text, table_text

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedkin.core import Client, FedkinError
-from fedkin.core.doors import flag
+from fedkin.core.errors import flag
 from fedkin.core.files import LOCK, append, check_regular, folder_lock, read_json, write_atomically
 from fedkin.core.progress import Progress
 from fedkin.data.population import Population

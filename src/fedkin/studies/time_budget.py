@@ -8,7 +8,7 @@ import time
 from numbers import Real
 
 from fedkin.core import FedkinError
-from fedkin.core.doors import flag
+from fedkin.core.errors import flag
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 

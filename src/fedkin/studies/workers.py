@@ -23,7 +23,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from fedkin.core import FedkinError
-from fedkin.core.doors import at_door, current_door
+from fedkin.core.errors import at_door, current_door
 from fedkin.core.progress import Progress
 from fedkin.experiment import registry
 from fedkin.experiment.terminal import Quiet

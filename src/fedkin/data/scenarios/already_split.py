@@ -9,8 +9,7 @@ from typing import Any
 
 import torch
 
-from fedkin.core.doors import option, setting
-from fedkin.core.errors import FedkinError, listing
+from fedkin.core.errors import FedkinError, listing, option, setting
 from fedkin.core.method import Fraction
 from fedkin.core.seeds import derive_generator
 from fedkin.data.checks import check_cells, check_labels

@@ -14,8 +14,7 @@ import torch
 from annotated_types import Interval
 from torch import Tensor
 
-from fedkin.core.doors import option
-from fedkin.core.errors import FedkinError, unknown_name
+from fedkin.core.errors import FedkinError, option, unknown_name
 from fedkin.core.method import Count, Fraction
 from fedkin.core.seeds import derive_generator
 from fedkin.data.dataset import Dataset

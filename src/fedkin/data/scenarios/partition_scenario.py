@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core.client import Client
-from fedkin.core.doors import option
-from fedkin.core.errors import FedkinError
+from fedkin.core.errors import FedkinError, option
 from fedkin.core.method import Count, Fraction
 from fedkin.core.replies import check_same_shape
 from fedkin.core.seeds import derive_generator
