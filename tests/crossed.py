@@ -14,6 +14,7 @@ import fuzzing
 import hostile
 from fedkin.core import Client, Payload, Task
 from fedkin.core.table import Column, Table
+from fedkin.core.tasks import known_task
 from fedkin.data.options import TableOptions
 from fedkin.data.preparation import prepare
 from fedkin.data.profile import profile_clusters
@@ -77,7 +78,7 @@ class Overheard(LocalFederation):
     def _keep(self, task: Task, before: Client, payload: Payload, reply: Payload) -> None:
         self.crossings.setdefault(task.name, Crossing(task, before, dict(payload), dict(reply)))
         if "terms" in payload:  # a task whose reply is summed
-            inner = Task.named(payload["task"])
+            inner = known_task(payload["task"])
             if inner.name not in self.crossings:
                 self._keep(inner, before, payload["payload"], inner.run([_copied(before)], [payload["payload"]])[0])
         elif task is hidden_column_sums:

@@ -1,25 +1,158 @@
-"""A class that cannot be used as a method is refused in a sentence, before anything runs."""
+"""What a user's method is and returns is what was agreed, or is said in one sentence."""
 
 import re
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from fedkin.core import Client, Federation, FedkinError, Method, Payload, State, client_task
+from fedkin.core import Client, Federation, FedkinError, Method, Payload, Record, State, Traits, client_task, task
+from fedkin.core.errors import RefusalError
 from fedkin.core.method import check_class
-from fedkin.core.runner import begin, do_step
+from fedkin.core.runner import begin, check_result, do_step
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment import registry
-from fedkin.methods.clients.fedavg import FedAvgMethod
 from fedkin.methods.samples.kfed import KFedMethod
+
+REPLIES: dict[str, Any] = {
+    "array": {"sums": {"a": [torch.zeros(2), np.zeros(2)]}},
+    "number": {"count": np.int64(3)},
+    "key": {"sums": {3: 1.0}},
+    "nothing": None,
+}
 
 
 @client_task
-def nothing(client: Client, payload: Payload) -> Payload:
+def reply(client: Client, payload: Payload) -> Payload:
+    return REPLIES[payload["what"]]  # type: ignore[no-any-return]
+
+
+@client_task
+def keep(client: Client, payload: Payload) -> Payload:
+    client.state["mine"] = {"a": np.zeros(2)}  # type: ignore[assignment]
     return {}
+
+
+@client_task
+def reply_with_gradients(client: Client, payload: Payload) -> Payload:
+    weights = torch.ones(2, requires_grad=True)
+    return {"update": weights * 2, "more": {"each": [weights, 3]}, "plain": [1, "a"]}
+
+
+@task
+def reply_once(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    return [{}]
+
+
+def federation() -> LocalFederation:
+    return LocalFederation([Client(i, torch.zeros(2, 1)) for i in range(2)], chunk=2)
+
+
+@pytest.mark.parametrize("what", REPLIES)
+def test_a_task_replies_with_what_can_be_sent(what: str) -> None:
+    with pytest.raises(RefusalError, match=rf"^Task '{__name__}.reply' "):
+        federation().ask(reply, {client: {"what": what} for client in range(2)})
+
+
+def test_a_client_keeps_tensors_and_each_has_a_reply() -> None:
+    fed = federation()
+    with pytest.raises(RefusalError, match=r"put a dict into client.state\['mine'\]"):
+        fed.ask(keep, fed.all())
+    with pytest.raises(RefusalError, match=r"one reply per client, 2 here, not 1\."):
+        fed.ask(reply_once, fed.all())
+
+
+def test_no_gradient_crosses_the_boundary_as_on_a_network() -> None:
+    fed = federation()
+    for answer in fed.ask(reply_with_gradients, fed.all(), {"update": (2,)}).values():
+        assert not answer["update"].requires_grad
+        assert not answer["more"]["each"][0].requires_grad
+        assert (answer["update"].tolist(), answer["more"]["each"][1], answer["plain"]) == ([2.0, 2.0], 3, [1, "a"])
+
+
+def test_what_is_asked_is_a_task_and_what_is_sent_can_be() -> None:
+    fed = federation()
+    with pytest.raises(FedkinError, match="federation, which is no task"):
+        fed.ask(federation, fed.all())  # type: ignore[arg-type]
+    with pytest.raises(FedkinError, match=rf"for task '{__name__}.keep', 'centres', a numpy array"):
+        fed.ask(keep, fed.all(centres=np.zeros(2)))
+    with pytest.raises(FedkinError, match=r"payloads by 'centroids' instead of by client; fed.all\(centroids=...\) is"):
+        fed.ask(keep, {"centroids": torch.zeros(1)})  # type: ignore[dict-item]
+    assert fed.traffic.sent == 0
+
+
+@dataclass(frozen=True)
+class Centres(State):
+    centres: Any = field(default_factory=lambda: torch.zeros(1))
+
+
+@dataclass(frozen=True)
+class Given(Method[Centres]):
+    """Returns what its functions give."""
+
+    first: Any = field(default_factory=Centres)
+    after: Callable[[Centres], Any] = lambda state: (state.next(finished=True), Record([0]))
+    found: Any = None
+    state_type: ClassVar[type[State]] = Centres
+    traits = Traits(clusters="samples")
+
+    def init(self, fed: Any) -> Any:
+        return self.first
+
+    def step(self, fed: Any, state: Centres) -> Any:
+        return self.after(state)
+
+    def result(self, state: Centres) -> Any:
+        return self.found
+
+
+class WithoutState(Given):
+    state_type = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        Given(None), Given(State()), Given(Centres(centres=np.zeros(2))), Given(Centres(centres={0: 1})),
+        WithoutState(State()),
+    ],
+)  # fmt: skip
+def test_a_run_begins_with_a_state_of_the_method(method: Any) -> None:
+    with pytest.raises(FedkinError, match=type(method).__name__):
+        begin(method, federation())
+
+
+STEPS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "stuck": (lambda state: (state, Record([0])), "of 2 steps after one of 2; state.next"),
+    "leaps": (lambda state: (state.next().next(), Record([0])), "of 4 steps after one of 2"),
+    "no record": (lambda state: state.next(), "Given.step should return a state and a Record, not a Centres."),
+    "a dict for a record": (lambda state: (state.next(), {}), "a state and a Record, not a Centres and a dict."),
+    "no state": (lambda state: (None, Record([0])), "Given.step should return a Centres for a state, not None."),
+    "array": (lambda state: (state.next(centres=np.zeros(1)), Record([0])), "a state with 'centres', a numpy array ("),
+    "set": (lambda state: (state.next(), Record([0], values={"a": {"b": [{1}]}})), "put a set into the record's val"),
+    "name": (lambda state: (state.next(), Record(["a"])), "the record's 'answered'"),  # type: ignore[list-item]
+    "changed": (lambda state: setattr(state, "steps", 3), "cannot assign to field 'steps': options and states do not"),
+}
+
+
+@pytest.mark.parametrize("kind", STEPS)
+def test_a_step_returns_the_next_state_and_a_record(kind: str) -> None:
+    after, sentence = STEPS[kind]
+    with pytest.raises(FedkinError, match=re.escape(sentence)):
+        do_step(Given(after=after), federation(), Centres(steps=2))
+
+
+@pytest.mark.parametrize(
+    "found",
+    [None, {"centres": torch.zeros(1)}, {"n_clusters": 2.0}, {"n_clusters": 2, "centres": np.zeros(1)}],
+)
+def test_a_result_has_the_number_of_clusters_and_can_be_written(found: Any) -> None:
+    with pytest.raises(FedkinError, match=r"^Given.result "):
+        check_result(replace(Given(), found=found), found)
 
 
 @dataclass(frozen=True)
@@ -30,12 +163,6 @@ class Misspelt(KFedMethod):
 @dataclass(frozen=True)
 class Mapped(KFedMethod):
     traits = "costly"  # type: ignore[assignment]
-
-
-@dataclass(frozen=True)
-class Alone(KFedMethod):
-    def init(self) -> Any:  # type: ignore[override]
-        return State()
 
 
 @dataclass(frozen=True)
@@ -50,51 +177,10 @@ class Bound(KFedMethod):
         return torch.zeros(len(x), dtype=torch.int64)
 
 
-@dataclass(frozen=True)
-class BoundToo(FedAvgMethod):
-    def predict(self, result: Any, x: Tensor) -> Tensor:  # type: ignore[override]
-        return torch.zeros(len(x), dtype=torch.int64)
-
-
-@pytest.mark.parametrize(
-    ("made", "sentence"),
-    [
-        (Misspelt, "Misspelt.traits has clusters = 'sample'; it should be 'samples' or 'clients' or None."),
-        (Mapped, "Mapped.traits should be fedkin.core.Traits(...), not a str"),
-        (Alone, "Alone.init should take fed, as in def init(self, fed)."),
-        (Stateless, "Stateless.step should take fed and state, as in def step(self, fed, state)."),
-        (Bound, "Bound.predict is called without an instance; write @staticmethod above it."),
-        (BoundToo, "BoundToo.predict is called without an instance; write @classmethod above it."),
-    ],
-)
-def test_a_class_that_cannot_be_used_is_refused(made: type[Any], sentence: str) -> None:
-    with pytest.raises(FedkinError, match="^" + re.escape(sentence)):
+@pytest.mark.parametrize("made", [Misspelt, Mapped, Stateless, Bound])
+def test_a_class_that_cannot_be_used_is_refused(made: type[Any]) -> None:
+    with pytest.raises(FedkinError, match=f"^{made.__name__}"):
         check_class(made)
-
-
-@dataclass(frozen=True)
-class Remembers(KFedMethod):
-    def init(self, fed: Federation) -> Any:
-        self.last = fed  # type: ignore[misc]
-
-    def step(self, fed: Federation, state: Any) -> Any:
-        state.steps = 3
-
-
-@dataclass(frozen=True)
-class ByName(KFedMethod):
-    def step(self, fed: Federation, state: Any) -> Any:
-        fed.ask(nothing, {"centroids": torch.zeros(1)})  # type: ignore[dict-item]
-
-
-def test_options_and_states_do_not_change_and_payloads_are_by_client() -> None:
-    fed = LocalFederation([Client(i, torch.zeros(2, 1)) for i in range(2)])
-    with pytest.raises(FedkinError, match=r"^Remembers.init cannot assign to field 'last': options and states do not"):
-        begin(Remembers(), fed)
-    with pytest.raises(FedkinError, match=r"^Remembers.step cannot assign to field 'steps': .* state.next\(centroids="):
-        do_step(Remembers(), fed, State())
-    with pytest.raises(FedkinError, match=r"payloads by 'centroids' instead of by client; fed.all\(centroids=...\) is"):
-        do_step(ByName(), fed, State())
 
 
 def depth(made: type[Any]) -> int:

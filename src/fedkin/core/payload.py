@@ -25,6 +25,8 @@ from fedkin.core.files import FileError, check_regular, write_atomically
 Payload = dict[str, Any]
 """Names to tensors, numbers, strings, booleans, ``None``, or lists and string-keyed dicts of them."""
 
+PLAIN_VALUES = "tensors, numbers, strings, booleans, None, or lists and dicts of them"
+"""What a payload holds, for sentences."""
 _TENSOR = "__tensor__"
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 """Types that JSON represents directly; long lists hold these."""
@@ -33,10 +35,7 @@ _PLAIN = frozenset({str, int, float, bool, type(None)})
 def pack(tree: Any) -> tuple[dict[str, Tensor], str]:
     """Split `tree` into its tensors, keyed by path, and the JSON text of everything else.
 
-    Raises
-    ------
-    TypeError
-        If the tree holds anything that is neither a tensor nor plain JSON, which it names.
+    Raises TypeError if the tree holds anything that is neither a tensor nor plain JSON, which it names.
     """
     tensors: dict[str, Tensor] = {}
     text = json.dumps(_packed(tree, "", tensors), sort_keys=True)
@@ -58,10 +57,11 @@ def _packed(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
             item if type(item) in _PLAIN else _packed(item, f"{path}/{index}", tensors)
             for index, item in enumerate(value)
         ]
+    place = f"'{path.removeprefix('/')}', " if path else ""
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str) or key == _TENSOR:
-                raise TypeError(f"{_place(path)}a dict with the key {key!r}; keys are strings")
+                raise TypeError(f"{place}a dict with the key {key!r}; keys are strings")
         # Keys are escaped as in a JSON pointer (RFC 6901), so that no two paths are the same.
         return {
             key: _packed(item, f"{path}/{key.replace('~', '~0').replace('/', '~1')}", tensors)
@@ -70,11 +70,7 @@ def _packed(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     advice = " (torch.from_numpy makes a tensor of it)" if isinstance(value, np.ndarray) else ""
-    raise TypeError(f"{_place(path)}{kind_of(value)}{advice}")
-
-
-def _place(path: str) -> str:
-    return f"'{path.removeprefix('/')}', " if path else ""
+    raise TypeError(f"{place}{kind_of(value)}{advice}")
 
 
 def find_unsupported(tree: Any) -> str | None:
@@ -98,28 +94,10 @@ def detached(tree: Any) -> Any:
 def unpack(tensors: Mapping[str, Tensor], text: str) -> Any:
     """Return the tree that `pack` split; tuples come back as lists.
 
-    Raises
-    ------
-    ValueError
-        If the text is not what `pack` writes, or is nested deeper than any tree of fedkin's.
-    KeyError
-        If a tensor is missing.
+    Raises ValueError if the text is not what `pack` writes, RecursionError if it is nested too deep, and KeyError if a
+    tensor is missing.
     """
-    return _unpacked(json.loads(text), tensors, 0)
-
-
-def _unpacked(value: Any, tensors: Mapping[str, Tensor], depth: int) -> Any:
-    if depth > 64:  # what a hostile sender may nest; fedkin's own trees have at most six levels
-        raise ValueError("nested too deep")
-    if isinstance(value, dict):
-        if _TENSOR in value:
-            return tensors[value[_TENSOR]]
-        return {key: _unpacked(item, tensors, depth + 1) for key, item in value.items()}
-    if isinstance(value, list):
-        if _PLAIN.issuperset(map(type, value)):
-            return value
-        return [item if type(item) in _PLAIN else _unpacked(item, tensors, depth + 1) for item in value]
-    return value
+    return json.loads(text, object_hook=lambda item: tensors[item[_TENSOR]] if _TENSOR in item else item)
 
 
 def payload_bytes(payload: Payload) -> int:

@@ -1,4 +1,4 @@
-"""Types and ranges that payloads and replies must have, since the other side may be broken or malicious."""
+"""What payloads and replies must be, as a small language of types and ranges, since the other side may be malicious."""
 
 from __future__ import annotations
 
@@ -27,15 +27,18 @@ MAX_UPDATE = 1e10
 MAX_SAMPLE = 1e15
 """Greatest magnitude of a number in a sample that the server clusters; sums of their squares are finite in float32."""
 MAX_CLASSES = 2**15
+"""Greatest number of classes, so that a hostile one makes nobody allocate a network's last layer without end."""
 MAX_TEXT = 4096
 """Maximum number of characters of a text that may be sent."""
-_HALF = re.compile("[\ud800-\udfff]")
-"""Half a character, which no encoding has."""
+
+
+# Forms: a shape of a float tensor, an `Array`, a function that accepts a value, a mapping of forms, or one of these
+# wrapped in `Optional`, `Nullable` or `ListOf`.
 
 
 @dataclass(frozen=True)
 class Array:
-    """Specification of a tensor: its shape, type and range.
+    """Form of a tensor: its shape, type and range.
 
     `shape` has sizes and names of sizes as in `Expected`; ``None`` is any shape. A `dtype` of ``None`` is any of real
     numbers.
@@ -69,71 +72,71 @@ class Array:
     def _fits(self, shape: Sequence[int], lengths: dict[str, int]) -> bool:
         sizes = self.shape or ()
         fits = len(shape) == len(sizes)
-        for length, letter in zip(shape, sizes, strict=False):
-            fixed = lengths.setdefault(letter, length) if isinstance(letter, str) else letter
+        for length, size in zip(shape, sizes, strict=False):
+            fixed = lengths.setdefault(size, length) if isinstance(size, str) else size
             fits = fits and fixed in (None, length)
         return fits
 
 
 @dataclass(frozen=True)
 class Optional:
-    """Specification of an entry that may be absent."""
+    """Form of an entry that may be absent."""
 
     want: Any
 
 
 @dataclass(frozen=True)
 class ListOf:
-    """Specification of a list whose items all meet `want`."""
+    """Form of a list whose items all meet `want`."""
 
     want: Any
 
 
 @dataclass(frozen=True)
 class Nullable:
-    """Specification of a value that may be ``None``."""
+    """Form of a value that may be ``None``."""
 
     want: Any
 
 
 Want = Shape | Check | Array | Optional | Nullable | ListOf | Mapping[str, Any]
 Expected = Mapping[str, Want]
-"""Specification of a mapping, by name of each entry: a shape of a tensor, an `Array`, a function that accepts a value,
-or again a mapping. In a shape ``None`` means any size, and a text a size that is the same wherever it stands."""
+"""Form of a mapping, by name of each entry. In a shape ``None`` means any size, and a text a size that is the same
+wherever it stands."""
 
 
 def reals(*shape: int | str | None, minimum: float = -MAX_NUMBER, maximum: float = MAX_NUMBER) -> Array:
-    """Specify a float32 tensor."""
+    """Return the form of a float32 tensor."""
     return Array(shape, minimum=minimum, maximum=maximum)
 
 
 def doubles(*shape: int | str | None, minimum: float = -MAX_NUMBER, maximum: float = MAX_NUMBER) -> Array:
-    """Specify a float64 tensor."""
+    """Return the form of a float64 tensor."""
     return Array(shape, torch.float64, minimum, maximum)
 
 
 def features(*shape: int | str | None) -> Array:
-    """Specify a float32 tensor of samples, or of summaries of them such as centroids."""
+    """Return the form of a float32 tensor of samples, or of summaries of them such as centroids."""
     return reals(*shape, minimum=-MAX_SAMPLE, maximum=MAX_SAMPLE)
 
 
 def updates(*shape: int | str | None) -> Array:
-    """Specify a float32 tensor of model parameters, or of changes of them."""
-    return Array(shape, maximum=MAX_UPDATE, minimum=-MAX_UPDATE)
+    """Return the form of a float32 tensor of model parameters, or of changes of them."""
+    return reals(*shape, maximum=MAX_UPDATE, minimum=-MAX_UPDATE)
 
 
 def candidates(*shape: int | str | None) -> Array:
-    """Specify a float32 tensor of models to choose from, some of which may have diverged."""
-    return Array(shape, minimum=-inf, maximum=inf)
+    """Return the form of a float32 tensor of models to choose from, some of which may have diverged."""
+    return reals(*shape, minimum=-inf, maximum=inf)
 
 
 def int64(*shape: int | str | None, bound: int = MAX_COUNT) -> Array:
-    """Specify an int64 tensor of numbers at least 0 and less than `bound`."""
+    """Return the form of an int64 tensor of numbers at least 0 and less than `bound`."""
     return Array(shape, torch.int64, 0, bound - 1)
 
 
 def uint8(*shape: int | str | None) -> Array:
-    """Specify a uint8 tensor."""
+    """Return the form of a uint8 tensor."""
     return Array(shape, torch.uint8, 0, 255)
 
 
@@ -166,7 +169,7 @@ def is_name(value: Any) -> bool:
 
 def is_text(value: Any) -> bool:
     """Return whether a value is a text of at most 4096 characters, without lone surrogates."""
-    return isinstance(value, str) and text_objection(value) is None
+    return isinstance(value, str) and _text_objection(value) is None
 
 
 def one_of(*values: Any) -> Check:
@@ -174,14 +177,9 @@ def one_of(*values: Any) -> Check:
     return lambda value: any(type(value) is type(each) and value == each for each in values)
 
 
-def is_list(check: Check) -> Check:
-    """Return a check that accepts lists whose items all pass `check`."""
-    return lambda value: isinstance(value, list | tuple) and all(map(check, value))
-
-
-def is_nonempty_list(check: Check) -> Check:
-    """Return a check that accepts non-empty lists whose items all pass `check`."""
-    return lambda value: is_list(check)(value) and len(value) > 0
+def is_list(check: Check, least: int = 0) -> Check:
+    """Return a check that accepts lists of at least so many items, which all pass `check`."""
+    return lambda value: isinstance(value, list | tuple) and len(value) >= least and all(map(check, value))
 
 
 def within(low: float, high: float = MAX_NUMBER) -> Check:
@@ -196,7 +194,7 @@ def counts_to(high: int, low: int = 1) -> Check:
 
 def count_or(*words: str) -> Check:
     """Return a check that accepts positive integers and these words."""
-    return lambda value: (isinstance(value, str) and value in words) or (is_count(value) and value > 0)
+    return lambda value: value in words if isinstance(value, str) else is_count(value) and value > 0
 
 
 def below(bound: int) -> Check:
@@ -214,17 +212,6 @@ is_amount = within(0, MAX_COUNT - 1)
 """Whether a value is a plain number in [0, 2^53), such as a weight."""
 is_flag = one_of(True, False)
 """Whether a value is true or false."""
-is_classes = counts_to(MAX_CLASSES, 0)
-"""Whether a value is a number of classes: 0 without labels."""
-are_counts = below(MAX_COUNT)
-"""Whether it is a tensor of whole numbers from 0 to 2^53, or one such number."""
-
-
-def text_objection(text: str) -> str | None:
-    """Return why a text must not be sent, or ``None`` if it may."""
-    if len(text) > MAX_TEXT:
-        return f"is a text of more than {MAX_TEXT} characters"
-    return "is no valid text" if _HALF.search(text) else None
 
 
 def extremes(tensor: Tensor) -> tuple[float, float]:
@@ -238,14 +225,14 @@ def check_same_shape(shapes: Mapping[str, tuple[int, ...]]) -> None:
 
     Raises FedkinError, naming the first client whose shape is not the most common one.
     """
-    if not shapes:
-        return
-    usual, _ = Counter(shapes.values()).most_common(1)[0]
+    usual = Counter(shapes.values()).most_common(1)
     for client, shape in shapes.items():
-        if shape != usual:
-            raise FedkinError(
-                f"{client} has {_words(shape)} where others have {_words(usual)}; all clients need the same."
+        if shape != usual[0][0]:
+            odd, common = (
+                f"{sizes[0]} features" if len(sizes) == 1 else f"images of {' x '.join(map(str, sizes))}"
+                for sizes in (shape, usual[0][0])
             )
+            raise FedkinError(f"{client} has {odd} where others have {common}; all clients need the same.")
 
 
 def common_shape(replies: Mapping[int, Payload]) -> tuple[int, ...]:
@@ -258,17 +245,7 @@ def common_shape(replies: Mapping[int, Payload]) -> tuple[int, ...]:
     return next(iter(shapes.values()))
 
 
-def _words(shape: tuple[int, ...]) -> str:
-    return f"{shape[0]} features" if len(shape) == 1 else f"images of {' x '.join(map(str, shape))}"
-
-
-# Validation of payloads and replies: the reasons for which they are refused.
-
-
-_REAL = {
-    torch.float16, torch.bfloat16, torch.float32, torch.float64,
-    torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.bool,
-}  # fmt: skip
+# Failures: why a client gave no usable reply.
 
 
 FailureKind = Literal["absent", "failed", "declined", "refused", "unusable", "diverged"]
@@ -328,8 +305,8 @@ def refusal(reply: Payload, *expected: Expected, optional: Expected | None = Non
     wants = [item for mapping in expected for item in mapping.items()]
     wants += [(name, Optional(want)) for name, want in (optional or {}).items()]
     lengths: dict[str, int] = {}
-    faults = (_unfit(name, reply, want, lengths) for name, want in wants)
-    reason = _never_allowed(reply) or next(filter(None, faults), None)
+    faults = (_unfit(name, reply, name, want, lengths) for name, want in wants)
+    reason = next(filter(None, map(_never_allowed, _leaves(reply))), None) or next(filter(None, faults), None)
     if reason is None:
         return None
     diverged = any(_has_diverged(reply.get(name), want) for name, want in wants)
@@ -338,7 +315,7 @@ def refusal(reply: Payload, *expected: Expected, optional: Expected | None = Non
 
 def objection(payload: Payload, takes: Expected) -> str | None:
     """Return why a payload is not as a task `takes` it, or ``None`` if it is."""
-    return _unfit_mapping("", payload, takes, {})
+    return _unfit_value("", payload, takes, {})
 
 
 def _has_diverged(value: Any, want: Any) -> bool:
@@ -350,9 +327,8 @@ def _has_diverged(value: Any, want: Any) -> bool:
     return value.dtype == want.dtype and value.numel() > 0 and not max(map(abs, extremes(value))) <= MAX_UPDATE
 
 
-def _unfit(path: str, holder: Mapping[str, Any], want: Any, lengths: dict[str, int]) -> str | None:
+def _unfit(path: str, holder: Mapping[str, Any], name: str, want: Any, lengths: dict[str, int]) -> str | None:
     """Return why an entry is not as `want` says, or ``None``; `lengths` has the values of named sizes."""
-    name = path.rpartition("/")[2]
     if name not in holder:
         return None if isinstance(want, Optional) else f"'{path}' is absent"
     return _unfit_value(path, holder[name], want, lengths)
@@ -368,57 +344,33 @@ def _unfit_value(path: str, value: Any, want: Any, lengths: dict[str, int]) -> s
         reasons = (_unfit_value(f"{path}/{index}", item, want.want, lengths) for index, item in enumerate(value))
         return next(filter(None, reasons), None)
     if isinstance(want, Mapping):
-        return _unfit_mapping(path, value, want, lengths)
+        if not isinstance(value, Mapping):
+            return f"'{path}' is no mapping"
+        start = f"{path}/" if path else ""
+        if unknown := [name for name in value if name not in want]:
+            return f"'{start}{unknown[0] if is_name(unknown[0]) else '?'}' is not expected"
+        reasons = (_unfit(f"{start}{name}", value, name, item, lengths) for name, item in want.items())
+        return next(filter(None, reasons), None)
     if isinstance(want, tuple | Array):
         reason = (Array(want, None) if isinstance(want, tuple) else want).objection(value, lengths)
         return None if reason is None else f"'{path}' {reason}"
     return None if want(value) else f"'{path}' is not what it should be"
 
 
-def _unfit_mapping(path: str, value: Any, wants: Mapping[str, Any], lengths: dict[str, int]) -> str | None:
-    if not isinstance(value, Mapping):
-        return f"'{path}' is no mapping"
-    start = f"{path}/" if path else ""
-    for name in value:
-        if name not in wants:
-            return f"'{start}{name if is_name(name) else '?'}' is not expected"
-    reasons = (_unfit(f"{start}{name}", value, want, lengths) for name, want in wants.items())
-    return next(filter(None, reasons), None)
+_REAL = {
+    torch.float16, torch.bfloat16, torch.float32, torch.float64,
+    torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.bool,
+}  # fmt: skip
+_MAX_ENTRIES = 1_000_000
+"""Entries of a reply: more than any task's, and a second of work for the server."""
 
 
-def _never_allowed(reply: Payload) -> str | None:
-    """Return what in a reply is never allowed, such as an infinite number; ``None`` if all of it may be."""
-    for count, (path, value) in enumerate(_leaves(reply)):
-        if count > 1_000_000:  # more than any task's, and a second of work for the server
-            return "it has more than 1,000,000 entries"
-        if isinstance(value, Tensor):
-            reason = _unsendable(value)
-        elif isinstance(value, str):
-            reason = text_objection(value)
-        elif isinstance(value, float) and not isfinite(value):
-            reason = "is not finite"
-        else:
-            is_beyond = abs(value) > (MAX_NUMBER if isinstance(value, float) else MAX_COUNT)
-            reason = f"is beyond {f'{MAX_NUMBER:g}' if isinstance(value, float) else '2^53'}" if is_beyond else None
-        if reason is not None:
-            return f"'{path}' {reason}"
-    return None
+def _leaves(reply: Payload) -> Iterator[tuple[int, str, Any]]:
+    """Yield the number, path and value of each entry that is no mapping and no list."""
+    return ((number, path, value) for number, (path, value) in enumerate(_paths(reply, "")))
 
 
-def _unsendable(tensor: Tensor) -> str | None:
-    if tensor.dtype not in _REAL:
-        return f"is of {tensor.dtype}"
-    if tensor.numel() > 2**40:  # of a tensor that claims to be larger than any memory
-        return "is too large"
-    if not tensor.is_floating_point() or not tensor.numel():
-        return None
-    lowest, highest = extremes(tensor)
-    if not (isfinite(lowest) and isfinite(highest)):
-        return "is not finite"
-    return None if max(-lowest, highest) <= MAX_NUMBER else f"is beyond {MAX_NUMBER:g}"
-
-
-def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def _paths(value: Any, path: str) -> Iterator[tuple[str, Any]]:
     if isinstance(value, Tensor | int | float | str):
         yield path, value
     elif isinstance(value, list | tuple):
@@ -426,10 +378,47 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             if type(item) in (str, bool, int, float):  # without a generator for each
                 yield f"{path}/{index}", item
             else:
-                yield from _leaves(item, f"{path}/{index}")
+                yield from _paths(item, f"{path}/{index}")
     elif isinstance(value, Mapping):
         for key, item in value.items():
             name = key if is_text(key) else "?"
             if name == "?":  # a key that no text may be, shown by what refuses it
                 yield path or "?", str(key)[: MAX_TEXT + 1] + "\ud800"
-            yield from _leaves(item, f"{path}/{name}" if path else name)
+            yield from _paths(item, f"{path}/{name}" if path else name)
+
+
+def _never_allowed(entry: tuple[int, str, Any]) -> str | None:
+    """Return what of a reply's entry is never allowed, such as an infinite number; ``None`` if all of it may be."""
+    number, path, value = entry
+    if number > _MAX_ENTRIES:
+        return f"it has more than {_MAX_ENTRIES:,} entries"
+    if isinstance(value, Tensor):
+        reason = _unsendable(value)
+    elif isinstance(value, str):
+        reason = _text_objection(value)
+    elif isinstance(value, float):
+        reason = _number_objection(value, value)
+    else:
+        reason = "is beyond 2^53" if abs(value) > MAX_COUNT else None
+    return None if reason is None else f"'{path}' {reason}"
+
+
+def _unsendable(tensor: Tensor) -> str | None:
+    if tensor.dtype not in _REAL:
+        return f"is of {tensor.dtype}"
+    if tensor.numel() > 2**40:  # of a tensor that claims to be larger than any memory
+        return "is too large"
+    return _number_objection(*extremes(tensor)) if tensor.is_floating_point() and tensor.numel() else None
+
+
+def _number_objection(lowest: float, highest: float) -> str | None:
+    if not (isfinite(lowest) and isfinite(highest)):
+        return "is not finite"
+    return None if max(-lowest, highest) <= MAX_NUMBER else f"is beyond {MAX_NUMBER:g}"
+
+
+def _text_objection(text: str) -> str | None:
+    """Return why a text must not be sent, or ``None`` if it may."""
+    if len(text) > MAX_TEXT:
+        return f"is a text of more than {MAX_TEXT} characters"
+    return "is no valid text" if re.search("[\ud800-\udfff]", text) else None  # half a character, which no encoding has

@@ -1,18 +1,23 @@
-"""Runner of a method: its steps, from the first to the last, at every door."""
+"""Runner of a method: its steps, from the first to the last, at every door, and the checks of what a method returns."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from fedkin.core.contract import after_step, first_state
-from fedkin.core.errors import DivergedError, FedkinError, listing
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedkin.core.client import Client
+from fedkin.core.errors import DivergedError, FedkinError, kind_of, listing
 from fedkin.core.federation import MAX_ATTEMPTS, MAX_UNUSABLE, Federation
 from fedkin.core.method import Method, Record
+from fedkin.core.payload import PLAIN_VALUES, find_unsupported
 from fedkin.core.progress import Callback, RecordLine, Timing
 from fedkin.core.replies import MAX_UPDATE, failure_kind, lasts
 
@@ -98,23 +103,24 @@ class Runner:
         return {"step": step, "seconds": round(seconds, 3), "client_seconds": round(self.fed.seconds - computed, 6)}
 
 
+def _finite(value: Any) -> Any:
+    """Replace NaN and infinities in `value` by ``None``, as JSON cannot hold them."""
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def begin(method: Method[Any], fed: Federation) -> Any:
-    """Return the first state of `method`; raise FedkinError if `init` returns none, or sets what does not change."""
-    with _unchanged(method, "init"):
+    """Return the first state of `method`; raise FedkinError if `init` returns another, or sets what does not change."""
+    name, state_type = type(method).__name__, getattr(method, "state_type", None)
+    if not isinstance(state_type, type):
+        raise FedkinError(f"{name} lacks the class attribute state_type, a dataclass that inherits fedkin.core.State.")
+    with _unchanged(f"{name}.init"):
         state = method.init(fed)
-    return first_state(method, state)
-
-
-@contextmanager
-def _unchanged(method: Method[Any], function: str) -> Iterator[None]:
-    """Say in a sentence that options and states are not set; a context manager around a `function` of `method`."""
-    try:
-        yield
-    except dataclasses.FrozenInstanceError as error:
-        raise FedkinError(
-            f"{type(method).__name__}.{function} {error}: options and states do not change; what is new goes into the "
-            "next state, as in state.next(centroids=...)."
-        ) from error
+    _check_state(f"{name}.init", state, state_type)
+    return state
 
 
 def do_step(method: Method[Any], fed: Federation, state: Any) -> tuple[Any, Record]:
@@ -130,9 +136,9 @@ def do_step(method: Method[Any], fed: Federation, state: Any) -> tuple[Any, Reco
     while True:
         requested, usable, present = fed.requested, fed.usable, set(fed.present)
         try:
-            with _unchanged(method, "step"):
+            with _unchanged(f"{type(method).__name__}.step"):
                 answer = method.step(fed, state)
-            after, record = after_step(method, state, answer)
+            after, record = _checked_step(method, state, answer)
         except DivergedError as error:
             reasons = {i: reason for i, reason in error.culprits.items() if i in present}
             if not reasons or not fed.can_spare(reasons):
@@ -162,10 +168,172 @@ def do_step(method: Method[Any], fed: Federation, state: Any) -> tuple[Any, Reco
         empty = 0
 
 
-def _finite(value: Any) -> Any:
-    """Replace NaN and infinities in `value` by ``None``, as JSON cannot hold them."""
+@contextmanager
+def _unchanged(function: str) -> Iterator[None]:
+    """Say in a sentence that options and states are not set; a context manager around a `function` of a method."""
+    try:
+        yield
+    except dataclasses.FrozenInstanceError as error:
+        raise FedkinError(
+            f"{function} {error}: options and states do not change; what is new goes into the next state, as in "
+            "state.next(centroids=...)."
+        ) from error
+
+
+# What a user's own method returns, before it is written, sent or shown.
+
+
+def _checked_step(method: Method[Any], before: Any, answer: Any) -> tuple[Any, Record]:
+    """Return the state and the record that a step after `before` returned, the record's values as plain ones.
+
+    Raises FedkinError if the step returned anything else, or the same number of steps, with which a run never ends.
+    """
+    name = f"{type(method).__name__}.step"
+    if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], Record)):
+        parts = " and ".join(map(kind_of, answer)) if isinstance(answer, tuple) else kind_of(answer)
+        raise FedkinError(f"{name} should return a state and a Record, not {parts}.")
+    state, record = answer
+    _check_state(name, state, type(before))
+    if state.steps != before.steps + 1:
+        raise FedkinError(
+            f"{name} returned a state of {state.steps} steps after one of {before.steps}; state.next(...) counts them."
+        )
+    if method.traits.clusters == "clients" and isinstance(getattr(before, "labels", None), Tensor):
+        check_labels(method, state.labels, len(before.labels))
+        if len(before.models) and not bool(((state.labels >= -1) & (state.labels < len(state.models))).all()):
+            raise FedkinError(f"{name} returned labels outside of -1, for not known, to {len(state.models) - 1}.")
+    for field, clients in (("answered", record.answered), ("missing", record.missing)):
+        if not isinstance(clients, list | Mapping) or not all(type(client) is int for client in clients):
+            raise FedkinError(f"{name} has put {kind_of(clients)} into the record's '{field}'; it has clients' ids.")
+    return state, dataclasses.replace(record, values=_plain(name, record.values))
+
+
+def _check_state(function: str, state: Any, kind: type[Any]) -> None:
+    if not isinstance(state, kind):
+        raise FedkinError(f"{function} should return a {kind.__name__} for a state, not {kind_of(state)}.")
+    _check_plain(f"{function} returned a state with", state.tree())
+
+
+def _check_plain(beginning: str, tree: Any) -> None:
+    """Check that a state or a result can be written into a file."""
+    if (unsupported := find_unsupported(tree)) is not None:
+        raise FedkinError(f"{beginning} {unsupported}; it holds {PLAIN_VALUES}.")
+
+
+def _plain(name: str, value: Any, path: str = "") -> Any:
+    """Return values of a record with plain numbers in place of numpy's and torch's."""
     if isinstance(value, Mapping):
-        return {str(key): _finite(item) for key, item in value.items()}
+        return {str(key): _plain(name, item, f"{path}/{key}" if path else str(key)) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        return [_plain(name, item, f"{path}/{index}") for index, item in enumerate(value)]
+    if isinstance(value, np.generic) or (isinstance(value, Tensor | np.ndarray) and value.ndim == 0):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise FedkinError(f"{name} has put {kind_of(value)} into the record's values, '{path}'; tolist() makes a list.")
+
+
+def check_labels(method: Method[Any], labels: Any, clients: int) -> None:
+    """Check that a method that clusters clients has a label, int64, for each of them in its state."""
+    if not isinstance(labels, Tensor) or labels.dtype != torch.int64 or labels.shape != (clients,):
+        raise FedkinError(
+            f"{type(method).__name__} has {_form(labels)} as its state's labels; they should be the cluster of each "
+            f"client, a tensor int64 ({clients},)."
+        )
+
+
+def _form(value: Any) -> str:
+    """Return a tensor's type and shape, and of anything else what it is."""
+    is_tensor = isinstance(value, Tensor)
+    return f"{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}" if is_tensor else kind_of(value)
+
+
+def check_result(method: Method[Any], result: Any) -> None:
+    """Raise FedkinError if what `result` of a method returned cannot be written, or lacks ``n_clusters``."""
+    name = f"{type(method).__name__}.result"
+    if not isinstance(result, Mapping):
+        raise FedkinError(f"{name} should return a dict, not {kind_of(result)}.")
+    _check_plain(f"{name} returned", result)
+    if method.traits.clusters is not None and type(result.get("n_clusters")) is not int:
+        raise FedkinError(f"{name} should have the number of clusters, an int, as 'n_clusters'.")
+
+
+def predicted_clusters(method: Any, result: Mapping[str, Any], x: Tensor, **whose: Any) -> Tensor:
+    """Have a method, or its class, predict samples ``(n, *shape)``; return their clusters, int64 ``(n,)``.
+
+    `whose` says whose model predicts, where clients have models. Whole numbers of another type are taken as int64.
+    Raises FedkinError if the method returns anything else, or its result lacks what `predict` reads.
+    """
+    name = (method if isinstance(method, type) else type(method)).__name__
+    try:
+        clusters = method.predict(result, x, **whose)
+    except KeyError as error:
+        if error.args and error.args[0] in result:
+            raise
+        raise FedkinError(
+            f"{name}.predict needs {error}, which is not in its result; {name}.result returns it."
+        ) from error
+    is_whole = isinstance(clusters, Tensor) and not (clusters.is_floating_point() or clusters.is_complex())
+    if not is_whole or clusters.shape != (len(x),):
+        rule = f"the clusters of samples, a tensor int64 ({len(x)},)"
+        raise FedkinError(f"{name}.predict should return {rule}, not {_form(clusters)}.")
+    labels: Tensor = clusters.long()
+    return labels
+
+
+# What is known of clients when a method has finished.
+
+
+def result_of(method: Method[Any], fed: Federation, state: Any) -> dict[str, Any]:
+    """Return the result of a method that has finished, in which clients that were left out have the label -1.
+
+    Raises FedkinError if it is not as it should be, no client of this process has clusters of its samples where it
+    should, or one has a number that is not among them.
+    """
+    returned = method.result(state)
+    check_result(method, returned)
+    result = dict(returned)
+    if method.traits.clusters == "samples":
+        _check_clustered(method, fed, result["n_clusters"])
+    elif fed.dropped and isinstance(labels := result.get("labels"), Tensor):
+        result["labels"] = labels.index_fill(0, torch.tensor(sorted(fed.dropped)), -1)
+    return result
+
+
+def _check_clustered(method: Method[Any], fed: Federation, n_clusters: int) -> None:
+    """Check the clusters of samples that a method has left at the clients of this process, if any."""
+    name, ready = type(method).__name__, clustered(fed)
+    if any(i in fed.clients for i in fed.present) and not ready:
+        raise FedkinError(
+            f'{name} has finished, and no client has clusters of its samples; a task should set state["clusters"], '
+            "int64 with a number per sample."
+        )
+    for client in ready:
+        clusters = client.state["clusters"]
+        if len(clusters) and not 0 <= int(clusters.min()) <= int(clusters.max()) < n_clusters:
+            raise FedkinError(
+                f'{name} has found {n_clusters} clusters, but state["clusters"] of {fed.client_phrase(client.id)} has '
+                f"numbers {int(clusters.min())} to {int(clusters.max())}."
+            )
+
+
+def clustered(fed: Federation) -> list[Client]:
+    """Return the clients of this process that take part to the end and have clusters of their samples, in order."""
+    return [fed.clients[i] for i in fed.present if i in fed.clients and "clusters" in fed.clients[i].state]
+
+
+def used_clusters(labels: Iterable[Tensor]) -> int:
+    """Return the number of clusters with members in any of `labels`, int64 ``(n,)`` each; below 0 is none.
+
+    Of samples it is known only where the clients are in this process: on a real federation none reports its clusters.
+    """
+    return len({cluster for each in labels for cluster in each.unique().tolist() if cluster >= 0})
+
+
+def without_result(method: Method[Any], fed: Federation) -> dict[int, str]:
+    """Return the clients of this process that have no part in the result though they began, and why."""
+    missing = dict(fed.dropped)
+    if method.traits.clusters == "samples":
+        ready = {client.id for client in clustered(fed)}
+        missing |= {i: fed.missing.get(i, "no reply") for i in fed.present if i in fed.clients and i not in ready}
+    return dict(sorted(missing.items()))

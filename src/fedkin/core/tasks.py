@@ -1,8 +1,8 @@
-"""Tasks: the named functions that clients can be asked to run."""
+"""Tasks: the named functions that clients can be asked to run, and how they are run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -12,15 +12,16 @@ from inspect import signature
 from types import ModuleType
 from typing import Any, TypedDict, Unpack, overload
 
+import torch
+from torch import Tensor
+
 from fedkin.core.client import Client
-from fedkin.core.errors import FedkinError, RefusalError, in_short, nearest
-from fedkin.core.payload import Payload
+from fedkin.core.errors import FedkinError, RefusalError, in_short, kind_of, nearest
+from fedkin.core.payload import PLAIN_VALUES, Payload, detached, find_unsupported
 from fedkin.core.replies import Expected, Failure, objection, refusal
 
-# Trusted packages: the only ones a client imports from when a server names tasks, models or features.
-
-
 _trusted: ContextVar[tuple[Sequence[str] | None, str]] = ContextVar("trusted", default=(None, ""))
+"""The only packages that a client imports from when a server names tasks, models or features, and why."""
 
 
 @contextmanager
@@ -131,14 +132,9 @@ class Task:
             return None
         return refusal(reply, self.holds, expected or {}, optional=self.may_hold)
 
-    @staticmethod
-    def named(name: str) -> Task:
-        """Return the task registered under `name`; this is how a remote client finds its tasks."""
-        return _TASKS[name]
-
 
 class Declared(TypedDict, total=False):
-    """What a task declares of itself, see `Task`."""
+    """What a task declares of itself, as of `Task`."""
 
     takes: Expected
     holds: Expected
@@ -159,16 +155,8 @@ def task(**declared: Unpack[Declared]) -> Callable[[TaskFunction], Task]: ...
 def task(run: TaskFunction | None = None, /, **declared: Unpack[Declared]) -> Task | Callable[[TaskFunction], Task]:
     """Decorate a function to make it a `Task`, registered as ``module.function``.
 
-    Parameters
-    ----------
-    run : callable
-    takes, holds, may_hold, may_be_empty, moves_data, accounted
-        See `Task`; with any of them the decorator is written with parentheses.
-
-    Raises
-    ------
-    ValueError
-        If the task is accounted for and does not say what it takes: no budget holds for a payload that is not checked.
+    What is declared is described with `Task`; with any of it the decorator is written with parentheses. Raises
+    ValueError if the task is accounted for and does not say what it takes: no budget holds for an unchecked payload.
     """
     return _registered(run, declared, False) if run else lambda run: _registered(run, declared, False)
 
@@ -214,10 +202,49 @@ def known_task(name: str) -> Task:
     """Return the task of this name, and import its module; raise FedkinError if it is not trusted or not there."""
     try:
         named_module(name.rpartition(".")[0])
-        return Task.named(name)
+        return _TASKS[name]
     except FedkinError:
         raise
     except (ImportError, KeyError, TypeError, ValueError, SystemExit) as error:  # SystemExit: the module is a script
         raise FedkinError(
             f"Task '{name}' is not known here; client and server need the same version of fedkin.", public=True
         ) from error
+
+
+def run_task(task: Task, clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Run a task, and return its replies, one for each client, whose tensors require no gradient.
+
+    Raises
+    ------
+    RefusalError
+        If it returns anything else, or has put something else than a tensor into a client's state: doing it again
+        would not change that.
+    """
+    replies = task.run(clients, payloads)
+    if not isinstance(replies, list | tuple) or len(replies) != len(clients):
+        returned = len(replies) if isinstance(replies, list | tuple) else kind_of(replies)
+        raise RefusalError(
+            f"Task '{task.name}' should return a list with one reply per client, {len(clients)} here, not {returned}.",
+            public=True,
+        )
+    for client, reply in zip(clients, replies, strict=True):
+        if not isinstance(reply, Mapping):
+            raise RefusalError(
+                f"Task '{task.name}' should reply with a dict, {{}} if there is nothing, not {kind_of(reply)}.",
+                public=True,
+            )
+        if (unsupported := find_unsupported(reply)) is not None:
+            raise RefusalError(f"Task '{task.name}' replies with {unsupported}; a reply holds {PLAIN_VALUES}.")
+        for name, value in client.state.items():
+            if not isinstance(name, str) or not isinstance(value, Tensor):
+                raise RefusalError(
+                    f"Task '{task.name}' has put {kind_of(value)} into client.state[{name!r}]; what a client keeps are "
+                    "tensors by name, such as torch.tensor(3)."
+                )
+        clusters = client.state.get("clusters")
+        if clusters is not None and (clusters.dtype != torch.int64 or clusters.shape != (len(client),)):
+            raise RefusalError(
+                f"Task '{task.name}' has set state[\"clusters\"] of client {client.id} to a tensor of another form "
+                f"than a whole number per sample, int64 ({len(client)},)."
+            )
+    return [detached(reply) for reply in replies]

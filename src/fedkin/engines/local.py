@@ -20,9 +20,9 @@ from typing import Any
 import torch
 
 from fedkin.core import Client, Federation, FedkinError, Payload, Task
-from fedkin.core.contract import run_task
 from fedkin.core.device import device, execution, on
 from fedkin.core.seeds import derive_bytes, derive_generator
+from fedkin.core.tasks import run_task
 
 _MIN_CHUNK, _MAX_CHUNK, _SECONDS = 2, 64, 0.02
 """Clients per call at least, so that small models train as stacks; at most; and the seconds a call should take."""

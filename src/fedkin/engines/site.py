@@ -20,7 +20,6 @@ from torch import Tensor
 
 from fedkin.core import Client, FedkinError, Payload
 from fedkin.core.client import LASTING
-from fedkin.core.contract import run_task
 from fedkin.core.device import on
 from fedkin.core.errors import FailedTaskError, RefusalError, option
 from fedkin.core.files import FileError, file_lock, make_private, write_atomically, write_secret
@@ -28,7 +27,7 @@ from fedkin.core.payload import load_tree, owned, to_bytes, with_checksum
 from fedkin.core.replies import failure_of, is_name
 from fedkin.core.seeds import KEY, Secret, derive_generator
 from fedkin.core.table import Samples, Table
-from fedkin.core.tasks import known_task, trusted_packages
+from fedkin.core.tasks import known_task, run_task, trusted_packages
 from fedkin.secure_aggregation.signatures import SiteIdentity, own_public_text
 
 

@@ -11,9 +11,9 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from fedkin.core import Client, FedkinError
-from fedkin.core.contract import used_clusters
 from fedkin.core.errors import checked_keywords
 from fedkin.core.progress import Followers
+from fedkin.core.runner import used_clusters
 from fedkin.core.seeds import derive_generator
 from fedkin.data.inputs import ClientInput, as_given, holds_several, named_data
 from fedkin.engines.local import LocalFederation, one_thread

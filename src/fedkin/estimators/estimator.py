@@ -22,13 +22,12 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from fedkin.core import Client, FedkinError, Method, Record
-from fedkin.core.contract import result_of, without_result
 from fedkin.core.device import device_named, on
 from fedkin.core.errors import PYTHON, FedkinWarning, at_door, hint, listing, meant_by, nearest_few
 from fedkin.core.method import CanForget, ServerData, check_annotations, check_class, with_server_data
 from fedkin.core.options import Option, options_of, section_entries
 from fedkin.core.progress import Callbacks, Followers, RecordLine, Timing, callbacks_of, run_with_callbacks
-from fedkin.core.runner import Runner, do_step
+from fedkin.core.runner import Runner, do_step, result_of, without_result
 from fedkin.data.inputs import client_input
 from fedkin.data.options import TableOptions
 from fedkin.data.population import Population

@@ -19,10 +19,10 @@ from torch import Tensor
 from fedkin.clustering.metrics import adjusted_rand
 from fedkin.clustering.node_votes import Votes, counted, counted_shares
 from fedkin.core import Client, FedkinError
-from fedkin.core.contract import predicted_clusters, used_clusters
 from fedkin.core.errors import checked_keywords
 from fedkin.core.method import ServerData
 from fedkin.core.progress import Followers
+from fedkin.core.runner import predicted_clusters, used_clusters
 from fedkin.core.seeds import derive_generator
 from fedkin.data.cluster_words import words_of_clusters
 from fedkin.data.inputs import client_input, holds_several

@@ -26,8 +26,8 @@ from fedkin.clustering.metrics import (
     soft_scores,
 )
 from fedkin.core import Client, Federation, Method
-from fedkin.core.contract import predicted_clusters
 from fedkin.core.method import LinksLocalClusters
+from fedkin.core.runner import predicted_clusters
 from fedkin.data.population import Population
 from fedkin.methods.clients.client_method import UNKNOWN, ClientMethodState, SoftState
 from fedkin.methods.samples.sample_method import SampleMethod

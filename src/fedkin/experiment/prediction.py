@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from fedkin.core import Client, FedkinError
-from fedkin.core.contract import predicted_clusters
 from fedkin.core.errors import listing, refuse
 from fedkin.core.method import CanPredict
+from fedkin.core.runner import predicted_clusters
 from fedkin.core.seeds import derive_generator
 from fedkin.core.tasks import trusted_packages
 from fedkin.data.dataset import Dataset, are_whole

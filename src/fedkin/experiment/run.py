@@ -23,14 +23,13 @@ from typing import Any
 from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Record, State
-from fedkin.core.contract import clustered, result_of, used_clusters
 from fedkin.core.device import device_named
 from fedkin.core.errors import raised_by, refuse, require
 from fedkin.core.files import check_empty, folder_lock
 from fedkin.core.method import with_server_data
 from fedkin.core.payload import owned
 from fedkin.core.progress import Callback, Callbacks, Progress, RecordLine, Timing, run_with_callbacks
-from fedkin.core.runner import Runner
+from fedkin.core.runner import Runner, clustered, result_of, used_clusters
 from fedkin.data.cluster_words import words_of_clusters
 from fedkin.data.options import AUTO
 from fedkin.data.population import Population, short_names

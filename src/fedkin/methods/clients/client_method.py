@@ -19,10 +19,20 @@ from annotated_types import Ge, Interval, Len
 from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Method, Payload, Record, State, client_task, task
-from fedkin.core.contract import check_labels
 from fedkin.core.federation import Replies, ReplyStream
 from fedkin.core.method import Count, Positive, Traits, display_name, refuse_unused
-from fedkin.core.replies import candidates, common_shape, is_amount, is_classes, is_number, is_shape, reals, updates
+from fedkin.core.replies import (
+    MAX_CLASSES,
+    candidates,
+    common_shape,
+    counts_to,
+    is_amount,
+    is_number,
+    is_shape,
+    reals,
+    updates,
+)
+from fedkin.core.runner import check_labels
 from fedkin.core.seeds import uniform
 from fedkin.core.tasks import Declared, Task
 from fedkin.nn.aggregation import Aggregation, Means
@@ -77,7 +87,7 @@ def training_of(client: Client, payload: Payload, start: Tensor) -> Job:
     return Job(classifier, start, client.x, labels_of(client), client.rng, training)
 
 
-@client_task(takes={}, holds={"shape": is_shape, "classes": is_classes})
+@client_task(takes={}, holds={"shape": is_shape, "classes": counts_to(MAX_CLASSES, 0)})
 def describe(client: Client, payload: Payload) -> Payload:
     """Report the shape of a sample and the number of classes, one more than the largest label; 0 without labels."""
     return {"shape": list(client.x.shape[1:]), "classes": 0 if client.y is None else int(client.y.max()) + 1}

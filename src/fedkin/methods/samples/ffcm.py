@@ -132,7 +132,7 @@ class FFCMMethod(CentroidMethod):
             if 0 not in sums:
                 return [], sums.missing, before, {}
             return sums[0].clients, sums.missing, _means(before, **sums[0].totals), {}
-        indices = forms.below(len(before)) if len(before) else forms.are_counts
+        indices = forms.below(len(before)) if len(before) else forms.below(forms.MAX_COUNT)
         replies = fed.ask(move_centres, fed.all(**payload), {"centres": (None, state.width), "indices": indices})
         if not replies:
             return [], replies.missing, before, {}

@@ -10,10 +10,10 @@ from typing import Any, ClassVar, Self, TypeVar, cast
 from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Method, Payload, Record, State, Task, client_task
-from fedkin.core.contract import check_result
 from fedkin.core.federation import MAX_ATTEMPTS
 from fedkin.core.method import Traits
 from fedkin.core.replies import common_shape, is_count, is_number, is_shape, objection
+from fedkin.core.runner import check_result
 from fedkin.features.encoders import EMBEDDED, is_encoder
 
 FINAL_ATTEMPTS = 5

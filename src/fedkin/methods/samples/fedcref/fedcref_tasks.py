@@ -143,7 +143,7 @@ def train_community(clients: Sequence[Client], payloads: Sequence[Payload]) -> l
         "own": forms.is_list(forms.is_count), "hold": forms.within(0, 1), "current": forms.is_list(forms.is_count),
         "renumbered": forms.is_flag,
     },
-    holds={"unchanged": forms.within(0, 1), "selected": forms.is_nonempty_list(forms.is_count)},
+    holds={"unchanged": forms.within(0, 1), "selected": forms.is_list(forms.is_count, 1)},
 )  # fmt: skip
 def refine(client: Client, payload: Payload) -> Payload:
     """Assign the client's samples to the best of its own models and the communities' (Algorithm 2)."""
