@@ -1,6 +1,4 @@
-"""Cheaper layers give the values and gradients of torch's."""
-
-import copy
+"""Layers whose random numbers are a client's own, and Adam's steps."""
 
 import pytest
 import torch
@@ -9,14 +7,7 @@ from torch import nn
 from fedkin.core.errors import FedkinError
 from fedkin.core.seeds import derive_generator
 from fedkin.nn.descent import AdamMoments
-from fedkin.nn.networks import (
-    Dropout,
-    PairwiseMaxPool,
-    TanhBySigmoid,
-    set_generator,
-    with_cheap_layers,
-    with_own_dropout,
-)
+from fedkin.nn.networks import Dropout, set_generator, with_own_dropout
 
 
 def with_generator(layer, seed=0):
@@ -61,41 +52,6 @@ def test_every_dropout_is_replaced_in_place():
 def test_layers_with_hidden_random_numbers_are_refused_by_name(layer):
     with pytest.raises(FedkinError, match=rf"'1' \({type(layer).__name__}\)"):
         with_own_dropout(nn.Sequential(nn.Linear(2, 2), layer))
-
-
-@pytest.mark.parametrize("n", [10, 20_000])
-def test_tanh_is_torchs_up_to_rounding(n):
-    x = torch.linspace(-12, 12, n).requires_grad_()
-    plain, cheap = nn.Tanh()(x), TanhBySigmoid()(x)
-    torch.testing.assert_close(cheap, plain, rtol=0, atol=2e-7)
-    gradients = [torch.autograd.grad(y.sum(), x)[0] for y in (plain, cheap)]
-    torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-5, atol=2e-6)
-    torch.testing.assert_close(TanhBySigmoid()(x.detach()), plain.detach(), rtol=0, atol=2e-7)
-
-
-@pytest.mark.parametrize("shape", [(2, 3, 8, 8), (2, 1, 7, 5), (3, 6, 6)])
-@pytest.mark.parametrize("last", [False, True])
-def test_pooling_is_torchs(shape, last):
-    cheap, plain = PairwiseMaxPool(2), nn.MaxPool2d(2)
-    x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
-    if last and len(shape) == 4:
-        x = x.contiguous(memory_format=torch.channels_last)
-    assert torch.equal(cheap(x), plain(x))
-    x[..., 0, 0] = torch.nan
-    assert torch.equal(cheap(x).isnan(), plain(x).isnan())
-    x.requires_grad_()
-    assert cheap(x).grad_fn.name() == plain(x).grad_fn.name()
-
-
-def test_only_layers_of_the_same_value_are_replaced():
-    other = [nn.MaxPool2d(3), nn.MaxPool2d(2, stride=1), nn.MaxPool2d(2, padding=1), nn.MaxPool2d(2, ceil_mode=True)]
-    other += [nn.MaxPool2d(2, dilation=2), nn.AvgPool2d(2), nn.MaxPool2d(2, return_indices=True)]
-    module = nn.Sequential(nn.Sequential(nn.Tanh(), nn.MaxPool2d((2, 2))), *other)
-    kinds = [type(part) for part in module[1:]]
-    found = with_cheap_layers(copy.deepcopy(module))
-    assert [type(part) for part in found[0]] == [TanhBySigmoid, PairwiseMaxPool]
-    assert [type(part) for part in found[1:]] == kinds
-    assert isinstance(with_cheap_layers(nn.Tanh()), TanhBySigmoid)
 
 
 def test_steps_are_those_of_torch_and_go_on_from_what_was_kept():

@@ -47,7 +47,7 @@ def _sections() -> dict[str, Mapping[str, str]]:
     """Return names and their descriptions, by section."""
     from fedkin.data import names as dataset_names
     from fedkin.experiment import registry
-    from fedkin.nn.network_names import AUTOENCODERS, MODELS
+    from fedkin.nn import AUTOENCODERS, MODELS
 
     methods = {name: entry.summary for name, entry in registry.METHODS.items()}
     scenarios = {name: entry.summary for name, entry in registry.SCENARIOS.items()}

@@ -10,9 +10,10 @@ batches first, then the last batches, length by length.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 
 import torch
 from torch import Tensor, nn
@@ -84,6 +85,7 @@ def _trains_alike(architecture: Architecture) -> bool:
         together = [model for model, _ in _together(jobs())]
     except (RuntimeError, ValueError, TypeError):  # what `vmap` raises of a module that it cannot run
         return False
+    # A module may also run and do something else: one that changes an attribute, for instance, mixes the models.
     return all(torch.allclose(*pair, rtol=1e-2, atol=1e-4) for pair in zip(alone, together, strict=True))
 
 
@@ -93,25 +95,25 @@ def _together(jobs: Sequence[Job]) -> list[Trained]:
     with ONE_AT_A_TIME:
         while rest := jobs[len(trained) :]:
             models = _models_for(rest)
-            trained += _ClientStack(rest[: models.count], models).train()
+            trained += models.train(rest[: models.count])
     return trained
 
 
-_KEPT: OrderedDict[tuple[Architecture, LocalTraining, int, torch.device, Execution], _Models] = OrderedDict()
-"""Memory of the four stacks trained last, for the next ones of their kind: what a GPU has recorded needs it."""
+_KEPT: OrderedDict[tuple[Architecture, LocalTraining, int, torch.device, Execution], StackedModels] = OrderedDict()
+"""The four stacks trained last, for the next jobs of their kind: what a GPU has recorded needs their memory."""
 
 
-def _models_for(jobs: Sequence[Job]) -> _Models:
-    """Return memory for the models of as many leading jobs as fit, that of before if it is of the same kind."""
+def _models_for(jobs: Sequence[Job]) -> StackedModels:
+    """Return a stack for as many leading jobs as fit, that of before if it is of the same kind."""
     kind = (jobs[0].architecture, jobs[0].training, len(jobs), device(), execution())
     if kind in _KEPT:
         _KEPT.move_to_end(kind)
         return _KEPT[kind]
     count = _fitting(jobs)
     if count < len(jobs) and _KEPT:
-        _KEPT.clear()
+        _KEPT.clear()  # what is kept takes memory that these could have
         count = _fitting(jobs)
-    models = _Models(count, jobs[0].architecture, jobs[0].training)
+    models = StackedModels(count, jobs[0].architecture, jobs[0].training)
     if count == len(jobs):
         _KEPT[kind] = models
     if len(_KEPT) > 4:
@@ -126,12 +128,10 @@ def _fitting(jobs: Sequence[Job]) -> int:
     """
     architecture, training = jobs[0].architecture, jobs[0].training
     numbers = UpdateRule.copies(training) * architecture.size + 4 * training.batch_size * _outputs(architecture)
+    # 4 bytes a number; samples are kept for the next round, and joined for this one.
+    needed = accumulate(4 * (numbers + 2 * job.x.numel()) for job in jobs)
     free = stack_memory()
-    for count, job in enumerate(jobs):
-        free -= 4 * (numbers + 2 * job.x.numel())  # bytes; samples are kept for the next round, and joined for this one
-        if free < 0:
-            return max(1, count)
-    return len(jobs)
+    return max(1, sum(total <= free for total in needed))
 
 
 @lru_cache(maxsize=32)
@@ -151,183 +151,140 @@ def _outputs(architecture: Architecture) -> int:
     return sum(counts)
 
 
-class _ClientStack:
-    """The samples and batches of jobs whose models train together."""
-
-    def __init__(self, jobs: Sequence[Job], models: _Models) -> None:
-        self.models, self.device = models, models.device
-        models.load([job.start for job in jobs])
-        training = jobs[0].training
-        self.x, self.y = torch.cat([placed(job.x) for job in jobs]), torch.cat([placed(job.y) for job in jobs])
-        self.batch_size = training.batch_size
-        self.batches: list[list[Tensor]] = []
-        self.per_epoch: list[int] = []
-        first = 0
-        for job in jobs:
-            total, per_epoch = steps_of(len(job.x), training)
-            orders = batch_orders(len(job.x), total, job.rng, training.batch_size)
-            self.batches.append([rows for order in orders for rows in (first + order).split(training.batch_size)])
-            self.per_epoch.append(per_epoch)
-            first += len(job.x)
-        self.losses = torch.zeros(len(jobs), max(map(len, self.batches)), device=self.device)
-        self.counts = torch.zeros(self.losses.shape)  # samples of each batch, 0 if nothing was learnt from it
-
-    def train(self) -> list[Trained]:
-        """Train all models to the end; return each with its mean loss in the last epoch."""
-        for members, steps, rows in self._schedule():
-            everyone = len(members) == self.models.count
-            x, y = self.x[rows], self.y[rows]
-            losses = self.models.step_all(x, y) if everyone else self.models.step_some(members, x, y)
-            self.losses[members, steps] = losses
-        return list(zip(self.models.values.cpu(), self._mean_losses(), strict=True))
-
-    def _schedule(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Yield, for every common step, the models ``(k,)``, their step counts ``(k,)`` and batch rows ``(k, batch)``.
-
-        All are sent to the device in one transfer.
-        """
-        shapes: list[tuple[int, int]] = []
-        parts: list[Tensor] = []
-        for group in self._groups():
-            rows = torch.cat([self.batches[k][step] for k, step in group])
-            members, steps = torch.tensor(group).unbind(1)
-            models, batch = len(group), len(rows) // len(group)
-            self.counts[members, steps] = batch
-            shapes.append((models, batch))
-            parts += [members, steps, rows]
-        numbers = torch.cat(parts).to(self.device) if parts else torch.empty(0)
-        for (models, batch), part in zip(shapes, numbers.split([k * (n + 2) for k, n in shapes]), strict=False):
-            members, steps, rows = part.split([models, models, models * batch])
-            yield members, steps, rows.view(models, batch)
-
-    def _groups(self) -> list[list[tuple[int, int]]]:
-        """Return what models step together, in order: for every common step, pairs of a model and its step count.
-
-        In an epoch models take their full batches first, then their last ones, the longest first.
-        """
-        groups: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
-        for k, batches in enumerate(self.batches):
-            for step, length in enumerate(map(Tensor.numel, batches)):
-                if length == 1 and self.models.needs_pairs:  # a batch norm cannot learn from one sample
-                    continue
-                epoch, number = divmod(step, self.per_epoch[k])
-                turn = number if length == self.batch_size else 0
-                groups.setdefault((epoch, -length, turn), []).append((k, step))
-        return [groups[order] for order in sorted(groups)]
-
-    def _mean_losses(self) -> list[float]:
-        """Return each model's mean loss in the last epoch that it has learnt from, or NaN if there is none."""
-        remaining = (self.counts > 0).flip(1).cumsum(1).flip(1)  # batches to learn from, with the present one
-        last = remaining <= torch.tensor(self.per_epoch).unsqueeze(1)
-        losses, counts = self.losses.cpu().where(last, 0.0), self.counts.where(last, 0.0)
-        means: list[float] = ((losses * counts).sum(1) / counts.sum(1)).tolist()
-        return means
-
-
-class _Models:
-    """Models that train together, their update rule, and steps that a GPU can replay, which need both in their place.
+class StackedModels:
+    """Models of an architecture that train together on this thread's device, and steps that a GPU can replay.
 
     Only one thread at a time may use them, see `ONE_AT_A_TIME`.
     """
 
     def __init__(self, count: int, architecture: Architecture, training: LocalTraining) -> None:
-        self._gradients = StackedGradients(architecture)
-        self.count, self.device, self.needs_pairs = count, device(), self._gradients.needs_pairs
-        self.trainable = architecture.parameters
-        self.values = torch.zeros(count, architecture.size, device=self.device)
-        self.rule = UpdateRule(self.values[:, : self.trainable].clone(), training, self._gradients.frozen)
-        self.step_all, self.step_some = Recorded(self._step_all), Recorded(self._step_some)
-
-    def load(self, starts: Sequence[Tensor]) -> None:
-        """Start again from models ``(size,)``, one for each."""
-        distinct = {id(start): start for start in starts}  # often all clients begin with one model
-        rows = {key: row for row, key in enumerate(distinct)}
-        models = torch.stack(list(distinct.values())).to(self.device)
-        self.values.copy_(models[torch.tensor([rows[id(start)] for start in starts]).to(self.device)])
-        self.rule.restart(self.values[:, : self.trainable])
-
-    def _step_all(self, x: Tensor, y: Tensor) -> Tensor:
-        return self._stepped(self.values, self.rule, x, y)
-
-    def _step_some(self, members: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        values, rule = self.values[members], self.rule.of(members)
-        losses = self._stepped(values, rule, x, y)
-        self.values[members] = values
-        self.rule.put(members, rule)
-        return losses
-
-    def _stepped(self, values: Tensor, rule: UpdateRule, x: Tensor, y: Tensor) -> Tensor:
-        """Take a step on a batch of each model; return their losses before it, ``(k,)``."""
-        grad, losses = self._gradients(values, x, y)
-        params = values[:, : self.trainable]
-        rule.regularise(params, grad)
-        rule.move(params, grad)
-        return losses
-
-
-class StackedGradients:
-    """Gradients of many models of an architecture, computed together on this thread's device by `torch.func.vmap`.
-
-    `frozen` are positions in a model of parameters that do not train. The module `needs_pairs` if it cannot learn from
-    one sample.
-    """
-
-    def __init__(self, architecture: Architecture) -> None:
         resident = architecture.new_resident()
         module, criterion = resident.module.train(), architecture.criterion
-        self.needs_pairs = resident.needs_pairs
-        self.parameters = _places(module.named_parameters())
-        named = module.named_parameters()
-        self.frozen = [self.parameters[name].where for name, parameter in named if not parameter.requires_grad]
-        by_kind = sorted(module.named_buffers(), key=lambda named: not named[1].is_floating_point())
-        self.buffers = _places(by_kind, sum(part.numel() for part in module.parameters()))
+        self.count, self.training, self._needs_pairs = count, training, resident.needs_pairs
+        # As in a model's vector: parameters, then floating buffers, then counters.
+        buffers = sorted(module.named_buffers(), key=lambda named: not named[1].is_floating_point())
+        self._parameters = [name for name, _ in module.named_parameters()]
+        self._parts = [(name, part.shape, part.dtype) for name, part in [*module.named_parameters(), *buffers]]
+        self._lengths = [shape.numel() for _, shape, _ in self._parts]
+        frozen, first = [], 0
+        for parameter in module.parameters():
+            if not parameter.requires_grad:
+                frozen.append(slice(first, first + parameter.numel()))
+            first += parameter.numel()
+        self._trainable = architecture.parameters
+        self.values = torch.zeros(count, architecture.size, device=device())
+        self._rule = UpdateRule(self.values[:, : self._trainable].clone(), training, frozen)
+        self._step_all, self._step_some = Recorded(self._take_all), Recorded(self._take_some)
 
         def loss(params: dict[str, Tensor], buffers: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
             return criterion(functional_call(module, (params, buffers), (x,)), y)
 
         self._gradients = vmap(grad_and_value(loss))
 
-    def __call__(self, models: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    def train(self, jobs: Sequence[Job]) -> list[Trained]:
+        """Train a model for each of `count` jobs; return each with its mean loss in the last epoch."""
+        self._load([job.start for job in jobs])
+        x, y = torch.cat([placed(job.x) for job in jobs]), torch.cat([placed(job.y) for job in jobs])
+        size, first = self.training.batch_size, 0
+        batches: list[list[Tensor]] = []  # the rows of each job's batches, among the samples of all
+        per_epoch: list[int] = []
+        for job in jobs:
+            total, steps = steps_of(len(job.x), self.training)
+            orders = batch_orders(len(job.x), total, job.rng, size)
+            batches.append([rows for order in orders for rows in (first + order).split(size)])
+            per_epoch.append(steps)
+            first += len(job.x)
+        losses = torch.zeros(len(jobs), max(map(len, batches)), device=x.device)
+        counts = torch.zeros(losses.shape)  # samples of each batch, 0 if nothing was learnt from it
+        for members, steps_taken, rows in self._schedule(batches, per_epoch, counts):
+            inputs = x[rows], y[rows]
+            everyone = len(members) == self.count
+            losses[members, steps_taken] = self._step_all(*inputs) if everyone else self._step_some(members, *inputs)
+        return list(zip(self.values.cpu(), _last_losses(losses.cpu(), counts, per_epoch), strict=True))
+
+    def gradients(self, models: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Return gradients ``(k, parameters)`` and losses ``(k,)`` of models ``(k, size)``; buffers change in place.
 
         `x` is ``(k, batch, *shape)``, and `y` ``(k, batch)`` or ``(k, batch, outputs)``.
         """
-        params = {name: place.of(models) for name, place in self.parameters.items()}
-        buffers = {name: place.copy_of(models) for name, place in self.buffers.items()}
+        params, buffers = {}, {}
+        for (name, shape, dtype), values in zip(self._parts, models.split(self._lengths, dim=1), strict=True):
+            part = values.view(len(models), *shape)
+            if name in self._parameters:
+                params[name] = part
+            else:  # `vmap` updates batch-norm statistics in place only where they are contiguous
+                buffers[name] = part.to(dtype).clone(memory_format=torch.contiguous_format)
         grads, losses = self._gradients(params, buffers, x, y)
-        for name, place in self.buffers.items():
-            models[:, place.where] = buffers[name].reshape(len(models), -1).to(models.dtype)
-        return torch.cat([grads[name].reshape(len(models), -1) for name in self.parameters], dim=1), losses
+        after = models[:, self._trainable :].split(self._lengths[len(params) :], dim=1)
+        for values, part in zip(after, buffers.values(), strict=True):
+            values.copy_(part.reshape(values.shape))
+        return torch.cat([grads[name].flatten(1) for name in self._parameters], dim=1), losses
+
+    def _load(self, starts: Sequence[Tensor]) -> None:
+        """Start again from models ``(size,)``, one for each."""
+        distinct = {id(start): start for start in starts}  # often all clients begin with one model
+        row_of = {key: row for row, key in enumerate(distinct)}
+        models = torch.stack(list(distinct.values())).to(self.values.device)
+        self.values.copy_(models[torch.tensor([row_of[id(start)] for start in starts]).to(models.device)])
+        self._rule.restart(self.values[:, : self._trainable])
+
+    def _take_all(self, x: Tensor, y: Tensor) -> Tensor:
+        return self._take_step(self.values, self._rule, x, y)
+
+    def _take_some(self, members: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        values, rule = self.values[members], self._rule.of(members)
+        losses = self._take_step(values, rule, x, y)
+        self.values[members] = values
+        self._rule.put(members, rule)
+        return losses
+
+    def _take_step(self, values: Tensor, rule: UpdateRule, x: Tensor, y: Tensor) -> Tensor:
+        """Take a step on a batch of each model; return their losses before it, ``(k,)``."""
+        grad, losses = self.gradients(values, x, y)
+        params = values[:, : self._trainable]
+        rule.regularise(params, grad)
+        rule.move(params, grad)
+        return losses
+
+    def _schedule(
+        self, batches: Sequence[Sequence[Tensor]], per_epoch: Sequence[int], counts: Tensor
+    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Yield, for every common step, the models ``(k,)``, their step counts ``(k,)`` and batch rows ``(k, batch)``.
+
+        In an epoch models take their full batches first, then their last ones, the longest first. `counts` get the
+        length of every batch that is learnt from.
+        """
+        groups: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
+        for k, of_model in enumerate(batches):
+            for step, length in enumerate(map(len, of_model)):
+                if length > 1 or not self._needs_pairs:  # a batch norm cannot learn from one sample
+                    counts[k, step] = length
+                    epoch, number = divmod(step, per_epoch[k])
+                    turn = number if length == self.training.batch_size else 0
+                    groups.setdefault((epoch, -length, turn), []).append((k, step))
+        ordered = [groups[order] for order in sorted(groups)]
+        parts = [
+            torch.cat([*torch.tensor(group).unbind(1), *(batches[k][step] for k, step in group)]) for group in ordered
+        ]
+        numbers = torch.cat(parts).to(self.values.device) if parts else torch.empty(0)  # in one transfer
+        for group, part in zip(ordered, numbers.split(list(map(len, parts))), strict=False):
+            members, steps, rows = part.split([len(group), len(group), len(part) - 2 * len(group)])
+            yield members, steps, rows.view(len(group), -1)
 
 
-@dataclass(frozen=True)
-class _Place:
-    """Position and shape of one of a module's tensors within the flat vector of its model."""
+def _last_losses(losses: Tensor, counts: Tensor, per_epoch: Sequence[int]) -> list[float]:
+    """Return each model's mean loss in the last epoch that it has learnt from, or NaN if there is none.
 
-    where: slice
-    shape: torch.Size
-    dtype: torch.dtype
-
-    def of(self, models: Tensor) -> Tensor:
-        """Return views of this tensor in models ``(k, size)``."""
-        return models[:, self.where].view(len(models), *self.shape)
-
-    def copy_of(self, models: Tensor) -> Tensor:
-        """Return a contiguous copy, in which `vmap` can update batch-norm statistics in place."""
-        return self.of(models).to(self.dtype).clone(memory_format=torch.contiguous_format)
-
-
-def _places(parts: Iterable[tuple[str, Tensor]], first: int = 0) -> dict[str, _Place]:
-    """Return the positions of tensors laid one after another from `first`, by name."""
-    places = {}
-    for name, part in parts:
-        places[name] = _Place(slice(first, first + part.numel()), part.shape, part.dtype)
-        first += part.numel()
-    return places
+    `losses` and `counts` of samples are ``(models, steps)``; counts are 0 where nothing was learnt.
+    """
+    remaining = (counts > 0).flip(1).cumsum(1).flip(1)  # batches to learn from, with the present one
+    last = remaining <= torch.tensor(per_epoch).unsqueeze(1)
+    losses, counts = losses.where(last, 0.0), counts.where(last, 0.0)
+    means: list[float] = ((losses * counts).sum(1) / counts.sum(1)).tolist()
+    return means
 
 
 Step = Callable[..., Tensor]
-Kind = tuple[tuple[torch.Size, torch.dtype], ...]
 
 
 class Recorded:
@@ -346,8 +303,8 @@ class Recorded:
 
     def __init__(self, step: Step, uses: int = 8) -> None:
         self._step, self._uses = step, uses
-        self._calls: dict[Kind, int] = {}
-        self._recordings: dict[Kind, _Recording] = {}
+        self._calls: dict[tuple[tuple[torch.Size, torch.dtype], ...], int] = {}
+        self._recordings: dict[tuple[tuple[torch.Size, torch.dtype], ...], Step] = {}
 
     def __call__(self, *inputs: Tensor) -> Tensor:
         """Return what the step returns; a copy, if it was replayed."""
@@ -358,23 +315,25 @@ class Recorded:
             self._calls[kind] = self._calls.get(kind, 0) + 1
             if self._calls[kind] <= 2:
                 return self._step(*inputs)
-            self._recordings[kind] = _Recording(self._step, inputs)
-        return self._recordings[kind].replayed(inputs)
+            self._recordings[kind] = _recording(self._step, inputs)
+        return self._recordings[kind](*inputs)
 
 
-class _Recording:
-    def __init__(self, step: Step, inputs: tuple[Tensor, ...]) -> None:
-        self.inputs = [part.clone() for part in inputs]
-        self.graph = torch.cuda.CUDAGraph()
-        torch.cuda.current_stream().synchronize()
-        self.graph.capture_begin(capture_error_mode="relaxed")  # cuDNN allocates memory of its own
-        try:
-            self.output = step(*self.inputs)
-        finally:
-            self.graph.capture_end()
+def _recording(step: Step, inputs: tuple[Tensor, ...]) -> Step:
+    """Record a step on these inputs; return a function that replays it on others of the same kind."""
+    places = [part.clone() for part in inputs]
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.current_stream().synchronize()
+    graph.capture_begin(capture_error_mode="relaxed")  # cuDNN allocates memory of its own
+    try:
+        output = step(*places)
+    finally:
+        graph.capture_end()
 
-    def replayed(self, inputs: tuple[Tensor, ...]) -> Tensor:
-        for place, part in zip(self.inputs, inputs, strict=True):
+    def replay(*inputs: Tensor) -> Tensor:
+        for place, part in zip(places, inputs, strict=True):
             place.copy_(part)
-        self.graph.replay()
-        return self.output.clone()
+        graph.replay()
+        return output.clone()
+
+    return replay

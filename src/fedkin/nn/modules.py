@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -193,33 +192,13 @@ class Classifier(Architecture):
         """Return the mean loss of the model `vector` on labelled samples, in evaluation mode."""
         return float(self.criterion(self.logits(vector, x), y))
 
-    @torch.no_grad()
+    def losses(self, models: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        """Return the mean loss of each model ``(K, size)`` on labelled samples, float32 ``(K,)``."""
+        return torch.tensor([self.loss(model, x, y) for model in models])
+
     def fitting(self, models: Tensor, x: Tensor, y: Tensor) -> int:
-        """Return the index of the model ``(K, size)`` of the lowest mean loss; a diverged model comes last.
-
-        The result is the same as by `loss`. On a CPU a model is evaluated only until its sum of losses exceeds the
-        total of a better model, as cross-entropy is never negative.
-        """
-        first = 64  # samples that all models are compared on, to begin with the most promising
-        if self.criterion is not cross_entropy or device().type != "cpu" or len(x) <= first:
-            losses = torch.tensor([self.loss(model, x, y) for model in models])
-            return int(losses.nan_to_num(nan=torch.inf).argmin())
-        sums = [self._sum(model, x[:first], y[:first], 0.0, math.inf) for model in models]
-        best, lowest = -1, math.inf
-        for k in sorted(range(len(models)), key=lambda k: (math.isnan(sums[k]), sums[k])):
-            total = self._sum(models[k], x[first:], y[first:], sums[k], lowest)
-            if not math.isnan(total) and (best < 0 or total < lowest or (total == lowest and k < best)):
-                best, lowest = k, total
-        return max(0, best)
-
-    def _sum(self, model: Tensor, x: Tensor, y: Tensor, before: float, limit: float) -> float:
-        """Return `before` plus the samples' losses, added up to the batch that makes the sum exceed `limit` or NaN."""
-        with self.loaded(model) as resident:
-            for samples, labels in zip(x.split(128), y.split(128), strict=True):
-                if not before <= limit:
-                    break
-                before += float(cross_entropy(resident.output(samples), labels, reduction="sum"))
-        return before
+        """Return the index of the model ``(K, size)`` of the lowest mean loss; a diverged model, of NaN, comes last."""
+        return int(self.losses(models, x, y).nan_to_num(nan=torch.inf).argmin())
 
     def new_resident(self) -> Resident:
         if device().type == "cpu" and self.criterion is cross_entropy and is_plain_sequence(self._prototype):
