@@ -69,7 +69,7 @@ def ccfc_full(p: float, seed: int, remedies: bool = False) -> Callable[[str, boo
         "method.views": "pillow", "method.start": "own", "method.model_weight": 0.001, "evaluation.map": "none",
         "evaluation.every": 5,
     }  # fmt: skip
-    settings |= {"method.decorrelation": 1, "method.guide": "kin-graph"} if remedies else {}
+    settings |= {"method.decorrelation": 1} if remedies else {}
     small = {"simulation.fraction": 0.005, "method.pretrain_rounds": 1, "method.cluster_rounds": 1}
 
     def command(device: str, tiny: bool) -> list[str]:

@@ -32,7 +32,7 @@ from fedkin.core.seeds import derive_generator
 from fedkin.engines.local import LocalFederation, cores
 from fedkin.methods.clients.fedavg import FedAvgMethod
 from fedkin.methods.samples.ccfc.ccfc import CCFCMethod
-from fedkin.methods.samples.fedcref import fedcref_tasks
+from fedkin.methods.samples.fedcref import tasks
 from fedkin.methods.samples.fedcref.fedcref import FedCRefMethod
 from fedkin.nn.modules import build
 from fedkin.nn.stack import Autoencoder, StackTraining, widths_for
@@ -75,7 +75,7 @@ def fedcref(device: torch.device, tiny: bool) -> Values:
     method = FedCRefMethod()
     training = StackTraining(1 if tiny else 20, 0, method.batch_size, method.learning_rate)
     shape = Autoencoder(widths_for(784))
-    payload = {**method.start_options(), **fedcref_tasks.spec(shape), "training": asdict(training), "replicas": 2}
+    payload = {**method.start_options(), **tasks.spec(shape), "training": asdict(training), "replicas": 2}
     payload["profiles"] = False
 
     made = synthetic_clients(clients, samples, 784)
@@ -84,7 +84,7 @@ def fedcref(device: torch.device, tiny: bool) -> Values:
     def exchange(where: torch.device, some: int = clients) -> Callable[[], object]:
         with on(where):
             fed = LocalFederation(synthetic_clients(clients, samples, 784)[:some])
-        return lambda: fed.ask(fedcref_tasks.train_clusters, fed.all(**payload))
+        return lambda: fed.ask(tasks.train_clusters, fed.all(**payload))
 
     def plain(some: int) -> None:
         plain_autoencoders(halves[:some], shape, training, device)

@@ -11,7 +11,7 @@ from fuzzing import CASES
 
 NAMES = ("kfed", "ffcm", "fedavg", "ifca", "gradient-loss", "embedding", "kin-graph private")
 """Tried in every run of the tests; with FEDKIN_FUZZ all methods of `hostile.SMALL` are."""
-SAMPLES, FEDCREF = "fedkin.methods.samples", "fedkin.methods.samples.fedcref.fedcref_tasks"
+SAMPLES, FEDCREF = "fedkin.methods.samples", "fedkin.methods.samples.fedcref.tasks"
 
 
 @pytest.mark.parametrize("name", list(hostile.SMALL) if CASES else NAMES)

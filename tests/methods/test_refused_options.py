@@ -24,7 +24,6 @@ from fedkin.experiment.config import checked_method
         ("ocfl", {"clusterer": "hdbscan", "n_clusters": 2}, "n_clusters"),
         ("ladd", {}, "images"),
         ("ccfc", {"n_clusters": 2, "pretrain_rounds": 0, "cluster_rounds": 0}, "pretrain_rounds"),
-        ("ccfc", {"n_clusters": 2, "guide": "kin-graph", "standalone": True}, "standalone"),
         ("ccfc", {"n_clusters": 2, "backbone": "resnet18"}, "backbone"),
         ("dec", {"n_clusters": "given"}, "n_clusters"),
         ("dec", {"n_clusters": 999}, "n_clusters"),

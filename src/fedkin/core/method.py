@@ -39,8 +39,6 @@ Fraction = Annotated[float, Interval(ge=0, le=1)]
 """Types for hyper-parameters; configurations and estimators check the ranges they carry."""
 Oracle = Callable[[int], Sequence[int]]
 """The true class of each local cluster of a client, by its id."""
-FirstMethod = Callable[..., Any]
-"""Makes a method from hyper-parameters, for another method that begins with its clusters."""
 ServerData = Callable[[str], "Tensor"]
 """Loads samples of the server's own by name or path: ``(n, *shape)``, prepared as the clients' are."""
 
@@ -290,17 +288,6 @@ class LinksLocalClusters(Protocol):
 
     def with_oracle(self, oracle: Oracle) -> Any:
         """Return the method; an upper bound gets the `oracle` that knows the truth, from the evaluation alone."""
-
-
-@runtime_checkable
-class BeginsWithClusters(Protocol):
-    """Begins with clusters that another method finds, if its hyper-parameters say so."""
-
-    def first_method(self) -> str:
-        """Return the name of that method; empty if there is none."""
-
-    def with_first(self, first: FirstMethod) -> Any:
-        """Return the method with the class of the other, which takes its hyper-parameters."""
 
 
 @runtime_checkable

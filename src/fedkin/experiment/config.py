@@ -23,7 +23,7 @@ from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 
 from fedkin.core.errors import FedkinError, current_door, flag, listing, nearest, refuse
 from fedkin.core.files import read_tables
-from fedkin.core.method import BeginsWithClusters, Method, allowed_for_sums, display_name
+from fedkin.core.method import Method, allowed_for_sums, display_name
 from fedkin.core.options import options_of, validation_sentence
 from fedkin.data.names import expanded, files_of_clients, folders_of_samples
 from fedkin.experiment import registry
@@ -335,15 +335,9 @@ def _usual_scenario(tables: Mapping[str, Any], method: type[Any]) -> str:
 
 
 def _built(declared: type[Any], options: BaseModel, **more: Any) -> Any:
-    """Build an instance of a dataclass from checked options and `more` fields.
-
-    A method that begins with another's clusters is given the class of the other.
-    """
+    """Build an instance of a dataclass from checked options and `more` fields."""
     fields = _fields(declared)
-    instance = declared(**{name: value for name, value in options if name in fields}, **more)
-    if isinstance(instance, BeginsWithClusters) and (name := instance.first_method()):
-        return instance.with_first(registry.resolve("method", name))
-    return instance
+    return declared(**{name: value for name, value in options if name in fields}, **more)
 
 
 def _with_none(tables: Mapping[str, Any], model: type[BaseModel]) -> dict[str, Any]:

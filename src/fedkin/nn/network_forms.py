@@ -38,7 +38,7 @@ BLUEPRINT: Expected = {
 }  # fmt: skip
 DESIGN: Expected = {
     "shape": is_shape, "backbone": one_of("auto", "convolutions", "resnet18", "perceptron"), "latent": _UNITS,
-    "projector_units": _UNITS, "predictor_units": _UNITS, "normalization": one_of("batch", "group"),
+    "projector_units": _UNITS, "predictor_units": _UNITS,
 }  # fmt: skip
 DESCENT: Expected = {
     "epochs": counts_to(MANY, 0), "steps": Nullable(counts_to(MANY, 0)), "batch_size": counts_to(MANY),

@@ -12,7 +12,7 @@ from fedkin.data.population import Population
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment.evaluation import evaluate_samples
 from fedkin.methods.samples.dec import DECMethod
-from fedkin.methods.samples.fedcref.first_clusters import initial_labels
+from fedkin.methods.samples.fedcref.tasks import initial_labels
 from fedkin.methods.samples.sda_fc import SDAFCMethod
 from fedkin.methods.samples.uifca import UIFCAMethod, likelihoods
 from fedkin.nn.flow import Flow, to_logits

@@ -189,33 +189,3 @@ def own_count(client: Client, count: int | str, option: str) -> int:
     if "n_clusters" not in client.state:
         raise FedkinError(f"method.{option} = 'given', but client {client.id} has no number of its own.", public=True)
     return int(client.state["n_clusters"])
-
-
-# Methods that begin with the clusters of another one.
-
-
-def cluster_first(fed: Federation, method: Any, **parameters: Any) -> int:
-    """Cluster the samples of all clients by the method that `method` begins with; return the number of clusters.
-
-    Clients keep the clusters as ``first_clusters``. `parameters` are those of the other method. Raises FedkinError if
-    nobody gave its class, or a client cannot be reached.
-    """
-    if method.first is None:
-        name = type(method).__name__
-        raise FedkinError(f"{name} begins with clusters of {method.first_method()}; give its class as 'first'.")
-    first: Method[Any] = method.first(**parameters)
-    state = first.init(fed)
-    while not state.finished:
-        state, _ = first.step(fed, state)
-    fed.ask_until_all_reply(keep_first_clusters, {})
-    return int(first.result(state)["n_clusters"])
-
-
-@client_task(takes={})
-def keep_first_clusters(client: Client, payload: Payload) -> Payload:
-    """Keep the clusters just found as ``first_clusters``, as they are not the final result."""
-    if "clusters" in client.state:  # otherwise the client was asked before, and its reply was lost
-        client.state["first_clusters"] = client.state.pop("clusters")
-    if "first_clusters" not in client.state:
-        raise FedkinError(f"Client {client.id} did not receive its first clusters.", public=True)
-    return {}

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, normalize, one_hot
 
-from fedkin.clustering.metrics import clustering_accuracy
 from fedkin.core import Client
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.samples.ccfc.augmentation import Augmentation, augmentation_for
@@ -21,7 +20,6 @@ from fedkin.methods.samples.ccfc.contrastive import (
     cluster_contrast,
     model_contrast,
 )
-from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
 from fedkin.nn.descent import AdamMoments
 from fedkin.nn.resident import vector_of
 
@@ -122,26 +120,6 @@ def test_lost_clients_are_named_and_their_models_wait(standalone, exchanges):
     name = "0" if standalone else "all"
     assert not torch.equal(states[-1].models[name], states[2].models[name])
     assert all("clusters" in client.state for client in clients)
-
-
-def test_clusters_of_kin_graph_guide_what_is_learned(monkeypatch):
-    learned: list[list[int]] = []
-    learn = Contrastive.learn_clusters
-
-    def listen(network: Contrastive, start: Tensor, x: Tensor, clusters: Tensor, *more: Any) -> Any:
-        learned.append(clusters.tolist())
-        return learn(network, start, x, clusters, *more)
-
-    monkeypatch.setattr(Contrastive, "learn_clusters", listen)
-    clients, truth = make_clients((90, 80, 100))
-    states, _, _ = run(
-        CCFCMethod(**TINY | {"guide": "kin-graph", "first": KinGraphMethod, "pretrain_rounds": 1}), clients
-    )
-    guides = [client.state["first_clusters"] for client in clients]
-    assert clustering_accuracy(torch.cat(truth), torch.cat(guides)) > 0.95
-    assert sorted(learned) == sorted(2 * [own.tolist() for own in guides])
-    assert states[-1].finished
-    assert all(int(client.state["clusters"].max()) < 3 for client in clients)
 
 
 def some(n: int = 12, latent: int = 6) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

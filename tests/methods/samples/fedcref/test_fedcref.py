@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedkin.core import Federation, FedkinError
+from fedkin.core import Federation
 from fedkin.core.payload import pack
 from fedkin.core.seeds import derive_generator
 from fedkin.data.scenarios.mixtures import LabelSkew
@@ -20,8 +20,7 @@ from fedkin.methods.samples.fedcref.association import (
     percentile_difference,
 )
 from fedkin.methods.samples.fedcref.fedcref import FedCRefMethod
-from fedkin.methods.samples.fedcref.fedcref_tasks import cluster_refine, held_errors
-from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
+from fedkin.methods.samples.fedcref.tasks import cluster_refine
 
 QUICK = FedCRefMethod(rounds=2, min_steps=60, max_iterations=3)
 
@@ -154,35 +153,6 @@ def test_new_samples_go_to_the_cluster_that_knows_them():
     assert result["n_clusters"] == len(result["communities"]) == len(result["models"])
 
 
-def test_kin_graph_may_make_the_first_clusters():
-    people = LabelSkew(clients=6, samples_per_class=60).build(0)  # it takes more samples than the other tests have
-    fed, state, records = run(
-        dataclasses.replace(QUICK, initial="kin-graph", first=KinGraphMethod, max_iterations=1), people
-    )
-    metrics = evaluate_associations(QUICK, people, fed, state)
-    assert metrics["accuracy"] > 0.85
-    assert records[0].values["local_clusters"] <= sum(
-        len(client.state["first_clusters"].unique()) for client in people.clients
-    )
-    assert all(int(client.state["labels"].min()) == 0 for client in people.clients)
-
-
-def test_first_clusters_are_those_of_a_method_that_is_given():
-    with pytest.raises(FedkinError, match="give its class as 'first'"):
-        dataclasses.replace(QUICK, initial="kin-graph").init(LocalFederation(population("method", clients=3).clients))
-
-
-def test_models_may_start_from_those_chosen_last():
-    method = dataclasses.replace(SWIFT, continuity=True, max_iterations=2)
-    people = population()
-    _, state, _ = run(method, people)
-    for client in people.clients:
-        if client.id not in state.frozen:
-            assert len(client.state["start"]) == client.state["labels"].max() + 1
-    fresh = run(dataclasses.replace(method, continuity=False), population())[1]
-    assert not torch.equal(state.cluster_models, fresh.cluster_models)
-
-
 NODES = [[0, 0], [0, 1], [1, 0], [2, 0], [2, 1]]
 
 
@@ -295,10 +265,3 @@ def test_no_refined_cluster_is_empty_even_where_models_tie(models, samples, n_cl
     errors = torch.from_numpy(np.random.default_rng(seed).integers(0, 3, (models, samples))).float()
     labels, selected = cluster_refine(errors, n_clusters, min_fraction)
     assert labels.unique().tolist() == list(range(len(selected)))
-
-
-def test_a_held_sample_moves_only_for_a_much_lower_error():
-    errors, labels = torch.tensor([[1.0, 1.0, 1.0], [0.8, 0.6, 2.0]]), torch.tensor([0, 0, 0])
-    assert held_errors(errors, labels, [0], 0.3).argmin(0).tolist() == [0, 1, 0]
-    assert torch.equal(held_errors(errors, labels, [0], 0.0), errors)
-    assert held_errors(errors, torch.tensor([0, 1, 1]), [1, 0], 1.0).argmin(0).tolist() == [1, 0, 0]

@@ -13,16 +13,16 @@ silent, the implementation follows the authors' code:
 Different from both: in the first round the model-contrastive term's anchor is the network that a client starts from,
 where the code has a global one drawn separately. Losses are means over a batch's clusters, not over all k.
 
-Two options are not from the paper. ``decorrelation`` is CCFC++ (Yan, Liu, Ning and Zhang, arXiv 2402.12852): to prevent
-dimensional collapse of latents when clients differ, the loss includes the mean squared correlation of dimensions, by
-the formula of FedDecorr (Shi et al. 2023). With ``guide`` the second phase learns from clusters of kin-graph.
+``decorrelation`` is CCFC++ (Yan, Liu, Ning and Zhang, arXiv 2402.12852): to prevent dimensional collapse of latents
+when clients differ, the loss includes the mean squared correlation of dimensions, by the formula of FedDecorr (Shi et
+al. 2023).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from annotated_types import Ge
@@ -34,7 +34,7 @@ from fedkin.clustering.margins import distance_margin
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, client_task
 from fedkin.core import replies as forms
 from fedkin.core.federation import MAX_ATTEMPTS
-from fedkin.core.method import Count, FirstMethod, Positive
+from fedkin.core.method import Count, Positive
 from fedkin.methods.samples.ccfc.augmentation import Views, augmentation_for
 from fedkin.methods.samples.ccfc.contrastive import (
     Backbone,
@@ -42,14 +42,12 @@ from fedkin.methods.samples.ccfc.contrastive import (
     ContrastiveTraining,
     Design,
     Form,
-    Normalization,
 )
 from fedkin.methods.samples.sample_method import (
     FINAL_ATTEMPTS,
     SampleMethod,
     assign_samples,
     broadcast,
-    cluster_first,
     describe_clients,
 )
 from fedkin.nn.aggregation import Aggregation, Means
@@ -120,13 +118,6 @@ class CCFCMethod(SampleMethod):
         Hidden units of the projector.
     predictor_units : int
         Hidden units of the predictor.
-    normalization : {"batch", "group"}
-        Normalisation of the backbone's layers; projector and predictor always use batch normalisation.
-    guide : {"latents", "kin-graph"}
-        Clusters that the second phase learns from: the nearest centroids of latents, updated in each round, or those
-        of kin-graph with `n_clusters`, found once before the first round. For "kin-graph" clients also send what that
-        method sends, and clients that join later use the nearest centroids. At the end samples belong to the nearest
-        centroids of latents in either case.
     standalone : bool
         Whether every client trains separately, as a lower bound: nothing is averaged, and every client has `n_clusters`
         clusters of its own, so that scores are meaningful within a client only. New samples take the nearest cluster of
@@ -134,8 +125,6 @@ class CCFCMethod(SampleMethod):
     aggregation : {"mean", "median", "trimmed-mean"}
         How the clients' models are combined: by their mean weighted by samples, or by the coordinate-wise median or
         trimmed mean, without a fifth of the values at either end, in which clients count equally.
-    first : callable, optional
-        Class of kin-graph with ``guide="kin-graph"``; set by the run.
     """
 
     n_clusters: Count = 10
@@ -153,11 +142,8 @@ class CCFCMethod(SampleMethod):
     latent: Count = 256
     projector_units: Count = 256
     predictor_units: Count = 16
-    normalization: Normalization = "batch"
-    guide: Literal["latents", "kin-graph"] = "latents"
     standalone: bool = False
     aggregation: Aggregation = "mean"
-    first: FirstMethod | None = None
 
     traits = SampleMethod.traits.replace(
         sends="its trained network, the number of its samples, and centroids of latents", has_device=True
@@ -168,15 +154,11 @@ class CCFCMethod(SampleMethod):
         """Return the first state, without models, which are drawn when they are first sent (line 1)."""
         if not self.pretrain_rounds + self.cluster_rounds:
             raise FedkinError("method.pretrain_rounds and method.cluster_rounds are both 0; one round is needed.")
-        if self.guide == "kin-graph" and self.standalone:
-            raise FedkinError("method.guide = 'kin-graph' clusters samples of all clients; method.standalone does not.")
         facts = describe_clients(fed)
         if self.pretrain_rounds:
             augmentation_for(facts.shape, facts.unit, self.views)  # raises at once if the samples do not suit
         units = (self.latent, self.projector_units, self.predictor_units)
-        network = Contrastive.of(Design(facts.shape, self.backbone, *units, self.normalization).decided().spec())
-        if self.first_method():
-            cluster_first(fed, self, n_clusters=self.n_clusters)
+        network = Contrastive.of(Design(facts.shape, self.backbone, *units).decided().spec())
         return CCFCState(network=network.spec(), unit=facts.unit)
 
     def step(self, fed: Federation, state: CCFCState) -> tuple[CCFCState, Record]:
@@ -251,12 +233,6 @@ class CCFCMethod(SampleMethod):
         network = Contrastive.of(result["network"])
         return torch.cat([network.latents(model, x) for model in result["models"]], dim=1)
 
-    def first_method(self) -> str:
-        return "kin-graph" if self.guide == "kin-graph" and self.cluster_rounds else ""
-
-    def with_first(self, first: FirstMethod) -> Self:
-        return replace(self, first=first)
-
     def _train(
         self, fed: Federation, state: CCFCState, by_views: bool, missing: dict[int, str]
     ) -> tuple[dict[str, Tensor], dict[int, Payload]]:
@@ -268,7 +244,6 @@ class CCFCMethod(SampleMethod):
         size, names = Contrastive.of(state.network).size, list(dict.fromkeys(map(self._name, clients)))
         means = Means(len(names), size, aggregation=self.aggregation)
         settings = {"training": self.shared_with(ContrastiveTraining), "unit": state.unit}
-        settings |= {} if by_views else {"guided": self.guide == "kin-graph"}
         expected = {"model": forms.updates(size)} | ({} if by_views else {"centroids": (None, self.latent)})
         payloads = self._payloads(fed, state, clients, **settings)
         replies: dict[int, Payload] = {}
@@ -345,8 +320,7 @@ class SCFCMethod(CCFCMethod):
 # Tasks of CCFC's clients: one function per exchange of the algorithm.
 #
 # The state of a client holds Adam's moments, ``adam_mean``, ``adam_square`` and ``adam_steps``, during a phase;
-# ``phase``, 0 for views and 1 for clusters; ``first_clusters`` ``(n,)``, if the second phase learns from them; and
-# at the end ``clusters`` ``(n,)``.
+# ``phase``, 0 for views and 1 for clusters; and at the end ``clusters`` ``(n,)``.
 
 
 _CENTROIDS = forms.reals("clusters", "latent")
@@ -370,21 +344,13 @@ def learn_views(client: Client, payload: Payload) -> Payload:
     return _trained(client, model, loss, moments)
 
 
-@client_task(
-    takes={**_LEARNING, "centroids": _CENTROIDS, "guided": forms.is_flag}, holds=_TRAINED,
-    may_hold={"loss": forms.is_number},
-)  # fmt: skip
+@client_task(takes={**_LEARNING, "centroids": _CENTROIDS}, holds=_TRAINED, may_hold={"loss": forms.is_number})
 def learn_clusters(client: Client, payload: Payload) -> Payload:
-    """Assign samples, train the model on the clusters, and send it with new centroids (algorithm 1, lines 6 to 11).
-
-    With ``guided`` the clusters are those of kin-graph, if the client has them.
-    """
+    """Assign samples, train the model on the clusters, and send it with new centroids (algorithm 1, lines 6 to 11)."""
     network, training = Contrastive.of(payload["network"]), ContrastiveTraining(**payload["training"])
     moments, start = _moments(client, 1, network), initial_model(payload)
     latents, anchors = network.anchors(start, client.x)
-    clusters = client.state.get("first_clusters") if payload["guided"] else None
-    if clusters is None:
-        clusters = (latents @ payload["centroids"].T).argmax(1)
+    clusters = (latents @ payload["centroids"].T).argmax(1)
     model, loss = network.learn_clusters(start, client.x, clusters, anchors, client.rng, moments, training)
     return _trained(client, model, loss, moments) | {"centroids": _centroids(client, model, payload)}
 

@@ -23,11 +23,10 @@ from fedkin.core.errors import FedkinError
 from fedkin.methods.samples.ccfc.augmentation import Augmentation, PillowAugmentation, Views
 from fedkin.nn.client_stack import Recorded
 from fedkin.nn.descent import AdamMoments
-from fedkin.nn.networks import GROUPS, RESNET18, normalised_layer, resnet, takes_convolutions
+from fedkin.nn.networks import RESNET18, normalised_layer, resnet, takes_convolutions
 from fedkin.nn.resident import Architecture, Resident
 
 Backbone = Literal["auto", "convolutions", "resnet18", "perceptron"]
-Normalization = Literal["batch", "group"]
 Form = Literal["paper", "code"]
 
 
@@ -36,9 +35,7 @@ class Design:
     """Settings of a contrastive network, as plain values: the `shape` of a sample, and options of CCFC.
 
     `fedkin.methods.samples.ccfc.ccfc.CCFCMethod` describes them. The projector ends the encoder. A predictor that is
-    narrow beside its input is what the authors use. Group normalisation keeps no statistics that averaging could spoil.
-    Projector and predictor normalise by batch in any case: without that SimSiam learns far less (Chen and He 2021,
-    table 3).
+    narrow beside its input is what the authors use.
     """
 
     shape: tuple[int, ...]
@@ -46,7 +43,6 @@ class Design:
     latent: int = 256
     projector_units: int = 256
     predictor_units: int = 16
-    normalization: Normalization = "batch"
 
     def spec(self) -> dict[str, Any]:
         """Return the design as a payload for `fedkin.methods.samples.ccfc.contrastive.Contrastive.of`."""
@@ -95,25 +91,21 @@ class ContrastiveNetwork(nn.Module):
 def _backbone(design: Design) -> tuple[nn.Sequential, int]:
     """Return the layers before the projector, and the number of their outputs."""
     if design.backbone == "resnet18":
-        whole = resnet(design.shape, 1, name="resnet18", blocks=RESNET18, norm=design.normalization)
+        whole = resnet(design.shape, 1, name="resnet18", blocks=RESNET18)
         *layers, last = whole
         return nn.Sequential(*layers), cast(nn.Linear, last).in_features
     if design.backbone == "perceptron":
         layers = [nn.Flatten()]
         for inputs, outputs in pairwise((math.prod(design.shape), 256, 256)):
-            layers += [nn.Linear(inputs, outputs), _norm(design, outputs, nn.BatchNorm1d), nn.ReLU()]
+            layers += [nn.Linear(inputs, outputs), nn.BatchNorm1d(outputs), nn.ReLU()]
         return nn.Sequential(*layers), 256
     channels, height, width = design.shape
     layers = []
     for inputs, outputs in pairwise((channels, 64, 128, 256)):
-        layers += [nn.Conv2d(inputs, outputs, 4, stride=2, padding=1), _norm(design, outputs, nn.BatchNorm2d)]
+        layers += [nn.Conv2d(inputs, outputs, 4, stride=2, padding=1), nn.BatchNorm2d(outputs)]
         layers.append(nn.LeakyReLU(0.2))
         height, width = height // 2, width // 2
     return nn.Sequential(*layers, nn.Flatten()), 256 * height * width
-
-
-def _norm(design: Design, width: int, batch: type[nn.Module]) -> nn.Module:
-    return batch(width) if design.normalization == "batch" else nn.GroupNorm(GROUPS, width)
 
 
 def negative_cosine(predicted: Tensor, other: Tensor) -> Tensor:
@@ -207,12 +199,12 @@ class Contrastive(Architecture):
         return ContrastiveNetwork(self.design)
 
     def _takes_channels_last(self) -> bool:
-        """Whether the module accepts the channels-last memory format; not used with batch normalisation.
+        """Return False.
 
         On a CPU torch adds up batch statistics one value after another where channels are last: on digits, mostly
         black, activations were 4e-5 off and gradients up to 7e-3, for steps that are 6 % faster.
         """
-        return self.design.normalization != "batch" and super()._takes_channels_last()
+        return False
 
     def targets(self, x: Tensor) -> Tensor:
         """Return ones as placeholder targets, which the loss ignores."""

@@ -34,10 +34,10 @@ from fedkin.clustering.margins import distance_margin
 from fedkin.core import Federation, FedkinError, Payload, Record, State, Task
 from fedkin.core import replies as forms
 from fedkin.core.federation import Replies, Wanted
-from fedkin.core.method import Count, FirstMethod, Fraction, Oracle, Positive
-from fedkin.methods.samples.fedcref import association, fedcref_tasks
+from fedkin.core.method import Count, Fraction, Oracle, Positive
+from fedkin.methods.samples.fedcref import association, tasks
 from fedkin.methods.samples.fedcref.association import AssociationGraph, LocalCluster
-from fedkin.methods.samples.sample_method import SampleMethod, broadcast, cluster_first, describe_clients
+from fedkin.methods.samples.sample_method import SampleMethod, broadcast, describe_clients
 from fedkin.nn.aggregation import Aggregation, Means
 from fedkin.nn.stack import Autoencoder, StackTraining, widths_for
 from fedkin.report.figures import Figure, Graph, GraphNode
@@ -52,8 +52,6 @@ class FedCRefState(State):
     ----------
     widths, output
         Architecture of the autoencoders, decided in `FedCRefMethod.init`.
-    total : int
-        Number of kin-graph's clusters, if the first clusters are made from them, else 0.
     models : dict of str to Tensor
         Models of stable clients, ``(local clusters, replicas, size)``.
     samples : dict of str to Tensor
@@ -74,7 +72,6 @@ class FedCRefState(State):
 
     widths: list[int] = field(default_factory=list)
     output: str = "sigmoid"
-    total: int = 0
     models: dict[str, Tensor] = field(default_factory=dict)
     samples: dict[str, Tensor] = field(default_factory=dict)
     stable: list[int] = field(default_factory=list)
@@ -123,14 +120,8 @@ class FedCRefMethod(SampleMethod):
 
     Attributes
     ----------
-    initial : {"auto", "given", "kmeans", "embedding", "dec", "kin-graph"}
-        How a client makes its first clusters; "auto" takes the labels a client brings, else "embedding". "kin-graph"
-        clusters the samples of all clients first (`kingraph`); local clusters are the clusters with enough of a
-        client's samples; see `hold`.
-    hold : float
-        With ``initial="kin-graph"``, for clients with at least two thirds of all its clusters: a sample leaves its
-        cluster only for a model whose error is lower by this fraction, and clusters of an eighth of the average size
-        stay. There kin-graph's clusters are better than those that models find. 0 treats all clients alike.
+    initial : {"auto", "given", "kmeans", "embedding", "dec"}
+        How a client makes its first clusters; "auto" takes the labels a client brings, else "embedding".
     n_clusters : int or {"auto", "given"}
         Local clusters per client: a number; "given", each client's own number; or "auto", the client's estimate, at
         most ten, revised in every refinement: a model gets a local cluster if the samples that choose it are at least
@@ -148,16 +139,12 @@ class FedCRefMethod(SampleMethod):
     min_steps : int
         Minimum number of optimiser steps of a local cluster's model, and of a community's model at each member, over
         all rounds. It matters only with few samples.
-    continuity : bool
-        Whether models start from those selected in the last refinement; by default, as in the authors' code, they are
-        initialised anew.
     batch_size : int
         Samples per optimiser step.
     learning_rate : float
         Adam's learning rate.
-    associations : {"held-out", "paper", "kin-graph", "perfect"}
-        The rule that associates local clusters. "kin-graph" associates those whose samples mostly have the same cluster
-        there, without an exchange of models. "perfect" is an upper bound for evaluations and needs an `oracle`.
+    associations : {"held-out", "paper", "perfect"}
+        The rule that associates local clusters. "perfect" is an upper bound for evaluations and needs an `oracle`.
     cut : float, optional
         For "held-out": average loss rate below which local clusters merge; by default chosen from the merge heights.
     percentile : float
@@ -187,12 +174,9 @@ class FedCRefMethod(SampleMethod):
         equally.
     oracle : callable, optional
         Only with ``associations="perfect"``.
-    first : callable, optional
-        Class of kin-graph, where it makes the first clusters or associates them; set by the run.
     """
 
-    initial: Literal["auto", "given", "kmeans", "embedding", "dec", "kin-graph"] = "auto"
-    hold: Fraction = 0.3
+    initial: Literal["auto", "given", "kmeans", "embedding", "dec"] = "auto"
     n_clusters: Count | Literal["auto", "given"] = "auto"
     hidden: tuple[Count, ...] | None = None
     local_epochs: Count = 20
@@ -200,10 +184,9 @@ class FedCRefMethod(SampleMethod):
     first_epochs: Count = 2
     round_epochs: Count = 7
     min_steps: Annotated[int, Ge(0)] = 300
-    continuity: bool = False
     batch_size: Count = 32
     learning_rate: Positive = 1e-3
-    associations: Literal["held-out", "paper", "kin-graph", "perfect"] = "held-out"
+    associations: Literal["held-out", "paper", "perfect"] = "held-out"
     cut: Fraction | None = None
     percentile: Annotated[float, Interval(ge=0, le=100)] = 75.0
     threshold: Fraction = 0.2
@@ -216,7 +199,6 @@ class FedCRefMethod(SampleMethod):
     max_iterations: Count = 10
     aggregation: Aggregation = "mean"
     oracle: Oracle | None = None
-    first: FirstMethod | None = None
 
     traits = SampleMethod.traits.replace(
         finds_k=True,
@@ -233,10 +215,8 @@ class FedCRefMethod(SampleMethod):
         """Have every client find its first local clusters (line 3), and return the first state."""
         facts = describe_clients(fed)
         width = math.prod(facts.shape)
-        total = cluster_first(fed, self) if self.first_method() else 0
-        started = fed.ask(fedcref_tasks.start, fed.all(**self.start_options(total)))
+        started = fed.ask(tasks.start, fed.all(**self.start_options()))
         return FedCRefState(
-            total=total,
             widths=[width, *self.hidden] if self.hidden else list(widths_for(width)),
             output="sigmoid" if facts.unit else "linear",
             history=[[sum(reply["clusters"] for reply in started.values()), 0]],
@@ -281,10 +261,10 @@ class FedCRefMethod(SampleMethod):
         """Send every client the clusters of its local clusters, or the models if its local clusters are unknown."""
         if not len(state.cluster_models):
             raise FedkinError("No client could be reached in any iteration, so no clusters were found.")
-        by_model = {**fedcref_tasks.spec(state.model), "models": state.cluster_models}
+        by_model = {**tasks.spec(state.model), "models": state.cluster_models}
         payloads: dict[int, Payload] = dict.fromkeys(fed.present, by_model)
         payloads |= {int(client): {"clusters": clusters} for client, clusters in state.clusters.items()}
-        broadcast(fed, fedcref_tasks.finish, payloads)
+        broadcast(fed, tasks.finish, payloads)
 
     def result(self, state: FedCRefState) -> dict[str, Any]:
         """Return ``models`` ``(clusters, size)``, and by cluster its local clusters in ``communities``."""
@@ -309,12 +289,6 @@ class FedCRefMethod(SampleMethod):
     def confidence(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
         """Return 1 - e1 / e2 with the lowest and second lowest errors e1, e2 of the models: float32 ``(n,)``."""
         return distance_margin(_errors(result, x).T)
-
-    def first_method(self) -> str:
-        return "kin-graph" if "kin-graph" in (self.initial, self.associations) else ""
-
-    def with_first(self, first: FirstMethod) -> Self:
-        return replace(self, first=first)
 
     def with_oracle(self, oracle: Oracle) -> Self:
         return replace(self, oracle=oracle) if self.associations == "perfect" else self
@@ -342,21 +316,21 @@ class FedCRefMethod(SampleMethod):
 
     # The parts of an iteration.
 
-    def start_options(self, total: int = 0) -> Payload:
-        """Return the settings by which clients find first local clusters; `total` is kin-graph's number of clusters."""
-        return {"initial": self.initial, "n_clusters": self.n_clusters, "hold": self.hold, "total": total}
+    def start_options(self) -> Payload:
+        """Return the settings by which clients find first local clusters."""
+        return {"initial": self.initial, "n_clusters": self.n_clusters}
 
     def _train_clusters(self, fed: Federation, state: FedCRefState) -> Iteration:
         """Have active clients train models (lines 7-9), with which the iteration begins."""
         replicas = 2 if self.associations == "held-out" else 1
         training = StackTraining(self.local_epochs, self.min_steps, self.batch_size, self.learning_rate)
-        payload = {**self.start_options(state.total), **fedcref_tasks.spec(state.model)}
+        payload = {**self.start_options(), **tasks.spec(state.model)}
         payload |= {"training": asdict(training), "replicas": replicas}
         expected: forms.Expected = {
             "models": forms.updates("clusters", replicas, state.model.size), "samples": forms.int64("clusters")
         }  # fmt: skip
         payloads = dict.fromkeys((i for i in fed.present if i not in state.frozen), payload)
-        replies = fed.ask(fedcref_tasks.train_clusters, payloads, expected)
+        replies = fed.ask(tasks.train_clusters, payloads, expected)
         models = {i: state.models[str(i)] for i in state.frozen} | {i: r["models"] for i, r in replies.items()}
         samples = {i: state.samples[str(i)] for i in state.frozen} | {i: r["samples"] for i, r in replies.items()}
         return Iteration(fed, state, models, samples, set(replies), replies.missing)
@@ -369,14 +343,6 @@ class FedCRefMethod(SampleMethod):
             if self.oracle is None:
                 raise FedkinError("method.associations = 'perfect' needs the true classes, which only a scenario has.")
             return association.by_class(nodes, [self.oracle(client)[q] for client, q in nodes]), none
-        if self.associations == "kin-graph":
-            expected = {i: {"clusters": forms.int64(len(models[i]))} for i in models}
-            tallies = work.ask(fedcref_tasks.tally, {i: {} for i in models}, expected.__getitem__)
-            clusters = [
-                int(tallies[client]["clusters"][q]) if client in tallies else -1 - a  # unknown: unmatched
-                for a, (client, q) in enumerate(nodes)
-            ]
-            return association.by_class(nodes, clusters), none
         statistics = self._score(work, nodes)
         if self.associations == "paper":
             return association.by_threshold(nodes, statistics, self.threshold), statistics
@@ -391,12 +357,12 @@ class FedCRefMethod(SampleMethod):
         if not new:
             return statistics
         stack = torch.cat([models[client] for client in sorted(models)])
-        rule = {**fedcref_tasks.spec(state.model), "rule": self.associations, "percentile": self.percentile}
+        rule = {**tasks.spec(state.model), "rule": self.associations, "percentile": self.percentile}
         to_trained, to_frozen = {**rule, "models": stack}, {**rule, "models": stack[new]}
         columns = {i: everyone if i in trained else new for i in models}
         expected = {i: {"statistics": forms.reals(len(models[i]), len(columns[i]))} for i in models}
         payloads = {i: to_trained if i in trained else to_frozen for i in models}
-        for i, reply in work.ask(fedcref_tasks.score, payloads, expected.__getitem__).items():
+        for i, reply in work.ask(tasks.score, payloads, expected.__getitem__).items():
             rows = [a for a in everyone if nodes[a][0] == i]
             statistics[np.ix_(rows, columns[i])] = reply["statistics"]
         return statistics
@@ -414,16 +380,12 @@ class FedCRefMethod(SampleMethod):
             if str(community) in before and all(client in stopped for client, _ in community):
                 models[cluster] = state.community_models[before[str(community)]]
                 continue
-            if self.continuity:  # from the previous cluster of most of its members, if any
-                former = [state.clusters[str(i)][q] for i, q in community if str(i) in state.clusters]
-                if former:
-                    models[cluster] = state.cluster_models[max(sorted(set(former)), key=former.count)]
             for client, q in community:
                 members.setdefault(client, []).append((cluster, q))
         for round_ in range(self.rounds if members else 0):
             epochs = self.round_epochs if round_ else self.first_epochs
             training = StackTraining(epochs, self.min_steps // self.rounds, self.batch_size, self.learning_rate)
-            common = {**fedcref_tasks.spec(state.model), "training": asdict(training)}
+            common = {**tasks.spec(state.model), "training": asdict(training)}
             payloads: dict[int, Payload] = {
                 i: {**common, "models": models[[g for g, _ in parts]], "clusters": [q for _, q in parts]}
                 for i, parts in members.items()
@@ -432,7 +394,7 @@ class FedCRefMethod(SampleMethod):
                 i: {"models": forms.updates(len(parts), state.model.size), "samples": forms.int64(len(parts))}
                 for i, parts in members.items()
             }
-            replies = work.ask(fedcref_tasks.train_community, payloads, expected.__getitem__)
+            replies = work.ask(tasks.train_community, payloads, expected.__getitem__)
             average_models(models, members, replies, self.aggregation)
         return models
 
@@ -447,22 +409,14 @@ class FedCRefMethod(SampleMethod):
             i: [q for q, c in enumerate(clusters[i]) if keep_all or c >= len(graph.communities)] for i in active
         }
         common = {
-            **fedcref_tasks.spec(work.state.model),
+            **tasks.spec(work.state.model),
             "models": community_models,
             "free": self.n_clusters == "auto",
-            "continuity": self.continuity,
-            "hold": self.hold,
             "renumbered": self.leftovers == "renumbered",
         }
-        payloads = {}
-        for i in active:
-            # The index of each local cluster's model among the competing ones.
-            current = [
-                competing[i].index(q) if q in competing[i] else len(competing[i]) + c for q, c in enumerate(clusters[i])
-            ]
-            payloads[i] = {**common, "own": competing[i], "current": current}
+        payloads = {i: {**common, "own": competing[i]} for i in active}
         expected = {i: {"selected": forms.is_list(forms.below(len(competing[i]) + count))} for i in active}
-        replies = work.ask(fedcref_tasks.refine, payloads, expected.__getitem__)
+        replies = work.ask(tasks.refine, payloads, expected.__getitem__)
         for i in replies.missing:
             del clusters[i]  # the client may have refined, and its reply was lost
         for i, reply in replies.items():

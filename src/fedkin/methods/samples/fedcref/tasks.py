@@ -1,43 +1,47 @@
 """Tasks of FedCRef's clients: one function per exchange of the algorithm in `fedcref`.
 
 The state of a client holds ``labels`` ``(n,)`` int64, its local clusters; ``previous``, those before the last
-refinement; ``holds_most``, whether it has most of kin-graph's clusters; ``halves`` ``(n,)``, the half of its local
-cluster that each sample is in; ``models`` ``(local clusters, replicas, size)``, while they belong to the current
-labels; ``errors`` ``(local clusters, n)``, of the models that the last refinement has selected; ``clusters`` and
-``confidence`` ``(n,)``, the result. It may begin with ``given`` labels and with ``n_clusters``, the number of local
-clusters.
+refinement; ``halves`` ``(n,)``, the half of its local cluster that each sample is in; ``models`` ``(local clusters,
+replicas, size)``, while they belong to the current labels; ``errors`` ``(local clusters, n)``, of the models that the
+last refinement has selected; ``clusters`` and ``confidence`` ``(n,)``, the result. It may begin with ``given`` labels
+and with ``n_clusters``, the number of local clusters.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy.cluster.hierarchy import linkage
+from sklearn.cluster import AgglomerativeClustering, KMeans
+from sklearn.decomposition import PCA
+from sklearn.manifold import TSNE
+from sklearn.neighbors import KNeighborsClassifier
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from fedkin.clustering.margins import distance_margin
 from fedkin.clustering.metrics import clustering_accuracy
-from fedkin.clustering.nearest import nearest_centroids
 from fedkin.core import Client, FedkinError, Payload, client_task, task
 from fedkin.core import replies as forms
 from fedkin.core.seeds import derive_generator, draw_seed
 from fedkin.methods.samples.fedcref import association
-from fedkin.methods.samples.fedcref.first_clusters import initial_labels
 from fedkin.methods.samples.sample_method import own_count
+from fedkin.nn.deep_clustering import DeepEmbeddedClustering
 from fedkin.nn.network_forms import OUTPUT, STACK_TRAINING, WIDTHS
 from fedkin.nn.stack import Autoencoder, StackTraining, fit
 
+Matrix = NDArray[np.float32]
+
 MIN_FRACTION = 0.5
 """Minimum size of a local cluster whose number is free, as a fraction of the average one."""
-_SMALLER = 0.25
-"""Factor on the minimum size of clusters of a client that has most of kin-graph's. Refined once, digits of all classes
-at each of 12 clients have ARI 0.909 and 0.863 by the usual minimum (seeds 0 and 1), and 0.916 and 0.901 by a fifth of
-it."""
 
 _SPEC: forms.Expected = {"widths": WIDTHS, "output": OUTPUT}
 _START: forms.Expected = {
-    "initial": forms.one_of("auto", "given", "kmeans", "embedding", "dec", "kin-graph"),
-    "n_clusters": forms.count_or("auto", "given"), "hold": forms.within(0, 1), "total": forms.is_count,
+    "initial": forms.one_of("auto", "given", "kmeans", "embedding", "dec"),
+    "n_clusters": forms.count_or("auto", "given"),
 }  # fmt: skip
 
 
@@ -55,7 +59,7 @@ def start(client: Client, payload: Payload) -> Payload:
 def train_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Train a model per local cluster (lines 7-9), or one on each half of it, all of them as one stack.
 
-    Models are initialised anew, or from those that the client selected in its last refinement, its ``start``.
+    Models are initialised anew in every iteration, as in the authors' code.
     """
     model, replicas = _model(payloads[0]), payloads[0]["replicas"]
     data, rows, rngs = [], [], []
@@ -73,9 +77,6 @@ def train_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> li
                 rngs.append(derive_generator(draw_seed(client.rng)))
     models = model.initial(rngs)
     counts = [_n_clusters(client) * replicas for client in clients]
-    for client, part in zip(clients, models.split(counts), strict=True):
-        if "start" in client.state:
-            part.copy_(client.state["start"].repeat_interleave(replicas, dim=0))
     stack = fit(model, models, data, rngs, StackTraining(**payloads[0]["training"]), rows=rows)
     for client, part in zip(clients, stack.split(counts), strict=True):
         client.state["models"] = part.unflatten(0, (-1, replicas)).clone()
@@ -108,13 +109,6 @@ def score(client: Client, payload: Payload) -> Payload:
     return {"statistics": torch.stack(statistics)}
 
 
-@client_task(takes={}, holds={"clusters": forms.int64(None)})
-def tally(client: Client, payload: Payload) -> Payload:
-    """Send the kin-graph cluster of most samples of each local cluster."""
-    clusters, labels = client.state["first_clusters"], client.state["labels"]
-    return {"clusters": torch.stack([clusters[labels == q].mode().values for q in range(_n_clusters(client))])}
-
-
 @task(
     takes={
         **_SPEC, "training": STACK_TRAINING, "models": forms.updates(None, "size"),
@@ -139,9 +133,8 @@ def train_community(clients: Sequence[Client], payloads: Sequence[Payload]) -> l
 
 @client_task(
     takes={
-        **_SPEC, "free": forms.is_flag, "continuity": forms.is_flag, "models": forms.updates(None, "size"),
-        "own": forms.is_list(forms.is_count), "hold": forms.within(0, 1), "current": forms.is_list(forms.is_count),
-        "renumbered": forms.is_flag,
+        **_SPEC, "free": forms.is_flag, "renumbered": forms.is_flag, "models": forms.updates(None, "size"),
+        "own": forms.is_list(forms.is_count),
     },
     holds={"unchanged": forms.within(0, 1), "selected": forms.is_list(forms.is_count, 1)},
 )  # fmt: skip
@@ -155,13 +148,7 @@ def refine(client: Client, payload: Payload) -> Payload:
         errors = model.errors(models[:, 0], x)
     n_clusters, min_fraction = len(errors), MIN_FRACTION if payload["free"] else None
     errors = torch.cat([errors[payload["own"]], model.errors(payload["models"], x)])
-    compared = errors
-    if client.state.get("holds_most", False):
-        compared = held_errors(errors, before, payload["current"], payload["hold"])
-        min_fraction = None if min_fraction is None else min_fraction * _SMALLER
-    labels, selected = cluster_refine(compared, n_clusters, min_fraction, renumbered=payload["renumbered"])
-    if payload["continuity"]:
-        client.state["start"] = torch.cat([models[payload["own"], 0], payload["models"]])[selected]
+    labels, selected = cluster_refine(errors, n_clusters, min_fraction, renumbered=payload["renumbered"])
     client.state.update(labels=labels, previous=before, errors=errors[selected])
     del client.state["models"]  # they belong to the previous labels
     return {"unchanged": clustering_accuracy(before.numpy(), labels.numpy()), "selected": selected}
@@ -231,48 +218,19 @@ def cluster_refine(
     return places.argsort()[labels], selected.tolist()
 
 
-def held_errors(errors: Tensor, labels: Tensor, current: list[int], hold: float) -> Tensor:
-    """Return errors ``(models, n)`` with those of each sample's present model reduced by the fraction `hold`.
-
-    A sample then stays unless another model's error is lower by that fraction. `labels` ``(n,)`` are the samples' local
-    clusters, and `current` the model of each of these. Raises FedkinError if a local cluster has no model.
-    """
-    if len(current) <= int(labels.max()) or max(current) >= len(errors):
-        raise FedkinError("The models of the client's local clusters are not among those it received.")
-    held = errors.clone()
-    held[torch.tensor(current)[labels], torch.arange(len(labels))] *= 1 - hold
-    return held
-
-
 def _begin(client: Client, payload: Payload) -> None:
-    """Set the client's first ``labels``, and whether it has most of kin-graph's clusters: two thirds or more."""
-    initial, x = payload["initial"], client.x.flatten(1)
+    """Set the client's first ``labels``."""
+    initial = payload["initial"]
     if initial == "auto":
         initial = "given" if "given" in client.state else "embedding"
     if initial == "given":
         if "given" not in client.state:
             raise FedkinError(f"method.initial = 'given', but client {client.id} has no given labels.", public=True)
         client.state["labels"] = client.state["given"].clone()
-    elif initial == "kin-graph":
-        clusters = client.state["first_clusters"]
-        labels = _without_small(x, clusters, MIN_FRACTION)
-        holds_most = payload["hold"] > 0 and int(labels.max()) + 1 >= 2 / 3 * payload["total"]
-        client.state["labels"] = _without_small(x, clusters, MIN_FRACTION * _SMALLER) if holds_most else labels
-        client.state["holds_most"] = torch.tensor(holds_most)
     else:
         count = payload["n_clusters"]
         count = None if count == "auto" else own_count(client, count, "n_clusters")
-        client.state["labels"] = initial_labels(x, initial, count, client.rng)
-
-
-def _without_small(x: Tensor, clusters: Tensor, min_fraction: float) -> Tensor:
-    """Return clusters without those below `min_fraction` of the average size; their samples join the nearest mean."""
-    labels, sizes = clusters.unique(return_inverse=True, return_counts=True)[1:]
-    large = (sizes >= min_fraction * len(x) / len(sizes)).nonzero()[:, 0]
-    means = torch.stack([x[labels == cluster].mean(0) for cluster in large])
-    renumbered = torch.full((len(sizes),), -1)
-    renumbered[large] = torch.arange(len(large))
-    return torch.where(renumbered[labels] >= 0, renumbered[labels], nearest_centroids(x, means))
+        client.state["labels"] = initial_labels(client.x, initial, count, client.rng)
 
 
 def _n_clusters(client: Client) -> int:
@@ -285,3 +243,80 @@ def spec(model: Autoencoder) -> Payload:
 
 def _model(payload: Payload) -> Autoencoder:
     return Autoencoder(tuple(payload["widths"]), payload["output"])
+
+
+# First local clusters (line 3).
+#
+# ``embedding`` maps the samples to the plane (t-SNE, stopped during its early exaggeration, which keeps clusters
+# compact) and cuts the tree of Ward's method over that map. It follows curved clusters that k-means on pixels splits.
+# If the number of clusters is not given, it is estimated from the same tree.
+
+PERPLEXITY = 10
+SAMPLES_PER_CLUSTER = 5
+"""Minimum, where the number of clusters is estimated."""
+
+
+def initial_labels(x: Tensor, how: str, n_clusters: int | None, rng: torch.Generator, max_clusters: int = 10) -> Tensor:
+    """Cluster one client's samples ``(n, ...)``, n >= 1, into local clusters; return labels ``0..k-1``, none empty.
+
+    Three samples or fewer, and identical samples, are one cluster. `how` is ``"embedding"``, Ward's method on a map of
+    neighbours; ``"kmeans"``, on principal components; or ``"dec"``, Deep Embedded Clustering, which may end with fewer
+    clusters than asked for. `n_clusters` is at most the number of distinct samples. ``None`` estimates it from the map:
+    a merge of Ward's tree joins two clusters if it is taller than 0.3 of the tallest and both have at least 5 samples.
+    The estimate is 2 or more unless samples are very few, at most `max_clusters`, and tends to be too low above six.
+    """
+    rows = x.detach().flatten(1).numpy()
+    limit = min(max_clusters, len(rows) // SAMPLES_PER_CLUSTER) if n_clusters is None else n_clusters
+    limit = min(limit, len(np.unique(rows, axis=0)))
+    if len(rows) <= 3 or limit <= 1:
+        return torch.zeros(len(rows), dtype=torch.int64)
+    labels = _cluster(rows, how, n_clusters, limit, rng)
+    return torch.from_numpy(np.unique(labels, return_inverse=True)[1])
+
+
+def _cluster(rows: Matrix, how: str, n_clusters: int | None, limit: int, rng: torch.Generator) -> NDArray[np.int64]:
+    """Cluster rows into at most `limit` clusters, and exactly `limit` if `n_clusters` is given."""
+    with threadpool_limits(1, user_api="openmp"):  # with several threads the order of sums varies
+        # The first principal components nearly preserve distances.
+        search = PCA(min(50, *rows.shape), random_state=draw_seed(rng))
+        points = np.asarray(search.fit_transform(rows), dtype=np.float32)
+        # Of many samples some are on the map, and others are classified by their nearest neighbours there.
+        mapped = torch.randperm(len(points), generator=rng)[:3000].sort().values.numpy()
+        if how == "embedding" or n_clusters is None:
+            plane = _map(points[mapped], rng)
+        if n_clusters is None:
+            limit = _count(plane, limit)
+        labels: NDArray[np.int64]
+        if how == "kmeans":
+            labels = KMeans(limit, n_init=10, random_state=draw_seed(rng)).fit_predict(points)
+            return labels
+        if how == "embedding":
+            labels = AgglomerativeClustering(limit).fit_predict(plane)
+            if len(mapped) < len(points):
+                labels = KNeighborsClassifier(PERPLEXITY).fit(points[mapped], labels).predict(points)
+            return labels
+    return DeepEmbeddedClustering().fit(torch.from_numpy(rows), limit, rng).numpy()
+
+
+def _map(points: Matrix, rng: torch.Generator) -> Matrix:
+    """Map samples to the plane by t-SNE; few samples, too few for it, or a single feature, stay unchanged."""
+    if len(points) < 30 or points.shape[1] < 2:
+        return points
+    search = TSNE(
+        perplexity=min(PERPLEXITY, len(points) / 4),
+        early_exaggeration=4,
+        max_iter=250,  # all in early exaggeration
+        init="pca",
+        random_state=draw_seed(rng),
+    )
+    return np.asarray(search.fit_transform(points), dtype=np.float32)
+
+
+def _count(plane: Matrix, limit: int) -> int:
+    """Return the number of clusters: tall merges of Ward's tree, and one."""
+    tree = linkage(plane, "ward")
+    heights, sizes = tree[:, 2], np.concatenate([np.ones(len(plane)), tree[:, 3]])
+    smaller_side = sizes[tree[:, :2].astype(np.int64)].min(axis=1)
+    heights = heights[smaller_side >= SAMPLES_PER_CLUSTER]  # a single outlier is not a cluster
+    tall = int((heights > 0.3 * heights.max(initial=0.0)).sum())
+    return min(tall + 1, limit)
