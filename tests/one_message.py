@@ -32,7 +32,7 @@ class OneMessage(OneShotMethod):
 
     def messages(self, fed, state, clients):
         replies = fed.ask(report_means, {client: {} for client in clients}, {"message": (80,)})
-        return {client: reply["message"] for client, reply in replies.items()}
+        return replies.map(lambda reply: reply["message"])
 
     def clustered(self, fed, state, messages):
         found = cluster(messages, "gap", self.smallest(len(messages)), fed.rng("grouping"))
@@ -67,17 +67,3 @@ def steps(method: Any, fed: LocalFederation, state: Any, count: int) -> list[tup
 def clustered(method: Any, fed: LocalFederation) -> Any:
     """The state once clusters are formed."""
     return method.step(fed, method.init(fed))[0]
-
-
-def mean_step(
-    fed: LocalFederation, module: dict[str, Any], model: torch.Tensor, members: Sequence[int]
-) -> torch.Tensor:
-    """The mean update of some clients that all start from `model`."""
-    held = [fed.clients[i] for i in members]
-    return torch.stack([-0.5 * planted.gradient(module, model, one.x, one.y) for one in held]).mean(0)
-
-
-def moves(fed: LocalFederation, client: int, to: int) -> None:
-    """From now on the client sees things as cluster `to` does."""
-    new = planted.client(client, SWAPS[to])
-    fed.clients[client].x, fed.clients[client].y = new.x, new.y

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedkin.methods.clients.one_shot.one_shot_figures import one_shot_figures
+from fedkin.methods.clients.one_shot.one_shot import OneShotMethod
 from fedkin.methods.samples.fedcref.fedcref import FedCRefMethod
 from fedkin.methods.samples.kingraph.kingraph_figures import kingraph_figures
 from pages import record
@@ -51,7 +51,7 @@ def embedded(step: int, **changes: object) -> dict:
 
 
 def test_how_clusters_were_found_is_reported_and_drawn() -> None:
-    text, bars = one_shot_figures([embedded(1)])
+    text, bars = OneShotMethod.figures([embedded(1)])
     assert text.sentences[0] == (
         "In step 1, 4 clients sent 200 bits each, every bit flipped with probability 0.1: 2 clusters."
     )
@@ -75,7 +75,7 @@ def test_how_clusters_were_found_is_reported_and_drawn() -> None:
     ],
 )
 def test_privacy_is_reported_for_what_it_is(changes: dict, words: str) -> None:
-    assert words in one_shot_figures([embedded(1, **changes)])[0].sentences[1]
+    assert words in OneShotMethod.figures([embedded(1, **changes)])[0].sentences[1]
 
 
 def test_local_clusters_are_drawn_as_matched_in_the_last_step() -> None:

@@ -41,16 +41,15 @@ def test_turned_pictures_are_told_apart_without_labels(angle):
     assert PACFLMethod.assign(done.result, new) == done.labels[pictures.TURNS.index(2)]
 
 
-def test_a_client_lost_at_first_joins_later_and_one_unlike_all_forms_a_cluster():
+def test_clients_lost_at_first_join_the_nearest_cluster():
     method = PACFLMethod(**SHORT)
-    fed = LocalFederation(planted.clients([*CLUSTERS[:6], 0, 3]), workers=1, failures=[(2, 6), (2, 7)])
+    fed = LocalFederation(planted.clients([*CLUSTERS[:6], 0, 2]), workers=1, failures=[(2, 6), (2, 7)])
     state, record = method.step(fed, method.init(fed))
     assert set(record.missing) == {6, 7}
     assert state.labels.tolist() == [0, 1, 1, 0, 2, 2, UNKNOWN, UNKNOWN]
     state, record = method.step(fed, state)
-    assert state.labels.tolist() == [0, 1, 1, 0, 2, 2, 0, 3]
-    assert record.values["founded"] == [3]
-    assert len(state.models) == 4
+    assert state.labels.tolist() == [0, 1, 1, 0, 2, 2, 0, 2]
+    assert record.values["newcomers"] == [[6, 0], [7, 2]]
 
 
 def test_small_clusters_join_the_nearest_large_one():

@@ -56,8 +56,7 @@ class PACFLMethod(OneShotMethod):
         beta: clusters at a greater angle stay separate, in degrees. 30 was chosen on images; tables need a greater one.
         None cuts where the gap between heights of the tree is widest, which always separates at least two clusters.
     min_size : int
-        Minimum number of clients in a cluster; smaller ones join the nearest. It also holds for new clusters, which
-        form after a `refresh` and of clients that join later.
+        Minimum number of clients in a cluster; smaller ones join the nearest.
     """
 
     bases: Literal["class", "client"] = "class"
@@ -101,32 +100,11 @@ class PACFLMethod(OneShotMethod):
             )
         return Clustering(labels, int(labels.max()) > 0, cut, heights), values
 
-    def placed(self, fed: Federation, state: OneShotState, rows: Tensor, new: Tensor) -> tuple[Tensor, list[int]]:
-        """Return labels after messages `new` of the clients at `rows`, and the parent cluster of each new cluster.
-
-        A client joins the cluster at the smallest mean angle. Clients beyond the threshold form clusters of their own
-        if there are enough of them; otherwise they keep their cluster, or join the nearest.
-        """
-        compared = state.labels != UNKNOWN
-        if compared.sum() > compared[rows].sum():  # otherwise all clients have new vectors: take their former ones
-            compared[rows] = False
-        clusters, sets = self._sets(state, state.messages[compared]), self._sets(state, new)
-        angles = angles_between(sets, self.angle, clusters)
-        angle, nearest = _to_clusters(angles, state.labels[compared], len(state.models)).min(1)
-        limit = self.threshold
-        if limit is None:
-            limit = cut_angles(angles_between(clusters, self.angle), None)[1] or RIGHT_ANGLE
-        far, labels = angle > limit, state.labels.clone()
-        labels[rows] = torch.where(far & (labels[rows] != UNKNOWN), labels[rows], nearest)
-        parents: list[int] = []
-        if far.any():
-            parts, _, _ = cut_angles(angles_between(sets[far], self.angle), limit)
-            for part in range(int(parts.max()) + 1):
-                members = rows[far][parts == part]
-                if len(members) >= self.smallest(len(fed.present)):
-                    parents.append(int(labels[members].mode().values))
-                    labels[members] = len(state.models) + len(parents) - 1
-        return labels, parents
+    def nearest(self, state: OneShotState, messages: Tensor) -> Tensor:
+        """Return the cluster at the smallest mean angle to each of some new messages ``(m, d)``, int64 ``(m,)``."""
+        placed = state.labels != UNKNOWN
+        angles = angles_between(self._sets(state, messages), self.angle, self._sets(state, state.messages[placed]))
+        return _to_clusters(angles, state.labels[placed], len(state.models)).argmin(1)
 
     def result(self, state: OneShotState) -> dict[str, Any]:
         """Return the common result with the clients' vectors, by which an unseen client is assigned."""

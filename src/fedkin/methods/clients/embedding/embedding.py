@@ -42,7 +42,7 @@ from fedkin.methods.clients.client_method import (
     training_task,
 )
 from fedkin.methods.clients.embedding.class_sums import EPSILON, ClassSums, assigned
-from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState, cluster_balls, nearest_cluster
+from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState, centroids_of, nearest_cluster
 from fedkin.methods.clients.one_shot.tree_cuts import Clustering, Mode, cluster
 from fedkin.nn.client_stack import Job
 from fedkin.nn.descent import LocalTraining
@@ -219,7 +219,6 @@ Flip = Annotated[float, Interval(ge=0, le=0.5)]
 _SUMS_NEED = {
     "form": ("classes", "a prototype depends on all samples"),
     "batch_statistics": (False, "a code must depend on its sample alone"),
-    "refresh": (0, "the budget is spent by the first message"),
     "flips": ([], "sums have noise in place of flips"),
     "clustering": ("exact", "sums are cut above their known noise"),
 }
@@ -458,14 +457,12 @@ class EmbeddingMethod(OneShotMethod):
             )
         return clustering, values
 
-    def placed(self, fed: Federation, state: Any, rows: Tensor, new: Tensor) -> tuple[Tensor, list[int]]:
-        """Return labels after new messages as `OneShotMethod.placed`; with sums, by the nearest class means."""
+    def nearest(self, state: EmbeddingState, messages: Tensor) -> Tensor:
+        """Return the cluster nearest to each new message by its centroid; with sums, by the nearest class means."""
         sums = self._messages(state)
-        if not isinstance(sums, ClassSums):
-            return super().placed(fed, state, rows, new)
-        labels = state.labels.clone()
-        labels[rows] = sums.nearest(cluster_balls(state.messages, state.labels, len(state.models))[0], new)
-        return labels, []
+        if isinstance(sums, ClassSums):
+            return sums.nearest(centroids_of(state), messages)
+        return super().nearest(state, messages)
 
     def result(self, state: EmbeddingState) -> dict[str, Any]:
         """Return the result of `OneShotMethod`, with what an unseen client needs for its message."""

@@ -2,8 +2,7 @@
 
 The embeddings of Prigent et al. (2024, algorithm 3) and the styles of LADD have this in common: every client sends a
 message, the server clusters the messages, and every cluster trains its own model. An unseen client sends a message and
-joins the cluster with the nearest centroid (section V). With `refresh`, clients send new messages from time to time and
-change clusters if their data have changed (section VII, where it is future work).
+joins the cluster with the nearest centroid (section V), and so does a client that comes late.
 """
 
 from __future__ import annotations
@@ -30,12 +29,13 @@ from fedkin.methods.clients.client_method import (
     positions,
     round_record,
 )
-from fedkin.methods.clients.one_shot.one_shot_figures import one_shot_figures
-from fedkin.methods.clients.one_shot.tree_cuts import Clustering, cluster
+from fedkin.methods.clients.one_shot.tree_cuts import Clustering
 from fedkin.nn.aggregation import Means
 from fedkin.nn.descent import LocalTraining
 from fedkin.nn.modules import Classifier
-from fedkin.report.figures import Figure
+from fedkin.privacy.accounting import MEANINGFUL_EPSILON
+from fedkin.report.figures import Bars, Figure, Text
+from fedkin.report.numbers import pluralize
 
 
 @dataclass(frozen=True)
@@ -59,16 +59,12 @@ class OneShotMethod(ClientMethod):
     ----------
     min_size : int or None
         Minimum number of clients in a cluster; by default a tenth of all, and at least two.
-    refresh : int
-        Rounds of training between new messages from all clients; 0 for none. A client nearest to another cluster moves
-        there, and clients far from all clusters form a new one if at least `min_size` of them are similar.
     shared_layers : int
         Number of leading parameter tensors that are averaged over all clusters. The authors' code does so with both
         convolutions of LeNet-5, four tensors; the paper does not mention it.
     """
 
     min_size: Count | None = None
-    refresh: Annotated[int, Ge(0)] = 0
     shared_layers: Annotated[int, Ge(0)] = 0
 
     state_type: ClassVar[type[ClientMethodState]] = OneShotState
@@ -94,15 +90,15 @@ class OneShotMethod(ClientMethod):
         return state, messages
 
     def step(self, fed: Federation, state: Any) -> tuple[Any, Record]:
-        """Cluster the clients if they are not yet; otherwise do a round of training, after new messages if any."""
+        """Cluster the clients if they are not yet; otherwise do a round of training, after messages of late clients."""
         if not state.messages.numel():
             return self._form(fed, state)
-        missing: dict[int, str] = {}
-        state, changes = self._with_new_messages(fed, state, missing)
+        state, placed, missing = self._with_late_clients(fed, state)
+        values: dict[str, Any] = {"newcomers": placed} if placed else {}
         trained, means = self.averaged(fed, state)
         missing |= trained.missing
         rounds = state.rounds + 1
-        record = round_record(fed, trained, state.labels, phase="training", **changes)
+        record = round_record(fed, trained, state.labels, phase="training", **values)
         answered = [client for client in record.answered if client not in missing]
         after = self.moved(state, means, rounds=rounds, finished=rounds >= self.rounds)
         return after, replace(record, answered=answered, missing=missing)
@@ -132,8 +128,18 @@ class OneShotMethod(ClientMethod):
 
     @classmethod
     def figures(cls, records: Sequence[Mapping[str, Any]]) -> Sequence[Figure]:
-        """Describe how clusters were found, what clients sent for it, and how private that was."""
-        return one_shot_figures(records)
+        """Describe how clusters were found and how private that was, with a bar chart of the criterion.
+
+        The value ``clustering`` is a mapping with any of ``mode``; for messages of bits ``bits``, ``flip`` (a
+        probability, or one for each client), ``epsilon_bit`` and ``epsilon`` (``None`` where infinite); for messages of
+        sums ``numbers``, ``epsilon`` and ``delta``; and the greatest merge ``heights`` of a dendrogram and its ``cut``,
+        or ``silhouettes`` by number of clusters.
+        """
+        for record in records:
+            if isinstance(values := record["values"].get("clustering"), Mapping):
+                sentences = [_result(record, values), *([_privacy(values)] if values else [])]
+                return [Text(sentences), *_bars(record["values"]["clusters"], values)]
+        return []
 
     # Forming clusters, once.
 
@@ -168,126 +174,116 @@ class OneShotMethod(ClientMethod):
         nobody = Trained.each({}, missing)
         return state.next(attempts=attempts), round_record(fed, nobody, state.labels, phase="embedding")
 
-    # Clients that come late, and those whose data change.
+    # Clients that come late.
 
-    def _with_new_messages(self, fed: Federation, state: Any, missing: dict[int, str]) -> tuple[Any, dict[str, Any]]:
-        """Ask new clients, or all in a refresh, for messages; return the state and the changes of clusters."""
+    def _with_late_clients(self, fed: Federation, state: Any) -> tuple[Any, list[list[int]], dict[int, str]]:
+        """Ask clients without a cluster for messages; return the state, each one's cluster, and who is missing."""
         position = positions(fed)
-        due = self.refresh and state.rounds and state.rounds % self.refresh == 0
-        clients = [i for i in fed.present if due or state.labels[position[i]] == UNKNOWN]
+        clients = [i for i in fed.present if state.labels[position[i]] == UNKNOWN]
         replies = self.messages(fed, state, clients) if clients else Replies[Tensor]({}, {})
-        missing.update(replies.missing)
         if not replies:
-            return state, {}
-        rows = torch.tensor([position[client] for client in replies])
-        new = torch.stack(list(replies.values()))
-        labels, parents = self.placed(fed, state, rows, new)
-        moves = list(zip(replies, state.labels[rows].tolist(), labels[rows].tolist(), strict=True))
-        changes = {
-            "moved": [[client, before, after] for client, before, after in moves if UNKNOWN != before != after],
-            "newcomers": [[client, after] for client, before, after in moves if before == UNKNOWN],
-            "founded": list(range(len(state.models), len(state.models) + len(parents))),
-        }
-        models = torch.cat([state.models, state.models[parents]]) if parents else state.models
-        messages = state.messages.clone()
-        messages[rows] = new
-        state = replace(state, labels=labels, messages=messages, models=models)
-        return state, {name: value for name, value in changes.items() if value}
+            return state, [], replies.missing
+        rows, new = [position[client] for client in replies], torch.stack(list(replies.values()))
+        labels, messages = state.labels.clone(), state.messages.clone()
+        labels[rows], messages[rows] = self.nearest(state, new), new
+        placed = [[client, int(labels[row])] for client, row in zip(replies, rows, strict=True)]
+        return replace(state, labels=labels, messages=messages), placed, replies.missing
 
-    def placed(self, fed: Federation, state: Any, rows: Tensor, new: Tensor) -> tuple[Tensor, list[int]]:
-        """Return labels after messages `new` of the clients at `rows`, and the parent cluster of each new cluster.
-
-        A client joins the nearest cluster. One far from all keeps its own, if it has one, and several such clients that
-        are alike form a new one.
-        """
-        centroids, reach = cluster_balls(state.messages, state.labels, len(state.models))
-        # Not by matrix products, which are undefined for infinite centroids.
-        distances = pairwise_distances(new.double(), centroids)
-        nearest = distances.argmin(1)
-        far = distances.gather(1, nearest[:, None])[:, 0] > reach[nearest]
-        far |= self._separated(fed, state, rows, new, nearest)
-        labels = state.labels.clone()
-        labels[rows] = torch.where(far & (labels[rows] != UNKNOWN), labels[rows], nearest)
-        if int(far.sum()) < self.smallest(len(fed.present)):
-            return labels, []
-        parents: list[int] = []
-        for part in self._new_clusters(fed, state, new[far], float(reach.max())):
-            members = rows[far][part]
-            parents.append(int(labels[members].mode().values))
-            labels[members] = len(state.models) + len(parents) - 1
-            centroids = torch.cat([centroids, new[far][part].double().mean(0, keepdim=True)])
-        if parents:  # some clients placed before are nearer to a new cluster
-            nearest = pairwise_distances(new.double(), centroids).argmin(1)
-            labels[rows] = torch.where(nearest >= len(state.models), nearest, labels[rows])
-        return labels, parents
-
-    def _separated(self, fed: Federation, state: Any, rows: Tensor, new: Tensor, nearest: Tensor) -> Tensor:
-        """Whether a new message separates its client from the nearest cluster: bool ``(m,)``.
-
-        Flipped bits can hide in one message what several messages together show: if the cluster is divided again,
-        clients that form a part of their own do not belong to it.
-        """
-        smallest = self.smallest(len(fed.present))
-        messages = state.messages.clone()
-        messages[rows] = new
-        labels, changed = state.labels.clone(), torch.zeros(len(messages), dtype=torch.bool)
-        labels[rows], changed[rows] = nearest, (new != state.messages[rows]).any(1)
-        separated = torch.zeros_like(changed)
-        for k in range(len(state.models)):
-            members = (labels == k).nonzero()[:, 0]
-            if int(changed[members].sum()) < smallest:
-                continue
-            parts = cluster(messages[members], "gap", smallest, fed.rng("divided", state.steps, k)).labels
-            new_fractions = torch.stack([changed[members[parts == part]].float().mean() for part in parts.unique()])
-            stays = int(new_fractions.argmin())  # the part with the most unchanged messages
-            separated[members[(parts != stays) & (new_fractions[parts] > 0.5)]] = True
-        return separated[rows]
-
-    def _new_clusters(self, fed: Federation, state: Any, strangers: Tensor, reach: float) -> list[Tensor]:
-        """Return groups of clients far from all clusters, similar and numerous enough to form a cluster."""
-        smallest = self.smallest(len(fed.present))
-        labels = cluster(strangers, "gap", smallest, fed.rng("strangers", state.steps)).labels
-        centroids, _ = cluster_balls(strangers, labels, int(labels.max()) + 1)
-        groups = []
-        for k, centroid in enumerate(centroids):
-            members = (labels == k).nonzero()[:, 0]
-            distances = (strangers[members].double() - centroid).norm(dim=1)
-            if len(members) >= smallest and float(distances.mean()) <= reach:
-                groups.append(members)
-        return groups
+    def nearest(self, state: Any, messages: Tensor) -> Tensor:
+        """Return the cluster nearest to each of some new messages ``(m, d)``, int64 ``(m,)``: by its centroid."""
+        return pairwise_distances(messages.double(), centroids_of(state)).argmin(1)
 
     def result(self, state: Any) -> dict[str, Any]:
         """Return the common result with the clusters' centroids ``(K, d)``; d is 0 before there are messages."""
         if not state.messages.numel():
             return super().result(state) | {"centroids": torch.zeros(len(state.models), 0)}
-        centroids, _ = cluster_balls(state.messages, state.labels, len(state.models))
-        return super().result(state) | {"centroids": centroids.float()}
+        return super().result(state) | {"centroids": centroids_of(state).float()}
 
 
-def cluster_balls(messages: Tensor, labels: Tensor, clusters: int) -> tuple[Tensor, Tensor]:
-    """Return the centroid ``(K, d)`` and the radius ``(K,)`` of each cluster of messages ``(n, d)``, both float64.
-
-    `labels` are -1 for clients without a cluster. The centroid is infinite for a cluster without members, so that no
-    client is near it. The radius is the mean distance of a member from the centroid of the others, plus four standard
-    deviations, which are pooled over all clusters because small ones estimate their own badly. A client beyond is far
-    from the cluster.
-    """
-    centroids = torch.full((clusters, messages.shape[1]), torch.inf, dtype=torch.float64)
-    distances: dict[int, Tensor] = {}
-    for k in range(clusters):
-        members = messages[labels == k].double()
-        if len(members):
-            centroids[k] = members.mean(0)
-        if len(members) > 1:
-            distances[k] = (members - centroids[k]).norm(dim=1) * (len(members) / (len(members) - 1))
-    if not distances:
-        return centroids, torch.full((clusters,), torch.inf, dtype=torch.float64)
-    deviations = torch.cat([of_cluster - of_cluster.mean() for of_cluster in distances.values()])
-    overall = torch.cat(list(distances.values())).mean()
-    means = torch.stack([distances[k].mean() if k in distances else overall for k in range(clusters)])
-    return centroids, means + 4 * deviations.square().mean().sqrt()
+def centroids_of(state: OneShotState) -> Tensor:
+    """Return the mean message of each cluster's clients, float64 ``(K, d)``."""
+    return torch.stack([state.messages[state.labels == k].double().mean(0) for k in range(len(state.models))])
 
 
 def nearest_cluster(centroids: Tensor, message: Tensor) -> int:
     """Return the cluster whose centroid ``(K, d)`` is nearest to `message` ``(d,)``."""
     return int((centroids.double() - message.double()).norm(dim=1).argmin())
+
+
+# What a run's page says of it.
+
+
+def _result(record: Mapping[str, Any], values: Mapping[str, Any]) -> str:
+    """Describe what clients sent, and the number of clusters found in it."""
+    message = "one message each"
+    if "bits" in values:
+        flips = _flips(values)
+        often = f"probability {flips[0]:.3g}" + (f" to {flips[-1]:.3g}" if len(flips) > 1 else "")
+        message = f"{values['bits']:,} bits each, every bit flipped with {often}"
+    elif "numbers" in values:
+        message = f"{values['numbers']:,} numbers each, sums with noise"
+    result = pluralize(record["values"]["clusters"], "cluster")
+    if not values.get("separable", True):
+        result = "nothing to separate, one cluster" if values.get("heights") else "too few clients for two clusters"
+    return f"In step {record['step']}, {pluralize(len(record['answered']), 'client')} sent {message}: {result}."
+
+
+def _flips(values: Mapping[str, Any]) -> list[float]:
+    """Return the clients' probabilities of a flip, in ascending order."""
+    return [values["flip"]] if isinstance(values["flip"], int | float) else sorted(values["flip"])
+
+
+def _privacy(values: Mapping[str, Any]) -> str:
+    """Describe the privacy guarantee of the messages in plain words."""
+    if "epsilon" not in values or ("bits" in values and not _flips(values)[0]):
+        who = " of some clients" if "bits" in values and len(_flips(values)) > 1 else ""
+        return f"Messages{who} were sent without noise, with no privacy guarantee; see docs/privacy.md."
+    if "delta" in values:
+        unit, budget = "one sample", f"epsilon {_short(values['epsilon'])} and delta {values['delta']:g}"
+        budget += " for one sample, not for a client as a whole"
+    else:
+        unit = "a whole message"
+        budget = f"epsilon {_short(values['epsilon'])} for a whole message, {_short(values['epsilon_bit'])} for one bit"
+        budget += ", for the clients with the lowest probability" if len(_flips(values)) > 1 else ""
+    if values["epsilon"] > MEANINGFUL_EPSILON:
+        budget = f"no meaningful guarantee for {unit} ({budget})"
+    simulated = values.get("noise_source") == "the run's seed"
+    return (
+        f"Privacy: {budget}. It covers these messages alone, not the models that clients train."
+        + " Clients were simulated: noise follows from the run's seed, and hides nothing from who knows it." * simulated
+        + " See docs/privacy.md."
+    )
+
+
+def _short(epsilon: float) -> str:
+    """Format an epsilon with at most three significant digits and no exponent."""
+    return f"{epsilon:,.0f}" if epsilon >= 100 else f"{epsilon:.2g}" if epsilon >= 1 else f"{epsilon:.3g}"
+
+
+def _bars(clusters: int, values: Mapping[str, Any]) -> list[Bars]:
+    """Draw the merge heights of a dendrogram, or silhouettes by the number of clusters."""
+    heights, scores = values.get("heights"), values.get("silhouettes", {})
+    if heights and "cut" in values:
+        cut = values["cut"]
+        undone = [cut is not None and height >= cut for height in heights]
+        caption = (
+            "Starting from single clients, the two most similar clusters were merged again and again (Ward's method); "
+            "the height of a merge is how far they differ. "
+        )
+        caption += (
+            "No merge stands out, so there is one cluster." if cut is None else "Merges above the cut were undone."
+        )
+        if cut is not None and sum(undone) != clusters - 1:
+            caption += " Some separate fewer clients than a cluster must have; these joined the nearest cluster."
+        ranks, name = [str(rank + 1) for rank in range(len(heights))], "" if cut is None else f"cut at {cut:.3g}"
+        return [Bars("Merge heights", caption, ranks, heights, undone, "merge, highest first", cut, name)]
+    if len(scores) > 1:
+        counts = sorted(scores, key=int)
+        best = max(counts, key=scores.__getitem__)
+        caption = (
+            "Mean silhouette of the clients for each number of clusters tried: 1 is well separated, 0 is not. The "
+            f"highest was chosen, {best} clusters."
+        )
+        strong = [count == best for count in counts]
+        return [Bars("Silhouette", caption, counts, [scores[count] for count in counts], strong, "clusters")]
+    return []
