@@ -4,7 +4,7 @@ import gc
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -75,13 +75,3 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setitem(registry.METHODS, "toy", toy.METHOD)
     monkeypatch.setitem(registry.SCENARIOS, "toy", toy.SCENARIO)
-
-
-@pytest.fixture(scope="module")
-def forked_workers() -> Iterator[None]:
-    """Processes that make runs are forked from one; `studies/test_workers.py` starts them as users do."""
-    import forked
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fedkin.studies.workers.subprocess", forked)
-        yield

@@ -5,17 +5,12 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from multiprocessing.connection import Connection
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-PIPE = -1
-"""As of `subprocess`, in whose place this module may stand in `fedkin.studies.workers`."""
-
 _forking = multiprocessing.get_context("forkserver")
-_forking.set_forkserver_preload(["fedkin.studies.workers", "fedkin.experiment.run", "fedkin.cli", "sklearn.manifold"])
+_forking.set_forkserver_preload(["fedkin.studies.compare", "fedkin.experiment.run", "fedkin.cli", "sklearn.manifold"])
 
 
 class Program:
@@ -74,59 +69,3 @@ def run_tests(*files: str) -> int:
     for name in [name for name in os.environ if name.startswith("PYTEST_")]:
         del os.environ[name]
     return int(pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:xdist", *files]))
-
-
-class Popen:
-    """As much of `subprocess.Popen` as a `Worker` needs; `command` is its, and both pipes are given."""
-
-    def __init__(self, command: Sequence[str], env: Mapping[str, str], **pipes: int) -> None:
-        assert command[1:3] == ["-m", "fedkin.studies.workers"]
-        assert pipes == {"stdin": PIPE, "stdout": PIPE}
-        (orders, ours), (theirs, messages) = (_forking.Pipe(duplex=False) for _ in range(2))
-        given = (orders, messages, Connection(os.dup(2)), command[2:], dict(env), os.getcwd())
-        self._process = _forking.Process(target=_work, args=given, daemon=True)
-        self._process.start()
-        orders.close()
-        messages.close()
-        self.stdin, self.stdout = os.fdopen(os.dup(ours.fileno()), "wb"), os.fdopen(os.dup(theirs.fileno()), "rb")
-        ours.close()
-        theirs.close()
-
-    def kill(self) -> None:
-        self._process.kill()
-
-    def wait(self) -> int:
-        self._process.join()
-        assert self._process.exitcode is not None
-        return self._process.exitcode
-
-    def poll(self) -> int | None:
-        return self._process.exitcode
-
-    def communicate(self) -> None:
-        with suppress(BrokenPipeError):
-            self.stdin.close()
-        self.stdout.close()
-        self.wait()
-
-
-def _work(
-    orders: Connection,
-    messages: Connection,
-    errors: Connection,
-    argv: list[str],
-    environment: dict[str, str],
-    folder: str,
-) -> None:
-    """What the command does, in a child of the process that has imported everything."""
-    os.chdir(folder)
-    os.environ.clear()
-    os.environ.update(environment)
-    sys.argv = argv
-    for connection, descriptor in ((orders, 0), (messages, 1), (errors, 2)):
-        os.dup2(connection.fileno(), descriptor)
-        connection.close()
-    os.fsync = lambda handle: None  # as in conftest.py
-    from fedkin.studies.workers import main
-
-    main()

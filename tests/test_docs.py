@@ -87,7 +87,6 @@ def marked(page: Path) -> object:
     return pytest.param(page, id=named(page), marks=() if named(page) in FIRST else pytest.mark.pages)
 
 
-@pytest.mark.usefixtures("forked_workers")
 @pytest.mark.filterwarnings("ignore:Synthetic samples left the clients")  # their pages say so
 @pytest.mark.parametrize("page", [marked(page) for page in PAGES if examples(page)])
 def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ def test_files_of_clients_are_samples_unless_clients_are_asked_for(tmp_path: Pat
     samples = question_of(folder)
     assert (samples.family, samples.scenario, samples.name) == ("samples", "files", "hospitals-files")
     assert len(samples.check(samples.config(Candidate("kfed", 2), 0).population()).clients) == 3
-    clients = question_of(folder, asked="clients")
+    clients = question_of(folder, question="clients")
     assert (clients.family, clients.name) == ("clients", "hospitals-files-clients")
     config = clients.config(Candidate("ocfl"), 0)
     assert config.scenario.test_fraction == 0.2
@@ -87,7 +87,7 @@ def test_all_methods_of_the_family_the_cheapest_first() -> None:
     methods = methods_of("samples", ["all"])
     assert set(methods) == {name for name in registry.METHODS if method_named(name).traits.clusters == "samples"}
     assert (methods[0], methods[-1]) == ("kfed", "ccfc")
-    assert question_of("wine").needy[0] == "kfed"
+    assert question_of("wine").takers(cheap=True)[0] == "kfed"
 
 
 KFED, KIN_GRAPH, FFCM = Candidate("kfed", 3), Candidate("kin-graph"), Candidate("ffcm", 3)
@@ -109,7 +109,7 @@ def of_clients(candidate: Candidate, accuracies: list[float | None]) -> Score:
 def taken(*scores: Score, family: Any = "samples") -> str:
     choice = recommend(family, scores)
     assert choice is not None
-    return choice.score.name
+    return choice.score.candidate.name
 
 
 def test_what_is_found_again_is_taken_unless_it_moves_samples() -> None:
@@ -121,7 +121,7 @@ def test_a_finer_partition_is_taken_within_the_spread_of_splits_only() -> None:
     fine, coarse = Candidate("kfed", 6), Candidate("kfed", 2)
     for again, best in ((0.93, fine), (0.85, coarse)):
         numbers = best_numbers("samples", [of_samples(fine, [again], SIX), of_samples(coarse, [1.0], TWO)])
-        assert numbers["kfed"].name == best.name
+        assert numbers["kfed"].candidate.name == best.name
     two, six = Candidate("ffcm", 2), Candidate("kfed", 6)
     steady = of_samples(six, [0.93, 0.92, 0.93], SIX), of_samples(two, [1.0, 1.0, 1.0], TWO)
     assert taken(*steady) == two.name  # three splits tell them apart
@@ -129,7 +129,7 @@ def test_a_finer_partition_is_taken_within_the_spread_of_splits_only() -> None:
     assert taken(*unsteady) == six.name
     choice = recommend("samples", unsteady)
     assert choice is not None
-    assert [score.name for score in choice.undecided] == [two.name]  # its clusters differ, and it is as good
+    assert [score.candidate.name for score in choice.undecided] == [two.name]  # its clusters differ, and it is as good
 
 
 def test_one_cluster_moved_samples_and_copies_are_never_taken() -> None:
@@ -144,7 +144,7 @@ def test_clients_are_served_best_and_clusters_come_before_none() -> None:
     choice = recommend("clients", near)
     assert choice is not None
     assert choice.baseline is not None
-    assert (choice.score.name, choice.baseline.name) == ("ocfl", "local")
+    assert (choice.score.candidate.name, choice.baseline.candidate.name) == ("ocfl", "local")
     worse = of_clients(LOCAL, [0.9, 0.8, 0.95]), of_clients(OCFL, [0.80, 0.71, 0.85])
     assert taken(*worse, family="clients") == "local"
 

@@ -32,7 +32,7 @@ from fedkin.cli.help_pages import (
     settings,
     tools,
 )
-from fedkin.core.errors import FILE, NEW_ROWS, at_door
+from fedkin.core.errors import FILE, NEW_ROWS, FedkinError, at_door
 
 if TYPE_CHECKING:
     from fedkin.core.progress import Progress
@@ -196,7 +196,9 @@ def costs(folders: tuple[Path, ...], target: str | None, as_json: bool) -> None:
     """Show what runs cost: bytes and seconds, by phase. Further runs are also relative to the first."""
     from fedkin.studies import costs as accounts
 
-    goal = accounts.parsed_target(target) if target is not None else None
+    goal = None if target is None else accounts.target_in(target)
+    if target is not None and goal is None:
+        raise FedkinError(f"--target '{target}' is not NAME=NUMBER, such as personal_accuracy=0.95.")
     measured = accounts.costs_of(folders, goal)
     print(accounts.as_json(measured, goal) if as_json else accounts.as_text(measured, goal))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import re
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -209,7 +208,7 @@ def _new_folder(config: Config) -> Path:
 @option(
     "--methods", "Names with commas between them, or all that suit; also NAME+OPTION=VALUE.", "NAMES", default="all"
 )
-@option("--budget", "Time for all runs together, such as 90s, 10m or 2h.", "TIME", default="10m")
+@option("--budget", "Time after which no run begins, such as 90s, 10m or 2h.", "TIME", default="10m")
 @option("--question", "What is to be clustered.", type=click.Choice(["samples", "clients", "auto"]), default="auto")
 @option("--clusters", "Number of clusters, if it is known.", type=int)
 @option("--seeds", "Runs of each method.", type=int, default=3)
@@ -222,26 +221,32 @@ def _new_folder(config: Config) -> Path:
 @as_json
 @quiet
 def compare(
-    what: str, methods: str, budget: str, question: str, clusters: int | None, seeds: int, out: Path | None,
-    as_json: bool, quiet: bool, **experiment: Any,
+    what: str, methods: str, budget: str, seeds: int, out: Path | None, as_json: bool, quiet: bool, **options: Any
 ) -> None:  # fmt: skip
     """Run the methods that suit some data, and recommend one. Methods are ranked without labels."""
-    began = time.monotonic()
     if not is_known("scenario", what) and not what.endswith(".toml"):
         check_source(what)
     names = _known_methods(methods)
-    from fedkin.studies.compare import Options, compared
-    from fedkin.studies.comparison import print_comparison
     from fedkin.studies.question import question_of
 
-    what_for = question_of(what, asked=question, methods=names, **experiment)
-    folder = out or Path("comparisons") / what_for.name
-    with interruptible("the same command resumes the comparison"):
-        comparison = compared(what_for, Options(clusters, seeds, budget), folder, not quiet, start=began)
+    question = question_of(what, methods=names, **options)
+    _compare([question], out or Path("comparisons") / question.name, seeds, budget, as_json, quiet)
+
+
+def _compare(questions: Any, out: Path, seeds: int, budget: str, as_json: bool, quiet: bool) -> None:
+    from fedkin.data.sources import keep_read
+    from fedkin.engines.local import keep_freed_memory
+    from fedkin.experiment.terminal import show_progress
+    from fedkin.studies.compare import compared
+
+    keep_read()
+    keep_freed_memory()
+    with interruptible("the same command resumes the comparison"), show_progress(quiet) as progress:
+        comparison = compared(questions, out, seeds, budget, progress)
     if as_json:
         print(comparison.to_json(), end="")
     elif not quiet:
-        print_comparison(comparison)
+        print(comparison.text())
 
 
 @app.command(section="Many runs")
@@ -274,8 +279,7 @@ def reproduce(names: tuple[str, ...], out: Path, as_json: bool, **options: Any) 
 
 @app.command(section="Many runs")
 @argument("what", "What methods cluster.", type=click.Choice(["clients", "samples"]))
-@option("--budget", "Time for all runs of this call, such as 10m or 2h.", "TIME", default="2h")
-@option("--limit", "Time for one run, after which it is given up.", "TIME", default="10m")
+@option("--budget", "Time after which no run begins, such as 10m or 2h.", "TIME", default="2h")
 @option("--data", "Labelled data set.", "DATA", default="digits")
 @option("--methods", "Names with commas between them, or all; also NAME+OPTION=VALUE.", "NAMES", default="all")
 @option("--scenarios", "Names with commas between them, or all.", "NAMES", default="all")
@@ -286,23 +290,15 @@ def reproduce(names: tuple[str, ...], out: Path, as_json: bool, **options: Any) 
 @as_json
 @quiet
 def benchmark(
-    what: Literal["clients", "samples"], methods: str, seeds: int, budget: str, limit: str, data: str, scenarios: str,
+    what: Literal["clients", "samples"], methods: str, seeds: int, budget: str, data: str, scenarios: str,
     out: Path | None, as_json: bool, quiet: bool, **sizes: Any,
 ) -> None:  # fmt: skip
     """Run all methods on all scenarios, and rank them. The same command resumes where it stopped."""
     names = _known_methods(methods)
-    from fedkin.studies.compare import Options, benchmarked
-    from fedkin.studies.comparison import BENCHMARK_PAGE
+    from fedkin.studies.benchmark import questions_of
 
     folder = out or Path("benchmark-runs") / f"{what}-{data.replace('/', '-')}"
-    with interruptible("the same command resumes the benchmark"):
-        options = Options(None, seeds, budget, limit)
-        results = benchmarked(what, names, options, folder, data, _names(scenarios), shows=not quiet, **sizes)
-    if as_json:
-        print(json.dumps(results.plain(), indent=2))
-    elif not quiet:
-        print(results.text())
-        print(f"{len(results.results)} results; the page: {folder / BENCHMARK_PAGE}")
+    _compare(questions_of(what, names, data, _names(scenarios), **sizes), folder, seeds, budget, as_json, quiet)
 
 
 def _names(listed: str) -> tuple[str, ...]:

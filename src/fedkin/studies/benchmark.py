@@ -1,4 +1,4 @@
-"""Scenarios of ``fedkin benchmark``."""
+"""Scenarios of ``fedkin benchmark``, which is a comparison on several."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedkin.core import FedkinError
-from fedkin.core.errors import unknown_name
+from fedkin.core.errors import flag, unknown_name
 from fedkin.data.scenarios.partition_scenario import load_labelled
-from fedkin.experiment import registry
-from fedkin.studies.question import Family, Question
+from fedkin.studies.question import Family, Question, methods_of
 
 
 @dataclass(frozen=True)
@@ -63,42 +62,39 @@ SAMPLES: dict[str, BenchmarkScenario] = {
 SCENARIOS: dict[Family, dict[str, BenchmarkScenario]] = {"clients": CLIENTS, "samples": SAMPLES}
 
 
-def scenarios_of(family: Family, names: Sequence[str]) -> list[str]:
-    """Return the scenarios that take part: those named, or all that require no data set of their own.
+def questions_of(
+    family: Family,
+    methods: Sequence[str] = ("all",),
+    data: str = "digits",
+    scenarios: Sequence[str] = ("all",),
+    rounds: int = 20,
+    module: str = "perceptron",
+) -> list[Question]:
+    """Return the question of each scenario: those named, or all that require no data set of their own.
 
-    Raises FedkinError if a name is unknown, or there is none.
+    `data` are for all scenarios that do not require a particular data set. Methods that cluster clients train `module`
+    for so many communication `rounds`; all else is a method's default. Raises FedkinError if an option is out of range,
+    a name is unknown or there is none, or the data have no labels.
     """
-    table = SCENARIOS[family]
-    if tuple(names) == ("all",):
-        return [name for name, scenario in table.items() if scenario.data is None]
-    if not names:
+    if rounds < 1:
+        raise FedkinError(f"{flag('rounds')} is {rounds}; allowed: 1 or more.")
+    shared = {"rounds": rounds, "module": module} if family == "clients" else {}
+    table, names = SCENARIOS[family], methods_of(family, methods)
+    if tuple(scenarios) == ("all",):
+        scenarios = [name for name, scenario in table.items() if scenario.data is None]
+    if not scenarios:
         raise FedkinError("A benchmark needs at least one scenario.")
-    for name in names:
-        if name not in table and registry.is_known("scenario", name):
-            raise FedkinError(
-                f"Scenario '{name}' is not among those of the benchmark of {family}, which are {', '.join(table)}."
-            )
+    for name in scenarios:
         if name not in table:
             raise unknown_name("scenario", name, ["all", *table])
-    return list(dict.fromkeys(names))
-
-
-def questions_of(
-    family: Family, methods: tuple[str, ...], data: str, scenarios: Sequence[str], shared: Mapping[str, Any]
-) -> dict[str, tuple[Question, int]]:
-    """Return the question of each scenario, by its name, and the true number of clusters.
-
-    `shared` are settings for methods that have them, such as ``rounds``. Raises FedkinError if the data have no labels.
-    """
-    classes = len(load_labelled(data).classes)
-    questions = {}
-    for name in scenarios:
-        scenario = SCENARIOS[family][name]
+    classes, questions = len(load_labelled(data).classes), []
+    for name in dict.fromkeys(scenarios):
+        scenario = table[name]
         settings = dict(scenario.settings)
         if scenario.changes:
-            settings["step"] = shared["rounds"] // 2 + 1  # only scenarios of clients change
+            settings["step"] = rounds // 2 + 1  # only scenarios of clients change
         evaluation = {"every": 1_000_000, **({"map": "none"} if family == "samples" else {})}
         tables = {"data": {"source": scenario.data or data}, "simulation": settings, "evaluation": evaluation}
         number = scenario.clusters or (classes if family == "samples" else 1)
-        questions[name] = Question(family, methods, tables, dict(shared)), number
+        questions.append(Question(family, names, tables, shared, clusters=number, label=name))
     return questions

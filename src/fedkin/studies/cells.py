@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from fedkin.clustering.metrics import Labels, adjusted_rand
-from fedkin.core import Client, Method, Record
+from fedkin.core import Client, Record
 from fedkin.core.progress import Callback, RecordLine, Timing
 from fedkin.core.runner import Runner, clustered, predicted_clusters, result_of
 from fedkin.core.seeds import derive_generator
@@ -35,8 +35,7 @@ class CellResult:
     agreement (ARI) of what each half of the samples finds with what the other half predicts for it; ``None`` where
     clients are clustered. `labels` are the clusters of clients, or of at most `MAX_SAMPLES` samples, which are the same
     ones in all cells of a federation; -1 for none. `bytes` were sent and received in `steps`; `seconds` is the
-    computing time of the method, without evaluation and halves. `failed` says why there is no result, and `limit` is
-    the time in seconds after which a run was given up; 0 otherwise.
+    computing time of the method, without evaluation and halves. `failed` says why there is no result.
     """
 
     metrics: dict[str, Any] = field(default_factory=dict)
@@ -47,7 +46,6 @@ class CellResult:
     seconds: float = 0.0
     steps: int = 0
     failed: str = ""
-    limit: float = 0.0
 
 
 class CellRunner(ExperimentRunner):
@@ -76,7 +74,7 @@ class CellRunner(ExperimentRunner):
 
 
 def run_cell(config: Config, population: Population, progress: Callback, halves: bool = True) -> CellResult:
-    """Run a cell in this process, on copies of the population's clients.
+    """Run a cell on copies of the population's clients.
 
     `halves` says whether a method of samples is run on random halves of each client's samples, too, by the run's seed.
     Raises FedkinError if the data or the method's settings are refused, or the method fails on them.
@@ -99,21 +97,15 @@ def run_cell(config: Config, population: Population, progress: Callback, halves:
             shown = labels
         else:
             labels = _pooled(clients, clustered(fed))
-            shown = labels[looked_at(len(labels))]
-            again = found_again(config, prepared, progress) if halves else None
+            drawn = torch.randperm(len(labels), generator=derive_generator(0, "looked at"))[:MAX_SAMPLES]
+            shown = labels[drawn.sort().values.numpy()]
+            again = agreement_of_halves(config, prepared, progress) if halves else None
         metrics = {name: value for name, value in line["metrics"].items() if isinstance(value, int | float | list)}
         clusters, traffic = len(np.unique(labels[labels >= 0])), line["sent"] + line["received"]
         return CellResult(metrics, clusters, again, shown.tolist(), traffic, round(runner.seconds, 3), line["step"])
 
 
-def looked_at(samples: int, limit: int = MAX_SAMPLES) -> Labels:
-    """Return the positions, ascending int64 ``(m,)``, of the samples whose clusters are kept, drawn at random."""
-    rows = torch.randperm(samples, generator=derive_generator(0, "looked at"))[:limit].sort().values
-    positions: Labels = rows.numpy()
-    return positions
-
-
-def found_again(config: Config, clients: Sequence[Client], progress: Callback) -> float:
+def agreement_of_halves(config: Config, clients: Sequence[Client], progress: Callback) -> float:
     """Return how far what one half of the samples finds is found again in the other half, in [-1, 1]; 0 by chance.
 
     Each client's rows are split in two at random, by the run's seed. The method, run on one half, predicts the clusters
@@ -124,24 +116,22 @@ def found_again(config: Config, clients: Sequence[Client], progress: Callback) -
     sides: tuple[list[Client], list[Client]] = ([], [])
     for client in clients:
         rng = derive_generator(config.seed, "halves", client.id)
+        # The odd row of every second client goes to the first half, so that no half has all of them.
         order, half = torch.randperm(len(client), generator=rng), len(client) // 2 + len(client) % 2 * (client.id % 2)
         for side, rows in zip(sides, (order[:half], order[half:]), strict=True):
             if len(rows):
                 side.append(replace(client.rows(rows.sort().values), state=dict(client.state)))
-    runs = [_on_half(config, _copies(side), progress) for side in sides]
+    runs = []
+    for side in sides:
+        copies = _copies(side)
+        fed = _federation(config, copies, (), progress)
+        runner = Runner(config.method, fed, progress)
+        runs.append((runner.method, result_of(runner.method, fed, runner.steps()), _pooled(copies, clustered(fed))))
     values = []
     for (method, result, _), opposite, (_, _, labels) in zip(runs, reversed(sides), reversed(runs), strict=True):
         predicted = torch.cat([predicted_clusters(method, result, client.x) for client in opposite]).numpy()
         values.append(agreement(predicted, labels))
     return mean(values)
-
-
-def _on_half(config: Config, clients: list[Client], progress: Callback) -> tuple[Method[Any], Any, Labels]:
-    """Run the method on the prepared clients of a half; return it, its result and the samples' clusters."""
-    fed = _federation(config, clients, (), progress)
-    runner = Runner(config.method, fed, progress)
-    result = result_of(runner.method, fed, runner.steps())
-    return runner.method, result, _pooled(clients, clustered(fed))
 
 
 def agreement(first: Labels, second: Labels, single: float = 0.0) -> float:

@@ -1,41 +1,31 @@
-"""Results of comparisons and benchmarks, as a table, a page, and on the terminal."""
+"""Result of a comparison or a benchmark: rows of methods, the recommendation with its doubts, and the page."""
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
-from fedkin.core.errors import flag
 from fedkin.core.files import write_atomically
 from fedkin.experiment.outputs import as_csv
-from fedkin.experiment.terminal_tables import print_table, sentence_text, table_text
 from fedkin.report.figures import PagePart, PageView, ResultTable, TableCell
 from fedkin.report.numbers import format_bytes, join_words
-from fedkin.studies.cells import CellResult
-from fedkin.studies.question import Family, method_named
-from fedkin.studies.ranking import SCORE, TRUTH, Ranking, Score, ranked
-from fedkin.studies.study import Cell
-from fedkin.studies.time_budget import duration
+from fedkin.studies.pages import duration, page_text
+from fedkin.studies.question import Family, Role, method_named
+from fedkin.studies.ranking import ALIKE, CHANCE, SAME, SCORE, TRUTH, Choice, Ranking, Score, ranked, recommend
 
 if TYPE_CHECKING:
     import pandas as pd
 
-JSON, CSV, PAGE, BENCHMARK_PAGE = "comparison.json", "comparison.csv", "report.html", "benchmark.html"
+JSON, CSV, PAGE = "comparison.json", "comparison.csv", "report.html"
 TITLES = {
-    "found_again": "Found again",
-    "accuracy": "Accuracy",
-    "stability": "Stability",
-    "ari": "ARI",
-    "nmi": "NMI",
-    "ami": "AMI",
-    "pooled_accuracy": "ACC",
-    "purity": "Purity",
-}
+    "found_again": "Found again", "accuracy": "Accuracy", "stability": "Stability", "ari": "ARI", "nmi": "NMI",
+    "ami": "AMI", "pooled_accuracy": "ACC", "purity": "Purity",
+}  # fmt: skip
 MEANINGS = {
     "found_again": "Each client's samples are split in two at random; what the method predicts for one half from the "
     "other is compared (ARI) with what it finds there itself; 0 is chance, 1 the same clusters. A single cluster "
@@ -43,62 +33,75 @@ MEANINGS = {
     "accuracy": "Mean over clients of their cluster's model on their own test samples. Ranks methods.",
     "stability": "Mean agreement (ARI) of the clusters of every two seeds, 1 for the same.",
 }
+ROLES: dict[Role, str] = {
+    "centralised": "a centralised baseline: moves the data",
+    "synthetic": "not recommended: synthetic copies of samples leave",
+    "baseline": "forms no clusters",
+}
 
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """Result of comparing methods on the same clients.
+    """Result of comparing methods on the same clients, or on the scenarios of a benchmark.
 
     Attributes
     ----------
     question : str
         What was asked.
     family : {"samples", "clients"}
-    lines : tuple of fedkin.studies.ranking.Score
-        A row per method in order of rank, the recommended one first; those without a finished run last.
-    recommended : str or None
-        Name of the recommended method; ``None`` if there is none.
-    reason : str
-        Reason of the recommendation, in a sentence.
-    use : tuple of str
-        Commands, or calls in Python, that run the recommended method alone and apply it.
-    seeds, budget, spent
-        Runs asked of each method; seconds allowed and spent this time.
+    scenarios : dict
+        The rows of each scenario, `fedkin.studies.ranking.Score`, by its name; of a comparison under an empty name, in
+        order of rank, the recommended one first and those without a finished run last.
+    seeds : int
+        Runs asked of each method.
     out : Path
         Folder of the comparison.
     settings : dict
         The experiment of all runs.
+    choice : Choice or None
+        The recommended row, with the facts that decided; ``None`` if there is none.
+    reason : str
+        Reason of the recommendation, in a sentence.
+    use : tuple of str
+        Commands, or a call in Python, that run the recommended method alone and apply it.
     warnings : tuple of str
         Reasons to doubt the recommended clusters, in sentences.
     better_than_chance : bool or None
         Whether the clusters of any method are found again; ``None`` of clients.
-    undecided : bool
-        Whether a method with different clusters is as good as can be told.
-    as_good : tuple of str
-        Methods, with their number of clusters if given, that cannot be told from the recommended one.
     notes : tuple of str
         How the data were read, in sentences.
     """
 
     question: str
     family: Family
-    lines: tuple[Score, ...]
-    recommended: str | None
-    reason: str
-    use: tuple[str, ...]
+    scenarios: dict[str, tuple[Score, ...]]
     seeds: int
-    budget: float
-    spent: float
     out: Path
     settings: dict[str, Any]
+    choice: Choice | None = None
+    reason: str = "no method that finished may be recommended, or none found more than one cluster"
+    use: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     better_than_chance: bool | None = None
-    undecided: bool = False
-    as_good: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"Comparison(recommended={self.recommended!r}, methods={len(self.lines)}, out={str(self.out)!r})"
+
+    @property
+    def is_benchmark(self) -> bool:
+        """Whether methods are ranked over scenarios, rather than one recommended."""
+        return "" not in self.scenarios
+
+    @property
+    def lines(self) -> tuple[Score, ...]:
+        """The rows of all scenarios."""
+        return tuple(row for rows in self.scenarios.values() for row in rows)
+
+    @property
+    def recommended(self) -> str | None:
+        """Name of the recommended method; ``None`` if there is none."""
+        return self.choice.score.method if self.choice else None
 
     @property
     def confident(self) -> bool:
@@ -106,14 +109,36 @@ class Comparison:
         return not self.warnings
 
     @property
+    def undecided(self) -> bool:
+        """Whether a method with different clusters is as good as can be told."""
+        return bool(self.choice and self.choice.undecided)
+
+    @property
+    def as_good(self) -> tuple[str, ...]:
+        """Methods, with their number of clusters if given, that cannot be told from the recommended one."""
+        return tuple(score.candidate.name for score in self.choice.as_good) if self.choice else ()
+
+    @property
     def measures(self) -> list[str]:
         """Names of the measures that any method has: the score, stability, agreement with the truth."""
         names = (SCORE[self.family], "stability", *TRUTH[self.family])
         return [name for name in names if any(name in line.measures for line in self.lines)]
 
+    @cached_property
+    def ranking(self) -> Ranking:
+        """Ranks of the methods over all scenarios: of samples by ARI, of clients by accuracy."""
+        measure = "ari" if self.is_benchmark and self.family == "samples" else SCORE[self.family]
+        means = {
+            (scenario, row.method): row.measures[measure]
+            for scenario, rows in self.scenarios.items()
+            for row in rows
+            if measure in row.measures
+        }
+        return ranked(means)
+
     @property
     def table(self) -> pd.DataFrame:
-        """Return a DataFrame with a row per method, in order of rank, and the columns of ``comparison.csv``.
+        """Return a DataFrame with a row per method and scenario and the columns of ``comparison.csv``.
 
         Measures are means over runs; ``found_again_std``, ``ari_std`` and so on are their standard deviations, missing
         with a single run; ``accuracy_error`` is the standard error over clients.
@@ -123,9 +148,10 @@ class Comparison:
         return pd.DataFrame(self.rows())
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return a dict of plain values per method; ``None`` where something is not known."""
+        """Return a dict of plain values per method and scenario; ``None`` where something is not known."""
         return [
             {
+                **({"scenario": scenario} if scenario else {}),
                 "method": line.method,
                 "number_given": line.number,
                 "recommended": line.method == self.recommended,
@@ -137,15 +163,18 @@ class Comparison:
                 **{f"{name}_std": line.deviations.get(name) for name in self.measures if name != "stability"},
                 "megabytes": None if line.bytes is None else line.bytes / 1e6,
                 "seconds": line.seconds,
-                "remark": line.remark,
+                "remark": _remark(line),
             }
-            for line in self.lines
+            for scenario, lines in self.scenarios.items()
+            for line in lines
         ]
 
     def to_json(self) -> str:
         """Return the whole comparison as JSON text; its ``lines`` are those of ``comparison.csv``."""
-        tree = {name: value for name, value in vars(self).items() if name != "lines"}
-        tree |= {"lines": self.rows(), "confident": self.confident, "out": str(self.out)}
+        names = ("question", "family", "recommended", "reason", "use", "confident", "warnings", "undecided", "as_good")
+        tree = {name: getattr(self, name) for name in (*names, "better_than_chance", "seeds", "settings", "notes")}
+        tree |= {"lines": self.rows(), "out": str(self.out)}
+        tree |= {"ranks": self.ranking.ranks} if self.is_benchmark else {}
         return json.dumps(tree, indent=2, sort_keys=True) + "\n"
 
     def write(self) -> None:
@@ -156,258 +185,223 @@ class Comparison:
 
     @property
     def lead(self) -> str:
-        """The recommendation as a sentence."""
+        """The recommendation as a sentence, or the ranks."""
+        if self.is_benchmark:
+            return self.ranking.sentence
         if self.recommended is None:
             return f"Nothing recommended: {self.reason}."
         doubt = "" if self.confident else ", but without confidence"
-        return f"Recommended{doubt}: {self.recommended}. It {self.reason}."
+        return f"Recommended{doubt}: `{self.recommended}`. It {self.reason}."
 
-    @property
-    def doubts(self) -> list[str]:
-        """Warnings, and methods that are as good, in sentences."""
-        if not self.as_good:
-            return [*self.warnings]
-        names = "; ".join(self.as_good) if any("," in name for name in self.as_good) else join_words(self.as_good)
-        return [*self.warnings, f"About as good by the score: {names}."]
+    def text(self) -> str:
+        """Return what the page says as text for a terminal, without its explanations."""
+        text = page_text(self.page(), ("doubts", "methods", "remarks", "next"))
+        return f"{text}\nReport: {self.out / PAGE}"
 
-    @property
-    def headings(self) -> list[str]:
-        """Headings of the columns of `cells`."""
-        return ["Clusters", *(TITLES[name] for name in self.measures), "Moved", "Time", "Runs"]
+    def page(self) -> PageView:
+        """Build the page."""
+        doubts = list(self.warnings)
+        if self.as_good:
+            separator = "; " if any("," in name for name in self.as_good) else ", "
+            doubts.append(f"About as good by the score: {separator.join(self.as_good)}.")
+        finished = sum(bool(line.results) for line in self.lines)
+        summary = [("Methods", f"{finished} of {len(self.lines)}", "have a result")]
+        if not self.is_benchmark:
+            doubt = "" if self.confident or not self.recommended else ", without confidence"
+            summary.insert(0, ("Recommended", self.recommended or "–", "chosen without the truth" + doubt))
+        table = self._scenario_table() if self.is_benchmark else self._measure_table()
+        remarks: dict[str, list[str]] = {}
+        for scenario, lines in self.scenarios.items():
+            for line in lines:
+                if remark := _remark(line):
+                    name = f"{line.method}, {scenario}" if scenario and line.remark else line.method
+                    remarks.setdefault(remark, []).append(name)
+        notes = [f"{'; '.join(dict.fromkeys(names))}: {remark}." for remark, names in remarks.items()]
+        parts = [
+            PagePart("doubts", "Before you rely on it", notes=doubts),
+            PagePart("methods", "Methods", figures=[table]),
+            PagePart("remarks", "Remarks", notes=notes),
+            PagePart("measures", "What is measured", notes=self._meanings()),
+            PagePart("leaves", "What leaves a client", figures=[self._leaving()]),
+            PagePart("data", "The data", notes=list(self.notes)),
+            PagePart("next", "Next", commands=list(self.use)),
+        ]
+        title = f"Which {self.family} belong together: methods compared"
+        return PageView(
+            title=f"Benchmark of methods that cluster {self.family}" if self.is_benchmark else title,
+            lead=self.lead if self.is_benchmark else f"{self.lead}\n{self.question}",
+            summary=summary,
+            parts=[part for part in parts if part.figures or part.notes or part.commands],
+            settings=self.settings,
+        )
 
-    def cells(self, line: Score) -> list[str]:
-        """Return a method's figures as text: clusters, measures, traffic, time, finished runs."""
-        figures = [_number(line.measures.get(name)) for name in self.measures]
-        if line.error is not None and self.measures[0] in line.measures:
-            figures[0] += f" ± {line.error:.3f}"
-        traffic = "–" if line.bytes is None else format_bytes(line.bytes)
-        seconds = "–" if line.seconds is None else duration(line.seconds)
-        return [_span(line.clusters), *figures, traffic, seconds, f"{len(line.results)} of {self.seeds}"]
+    def _measure_table(self) -> ResultTable:
+        """Build the table of a comparison: methods by measures."""
+        rows = []
+        for line in self.scenarios[""]:
+            figures = [_number(line.measures.get(name)) for name in self.measures]
+            if line.error is not None and self.measures[0] in line.measures:
+                figures[0] += f" ± {line.error:.3f}"
+            cells = [TableCell(text) for text in [*figures, *_costs([line]), f"{len(line.results)} of {self.seeds}"]]
+            as_good = line.candidate.name in self.as_good and line.method != self.recommended
+            cells[0] = TableCell(
+                figures[0], "about as good" if as_good else "", "best" if line.method == self.recommended else ""
+            )
+            rows.append((line.method, [_clusters([line]), *cells]))
+        error = {
+            "samples": "standard deviation over splits",
+            "clients": "standard error over clients; the recommendation compares methods client by client",
+        }[self.family]
+        caption = (
+            f"Ranked by {TITLES[SCORE[self.family]].lower()}; the best first, the recommended one marked. Figures are "
+            f"means over the finished runs, bytes and time those of one run. Behind ± stands the {error}."
+        )
+        heads = ["Clusters", *(TITLES[name] for name in self.measures), "Moved", "Time", "Runs"]
+        return ResultTable("All methods", caption, "Method", heads, rows)
+
+    def _scenario_table(self) -> ResultTable:
+        """Build the table of a benchmark: methods by scenarios, in order of rank, those without a rank last."""
+        measure = "ari" if self.family == "samples" else "accuracy"
+        ranking, rows = self.ranking, []
+        greatest = {
+            name: max((row.measures.get(measure, 0.0) for row in rows_of), default=0.0)
+            for name, rows_of in self.scenarios.items()
+        }
+        for method in dict.fromkeys([*ranking.ranks, *(line.method for line in self.lines)]):
+            lines = {name: row for name, rows_of in self.scenarios.items() for row in rows_of if row.method == method}
+            cells = []
+            for name, row in lines.items():
+                value, spread = row.measures.get(measure), row.deviations.get(measure)
+                beside = "" if spread is None else f"± {spread:.3f}"
+                cells.append(TableCell(_number(value), beside, "best" if value == greatest[name] else ""))
+            rank, is_best = ranking.ranks.get(method), bool(ranking.difference) and method in ranking.as_good
+            cells.append(TableCell("–" if rank is None else f"{rank:.2f}", verdict="best" if is_best else ""))
+            rows.append((method, [*cells, _clusters([*lines.values()]), *map(TableCell, _costs([*lines.values()]))]))
+        caption = (
+            f"{TITLES[measure]}: mean and standard deviation over seeds, the best of each scenario marked; the mean "
+            "rank, marked where it does not differ significantly from the best. No method is tuned, and those that "
+            "cannot find the number of clusters are given it. Traffic and computing time are means over scenarios."
+        )
+        return ResultTable(
+            "Scores", caption, "Method", [*self.scenarios, "Mean rank", "Clusters", "Moved", "Time"], rows
+        )
+
+    def _leaving(self) -> ResultTable:
+        """Build the table of what a client sends by each method."""
+        rows = []
+        for method in dict.fromkeys(line.method for line in self.lines):
+            traits = method_named(method).traits
+            warned = traits.moves_data or traits.copies_data
+            words = f"{traits.sends[:1].upper()}{traits.sends[1:]}." if traits.sends else "Not said by the method."
+            rows.append((method, [TableCell(words, beside="samples, or copies, leave" if warned else "")]))
+        caption = (
+            "What the server receives, beside shapes, minima, maxima and counts for scaling. The privacy page of the "
+            "documentation says what each can reveal."
+        )
+        return ResultTable("By method", caption, "Method", ["A client sends"], rows)
+
+    def _meanings(self) -> list[str]:
+        notes = [f"{TITLES[name]}: {MEANINGS[name]}" for name in self.measures if name in MEANINGS]
+        if not self.is_benchmark and set(self.measures) & set(TRUTH[self.family]):
+            notes.append("ARI and what follows it compare with the truth, which had no part in the ranking.")
+        return notes
+
+
+def judged(comparison: Comparison, finders: Sequence[Score], guess: float | None) -> Comparison:
+    """Return the comparison with its recommendation, and reasons to doubt it.
+
+    `finders` are the scores of methods that found the number of clusters themselves; `guess` is the accuracy of always
+    answering a client's most frequent class, where clients are clustered.
+    """
+    best = [row for row in comparison.scenarios[""] if row.results]
+    choice, family = recommend(comparison.family, best), comparison.family
+    if choice is None:
+        return replace(comparison, scenarios={"": _in_order(comparison.scenarios[""], None)})
+    score, measures = choice.score, choice.score.measures
+    doubts: list[str] = []
+    chance = None
+    if family == "samples":
+        single = bool(finders) and all(max(finder.clusters) == 1 for finder in finders)
+        again = measures["found_again"]
+        chance = again > CHANCE and not single
+        if single:
+            doubts.append("Every method that finds the number of clusters finds one: the data may have none.")
+        elif not chance:
+            doubts.append(
+                f"No better than chance: halves of the samples agree on the clusters to {again:.2f} (ARI), and pieces "
+                f"of a single cloud are found again to {CHANCE:g}, too. The data may have no clusters."
+            )
+        if choice.undecided:
+            names = join_words([different.candidate.name for different in choice.undecided])
+            doubts.append(f"Undecided: halves do not tell it from {names}, whose clusters differ; look at both.")
+    elif guess is not None and measures["accuracy"] <= guess:
+        doubts.append(
+            f"The clusters' models are no better than a guess: an accuracy of {measures['accuracy']:.3f}, where always "
+            f"answering a client's most frequent class has {guess:.3f}. They need more rounds, or another model."
+        )
+    if len(score.results) < comparison.seeds:
+        runs = f"{len(score.results)} of {comparison.seeds} runs"
+        doubts.append(f"Only {runs} finished; the same with a larger budget resumes.")
+    if measures.get("stability", 1.0) < ALIKE:
+        doubts.append(
+            f"The clusters depend on the seed: those of two runs agree to ARI {measures['stability']:.2f} only."
+        )
+    return replace(
+        comparison,
+        scenarios={"": _in_order(comparison.scenarios[""], score.method)},
+        choice=choice,
+        reason=_reason(family, choice),
+        warnings=tuple(doubts),
+        better_than_chance=chance,
+    )
+
+
+def _in_order(rows: Sequence[Score], recommended: str | None) -> tuple[Score, ...]:
+    return tuple(sorted(rows, key=lambda row: (not row.results, row.method != recommended, -row.value)))
+
+
+def _reason(family: Family, choice: Choice) -> str:
+    """Explain why a method is recommended, as the rest of a sentence that begins with "it"."""
+    score, measures = choice.score, choice.score.measures
+    if family == "samples":
+        again = measures["found_again"]
+        parts = [f"finds clusters that the other half of the samples finds again (ARI {again:.3f})"]
+    else:
+        parts = [f"reaches an accuracy of {measures['accuracy']:.3f} on clients' own test samples"]
+    if choice.baseline is not None:
+        level = choice.baseline.measures["accuracy"]
+        parts.append(
+            f"is not significantly better than {choice.baseline.method}, which forms no clusters ({level:.3f})"
+        )
+    if family == "samples" and score.number is None:
+        parts.append("finds the number of clusters itself")
+    if "stability" in measures:
+        stable = measures["stability"]
+        same = f"finds the same clusters over seeds (ARI {stable:.2f})"
+        parts.append(same if stable >= SAME else f"agrees with itself over seeds to ARI {stable:.2f}")
+    return join_words([*parts, f"moves {format_bytes(score.bytes or 0)} in {duration(score.seconds or 0)}"])
+
+
+def _remark(line: Score) -> str:
+    return "; ".join(filter(None, [ROLES.get(line.role, ""), line.remark]))
 
 
 def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
 
 
-def _span(clusters: Sequence[int]) -> str:
-    """Format numbers of clusters, from the fewest to the most."""
-    if not clusters:
-        return "–"
-    return str(clusters[0]) if len(set(clusters)) == 1 else f"{min(clusters)}–{max(clusters)}"
+def _clusters(lines: Sequence[Score]) -> TableCell:
+    """Return the numbers of clusters, from the fewest to the most, and whether they were given."""
+    numbers = [number for line in lines for number in line.clusters]
+    if not numbers:
+        return TableCell("–")
+    text = str(numbers[0]) if len(set(numbers)) == 1 else f"{min(numbers)}–{max(numbers)}"
+    beside = "" if lines[0].role == "baseline" else "found" if lines[0].number is None else "given"
+    return TableCell(text, beside)
 
 
-def _remarks(lines: Sequence[Score], missing_only: bool = False) -> dict[str, str]:
-    """Return the methods that each remark is about; with `missing_only` those without a finished run."""
-    methods: dict[str, list[str]] = {}
-    for line in lines:
-        if line.remark and not (missing_only and line.results):
-            methods.setdefault(line.remark, []).append(line.method)
-    return {remark: ", ".join(names) for remark, names in methods.items()}
-
-
-def print_comparison(comparison: Comparison) -> None:
-    """Print the table, the recommendation and the next command, with rules on a terminal only."""
-    print(sentence_text(comparison.question))
-    rows = [
-        (f"{'*' if line.method == comparison.recommended else ' '} {line.name}", *comparison.cells(line), line.remark)
-        for line in comparison.lines
-    ]
-    columns = ("Method", *comparison.headings, "Remark")
-    print_table(rows, columns, left=(0, len(columns) - 1))
-    warnings = [f"Warning: {text}" for text in comparison.warnings]
-    for text in [comparison.lead, *warnings, *comparison.doubts[len(warnings) :]]:
-        print(sentence_text(text, elsewhere=118))
-    for line in [*(f"  {command}" for command in comparison.use[:1]), f"Report: {comparison.out / PAGE}"]:
-        print(line)
-
-
-def page_of(comparison: Comparison) -> PageView:
-    """Build the page of a comparison."""
-    name = comparison.recommended
-    lead = comparison.lead.replace(f": {name}. ", f": `{name}`. ", 1)
-    finished = sum(bool(line.results) for line in comparison.lines)
-    doubt = "" if comparison.confident or not name else ", without confidence"
-    return PageView(
-        title=f"Which {comparison.family} belong together: methods compared",
-        lead=f"{lead}\n{comparison.question}",
-        summary=[
-            ("Recommended", name or "–", "chosen without the truth" + doubt),
-            ("Methods", f"{finished} of {len(comparison.lines)}", "finished at least once"),
-            ("Time", f"{duration(comparison.spent)} of {duration(comparison.budget)}", "of the budget, this time"),
-        ],
-        parts=[
-            *([PagePart("doubts", "Before you rely on it", notes=comparison.doubts)] if comparison.doubts else []),
-            PagePart("methods", "Methods", figures=[_table(comparison)], notes=_notes(comparison)),
-            PagePart("leaves", "What leaves a client", figures=[_leaving(comparison)]),
-            *([PagePart("data", "The data", notes=list(comparison.notes))] if comparison.notes else []),
-            *([PagePart("next", "Next", commands=list(comparison.use))] if comparison.use else []),
-        ],
-        settings=comparison.settings,
-    )
-
-
-def _table(comparison: Comparison) -> ResultTable:
-    rows = []
-    for line in comparison.lines:
-        cells = [TableCell(text) for text in comparison.cells(line)]
-        is_best = line.method == comparison.recommended
-        beside = "" if not line.results or line.role == "baseline" else "found" if line.number is None else "given"
-        cells[0] = TableCell(cells[0].text, beside)
-        as_good = line.name in comparison.as_good and not is_best
-        cells[1] = TableCell(cells[1].text, "about as good" if as_good else "", "best" if is_best else "")
-        rows.append((line.method, cells))
-    score = SCORE[comparison.family]
-    error = {
-        "samples": "standard deviation over splits",
-        "clients": "standard error over clients; the recommendation compares methods client by client",
-    }[comparison.family]
-    caption = (
-        f"Ranked by {TITLES[score].lower()}; the best first, the recommended one marked. Figures are means over the "
-        f"finished runs, bytes and time those of one run. Behind ± stands the {error}."
-    )
-    return ResultTable("All methods", caption, "Method", comparison.headings, rows)
-
-
-def _leaving(comparison: Comparison) -> ResultTable:
-    """Build the table of what a client sends by each method."""
-    rows = []
-    for line in comparison.lines:
-        traits = method_named(line.method).traits
-        warned = traits.moves_data or traits.copies_data
-        words = f"{traits.sends[:1].upper()}{traits.sends[1:]}." if traits.sends else "Not said by the method."
-        rows.append((line.method, [TableCell(words, beside="samples, or copies, leave" if warned else "")]))
-    caption = (
-        "What the server receives, beside shapes, minima, maxima and counts for scaling. The privacy page of the "
-        "documentation says what each can reveal."
-    )
-    return ResultTable("By method", caption, "Method", ["A client sends"], rows)
-
-
-def _notes(comparison: Comparison) -> list[str]:
-    notes = [f"{methods}: {remark}." for remark, methods in _remarks(comparison.lines).items()]
-    notes += [f"{TITLES[name]}: {MEANINGS[name]}" for name in comparison.measures if name in MEANINGS]
-    if set(comparison.measures) & set(TRUTH[comparison.family]):
-        notes.append("ARI and what follows it compare with the truth, which had no part in the ranking.")
-    return notes
-
-
-@dataclass(frozen=True)
-class Benchmark:
-    """Result of a benchmark: the rows of each scenario, by its name, and every run.
-
-    `data` and the settings that all methods `shared` are the benchmark's; all else is a method's default.
-    """
-
-    family: Family
-    data: str
-    shared: Mapping[str, Any]
-    rows: Mapping[str, Sequence[Score]]
-    results: Mapping[Cell, CellResult]
-
-    @property
-    def measure(self) -> str:
-        """Name of the measure that ranks."""
-        return "ari" if self.family == "samples" else "accuracy"
-
-    @property
-    def ranking(self) -> Ranking:
-        """Ranks of the methods over all scenarios."""
-        means = {(name, row.method): row.measures.get(self.measure) for name, rows in self.rows.items() for row in rows}
-        return ranked({cell: value for cell, value in means.items() if value is not None})
-
-    @property
-    def failures(self) -> list[str]:
-        """Methods without a result, by scenario and reason, in sentences."""
-        return [
-            f"{names}, {scenario}: {why}"
-            for scenario, rows in self.rows.items()
-            for why, names in _remarks(rows, missing_only=True).items()
-        ]
-
-    def best(self, scenario: str) -> list[str]:
-        """Return the best method of a scenario, and those within two standard errors of it, best first.
-
-        The standard error is that of the difference of means over seeds, 0 for a single seed.
-        """
-        scored = [row for row in self.rows[scenario] if self.measure in row.measures]
-        scored.sort(key=lambda row: (-row.measures[self.measure], row.method))
-
-        def variance(row: Score) -> float:
-            return row.deviations.get(self.measure, 0.0) ** 2 / len(row.results)
-
-        return [
-            row.method
-            for row in scored
-            if scored[0].measures[self.measure] - row.measures[self.measure]
-            <= 2 * math.sqrt(variance(scored[0]) + variance(row))
-        ]
-
-    def plain(self) -> list[dict[str, Any]]:
-        """Return every run as plain values, without labels."""
-        runs = [{**asdict(cell), **asdict(result)} for cell, result in self.results.items()]
-        return [{name: value for name, value in run.items() if name not in ("labels", "again")} for run in runs]
-
-    def page(self) -> PageView:
-        """Build the page."""
-        shared = "Everything is"
-        if self.family == "clients":
-            shared = f"{self.shared['rounds']} rounds of `{self.shared['module']}`; everything else is"
-        ranking, table = self.ranking, self._table()
-        measure = {"samples": "ARI of samples' clusters and their classes",
-                   "clients": "mean accuracy of each client's model on its own tests"}[self.family]  # fmt: skip
-        failures = [PagePart("failures", "Without a result", notes=self.failures)] if self.failures else []
-        return PageView(
-            title=f"Benchmark of methods that cluster {self.family}",
-            lead=f"On `{self.data}`, by {measure}. {shared} a method's default, none is tuned. Methods that cannot "
-            "find the number of clusters are given it.",
-            summary=[
-                ("Methods", str(len(table.rows)), "with a result or a reason"),
-                ("Scenarios", str(len(self.rows)), "of data and clients"),
-                ("Runs", str(len(self.results)), "finished or given up"),
-            ],
-            parts=[PagePart("scores", "Scenario by scenario", figures=[table], notes=[ranking.sentence]), *failures],
-            settings={"family": self.family, "data": self.data, **self.shared},
-        )
-
-    def text(self) -> str:
-        """Write the scores and ranks for a terminal."""
-        table = self._table()
-        rows = [(name, *(cell.text for cell in cells)) for name, cells in table.rows]
-        lines = [table_text([("method", *self.rows, "rank", "clusters", "moved", "seconds"), *rows])]
-        lines.append(sentence_text(self.ranking.sentence))
-        if failures := self.failures:
-            lines += [f"Without a result; with a longer {flag('limit')}, what took too long is tried again:"]
-            lines += [f"  {failure}" for failure in failures]
-        return "\n".join(lines)
-
-    def _table(self) -> ResultTable:
-        """Build the table of all methods, by rank, those without a rank last."""
-        ranking, rows = self.ranking, []
-        best = {scenario: self.best(scenario) for scenario in self.rows}
-        by_method: dict[str, dict[str, Score]] = {method: {} for method in ranking.ranks}
-        for scenario, scores in self.rows.items():
-            for score in scores:
-                by_method.setdefault(score.method, {})[scenario] = score
-        for method, by_scenario in by_method.items():
-            cells = []
-            for scenario, score in by_scenario.items():
-                spread = score.deviations.get(self.measure)
-                beside = "" if spread is None else f"± {spread:.3f}"
-                value = _number(score.measures.get(self.measure))
-                cells.append(TableCell(value, beside, "best" if method in best[scenario] else ""))
-            rank, is_best = ranking.ranks.get(method), bool(ranking.difference) and method in ranking.as_good
-            cells.append(TableCell("–" if rank is None else f"{rank:.2f}", verdict="best" if is_best else ""))
-            numbers = [number for score in by_scenario.values() for number in score.clusters]
-            traits = method_named(method).traits
-            cells.append(TableCell(_span(numbers), "given" if traits.takes_k and not traits.finds_k else "found"))
-            traffic = [score.bytes for score in by_scenario.values() if score.bytes is not None]
-            seconds = [score.seconds for score in by_scenario.values() if score.seconds is not None]
-            cells.append(TableCell(format_bytes(mean(traffic)) if traffic else "–"))
-            cells.append(TableCell(f"{mean(seconds):.1f}" if seconds else "–"))
-            rows.append((method, cells))
-        caption = (
-            f"{TITLES[self.measure]}: mean and standard deviation over seeds, and the mean rank. Marked: the best, and "
-            "what does not differ significantly from it. Traffic and computing time are means over scenarios, each run "
-            "on one thread."
-        )
-        return ResultTable("Scores", caption, "Method", [*self.rows, "Mean rank", "Clusters", "Moved", "Seconds"], rows)
+def _costs(lines: Sequence[Score]) -> list[str]:
+    """Return bytes and seconds of one run, means over scenarios."""
+    traffic = [line.bytes for line in lines if line.bytes is not None]
+    seconds = [line.seconds for line in lines if line.seconds is not None]
+    return [format_bytes(mean(traffic)) if traffic else "–", duration(mean(seconds)) if seconds else "–"]

@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from fedkin.core import FedkinError
 from fedkin.core.errors import unknown_name
@@ -40,18 +41,15 @@ class Cost:
         return Cost(*(sum(pair) for pair in zip(vars(self).values(), vars(cost).values(), strict=True)))
 
     @property
-    def amounts(self) -> dict[str, float | None]:
-        """Bytes and seconds by name, ``None`` if unknown; ``both`` are the bytes sent and received together."""
-        amounts = {**asdict(self), "both": self.sent + self.received}
-        names = ("sent", "received", "both", "client_seconds", "seconds")
-        return {name: None if math.isnan(amounts[name]) else amounts[name] for name in names}
+    def both(self) -> int:
+        """Bytes sent and received."""
+        return self.sent + self.received
 
     def over(self, whole: Cost) -> dict[str, float | None]:
         """Return each amount as a multiple of that of the `whole`; ``None`` if one is unknown or the latter zero."""
-        return {
-            name: None if amount is None or not whole.amounts[name] else amount / (whole.amounts[name] or math.nan)
-            for name, amount in self.amounts.items()
-        }
+        names = ("sent", "received", "both", "client_seconds", "seconds")
+        pairs = {name: (getattr(self, name), getattr(whole, name)) for name in names}
+        return {name: _known(part / all_) if all_ else None for name, (part, all_) in pairs.items()}
 
 
 @dataclass(frozen=True)
@@ -80,10 +78,6 @@ class Costs:
         """Cost of all phases together."""
         return sum(self.phases.values(), Cost())
 
-    def ratios(self, first: Costs) -> dict[str, float | None] | None:
-        """Return the totals as multiples of the first run's; ``None`` if either did not reach the target."""
-        return None if self.step is None or first.step is None else self.total.over(first.total)
-
 
 def target_in(text: str) -> CostTarget | None:
     """Parse a target from ``NAME=NUMBER``; ``None`` if `text` is something else, or the number is not finite."""
@@ -95,34 +89,24 @@ def target_in(text: str) -> CostTarget | None:
     return target if target.metric and math.isfinite(target.reach) else None
 
 
-def parsed_target(text: str) -> CostTarget:
-    """As `target_in`, but raises FedkinError where that returns ``None``."""
-    if (target := target_in(text)) is None:
-        raise FedkinError(f"--target '{text}' is not NAME=NUMBER, such as personal_accuracy=0.95.")
-    return target
-
-
 def costs_of(folders: Sequence[Path], target: CostTarget | None = None) -> list[Costs]:
     """Return the costs of each of these runs up to its last step or, with a target, the step that reached it.
 
     Raises FedkinError if a folder holds no run or no step yet, a line of its files cannot be read, or no run's records
     have the number that `target` names.
     """
-    runs = [(folder, _records(folder)) for folder in folders]
+    runs: list[tuple[Path, list[RecordLine]]] = []
+    for folder in folders:
+        if not (folder / CONFIG).is_file():
+            raise no_run(folder)
+        runs.append((folder, read_lines(folder / RECORDS)))
+        if not runs[-1][1]:
+            raise FedkinError(f"{folder} has no step to count yet; wait for its first, or `fedkin resume {folder}`.")
     if target:
         names = {name for _, records in runs for name in measures(*records)}
         if target.metric not in names:
             raise unknown_name("metric", target.metric, names)
     return [_costs(folder, records, target) for folder, records in runs]
-
-
-def _records(folder: Path) -> list[RecordLine]:
-    if not (folder / CONFIG).is_file():
-        raise no_run(folder)
-    records = read_lines(folder / RECORDS)
-    if not records:
-        raise FedkinError(f"{folder} has no step to count yet; wait for its first, or `fedkin resume {folder}`.")
-    return records
 
 
 def _costs(folder: Path, records: Sequence[RecordLine], target: CostTarget | None) -> Costs:
@@ -132,39 +116,47 @@ def _costs(folder: Path, records: Sequence[RecordLine], target: CostTarget | Non
         if reach is None:
             return Costs(str(folder), {}, None, None)
         last = reach[0]
-    timing = {line["step"]: line for line in read_timing(folder)}
-
-    def seconds(step: int) -> tuple[float, float]:
-        line = timing.get(step, {})
-        return line.get("client_seconds", math.nan), line.get("seconds", math.nan)
-
+    seconds = {
+        line["step"]: (line.get("client_seconds", math.nan), line.get("seconds", math.nan))
+        for line in read_timing(folder)
+    }
+    unknown = math.nan, math.nan
     phases: dict[str, Cost] = {}
     sent = received = 0
     for record in records:
         if record["step"] > last:
             break
-        cost = Cost(1, record["sent"] - sent, record["received"] - received, *seconds(record["step"]))
-        if record is records[0] and 0 in timing:
-            cost += Cost(0, 0, 0, *seconds(0))
+        cost = Cost(1, record["sent"] - sent, record["received"] - received, *seconds.get(record["step"], unknown))
+        if record is records[0] and 0 in seconds:
+            cost += Cost(0, 0, 0, *seconds[0])
         phases[phase_of(record)] = phases.get(phase_of(record), Cost()) + cost
         sent, received = record["sent"], record["received"]
     return Costs(str(folder), phases, training_rounds(records, last), last)
+
+
+def _known(amount: float) -> float | None:
+    return None if math.isnan(amount) else amount
+
+
+def _ratios(run: Costs, first: Costs) -> dict[str, float | None] | None:
+    """Return the totals as multiples of the first run's; ``None`` if either did not reach the target."""
+    return None if run.step is None or first.step is None else run.total.over(first.total)
 
 
 def as_json(runs: Sequence[Costs], target: CostTarget | None = None) -> str:
     """Write the costs as JSON, bytes as whole numbers, in the order of `runs`."""
 
     def tree(cost: Cost) -> dict[str, float | None]:
-        return {name: None if math.isnan(amount) else amount for name, amount in vars(cost).items()}
+        return {name: _known(amount) for name, amount in vars(cost).items()}
 
-    trees = [
+    trees: list[dict[str, Any]] = [
         {
             "run": run.run,
             "step": run.step,
             "training_rounds": run.rounds,
             "phases": {name: tree(cost) for name, cost in run.phases.items()},
             "total": None if run.step is None else tree(run.total),
-            "ratio_to_first": run.ratios(runs[0]) if len(runs) > 1 else None,
+            "ratio_to_first": _ratios(run, runs[0]) if len(runs) > 1 else None,
         }
         for run in runs
     ]
@@ -173,23 +165,23 @@ def as_json(runs: Sequence[Costs], target: CostTarget | None = None) -> str:
 
 def as_text(runs: Sequence[Costs], target: CostTarget | None = None) -> str:
     """Write the costs as a table, with notes below it on the steps that were counted."""
-    heads = ("run", "phase", "steps", "MB sent", "MB received", "MB in all", "client seconds", "wall seconds")
-    rows: list[tuple[str, ...]] = [heads]
+    rows: list[tuple[str, ...]] = [
+        ("run", "phase", "steps", "MB sent", "MB received", "MB in all", "client seconds", "wall seconds")
+    ]
     notes = []
     goal = f"{target.metric} {target.reach:g}" if target else ""
     for run in runs:
         if run.step is None:
-            rows.append((run.run, "not reached", *[""] * (len(heads) - 2)))
+            rows.append((run.run, "not reached", "", "", "", "", "", ""))
             notes.append(f"{run.run}: {goal} not reached")
             continue
-        phases = {**run.phases, **({"total": run.total} if len(run.phases) > 1 else {})}
-        for name, cost in phases.items():
-            amounts = [
-                "–" if amount is None else f"{amount / (1 if unit.endswith('seconds') else 1e6):,.3f}"
-                for unit, amount in cost.amounts.items()
-            ]
-            rows.append((run.run if name == next(iter(phases)) else "", name, str(cost.steps), *amounts))
-        if run is not runs[0] and (ratios := run.ratios(runs[0])) is not None:
+        name = run.run
+        for phase, cost in {**run.phases, **({"total": run.total} if len(run.phases) > 1 else {})}.items():
+            amounts = [cost.sent / 1e6, cost.received / 1e6, cost.both / 1e6, cost.client_seconds, cost.seconds]
+            texts = ("–" if math.isnan(amount) else f"{amount:,.3f}" for amount in amounts)
+            rows.append((name, phase, str(cost.steps), *texts))
+            name = ""
+        if run is not runs[0] and (ratios := _ratios(run, runs[0])) is not None:
             shares = ("–" if value is None else f"{value:.3g}" for value in ratios.values())
             rows.append(("", "  of the first run's", "", *shares))
         steps = f"{goal} reached at step {run.step}, after" if target else f"{pluralize(run.step, 'step')},"

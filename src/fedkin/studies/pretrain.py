@@ -18,8 +18,8 @@ from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.nn.descent import LocalTraining, train_locally
 from fedkin.nn.encoder import Encoder, Pretrained, choose_autoencoder
 
-BATCH_SIZE, LEARNING_RATE = 32, 1e-3
-"""As the authors have them."""
+AUTHORS: dict[str, Any] = {"batch_size": 32, "learning_rate": 1e-3}
+"""Training as the authors have it."""
 
 
 def pretrain(
@@ -70,40 +70,32 @@ def pretrain(
     x, shape = client.x, tuple(client.x.shape[1:])
     spec: dict[str, Any] = {"name": choose_autoencoder(shape) if name == "auto" else name, "shape": list(shape)}
     encoder = Encoder.of(spec | {"output": "sigmoid" if mode == "unit" else "linear"})
-    training = LocalTraining(epochs=1, batch_size=BATCH_SIZE, optimizer="adam", learning_rate=LEARNING_RATE)
-    how: dict[str, Any] = {"data": source, "label": label, "samples": len(x), "seed": seed}
-    how |= {"batch_size": BATCH_SIZE, "learning_rate": LEARNING_RATE}
-    trained = _loaded_or_new(path, encoder, how)
+    training = LocalTraining(epochs=1, optimizer="adam", **AUTHORS)
+    how: dict[str, Any] = {"data": source, "label": label, "samples": len(x), "seed": seed, **AUTHORS}
+    vector = encoder.initial(derive_generator(seed, "init"))
+    trained = Pretrained(encoder.spec(), vector, how | {"epochs": 0, "seconds": 0.0})
+    if path.exists():
+        saved = Pretrained.load(path)
+        if saved.spec == encoder.spec() and all(saved.about.get(key) == value for key, value in how.items()):
+            trained = saved
+        elif saved.about.get("epochs") != 0:  # one without an epoch is nobody's work
+            raise FedkinError(f"'{path}' holds an encoder that was trained otherwise; give another --out.")
+    trained.save(path)  # a path that cannot be written is refused before training
     for epoch in range(trained.about["epochs"] + 1, epochs + 1):
         start = time.perf_counter()
-        rng = derive_generator(seed, "epoch", epoch)
         with one_thread():
-            vector, error = train_locally(encoder, trained.vector, x, x, rng, training)
+            vector, error = train_locally(
+                encoder, trained.vector, x, x, derive_generator(seed, "epoch", epoch), training
+            )
         if not math.isfinite(error):
             raise FedkinError(
                 f"Training on '{source}' came to a mean squared error of {error} in epoch {epoch}; it needs more "
                 f"samples than {len(x)}."
             )
         seconds = round(trained.about["seconds"] + time.perf_counter() - start, 1)
-        progress = {"epochs": epoch, "error": error, "seconds": seconds}
-        trained = Pretrained(trained.spec, vector, trained.about | progress)
+        trained = Pretrained(
+            trained.spec, vector, trained.about | {"epochs": epoch, "error": error, "seconds": seconds}
+        )
         trained.save(path)
         on_epoch(epoch, epochs, error)
     return trained
-
-
-def _loaded_or_new(path: Path, encoder: Encoder, how: dict[str, Any]) -> Pretrained:
-    """Load the encoder in `path` if it was trained in this way, else write a new one before training starts.
-
-    An encoder that was trained otherwise is refused, unless it has not been trained for an epoch yet.
-    """
-    if path.exists():
-        encoded = Pretrained.load(path)
-        if encoded.spec == encoder.spec() and all(encoded.about.get(key) == value for key, value in how.items()):
-            return encoded
-        if encoded.about.get("epochs") != 0:
-            raise FedkinError(f"'{path}' holds an encoder that was trained otherwise; give another --out.")
-    vector = encoder.initial(derive_generator(how["seed"], "init"))
-    encoded = Pretrained(encoder.spec(), vector, how | {"epochs": 0, "seconds": 0.0})
-    encoded.save(path)
-    return encoded

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args, get_type_hints
@@ -58,6 +58,11 @@ class Candidate:
         """Name of the method, with the number of clusters it is given."""
         return self.method if self.number is None else f"{self.method}, {self.number} clusters"
 
+    @property
+    def is_cheap(self) -> bool:
+        """Whether the method is a quick one."""
+        return method_named(self.method).traits.cost == "cheap"
+
     def settings(self, shared: Mapping[str, Any]) -> dict[str, Any]:
         """Return section ``[method]`` of its runs, with those of the `shared` settings that the method has.
 
@@ -81,11 +86,14 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Question:
-    """Everything that the runs of a comparison share.
+    """Everything that the runs of a comparison on one scenario share.
 
     `family` is what is clustered, and `methods` take part, the cheapest first. `tables` are the experiment of all runs,
     without its method and seed, and `settings` hyper-parameters for all methods that have them. The seed is that of the
-    partition, and of the first run.
+    first run. `clusters` is their number, if it is known.
+
+    `label` is the scenario's name in a benchmark, in which each seed has a partition of its own, and the number of
+    clusters is given to those methods alone that cannot find it; without a label all runs are of one partition.
     """
 
     family: Family
@@ -93,6 +101,8 @@ class Question:
     tables: dict[str, Any]
     settings: dict[str, Any]
     seed: int = 0
+    clusters: int | None = None
+    label: str = ""
 
     @property
     def data(self) -> str:
@@ -118,35 +128,28 @@ class Question:
         source = f"{self.data}, scenario {self.scenario}"
         return f"Which {self.family} belong together? ({source}; --question {opposite} asks the other question.)"
 
-    @property
-    def needy(self) -> list[str]:
-        """Cheap methods that must be given the number of clusters."""
-        traits = {name: method_named(name).traits for name in self.methods}
-        return [name for name in self.methods if not traits[name].finds_k and traits[name].cost == "cheap"]
+    def takers(self, cheap: bool) -> list[str]:
+        """Return the methods that can be given a number of clusters and are cheap, or costly."""
+        return [
+            name
+            for name in self.methods
+            if method_named(name).traits.takes_k and Candidate(name).is_cheap == cheap
+        ]  # fmt: skip
 
-    def candidates(self, clusters: int | None, needy_only: bool = False) -> list[Candidate]:
-        """Return the candidates that run first: all if the number of clusters is known, else methods that find it.
-
-        A known number is given to all that take one or, with `needy_only`, to those that cannot find it.
-        """
+    def candidates(self) -> list[Candidate]:
+        """Return the candidates that run first: all if the number of clusters is known, else methods that find it."""
         candidates = []
         for name in self.methods:
             traits = method_named(name).traits
-            if not traits.takes_k or ((clusters is None or needy_only) and traits.finds_k):
+            if not traits.takes_k or ((self.clusters is None or self.label) and traits.finds_k):
                 candidates.append(Candidate(name))
-            elif clusters is not None:
-                candidates.append(Candidate(name, clusters))
+            elif self.clusters is not None:
+                candidates.append(Candidate(name, self.clusters))
         return candidates
-
-    def with_numbers(self, numbers: Collection[int], *costs: str) -> list[Candidate]:
-        """Return candidates for each number of clusters and each method that takes one and is "cheap" or "costly"."""
-        traits = {name: method_named(name).traits for name in self.methods}
-        takers = [name for name in self.methods if traits[name].takes_k and traits[name].cost in costs]
-        return [Candidate(name, number) for name in takers for number in numbers]
 
     def config(self, candidate: Candidate, seed: int) -> Config:
         """Build the configuration of one run; raises FedkinError if a key or value is not allowed."""
-        data = {"seed": self.seed, **self.tables["data"]}
+        data = {"seed": seed if self.label else self.seed, **self.tables["data"]}
         return config_of({**self.tables, "data": data, "method": candidate.settings(self.settings), "seed": seed})
 
     def check(self, population: Population) -> Population:
@@ -205,8 +208,9 @@ def question_of(
     clients: int | None = None,
     seed: int | None = None,
     settings: Sequence[str] = (),
-    asked: str = "auto",
+    question: str = "auto",
     methods: Sequence[str] = ("all",),
+    clusters: int | None = None,
 ) -> Question:
     """Build the question from what a user gives on the command line or in Python.
 
@@ -214,14 +218,14 @@ def question_of(
     data: a name, a file or a folder, as `fedkin.data.sources.load` and `load_clients` take them. `data` and
     `scenario` are for what it does not name; `clients` is their number, for scenarios that take one; `seed` is that of
     the data and of the first run, by default the file's, or 0. `settings` are ``"section.key=value"``; those of
-    ``method`` are for all methods that have the key.
+    ``method`` are for all methods that have the key. `clusters` is their number, at least 2, if it is known.
 
-    `asked` is "samples", "clients" or "auto": what the methods named cluster; without names, clients where the scenario
-    gives them labels to learn from, and samples otherwise, files of clients included. Raises FedkinError if something
-    is given twice, or is not allowed.
+    `question` is "samples", "clients" or "auto": what the methods named cluster; without names, clients where the
+    scenario gives them labels to learn from, and samples otherwise, files of clients included. Raises FedkinError if
+    something is given twice, or is not allowed.
     """
-    if asked not in ("auto", "samples", "clients"):
-        raise FedkinError(f"{flag('question')} is '{asked}'; it should be samples, clients or auto.")
+    if question not in ("auto", "samples", "clients"):
+        raise FedkinError(f"{flag('question')} is '{question}'; it should be samples, clients or auto.")
     tables: dict[str, Any] = {}
     if what.endswith(".toml"):
         tables = {name: table for name, table in read_tables(Path(what)).items() if name != "method"}
@@ -248,9 +252,10 @@ def question_of(
     first_seed, shared = tables.pop("seed", 0), tables.pop("method", {})
     tables["data"] = dict(tables.get("data", {}))
     tables["evaluation"] = {"every": 1_000_000, "map": "pca"} | tables.get("evaluation", {})
-    tables["simulation"], family = _scenario_and_family(tables, asked, methods)
+    tables["simulation"], family = _scenario_and_family(tables, question, methods)
     _check_keys(shared, methods)
-    return Question(family, methods_of(family, methods), tables, shared, first_seed if seed is None else seed)
+    names = methods_of(family, methods)
+    return Question(family, names, tables, shared, first_seed if seed is None else seed, clusters)
 
 
 def _check_sections(tables: dict[str, Any], place: str) -> None:
@@ -258,19 +263,20 @@ def _check_sections(tables: dict[str, Any], place: str) -> None:
         check_section(tables, section, place)
 
 
-def _scenario_and_family(tables: dict[str, Any], asked: str, methods: Sequence[str]) -> tuple[dict[str, Any], Family]:
+def _scenario_and_family(
+    tables: dict[str, Any], question: str, methods: Sequence[str]
+) -> tuple[dict[str, Any], Family]:
     """Return the scenario, and whether samples or clients are to be clustered."""
     scenario = dict(tables.get("simulation", {}))
-    if "scenario" not in scenario and (
-        "column" in scenario or files_of_clients(str(tables["data"].get("source", "digits")))
-    ):
+    source = str(tables["data"].get("source", "digits"))
+    if "scenario" not in scenario and ("column" in scenario or files_of_clients(source)):
         scenario["scenario"] = "files"
     clustered = {method_named(name).traits.clusters for name in methods if registry.is_known("method", base_name(name))}
     gives_labels = "scenario" in scenario and issubclass(
         registry.resolve("scenario", str(scenario["scenario"])), PartitionScenario
     )
     of_clients = clustered == {"clients"} or (clustered != {"samples"} and gives_labels)
-    family: Family = "clients" if asked == "clients" or (asked == "auto" and of_clients) else "samples"
+    family: Family = "clients" if question == "clients" or (question == "auto" and of_clients) else "samples"
     scenario.setdefault("scenario", "own-class" if family == "samples" else "label-clusters")
     if family == "clients" and scenario["scenario"] == "files":
         scenario.setdefault("test_fraction", 0.2)  # clients' models are judged on samples of their own

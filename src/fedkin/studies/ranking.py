@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
 from statistics import mean, stdev
+from typing import Any
 
 import numpy as np
 from scipy.stats import friedmanchisquare, rankdata, studentized_range
@@ -63,9 +64,9 @@ class Score:
     remark: str = ""
 
     @property
-    def name(self) -> str:
-        """Name of the method, with the number of clusters it was given."""
-        return Candidate(self.method, self.number).name
+    def candidate(self) -> Candidate:
+        """The method with the number of clusters it was given."""
+        return Candidate(self.method, self.number)
 
     @property
     def clusters(self) -> tuple[int, ...]:
@@ -118,24 +119,19 @@ class Score:
 
 def score_of(family: Family, candidate: Candidate, results: Sequence[CellResult], same_samples: bool = True) -> Score:
     """Score a candidate by its finished runs, at least one; stability needs the `same_samples` in all of them."""
-    by_run = {
+    by_run: dict[str, list[Any]] = {
         "found_again": [result.again for result in results],
         "accuracy": [result.metrics.get("personal_accuracy") for result in results],
         **{name: [result.metrics.get(name) for result in results] for name in TRUTH[family]},
     }
-    complete: dict[str, list[float]] = {}
-    for name, values in by_run.items():
-        numbers = [value for value in values if value is not None]
-        if len(numbers) == len(results):
-            complete[name] = numbers
-    deviations = {name: stdev(values) for name, values in complete.items() if len(results) > 1}
+    complete = {name: values for name, values in by_run.items() if None not in values}
     score = Score(
         candidate.method,
         candidate.number,
         role_of(candidate.method),
         tuple(results),
         {name: mean(values) for name, values in complete.items()},
-        deviations,
+        {name: stdev(values) for name, values in complete.items() if len(results) > 1},
         _by_client(results) if family == "clients" else (),
     )
     if len(results) > 1 and same_samples:
@@ -182,9 +178,7 @@ def finest(scores: Sequence[Score]) -> Score:
     are found again as well, up to the spread of splits; never beyond that. Numbers that a method finds come before
     those that it was given, for it has seen more than whether halves agree.
     """
-    best = max(scores, key=lambda score: score.value)
-    near = [score for score in scores if score is best or _near(best, score)]
-    return max(near, key=lambda score: (score.number is None, score.fineness, score.value))
+    return max(_as_good(scores), key=lambda score: (score.number is None, score.fineness, score.value))
 
 
 def recommend(family: Family, scores: Sequence[Score]) -> Choice | None:
@@ -204,17 +198,14 @@ def recommend(family: Family, scores: Sequence[Score]) -> Choice | None:
     ]
     if not scores:
         return None
-    best = max(scores, key=lambda score: score.value)
-    near = [score for score in scores if score is best or _near(best, score)]
+    near = _as_good(scores)
     if family == "clients":
         return _of_clients(near)
     fine = finest(scores)
     same = [score for score in near if score is fine or _agreement(fine, score) >= SAME]
     take = min(same, key=lambda score: (score.bytes, score.method))
     rest = sorted((score for score in near if score is not take), key=lambda score: -score.value)
-    different = [
-        score for score in rest if not any(score is close for close in same) and _agreement(take, score) < ALIKE
-    ]
+    different = [score for score in rest if score not in same and _agreement(take, score) < ALIKE]
     return Choice(take, tuple(rest), tuple(different))
 
 
@@ -234,11 +225,14 @@ def _of_clients(near: Sequence[Score]) -> Choice:
     )
 
 
-def _near(best: Score, score: Score) -> bool:
-    """Return whether two scores cannot be told apart by their paired differences.
+def _as_good(scores: Sequence[Score]) -> list[Score]:
+    """Return the best score, and those that cannot be told from it."""
+    best = max(scores, key=lambda score: score.value)
+    return [score for score in scores if score is best or _near(best, score)]
 
-    Of samples these are by split, of clients by client.
-    """
+
+def _near(best: Score, score: Score) -> bool:
+    """Return whether two scores cannot be told apart by their paired differences: by split, or by client."""
     if "found_again" in best.measures:
         pairs = zip(best.results, score.results, strict=False)
         apart = [(first.again or 0.0) - (second.again or 0.0) for first, second in pairs]

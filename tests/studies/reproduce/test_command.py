@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +14,6 @@ from pathlib import Path
 import pytest
 
 import entries
-import forked
 from fedkin.cli import main
 from fedkin.core.progress import Progress
 from fedkin.experiment.run_folder import CONFIG
@@ -24,9 +26,6 @@ class KeptParts(Progress):
 
     def part(self, done: int, total: int) -> None:
         self.parts.append((done, total))
-
-
-pytestmark = pytest.mark.usefixtures("forked_workers")
 
 
 @pytest.fixture(scope="module")
@@ -48,24 +47,25 @@ def test_an_entry_is_run_and_set_beside_the_paper(reproduced: tuple[Path, Path, 
     assert cells["k-means", "p = 0"]["ours"]["value"] > 0.5
     assert table["claims"][0]["holds"] == "holds"
     assert reported.parts[-5:] == [(count, 4) for count in range(5)]
-    text = (out / "try" / "quick" / "table.md").read_text()
-    assert "A third of the data." in text
-    assert "Ours beside the paper's (in brackets): ≈ one seed: near, △ one seed: higher." in text
-    assert f"fedkin reproduce {path} --scale quick" in text
-    assert (out / "try" / "quick" / "report.html").exists()
+    with (out / "try" / "quick" / "table.csv").open(newline="") as file:
+        values = [float(row["value"]) for row in csv.DictReader(file)]
+    assert values == [cell["ours"]["value"] for cell in table["cells"]]
+    page = (out / "try" / "quick" / "report.html").read_text()
+    assert all(text in page for text in ("A third of the data.", f"fedkin reproduce {path} --scale quick"))
 
 
 def test_what_is_there_is_not_run_again(
     reproduced: tuple[Path, Path, KeptParts], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, out, _ = reproduced
-    monkeypatch.setattr("fedkin.studies.reproduce.command.run_all", None)
+    monkeypatch.setattr("fedkin.studies.reproduce.command.make_run", None)
     with pytest.raises(SystemExit) as ended:
         main(["reproduce", str(path), "--out", str(out)])
     assert ended.value.code == 0
     printed = capsys.readouterr().out
-    assert re.search(r"^ *k-FED +0\.", printed, re.MULTILINE)
-    assert "|--" not in printed
+    assert re.search(r"^k-FED +0\.\d+ \(0\.100\) △ ", printed, re.MULTILINE)
+    assert "△ one seed: higher" in printed
+    assert f"fedkin reproduce {path} --scale quick" in printed
 
 
 def test_a_stopped_run_goes_on_and_a_failed_one_stops_nobody(
@@ -79,11 +79,10 @@ def test_a_stopped_run_goes_on_and_a_failed_one_stops_nobody(
     (runs / good.name).mkdir(parents=True)
     (runs / good.name / CONFIG).write_bytes((out / "runs" / good.name / CONFIG).read_bytes())
     tables = {**bad.tables, "data": {**bad.tables["data"], "source": "nothing.csv"}}
-    seen: list[str] = []
-    failed = run_all({"bad": tables, good.name: good.tables}, runs, 1, lambda name, why: seen.append(name))
-    assert set(seen) == {"bad", good.name}
-    assert list(failed) == ["bad"]
-    assert "'nothing.csv' does not exist" in failed["bad"]
+    ended = list(run_all({"bad": tables, good.name: good.tables}, runs, 1))
+    assert [name for name, _, _ in ended] == ["bad", good.name]
+    assert "'nothing.csv' does not exist" in ended[0][1]
+    assert ended[1][1] == ""
     for name in ("records.jsonl", "result.json"):
         assert (runs / good.name / name).read_bytes() == (out / "runs" / good.name / name).read_bytes()
 
@@ -107,19 +106,29 @@ def test_bad_input_is_one_sentence(
 
 
 @pytest.mark.long
+def test_runs_in_parallel_are_those_of_one_process(reproduced: tuple[Path, Path, KeptParts], tmp_path: Path) -> None:
+    path, out, _ = reproduced
+    plans = plans_of([str(path)], "quick")
+    assert reproduce(plans, tmp_path, 2, Progress())[1] == {}
+    for name in plans[0].runs():
+        for file in ("records.jsonl", "result.json"):
+            assert (tmp_path / "runs" / name / file).read_bytes() == (out / "runs" / name / file).read_bytes()
+
+
+@pytest.mark.long
 def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     path = entries.written(tmp_path)
-    words = ["reproduce", str(path), "--out", str(tmp_path / "out"), "--jobs", "1"]
-    parent = forked.Program(tmp_path, tmp_path / "log", forked.fedkin, words).process
+    words = [sys.executable, "-m", "fedkin", "reproduce", str(path), "--out", str(tmp_path / "out"), "--jobs", "2"]
+    parent = subprocess.Popen(words, start_new_session=True)
     tasks = Path(f"/proc/{parent.pid}/task")
     try:
         _wait_until(lambda: (tmp_path / "out" / "runs").is_dir())
         children = " ".join(file.read_text() for file in tasks.glob("*/children"))
         workers = [Path("/proc") / child for child in children.split()]
-        assert workers
+        assert len(workers) >= 2
     finally:
         parent.kill()
-        parent.join()
+        parent.wait()
     _wait_until(lambda: not any(_alive(worker) for worker in workers))
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import entries
 from fedkin.core import FedkinError
 from fedkin.studies.reproduce.entry import Figure, load_entry, plan_of, printed
-from fedkin.studies.reproduce.entry_table import judged, over_seeds
 from fedkin.studies.reproduce.measures import FinishedRun, measured
+from fedkin.studies.reproduce.table import judged, over_seeds
 
 
 def test_an_entry_is_read(tmp_path: Path) -> None:

@@ -6,13 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 from sklearn.metrics import calinski_harabasz_score
-from sklearn.neighbors import KNeighborsClassifier
 
 from fedkin.clustering.metrics import clustering_accuracy
 from fedkin.experiment.config import load_config
 from fedkin.experiment.outputs import load_found
 from fedkin.experiment.run import execute
-from fedkin.studies.reproduce.measures import FinishedRun, _of_two_classes, accuracies, measured
+from fedkin.studies.reproduce.measures import FinishedRun, _of_two_classes, measured
 
 COMMON = ["evaluation.map=none", "device.workers=1"]
 CCFC = ["simulation.fraction=0.15", "simulation.heterogeneity=0.0", "method.latent=8", "method.projector_units=16",
@@ -24,20 +23,6 @@ FEDCREF = ["simulation.clients=3", "simulation.samples_per_class=20", "simulatio
 
 def run(folder: Path, method: str, settings: list[str]) -> FinishedRun:
     return FinishedRun(execute(load_config(method, [*COMMON, *settings]), folder).folder)
-
-
-def test_the_majority_is_that_of_scikit_learns_neighbours() -> None:
-    rng = torch.Generator().manual_seed(0)
-    y = torch.randint(3, (300,), generator=rng)
-    points = torch.eye(3)[y] + 0.6 * torch.randn(300, 3, generator=rng)
-    held_out = torch.rand(300, generator=rng) < 0.2
-    scores = accuracies(points, y, held_out, (1, 5, 1000))
-    unit = torch.nn.functional.normalize(points, dim=1).numpy()
-    expected = [
-        KNeighborsClassifier(k).fit(unit[~held_out], y[~held_out]).score(unit[held_out], y[held_out])
-        for k in (1, 5, int((~held_out).sum()))
-    ]
-    assert scores == pytest.approx(expected, abs=0.02)
 
 
 def test_scores_are_of_the_samples_and_of_the_latents_and_measured_once(tmp_path: Path) -> None:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
-import queue
+import multiprocessing
+import os
+import signal
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import ExitStack, nullcontext
+import threading
+import traceback
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,28 +20,21 @@ from fedkin.core import FedkinError
 from fedkin.core.errors import unknown_name
 from fedkin.core.files import write_atomically
 from fedkin.core.progress import Progress
-from fedkin.engines.local import cores
+from fedkin.data.sources import keep_read
+from fedkin.engines.local import cores, give_back_memory, keep_freed_memory, one_thread
 from fedkin.experiment.config import config_of
+from fedkin.experiment.outputs import as_csv
 from fedkin.experiment.run import check_all, execute, resume
 from fedkin.experiment.run_folder import CONFIG, is_finished
 from fedkin.experiment.terminal import Bar
-from fedkin.experiment.terminal_tables import print_table, sentence_text, table_text
+from fedkin.experiment.terminal_tables import sentence_text, table_text
 from fedkin.nn.encoder import Pretrained
 from fedkin.report.page import write_page
+from fedkin.studies.pages import duration, page_text
 from fedkin.studies.pretrain import pretrain
-from fedkin.studies.reproduce.entry import EncoderFile, Plan, PlannedRun, ScaleName, chosen, load_entry, plan_of
-from fedkin.studies.reproduce.entry_table import EntryTable, table_of
+from fedkin.studies.reproduce.entry import Plan, PlannedRun, ScaleName, chosen, load_entry, plan_of
 from fedkin.studies.reproduce.measures import is_probed, probed
-from fedkin.studies.reproduce.reproduce_page import (
-    SUMMARY_HEADS,
-    markdown,
-    markdown_rows,
-    page,
-    summary_rows,
-    text_parts,
-)
-from fedkin.studies.time_budget import duration
-from fedkin.studies.workers import EndedError, Worker, register, targets
+from fedkin.studies.reproduce.table import EntryTable, summary, table_of
 
 RUNS = "runs"
 
@@ -70,28 +68,33 @@ def reproduce(
     for plan in sorted(plans, key=lambda plan: -(plan.scale.core_seconds or 0.0) / len(plan.runs())):
         for name, (run, probes) in plan.runs(only).items():
             runs.setdefault(name, (run, set()))[1].update(probes)
-    waiting = [
-        name
-        for name, (_, probes) in runs.items()
+    waiting = {
+        name: (run, probes)
+        for name, (run, probes) in runs.items()
         if not (is_finished(out / RUNS / name) and all(is_probed(probe, out / RUNS / name) for probe in probes))
-    ]
-    experiments = {name: runs[name][0].experiment(out) for name in waiting}
+    }
+    experiments = {name: run.experiment(out) for name, (run, _) in waiting.items()}
     check_all(experiments.values(), progress.part)
-    _make_files([file for run, _ in runs.values() for file in run.files], out, progress)
+    for place, file in {file.place(out): file for run, _ in runs.values() for file in run.files}.items():
+        if not place.exists() or Pretrained.load(place).about["epochs"] < file.epochs:
+            progress.phase(f"Training {file.name}")
+            place.parent.mkdir(parents=True, exist_ok=True)
+            pretrain(file.data, place, name=file.model, epochs=file.epochs, samples=file.samples, seed=file.seed)
     progress.phase("Runs")
     finished = len(runs) - len(waiting)
     progress.part(finished, len(runs))
-
-    def count(name: str, failed: str | None) -> None:
-        nonlocal finished
+    failed: dict[str, str] = {}
+    shown: set[str] = set()
+    for name, reason, warnings in run_all(experiments, out / RUNS, jobs, {name: waiting[name][1] for name in waiting}):
         finished += 1
         progress.part(finished, len(runs))
-        if failed:
-            progress.warn(f"{name} failed: {failed}")
-
-    failed: dict[str, str] = {}
-    if experiments:
-        failed = run_all(experiments, out / RUNS, jobs, count, {name: runs[name][1] for name in waiting})
+        if reason:
+            failed[name] = reason
+        texts = [*warnings, *([f"{name} failed: {reason}"] if reason else [])]
+        for text in texts:
+            if text not in shown:  # runs on the same data are warned of the same
+                shown.add(text)
+                progress.warn(text)
     return write_tables(plans, out), failed
 
 
@@ -99,83 +102,98 @@ def run_all(
     experiments: Mapping[str, Mapping[str, Any]],
     runs: Path,
     jobs: int,
-    on_ended: Callable[[str, str | None], None],
     probes: Mapping[str, Collection[str]] | None = None,
-) -> dict[str, str]:
+) -> Iterator[tuple[str, str, list[str]]]:
     """Make all runs in folders, `jobs` in parallel with one thread each, and measure their probes.
 
     `experiments` are `Config.tables` by name of the folder below `runs`. A stopped run is resumed, a finished one only
-    probed. `on_ended` is called with the name of every run that ended, and why it failed if it did. Return why runs
-    failed. Raises FedkinError if a process was ended from outside, for lack of memory for example.
+    probed. Yields, as runs end, the name, why the run failed, empty if it did not, and warnings. One job is made in
+    this process. Raises FedkinError if a process was ended from outside, for lack of memory for example.
     """
-    failed: dict[str, str] = {}
-    workers: queue.SimpleQueue[Worker] = queue.SimpleQueue()
-
-    def make(name: str) -> None:
-        worker, tables = workers.get(), experiments[name]
-        try:
-            worker.call(make_run, tables, targets(tables), str(runs / name), sorted((probes or {}).get(name, ())))
-        finally:
-            workers.put(worker)
-
-    with ExitStack() as stack:
-        pool = stack.enter_context(ThreadPoolExecutor(jobs))
-        shown: set[str] = set()
-        for _ in range(min(jobs, len(experiments))):
-            workers.put(stack.enter_context(Worker(1, shown)))
-        stack.callback(pool.shutdown, wait=False, cancel_futures=True)  # before workers are killed, as after Ctrl-C
-        names = {pool.submit(make, name): name for name in experiments}
+    tasks = {
+        name: (dict(tables), runs / name, sorted((probes or {}).get(name, ()))) for name, tables in experiments.items()
+    }
+    if min(jobs, len(tasks)) <= 1:
+        for name, task in tasks.items():
+            yield name, *make_run(*task)
+        return
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(min(jobs, len(tasks)), context, _begin_worker)
+    try:
+        names = {pool.submit(make_run, *task): name for name, task in tasks.items()}
         for future in as_completed(names):
-            name = names[future]
-            try:
-                future.result()
-            except EndedError as error:
-                raise FedkinError(
-                    f"The process of run {name} was ended from outside, perhaps for lack of memory; repeat the "
-                    "command to resume, with --jobs 1 for minimal memory."
-                ) from error
-            except FedkinError as error:
-                failed[name] = str(error)
-            on_ended(name, failed.get(name))
-    return failed
+            yield names[future], *future.result()
+    except BrokenProcessPool as error:
+        raise FedkinError(
+            "A process of a run was ended from outside, perhaps for lack of memory; repeat the command to resume, with "
+            "--jobs 1 for minimal memory."
+        ) from error
+    except BaseException:
+        for process in multiprocessing.active_children():
+            process.kill()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
-def make_run(
-    tables: dict[str, Any], classes: Mapping[str, str], place: str, probes: Collection[str], progress: Progress
-) -> None:
-    """Make, or resume, the run of an experiment in a folder, and measure its probes, in a worker's process."""
-    folder = Path(place)
-    register(tables, classes)
-    if not (folder / CONFIG).exists():
-        execute(config_of(tables), folder, progress)
-    elif not is_finished(folder):
-        resume(folder, progress)
-    for probe in probes:
-        probed(folder, probe)
+def _begin_worker() -> None:
+    """Prepare a process for runs, which ends at once when its parent is killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which kills this process
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def end_with_parent() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    keep_read()
+    keep_freed_memory()
 
 
-def _make_files(files: Sequence[EncoderFile], out: Path, progress: Progress) -> None:
-    """Train the encoders that runs need; interrupted training resumes from its last epoch."""
-    for place, file in {file.place(out): file for file in files}.items():
-        if place.exists() and Pretrained.load(place).about["epochs"] >= file.epochs:
-            continue
-        progress.phase(f"Training {file.name}")
-        place.parent.mkdir(parents=True, exist_ok=True)
-        pretrain(file.data, place, name=file.model, epochs=file.epochs, samples=file.samples, seed=file.seed)
+class _Warnings(Progress):
+    """Progress that keeps its warnings."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def warn(self, text: str) -> None:
+        self.texts.append(text)
+
+
+def make_run(tables: dict[str, Any], folder: Path, probes: Collection[str]) -> tuple[str, list[str]]:
+    """Make, or resume, the run of an experiment in a folder, and measure its probes.
+
+    Returns why it failed, empty if it did not, and warnings.
+    """
+    progress = _Warnings()
+    with one_thread():
+        try:
+            if not (folder / CONFIG).exists():
+                execute(config_of(tables), folder, progress)
+            elif not is_finished(folder):
+                resume(folder, progress)
+            for probe in probes:
+                probed(folder, probe)
+        except FedkinError as error:
+            return str(error), progress.texts
+        except Exception as error:  # a method's own, on data it was not made for: it ends this run and no other
+            traceback.print_exc()
+            return f"it failed with {type(error).__name__}: {error}", progress.texts
+    give_back_memory()
+    return "", progress.texts
 
 
 def write_tables(plans: Sequence[Plan], out: Path) -> list[EntryTable]:
-    """Write the tables of finished runs: a folder for each entry and scale, and a summary of these entries."""
+    """Write the tables of finished runs: a folder for each entry and scale, and a summary of several entries."""
     tables = [table_of(plan, out / RUNS) for plan in plans]
     for table in tables:
         folder = out / table.plan.name / table.plan.scale_name
-        write_atomically(folder / "table.md", markdown(table))
         write_atomically(folder / "table.json", json.dumps(table.tree(), indent=2) + "\n")
-        write_page(folder / "report.html", page(table))
+        write_atomically(folder / "table.csv", as_csv(table.rows()))
+        write_page(folder / "report.html", table.page())
     if len(tables) > 1:
-        summary = "\n".join(markdown_rows([SUMMARY_HEADS, *summary_rows(tables)]))
-        text = "\n\n".join([summary, *map(markdown, tables)])
-        write_atomically(out / f"summary-{plans[0].scale_name}.md", text)
+        write_page(out / f"summary-{plans[0].scale_name}.html", summary(tables))
     return tables
 
 
@@ -186,7 +204,7 @@ def listing(out: Path) -> str:
         entry = load_entry(path)
         times = [scale and scale.core_seconds for scale in (entry.scales.quick, entry.scales.paper)]
         quick, paper = (duration(time) if time else "?" for time in times)
-        written = [scale for scale in ("quick", "paper") if (out / name / scale / "table.md").exists()]
+        written = [scale for scale in ("quick", "paper") if (out / name / scale / "table.json").exists()]
         finished = f"  [{', '.join(written)}: {out / name}]" if written else ""
         rows.append((name, quick, paper, f"{entry.about}{finished}"))
     machine = f"Times are of one core with 100 GFLOP/s; of this machine's {cores()} each makes a run at a time."
@@ -224,22 +242,12 @@ def reproduced(
     if as_json:
         print(json.dumps([table.tree() for table in tables], indent=2))
     elif not quiet:
-        _print(tables, out)
+        page = out / tables[0].plan.name / scale / "report.html" if len(tables) == 1 else out / f"summary-{scale}.html"
+        print(page_text(tables[0].page() if len(tables) == 1 else summary(tables)))
+        print(f"Report: {page}")
     if failed:
         name, why = next(iter(failed.items()))
         more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
         raise FedkinError(f"{name}{more} failed ({why.rstrip('.')}); the tables show what the others found.")
     if absent := [text for table in tables for text in table.absent]:
         raise FedkinError(" ".join(absent))
-
-
-def _print(tables: Sequence[EntryTable], out: Path) -> None:
-    if len(tables) > 1:
-        print_table(summary_rows(tables), SUMMARY_HEADS, left=(0, 1))
-        print(f"All tables: {out / f'summary-{tables[0].plan.scale_name}.md'}")
-        return
-    above, rows, below = text_parts(tables[0])
-    print("\n".join(map(sentence_text, above)))
-    print_table(rows)
-    print("\n".join(map(sentence_text, below)))
-    print(f"Report: {out / tables[0].plan.name / tables[0].plan.scale_name / 'report.html'}")

@@ -311,17 +311,13 @@ class PlannedRun:
 
 @dataclass(frozen=True)
 class PlannedCell:
-    """Cell of a plan: row, column, what is measured, and a run per seed."""
+    """Cell of a plan: row, column, what is measured, and a run per seed; its `name` is that in claims."""
 
+    name: str
     row: EntryLine
     column: EntryLine
     measure: str
     runs: tuple[PlannedRun, ...]
-
-    @property
-    def name(self) -> str:
-        """Name of the cell, as claims use it."""
-        return cell_name(self.row, self.column)
 
 
 @dataclass(frozen=True)
@@ -344,8 +340,6 @@ class Plan:
         With names in `lines` they are those in the named rows and columns, without row names all rows, without column
         names all columns; none if all names belong to other entries.
         """
-        from fedkin.studies.reproduce.measures import probe_of
-
         rows, columns = {row.name for row in self.rows}, {column.name for column in self.columns}
         if lines and not (rows | columns) & set(lines):
             return {}
@@ -353,8 +347,9 @@ class Plan:
         runs: dict[str, tuple[PlannedRun, set[str]]] = {}
         for cell in self.cells:
             if cell.row.name in rows and cell.column.name in columns:
+                probe, slash, _ = cell.measure.partition("/")
                 for run in cell.runs:
-                    runs.setdefault(run.name, (run, set()))[1].update(probe_of(cell.measure))
+                    runs.setdefault(run.name, (run, set()))[1].update({probe} if slash else ())
         return runs
 
     @property
@@ -387,6 +382,7 @@ def plan_of(
         numbers = [*numbers, *range(after, after + seeds)][:seeds]
     cells = [
         PlannedCell(
+            cell_name(row, column),
             row,
             column,
             measure_of(entry, row, column),

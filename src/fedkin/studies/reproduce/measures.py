@@ -10,6 +10,7 @@ the run, see `PROBES`.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import cached_property
@@ -19,11 +20,11 @@ from typing import Any
 
 import torch
 from sklearn.metrics import calinski_harabasz_score
+from sklearn.neighbors import KNeighborsClassifier
 from torch import Tensor
 
 from fedkin.clustering.k_means import k_means
 from fedkin.clustering.metrics import adjusted_rand, clustering_accuracy
-from fedkin.clustering.nearest import neighbours_vote
 from fedkin.core import Client, Federation, FedkinError
 from fedkin.core.errors import unknown_name
 from fedkin.core.files import read_json, write_atomically
@@ -42,6 +43,9 @@ from fedkin.methods.samples.sample_method import describe_clients
 from fedkin.privacy.randomised_response import flipped
 from fedkin.report.measures import TRAINING, phase_of
 from fedkin.studies.costs import CostTarget, costs_of, target_in
+
+Figures = dict[str, float]
+"""What a probe measures, by key."""
 
 
 class FinishedRun:
@@ -74,13 +78,17 @@ class FinishedRun:
         ]
 
 
-def all_rounds(folder: Path) -> dict[str, float]:
+def _method(folder: Path) -> Any:
+    """Return the run's method, whose type each probe knows."""
+    return run_config(folder).method
+
+
+def all_rounds(folder: Path) -> Figures:
     """Return mean clustering scores over all allowed rounds of a run that ended when clusters formed (OCFL, table 1).
 
     The clusters are final then, so the skipped rounds count with the scores of the last one.
     """
-    run = FinishedRun(folder)
-    rounds = _method(folder).rounds
+    run, rounds = FinishedRun(folder), _method(folder).rounds
     means = {}
     for name in ("ari", "ami", "homogeneity", "completeness"):
         values = [value or 0.0 for value in run.values(name)]
@@ -88,18 +96,18 @@ def all_rounds(folder: Path) -> dict[str, float]:
     return means
 
 
-def temperature(folder: Path) -> dict[str, float]:
+def temperature(folder: Path) -> Figures:
     """Return OCFL's temperature (figure 3): ``first``, ``lowest``, and at the ``rise`` that formed clusters.
 
     The ``drop`` is the difference of the first and the lowest. Raises FedkinError if the run has no temperature.
     """
-    values = [value for value in FinishedRun(folder).values("temperature") if value is not None]
+    values = _numbers(FinishedRun(folder).values("temperature"))
     if not values:
         raise FedkinError(f"{folder} has no temperature; give a run of 'ocfl'.")
     return {"first": values[0], "lowest": min(values), "rise": values[-1], "drop": values[0] - min(values)}
 
 
-def target(folder: Path) -> dict[str, float]:
+def target(folder: Path) -> Figures:
     """Return the cost of reaching the target of the run's own experiment: ``rounds``, ``mb``, ``client_seconds``.
 
     ``rounds`` are those of training. Empty if the run never reached the target. Raises FedkinError if the experiment
@@ -111,24 +119,22 @@ def target(folder: Path) -> dict[str, float]:
     (costs,) = costs_of([folder], CostTarget(goal.target, goal.reach))
     if costs.rounds is None:
         return {}
-    seconds = costs.total.amounts["client_seconds"]
-    figures = {"rounds": float(costs.rounds), "mb": (costs.total.sent + costs.total.received) / 1e6}
-    return figures if seconds is None else figures | {"client_seconds": seconds}
+    total = costs.total
+    figures = {"rounds": float(costs.rounds), "mb": total.both / 1e6, "client_seconds": total.client_seconds}
+    return {name: value for name, value in figures.items() if not math.isnan(value)}
 
 
-def trained(folder: Path) -> dict[str, float]:
+def trained(folder: Path) -> Figures:
     """Return the personal accuracy at the last evaluation, by number of training rounds (other phases do not count)."""
-    figures: dict[str, float] = {}
-    last = None
     rounds = [line for line in FinishedRun(folder).records if phase_of(line) == TRAINING]
+    figures: Figures = {}
     for count, line in enumerate(rounds, 1):
-        last = line["metrics"].get("personal_accuracy", last)
-        if last is not None:
-            figures[str(count)] = last
+        last = line["metrics"].get("personal_accuracy", figures.get(str(count - 1)))
+        figures |= {} if last is None else {str(count): last}
     return figures
 
 
-def message(folder: Path) -> dict[str, float]:
+def message(folder: Path) -> Figures:
     """Return the client seconds of one message and of one epoch of a client's training, and their ratio.
 
     Keys are ``message``, ``epoch`` and ``ratio`` (embedding, figure 6). Raises FedkinError if clients send no messages
@@ -145,12 +151,7 @@ def message(folder: Path) -> dict[str, float]:
     return {"message": sending, "epoch": epoch, "ratio": epoch / sending}
 
 
-def _method(folder: Path) -> Any:
-    """Return the run's method, whose type each probe knows."""
-    return run_config(folder).method
-
-
-def flips(folder: Path) -> dict[str, float]:
+def flips(folder: Path) -> Figures:
     """Return the ARI by clustering algorithm and flip probability (embedding, figure 4).
 
     The run has an encoder that makes the clients' bits, which are flipped anew for every probability. ``exact@0.1`` is
@@ -171,7 +172,7 @@ def flips(folder: Path) -> dict[str, float]:
         unseen = Client.unseen(loaded.preparation.of(client), client.y, rng)
         bits.append(method.true_bits(unseen, loaded.result))
     min_size = _method(folder).smallest(len(bits))
-    figures: dict[str, float] = {}
+    figures: Figures = {}
     for turn in range(11):
         rate, rng = turn / 20, derive_generator(config.seed, "flips", turn)
         points = torch.stack([flipped(clean, rate, rng) for clean in bits]).flatten(1)
@@ -189,7 +190,7 @@ def flips(folder: Path) -> dict[str, float]:
     return figures
 
 
-def separation(folder: Path) -> dict[str, float]:
+def separation(folder: Path) -> Figures:
     """Return Calinski-Harabasz scores of the true classes; higher is better separated (CCFC, figures 3 to 5).
 
     ``samples`` and ``latents`` are of the samples of all clients, as they are and as the method represents them. For
@@ -263,7 +264,7 @@ def _score(points: Tensor, y: Tensor) -> float | None:
     return float(calinski_harabasz_score(points.numpy(), y.numpy())) if 1 < count < len(y) else None
 
 
-def initial(folder: Path) -> dict[str, float]:
+def initial(folder: Path) -> Figures:
     """Return the ``accuracy`` of the clients' initial clusters, and the run's relative ``improvement`` on it.
 
     The initial clusters are computed again as the run made them (FedCRef, tables 6, 9 and 11). Raises FedkinError if
@@ -283,7 +284,7 @@ def initial(folder: Path) -> dict[str, float]:
     return {"accuracy": first, "improvement": (last - first) / first}
 
 
-def unmatched(folder: Path) -> dict[str, float]:
+def unmatched(folder: Path) -> Figures:
     """Return the ``fraction`` of the initial local clusters that are unmatched in the end."""
     run = FinishedRun(folder)
     clusters, unmatched_clusters = run.values("local_clusters"), run.values("unmatched")
@@ -292,13 +293,13 @@ def unmatched(folder: Path) -> dict[str, float]:
     )
 
 
-def within(folder: Path) -> dict[str, float]:
+def within(folder: Path) -> Figures:
     """Return Cohen's kappa within each client, numbered from 1, and the ``mean``, at the end (CCFC, table 4)."""
     kappas = [line["metrics"]["kappas"] for line in FinishedRun(folder).records if "kappas" in line["metrics"]]
     return _by_client(kappas[-1]) if kappas else {}
 
 
-def imbalance(folder: Path) -> dict[str, float]:
+def imbalance(folder: Path) -> Figures:
     """Return the imbalance ratio of each client, by client from 1 on, and the ``mean`` (CCFC, table 4).
 
     The ratio is that of the client's largest class to its smallest; classes that a client lacks do not count. Raises
@@ -312,13 +313,8 @@ def imbalance(folder: Path) -> dict[str, float]:
     return _by_client([float(count.max() / count[count > 0].min()) for count in counts])
 
 
-def _by_client(values: Sequence[float]) -> dict[str, float]:
+def _by_client(values: Sequence[float]) -> Figures:
     return {**{str(client): value for client, value in enumerate(values, 1)}, "mean": mean(values)}
-
-
-Figures = dict[str, float]
-
-_NEIGHBOURS = (3, 5, 7, 9, 100, 1000, 7000)
 
 
 def probed(folder: Path, name: str) -> Figures:
@@ -370,26 +366,14 @@ def _samples(folder: Path) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _by_neighbours(points: Tensor, y: Tensor, held_out: Tensor) -> Figures:
-    scores = accuracies(points, y, held_out, _NEIGHBOURS)
-    return {str(count): score for count, score in zip(_NEIGHBOURS, scores, strict=True)}
-
-
-def accuracies(points: Tensor, y: Tensor, held_out: Tensor, neighbours: tuple[int, ...]) -> list[float]:
-    """Return the accuracy of a majority vote of nearest neighbours on the held-out samples, by number of neighbours.
-
-    `points` ``(n, width)`` are compared by cosine; those that are `held_out`, bool ``(n,)``, are classified by the
-    others. The lowest class wins a tie.
-    """
-    points = torch.nn.functional.normalize(points, dim=1)
-    rest, classes = points[~held_out], y[~held_out]
-    right = torch.zeros(len(neighbours))
-    for part, truth in zip(points[held_out].split(500), y[held_out].split(500), strict=True):
-        nearest = classes[(part @ rest.T).topk(min(max(neighbours), len(rest)), dim=1).indices]
-        for column, k in enumerate(neighbours):
-            voters = nearest[:, :k]
-            votes = neighbours_vote(voters, torch.ones(voters.shape), int(y.max()) + 1)
-            right[column] += float((votes == truth).sum())
-    return [float(score) for score in right / int(held_out.sum())]
+    """Return the accuracy of a majority vote on the `held_out` samples, bool ``(n,)``, the lowest class in a tie."""
+    unit = torch.nn.functional.normalize(points, dim=1).numpy()  # so that the nearest are those by cosine
+    known, unknown = unit[~held_out], unit[held_out]
+    figures = {}
+    for count in (3, 5, 7, 9, 100, 1000, 7000):
+        vote = KNeighborsClassifier(min(count, len(known)), algorithm="brute").fit(known, y[~held_out])
+        figures[str(count)] = float(vote.score(unknown, y[held_out]))
+    return figures
 
 
 def reconstruction(folder: Path) -> Figures:
@@ -418,7 +402,7 @@ PROBES: dict[str, Callable[[Path], Figures]] = {
     "unmatched": unmatched,
     "within": within,
 }
-
+"""What is measured on a run's result, by name."""
 
 COSTS: dict[str, Callable[[FinishedRun], float]] = {
     "steps": lambda run: float(len(run.records)),
@@ -429,20 +413,17 @@ COSTS: dict[str, Callable[[FinishedRun], float]] = {
 """What a run costs, by name."""
 
 
-def _mean(values: Sequence[float | None]) -> float:
-    return mean(0.0 if value is None else value for value in values)
-
-
-def _known(values: Sequence[float | None]) -> list[float]:
+def _numbers(values: Sequence[float | None]) -> list[float]:
     return [value for value in values if value is not None]
 
 
-_WHEN: dict[str, Callable[[Sequence[float | None]], float]] = {
-    "last": lambda values: _known(values)[-1],
-    "first": lambda values: _known(values)[0],
-    "mean": _mean,
-    "last5": lambda values: mean(_known(values)[-5:]),
+MOMENTS: dict[str, Callable[[Sequence[float | None]], float]] = {
+    "last": lambda values: _numbers(values)[-1],
+    "first": lambda values: _numbers(values)[0],
+    "mean": lambda values: mean(0.0 if value is None else value for value in values),
+    "last5": lambda values: mean(_numbers(values)[-5:]),
 }
+"""When a number is read, by name; a step's number is another."""
 
 
 def check(measure: str) -> None:
@@ -451,65 +432,46 @@ def check(measure: str) -> None:
     Raises FedkinError if it has another form, or names a moment or a probe that does not exist.
     """
     probe, slash, _ = measure.partition("/")
+    kind, colon, goal = measure.partition(":")
+    name, _, when = measure.partition("@")
     if slash:
         if probe not in PROBES:
             raise unknown_name("probe", probe, PROBES)
-        return
-    kind, colon, target = measure.partition(":")
-    if colon:
-        _goal(kind, target)
-        return
-    name, _, when = measure.partition("@")
-    if not name.isidentifier():
+    elif colon:
+        if kind != "rounds_to":
+            raise unknown_name("measure", kind, ["rounds_to"])
+        if target_in(goal) is None:
+            raise FedkinError(f"'{measure}' should name a number to reach, as in {kind}:personal_accuracy=0.95.")
+    elif not name.isidentifier():
         raise FedkinError(f"'{name}' is not the name of a number; see docs/reproduce.md for what can be measured.")
-    if when and name in COSTS:
+    elif when and name in COSTS:
         raise FedkinError(f"'{measure}' names a moment, but '{name}' is what the whole run cost; leave @{when} out.")
-    if when and not when.isdigit() and when not in _WHEN:
-        raise unknown_name(f"moment in '{measure}':", when, [*_WHEN, "a step's number"])
-
-
-def probe_of(measure: str) -> set[str]:
-    """Return the name of the probe that `measure` needs, if any."""
-    probe, slash, _ = measure.partition("/")
-    return {probe} if slash else set()
+    elif when and not when.isdigit() and when not in MOMENTS:
+        raise unknown_name(f"moment in '{measure}':", when, [*MOMENTS, "a step's number"])
 
 
 def number_of(measure: str) -> str | None:
     """Return the number of the records that `measure` reads; ``None`` for a cost and for what a probe measures."""
-    if "/" in measure or ":" in measure:
-        return None
     name = measure.partition("@")[0]
-    return None if name in COSTS else name
+    return None if name in COSTS or "/" in measure or ":" in measure else name
 
 
 def measured(run: FinishedRun, measure: str) -> float | None:
-    """Return the value of `measure` in a finished run; ``None`` if the run has none.
+    """Return the value of `measure`, which is valid, in a finished run; ``None`` if the run has none.
 
-    Raises FedkinError if there is no such measure, or its probe does not apply to the run.
+    Raises FedkinError if its probe does not apply to the run.
     """
-    check(measure)
     if "/" in measure:
         probe, key = measure.split("/", 1)
         return probed(run.folder, probe).get(key)
-    kind, colon, target = measure.partition(":")
-    if colon:
-        (cost,) = costs_of([run.folder], _goal(kind, target))
+    if ":" in measure:
+        (cost,) = costs_of([run.folder], target_in(measure.partition(":")[2]))
         return None if cost.rounds is None else float(cost.rounds)
     name, _, when = measure.partition("@")
     if name in COSTS:
         return COSTS[name](run)
     values = run.values(name)
-    if not _known(values):
-        return None
     if when.isdigit():
-        before = _known(values[: int(when)])
+        before = _numbers(values[: int(when)])
         return before[-1] if before else None
-    return _WHEN[when or "last"](values)
-
-
-def _goal(kind: str, target: str) -> CostTarget:
-    if kind != "rounds_to":
-        raise unknown_name("measure", kind, ["rounds_to"])
-    if (found := target_in(target)) is None:
-        raise FedkinError(f"'{kind}:{target}' should name a number to reach, as in {kind}:personal_accuracy=0.95.")
-    return found
+    return MOMENTS[when or "last"](values) if _numbers(values) else None
