@@ -13,9 +13,8 @@ from flwr.proto.node_pb2 import NodeInfo
 from app_nodes import Fleet
 from fedkin.core import Client, Payload
 from fedkin.data.preparation import restore_preparation
-from fedkin.engines.flower_engine.grid import FlowerFederation
-from fedkin.engines.flower_engine.node_app import client_app
-from fedkin.engines.flower_engine.roster import Roster
+from fedkin.engines.flower_engine.grid import FlowerFederation, Roster
+from fedkin.engines.flower_engine.messages import client_app
 from fedkin.engines.site import Request, Site
 
 RUN = "ab12"

@@ -15,8 +15,8 @@ from flwr.cli.config_utils import load_and_validate
 from flwr.supercore.fab_format_version import normalize_and_validate_fab_format
 
 from fedkin.cli import main
-from fedkin.deploy import flower_hub
-from fedkin.deploy.flower_hub import init_hub
+from fedkin.deploy import site_app
+from fedkin.deploy.app_folder import init_hub
 from nodes import Nodes
 
 OPTIONS = ["method.n_clusters=10", "federation.patience=5.0"]
@@ -32,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
 def apps(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[dict[str, Any]]:
     """What Flower loads, by the names in the app's configuration."""
     monkeypatch.syspath_prepend(folder)
-    monkeypatch.setattr(flower_hub.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(site_app.tempfile, "gettempdir", lambda: str(tmp_path))
     named = tomllib.loads((folder / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["components"]
     parts = {name: target.split(":") for name, target in named.items()}
     yield {name: getattr(import_module(module), attribute) for name, (module, attribute) in parts.items()}

@@ -13,7 +13,7 @@ from fedkin.cli import main
 from fedkin.data.preparation import restore_preparation
 from fedkin.deploy.server_app import serve
 from fedkin.deploy.site_app import keep
-from fedkin.engines.flower_engine.transport import TASK, read
+from fedkin.engines.flower_engine.messages import TASK, read
 from fedkin.engines.site import Site
 from fedkin.experiment.config import Config, load_config
 from nodes import Nodes, nodes_of

@@ -16,7 +16,7 @@ from fedkin.core import FedkinError
 from fedkin.data.preparation import restore_preparation
 from fedkin.deploy.server_app import serve
 from fedkin.deploy.site_app import keep, read_site
-from fedkin.engines.flower_engine.transport import HELLO, TASK, content, read
+from fedkin.engines.flower_engine.messages import HELLO, TASK, content, read
 from fedkin.engines.site import Site
 from fedkin.experiment.config import load_config
 from fedkin.experiment.cut import cut

@@ -15,7 +15,7 @@ from fedkin.data.sources import load
 from fedkin.data.statistics import moments
 from fedkin.deploy.server_app import _part
 from fedkin.deploy.site_app import client_app, keep
-from fedkin.engines.flower_engine.roster import Roster
+from fedkin.engines.flower_engine.grid import Roster
 from fedkin.engines.site import Request, Site
 from fedkin.experiment import outputs, prediction
 from fedkin.experiment.config import load_config

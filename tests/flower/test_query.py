@@ -17,7 +17,7 @@ from fedkin import flower
 from fedkin.core import FedkinError
 from fedkin.core.payload import owned, to_bytes
 from fedkin.core.tasks import Task
-from fedkin.engines.flower_engine.transport import content, read
+from fedkin.engines.flower_engine.messages import content, read
 from fedkin.flower import query
 from fedkin.methods.clients import client_method, fedrc, ladd
 from fedkin.methods.clients.embedding import embedding

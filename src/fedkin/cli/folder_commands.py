@@ -267,7 +267,7 @@ def init(folder: Path, experiment: str, hub: str | None, settings: tuple[str, ..
     """Write a folder that runs an experiment on real sites. It is a Flower app, with certificates."""
     _needs_flower()
     if hub is not None:
-        from fedkin.deploy.flower_hub import init_hub
+        from fedkin.deploy.app_folder import init_hub
 
         init_hub(folder, experiment, list(settings), hub)
         print(f"Wrote {folder}; `flwr app publish {folder}` publishes it, once you have logged in.")
@@ -311,6 +311,6 @@ def sites(results: Path, as_json: bool) -> None:
 
 
 def _needs_flower() -> None:
-    from fedkin.engines.flower_engine.version import check_flower
+    from fedkin.engines.flower_engine import check_flower
 
     check_flower()

@@ -1,4 +1,4 @@
-"""Flower app folder that ``fedkin federation init`` writes, ready to run."""
+"""App folders of Flower that ``fedkin federation init`` writes, ready to run or, with ``--hub``, to publish."""
 
 from __future__ import annotations
 
@@ -14,144 +14,27 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from fedkin import __version__
 from fedkin.core import FedkinError
 from fedkin.core.errors import toml_text
 from fedkin.core.files import check_empty, write_atomically, write_secret
+from fedkin.engines.flower_engine import NEWEST, OLDEST
 from fedkin.experiment.config import Config, load_config
 from fedkin.report.numbers import pluralize
 
-# Certificates of a server and keys of sites, for encryption and authentication of messages.
-
-
-_PART = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
-_HOST = re.compile(rf"(?=.*[a-z])(?=.{{1,253}}$)({_PART}\.)*{_PART}", re.IGNORECASE | re.ASCII)
-"""Names of hosts (RFC 1123). One has a letter, so that 10.0.0.300 is none."""
-
-
-def in_ascii(host: str) -> str:
-    """Convert a host's name or address to ASCII (IDNA), as addresses and certificates need it.
-
-    Raises FedkinError if it is not a host's name, or one with several forms in ASCII.
-    """
-    try:
-        name = host.encode("idna").decode()
-    except UnicodeError:
-        name = ""
-    if not _is_address(name) and not _HOST.fullmatch(name):
-        raise FedkinError(
-            f"{host!r} is no name of a host: give one such as fed.example.org, whose parts have 1 to 63 letters, "
-            "digits or hyphens, or an IPv4 address, without a port."
-        )
-    if not host.isascii() and name.encode().decode("idna") != host.lower():  # such as one with an eszett
-        raise FedkinError(f"'{host}' has more than one form in ASCII; give it as it is registered, xn--...")
-    return name
-
-
-def _is_address(host: str) -> bool:
-    try:
-        return bool(ipaddress.IPv4Address(host))
-    except ValueError:
-        return False
-
-
-def new_certificates(hosts: Sequence[str]) -> dict[str, bytes]:
-    """Create a certificate authority and a server's certificate, valid for two years, as four files with their keys.
-
-    They are ``ca.crt``, ``ca.key``, ``server.crt`` and ``server.key``. `hosts` are names or IPv4 addresses of the
-    server, see `in_ascii`.
-    """
-    names = [x509.IPAddress(ipaddress.ip_address(host)) if _is_address(host) else x509.DNSName(host) for host in hosts]
-    authority, server = (ec.generate_private_key(ec.SECP384R1()) for _ in range(2))
-    of_authority = [
-        (x509.BasicConstraints(ca=True, path_length=0), True),
-        (_usage(signs=True), True),
-        (x509.SubjectKeyIdentifier.from_public_key(authority.public_key()), False),
-    ]
-    of_server = [
-        (x509.SubjectAlternativeName(names), False),
-        (x509.BasicConstraints(ca=False, path_length=None), True),
-        (_usage(signs=False), True),
-        (x509.ExtendedKeyUsage([x509.oid.ExtendedKeyUsageOID.SERVER_AUTH]), False),
-        (x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key()), False),
-    ]
-    files = {}
-    for name, key, extensions in (("ca", authority, of_authority), ("server", server, of_server)):
-        subject = "fedkin federation" if key is authority else "fedkin server"
-        certificate = _certificate(subject, key.public_key(), extensions).sign(authority, hashes.SHA384())
-        files[f"{name}.key"] = _private(key, serialization.PrivateFormat.PKCS8)
-        files[f"{name}.crt"] = certificate.public_bytes(serialization.Encoding.PEM)
-    return files
-
-
-def _certificate(
-    subject: str, key: ec.EllipticCurvePublicKey, extensions: Sequence[tuple[x509.ExtensionType, bool]]
-) -> x509.CertificateBuilder:
-    """Begin a certificate, issued by the authority, with extensions and whether each is critical."""
-    today = datetime.datetime.now(datetime.UTC)
-    named, issuer = (
-        x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)]) for name in (subject, "fedkin federation")
-    )
-    builder = x509.CertificateBuilder(
-        issuer_name=issuer,
-        subject_name=named,
-        public_key=key,
-        serial_number=x509.random_serial_number(),
-        not_valid_before=today - datetime.timedelta(hours=1),  # for clocks that differ
-        not_valid_after=today + datetime.timedelta(days=730),
-    )
-    for extension, critical in extensions:
-        builder = builder.add_extension(extension, critical)
-    return builder
-
-
-def _usage(signs: bool) -> x509.KeyUsage:
-    rest = dict.fromkeys(
-        ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "encipher_only",
-         "decipher_only"), False,
-    )  # fmt: skip
-    return x509.KeyUsage(digital_signature=not signs, key_cert_sign=signs, crl_sign=signs, **rest)
-
-
-def _private(key: ec.EllipticCurvePrivateKey, form: serialization.PrivateFormat) -> bytes:
-    return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
-
-
-def write_certificates(folder: Path, certificates: Mapping[str, bytes]) -> None:
-    """Write the files of `new_certificates`; raise FedkinError if ``ca.crt`` exists."""
-    if (folder / "ca.crt").exists():
-        raise FedkinError(f"{folder / 'ca.crt'} exists already; sites would not trust the server under a new one.")
-    for name, content in certificates.items():
-        (write_secret if name.endswith(".key") else write_atomically)(folder / name, content)
-
-
-def make_key(path: Path) -> Path:
-    """Write a new private key of a site, and beside it the public key, ``.pub``, for the server to register.
-
-    Raises FedkinError if `path` exists.
-    """
-    if path.exists():
-        raise FedkinError(f"{path} exists already; a site keeps its key.")
-    key = ec.generate_private_key(ec.SECP384R1())
-    public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
-    beside = path.with_name(path.name + ".pub")
-    write_atomically(beside, public + b"\n")  # the key comes last: once it is there, nobody makes either again
-    write_secret(path, _private(key, serialization.PrivateFormat.OpenSSH))
-    return beside
-
-
-_TEMPLATES = {
-    "pyproject.toml": "pyproject.toml",
-    ".gitignore": "gitignore",
-    "fedkin_app/__init__.py": "package.py",
-    "fedkin_app/server.py": "app_server.py",
-    "fedkin_app/client.py": "app_client.py",
-    "site.example.toml": "site.toml",
-    "README.md": "README.md",
-    "environment.sh": "environment.sh",
-    "start-server.sh": "start-server.sh",
-    "start-site.sh": "start-site.sh",
-    "flwr.sh": "flwr.sh",
-}
+_FEDERATED = ("data.source=federation", "simulation.scenario=files", "simulation.engine=flower")
+_APP = {
+    "pyproject.toml": "pyproject.toml", ".gitignore": "gitignore", "fedkin_app/__init__.py": "package.py",
+    "fedkin_app/server.py": "app_server.py", "fedkin_app/client.py": "app_client.py",
+    "site.example.toml": "site.toml", "README.md": "README.md", "environment.sh": "environment.sh",
+    "start-server.sh": "start-server.sh", "start-site.sh": "start-site.sh", "flwr.sh": "flwr.sh",
+}  # fmt: skip
+_HUB_APP = {
+    "pyproject.toml": "flower_hub/project.toml", "README.md": "flower_hub/README.md", "LICENSE": "flower_hub/LICENSE",
+    ".gitignore": "flower_hub/gitignore", "$package/__init__.py": "package.py",
+    "$package/server_app.py": "app_server.py", "$package/client_app.py": "flower_hub/hub_client_app.py",
+}  # fmt: skip
+"""By a file's path in the folder, where its template lies in ``templates``."""
 
 
 def init(
@@ -165,71 +48,98 @@ def init(
     experiment is not allowed, moves data or has too few sites, or the host's name is invalid.
     """
     check_empty(folder, "give a new one")
-    federated = ["data.source=federation", "simulation.scenario=files", "simulation.engine=flower"]
-    trial = load_config(experiment, [*federated, *([] if sites is None else [f"federation.sites={sites}"]), *settings])
-    if sites is not None and trial.federation.sites != sites:
-        raise FedkinError(f"--sites is {sites}, but 'federation.sites' {trial.federation.sites}; give one of them.")
-    sites = trial.federation.sites or len(trial.federation.listed) or 3
-    config = load_config(experiment, [*federated, *settings, f"federation.sites={sites}"])
+    number = [] if sites is None else [f"federation.sites={sites}"]
+    trial = load_config(experiment, [*_FEDERATED, *number, *settings]).federation
+    if sites is not None and trial.sites != sites:
+        raise FedkinError(f"--sites is {sites}, but 'federation.sites' {trial.sites}; give one of them.")
+    sites = trial.sites or len(trial.listed) or 3
+    config = load_config(experiment, [*_FEDERATED, *settings, f"federation.sites={sites}"])
     check_federated(config)
     check_sites(config)
-    host = in_ascii(host)
+    host = _in_ascii(host)
     certificates = {} if insecure else new_certificates([host])
     words = {
         "host": host,
         "port": str(port),
         "listen": host if host.startswith("127.") or host == "localhost" else "0.0.0.0",
-        "method": config.method_name,
-        "columns": lines_of_sites(config),
-        "packages": "".join(f"   {line}\n" for line in what_to_install(config)),
+        "packages": "".join(f"   {line}\n" for line in _what_to_install(config)),
         "sites": str(sites),
-        "connection": "insecure = true" if insecure else 'root-certificates = "$here/certificates/ca.crt"',
-        "server_options": _INSECURE if insecure else _SECURE,
-        "site_options": "--insecure" if insecure else _SITE_SECURE,
-        "refused": _UNREACHED if insecure else _REFUSED,
-        "without_keys": "" if insecure else " *without* `certificates/*.key`",
-        "and_by_key": "" if insecure else " and by key",
-        "make_key": "" if insecure else _MAKE_KEY,
-        "certificates": "" if insecure else _CERTIFICATES,
-        "registration": "" if insecure else _REGISTRATION,
-        "security": _OPEN if insecure else _CLOSED,
     }
-    write_app(folder, _TEMPLATES, words, config)
+    _write_app(folder, _APP, words | (_INSECURE if insecure else _SECURE), config)
     write_certificates(folder / "certificates", certificates)
 
 
-def write_app(folder: Path, templates: Mapping[str, str], words: Mapping[str, str], config: Config) -> None:
-    """Write the files of an app folder: templates, into which `words` go, and the experiment.
+_HUB_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,31}")
+"""Names that Flower Hub takes, of apps and of their folders."""
 
-    `templates` says by a file's path in `folder` where its template lies in ``fedkin/deploy/templates``. Shell scripts
-    may be run, but for ``environment.sh``, which others read. `words` take the place of each ``$name``.
+
+def init_hub(folder: Path, experiment: str, settings: Sequence[str], publisher: str) -> None:
+    """Write an app folder for Flower Hub, new or empty, whose name is the app's.
+
+    `experiment` and `settings` are as of `init`; `publisher` is the name of the account that will publish it. Raises
+    FedkinError if the folder holds anything, Flower Hub does not allow a name, or the experiment is not allowed, moves
+    data or lists clients.
     """
+    check_empty(folder, "give a new one")
+    name = folder.resolve().name
+    for what, text in (("The folder's name", name), ("The publisher", publisher)):
+        if not _HUB_NAME.fullmatch(text):
+            raise FedkinError(
+                f"{what} is '{text}'; Flower Hub takes letters, digits and hyphens, at most 32, the first a letter."
+            )
+    config = load_config(experiment, [*_FEDERATED, "federation.sites=1", *settings])
+    check_federated(config)
+    if config.federation.listed:
+        raise FedkinError(
+            "[federation] lists clients, but the clients of an app of Flower Hub are not known in advance."
+        )
+    words = {
+        "name": name,
+        "package": name.lower().replace("-", "_"),
+        "publisher": publisher,
+        "packages": "\n".join([*lines, "", ""]) if (lines := _what_to_install(config)) else "",
+        "clusters": config.method.traits.clusters or "samples",
+        "oldest": OLDEST.removesuffix(".0"),
+        "target": NEWEST,
+        "fedkin": __version__,
+    }
+    _write_app(folder, _HUB_APP, words, config)
+
+
+def _write_app(folder: Path, templates: Mapping[str, str], words: Mapping[str, str], config: Config) -> None:
+    """Write the experiment, and the files that templates make when `words` take the place of each ``$name``.
+
+    Shell scripts may be run, but for ``environment.sh``, which others read.
+    """
+    words = {"method": config.method_name, "columns": _lines_of_sites(config), **words}
     for name, template in templates.items():
         text = files("fedkin.deploy").joinpath("templates", template).read_text(encoding="utf-8")
-        write_atomically(folder / name, Template(text).substitute(words))
-        if name.endswith(".sh") and name != "environment.sh":
-            (folder / name).chmod(0o755)
+        path = folder / Template(name).substitute(words)
+        write_atomically(path, Template(text).substitute(words))
+        if path.suffix == ".sh" and path.name != "environment.sh":
+            path.chmod(0o755)
     write_atomically(folder / "experiment.toml", config.to_toml())
 
 
-def lines_of_sites(config: Config) -> str:
+def _lines_of_sites(config: Config) -> str:
     """Return lines of a site's file: packages that the experiment needs, and what it says of columns."""
     lines = [f"{key} = {toml_text(value)}\n" for key, value in config.data.of_columns.items()]
-    comment = "# columns, as in the experiment; change what this site names or writes differently\n"
-    packages = own_packages(config)
-    trusted = f"packages = {toml_text(packages)}  # packages of the experiment's code, besides fedkin\n"
-    return "".join([*([trusted] if packages else []), *([comment] if lines else []), *lines])
+    if lines:
+        lines.insert(0, "# columns, as in the experiment; change what this site names or writes differently\n")
+    if packages := own_packages(config):
+        trusted = f"packages = {toml_text(packages)}  # packages of the experiment's code, besides fedkin\n"
+        lines.insert(0, trusted)
+    return "".join(lines)
 
 
 def own_packages(config: Config) -> list[str]:
     """Return the packages besides fedkin that an experiment's method names, for itself, its network or a recipe."""
-    values = [
-        value for value in config.tables["method"].values() if isinstance(value, str) and _DOTTED.fullmatch(value)
-    ]
-    return sorted({value.partition(":")[0].partition(".")[0] for value in values} - {"fedkin"})
+    dotted = re.compile(r"([^\W\d]\w*)[\w.]*:[^\W\d]\w*")  # package.module:attribute
+    values = [value for value in config.tables["method"].values() if isinstance(value, str)]
+    return sorted({match[1] for value in values if (match := dotted.fullmatch(value))} - {"fedkin"})
 
 
-def what_to_install(config: Config) -> list[str]:
+def _what_to_install(config: Config) -> list[str]:
     """Return lines for a README on the packages that the experiment needs; none if it needs none."""
     packages = " and ".join(f"`{package}`" for package in own_packages(config))
     return _INSTALL.format(packages).splitlines() if packages else []
@@ -274,32 +184,154 @@ def check_federated(config: Config) -> None:
         )
 
 
-_DOTTED = re.compile(r"[^\W\d][\w.]*:[^\W\d]\w*")
-"""Names of the form ``package.module:attribute``."""
+# Certificates of a server and keys of sites, for encryption and authentication of messages.
+
+
+def _in_ascii(host: str) -> str:
+    """Convert a host's name or address to ASCII (IDNA), as addresses and certificates need it.
+
+    Raises FedkinError if it is not a host's name (RFC 1123), or one with several forms in ASCII.
+    """
+    try:
+        name = host.encode("idna").decode()
+    except UnicodeError:
+        name = ""
+    part = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+    # A name has a letter, so that 10.0.0.300 is none.
+    is_name = re.fullmatch(rf"(?=.*[a-z])(?=.{{1,253}}$)({part}\.)*{part}", name, re.IGNORECASE | re.ASCII)
+    if not is_name and not _is_address(name):
+        raise FedkinError(
+            f"{host!r} is no name of a host: give one such as fed.example.org, whose parts have 1 to 63 letters, "
+            "digits or hyphens, or an IPv4 address, without a port."
+        )
+    if not host.isascii() and name.encode().decode("idna") != host.lower():  # such as one with an eszett
+        raise FedkinError(f"'{host}' has more than one form in ASCII; give it as it is registered, xn--...")
+    return name
+
+
+def _is_address(host: str) -> bool:
+    try:
+        return bool(ipaddress.IPv4Address(host))
+    except ValueError:
+        return False
+
+
+def new_certificates(hosts: Sequence[str]) -> dict[str, bytes]:
+    """Create a certificate authority and a server's certificate, valid for two years, as four files with their keys.
+
+    They are ``ca.crt``, ``ca.key``, ``server.crt`` and ``server.key``. `hosts` are names in ASCII or IPv4 addresses of
+    the server.
+    """
+    names = [x509.IPAddress(ipaddress.ip_address(host)) if _is_address(host) else x509.DNSName(host) for host in hosts]
+    authority, server = (ec.generate_private_key(ec.SECP384R1()) for _ in range(2))
+    of_authority = [
+        (x509.BasicConstraints(ca=True, path_length=0), True),
+        (x509.SubjectKeyIdentifier.from_public_key(authority.public_key()), False),
+    ]
+    of_server = [
+        (x509.SubjectAlternativeName(names), False),
+        (x509.BasicConstraints(ca=False, path_length=None), True),
+        (x509.ExtendedKeyUsage([x509.oid.ExtendedKeyUsageOID.SERVER_AUTH]), False),
+        (x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key()), False),
+    ]
+    unused = dict.fromkeys(
+        ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "encipher_only",
+         "decipher_only"), False,
+    )  # fmt: skip
+    issuer = _named("fedkin federation")
+    today = datetime.datetime.now(datetime.UTC)
+    files = {}
+    for name, key, extensions in (("ca", authority, of_authority), ("server", server, of_server)):
+        signs = key is authority
+        usage = x509.KeyUsage(digital_signature=not signs, key_cert_sign=signs, crl_sign=signs, **unused)
+        builder = x509.CertificateBuilder(
+            issuer_name=issuer,
+            subject_name=issuer if signs else _named("fedkin server"),
+            public_key=key.public_key(),
+            serial_number=x509.random_serial_number(),
+            not_valid_before=today - datetime.timedelta(hours=1),  # for clocks that differ
+            not_valid_after=today + datetime.timedelta(days=730),
+        )
+        for extension, critical in [*extensions, (usage, True)]:
+            builder = builder.add_extension(extension, critical)
+        certificate = builder.sign(authority, hashes.SHA384())
+        files[f"{name}.key"] = _private(key, serialization.PrivateFormat.PKCS8)
+        files[f"{name}.crt"] = certificate.public_bytes(serialization.Encoding.PEM)
+    return files
+
+
+def _named(common_name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, common_name)])
+
+
+def _private(key: ec.EllipticCurvePrivateKey, form: serialization.PrivateFormat) -> bytes:
+    return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+
+
+def write_certificates(folder: Path, certificates: Mapping[str, bytes]) -> None:
+    """Write the files of `new_certificates`; raise FedkinError if ``ca.crt`` exists."""
+    if (folder / "ca.crt").exists():
+        raise FedkinError(f"{folder / 'ca.crt'} exists already; sites would not trust the server under a new one.")
+    for name, content in certificates.items():
+        (write_secret if name.endswith(".key") else write_atomically)(folder / name, content)
+
+
+def make_key(path: Path) -> Path:
+    """Write a new private key of a site, and beside it the public key, ``.pub``, for the server to register.
+
+    Raises FedkinError if `path` exists.
+    """
+    if path.exists():
+        raise FedkinError(f"{path} exists already; a site keeps its key.")
+    key = ec.generate_private_key(ec.SECP384R1())
+    public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    beside = path.with_name(path.name + ".pub")
+    write_atomically(beside, public + b"\n")  # the key comes last: once it is there, nobody makes either again
+    write_secret(path, _private(key, serialization.PrivateFormat.OpenSSH))
+    return beside
+
+
+# Words of the templates.
+
+
 _INSTALL = """The experiment also needs code of {}: install it at the server and at every site, or put it on
 `PYTHONPATH` there. `packages` in `site.toml` says that the site trusts this code; else the site refuses its tasks.
 """
-_INSECURE = "--insecure"
-_SECURE = (
-    "--ssl-ca-certfile certificates/ca.crt --ssl-certfile certificates/server.crt \\\n"
-    "  --ssl-keyfile certificates/server.key --enable-supernode-auth"
-)
-_SITE_SECURE = '--root-certificates "$CA" --auth-supernode-private-key "$KEY"'
-_MAKE_KEY = '[ -e "$KEY" ] || fedkin federation key "$KEY" || exit 1'
-_REGISTRATION = """   The first start makes the site's key. Send `site.key.pub`, and nothing else, to the server, and
-   register it there: `./flwr.sh supernode register site.key.pub federation`. Until then the site is refused, and
-   tries again."""
-_CERTIFICATES = """`certificates/` was made with this folder for the server's name, and is valid for two years. `ca.crt`
+_INSECURE = {
+    "connection": "insecure = true",
+    "server_options": "--insecure",
+    "site_options": "--insecure",
+    "refused": (
+        "The server $SERVER did not let this site in: it is not there, or has not noticed yet that the site was away."
+    ),
+    **dict.fromkeys(("without_keys", "and_by_key", "make_key", "certificates", "registration"), ""),
+    "security": (
+        "This folder was made with `--insecure`: nothing is encrypted, and anyone who can reach the port can take part."
+    ),
+}
+_SECURE = {
+    "connection": 'root-certificates = "$here/certificates/ca.crt"',
+    "server_options": (
+        "--ssl-ca-certfile certificates/ca.crt --ssl-certfile certificates/server.crt \\\n"
+        "  --ssl-keyfile certificates/server.key --enable-supernode-auth"
+    ),
+    "site_options": '--root-certificates "$CA" --auth-supernode-private-key "$KEY"',
+    "refused": (
+        "The server $SERVER did not let this site in: it is not there, has not registered $KEY.pub, is not the server "
+        "of $CA, or has not noticed yet that the site was away."
+    ),
+    "without_keys": " *without* `certificates/*.key`",
+    "and_by_key": " and by key",
+    "make_key": '[ -e "$KEY" ] || fedkin federation key "$KEY" || exit 1',
+    "certificates": """\
+`certificates/` was made with this folder for the server's name, and is valid for two years. `ca.crt`
 is public; the two `.key` files are the server's alone, and `ca.key` is best kept elsewhere. To use certificates of your
 own, replace `ca.crt`, `server.crt` and `server.key`.
 
-"""
-_UNREACHED = (
-    "The server $SERVER did not let this site in: it is not there, or has not noticed yet that the site was away."
-)
-_REFUSED = (
-    "The server $SERVER did not let this site in: it is not there, has not registered $KEY.pub, is not the server of "
-    "$CA, or has not noticed yet that the site was away."
-)
-_OPEN = "This folder was made with `--insecure`: nothing is encrypted, and anyone who can reach the port can take part."
-_CLOSED = "Messages are encrypted (TLS), and only sites with a registered key can take part."
+""",
+    "registration": """\
+   The first start makes the site's key. Send `site.key.pub`, and nothing else, to the server, and
+   register it there: `./flwr.sh supernode register site.key.pub federation`. Until then the site is refused, and
+   tries again.""",
+    "security": "Messages are encrypted (TLS), and only sites with a registered key can take part.",
+}

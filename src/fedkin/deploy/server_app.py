@@ -29,8 +29,7 @@ from fedkin.data.names import expanded
 from fedkin.data.population import Population
 from fedkin.data.profile import ClusterProfile
 from fedkin.deploy.app_folder import check_federated, check_sites
-from fedkin.engines.flower_engine.grid import FlowerFederation
-from fedkin.engines.flower_engine.roster import Roster
+from fedkin.engines.flower_engine.grid import FlowerFederation, Roster
 from fedkin.experiment.config import Config, load_config
 from fedkin.experiment.outputs import load_profile, load_words
 from fedkin.experiment.run import Run, RunOutcome, prepare

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
 import torch
@@ -21,12 +23,15 @@ from fedkin.data.checks import check_cells
 from fedkin.data.dataset import note_on_many_classes
 from fedkin.data.names import HUB, expanded
 from fedkin.data.options import AUTO, MIN_MEMBERS, NO_OPTIONS, check_asked
+from fedkin.data.population import Population
 from fedkin.data.preparation import remembered, restore_preparation
 from fedkin.data.samples import note_on_texts
 from fedkin.data.sources import load
-from fedkin.engines.flower_engine.node_app import SiteDataError
-from fedkin.engines.flower_engine.node_app import client_app as answering
+from fedkin.deploy.app_folder import own_packages
+from fedkin.engines.flower_engine.messages import SiteDataError
+from fedkin.engines.flower_engine.messages import client_app as answering
 from fedkin.engines.site import Request, Site
+from fedkin.experiment.config import load_config
 from fedkin.experiment.sections import ColumnOptions, encoder_named
 from fedkin.privacy.budget import Account
 from fedkin.report.numbers import pluralize
@@ -119,15 +124,47 @@ def read_site(path: Path) -> SiteFile:
 RESULTS = "results"
 NOTES = "notes.txt"
 """What looks wrong in the site's table, in its private folder."""
-_CLASSES = 5
-"""Classes that `checked` names."""
-_COLUMNS = 8
-"""Columns that a sentence names."""
 
 
-def client_app() -> ClientApp:
-    """Return the client app; its SuperNode names the site's file: ``--node-config 'site="ward-a.toml"'``."""
-    return answering(site_of, keep)
+def client_app(folder: Path | None = None) -> ClientApp:
+    """Return the client app; its SuperNode names the site's file: ``--node-config 'site="ward-a.toml"'``.
+
+    Of an app for Flower Hub, in `folder`, a node of a simulation has a part of built-in data: the run's configuration
+    names the ``experiment``, and ``demo-data``, which is partitioned.
+    """
+
+    def site(context: Context) -> Site:
+        simulated = {"partition-id", "num-partitions"} <= context.node_config.keys()
+        if folder is None or "site" in context.node_config or not simulated:
+            return site_of(context)
+        return _simulated(folder, context)
+
+    return answering(site, keep)
+
+
+def _simulated(folder: Path, context: Context) -> Site:
+    """Build a site of a simulation: its part of the data, and a private folder for this run."""
+    from fedkin.experiment.simulated_clients import simulated_site
+
+    partition, count = (int(context.node_config[name]) for name in ("partition-id", "num-partitions"))
+    experiment, data = folder / str(context.run_config["experiment"]), str(context.run_config["demo-data"])
+    user = str(os.getuid()) if hasattr(os, "getuid") else "own"  # on Windows temporary folders are users' own
+    name, private = f"site-{partition:04}", Path(tempfile.gettempdir()) / f"fedkin-{user}-{context.run_id}"
+    site = simulated_site(_population(experiment, data, count), partition, name, private / name)
+    return replace(
+        site, packages=("fedkin", *own_packages(load_config(experiment)))
+    )  # of the app that runs here anyhow
+
+
+@lru_cache(maxsize=1)
+def _population(experiment: Path, data: str, clients: int) -> Population:
+    """Build the sites of a simulation, with label skew or, to cluster clients, flipped labels; cached."""
+    federated = load_config(experiment)
+    scenario = "label-flip" if federated.method.traits.clusters == "clients" else "label-skew"
+    partition = [f"simulation.scenario={scenario}", f"simulation.clients={clients}"]
+    config = load_config(federated.method_name, [f"data.source={data}", *partition, f"seed={federated.seed}"])
+    population: Population = config.scenario.build(config.data_seed)
+    return population
 
 
 def keep(site: Site, request: Request, payload: Payload) -> None:
@@ -138,7 +175,6 @@ def keep(site: Site, request: Request, payload: Payload) -> None:
     server, the earlier result is removed, which the site was given by hand.
     """
     # Only this message needs them, and every message starts a process.
-    from fedkin.data.population import Population
     from fedkin.data.preparation import Preparation, encoding_of
     from fedkin.experiment.outputs import READING, label_file, labels_of, remove_result, write_reading, write_result
     from fedkin.experiment.run_folder import RESULTS as FOUND
@@ -168,7 +204,7 @@ def keep(site: Site, request: Request, payload: Payload) -> None:
         if (encoding := encoding_of(state)) is not None:
             used = {*encoding.schema.names, encoding.schema.id}
             if names := [f"'{name}'" for name in site.table.names if name not in used]:
-                which = f"column{'s' * (len(names) > 1)} {listing(names, _COLUMNS)}"
+                which = f"column{'s' * (len(names) > 1)} {listing(names, 8)}"
                 print(
                     f"fedkin: Run {request.run} leaves out {which} of this site; the server's log and report say why.",
                     flush=True,
@@ -211,7 +247,7 @@ def checked(path: Path) -> list[str]:
     site = read_site(path).site(path)
     what = pluralize(len(site.features), "column") if site.features else f"shape {tuple(site.x.shape[1:])}"
     classes = "1 class" if len(site.classes) == 1 else f"{len(site.classes):,} classes"
-    labels = f"labels of {classes} ({listing(site.classes, _CLASSES)})" if site.y is not None else "no labels"
+    labels = f"labels of {classes} ({listing(site.classes, 5)})" if site.y is not None else "no labels"
     columns = [] if site.table is None else [f"\n{columns_at_a_site(site.table)}"]
     first, notes = f"Site '{site.name}' has {pluralize(len(site.x), 'sample')} of {what}, and {labels}.", _notes(site)
     return [first, *columns, *([""] if columns and notes else []), *notes]

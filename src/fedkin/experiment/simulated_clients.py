@@ -37,12 +37,11 @@ def simulated(config: Config, population: Population, folder: Path, **common: An
     """
     require("Engine 'flower'", "flwr ray", "flower")
     _check(config, population)
-    from fedkin.engines.flower_engine.version import importing_flower
+    from fedkin.engines.flower_engine import importing_flower
 
     with importing_flower():
-        from fedkin.engines.flower_engine.grid import FlowerFederation
-        from fedkin.engines.flower_engine.node_app import client_app
-        from fedkin.engines.flower_engine.roster import Roster
+        from fedkin.engines.flower_engine.grid import FlowerFederation, Roster
+        from fedkin.engines.flower_engine.messages import client_app
         from fedkin.engines.flower_engine.simulation import simulated_grid
 
     count, workers = len(population.clients), config.device.workers

@@ -4,7 +4,7 @@ They need the extra ``fedkin[flower]``. See docs/flower-strategies.md. The engin
 tasks over Flower is in `fedkin.engines.flower_engine`.
 """
 
-from fedkin.engines.flower_engine.version import importing_flower
+from fedkin.engines.flower_engine import importing_flower
 
 with importing_flower():
     from fedkin.flower.query import describes

@@ -21,7 +21,7 @@ from fedkin.core.errors import listing
 from fedkin.core.method import Fraction
 from fedkin.core.payload import payload_bytes
 from fedkin.core.replies import Failure, failure_kind
-from fedkin.engines.flower_engine.transport import Key, content, poll, push, read
+from fedkin.engines.flower_engine.messages import Key, content, poll, push, read
 from fedkin.flower import query
 from fedkin.flower.array_layout import ArrayLayout
 from fedkin.methods.clients import cfl_gp, client_method, feddrift, fedrc, flux, gradient_loss, ifca, ladd, pacfl

@@ -16,8 +16,8 @@ from fedkin.core import FedkinError
 from fedkin.data.options import NO_OPTIONS, check_asked
 from fedkin.data.tables import frame_to_table
 from fedkin.deploy.app_folder import make_key
-from fedkin.engines.flower_engine.roster import NOWHERE, Roster
-from fedkin.engines.flower_engine.transport import content, read
+from fedkin.engines.flower_engine.grid import NOWHERE, Roster
+from fedkin.engines.flower_engine.messages import content, read
 from fedkin.engines.site import Site
 from nodes import Nodes, nodes_of
 from nodes import plain_site as site

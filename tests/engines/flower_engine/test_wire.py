@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 import app_nodes
 from fedkin.core import Client, FedkinError, task
-from fedkin.engines.flower_engine.grid import FlowerFederation
-from fedkin.engines.flower_engine.roster import Roster
-from fedkin.engines.flower_engine.transport import TYPE, content, poll, push, read
+from fedkin.engines.flower_engine.grid import FlowerFederation, Roster
+from fedkin.engines.flower_engine.messages import TYPE, content, poll, push, read
 from fedkin.engines.site import Request, Site
 from nodes import RUN, Nodes, nodes_of, sites_of
 
@@ -68,7 +67,7 @@ def test_a_message_of_another_kind_is_refused_by_the_site(tmp_path: Path):
 
 
 def test_a_payload_beyond_the_memory_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedkin.engines.flower_engine.transport.room", lambda: 1000)
+    monkeypatch.setattr("fedkin.engines.flower_engine.messages.room", lambda: 1000)
     with pytest.raises(FedkinError, match="memory"):
         read(content({"x": torch.zeros(1000)}))
 

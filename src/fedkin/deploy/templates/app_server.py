@@ -1,4 +1,4 @@
-"""Runs the experiment beside pyproject.toml on the sites that are connected."""
+"""Runs experiment.toml on the sites that are connected."""
 
 from pathlib import Path
 

@@ -1,22 +1,38 @@
-"""Federation over Flower: clients are nodes of a Flower grid, simulated or real."""
+"""Federation over a Flower grid, and the roster of its sites.
+
+Sites introduce themselves, are checked, and are numbered in order of name.
+"""
 
 from __future__ import annotations
 
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flwr.app import Message
+from flwr.serverapp import Grid
 
 from fedkin.core import Federation, FedkinError, Payload, Task
+from fedkin.core.errors import listing
 from fedkin.core.payload import owned, to_bytes
-from fedkin.core.replies import Failure
-from fedkin.engines.flower_engine.roster import NOWHERE, Roster
-from fedkin.engines.flower_engine.transport import KEEP, TASK, TYPE, content, in_one_line, poll, push, read
+from fedkin.core.replies import Failure, is_name, is_text
+from fedkin.engines.flower_engine.messages import (
+    HELLO,
+    KEEP,
+    REFUSED,
+    TASK,
+    TYPE,
+    content,
+    in_one_line,
+    poll,
+    push,
+    read,
+)
 from fedkin.engines.site import Request, WatchedSites
+from fedkin.secure_aggregation.signatures import public_text
 
 _LOOK_EVERY = 5.0
 """Seconds between two checks whether a client that owes a reply was restarted."""
@@ -215,3 +231,312 @@ class FlowerFederation(Federation):
             return answer.tree()
         except FedkinError as error:
             return Failure("unusable", f"its reply was refused: {error}")
+
+
+# The roster of sites.
+
+
+NOWHERE = 0
+"""Node of a site that took part and has not come back."""
+_PAUSE = 0.5
+"""Seconds between two looks at who is there."""
+_GONE = 5
+"""Flower's code for a node that cannot be reached: it lists a killed node until it misses its heartbeat."""
+_MAX_REFUSED = 100
+"""Refusals that one record holds at most, as nodes may go on forever; the log has all."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A site as the server knows it, from its introduction.
+
+    Names are stable, and ids of sites are in order of them. `shape` is that of one sample. `identity` is a token that
+    distinguishes this site from another of the same name. `features` are a table's columns; these and `classes` may be
+    empty. `key` is the public key that Flower authenticates its node with, as OpenSSH writes it, where the site says
+    that it keeps it; else empty: a node without authentication has a new key whenever it starts. `node` is Flower's
+    number of the node that it is reached by now, or `NOWHERE`.
+    """
+
+    name: str
+    identity: str
+    shape: tuple[int, ...]
+    features: list[str] = field(default_factory=list)
+    classes: list[str] = field(default_factory=list)
+    key: str = ""
+    node: int = NOWHERE
+
+    @property
+    def kind(self) -> tuple[int, ...] | None:
+        """Shape of a sample; ``None`` for tables, whose columns are agreed on by name later."""
+        return None if self.features else self.shape
+
+    @property
+    def described(self) -> str:
+        """Description of the data in words, such as "samples of shape (1, 28, 28)"."""
+        if self.features:
+            return f"a table of {len(self.features)} columns ({listing(self.features)})"
+        return f"samples of shape {self.shape}"
+
+
+def introduced(reply: Message, node: int, key: str) -> Member:
+    """Return the member that a site's introduction describes, see `fedkin.engines.site.Site.introduction`.
+
+    `node` is Flower's number of the node that was asked, and `key` the node's public key as Flower knows it, see
+    `Member.key`. Raises FedkinError if it is no introduction.
+    """
+    if reply.has_error():
+        raise FedkinError(f"Node {node} did not introduce itself (code {reply.error.code}).")
+    answer = read(reply.content)
+    if refusal := answer.text("refusal"):
+        raise FedkinError(f"Node {node}: {in_one_line(refusal, 300)}")  # a line of the log
+    try:
+        member = Member(**answer.tree())
+        lists = all(isinstance(value, list) for value in (member.shape, member.features, member.classes))
+        sound = lists and all(map(is_text, (*member.features, *member.classes, member.key)))
+        sound = sound and is_name(member.name) and is_name(member.identity)
+        sound = sound and all(type(size) is int for size in member.shape)
+    except TypeError:
+        sound = False
+    if not sound:
+        raise FedkinError(f"Node {node} does not introduce itself as sites of fedkin do.")
+    return replace(member, node=node, shape=tuple(member.shape), key=key if member.key == key else "")
+
+
+class Roster:
+    """Sites of a federation, which introduce themselves when they appear and after a restart.
+
+    A node has one seat. The first site of a name keeps the name, and may come back under another node number of
+    Flower's; if it came with a key of its own, only with that key.
+
+    `identities` has that of each site that took part before, by name, where a run is resumed, and `keys` their
+    `Member.key`; no other site is admitted then. `listed` are the only sites that are admitted, by name, with the key
+    of each node as OpenSSH writes it, or an empty text where any key will do; if there are none, any site is admitted.
+    So many `newcomers` may join after `gather`. Sites that are `forgotten` are asked for nothing and not waited for,
+    and keep their names. `report` is given a sentence whenever something changes: which sites are
+    connected, and which are refused and why. `labels` says whether sites send the names of their classes. `columns` is
+    what the experiment says of columns; a site whose own file is ignorant of it refuses to take part.
+
+    `members` are by name, including those that are not connected now; `classes` are names of classes that newcomers may
+    have, set by the caller once the sites have gathered. `refused` has a sentence about every node that was
+    refused; the writer of records empties the list.
+    """
+
+    def __init__(
+        self,
+        grid: Grid,
+        identities: Mapping[str, str] | None = None,
+        report: Callable[[str], None] = lambda text: None,
+        labels: bool = True,
+        keys: Mapping[str, str] | None = None,
+        listed: Mapping[str, str] | None = None,
+        newcomers: int = 0,
+        forgotten: Collection[str] = (),
+        columns: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.grid, self.known, self.report, self.labels = grid, dict(identities or {}), report, labels
+        self.keys, self.listed = dict(keys or {}), dict(listed or {})
+        self.newcomers, self.classes, self.forgotten = newcomers, list[str](), set(forgotten)
+        self.columns = dict(columns or {})
+        self._open = 0
+        self._gathered, self._aside = False, list[Member]()
+        self.members: dict[str, Member] = {}
+        self.refused: list[str] = []
+        self._greeted: dict[int, str] = {}
+        self._asked: dict[str, int] = {}
+
+    def greet(self) -> list[Member]:
+        """Ask new nodes to introduce themselves; return the sites that have done so since the last call."""
+        nodes = {node.node_id: node for node in self.grid.get_nodes()}
+        new = [number for number, node in nodes.items() if self._greeted.get(number) != node.last_activated_at]
+        if new:
+            columns = self.columns or None
+            hello = {
+                node: Message(content(columns, kind=HELLO, labels=int(self.labels)), node, TYPE, group_id="hello")
+                for node in new
+            }
+            self._asked |= push(self.grid, hello)
+            self._greeted |= {node: nodes[node].last_activated_at for node in new}
+        came = []
+        if self._gathered:
+            waiting, self._aside = self._aside, []
+            for member in waiting:
+                try:
+                    self.admit(member)
+                except FedkinError as error:
+                    self._refuse(str(error), member.node)
+        for reply in self.grid.pull_messages(list(self._asked)) if self._asked else ():
+            node, introduced_node = self._asked.pop(reply.metadata.reply_to_message_id), NOWHERE
+            if reply.has_error() and reply.error.code == _GONE:
+                self.report(f"Node {node} is not there any more, as after a site was killed; it is left alone")
+                continue
+            try:
+                key = public_text(nodes[node].public_key) if node in nodes else ""
+                member = introduced(reply, node, key)
+                introduced_node = node
+                self._check_listed(member.name, key)
+                self.admit(member)
+                came.append(member)
+            except FedkinError as error:
+                self._refuse(str(error), introduced_node)
+        return came
+
+    def admit(self, member: Member) -> None:
+        """Add a site to the members, or update its node.
+
+        Raises FedkinError if its name is another site's, its node, folder or key has a seat under another name, it has
+        other data than before, or the run began without it.
+        """
+        self._check_one_seat(member)
+        joins = bool(self.known) and member.name not in self.known
+        if joins and self.newcomers and not self._gathered:
+            self._aside.append(member)
+            return
+        if joins:
+            self._check_newcomer(member)
+        before = self.members.get(member.name)
+        identity = before.identity if before else self.known.get(member.name, member.identity)
+        if identity != member.identity:
+            raise FedkinError(f"Another site is called '{member.name}' already; every site needs a name of its own.")
+        key = before.key if before else self.keys.get(member.name, "")
+        if key and key != member.key:
+            raise FedkinError(
+                f"A node with another key says that it is site '{member.name}'; the name stays with the key that came "
+                "with it first."
+            )
+        # Who has been away since the run resumed has no data here yet.
+        has_data = self.known and before and before.node != NOWHERE
+        if before and has_data and (before.shape, before.features) != (member.shape, member.features):
+            raise FedkinError(f"Site '{member.name}' came back with {member.described} instead of {before.described}.")
+        self.members[member.name] = member
+        if joins:
+            self.known[member.name], self.keys[member.name] = member.identity, member.key
+            self._open -= 1
+            self.report(f"Site '{member.name}' joins; its data are {member.described}")
+
+    def _check_newcomer(self, member: Member) -> None:
+        """Refuse a site that joins after the run has begun, if no seat is free or its data do not fit."""
+        if self._open <= 0:
+            seats = "and all seats for newcomers are taken" if self.newcomers else "so it cannot take part now"
+            raise FedkinError(f"The run began without site '{member.name}', {seats}.")
+        kind = next(iter(self.members.values())).kind
+        if member.kind != kind:
+            raise FedkinError(f"Site '{member.name}' has {member.described}, unlike those that take part.")
+        if unknown := [name for name in member.classes if self.classes and name not in self.classes]:
+            raise FedkinError(f"Site '{member.name}' has the class '{unknown[0]}', which the run does not know.")
+
+    def there(self) -> set[str]:
+        """Return the names of the members whose nodes are connected now."""
+        nodes = {node.node_id for node in self.grid.get_nodes()}
+        return {name for name, member in self.members.items() if member.node in nodes}
+
+    def _check_listed(self, name: str, key: str) -> None:
+        """Refuse a site that is not listed, or whose node has another key than is listed for it."""
+        if self.listed and name not in self.listed:
+            raise FedkinError(f"Site '{name}' is not among the clients that this run's [federation] lists.")
+        if self.listed.get(name, "") not in ("", key):
+            raise FedkinError(f"Site '{name}' has another key than 'federation.keys' lists for it.")
+
+    def _check_one_seat(self, member: Member) -> None:
+        """Refuse a site whose node, private folder or key already belongs to another name."""
+        peers = [peer for name, peer in self.members.items() if name != member.name]
+        for peer in peers:
+            if member.node != NOWHERE and peer.node == member.node:
+                raise FedkinError(
+                    f"Node {member.node} is site '{peer.name}' and cannot be '{member.name}' too; a node has one name."
+                )
+        identities = {name: identity for name, identity in self.known.items() if name != member.name}
+        keys = {name: key for name, key in self.keys.items() if name != member.name and key}
+        for name, identity in (identities | {peer.name: peer.identity for peer in peers}).items():
+            if identity == member.identity:
+                raise FedkinError(
+                    f"Site '{member.name}' has the private folder of site '{name}'; every site needs one of its own."
+                )
+        for name, key in (keys | {peer.name: peer.key for peer in peers if peer.key}).items():
+            if key == member.key:
+                raise FedkinError(f"Site '{member.name}' has the key of site '{name}'; a key has one name in a run.")
+
+    def _refuse(self, reason: str, node: int) -> None:
+        """Report a refusal, and tell the node, unless it is `NOWHERE`: one that has not introduced itself knows why."""
+        self.report(f"Refused: {reason}")
+        if node != NOWHERE:
+            push(self.grid, {node: Message(content(kind=REFUSED, reason=reason), node, TYPE, group_id="refused")})
+        if reason not in self.refused and len(self.refused) < _MAX_REFUSED:
+            self.refused.append(reason)
+
+    def agreeing(self) -> list[Member]:
+        """Return the sites that can take part together, in order of name: with tables or the most common shape."""
+        kinds = Counter(member.kind for member in self.members.values())
+        common = max(kinds, key=lambda kind: (kinds[kind], kind or ())) if kinds else None
+        return [self.members[name] for name in sorted(self.members) if self.members[name].kind == common]
+
+    def differing(self) -> dict[int, str]:
+        """Return, for the node of each site whose data differ from the others', why it cannot take part."""
+        agreeing = self.agreeing()
+        return {
+            member.node: f"Site '{member.name}' has {member.described}, but most sites have {agreeing[0].described}."
+            for member in self.members.values()
+            if member.kind != agreeing[0].kind
+        }
+
+    def gather(self, count: int, patience: float) -> list[Member]:
+        """Wait until `count` sites whose data agree are connected; return them in order of name.
+
+        Their data agree if all are tables, or arrays of one shape. `count` is at least 1, with those that are
+        forgotten, which are not waited for; `patience` is the maximum of seconds.
+
+        No other site is admitted from then on, but for `newcomers`. A resumed run needs a single site once patience is
+        over; the others are missing until they come back. Raises FedkinError if they are not connected in time.
+        """
+        end, last, enough = time.monotonic() + patience, "", self._enough(count)
+        while True:
+            self.greet()
+            agreeing = self.agreeing()
+            names = [member.name for member in agreeing if member.name not in self.forgotten]
+            state = self._attendance(names, enough)
+            if absent := ", ".join(sorted(self.listed.keys() - self.members.keys() - self.forgotten)):
+                state += f"; not there yet: {absent}"
+            if state != last:
+                self.report(state)
+                last = state
+            if len(names) >= enough:
+                break
+            if time.monotonic() > end:
+                if self.known and names:
+                    break
+                raise FedkinError(" ".join([f"After {patience:g} seconds {state}.", *self.differing().values()]))
+            time.sleep(_PAUSE)
+        for node, reason in self.differing().items():
+            self._refuse(reason, node)
+        seats = max(count, len(self.known))  # with those that have joined since the run began
+        self._open = self.newcomers - (seats - count)
+        for surplus in agreeing[seats:]:
+            del self._greeted[surplus.node]  # so that they are asked again, and may join
+        members = self._with_those_away(agreeing[:seats])
+        self.known = {member.name: member.identity for member in members}
+        self.keys = {member.name: member.key for member in members}
+        self.members = {member.name: member for member in members}
+        self._gathered = True
+        return members
+
+    def _attendance(self, names: list[str], enough: int) -> str:
+        """Return in words how many sites are there of those that a run begins with, or has begun with and taken in."""
+        expected = max(enough, len(self.known.keys() - self.forgotten))
+        seated, surplus = names[:expected], names[expected:]
+        state = f"{len(seated)} of {expected} sites are there: {', '.join(seated) or 'none yet'}"
+        return f"{state}; without a seat{' yet' * bool(self.newcomers)}: {', '.join(surplus)}" if surplus else state
+
+    def _enough(self, count: int) -> int:
+        """Return how many of the sites that a run begins with are not forgotten."""
+        begun = list(self.known or self.listed)
+        forgotten = self.forgotten.intersection(begun[:count]) if begun else self.forgotten
+        return max(1, count - len(forgotten))
+
+    def _with_those_away(self, present: list[Member]) -> list[Member]:
+        """Add the sites that took part before and are not connected; return all in order of name."""
+        names = {member.name for member in present}
+        away = [
+            replace(present[0], name=name, identity=identity, key=self.keys.get(name, ""), node=NOWHERE)
+            for name, identity in self.known.items()
+            if name not in names
+        ]
+        return sorted([*present, *away], key=lambda member: member.name)

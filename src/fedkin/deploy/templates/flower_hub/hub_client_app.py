@@ -2,6 +2,6 @@
 
 from pathlib import Path
 
-from fedkin.deploy.flower_hub import client_app
+from fedkin.deploy.site_app import client_app
 
 app = client_app(Path(__file__).resolve().parent.parent)
