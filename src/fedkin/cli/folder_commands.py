@@ -305,9 +305,9 @@ def check(path: Path) -> None:
 def sites(results: Path, as_json: bool) -> None:
     """Show which sites are there, since when, and when each last replied."""
     _needs_flower()
-    from fedkin.deploy.server_app import json_of_sites, table_of_sites
+    from fedkin.deploy.server_app import sites_text
 
-    print(json_of_sites(results) if as_json else table_of_sites(results))
+    print(sites_text(results, as_json))
 
 
 def _needs_flower() -> None:

@@ -42,13 +42,26 @@ from fedkin.report.words import word_lines
 from fedkin.secure_aggregation.sums import direct_failures
 
 SITES = "sites.json"
-_SITE: dict[str, Any] = {"now": "", "since": "", "replied": 0, "why": ""}
-"""What is noted of a site beside its first step, see `Attendance`."""
 _LABELS = "'label' in a site's own site.toml names their column, and sites without labels cannot take part"
-_LOG_EVERY = 60.0
-"""Seconds after which a long step has another line in the log."""
-_UPLOADED = 1.0
-"""Seconds after which `flwr run --stream` shows what was printed; whatever ends the process ends Flower's upload."""
+
+
+@dataclass
+class _Visit:
+    """What is noted of a site, see `Attendance`."""
+
+    first: int
+    now: str = ""
+    since: str = ""
+    replied: int = 0
+    why: str = ""
+
+
+@dataclass
+class _Visits:
+    """Content of ``sites.json``."""
+
+    step: int = 0
+    sites: dict[str, _Visit] = field(default_factory=dict)
 
 
 class Attendance(Callback):
@@ -62,12 +75,12 @@ class Attendance(Callback):
 
     def __init__(self, folder: Path, fed: FlowerFederation, on_joined: Callable[[], None]) -> None:
         self.path, self.fed, self.on_joined = folder / SITES, fed, on_joined
-        self.sites: dict[str, dict[str, Any]] = {}
+        self.visits = _Visits()
         self._seats = len(fed.seats)
 
     def begin(self) -> None:
         if self.path.exists():
-            self.sites = _read_sites(self.path.parent, "; remove it, and the run continues")["sites"]
+            self.visits = read_json(self.path, _Visits, "; remove it, and the run continues")
 
     def checkpoint(self, tree: Mapping[str, Any], timing: Timing, line: RecordLine | None) -> None:
         if len(self.fed.seats) > self._seats:
@@ -75,54 +88,37 @@ class Attendance(Callback):
             self.on_joined()
 
     def step(self, line: RecordLine, timing: Timing) -> None:
+        self.visits.step = line["step"]
         connected = self.fed.roster.there()
         for client, name in enumerate(self.fed.seats):
-            site = self.sites.setdefault(name, {"first": line["step"], **_SITE})
+            visit = self.visits.sites.setdefault(name, _Visit(line["step"]))
             status = "left out" if client in self.fed.dropped else "there" if name in connected else "away"
             status = "forgotten" if name in self.fed.roster.forgotten else status
-            if site["now"] != status:
-                site |= {"now": status, "since": datetime.now(UTC).isoformat(timespec="seconds")}
+            if visit.now != status:
+                visit.now, visit.since = status, datetime.now(UTC).isoformat(timespec="seconds")
             if client in line["answered"]:
-                site["replied"] = line["step"]
-            site["why"] = line["missing"].get(str(client), "")
-        write_atomically(self.path, json.dumps({"step": line["step"], "sites": self.sites}, indent=2) + "\n")
+                visit.replied = line["step"]
+            visit.why = line["missing"].get(str(client), "")
+        write_atomically(self.path, json.dumps(asdict(self.visits), indent=2) + "\n")
 
 
-def _read_sites(folder: Path, otherwise: str) -> dict[str, Any]:
-    """Read ``sites.json``; raise FedkinError, which ends with `otherwise`, if it is absent or damaged."""
-    path = folder / SITES
-    if not path.exists():
-        raise FedkinError(f"{path} is not there{otherwise}.")
-    attendance = read_json(path, dict[str, Any], otherwise)
-    try:
-        sound = attendance["step"] >= 0 and all({*site} == {"first", *_SITE} for site in attendance["sites"].values())
-    except (AttributeError, KeyError, TypeError):
-        sound = False
-    if not sound:
-        raise FedkinError(f"{path} is not as fedkin wrote it{otherwise}.")
-    return attendance
-
-
-def json_of_sites(folder: Path) -> str:
-    """Read the sites' attendance as JSON, see `Attendance`; raises as `table_of_sites` does."""
-    return json.dumps(_read_sites(folder, _WRITTEN), indent=2)
-
-
-def table_of_sites(folder: Path) -> str:
-    """Format the sites' attendance as a table, from the results of a real federation.
+def sites_text(folder: Path, as_json: bool) -> str:
+    """Return the sites' attendance, from the results of a real federation, as a table or as JSON, see `Attendance`.
 
     Raises FedkinError if there is no ``sites.json`` in `folder`, or it is damaged.
     """
-    attendance = _read_sites(folder, _WRITTEN)
+    writer = "; a real federation's server writes it beside its results, after each step"
+    if not (folder / SITES).exists():
+        raise FedkinError(f"{folder / SITES} is not there{writer}.")
+    visits = read_json(folder / SITES, _Visits, writer)
+    if as_json:
+        return json.dumps(asdict(visits), indent=2)
     rows = [
-        (name, site["now"], site["since"], str(site["first"]), str(site["replied"] or "never"), site["why"])
-        for name, site in attendance["sites"].items()
+        (name, site.now, site.since, str(site.first), str(site.replied or "never"), site.why)
+        for name, site in visits.sites.items()
     ]
     header = ("site", "now", "since", "first step", "last reply", "why")
-    return f"After step {attendance['step']}:\n{table_text([header, *rows], left=(0, 1, 2, 5))}"
-
-
-_WRITTEN = "; a real federation's server writes it beside its results, after each step"
+    return f"After step {visits.step}:\n{table_text([header, *rows], left=(0, 1, 2, 5))}"
 
 
 @dataclass
@@ -171,7 +167,7 @@ def refusals_in_the_log() -> Iterator[None]:
         yield
     except FedkinError as error:
         print(f"fedkin: {error}", file=sys.stderr, flush=True)
-        time.sleep(_UPLOADED)
+        time.sleep(1)  # then `flwr run --stream` shows it; whatever ends the process ends Flower's upload
         if threading.current_thread() is not threading.main_thread():
             raise SystemExit(2) from error
         # What is no `Exception` would leave the run under way until Flower misses its heartbeat, after a minute.
@@ -203,14 +199,22 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
         ledger = _Ledger(secrets.token_hex(8))
         if (folder / LEDGER).exists():
             ledger = read_json(folder / LEDGER, _Ledger, "; the run cannot be resumed")
-        labels, listed = config.method.traits.clusters == "clients", config.federation.listed
         federation, order = config.federation, list(ledger.sites)
-        count = federation.sites or len(listed)
+        count = federation.sites or len(federation.listed)
         names = {
             order[site] if isinstance(site, int) and site < len(order) else str(site) for site in federation.forgotten
         }
-        seats = (ledger.keys, listed, federation.newcomers, names)
-        roster = Roster(grid, ledger.sites, progress.phase, labels, *seats, config.data.of_columns)
+        roster = Roster(
+            grid,
+            ledger.sites,
+            progress.phase,
+            labels=config.method.traits.clusters == "clients",
+            keys=ledger.keys,
+            listed=federation.listed,
+            newcomers=federation.newcomers,
+            forgotten=names,
+            columns=config.data.of_columns,
+        )
         members = roster.gather(count, federation.patience)
         order = order or [member.name for member in members]
         members = [member for member in members if member.name in order]  # the others join in the next step
@@ -269,7 +273,7 @@ class _LogProgress(Progress):
     def part(self, done: int, total: int) -> None:
         clock = time.monotonic()
         self._requests += done == 1
-        if clock - self._logged >= _LOG_EVERY:
+        if clock - self._logged >= 60:
             self._logged = clock
             seconds = clock - self._began
             _log(f"Request {self._requests} of this step, {done} of {total} sites have replied after {seconds:.0f} s")
@@ -323,11 +327,8 @@ def _claim(config: Config, folder: Path) -> None:
 
 def _is_that_of(path: Path, config: Config) -> bool:
     """Return whether a run's file has this experiment; an earlier fedkin's lacks options, which have their defaults."""
-    text = config.to_toml()
-    if path.read_text(encoding="utf-8") == text:
-        return True
     try:
-        return load_config(path).to_toml() == text
+        return load_config(path).to_toml() == config.to_toml()
     except FedkinError:
         return False
 

@@ -151,9 +151,8 @@ def _simulated(folder: Path, context: Context) -> Site:
     user = str(os.getuid()) if hasattr(os, "getuid") else "own"  # on Windows temporary folders are users' own
     name, private = f"site-{partition:04}", Path(tempfile.gettempdir()) / f"fedkin-{user}-{context.run_id}"
     site = simulated_site(_population(experiment, data, count), partition, name, private / name)
-    return replace(
-        site, packages=("fedkin", *own_packages(load_config(experiment)))
-    )  # of the app that runs here anyhow
+    # The app's own code runs here anyhow.
+    return replace(site, packages=("fedkin", *own_packages(load_config(experiment))))
 
 
 @lru_cache(maxsize=1)
