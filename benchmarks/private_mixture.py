@@ -60,9 +60,15 @@ def costs(seed: int, options: argparse.Namespace) -> list[dict[str, object]]:
     for epsilon in options.epsilons:
         for way, own in (("server's samples", server), ("no samples", None)):
             model = fedkin.FedDPKMeans(
-                n_clusters=CLUSTERS, epsilon=epsilon, delta=1e-6, bound=BOUND, scaling="none", random_state=seed
+                n_clusters=CLUSTERS,
+                epsilon=epsilon,
+                delta=1e-6,
+                bound=BOUND,
+                scaling="none",
+                random_state=seed,
+                server_data=own,
             )
-            found = model.fit(list(x), server_data=own).result_["centroids"]
+            found = model.fit(list(x)).result_["centroids"]
             lines.append(line(way, epsilon, found))
     return lines
 

@@ -223,7 +223,7 @@ def rows_of(frame: pd.DataFrame, rows: Labels, name: str) -> pd.DataFrame | NDAr
 def fitted(model: Model, clients: list[Any], server: Any) -> Labels:
     """Clusters of all clients' rows, in order of client."""
     if isinstance(model, fedkin.FedDPKMeans):
-        return np.concatenate(model.fit(clients, server_data=server).labels_)
+        return np.concatenate(model.set_params(server_data=server).fit(clients).labels_)
     return np.concatenate(model.fit(clients).labels_)
 
 

@@ -53,15 +53,15 @@ def test_exactly_is_as_fitted_again(made) -> None:
 
 @pytest.mark.filterwarnings("ignore:.* clusters were asked for")
 def test_clusters_of_clients_are_found_again() -> None:
-    model = fedkin.IFCA(n_clusters=2, rounds=2, random_state=0).fit(LABELLED, eval=0.2)
-    certificate = model.forget("client 1", LABELLED, eval=0.2)
+    model = fedkin.IFCA(n_clusters=2, rounds=2, random_state=0).fit(LABELLED)
+    certificate = model.forget("client 1", LABELLED)
     assert certificate["way"] == "retrained"
     assert certificate["still_holds"] == []
     assert model.client_labels_[1] == -1
     assert min(model.client_labels_[[0, 2, 3]]) >= 0
     assert len(model.predict(LABELLED["client 0"][0], client=0)) == 45
-    again = fedkin.IFCA(n_clusters=2, rounds=2, random_state=0).fit(LABELLED, eval=0.2)
-    again.forget(1, LABELLED, eval=0.2)
+    again = fedkin.IFCA(n_clusters=2, rounds=2, random_state=0).fit(LABELLED)
+    again.forget(1, LABELLED)
     assert all(
         np.array_equal(a.detach(), b.detach())
         for one, other in zip(model.models_, again.models_, strict=True)

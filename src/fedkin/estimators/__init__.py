@@ -6,6 +6,6 @@ clusters the samples of unlabelled clients, in `client_estimators` if it cluster
 """
 
 from fedkin.estimators.client_estimators import ClientClusterer
-from fedkin.estimators.sample_estimators import LatentClusterer, SampleClusterer
+from fedkin.estimators.sample_estimators import SampleClusterer
 
-__all__ = ["ClientClusterer", "LatentClusterer", "SampleClusterer"]
+__all__ = ["ClientClusterer", "SampleClusterer"]

@@ -18,60 +18,36 @@ from fedkin.core.seeds import derive_generator
 from fedkin.data.inputs import ClientInput, as_given, holds_several, named_data
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.estimators.clients import (
-    ByClient,
     by_client,
     check_kind,
     encoded,
     fitted_position,
-    held_out_of,
     is_position,
     labelled_clients,
     labelled_data,
     map_clients,
     needed_labels,
+    read_held_out,
     read_labelled_clients,
     read_labels,
-    split_off,
 )
-from fedkin.estimators.estimator import Estimator, warn_of_records
-from fedkin.estimators.training import TRAINING_TYPES, TrainingOptions, loss_function, network_of, training_of
+from fedkin.estimators.estimator import Estimator
+from fedkin.estimators.training import TRAINING_TYPES, TrainingOptions, network_of, training_of
 from fedkin.experiment.terminal import fewer_clusters
-from fedkin.methods.clients import (
-    cfl_gp,
-    clove,
-    fedavg,
-    feddrift,
-    fedgroup,
-    fedopt,
-    fedrc,
-    fesem,
-    flux,
-    gradient_loss,
-    hierarchical,
-    ifca,
-    ladd,
-    ocfl,
-    pacfl,
-    sattler,
-)
-from fedkin.methods.clients.embedding import embedding
 from fedkin.nn.encoder import Encoder
 from fedkin.nn.modules import Classifier
 
 _DATA = "The data given"
-_SPLITS = {"eval": "test", "validation": "validation"}
-"""What the arguments of `fit` are called in metrics."""
 
 
 class ClientClusterer(Estimator):
     """Base class of estimators that cluster clients with labelled samples and train a model for each cluster.
 
-    `module` may also be a torch module, its class, or a function that makes one: of ``(shape, classes)``, the shape of
-    a sample and the number of classes, of the number of classes alone, or of nothing; parameters with a default are not
-    given. It must give logits ``(n, classes)``. Of a torch module only the architecture is used: each fit draws new
-    parameters, by the layers' own ``reset_parameters`` and from `random_state`, so that a fit depends on nothing that
-    happened before it and methods with several models do not start them all alike. To start from given weights, pass a
-    function that returns a copy of them; `IFCA` then takes ``start="kmeans"``.
+    `module` may also be the class of a torch module, or a function that makes one: of ``(shape, classes)``, the shape
+    of a sample and the number of classes, of the number of classes alone, or of nothing; parameters with a default are
+    not given. It must give logits ``(n, classes)``. Each fit draws new parameters from `random_state`, so that a fit
+    depends on nothing that happened before it and methods with several models do not start them all alike. To start
+    from given weights, pass a function that returns a copy of them; `IFCA` then takes ``start="kmeans"``.
 
     `optimizer` may also be a class of ``torch.optim`` or a ``partial`` of one, or a function from parameters to an
     optimiser; clients begin each round with a new one. It has the learning rate that it was given, or else
@@ -112,62 +88,35 @@ class ClientClusterer(Estimator):
     ) -> Self:  # fmt: skip
         """Find the clusters, and train their models.
 
-        Warns (`fedkin.FedkinWarning`) once if something looks wrong in the data, which are used as they are, if the
-        method doubts its clusters, and of clients that have no part in the result.
-
         Parameters
         ----------
         clients : sequence, dict, str or Path, or FederatedDataset
-            The clients, in a list, in a dict by name, as a table divided by ``groupby``, or as a folder with one file
-            each; or a ``FederatedDataset`` of
-            Flower's with a partitioner, or a partitioner with its data. Each is a pair ``(x, y)``, a DataFrame or a
-            file with a column of labels, a dict of ``x`` and ``y``, a torch ``Dataset`` or ``DataLoader`` of pairs, a
-            Hugging Face ``Dataset``, or samples alone, with their labels in `y`. Samples are ``(n, features)`` or
-            images ``(n, height, width)`` or ``(n, channels, height, width)``; labels are one per sample: integers,
-            which may leave gaps, booleans or strings.
+            The clients, in the forms that estimators of samples take, with labels: each is a pair ``(x, y)``, a dict of
+            ``x`` and ``y``, a DataFrame or a file with a column of labels, a torch ``Dataset`` or ``DataLoader`` of
+            pairs, a Hugging Face ``Dataset``, or samples alone, with their labels in `y`. Labels are one per sample:
+            integers, which may leave gaps, booleans or strings.
         y : str, sequence or dict, optional
             The name of the column of labels; or one array of labels per client, in order or by name. By default labels
             are in the pairs, or in the first column called ``label``, ``labels``, ``class``, ``target`` or ``y``.
-        eval : float, or as clients, optional
-            Labelled samples that clients do not train on, of all or some clients, by name, or of as many in a list; one
-            data set for all; ``(x, y)`` as `clients` and `y`; or a fraction of each client's samples, in (0, 1), which
-            is then held out of training. After each round the model of every client's cluster is evaluated on the
-            client's own samples, see `metrics_`.
+        eval : as clients, optional
+            Labelled samples that clients do not train on, of all or some clients by name, or of as many in a list.
+            After each round the model of every client's cluster is evaluated on the client's own samples, see
+            `metrics_`.
         validation : as eval, optional
             The same for early stopping and model selection.
-        callbacks : sequence of Callback or callable
-            `fedkin.Callback`, such as `fedkin.EarlyStopping`; a function is called with each round's record, a dict.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        FedkinError
-            A `ValueError`: if a client's data or a parameter cannot be used.
         """
         inputs = read_labelled_clients(clients, y, self._table_options(), self._labels_needed())
-        classes, held_out = inputs.classes, []
-        for entrance, data in (("eval", eval), ("validation", validation)):
-            split = _SPLITS[entrance]
-            if isinstance(data, float | int):
-                inputs.clients[:], tests = split_off(inputs.clients, data, self._drawn_seed(), split, entrance)
-                held_out.append(tests)
-            elif data is not None:
-                held_out.append(
-                    held_out_of(
-                        data, split, entrance, inputs.names, inputs.label,
-                        lambda labels, subject: encoded(labels, classes, subject),
-                    )
-                )  # fmt: skip
-        network = network_of(self.module, loss_function(self.loss, len(classes)))
-        training, recipe = training_of(type(self).__name__, self.get_params())
-        module = {} if network is None else {"module": network.name}
-        self._run(inputs, self._options() | training | module, held_out, callbacks)
-        self._network, self._recipe, self.classes_ = network, recipe, classes
+        held_out = {
+            entrance: read_held_out(data, entrance, inputs)
+            for entrance, data in (("eval", eval), ("validation", validation))
+            if data is not None
+        }
+        network = network_of(self.module, self.loss)
+        named, recipe = training_of(type(self).__name__, self.get_params())
+        self._run(inputs, named if network is None else named | {"module": network.name}, held_out, callbacks)
+        self._registered, self.classes_ = (network, recipe), inputs.classes
         used = used_clusters([self.result_["labels"]])
-        warn_of_records(self.records_, fewer_clusters(used, getattr(self, "n_clusters", None), "clients"))
+        self._warn_of_records(fewer_clusters(used, getattr(self, "n_clusters", None), "clients"))
         return self
 
     def _labels_needed(self) -> bool:
@@ -244,11 +193,11 @@ class ClientClusterer(Estimator):
     def _accuracy(self, data: ClientInput, client: int | str | None, cluster: int | None) -> float:
         predicted = self.predict(data.x, client, cluster)
         labels = needed_labels(data, _DATA, len(predicted))
-        check_kind(labels, self.classes_, _DATA)
+        check_kind(labels, self.classes_, _DATA, "fit")
         return float((predicted == labels).mean())
 
     @checked_keywords
-    def assign(self, x: Any, y: Any = None) -> Any:
+    def assign(self, x: Any, y: Any = None) -> int:
         """Assign an unseen client (a newcomer) to a cluster, by its labelled samples.
 
         The cluster is that whose model has the lowest loss on them. OCFL, Sattler and Hierarchical instead train as the
@@ -257,16 +206,11 @@ class ClientClusterer(Estimator):
 
         Parameters
         ----------
-        x : array-like, or several newcomers' samples
-            As a client's in `fit`, with or without labels; or several, in a list or in a dict by name.
-        y : array-like, str, sequence or dict, optional
+        x : array-like
+            As a client's in `fit`, with or without labels.
+        y : array-like or str, optional
             The labels where `x` has none, which must be among `classes_`. Only Embedding's prototypes and LADD's styles
             need no labels, and then ignore them.
-
-        Returns
-        -------
-        int, list or dict
-            The cluster; of several newcomers a list, or a dict by name.
 
         Raises
         ------
@@ -274,12 +218,7 @@ class ClientClusterer(Estimator):
             If the data cannot be used.
         """
         check_is_fitted(self, "result_")
-        if holds_several(x):
-            newcomers = labelled_clients(x, y, self._label, "assign")
-            return as_given({name: self._assigned(data) for name, data in newcomers.items()}, x)
-        return self._assigned(labelled_data(x, y, _DATA, self._label))
-
-    def _assigned(self, data: ClientInput) -> int:
+        data = labelled_data(x, y, _DATA, self._label)
         samples, labels = self._prepared(data.x, _DATA), None
         if self._method.assigns_by_labels(self.result_):
             if data.y is None:
@@ -297,9 +236,7 @@ class ClientClusterer(Estimator):
         if client is not None or cluster is not None or not holds_several(x):
             return function(self._logits(x, client, cluster))
         data = by_client(named_data(x, "predict"), self.client_names_, "x")
-        by_name = {self.client_names_[i]: function(self._logits(samples, i, None)) for i, samples in data.items()}
-        values = as_given(by_name, x)
-        return ByClient(values, by_name) if isinstance(values, list) else values
+        return as_given({i: function(self._logits(samples, i, None)) for i, samples in data.items()}, x)
 
     def _logits(self, x: Any, client: int | str | None, cluster: int | None) -> Tensor:
         model, samples = self._model(client, cluster), self._prepared(x, _DATA)
@@ -331,7 +268,7 @@ class ClientClusterer(Estimator):
         return {"client": position}
 
 
-class Embedding(ClientClusterer, method=embedding.EmbeddingMethod):
+class Embedding(ClientClusterer, method="embedding"):
     """Cluster clients before training by randomised bits that an encoder makes of their data (Prigent et al. 2024).
 
     Each client sends a few bits once. With ``message="sums"`` clients send sums with noise instead, which guarantee
@@ -368,17 +305,8 @@ class Embedding(ClientClusterer, method=embedding.EmbeddingMethod):
     def transform(self, x: Any) -> Any:
         """Encode samples by the encoder that the clients trained together, or that came from a file.
 
-        `KinGraph` can use it as features: ``KinGraph(features=model.transform)``.
-
-        Returns
-        -------
-        array, list or dict of array
-            float32 ``(n, width)`` for one array of samples; a list or dict of them for several clients.
-
-        Raises
-        ------
-        FedkinError
-            If the samples cannot be used, or differ in shape from those of `fit` or lack their columns.
+        `KinGraph` can use it as features: ``KinGraph(features=model.transform)``. It returns float32 ``(n, width)`` for
+        one array of samples, a list or dict of them for several clients; FedkinError as `predict`.
         """
         check_is_fitted(self, "result_")
         return map_clients(x, self._codes, _DATA)
@@ -400,48 +328,48 @@ class Embedding(ClientClusterer, method=embedding.EmbeddingMethod):
         self.epsilon_, self.separable_ = float(clustering["epsilon"]), bool(clustering["separable"])
 
 
-class LADD(ClientClusterer, method=ladd.LADDMethod):
+class LADD(ClientClusterer, method="ladd"):
     """Cluster clients before training by the style of their images (LADD; Shenaj et al. 2023).
 
     A style consists of the amplitudes of low frequencies. A baseline: styles are sent as they are.
     """
 
 
-class PACFL(ClientClusterer, method=pacfl.PACFLMethod):
+class PACFL(ClientClusterer, method="pacfl"):
     """Cluster clients before training by principal angles between their data subspaces (PACFL; Vahidian et al. 2023).
 
     Singular vectors of each class are sent as they are.
     """
 
 
-class FLUX(ClientClusterer, method=flux.FLUXMethod):
+class FLUX(ClientClusterer, method="flux"):
     """Cluster clients once by moments of their data's latents, after a few rounds (FLUX; Fenoglio et al. 2025).
 
     It can also assign a client without labels.
     """
 
 
-class FedDrift(ClientClusterer, method=feddrift.FedDriftMethod):
+class FedDrift(ClientClusterer, method="feddrift"):
     """Find clusters of clients again in every time step as their data drift (FedDrift; Jothimurugesan et al. 2023)."""
 
 
-class FedAvg(ClientClusterer, method=fedavg.FedAvgMethod):
+class FedAvg(ClientClusterer, method="fedavg"):
     """Train one model for all clients (FedAvg; McMahan et al. 2017), with FedProx's term if `proximal` is above 0."""
 
 
-class FedOpt(ClientClusterer, method=fedopt.FedOptMethod):
+class FedOpt(ClientClusterer, method="fedopt"):
     """Train one model for all clients with an adaptive optimiser at the server (FedOpt; Reddi et al. 2021)."""
 
 
-class Local(ClientClusterer, method=fedavg.LocalMethod):
+class Local(ClientClusterer, method="local"):
     """Train a model for each client on its own data alone: a baseline."""
 
 
-class CLoVE(ClientClusterer, method=clove.CLoVEMethod):
+class CLoVE(ClientClusterer, method="clove"):
     """Cluster clients in every round by their losses under `n_clusters` models (CLoVE; Bhatia et al. 2025)."""
 
 
-class FedRC(ClientClusterer, method=fedrc.FedRCMethod):
+class FedRC(ClientClusterer, method="fedrc"):
     """Train soft clusters that separate clients only by concept shift (FedRC; Guo et al. 2024).
 
     Concept shift means that the same classes look different or are labelled differently. `memberships_` are each
@@ -449,27 +377,27 @@ class FedRC(ClientClusterer, method=fedrc.FedRCMethod):
     """
 
 
-class CFLGP(ClientClusterer, method=cfl_gp.CFLGPMethod):
+class CFLGP(ClientClusterer, method="cfl-gp"):
     """Cluster clients by their updates of the same models, accumulated over rounds (CFL-GP; Kim et al. 2024)."""
 
 
-class FeSEM(ClientClusterer, method=fesem.FeSEMMethod):
+class FeSEM(ClientClusterer, method="fesem"):
     """Cluster clients by k-means of their models, round by round (FeSEM; Long et al. 2023)."""
 
 
-class FedGroup(ClientClusterer, method=fedgroup.FedGroupMethod):
+class FedGroup(ClientClusterer, method="fedgroup"):
     """Cluster clients once by the cosines of their updates with main directions (FedGroup; Duan et al. 2021)."""
 
 
-class IFCA(ClientClusterer, method=ifca.IFCAMethod):
+class IFCA(ClientClusterer, method="ifca"):
     """Train `n_clusters` models; in every round each client trains the one of lowest loss (IFCA; Ghosh et al. 2020)."""
 
 
-class GradientLoss(ClientClusterer, method=gradient_loss.GradientLossMethod):
+class GradientLoss(ClientClusterer, method="gradient-loss"):
     """Train `n_clusters` models, among which clients choose by loss and gradient together (Lin et al.)."""
 
 
-class OCFL(ClientClusterer, method=ocfl.OCFLMethod):
+class OCFL(ClientClusterer, method="ocfl"):
     """Find clusters of clients and their number once, as soon as the clients' updates diverge (OCFL; Zuziak et al.).
 
     Examples
@@ -489,9 +417,9 @@ class OCFL(ClientClusterer, method=ocfl.OCFLMethod):
     """
 
 
-class Sattler(ClientClusterer, method=sattler.SattlerMethod):
+class Sattler(ClientClusterer, method="sattler"):
     """Split clusters of clients recursively where one model no longer fits all (CFL; Sattler et al. 2020)."""
 
 
-class Hierarchical(ClientClusterer, method=hierarchical.HierarchicalMethod):
+class Hierarchical(ClientClusterer, method="hierarchical"):
     """Cluster clients once by a dendrogram of their updates, cut at a given height (FL+HC; Briggs et al. 2020)."""

@@ -1,4 +1,4 @@
-"""Clients of a fit: their data as users give them, labels of any plain type, held-out samples, texts, and names."""
+"""Clients of a fit: their data as users give them, labels of any plain type, held-out samples, and names."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from torch import Tensor
 
 from fedkin.core import Client
 from fedkin.core.errors import PYTHON, FedkinError, at_door, mid_sentence, raised_by, refuse, unknown_name
-from fedkin.core.seeds import derive_generator
-from fedkin.core.table import Table
 from fedkin.data.checks import check_cells, check_labels
 from fedkin.data.dataset import (
     Dataset,
@@ -34,7 +32,6 @@ from fedkin.data.inputs import (
     holds_several,
     is_form,
     is_named,
-    is_pair,
     labels_beside,
     load_clients,
     named_data,
@@ -72,7 +69,7 @@ class Inputs:
 
 @at_door(PYTHON)
 def read_clients(data: Any, y: Any, table: TableOptions) -> Inputs:
-    """Read clients whose samples are clustered, with labels if there are any, see `Inputs`.
+    """Read clients whose samples are clustered, with labels if there are any.
 
     Raises FedkinError if a client's data or labels cannot be used.
     """
@@ -82,8 +79,8 @@ def read_clients(data: Any, y: Any, table: TableOptions) -> Inputs:
     if population.truth is not None:
         truth = [labels.numpy() for labels in population.truth]
     elif read.labels and all(labels is not None for labels in read.labels):
-        sizes = [(len(client), name) for client, name in zip(population.clients, population.names, strict=True)]
-        truth = [read_labels(labels, *size) for labels, size in zip(read.labels, sizes, strict=True)]
+        owners = zip(read.labels, population.clients, population.names, strict=True)
+        truth = [read_labels(labels, len(client), name) for labels, client, name in owners]
     notes, questions = ((*read.notes, *sentences) for sentences in (population.notes, population.questions))
     guesses = () if read.label == NO_LABELS else tuple(population.guesses)
     return Inputs(population.clients, population.names, read.label, notes, questions, guesses, truth=truth)
@@ -98,8 +95,8 @@ def read_labelled_clients(data: Any, y: Any, table: TableOptions, labels_needed:
     read = federation_input(data, y, seek_labels=True)
     sites = load_clients(read.source, read.column, table)
     beside = read.labels or [None] * len(sites)
-    labels = [labels_in(site) if array is None else array for array, site in zip(beside, sites, strict=True)]
-    names = [site.name for site in sites]
+    labels = [_labels_in(site) if array is None else array for array, site in zip(beside, sites, strict=True)]
+    names, rows = [site.name for site in sites], sum(map(len, sites))
     clients = [client_of(i, site) for i, site in enumerate(sites)]
     without = [name for name, array in zip(names, labels, strict=True) if array is None]
     if without and (labels_needed or len(without) < len(names)):
@@ -108,35 +105,30 @@ def read_labelled_clients(data: Any, y: Any, table: TableOptions, labels_needed:
             f"{without[0]} has no labels{unlike}; give clients as pairs (x, y), arrays of labels as y, or the name of "
             "the column of labels as y."
         )
-    classes = np.array([], dtype=np.int64)
+    classes: ClassLabels = np.array([], dtype=np.int64)
     if not without:
         each = [(array, len(site), site.name) for array, site in zip(labels, sites, strict=True)]
         refuse(said_once([(client[2], line) for client in each for line in raised_by(read_labels, *client)]))
         arrays = [read_labels(*client) for client in each]
-        classes = classes_of(arrays, names)
-        check_are_classes([str(name) for name in classes.tolist()], sum(map(len, sites)), read.label)
+        classes = _classes_of(arrays, names)
+        check_are_classes([str(name) for name in classes.tolist()], rows, read.label)
         for client, array, name in zip(clients, arrays, names, strict=True):
             client.y = encoded(array, classes, name)
-    apart, questions = _notes_on(clients, classes, names)
-    return Inputs(
-        clients, names, read.label, (*read.notes, *apart, *questions), (*read.notes, *questions), classes=classes
-    )
-
-
-def _notes_on(clients: Sequence[Client], classes: ClassLabels, names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return notes on labels and cells of clients: those that question nothing, and those that do.
-
-    That clients share no labels with others is what clusters of clients are often found for.
-    """
-    named = list(zip(names, clients, strict=True))
-    tables = {name: client.table for name, client in named if client.table is not None}
+    # That clients share no labels with others is what clusters of clients are often found for: a note, no question.
     spelt, apart = check_labels(
-        {name: [str(classes[i]) for i in client.y.unique()] for name, client in named if client.y is not None}
+        {name: [str(classes[i]) for i in client.y.unique()] for name, client in _named(names, clients, "y")}
     )
-    many = note_on_many_classes([str(name) for name in classes], sum(map(len, clients)))
-    labels = {name: client.y.tolist() for name, client in named if client.y is not None and name in tables}
+    tables = {name: client.table for name, client in _named(names, clients, "table")}
+    codes = {name: client.y.tolist() for name, client in _named(names, clients, "y") if name in tables}
+    many = note_on_many_classes([str(name) for name in classes], rows)
     outcomes = notes_on_outcomes(table.names for table in tables.values())
-    return [*apart], [*many, *outcomes, *spelt, *check_cells(tables, labels)]
+    questions = (*read.notes, *many, *outcomes, *spelt, *check_cells(tables, codes))
+    return Inputs(clients, names, read.label, (*questions, *apart), questions, classes=classes)
+
+
+def _named(names: Sequence[str], clients: Sequence[Client], attribute: str) -> list[tuple[str, Any]]:
+    pairs = zip(names, clients, strict=True)
+    return [(name, client) for name, client in pairs if getattr(client, attribute) is not None]
 
 
 # Samples with labels that come after a fit, of one client or of several.
@@ -154,7 +146,7 @@ def labelled_data(x: Any, y: Any, subject: str, label: str | None) -> ClientInpu
         return ClientInput(client_input(x, subject).x, y)
     label = y or label
     if isinstance(x, str | Path):
-        return ClientInput(x, labels_in(read_file(expanded(str(x)), label)))
+        return ClientInput(x, _labels_in(read_file(expanded(str(x)), label)))
     frame = as_frame(x)
     if y is None and frame is not None and label not in [str(name) for name in frame.columns]:
         label = None
@@ -180,7 +172,7 @@ def needed_labels(data: ClientInput, subject: str, samples: int) -> ClassLabels:
     return read_labels(data.y, samples, subject)
 
 
-def labels_in(data: Dataset) -> ClassLabels | None:
+def _labels_in(data: Dataset) -> ClassLabels | None:
     """Return the labels of a file: integers where all its classes are integers, else texts; ``None`` if it has none."""
     if data.y is None:
         return None
@@ -195,54 +187,39 @@ def read_labels(y: Any, samples: int, subject: str) -> ClassLabels:
     They may be a column ``(samples, 1)``. `subject` names their owner, at the beginning of error messages. Raises
     FedkinError if a label is missing, a fraction or of another type, or there is not one for each sample.
     """
-    if isinstance(y, np.ma.MaskedArray) and np.ma.getmaskarray(y).any():
-        raise FedkinError(f"{subject} has masked labels; it needs one for each of its samples.")
     try:
         array = np.asarray(y.detach().cpu() if isinstance(y, Tensor) else y)
-    except ValueError as error:
-        raise FedkinError(
-            f"{subject} has labels that do not form an array; it needs one for each of its samples."
-        ) from error
+    except ValueError:  # ragged
+        array = np.empty(0)
     if array.shape == (samples, 1):  # a column, as scikit-learn takes it
         array = array[:, 0]
-    if array.shape != (samples,):
+    if array.shape != (samples,) or np.ma.getmaskarray(y if isinstance(y, np.ma.MaskedArray) else array).any():
         one_hot = ", as y.argmax(1) has of one-hot labels" if array.ndim == 2 and len(array) == samples else ""
         raise FedkinError(
-            f"{subject} has labels of shape {array.shape} for {samples} samples; it needs one for each{one_hot}."
+            f"{subject} has labels of shape {array.shape} for {samples} samples; it needs one for each{one_hot}, none "
+            "missing."
         )
     if array.dtype.kind == "O":
         values = array.tolist()
-        if not all(isinstance(value, str) for value in values):
-            for value in values:
-                if not isinstance(value, bool | int | float | np.number):
-                    raise FedkinError(
-                        f"{subject} has the label {value!r}; they should be all numbers or all strings, none missing."
-                    )
+        kinds = {str if isinstance(value, str) else type(value) for value in values}
+        if kinds != {str} and not all(issubclass(kind, bool | int | float | np.number) for kind in kinds):
+            odd = next(value for value in values if not isinstance(value, bool | int | float | np.number))
+            raise FedkinError(f"{subject} has the label {odd!r}; they should be all numbers or all strings.")
         array = np.array(values)
     if array.dtype.kind not in "biufU":
         raise FedkinError(f"{subject} has labels of type {array.dtype}; they should be integers, booleans or strings.")
     if array.dtype.kind == "f" and not (whole := np.isfinite(array) & (array == np.floor(array))).all():
-        strange = array[~whole][0]
-        if np.isfinite(strange):
-            raise fractions(subject, strange)
-        raise FedkinError(
-            f"{subject} has the label {strange}; they should be integers, booleans or strings, none missing."
-        )
+        raise fractions(subject, array[~whole][0])
     return np.char.strip(array) if array.dtype.kind == "U" else array
 
 
-def classes_of(labels: Sequence[ClassLabels], names: Sequence[str]) -> ClassLabels:
-    """Return the distinct labels of all clients, sorted; `names` are the clients at the beginning of a sentence.
+def _classes_of(labels: Sequence[ClassLabels], names: Sequence[str]) -> ClassLabels:
+    """Return the distinct labels of all clients, sorted.
 
     Raises FedkinError if there is only one, or some clients have numbers and others strings.
     """
-    kinds = [_kind(array) for array in labels]
-    if len(set(kinds)) > 1:
-        odd = next(i for i, kind in enumerate(kinds) if kind != kinds[0])
-        raise FedkinError(
-            f"{names[odd]} has {kinds[odd]} for labels where {mid_sentence(names[0])} has {kinds[0]}; give all the "
-            "same type."
-        )
+    for array, name in zip(labels, names, strict=True):
+        check_kind(array, labels[0], name, mid_sentence(names[0]))
     classes: ClassLabels = np.unique(np.concatenate(labels))
     if len(classes) < 2:
         raise FedkinError(f"All labels of all clients are {classes[0]!s}; there must be two classes or more.")
@@ -254,7 +231,7 @@ def encoded(labels: ClassLabels, classes: ClassLabels, subject: str) -> Tensor:
 
     Raises FedkinError if a label is not among them.
     """
-    check_kind(labels, classes, subject)
+    check_kind(labels, classes, subject, "fit")
     strange = labels[~np.isin(labels, classes)]
     if len(strange):
         fitted = ", ".join(map(str, classes))
@@ -262,16 +239,11 @@ def encoded(labels: ClassLabels, classes: ClassLabels, subject: str) -> Tensor:
     return torch.from_numpy(np.searchsorted(classes, labels).astype(np.int64))
 
 
-def check_kind(labels: ClassLabels, classes: ClassLabels, subject: str) -> None:
-    """Check that labels are of the same kind as in `fit`, numbers or strings."""
-    if _kind(labels) != _kind(classes):
-        raise FedkinError(
-            f"{subject} has {_kind(labels)} for labels where fit had {_kind(classes)}; give the same type."
-        )
-
-
-def _kind(labels: ClassLabels) -> str:
-    return "strings" if labels.dtype.kind == "U" else "numbers"
+def check_kind(labels: ClassLabels, others: ClassLabels, subject: str, owner: str) -> None:
+    """Check that labels are of the same kind as those of another owner, numbers or strings."""
+    kind, expected = ("strings" if array.dtype.kind == "U" else "numbers" for array in (labels, others))
+    if kind != expected:
+        raise FedkinError(f"{subject} has {kind} for labels where {owner} has {expected}; give all the same type.")
 
 
 @at_door(PYTHON)
@@ -285,102 +257,35 @@ def prepared(preparation: Preparation, data: ClientInput, subject: str, label: s
     return x, preparation.notes_on(dataset, subject)
 
 
-# Held-out labelled samples, on which a fit is evaluated as it goes on.
+def read_held_out(data: Any, entrance: str, inputs: Inputs) -> dict[str, ClientInput]:
+    """Read the labelled samples of some clients that a user holds out, given as in ``fit``; return them by client.
 
-
-Samples = tuple[Callable[[Preparation], Tensor], Tensor]
-"""What prepares samples as methods see them, and their classes, int64 ``(n,)``."""
-
-
-@dataclass(frozen=True)
-class HeldOut:
-    """Samples of one held-out split, which is named in metrics, such as ``"test"``.
-
-    `clients` has the samples of each client, ``None`` where it has none; it is empty where all clients share `common`,
-    samples of no client, on which every cluster's model is evaluated.
+    `entrance` is the name of the argument of ``fit``. Raises FedkinError if clients are unknown or their number
+    differs, or data cannot be used.
     """
-
-    split: str
-    clients: list[Samples | None]
-    common: Samples | None = None
-
-    def population(self, clients: Sequence[Client], preparation: Preparation) -> Population:
-        """Return the clients with these samples, prepared, as their tests."""
-        nothing = torch.zeros(0, *clients[0].x.shape[1:]), torch.zeros(0, dtype=torch.int64)
-        samples = self.clients or [None] * len(clients)
-        tests = [nothing if test is None else (test[0](preparation), test[1]) for test in samples]
-        common = None if self.common is None else (self.common[0](preparation), self.common[1])
-        return Population(list(clients), None, [], tests=tests, common_test=common)
+    if isinstance(data, str | Path):
+        data = {name: expanded(str(data)) / name for name in holds_clients(str(data))}
+    samples = by_client(labelled_clients(data, None, inputs.label, entrance), inputs.names, entrance)
+    return {inputs.names[i]: client for i, client in samples.items()}
 
 
-def held_out_of(
-    data: Any, split: str, entrance: str, names: Sequence[str], label: str | None, codes: Callable[..., Tensor]
-) -> HeldOut:
-    """Read the held-out samples that a user gives: labelled samples by client, or one data set for all.
+def held_out_population(
+    held_out: Mapping[str, ClientInput], entrance: str, inputs: Inputs, preparation: Preparation
+) -> Population:
+    """Return the clients with the samples that `read_held_out` has read, prepared, as their tests.
 
-    Clients are given as in ``fit``, by name or as many in a list; one client's form of data is for all. `split` and
-    `entrance` are the names of the split and of the argument of ``fit``; `names` are the clients of ``fit``; `label` is
-    the column or field of labels; ``codes(labels, subject)`` converts labels to classes. Raises FedkinError if clients
-    are unknown or their number differs, or data cannot be used or have no labels.
+    Raises FedkinError if samples do not fit those of the clients, or have no labels or others.
     """
-    y = None
-    if isinstance(data, tuple) and len(data) == 2 and holds_several(data[0]) and not is_pair(data[0]):
-        data, y = data
-    if isinstance(data, str | Path) and (files := holds_clients(str(data))):
-        data = {name: expanded(str(data)) / name for name in files}
-
-    def samples(client: ClientInput, subject: str) -> Samples:
-        if client.y is None:
-            raise FedkinError(
-                f"{subject} has no labels, and {entrance} is to be compared with them; give pairs (x, y)."
-            )
-        classes = codes(read_labels(client.y, len(client.y), subject), subject)
-        return lambda preparation: _fitting(preparation, client, classes, subject, label), classes
-
-    if not holds_several(data):
-        subject = f"The data given as {entrance}"
-        return HeldOut(split, [], samples(labelled_data(data, y, subject, label), subject))
-    by_position = by_client(labelled_clients(data, y, label, entrance), names, entrance)
-    each = [(by_position.get(i), f"{name} in {entrance}") for i, name in enumerate(names)]
-    return HeldOut(split, [None if client is None else samples(client, subject) for client, subject in each])
-
-
-def _fitting(preparation: Preparation, data: ClientInput, classes: Tensor, subject: str, label: str | None) -> Tensor:
-    """Prepare labelled samples as `fit` did, and check that there are as many as labels."""
-    try:
-        samples, _ = prepared(preparation, data, subject, label)
-    except FedkinError as error:
-        if subject in str(error):
-            raise
-        raise FedkinError(f"{subject} does not fit: {mid_sentence(str(error))}") from error
-    if len(samples) != len(classes):
-        raise FedkinError(f"{subject} has {len(samples)} samples and {len(classes)} labels; it needs one for each.")
-    return samples
-
-
-def split_off(
-    clients: Sequence[Client], fraction: float, seed: int, split: str, entrance: str
-) -> tuple[list[Client], HeldOut]:
-    """Split a fraction off each client's samples at random, and return the remaining clients and the split.
-
-    A client keeps at least one sample; one with a single sample has none held out. Raises FedkinError if the fraction
-    is not between 0 and 1.
-    """
-    if not 0 < fraction < 1:
-        raise FedkinError(f"{entrance} is {fraction}; a fraction of every client's samples is between 0 and 1.")
-    remaining, tests = [], []
-    for client in clients:
-        order = torch.randperm(len(client), generator=derive_generator(seed, split, client.id))
-        count = min(len(client) - 1, max(1, round(fraction * len(client))))
-        remaining.append(client.rows(order[count:].sort().values))
-        tests.append(_rows_of(client.rows(order[:count].sort().values), remaining[-1].table) if count else None)
-    return remaining, HeldOut(split, tests)
-
-
-def _rows_of(client: Client, donors: Table | None) -> Samples:
-    columns = None if client.table is None else client.table.columns
-    assert client.y is not None
-    return lambda preparation: preparation.prepared(client.x, columns, f"Client {client.id}", donors), client.y
+    nothing = torch.zeros(0, *inputs.clients[0].x.shape[1:]), torch.zeros(0, dtype=torch.int64)
+    tests = dict.fromkeys(inputs.names, nothing)
+    for name, data in held_out.items():
+        subject = f"{name} in {entrance}"
+        try:
+            x, _ = prepared(preparation, data, subject, inputs.label)
+        except FedkinError as error:
+            raise FedkinError(f"{subject} does not fit: {mid_sentence(str(error))}") from error
+        tests[name] = x, encoded(needed_labels(data, subject, len(x)), inputs.classes, subject)
+    return Population(list(inputs.clients), None, [], tests=list(tests.values()))
 
 
 # Clients by position and by name.
@@ -452,10 +357,6 @@ class ByClient(list[Any]):
 
     def __getitem__(self, key: SupportsIndex | slice | str) -> Any:
         return super().__getitem__(fitted_position(key, self.names) if isinstance(key, str) else key)
-
-    def __contains__(self, item: object) -> bool:
-        """Return whether a text is a client's name; arrays are compared with nothing."""
-        return item in self.names if isinstance(item, str) else any(value is item for value in self)
 
     def keys(self) -> list[str]:
         """Return the clients' names."""

@@ -28,32 +28,54 @@ from fedkin.core.method import CanForget, ServerData, check_annotations, check_c
 from fedkin.core.options import Option, options_of, section_entries
 from fedkin.core.progress import Callbacks, Followers, RecordLine, Timing, callbacks_of, run_with_callbacks
 from fedkin.core.runner import Runner, do_step, result_of, without_result
-from fedkin.data.inputs import client_input
+from fedkin.data.inputs import ClientInput, client_input
 from fedkin.data.options import TableOptions
 from fedkin.data.population import Population
 from fedkin.data.preparation import Preparation, prepare, remembered
 from fedkin.data.scaling import ends_of
 from fedkin.engines.local import LocalFederation, one_thread
-from fedkin.estimators.clients import HeldOut, Inputs, fitted_position, prepared
-from fedkin.estimators.metrics import Row, history_rows, judged_rows, tidy
+from fedkin.estimators.clients import Inputs, fitted_position, held_out_population, prepared
+from fedkin.estimators.metrics import Row, record_rows, score_rows, tidy
 from fedkin.experiment.config import checked_method, encoding_features, preparing_for
 from fedkin.experiment.evaluation import evaluate_clusters
 from fedkin.experiment.forgetting import kept_of
+from fedkin.experiment.registry import resolve
 from fedkin.experiment.sections import encoder_named
 from fedkin.experiment.terminal import Bar, Quiet
 from fedkin.features.encoders import Encoder
 
 _SENTENCES = 3
 """Sentences on what looks wrong that one warning has; `preparation_.notes` has all."""
-_EXCHANGES = 1000
-"""Exchanges kept free for each request to forget, more than any makes, so that no client draws numbers twice."""
+_SPLITS = {"eval": "test", "validation": "validation"}
+"""What the arguments of `fit` are called in metrics."""
+HeldOut = Mapping[str, Mapping[str, ClientInput]]
+"""Labelled samples by argument of `fit` and client."""
 _NOT_COVERED = [
     "copies of the model, such as pickles, and what it has predicted",
     "the data of the client",
     "what the models before and after show together",
 ]
-_FIT_ARGUMENTS = ("callbacks", "eval", "validation")
-"""Arguments of ``fit`` that other libraries take as parameters."""
+_OF_EVERY_FIT = """
+callbacks : sequence of Callback or callable
+    `fedkin.Callback`, such as `fedkin.EarlyStopping`; a function is called with each step's record, a dict.
+
+Returns
+-------
+self
+
+Raises
+------
+FedkinError
+    A `ValueError`: if a client's data or a parameter cannot be used.
+
+Warns
+-----
+FedkinWarning
+    Of what looks wrong in the data, which are used as they are; of columns that are labels, or are none, by their name
+    alone; of clients that have no part in the result; of what the method doubts; and if fewer clusters have members
+    than were asked for.
+"""
+"""The end of the docstring of each ``fit``, whose own ends with its parameters."""
 
 
 @dataclass(frozen=True)
@@ -86,14 +108,15 @@ _OF_TABLES = ("scaling", "drop", "id", "categorical", "ordinal", "text", "lackin
 
 def common_options() -> list[Option]:
     """Return the parameters that all estimators have; scikit-learn allows no list and no dict as a default."""
-    options = [option for option in options_of(TableOptions) if option.name in _OF_TABLES]
-    options = [dataclasses.replace(option, default=_immutable(option.default)) for option in options]
-    options.sort(key=lambda option: _OF_TABLES.index(option.name))
-    return [*options, *options_of(EstimatorOptions)]
-
-
-def _immutable(default: Any) -> Any:
-    return () if default == [] else None if default == {} else default
+    of_tables = {option.name: option for option in options_of(TableOptions)}
+    immutable = {"[]": (), "{}": None}
+    return [
+        *(
+            dataclasses.replace(option, default=immutable.get(repr(option.default), option.default))
+            for option in map(of_tables.__getitem__, _OF_TABLES)
+        ),
+        *options_of(EstimatorOptions),
+    ]
 
 
 class Estimator(BaseEstimator):  # type: ignore[misc]
@@ -141,15 +164,19 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
         def __init__(self, **parameters: Any) -> None: ...
 
-    def __init_subclass__(cls, method: type[Any] | None = None, **more: Any) -> None:
-        """Add the options of `method`, a dataclass, to the estimator's signature and docstring.
+    def __init_subclass__(cls, method: type[Any] | str | None = None, **more: Any) -> None:
+        """Add the options of `method`, its name or class, to the estimator's signature and docstring.
 
         Raises FedkinError if the method's class cannot be used as one, see `check_annotations` and `check_class`,
         clusters something else than those of the base, or has an option with a name of the estimator's own.
         """
         super().__init_subclass__(**more)
+        if fit := vars(cls).get("fit"):
+            fit.__doc__ = inspect.cleandoc(fit.__doc__ or "") + _OF_EVERY_FIT
         if method is None:
             return
+        if isinstance(method, str):
+            method = resolve("method", method)
         if not (isinstance(method, type) and issubclass(method, Method)):
             raise FedkinError(f"{cls.__name__} is made of a method's class, such as KFedMethod, not of {method!r}.")
         check_annotations(method, f"{method.__module__}:{method.__name__}")
@@ -186,8 +213,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         return {option.name: getattr(self, option.name) for option in options_of(self._method)}
 
     def _made(self, **changes: Any) -> Any:
-        """Build the method of `fit`, with `changes` of its options."""
-        return checked_method(self._method, {**self._options(), **changes})
+        """Build the method of the last fit, with `changes` of its options."""
+        return checked_method(self._method, self._options() | self._named | changes)
 
     def _table_options(self) -> TableOptions:
         chosen = self.encode if self.encode is not None else getattr(self, "features", None)
@@ -205,47 +232,48 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         is_number = isinstance(self.random_state, int | np.integer)
         return int(self.random_state) if is_number else int(random.randint(2**31 - 1))
 
-    def _server_data(self, preparation: Preparation) -> ServerData:
+    def _server_data(self, preparation: Preparation, label: str | None) -> ServerData:
         """Return how the server's own samples are read, if the method's server has any."""
         return preparation.read
 
     @at_door(PYTHON)
     def _run(
-        self, inputs: Inputs, options: dict[str, Any], held_out: Sequence[HeldOut] = (), callbacks: Followers = ()
+        self, inputs: Inputs, named: dict[str, Any], held_out: HeldOut | None = None, callbacks: Followers = ()
     ) -> None:  # fmt: skip
-        """Prepare the clients' data, run the method with `options` until it has finished, and set the attributes."""
+        """Prepare the clients' data, run the method until it has finished, and set the attributes.
+
+        `named` are options that stand for what only Python can give.
+        """
         clients, names, followers = inputs.clients, inputs.names, callbacks_of(callbacks)
-        method: Method[Any] = checked_method(self._method, options)
+        method: Method[Any] = checked_method(self._method, self._options() | named)
         forgotten, seed = self._leaving or (frozenset(), self._drawn_seed())
         with self._on_device(), one_thread(), Bar() if self.verbose else Quiet() as progress:
             fed = LocalFederation(clients, seed, on_progress=progress.part, names=names)
             fed.leave(forgotten)
-            preparation = prepare(fed, preparing_for(method, self._table_options()), names)
-            files = {**remembered(client.table for client in clients), "encoder": self._table_options().encoder}
-            preparation = dataclasses.replace(preparation, files=files)
+            table = self._table_options()
+            preparation = prepare(fed, preparing_for(method, table), names)
+            files = {**remembered(client.table for client in clients), "encoder": table.encoder}
+            preparation = dataclasses.replace(preparation, files=files).noted(inputs.notes, inputs.questions)
             method = method.for_embeddings(preparation.encoder)
             if preparation.mode == "none" and preparation.encoding is None and not method.guards_samples():
                 ends = ends_of([client.x for client in clients if len(client)])
                 preparation = dataclasses.replace(preparation, reach=ends)
-            preparation = preparation.noted(inputs.notes, inputs.questions)
-            if preparation.questions:
-                sentences = _first(preparation.questions)
-                _warn(f"The data look wrong, and are used as they are. {sentences} See preparation_.notes.")
-            for guess in inputs.guesses:
-                _warn(guess)
-            method = with_server_data(method, self._server_data(preparation))
-            splits = {split.split: split.population(clients, preparation) for split in held_out}
+            looks_wrong = f"The data look wrong, and are used as they are. {_first(preparation.questions)}"
+            _warn(*[f"{looks_wrong} See preparation_.notes."] if preparation.questions else [], *inputs.guesses)
+            method = with_server_data(method, self._server_data(preparation, inputs.label))
+            splits = {
+                _SPLITS[entrance]: held_out_population(samples, entrance, inputs, preparation)
+                for entrance, samples in (held_out or {}).items()
+            }
             runner = FitRunner(method, fed, Callbacks([progress, *followers]), splits)
             with run_with_callbacks(runner.callbacks):
                 state = runner.steps()
             result, missing = result_of(method, fed, state), without_result(method, fed)
-            columns = list(
-                dict.fromkeys(name for client in clients if client.table is not None for name in client.table.names)
-            )
-            self.records_, self._judged, self.n_iter_ = runner.history, runner.judged, state.steps
+            columns = list(dict.fromkeys(name for client in clients if client.table for name in client.table.names))
+            self.records_, self._scores, self.n_iter_ = runner.history, runner.scores, state.steps
             self.preparation_, self.client_names_, self._label = preparation, list(names), inputs.label
             self.missing_ = {names[client]: reason for client, reason in missing.items()}
-            self._run_seed, self._forgotten, self.certificates_ = seed, forgotten, []
+            self._run_seed, self._forgotten, self._named, self.certificates_ = seed, forgotten, named, []
             self.n_features_in_ = len(columns) or clients[0].x[0].numel()
             self.__dict__.pop("feature_names_in_", None)
             if columns:
@@ -279,17 +307,23 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         ``eval``, ``"validation"``, or missing. Round 0 is before the first.
         """
         check_is_fitted(self, "result_")
-        return tidy([*history_rows(self.records_, self.client_names_), *self._rows()])
+        return tidy(self._rows())
 
-    def _rows(self) -> Iterable[Row]:
-        """Return rows of `metrics_` that the history does not have."""
-        return judged_rows(self._judged, self.client_names_)
+    def _rows(self) -> list[Row]:
+        """Return the rows of `metrics_`."""
+        names = self.client_names_
+        rows: list[Row] = []
+        for record in self.records_:
+            values = {name: value for name, value in record.items() if name != "step"}
+            rows += record_rows(record["step"], values, names)
+        for step, split, labels, scores in self._scores:
+            rows += score_rows(step, split, labels, scores, names)
+        return rows
 
     def _prepared(self, x: Any, subject: str) -> Tensor:
         """Prepare new samples as the method needs them; labels in them are ignored. Warns if they are unlike others."""
         samples, notes = prepared(self.preparation_, client_input(x, subject), subject, self._label)
-        if notes:
-            _warn(_first(notes))
+        _warn(*[_first(notes)] if notes else [])
         return samples
 
     def __sklearn_tags__(self) -> Any:
@@ -379,22 +413,22 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     def _federation(self, clients: Sequence[Client]) -> LocalFederation:
         """Build a federation of the clients of `fit`, with other random numbers than before."""
         fed = LocalFederation(clients, self._run_seed, names=self.client_names_)
-        fed.exchange = _EXCHANGES * (len(self.certificates_) + 1)
+        # More exchanges than any request to forget makes are free for each, so that no client draws numbers twice.
+        fed.exchange = 1000 * (len(self.certificates_) + 1)
         return fed
 
-
-def warn_of_records(records: Sequence[Mapping[str, Any]], more: Iterable[str]) -> None:
-    """Warn of what a method doubts in its records, and of `more`."""
-    for text in [*(str(record["warning"]) for record in records if "warning" in record), *more]:
-        _warn(text)
+    def _warn_of_records(self, more: Iterable[str]) -> None:
+        """Warn of what the method doubts in its records, and of `more`."""
+        _warn(*(str(record["warning"]) for record in self.records_ if "warning" in record), *more)
 
 
-def _warn(text: str) -> None:
+def _warn(*sentences: str) -> None:
     """Warn where the code is that called fedkin, however deep inside this is."""
     frame, level = inspect.currentframe(), 1
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("fedkin", "contextlib"):
         frame, level = frame.f_back, level + 1
-    warnings.warn(text, FedkinWarning, stacklevel=level)
+    for text in sentences:
+        warnings.warn(text, FedkinWarning, stacklevel=level)
 
 
 def _first(sentences: Sequence[str]) -> str:
@@ -409,8 +443,8 @@ class FitRunner(Runner):
     ----------
     history : list of dict
         One entry per step: the record's values, with the bytes sent and received so far.
-    judged : list of dict
-        Scores of models on held-out samples, see `fedkin.estimators.metrics.judged_rows`.
+    scores : list of (int, str, list of int, dict)
+        The step, the split, the clients' clusters then, and the scores on it.
     """
 
     def __init__(
@@ -419,17 +453,17 @@ class FitRunner(Runner):
         super().__init__(method, fed, callbacks)
         self.splits = splits
         self.history: list[dict[str, Any]] = []
-        self.judged: list[dict[str, Any]] = []
+        self.scores: list[tuple[int, str, list[int], dict[str, Any]]] = []
         self.values: Mapping[str, Any] = {}
 
     def judge(self, state: Any, record: Record | None) -> Mapping[str, Any]:
         """Evaluate the models on held-out samples; names of scores on ``"validation"`` begin with that word."""
-        self.judged = [judgement for judgement in self.judged if judgement["round"] != state.steps]
+        self.scores = [entry for entry in self.scores if entry[0] != state.steps]  # a run that is stopped calls twice
         self.values = {} if record is None else record.values  # a line has None for infinity, a history the number
         named: dict[str, Any] = {}
         for split, population in self.splits.items():
-            scores, labels = evaluate_clusters(self.method, population, self.fed, state), state.labels.tolist()
-            self.judged.append({"round": state.steps, "split": split, "labels": labels, "scores": scores})
+            scores = evaluate_clusters(self.method, population, self.fed, state)
+            self.scores.append((state.steps, split, state.labels.tolist(), scores))
             prefix = "" if split == "test" else f"{split}_"
             named |= {f"{prefix}{name}": value for name, value in scores.items()}
         return named
@@ -468,7 +502,7 @@ def _initialiser(estimator: str, options: Sequence[Option]) -> Any:
 def _no_parameter(estimator: str, name: str, parameters: Iterable[str]) -> str:
     """Write the error about an unknown parameter, which suggests a similar one."""
     names = sorted(parameters)
-    if name in _FIT_ARGUMENTS:
+    if name in ("callbacks", "eval", "validation"):
         return f"{estimator} has no parameter '{name}'; it is an argument of fit."
     end = hint(meant_by(name, names), nearest_few(name, names, f"help({estimator})"))
     return f"{estimator} has no parameter '{name}'; {end}"

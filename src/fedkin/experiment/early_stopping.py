@@ -78,7 +78,7 @@ class EarlyStopping(Callback):
     def stops(self, line: RecordLine) -> bool:
         measured = {**line["values"], **line["metrics"]}
         if self.monitor not in measured:
-            advice = " Give fit validation, a fraction or samples by client." if "validation" in self.monitor else ""
+            advice = " Give fit validation, samples by client." if "validation" in self.monitor else ""
             raise FedkinError(f"EarlyStopping monitors '{self.monitor}', {_not_measured(line)}.{advice}")
         value = measured[self.monitor]
         is_number = value is not None and math.isfinite(value)

@@ -200,7 +200,7 @@ def test_the_servers_samples_are_prepared_as_the_clients_are(tmp_path: Path):
     clients, truth = blobs()
     scaled = [1000 + 50 * client.x.numpy() for client in clients]
     server = 1000 + 50 * (CENTRES.repeat(4, 1).numpy() + 0.02)
-    model = fedkin.FedDPKMeans(n_clusters=3, epsilon=8.0, random_state=0).fit(scaled, server_data=server)
+    model = fedkin.FedDPKMeans(n_clusters=3, epsilon=8.0, random_state=0, server_data=server).fit(scaled)
     assert adjusted_rand_score(truth, np.concatenate([*model.labels_])) > 0.95
     np.savez(tmp_path / "server.npz", x=server)
     read = fedkin.FedDPKMeans(n_clusters=3, epsilon=8.0, random_state=0, server_data=str(tmp_path / "server.npz")).fit(
