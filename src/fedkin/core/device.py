@@ -29,9 +29,6 @@ _WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 ONE_AT_A_TIME = threading.RLock()
 """Held by the thread whose network computes on an accelerator: two that take half of its memory each would not leave
 enough, and one thread's work would get into the steps that another records."""
-_device: ContextVar[torch.device] = ContextVar("device", default=_PROCESSOR)
-_streams: dict[torch.device, torch.cuda.Stream] = {}
-_copies: dict[torch.device, _Copies] = {}
 
 
 @dataclass(frozen=True)
@@ -47,12 +44,22 @@ class Execution:
     cuda_graphs: bool = True
 
 
+_device: ContextVar[torch.device] = ContextVar("device", default=_PROCESSOR)
 _execution: ContextVar[Execution] = ContextVar("execution", default=Execution())  # noqa: B039 it is frozen
+_streams: dict[torch.device, torch.cuda.Stream] = {}
+_copies: dict[torch.device, _Copies] = {}
+_restores: list[Callable[[], None]] = []
+"""What puts torch's settings back, one for each context that computes with CUDA at this moment."""
 
 
 def device() -> torch.device:
     """Return the device that this thread's networks compute on: the processor, unless `on` has set another."""
     return _device.get()
+
+
+def execution() -> Execution:
+    """Return how this thread's training steps are executed: as by default, unless `on` says otherwise."""
+    return _execution.get()
 
 
 @contextmanager
@@ -74,11 +81,6 @@ def on(where: torch.device, tf32: bool | None = None, execution: Execution | Non
         _execution.reset(execution_token)
 
 
-def execution() -> Execution:
-    """Return how this thread's training steps are executed: as by default, unless `on` says otherwise."""
-    return _execution.get()
-
-
 def _stream(where: torch.device) -> AbstractContextManager[Any]:
     """Return a context with fedkin's own stream of an NVIDIA GPU, whose default one records no steps."""
     if where.type != "cuda" or not torch.cuda.is_available():
@@ -87,10 +89,6 @@ def _stream(where: torch.device) -> AbstractContextManager[Any]:
         if where not in _streams:
             _streams[where] = torch.cuda.Stream(where)
         return torch.cuda.stream(_streams[where])
-
-
-_restores: list[Callable[[], None]] = []
-"""What puts torch's settings back, one for each context that computes with CUDA at this moment."""
 
 
 @contextmanager
@@ -120,18 +118,17 @@ def _deterministic(tf32: bool | None) -> Iterator[None]:
 
 def _saved_settings() -> Callable[[], None]:
     """Return a function that puts torch's settings and the environment back as they are now."""
+    cudnn, memory = torch.backends.cudnn, torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
     deterministic = torch.are_deterministic_algorithms_enabled()
     warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
-    places: Any = (torch.utils.deterministic, torch.backends.cudnn, torch.backends.cudnn)
-    names = ("fill_uninitialized_memory", "benchmark", "allow_tf32")
-    values = [getattr(place, name) for place, name in zip(places, names, strict=True)]
+    benchmark, allow_tf32 = cudnn.benchmark, cudnn.allow_tf32
     precision, workspace = torch.get_float32_matmul_precision(), os.environ.get(_WORKSPACE)
 
     def restore() -> None:
         torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
+        torch.utils.deterministic.fill_uninitialized_memory = memory  # type: ignore[attr-defined]
         torch.set_float32_matmul_precision(precision)
-        for place, name, value in zip(places, names, values, strict=True):
-            setattr(place, name, value)
+        cudnn.benchmark, cudnn.allow_tf32 = benchmark, allow_tf32  # after the precision, which sets TF32 as well
         if workspace is None:
             os.environ.pop(_WORKSPACE, None)
 
@@ -163,8 +160,7 @@ class _Copies:
         self._device, self._bytes = device, 0
         self._copies = WeakTensorKeyDictionary()
         memory = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else 4 * _ASSUMED
-        self._most = memory // 4
-        """Bytes that clients' samples may take: a quarter of the memory, as networks need the rest."""
+        self._most = memory // 4  # as networks need the rest
 
     def of(self, x: Tensor) -> Tensor:
         version, copy = self._copies.get(x, (None, x))
@@ -185,12 +181,12 @@ def device_named(name: str, option: str) -> torch.device:
     `option` is the option that gave the name, for the error message, such as ``'device.name'`` in quotes. Raises
     FedkinError if there is no such device here.
     """
-    default = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    count = torch.accelerator.device_count() if default else 0
-    accelerators = [torch.device(default.type, *at) for at in [(), *((i,) for i in range(count))]] if default else []
+    devices = {"cpu": _PROCESSOR}
+    if torch.accelerator.is_available() and (kind := torch.accelerator.current_accelerator()) is not None:
+        names = [kind.type, *(f"{kind.type}:{index}" for index in range(torch.accelerator.device_count()))]
+        devices |= {each: torch.device(each) for each in names}
     if name == "auto":
-        return accelerators[0] if accelerators else _PROCESSOR
-    devices = {str(each): each for each in (_PROCESSOR, *accelerators)}
+        return [*devices.values(), _PROCESSOR][1]
     if name not in devices:
         raise FedkinError(f"{option} is '{name}'; it should be auto or a device of this machine: {', '.join(devices)}.")
     return devices[name]

@@ -100,24 +100,11 @@ class Participation:
 class Federation(ABC):
     """Federation of clients: sends them tasks, counts every byte, and drops replies that cannot be used.
 
-    An engine implements `deliver`; everything a method relies on is here, the same for every engine.
-
-    Parameters
-    ----------
-    ids : sequence of int
-        The clients' stable ids.
-    seed : int
-        Seed of the run; every generator is derived from it.
-    names : sequence of str
-        Names of the clients in messages, in order of id; empty where they have none.
-    min_clients : int
-        Minimum number of clients that a run goes on with when others give no usable reply.
-    on_drop : callable
-        Called with a sentence about every client that is dropped.
-    labels_advice : str, optional
-        How a client gets labels, as the end of a sentence on one that has none.
-    free : iterable of int
-        Ids that nobody has yet, see `Participation`.
+    An engine implements `deliver`; everything a method relies on is here, the same for every engine. Clients have
+    stable `ids`, and `names` in messages, in order of id, if any; those in `free` are of `Participation`. Every
+    generator is derived from the run's `seed`. When others give no usable reply, a run goes on with at least
+    `min_clients`, and `on_drop` is called with a sentence about every client that is dropped. `labels_advice` is how a
+    client gets labels, as the end of a sentence on one that has none.
 
     Attributes
     ----------
@@ -257,9 +244,9 @@ class Federation(ABC):
         self.requested += len(requests)
         missing.update((client, "no reply" if client in requests else "not there yet") for client in sorted(payloads))
         for client, reply in self.deliver(task, requests):
-            if isinstance(reply, str):
-                missing[client] = reply
-            elif (fault := self._fault(task, reply, expected(client) if callable(expected) else expected)) is not None:
+            want = expected(client) if callable(expected) else expected
+            fault = reply if isinstance(reply, str) else self._fault(task, reply, want)
+            if fault is not None:
                 missing[client] = fault
             else:
                 del missing[client]
@@ -267,6 +254,10 @@ class Federation(ABC):
                 self._replied.add(task.name)
                 yield client, reply
         self.participation.missing = dict(missing)
+        self._check_hope(task, missing)
+
+    def _check_hope(self, task: Task, missing: Mapping[int, str]) -> None:
+        """Raise FedkinError if asking again is no use, see `ask`."""
         refusals = [reason for reason in missing.values() if failure_kind(reason) == "refused"]
         if refusals and len(refusals) == len(self.present):
             raise FedkinError(refusals[0])
@@ -322,21 +313,10 @@ class Federation(ABC):
     def ask_until_all_reply(
         self, task: Task, payload: Payload, clients: Iterable[int] | None = None, expected: Expected | None = None
     ) -> Replies[Payload]:
-        """Send `task` until every client has replied, for steps that need all of them.
+        """Send `task`, with the same payload, until every client has replied, for steps that need all of them.
 
-        Clients that give no usable reply are dropped if at least `min_clients` others did.
-
-        Parameters
-        ----------
-        task, payload, expected
-            See `ask`; the payload is the same for each.
-        clients : iterable of int, optional
-            Clients that are asked, all of them present; by default everyone who is.
-
-        Raises
-        ------
-        FedkinError
-            If fewer than `min_clients` gave a usable reply, or none of those asked.
+        They are `clients` who are present, by default all. Those that give no usable reply are dropped. Raises
+        FedkinError if fewer than `min_clients` gave one, or none of those asked.
         """
         everyone = self.present if clients is None else list(clients)
         replies = self.ask_again(task, dict.fromkeys(everyone, payload), self.attempts, expected)

@@ -327,10 +327,6 @@ def display_name(method: type[Any]) -> str:
 # Checks of a method's class before there is an instance: its annotations, traits and functions.
 
 
-_TRAITS: Mapping[str, tuple[str | None, ...]] = {"clusters": ("samples", "clients", None), "cost": ("cheap", "costly")}
-"""Traits with few values, and these."""
-
-
 def check_annotations(declared: type[Any], name: str) -> None:
     """Raise FedkinError if a dataclass, called `name`, has annotations that are no fields, or of unknown types.
 
@@ -356,27 +352,21 @@ def check_class(method: type[Any]) -> None:
     Raises FedkinError if a trait has a value that nothing knows, a function takes other arguments than it is called
     with, or one that is called without an instance, such as `predict`, needs one.
     """
-    name = method.__name__
-    if not isinstance(method.traits, Traits):
-        raise FedkinError(f"{name}.traits should be fedkin.core.Traits(...), not {kind_of(method.traits)}.")
-    for trait, allowed in _TRAITS.items():
-        if (value := getattr(method.traits, trait)) not in allowed:
-            raise FedkinError(f"{name}.traits has {trait} = {value!r}; it should be {' or '.join(map(repr, allowed))}.")
+    name, traits = method.__name__, method.traits
+    if not isinstance(traits, Traits):
+        raise FedkinError(f"{name}.traits should be fedkin.core.Traits(...), not {kind_of(traits)}.")
+    if traits.clusters not in ("samples", "clients", None) or traits.cost not in ("cheap", "costly"):
+        raise FedkinError(f"{name}.traits has values that fedkin.core.Traits does not list: {traits}.")
     for function, arguments in (("init", ("fed",)), ("step", ("fed", "state")), ("result", ("state",))):
         try:
             inspect.signature(getattr(method, function)).bind(method, *arguments)
         except TypeError as error:
-            raise FedkinError(
-                f"{name}.{function} should take {' and '.join(arguments)}, as in def {function}(self, "
-                f"{', '.join(arguments)})."
-            ) from error
+            raise FedkinError(f"{name}.{function} should take {' and '.join(arguments)}, besides self.") from error
     for number, base in enumerate(method.__mro__):
         for function, value in vars(base).items():
-            inherited = next(
-                (vars(each)[function] for each in method.__mro__[number + 1 :] if function in vars(each)), None
-            )
-            if isinstance(value, FunctionType) and isinstance(inherited, staticmethod | classmethod):
-                decorator = f"@{type(inherited).__name__}"
+            above = [vars(each)[function] for each in method.__mro__[number + 1 :] if function in vars(each)]
+            if isinstance(value, FunctionType) and above and isinstance(above[0], staticmethod | classmethod):
+                decorator = f"@{type(above[0]).__name__}"
                 raise FedkinError(
                     f"{base.__name__}.{function} is called without an instance; write {decorator} above it."
                 )

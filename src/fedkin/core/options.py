@@ -15,8 +15,6 @@ from pydantic import ValidationError
 
 from fedkin.core.errors import FedkinError, hint, listing, meant_by, nearest_few, toml_text, unknown_name
 
-_SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
-_ENTRY = re.compile(r"^(\S.*)\n((?:(?:[ ].*)?\n)*)", re.MULTILINE)
 _BOUNDS = ((Gt, "gt", ">"), (Ge, "ge", ">="), (Lt, "lt", "<"), (Le, "le", "<="))
 
 
@@ -55,29 +53,24 @@ def options_of(declared: type[Any]) -> list[Option]:
     """
     kinds, meanings = get_type_hints(declared, include_extras=True), meanings_of(declared)
     if dataclasses.is_dataclass(declared):
-        defaults = {field.name: _default(field) for field in dataclasses.fields(declared) if field.init}
+        fields = [field for field in dataclasses.fields(declared) if field.init]
+        missing = dataclasses.MISSING
+        defaults = {
+            field.name: field.default if field.default_factory is missing else field.default_factory()
+            for field in fields
+        }
     else:
-        fields = declared.model_fields.items()
-        defaults = {name: field.get_default(call_default_factory=True) for name, field in fields}
+        defaults = {name: field.get_default(call_default_factory=True) for name, field in declared.model_fields.items()}
     return [
         Option(name, kinds[name], default, meanings.get(name, ""))
         for name, default in defaults.items()
-        if not is_function(kinds[name])
+        if not any(get_origin(part) is Callable for part in (kinds[name], *get_args(kinds[name])))
     ]
-
-
-def is_function(kind: Any) -> bool:
-    """Return whether a type is a callable, or a union with one."""
-    return any(get_origin(part) is Callable for part in (kind, *get_args(kind)))
 
 
 def first_sentences(declared: type[Any]) -> str:
     """Return the first paragraph of a class's docstring, on one line."""
     return " ".join(inspect.cleandoc(declared.__doc__ or "").partition("\n\n")[0].split())
-
-
-def _default(field: dataclasses.Field[Any]) -> Any:
-    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
 
 
 def _allowed(kind: Any, spell: Callable[[Any], str], bounds: Sequence[Any] = ()) -> list[str]:
@@ -114,23 +107,11 @@ def meanings_of(declared: type[Any]) -> dict[str, str]:
 
 def section_entries(text: str, title: str) -> list[tuple[str, str]]:
     """Return the entries of one section of a numpydoc docstring: heads, such as ``a, b : float``, and their lines."""
-    pieces = _SECTION.split(text)  # what stands before the first section, then titles and bodies
-    return _ENTRY.findall(dict(zip(pieces[1::2], pieces[2::2], strict=True)).get(title, "") + "\n")
-
-
-# Pydantic's validation errors as one sentence for the user.
-
-
-_WORDS = {
-    "an object": "a section",
-    "array": "list",
-    "String should have": "a string of",
-    "List should have": "a list of",
-    " after validation": "",
-}
-"""Pydantic's words, and the words for users of TOML files that replace them."""
-_SHORT = 8
-"""Keys of a section that one line still holds; of more, the nearest are named."""
+    pieces = re.split(
+        r"^(\w[\w ]*)\n-{3,}\n", text, flags=re.MULTILINE
+    )  # text before the first section, titles and bodies
+    body = dict(zip(pieces[1::2], pieces[2::2], strict=True)).get(title, "")
+    return re.findall(r"^(\S.*)\n((?:(?:[ ].*)?\n)*)", body + "\n", re.MULTILINE)
 
 
 def validation_sentence(
@@ -164,15 +145,14 @@ def validation_sentence(
             break
         value = value[part]
     messages = [problem["msg"] for problem in problems if problem["loc"][:depth] == key]
-    rule = " or ".join(dict.fromkeys(message.removeprefix("Input should be ") for message in messages))
-    for pydantics, replacement in _WORDS.items():
-        rule = rule.replace(pydantics, replacement)
-    if isinstance(value, str):
-        bare = " (in the shell, between double quotes)" if value.startswith("[") else ""
+    # Pydantic says "Input should be ..." or "List should have ...", of each branch of a union.
+    rules = [message.partition(" should ")[2].removeprefix("be ") or message for message in messages]
+    rule = " or ".join(dict.fromkeys(rules))
+    if "a valid list" in rules and isinstance(value, str):
         parts = [part.strip(" '\"") for part in value.strip("[]").split(",")]
-        rule = rule.replace("a valid list", f"a list, such as [{', '.join(map(_quoted, parts))}]{bare}")
-    shown = _quoted(value) if isinstance(value, str) else repr(value)
-    return FedkinError(f"'{path}' is {shown} {place}; it should be {rule}.")
+        rule = f"a list, such as {toml_text(parts)}{' between single quotes' if value.startswith('[') else ''}"
+    verb = "should" if rule.startswith("have ") else "should be"
+    return FedkinError(f"'{path}' is {_quoted(value)} {place}; it {verb} {rule}.")
 
 
 def _unknown_key(path: str, place: str, paths: list[str]) -> FedkinError:
@@ -189,11 +169,11 @@ def _unknown_key(path: str, place: str, paths: list[str]) -> FedkinError:
     keys = [each.removeprefix(f"{section}.") for each in inside]
     meant = meant_by(key, keys)
     near = key if key in paths else meant and f"{section}.{meant}"
-    shows_all = "`fedkin run METHOD --dry-run`"
-    allowed = f"allowed: {listing(sorted(inside))}" if len(inside) <= _SHORT else nearest_few(key, keys, shows_all)
+    few = f"allowed: {listing(sorted(inside))}"
+    allowed = few if len(inside) <= 8 else nearest_few(key, keys, "`fedkin run METHOD --dry-run`")
     return FedkinError(f"Unknown key {place}: '{path}'; {hint(near, allowed)}")
 
 
-def _quoted(text: str) -> str:
-    """Return a text in quotes, with backslashes as they were typed, which Python would double."""
-    return f"'{text}'" if "\\" in text and text.isprintable() else repr(text)
+def _quoted(value: Any) -> str:
+    """Return a value as Python writes it, but a text's backslashes as they were typed, which Python would double."""
+    return f"'{value}'" if isinstance(value, str) and "\\" in value and value.isprintable() else repr(value)

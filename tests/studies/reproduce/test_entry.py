@@ -29,7 +29,7 @@ def test_an_entry_is_read(tmp_path: Path) -> None:
         ({"titel": "x"}, "'titel' in .* is no known key"),
         ({"measure": 3}, "'measure' is 3 in .*; it should be a valid string"),
         ({"digits": -1}, "'digits' is -1 in .*"),
-        ({"rows": []}, "'rows' is .* in .*a list of at least 1 item"),
+        ({"rows": []}, "'rows' is .* in .*at least 1 item"),
         ({"measure": None}, "does not say what to measure in 'k-FED | p = 0'"),
         ({"columns": [{"name": "p"}, {"name": "p"}]}, "Two columns of .* are called 'p'"),
         ({"columns": [{"name": "p"}]}, "Row 'k-FED' of .* has 2 figures of the paper for 1 columns"),
