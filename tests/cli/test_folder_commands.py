@@ -34,7 +34,7 @@ def test_clients_are_clustered_and_served(capsys: pytest.CaptureFixture[str], tm
         ("predict run digits --client 3", "run has no client 3; "),
         ("assign run wine", "'wine' has the class 'class_0', which the run does not know."),
         ("assign run plain.npz", "'plain.npz' has no labels, by which a client finds its cluster; "),
-        ("assign nowhere digits", "'nowhere' does not exist; give the folder of a run."),
+        ("assign nowhere digits", "Invalid value for 'RUN': Directory 'nowhere' does not exist."),
     ):
         assert fedkin(*arguments.split()) == 2, arguments
         shown = capsys.readouterr()
@@ -62,7 +62,7 @@ def test_a_client_is_forgotten_into_a_folder_beside_the_run(capsys: pytest.Captu
         (["run", "--client", "3"], "Client 3 of run is forgotten already."),
         (["run", "--client", "north"], "run has no client north; allowed: 0 to 9."),
         (["run", "--client", "1", "--in-place", "-o", "other"], "--in-place and --out were both given"),
-        (["nowhere", "--client", "2"], "'nowhere' does not exist"),
+        (["nowhere", "--client", "2"], "Invalid value for 'RUN'"),
     ):
         assert fedkin("forget", *arguments) == 2
         assert capsys.readouterr().err.startswith(f"fedkin: {sentence}")

@@ -108,11 +108,9 @@ def test_control_c_reaches_a_run(tmp_path: Path) -> None:
     assert not list((tmp_path / "run").rglob("*.partial"))
 
 
-def test_cluster_is_kin_graph_and_says_how_to_cluster_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """It writes what `run` writes; with embedded data, text alone ends with the command for a folder of files."""
+def test_cluster_is_kin_graph(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     options = ("--clusters", "3", "--clients", "3")
     assert fedkin("cluster", "iris", *options, "--out", str(tmp_path / "cluster")) == 0
-    assert "fedkin cluster FOLDER" in capsys.readouterr().out.splitlines()[-1]
     assert fedkin("run", "kin-graph", "iris", "--scenario", "iid", *options, "-q", "--out", str(tmp_path / "run")) == 0
     for name in ("config.toml", "result.json", "models.safetensors"):
         assert (tmp_path / "cluster" / name).read_bytes() == (tmp_path / "run" / name).read_bytes()

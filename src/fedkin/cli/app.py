@@ -125,21 +125,20 @@ def stop(sentence: str, code: int) -> NoReturn:
 
 def _sentence(error: click.UsageError, words: Sequence[str]) -> str:
     """Describe a command-line error, with the nearest existing option and how to get help."""
-    wrong, hint = error.format_message().rstrip("."), ""
+    wrong, hint = error.format_message().rstrip("."), " "
     if isinstance(error, click.NoSuchOption) and error.ctx is not None:
         wrong = f"No such option '{error.option_name}'"
         options = [name for each in error.ctx.command.params for name in each.opts]
         near = difflib.get_close_matches(error.option_name, options, n=1, cutoff=0.7)
         name = error.option_name.lstrip("-").replace("-", "_")
-        key = _key_called(name, words, not near) if "--set" in options else None
-        if key is not None:
-            hint = f"It is set by --set {key}=VALUE. "
+        if "--set" in options and (key := _key_called(name, words, not near)):
+            hint = f" It is set by --set {key}=VALUE. "
         elif near:
             wrong += f"; did you mean '{near[0]}'?"
         elif "--set" in options:
-            hint = "Any key of the experiment is set by --set KEY=VALUE. "
+            hint = " Any key of the experiment is set by --set KEY=VALUE. "
     path = error.ctx.command_path if error.ctx else "fedkin"
-    return f"{wrong}{'' if wrong.endswith('?') else '.'} {hint}See `{path} --help`."
+    return f"{wrong}{'' if wrong.endswith('?') else '.'}{hint}See `{path} --help`."
 
 
 def _key_called(name: str, words: Sequence[str], everywhere: bool) -> str | None:
@@ -159,7 +158,7 @@ def _key_called(name: str, words: Sequence[str], everywhere: bool) -> str | None
             return f"method.{word}"
         if everywhere and any(registry.holders("scenario", word)):
             return f"simulation.{word}"
-        for section, model in SECTIONS.items():
-            if everywhere and word in model.model_fields:
+        for section, model in SECTIONS.items() if everywhere else ():
+            if word in model.model_fields:
                 return f"{section}.{word}"
     return None

@@ -11,8 +11,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from fedkin.core.errors import FedkinError
-from fedkin.core.files import read_tables, similar_path
+from fedkin.core.files import read_tables
 from fedkin.data.names import EMBEDDED, check_source
 from fedkin.experiment.registry import METHODS, SCENARIOS, target_of
 
@@ -72,14 +71,16 @@ class Group(click.Group):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         _write_parameters(self, ctx, formatter)
         width = max(map(len, self.commands))
-        rows: dict[str, list[tuple[str, str]]] = {section: [] for section in SECTIONS}
-        for name, command in self.commands.items():
-            short = command.get_short_help_str(limit=formatter.width - width - 6)
-            rows[getattr(command, "section", SECTIONS[-1])].append((name.ljust(width), short))
-        filled = {section: own for section, own in rows.items() if own}
-        for section, own in filled.items():
-            with formatter.section(section if len(filled) > 1 else "Commands"):
-                formatter.write_dl(own)
+        for section in SECTIONS:
+            commands = {
+                name: each for name, each in self.commands.items() if getattr(each, "section", "More") == section
+            }
+            if commands:
+                with formatter.section(section if len(commands) < len(self.commands) else "Commands"):
+                    limit = formatter.width - width - 6
+                    formatter.write_dl(
+                        [(name.ljust(width), each.get_short_help_str(limit)) for name, each in commands.items()]
+                    )
 
 
 def _write_parameters(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -125,24 +126,12 @@ def _check_experiment(value: str) -> None:
         read_tables(Path(value))
 
 
-class RunFolder(click.Path):
-    """Parameter type of a run's folder, which exists."""
-
-    def __init__(self) -> None:
-        super().__init__(path_type=Path, file_okay=False)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        folder = Path(str(super().convert(value, param, ctx)))
-        if not folder.exists():
-            raise FedkinError(f"'{folder}' does not exist; {similar_path(folder) or 'give the folder of a run.'}")
-        return folder
-
-
 METHOD = Name(lambda: METHODS, files=True, check=_check_experiment)
 SCENARIO = Name(lambda: SCENARIOS, check=lambda name: target_of("scenario", name))
 DATA = Name(lambda: EMBEDDED, files=True)
 SAMPLES = Name(lambda: EMBEDDED, files=True, check=check_source)
 PATH, COUNT = click.Path(path_type=Path), click.IntRange(1)
+RUN = click.Path(path_type=Path, file_okay=False, exists=True)
 
 
 # Arguments and options, as decorators.
@@ -175,7 +164,7 @@ def out(help: str, **more: Any) -> Decorator:
 
 def run_folder(help: str = "Folder of a finished run.", name: str = "folder") -> Decorator:
     """Add the argument for the folder of a run."""
-    return argument(name, help, "RUN", type=RunFolder())
+    return argument(name, help, "RUN", type=RUN)
 
 
 def device(what: str, default: str | None = "cpu") -> Decorator:
@@ -191,7 +180,7 @@ def tools(name: str, default: str = "") -> Decorator:
     return option(name, help, "TOOL", type=click.Choice(names), multiple=True)
 
 
-run_folders = argument("folders", "Folders of runs.", "RUN...", type=RunFolder(), nargs=-1, required=True)
+run_folders = argument("folders", "Folders of runs.", "RUN...", type=RUN, nargs=-1, required=True)
 as_json = flag("--json as_json", "Print JSON instead of text.")
 quiet = flag("-q --quiet", "Print nothing but warnings and errors.")
 NETWORKS = "networks and kin-graph's large searches compute"

@@ -31,7 +31,7 @@ from fedkin.cli.help_pages import (
     settings,
     tools,
 )
-from fedkin.data.names import EMBEDDED, check_source
+from fedkin.data.names import check_source
 from fedkin.experiment.registry import check_known, is_known
 
 if TYPE_CHECKING:
@@ -44,9 +44,6 @@ _KEYS = {
     "clusters": "method.n_clusters", "seed": "seed", "engine": "simulation.engine", "track": "tracking.to",
 }  # fmt: skip
 """Keys of an experiment that options set, by the option's name."""
-_WITH_FILES = (
-    "Your own CSV files: put one per client into a folder, with the same columns, and run `fedkin cluster FOLDER`."
-)
 _scenario = option("--scenario", "How clients get data: a name from `fedkin list`.", "NAME", type=SCENARIO)
 _seed = option("--seed", "Seed of everything random.", type=int)
 _new_folder_in_runs = out("Folder for the results; by default a new one in runs/.")
@@ -99,8 +96,6 @@ def cluster(**options: Any) -> None:
     if options["clients"] is not None and not Path(data).is_dir() and not chosen:
         options["scenario"] = "iid"  # the method's default scenario has a client for each class
     _run("kin-graph", options)
-    if data in EMBEDDED and not any(options[name] for name in ("dry_run", "as_json", "quiet")):
-        print(_WITH_FILES)
 
 
 def _run(experiment: str, options: Mapping[str, Any]) -> None:

@@ -244,9 +244,9 @@ class Federation(ABC):
         self.requested += len(requests)
         missing.update((client, "no reply" if client in requests else "not there yet") for client in sorted(payloads))
         for client, reply in self.deliver(task, requests):
-            want = expected(client) if callable(expected) else expected
-            fault = reply if isinstance(reply, str) else self._fault(task, reply, want)
-            if fault is not None:
+            if isinstance(reply, str):
+                missing[client] = reply
+            elif (fault := self._fault(task, reply, expected(client) if callable(expected) else expected)) is not None:
                 missing[client] = fault
             else:
                 del missing[client]
