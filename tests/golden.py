@@ -29,8 +29,8 @@ from fedkin.core.payload import pack
 from fedkin.data.preparation import prepare
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment import registry
-from fedkin.experiment.checkpoint import restore_checkpoint, snapshot
 from fedkin.experiment.config import checked_method
+from fedkin.experiment.run_folder import restore_checkpoint, snapshot
 
 EVERYWHERE = Path(__file__).with_name("golden.json")
 SEED, CLIENTS = 3, 6

@@ -94,12 +94,12 @@ def test_wrong_usage_is_one_sentence_with_one_suggestion(
     ("arguments", "sentence"),
     [
         ("run kfed wine --data wine", "The data set was given twice, as 'wine' and as 'wine'."),
-        ("run fedkin.methods.samples.kfed", "'fedkin.methods.samples.kfed' is no method; one of your own is named by"),
-        ("run data.source=sites", "'data.source=sites' is no method, but a"),
-        ("run .", "'.' is no method, but a path; name a method first, such as kin-graph."),
+        ("run fedkin.methods.samples.kfed", "'fedkin.methods.samples.kfed' is no method; name one first"),
+        ("run data.source=sites", "'data.source=sites' is no method; name one first"),
+        ("run .", "'.' is no method; name one first, such as kin-graph"),
         (
             "run toy --scenario files --clients 3",
-            "'simulation.clients' on the command line is no option of scenario 'files', but of",
+            "Unknown key on the command line: 'simulation.clients'",
         ),
         ("run toy --scenario toy --out .", ". is not an empty folder; "),
         ("run toy --data nowhere.csv", "'nowhere.csv' does not exist"),

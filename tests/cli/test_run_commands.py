@@ -39,8 +39,7 @@ def test_a_dry_run_checks_all_and_writes_nothing(capsys: pytest.CaptureFixture[s
     shown = capsys.readouterr().out
     settings, data = shown.split("\n\n# ", 1)
     assert settings == load_config("kfed", ["method.n_clusters=7"]).to_toml().rstrip()
-    assert data.splitlines()[0] == "Data: 10 clients, 1,797 samples."
-    assert data.splitlines()[-1] == "# A sample has the shape 1 x 8 x 8."
+    assert data.splitlines()[0] == "Data: 10 clients, 1,797 samples, 179 to 180 each. A sample has the shape 1 x 8 x 8."
     for words, sentence in (
         ("--data nowhere.csv", "'nowhere.csv' does not exist"),
         ("--set device.name=cuda:99", "'device.name'"),

@@ -44,7 +44,7 @@ def test_every_alias_is_an_option_somewhere() -> None:
     import fedkin
     from fedkin.core.options import options_of
     from fedkin.experiment import registry
-    from fedkin.experiment.sections import DataSection
+    from fedkin.experiment.config import DataSection
     from fedkin.flower.strategy import OPTIONS
     from fedkin.studies.compare import compare
 

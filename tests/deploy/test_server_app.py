@@ -19,10 +19,9 @@ from fedkin.deploy.site_app import keep, read_site
 from fedkin.engines.flower_engine.messages import HELLO, TASK, content, read
 from fedkin.engines.site import Site
 from fedkin.experiment.config import load_config
-from fedkin.experiment.cut import cut
-from fedkin.experiment.forgetting import forget, plan_forgetting
 from fedkin.experiment.outputs import load_found
 from fedkin.experiment.prediction import predict
+from fedkin.experiment.revision import cut, forget, plan_forgetting
 from fedkin.experiment.run import execute
 from fedkin.experiment.run_folder import LEDGER, run_config
 from nodes import Nodes, nodes_of

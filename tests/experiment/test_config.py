@@ -1,39 +1,54 @@
+"""Experiments as files, settings and methods of one's own declare them, and what is refused in one sentence."""
+
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+import tomli_w
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedkin.core import FedkinError
+from fedkin.core.options import options_of
 from fedkin.experiment import registry
-from fedkin.experiment.config import load_config
-from toy import Blobs, Toy
+from fedkin.experiment.config import SimulationSection, load_config, model_of
+from toy import METHOD, Blobs, Toy
 
 TOY = ("simulation.scenario=toy",)
+OF_OWN = """
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from fedkin.methods.samples.kfed import KFedMethod
+
+
+def having(**options):
+    made = type("Made", (KFedMethod,), {"__annotations__": {k: v for k, (v, _) in options.items()},
+                "__module__": __name__, **{k: v for k, (_, v) in options.items()}})
+    return dataclass(frozen=True)(made)
+
+
+Called = having(name=(str, "x"))
+Tensors = having(z=(torch.Tensor | None, None))
+Nothing = having(z=(int, None))
+Word = having(z=(Literal["a", "b"], "c"))
+Predicts = having(predict=(int, 3))
+"""
 
 
 @pytest.mark.usefixtures("toy")
 def test_a_method_name_gives_a_complete_experiment() -> None:
     config = load_config("toy", TOY)
-    assert config.method == Toy()
-    assert config.scenario == Blobs("digits")
+    assert (config.method, config.scenario) == (Toy(), Blobs("digits"))
     assert config.tables["method"] == {
-        "name": "toy",
-        "rounds": 4,
-        "rate": 0.5,
-        "kind": "auto",
-        "parts": "auto",
-        "limit": 3,
-        "widths": "none",
-        "center": "origin",
-        "pause": 0.0,
-    }
+        "name": "toy", "rounds": 4, "rate": 0.5, "kind": "auto", "parts": "auto", "limit": 3, "widths": "none",
+        "center": "origin", "pause": 0.0,
+    }  # fmt: skip
     sections = ["method", "data", "federation", "device", "simulation", "evaluation", "tracking"]
     assert list(config.tables) == ["seed", *sections]
-    assert config.tables["evaluation"] == {
-        "every": 1, "common_test": True, "map": "tsne", "target": "none", "reach": "none", "stop": False
-    }  # fmt: skip
-    assert config.tables["tracking"]["to"] == []
+    assert config.tables["tracking"] == {"to": [], "name": "none", "project": "none", "uri": "none"}
 
 
 @pytest.mark.usefixtures("toy")
@@ -64,22 +79,23 @@ def test_defaults_of_every_method_survive_being_written(method: str, tmp_path: P
     center=st.none() | st.text(st.characters(exclude_categories=["Cs"])).filter(lambda text: text != "none"),
 )
 def test_any_experiment_survives_being_written(seed, rate, parts, widths, center, tmp_path_factory) -> None:
-    import tomli_w
-
-    import toy
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(registry.METHODS, "toy", toy.METHOD)
-        given = {"rate": rate, "parts": parts, "widths": "none" if widths is None else widths}
-        given["center"] = "none" if center is None else center
+        patch.setitem(registry.METHODS, "toy", METHOD)
+        options = {"rate": rate, "parts": parts, "widths": "none" if widths is None else widths}
+        options["center"] = "none" if center is None else center
         path = tmp_path_factory.mktemp("config") / "config.toml"
-        path.write_text(tomli_w.dumps({"seed": seed, "method": {"name": "toy", **given}}), encoding="utf-8")
+        path.write_text(tomli_w.dumps({"seed": seed, "method": {"name": "toy", **options}}), encoding="utf-8")
         config = load_config(path)
-        assert config.method == Toy(
-            rate=rate, parts=parts, widths=None if widths is None else tuple(widths), center=center
-        )
+        widths = None if widths is None else tuple(widths)
+        assert config.method == Toy(rate=rate, parts=parts, widths=widths, center=center)
         path.write_text(config.to_toml(), encoding="utf-8")
         assert load_config(path) == config
+
+
+KEY = (
+    "ecdsa-sha2-nistp256 AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAAIbmlz"
+    "dHAyNTYAAABBBIdDw+s7fBft4h6QKziAStYoMKsc7XLErW4dKso9HeTtOtJAbcfA499BLVVaO9xDqRNEtpJ4UYDH+Od4VoOlOhw="
+)
 
 
 @pytest.mark.usefixtures("toy")
@@ -87,10 +103,10 @@ def test_any_experiment_survives_being_written(seed, rate, parts, widths, center
     ("override", "sentence"),
     [
         ("method.seed=3", "Unknown key on the command line: 'method.seed'; did you mean 'seed'?"),
-        ("federation.zzz=3", "Unknown key on the command line: 'federation.zzz'; the nearest of 12 are "),
+        ("federation.zzz=3", "Unknown key on the command line: 'federation.zzz'; the nearest of 11 are "),
         ("method.round=3", "Unknown key on the command line: 'method.round'; did you mean 'method.rounds'?"),
-        ("simulation.heterogeneity=1", "'simulation.heterogeneity' on the command line"),
         ("devic.chunk=3", "Unknown key on the command line: 'devic'; did you mean 'device'?"),
+        ("engine.workers=1", "Unknown key on the command line: 'engine'"),
         ("method.rounds=true", "'method.rounds' is True on the command line; it should be a valid integer."),
         ("method.rate=nan", "'method.rate' is nan on the command line; it should be a finite number."),
         ("method.widths=[1, 'a']", "'method.widths' is [1, 'a'] on the command line; it should be a valid integer."),
@@ -98,20 +114,17 @@ def test_any_experiment_survives_being_written(seed, rate, parts, widths, center
         ("seed=-1", "'seed' is -1 on the command line; it should be greater than or equal to 0."),
         ("data.drop=[wt, sat]", "'data.drop' is '[wt, sat]' on the command"),
         ("simulation.drop_rate=1", "'simulation.drop_rate' is 1 on the command line; it should be less than 1."),
-        ("evaluation.every=0", "'evaluation.every' is 0 on the command line; it should be greater than 0."),
-        ("evaluation.reach=nan", "'evaluation.reach' is nan on the command line; it should be a finite number."),
-        ("evaluation.target=3", "'evaluation.target' is 3 on the command line; it should be a valid string."),
-        (
-            "evaluation.reached=1",
-            "Unknown key on the command line: 'evaluation.reached'; did you mean 'evaluation.reach'?",
-        ),
         ("tracking.name=''", "'tracking.name' is '' on the command line;"),
         ("device=3", "'device' is 3 on the command line; it should be a section, [device]."),
-        ("engine.workers=1", "'engine' on the command line is of an earlier version; its options are in [device], "),
         ("method.name=tyo", "Unknown method 'tyo'; did you mean 'toy'?"),
+        ("method.name=mine.py:Toy", "'mine.py:Toy' is no method; "),
         ("data.scaling=x", "'data.scaling' is 'x' on the command line; it should be 'auto', 'standard' or 'none'."),
-        ('data.na_values=["\\N"]', '--set data.na_values=["\\N"] cannot be read,'),
         ("rounds", "--set takes section.key=value, such as method.local_epochs=30, not 'rounds'."),
+        ("federation.clients=['a', 'b', 'a']", "'federation.clients' lists 'a' twice."),
+        (f"federation={{clients = ['a'], keys = {{b = '{KEY}'}}}}", "'federation.keys' has a key of 'b', which"),
+        ("federation.keys.a=sites/a.pub", "'federation.keys' has no public key of 'a';"),
+        (f"federation.keys={{a = '{KEY}', b = '{KEY} of b'}}", "'federation.keys' has one key for 'a' and 'b';"),
+        ("federation={clients = ['a'], sites = 2}", "'federation.sites' is 2, but [federation] lists 1 clients."),
     ],
 )
 def test_a_bad_value_gets_one_sentence(override: str, sentence: str) -> None:
@@ -121,17 +134,58 @@ def test_a_bad_value_gets_one_sentence(override: str, sentence: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-OPEN = "'federation.secure_sums' is true, but method '{}' needs more than sums over clients; these do not: "
-ABLE = "kin-graph, ffcm with aggregation = 'mean' and start = 'uniform', fedavg, "
-ABLE += "fedopt, ifca."
+@pytest.mark.parametrize("method", registry.METHODS)
+def test_secure_sums_are_refused_where_sums_are_not_enough(method: str) -> None:
+    options = ["federation.secure_sums=true", "data.scaling=none"]
+    if method in ("kin-graph", "fedavg", "fedopt", "ifca"):
+        assert load_config(method, options).federation.secure_sums
+        return
+    with pytest.raises(FedkinError, match="takes more than sums" if method == "ffcm" else "needs more than sums"):
+        load_config(method, options)
 
 
 @pytest.mark.parametrize(
-    "method",
-    sorted(registry.METHODS.keys() - {"ffcm", "kin-graph", "fedavg", "fedopt", "ifca"}),
-    ids=lambda method: method,
+    ("name", "sentence"),
+    [
+        ("Called", r"has an option called 'name', a name that fedkin uses itself; call it otherwise\.$"),
+        ("Tensors", r"has an option of a type that a file cannot hold"),
+        ("Nothing", r"^'method.z' is None by default; it should be a valid integer\.$"),
+        ("Word", r"^'method.z' is 'c' by default; it should be 'a' or 'b'\.$"),
+        ("Predicts", r"has an option called 'predict', a name that fedkin uses itself"),
+    ],
 )
-def test_secure_sums_are_refused_by_name_where_sums_are_not_enough(method: str) -> None:
-    with pytest.raises(FedkinError) as caught:
-        load_config(method, ["federation.secure_sums=true", "data.scaling=none"])
-    assert str(caught.value) == OPEN.format(method) + ABLE
+def test_options_of_ones_own_that_no_experiment_can_have_are_refused(
+    name: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_options_of_mine.py").write_text(OF_OWN)
+    monkeypatch.delitem(sys.modules, "own_options_of_mine", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(FedkinError, match=sentence):
+        load_config(f"own_options_of_mine:{name}")
+
+
+@pytest.mark.parametrize("kind", ["method", "scenario"])
+def test_outlines_declare_what_the_classes_do(kind: registry.Kind) -> None:
+    for name in registry.METHODS if kind == "method" else registry.SCENARIOS:
+        declared, real = registry.declared(kind, name), registry.resolve(kind, name)
+        assert declared is not real
+        assert options_of(declared) == options_of(real), name
+        models = [model_of(made, *([SimulationSection] if kind == "scenario" else [])) for made in (declared, real)]
+        assert models[0].model_json_schema() == models[1].model_json_schema(), name
+        assert getattr(declared, "traits", None) == getattr(real, "traits", None), name
+
+
+def test_refusals_need_no_torch() -> None:
+    program = """
+import sys
+from fedkin.experiment import registry
+from fedkin.experiment.config import load_config
+for kind, names in (("method", registry.METHODS), ("scenario", registry.SCENARIOS)):
+    for name in names:
+        registry.declared(kind, name)
+try:
+    load_config("kfed", ["method.clusters=3"])
+except ValueError:
+    print([name for name in sys.modules if name == "torch" or name.startswith("fedkin.methods")])
+"""
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "[]\n"

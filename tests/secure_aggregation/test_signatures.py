@@ -19,7 +19,7 @@ from fedkin.core.files import FileError
 from fedkin.deploy.app_folder import make_key
 from fedkin.engines.flower_engine.grid import FlowerFederation
 from fedkin.engines.site import Site
-from fedkin.experiment.checkpoint import restore_checkpoint, snapshot
+from fedkin.experiment.run_folder import restore_checkpoint, snapshot
 from fedkin.secure_aggregation.client_tasks import Term
 from fedkin.secure_aggregation.masks import public_key
 from fedkin.secure_aggregation.signatures import SiteIdentity, own_public_text, public_keys, public_text

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedkin.cli.app import REFUSED, app, interruptible, show, stop, warn
+from fedkin.cli.app import app, interruptible, show, warn
 from fedkin.cli.help_pages import (
     COUNT,
     METHOD,
@@ -80,7 +80,6 @@ def report(folder: Path, quiet: bool) -> None:
 @out("File to write; by default, standard output.")
 @_new_rows
 @flag("--memberships", "Add to what part each sample belongs to each cluster.")
-@flag("--json as_json", "Write JSON, an object per sample, instead of CSV.")
 @device(NETWORKS)
 @flag("-q --quiet", "Leave out notes on the data.")
 def predict(
@@ -126,7 +125,7 @@ def cut(
     target = out or folder.with_name(f"{folder.resolve().name}-{what}")
 
     def make(progress: Progress) -> RunOutcome | None:
-        from fedkin.experiment.cut import cut as cut_again
+        from fedkin.experiment.revision import cut as cut_again
 
         return cut_again(folder, target, clusters, resolution, progress)
 
@@ -145,20 +144,16 @@ def cut(
     "--client clients", "Client to forget, by name or number. May be repeated.", "NAME", multiple=True, required=True
 )
 @flag("--retrain", "Run again without it, even where the method can leave it out exactly.")
-@flag("--in-place", "Replace the run; by default it stays as it is.")
-@flag("--dry-run", "Say what would be done and what it costs, and do nothing.")
+@flag("--dry-run", "Say what would be done, and do nothing.")
 @out("Folder for the run without it; by default one beside the run's.")
 @as_json
 @quiet
 def forget(
-    folder: Path, clients: tuple[str, ...], retrain: bool, in_place: bool, dry_run: bool, out: Path | None,
-    as_json: bool, quiet: bool,
-) -> None:  # fmt: skip
+    folder: Path, clients: tuple[str, ...], retrain: bool, dry_run: bool, out: Path | None, as_json: bool, quiet: bool
+) -> None:
     """Leave a client out of a run. What was done, and what it does not cover, is in forgotten.json."""
-    if in_place and out is not None:
-        stop("--in-place and --out were both given; the run is replaced, or another one is written.", REFUSED)
-    from fedkin.experiment.forgetting import forget as forgotten
-    from fedkin.experiment.forgetting import plan_forgetting
+    from fedkin.experiment.revision import forget as forgotten
+    from fedkin.experiment.revision import plan_forgetting
     from fedkin.experiment.run_folder import LEDGER
     from fedkin.experiment.terminal_tables import sentence_text
 
@@ -168,8 +163,8 @@ def forget(
         return
     if not quiet:
         print(plan.sentence(), file=sys.stderr)
-    target = None if in_place else out or _beside(folder, plan.clients, plan.names)
-    outcome = show(target or folder, lambda progress: forgotten(plan, target, progress), as_json, quiet)
+    target = out or _beside(folder, plan.clients, plan.names)
+    outcome = show(target, lambda progress: forgotten(plan, target, progress), as_json, quiet)
     if outcome is not None and (outcome.folder / LEDGER).is_file() and not quiet and not as_json:
         print(
             f"Sites get their new clusters when the federation runs {outcome.folder / 'config.toml'}, copied to its "

@@ -77,8 +77,7 @@ def _print_one(name: str, sections: Mapping[str, Mapping[str, str]], as_json: bo
         raise unknown_name("name", name, [*sections, *(each for names in sections.values() for each in names)])
     from fedkin.core.options import options_of
     from fedkin.experiment import registry
-    from fedkin.experiment.config import FROM_DATA, MethodSection, model_of
-    from fedkin.experiment.sections import SimulationSection
+    from fedkin.experiment.config import FROM_DATA, MethodSection, SimulationSection, model_of
 
     kind: Kind = "scenario" if name in sections["scenarios"] else "method"
     declared_class: Any = registry.declared(kind, name)

@@ -110,12 +110,13 @@ def _run(experiment: str, options: Mapping[str, Any]) -> None:
 
     def make(progress: Progress) -> RunOutcome | None:
         from fedkin.experiment.run import check, execute
+        from fedkin.experiment.terminal import overview
 
         if options["dry_run"]:
-            overview = check(config, folder, progress)
+            data = overview(*check(config, folder, progress))
             print(config.to_toml(), end="")
-            if overview and not quiet:
-                print("\n" + "\n".join(f"# {line}".rstrip() for line in overview.splitlines()))
+            if not quiet:
+                print("\n" + "\n".join(f"# {line}".rstrip() for line in data.splitlines()))
             return None
         if sentence := _on_default_number(config, overrides):
             progress.note(sentence)

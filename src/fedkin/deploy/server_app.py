@@ -31,8 +31,8 @@ from fedkin.data.profile import ClusterProfile
 from fedkin.deploy.app_folder import check_federated, check_sites
 from fedkin.engines.flower_engine.grid import FlowerFederation, Roster
 from fedkin.experiment.config import Config, load_config
-from fedkin.experiment.outputs import load_profile, load_words
-from fedkin.experiment.run import Run, RunOutcome, prepare
+from fedkin.experiment.outputs import load_description
+from fedkin.experiment.run import Run, RunOutcome
 from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, LEDGER, RECORDS, RESULT, write_config
 from fedkin.experiment.terminal import cluster_lines
 from fedkin.experiment.terminal_tables import table_text
@@ -243,14 +243,14 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
         forgotten = [site for site in federation.forgotten if isinstance(site, int) or site in fed.names]
         spelt, apart = check_labels(by_site)
         population = Population([], None, classes, features, fed.names, notes=(*spelt, *apart))
-        run = prepare(config, folder, population.forgetting(forgotten), fed, progress, [attendance])
+        run = Run(config, folder, population.forgetting(forgotten), fed, progress, [attendance])
         outcome = run.finish()
         _hand_out(fed, run, outcome)
-        profile = load_profile(folder)
+        profile, words = load_description(folder)
         _say_clusters(config, run.method.result(outcome.state), profile)
         if (privacy := privacy_of_samples(outcome.records)) is not None:
             _log(f"Privacy of a sample: {privacy}")
-        for line in [*cluster_lines(profile, fed.names), *word_lines(load_words(folder))]:
+        for line in [*cluster_lines(profile, fed.names), *word_lines(words)]:
             _log(line)
         _log(f"Done; results are in {folder}")
         return outcome

@@ -31,8 +31,7 @@ from fedkin.deploy.app_folder import own_packages
 from fedkin.engines.flower_engine.messages import SiteDataError
 from fedkin.engines.flower_engine.messages import client_app as answering
 from fedkin.engines.site import Request, Site
-from fedkin.experiment.config import load_config
-from fedkin.experiment.sections import ColumnOptions, encoder_named
+from fedkin.experiment.config import ColumnOptions, encoder_named, load_config
 from fedkin.privacy.budget import Account
 from fedkin.report.numbers import pluralize
 from fedkin.secure_aggregation.signatures import public_keys
@@ -241,13 +240,14 @@ def checked(path: Path) -> list[str]:
 
     Raises FedkinError if the file or the data cannot be read. Nothing but embeddings is written.
     """
-    from fedkin.experiment.data_overview import columns_at_a_site  # every message starts a process, which needs it not
+    from fedkin.experiment.terminal import columns_text  # every message starts a process, which needs it not
 
     site = read_site(path).site(path)
     what = pluralize(len(site.features), "column") if site.features else f"shape {tuple(site.x.shape[1:])}"
     classes = "1 class" if len(site.classes) == 1 else f"{len(site.classes):,} classes"
     labels = f"labels of {classes} ({listing(site.classes, 5)})" if site.y is not None else "no labels"
-    columns = [] if site.table is None else [f"\n{columns_at_a_site(site.table)}"]
+    named = {} if site.table is None else {column.name: column for column in site.table.columns}
+    columns = [] if site.table is None else ["\n" + columns_text([site.table], named, site.table.id)]
     first, notes = f"Site '{site.name}' has {pluralize(len(site.x), 'sample')} of {what}, and {labels}.", _notes(site)
     return [first, *columns, *([""] if columns and notes else []), *notes]
 

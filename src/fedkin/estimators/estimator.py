@@ -36,11 +36,10 @@ from fedkin.data.scaling import ends_of
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.estimators.clients import Inputs, fitted_position, held_out_population, prepared
 from fedkin.estimators.metrics import Row, record_rows, score_rows, tidy
-from fedkin.experiment.config import checked_method, encoding_features, preparing_for
+from fedkin.experiment.config import checked_method, encoder_named, encoding_features, preparing_for
 from fedkin.experiment.evaluation import evaluate_clusters
-from fedkin.experiment.forgetting import kept_of
 from fedkin.experiment.registry import resolve
-from fedkin.experiment.sections import encoder_named
+from fedkin.experiment.revision import kept_of
 from fedkin.experiment.terminal import Bar, Quiet
 from fedkin.features.encoders import Encoder
 

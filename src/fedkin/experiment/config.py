@@ -1,7 +1,8 @@
 """Configuration of an experiment: read from one TOML file, checked and completed with defaults.
 
-``[method]`` and ``[simulation]`` take the fields of the dataclass that their `name` and `scenario` stand for, so a new
-method needs no code here. ``"none"`` stands for Python's ``None``, which TOML lacks, wherever a field allows it.
+Each section declares its options once, with type, default, range and meaning. ``[method]`` and ``[simulation]`` also
+take the fields of the dataclass that their `name` and `scenario` stand for, so a new method needs no code here.
+``"none"`` stands for Python's ``None``, which TOML lacks, wherever a field allows it.
 """
 
 from __future__ import annotations
@@ -11,39 +12,61 @@ import functools
 import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import tomli_w
-from pydantic import BaseModel, Field, NonNegativeInt, ValidationError, create_model
+from annotated_types import Gt, Interval
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    NonNegativeInt,
+    PositiveInt,
+    ValidationError,
+    create_model,
+)
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 
-from fedkin.core.errors import FedkinError, current_door, flag, listing, nearest, refuse
+from fedkin.core.errors import FedkinError, current_door, flag, listing, refuse, require, toml_text
 from fedkin.core.files import read_tables
 from fedkin.core.method import Method, allowed_for_sums, display_name
 from fedkin.core.options import options_of, validation_sentence
+from fedkin.core.table import SampleEncoder
 from fedkin.data.names import expanded, files_of_clients, folders_of_samples
+from fedkin.data.options import AUTO, COLUMN_KEYS, PREPARING, Name, TableOptions
 from fedkin.experiment import registry
-from fedkin.experiment.sections import (
-    STRICT,
-    DataSection,
-    DeviceSection,
-    EvaluationSection,
-    FederationSection,
-    SimulationSection,
-    TrackingSection,
-    encoder_named,
-)
 
 if TYPE_CHECKING:
-    from fedkin.data.options import TableOptions
     from fedkin.data.population import Population
 
-FROM_DATA = ("data", "label", "table")
-"""Fields of a scenario that the section ``[data]`` gives, ``data`` as ``source``."""
+STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+"""How all sections are read: no other keys, and no number where a text is wanted."""
+
+
+def encoder_named(spec: str | None, folder: str | None = None) -> SampleEncoder | None:
+    """Return the encoder that a spec names, which keeps embeddings in `folder`; ``None`` if it is none.
+
+    Raises FedkinError if it is no spec.
+    """
+    if spec is None:
+        return None
+    from fedkin.features.encoders import PREFIXES, ROCKET, Encoder
+
+    if spec != ROCKET and not spec.startswith(PREFIXES):
+        raise FedkinError(f"encode is '{spec}'; allowed: {ROCKET}, {', '.join(f'{prefix}...' for prefix in PREFIXES)}.")
+    return Encoder(spec, folder)
+
+
+def encoding_features(features: Any) -> str | None:
+    """Return a method's `features` where they name an encoder of samples that are no numbers yet."""
+    from fedkin.features.encoders import EMBEDDED, is_encoder
+
+    return str(features) if is_encoder(features) and features != EMBEDDED else None
 
 
 class MethodSection(BaseModel):
@@ -53,15 +76,268 @@ class MethodSection(BaseModel):
     name: str = registry.DEFAULT_METHOD
 
 
+class _Columns(BaseModel):
+    """Options for the columns of tables, as an experiment's file and a site's own have them; see `TableOptions`.
+
+    Attributes
+    ----------
+    encode : str or None
+        What turns images, texts and series into numbers where they are read: "rocket" for series, "timm:NAME",
+        "sentence-transformers:NAME", "onnx:FILE" or "torch:FILE"; by default the method's `features`, if they are one.
+    """
+
+    model_config = STRICT
+    encode: Name | None = None
+
+    if TYPE_CHECKING:  # what a type checker cannot see: `create_model` adds fields
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    @property
+    def of_columns(self) -> dict[str, Any]:
+        """Options of columns that differ from their defaults; in a real federation each site's own file has them."""
+        fields = type(self).model_fields
+        return {key: value for key in COLUMN_KEYS if (value := getattr(self, key)) != fields[key].default}
+
+    @property
+    def table(self) -> TableOptions:
+        """Options for the columns of tables: how they are read, and in an experiment how they are prepared."""
+        names = TableOptions.__dataclass_fields__.keys() & type(self).model_fields.keys()
+        return TableOptions(**{name: getattr(self, name) for name in names}, encoder=encoder_named(self.encode))
+
+
+def _declared(*names: str) -> dict[str, Any]:
+    """Return the types and defaults of options as `TableOptions` declares them, as fields of a pydantic model."""
+    options = {option.name: option for option in options_of(TableOptions)}
+    return {name: (options[name].kind, options[name].default) for name in names}
+
+
+ColumnOptions = create_model(
+    "ColumnOptions", __base__=_Columns, __doc__=TableOptions.__doc__, **_declared(*COLUMN_KEYS[1:])
+)
+_Prepared = create_model("_Prepared", __base__=ColumnOptions, **_declared(*PREPARING))
+
+
+class DataSection(_Prepared):
+    """Section ``[data]``: the data set, its label column, and how values are prepared.
+
+    Attributes
+    ----------
+    source : str
+        A data set's name or path.
+    label : str
+        The column or array of labels; "auto" takes one of a usual name, "none" says that there are no labels.
+    seed : int or None
+        Seed of the partition of samples and of the choice of absent clients; by default the run's. Runs with the
+        same one have the same clients.
+    """
+
+    source: str = "digits"
+    label: str = "auto"
+    seed: NonNegativeInt | None = None
+
+    @property
+    def labels(self) -> str | None:
+        """The column of labels as `fedkin.data.sources.load` takes it."""
+        return None if self.label == AUTO else self.label
+
+
+class FederationSection(BaseModel):
+    """Section ``[federation]``: who takes part, and what becomes of those that do not reply.
+
+    Attributes
+    ----------
+    clients : list of str
+        Names of the clients that a real federation admits; by default those with keys. Without names and keys, the
+        first `sites` clients that connect are admitted.
+    keys : dict of str to str
+        Public keys by name, the lines of the clients' ``site.key.pub``: a client is admitted only with its own key.
+    sites : int or None
+        Sites that a real federation begins with.
+    newcomers : int
+        Sites that may join a real federation while its run is under way.
+    quorum : float
+        Fraction of the sites asked whose replies close a round of a real federation, in (0, 1]; or `timeout` does.
+    late : {"refuse", "count"}
+        Whether a reply that comes after its round was closed is refused, or counts in the next round.
+    timeout : float
+        On Flower, seconds after which a client that has not replied counts as missing.
+    patience : float
+        Seconds that a real federation waits for its sites to connect.
+    min_clients : int
+        Minimum number of replies with which a step that needs all clients continues; clients without a usable
+        reply are then left out of the run.
+    secure_sums : bool
+        Whether the server learns sums over clients only.
+    forgotten : list of int or str
+        Clients that never take part, by position or name: those that `fedkin forget` has left out. Unlike those of
+        absent clients, their data are not used at all.
+    """
+
+    model_config = STRICT
+    clients: list[Name] = []
+    keys: dict[Name, Name] = {}
+    sites: PositiveInt | None = None
+    newcomers: NonNegativeInt = 0
+    quorum: Annotated[float, Interval(gt=0, le=1)] = 1.0
+    late: Literal["refuse", "count"] = "refuse"
+    timeout: Annotated[float, Gt(0)] = 3600.0
+    patience: Annotated[float, Gt(0)] = 600.0
+    min_clients: PositiveInt = 2
+    secure_sums: bool = False
+    forgotten: list[NonNegativeInt | Name] = []
+
+    @property
+    def listed(self) -> dict[str, str]:
+        """Return the public key of every listed client by name, without comment; empty where none is listed."""
+        return {name: " ".join(self.keys.get(name, "").split()[:2]) for name in self.clients or self.keys}
+
+    def check(self) -> None:
+        """Check that the lists agree with each other and with the number of sites.
+
+        Raises
+        ------
+        FedkinError
+            If a client is listed twice, a key belongs to no client or to two or is not a public key, or `sites` exceeds
+            the number listed.
+        """
+        if twice := [name for name in self.clients if self.clients.count(name) > 1]:
+            raise FedkinError(f"'federation.clients' lists '{twice[0]}' twice.")
+        if unknown := [name for name in self.keys if name not in self.listed]:
+            raise FedkinError(
+                f"'federation.keys' has a key of '{unknown[0]}', which 'federation.clients' does not list."
+            )
+        if self.keys:
+            from fedkin.secure_aggregation.signatures import public_keys
+
+            public_keys(self.keys, "'federation.keys'")
+        if self.listed and self.sites is not None and self.sites > len(self.listed):
+            raise FedkinError(f"'federation.sites' is {self.sites}, but [federation] lists {len(self.listed)} clients.")
+
+
+class DeviceSection(BaseModel):
+    """Section ``[device]``: what computes; a real site's own file sets its device.
+
+    Attributes
+    ----------
+    name : str
+        Where networks and kin-graph's large searches compute: "cpu", what torch calls a GPU, such as "cuda", or "auto",
+        a GPU if there is one.
+    tf32 : bool
+        Whether an NVIDIA GPU may round the factors of products and convolutions to 10 bits: several times as fast where
+        they take most of the time, and models differ from the third digit on. On the local engine only.
+    cuda_graphs : bool
+        Whether an NVIDIA GPU may record training steps as CUDA graphs and replay them: the same results in less time,
+        and more memory. On the local engine only.
+    workers : int or "auto"
+        Number of clients that compute in parallel; "auto" is one per core, on a GPU at most four.
+    chunk : int or "auto"
+        Number of clients whose models train as one stack; on the local engine only.
+    """
+
+    model_config = STRICT
+    name: Name = "cpu"
+    tf32: bool = False
+    cuda_graphs: bool = True
+    workers: PositiveInt | Literal["auto"] = "auto"
+    chunk: PositiveInt | Literal["auto"] = "auto"
+
+    def used(self) -> AbstractContextManager[None]:
+        """Have networks compute on the device, as the options say; raise FedkinError if there is no such device."""
+        from fedkin.core.device import Execution, device_named, on
+
+        device = device_named(self.name, "'device.name'")
+        return on(device, self.tf32, Execution(self.cuda_graphs))
+
+
+class SimulationSection(BaseModel):
+    """Section ``[simulation]``: the scenario, which deals data to clients, its options, and what goes wrong.
+
+    Attributes
+    ----------
+    scenario : str
+        How clients get data, see `fedkin list scenarios`; by default the method's, and "files" for a folder of files.
+    engine : {"local", "flower"}
+        Whether clients run in this process, or as nodes of Flower.
+    absent : float
+        Fraction of the clients that never takes part.
+    drop_rate : float
+        Probability that a client does not reply; on the local engine only.
+    failures : list of (int, int)
+        Pairs of an exchange, counted from 1, and a client that does not reply in it; on the local engine only.
+    """
+
+    model_config = STRICT
+    scenario: str = ""
+    engine: Literal["local", "flower"] = "local"
+    absent: Annotated[float, Interval(ge=0, lt=1)] = 0.0
+    drop_rate: Annotated[float, Interval(ge=0, lt=1)] = 0.0
+    failures: list[tuple[PositiveInt, NonNegativeInt]] = []
+
+
+class EvaluationSection(BaseModel):
+    """Section ``[evaluation]``: how results are compared with the truth and shown, and when a run may end.
+
+    Attributes
+    ----------
+    every : int
+        Interval, in steps, at which models are tested; clusters are scored after each step.
+    common_test : bool
+        Whether the model of each cluster of clients is tested on the common test, too, and not only on the tests of its
+        clients; that is one pass over the common test per cluster.
+    map : {"tsne", "pca", "none"}
+        How the report projects samples to the plane: by t-SNE, by principal components, or not at all.
+    target : str or None
+        A metric of the records that the run should reach, such as ``personal_accuracy``.
+    reach : float or None
+        Value at which the target is reached.
+    stop : bool
+        Whether the run ends when the target is reached.
+    """
+
+    model_config = STRICT
+    every: PositiveInt = 1
+    common_test: bool = True
+    map: Literal["tsne", "pca", "none"] = "tsne"
+    target: str | None = None
+    reach: FiniteFloat | None = None
+    stop: bool = False
+
+
+class TrackingSection(BaseModel):
+    """Section ``[tracking]``: the tracking tools that receive the records; see `fedkin.experiment.tracking`.
+
+    Attributes
+    ----------
+    to : list of {"tensorboard", "mlflow", "wandb"}
+        The tools.
+    name : str or None
+        Name of the tracked run; by default that of the run's folder.
+    project : str or None
+        MLflow's experiment, and W&B's project; by default "fedkin".
+    uri : str or None
+        MLflow's server or database; by default as MLflow finds it.
+    """
+
+    model_config = STRICT
+    to: list[Literal["tensorboard", "mlflow", "wandb"]] = []
+    name: Name | None = None
+    project: Name | None = None
+    uri: Name | None = None
+
+    def check_installed(self) -> None:
+        """Raise FedkinError if one of the tools is not installed."""
+        for name in self.to:
+            require(f"Tracking to '{name}'", name, "tracking")
+
+
+FROM_DATA = ("data", "label", "table")
+"""Fields of a scenario that the section ``[data]`` gives, ``data`` as ``source``."""
 SECTIONS: dict[str, type[BaseModel]] = {
     "method": MethodSection, "data": DataSection, "federation": FederationSection, "device": DeviceSection,
     "simulation": SimulationSection, "evaluation": EvaluationSection, "tracking": TrackingSection,
 }  # fmt: skip
-"""All sections, in the order in which they are written; method and simulation have options of what they name, too."""
-_FORMER = {"engine": "[device], [federation] and [simulation]", "scenario": "[simulation]", "target": "[evaluation]"}
-"""Sections of earlier versions, and where their options are."""
-_Named = Mapping[str, tuple[registry.Kind, str]]
-"""What a section's name stands for: a method or a scenario, and its name there."""
+"""All sections, in the order in which they are written."""
 
 
 @dataclass(frozen=True)
@@ -133,22 +409,12 @@ class Config:
         values, defaults = self.tables[name], self.defaults[name]
         differing = {key: value for key, value in values.items() if key not in defaults or value != defaults[key]}
         usual = {key: value for key, value in values.items() if key not in differing and value not in ("none", {})}
-        tables = {
-            key: part.pop(key) for part in (differing, usual) for key, value in [*part.items()] if _is_table(value)
-        }
+        # TOML takes a key below a table's head for the table's, so that tables come last.
+        tables = {key: part.pop(key) for part in (differing, usual) for key in [*part] if isinstance(part[key], dict)}
         text = f"[{name}]\n{tomli_w.dumps(differing)}"
         if usual:
             text += f"# as by default\n{tomli_w.dumps(usual)}"
-        return text + (f"\n{tomli_w.dumps({name: tables})}" if tables else "")
-
-
-def _fields(declared: type[Any]) -> set[str]:
-    """Return the names of a dataclass's fields; of any other class none."""
-    return {field.name for field in dataclasses.fields(declared)} if dataclasses.is_dataclass(declared) else set()
-
-
-def _is_table(value: Any) -> bool:
-    return isinstance(value, dict) and bool(value)
+        return text + (f"\n{tomli_w.dumps({name: tables})}" if any(tables.values()) else "")
 
 
 def load_config(experiment: str | Path, overrides: Sequence[str] = (), place: str | None = None) -> Config:
@@ -178,13 +444,6 @@ def load_config(experiment: str | Path, overrides: Sequence[str] = (), place: st
     return config_of(tables, places)
 
 
-def encoding_features(features: Any) -> str | None:
-    """Return a method's `features` where they name an encoder of samples that are no numbers yet."""
-    from fedkin.features.encoders import EMBEDDED, is_encoder
-
-    return str(features) if is_encoder(features) and features != EMBEDDED else None
-
-
 def apply_setting(tables: dict[str, Any], override: str) -> str:
     """Set one ``section.key=value`` in `tables`, unchecked, and return its path.
 
@@ -196,12 +455,7 @@ def apply_setting(tables: dict[str, Any], override: str) -> str:
         raise FedkinError(f"{flag('set')} takes section.key=value, such as method.local_epochs=30, not '{override}'.")
     try:
         value: Any = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError as error:
-        if "\\" in text and '"' in text:
-            raise FedkinError(
-                f"{flag('set')} {override} cannot be read, for TOML takes a backslash in double quotes for the "
-                "beginning of another character; put the text in single quotes, or double the backslash."
-            ) from error
+    except tomllib.TOMLDecodeError:
         value = text
     table = tables
     for parent in parents:
@@ -214,9 +468,7 @@ def apply_setting(tables: dict[str, Any], override: str) -> str:
 
 def check_section(tables: Mapping[str, Any], section: str, place: str) -> None:
     """Raise FedkinError if the value under `section` is no table of settings, written at `place`, as "in a.toml"."""
-    if section in tables and section in _FORMER:
-        raise FedkinError(f"'{section}' {place} is of an earlier version; its options are in {_FORMER[section]} now.")
-    if section in (*SECTIONS, *_FORMER) and not isinstance(table := tables.get(section, {}), dict):
+    if section in SECTIONS and not isinstance(table := tables.get(section, {}), dict):
         raise FedkinError(f"'{section}' is {table!r} {place}; it should be a section, [{section}].")
 
 
@@ -234,11 +486,8 @@ def config_of(tables: dict[str, Any], places: Mapping[str, str] | None = None) -
     try:
         checked: Any = model.model_validate_json(json.dumps(_with_none(tables, model), default=str))
     except ValidationError as error:
-        names: _Named = {"method": ("method", method_name), "simulation": ("scenario", scenario_name)}
-        raise _owned_elsewhere(error, model, names, places) or _sentence(error, model, tables, places) from error
+        raise _sentence(error, model, tables, places) from error
     _check(method, checked)
-    declared = registry.resolve("scenario", scenario_name)
-    fields = _fields(declared)
     table = checked.data.table
     if table.encoder is None:
         table = replace(table, encoder=encoder_named(encoding_features(getattr(checked.method, "features", None))))
@@ -246,9 +495,7 @@ def config_of(tables: dict[str, Any], places: Mapping[str, str] | None = None) -
     return Config(
         seed=checked.seed,
         method=_built(registry.resolve("method", method_name), checked.method),
-        scenario=_built(
-            declared, checked.simulation, **{name: from_data[name] for name in FROM_DATA if name in fields}
-        ),
+        scenario=_built(registry.resolve("scenario", scenario_name), checked.simulation, **from_data),
         **{name: getattr(checked, name) for name in SECTIONS if name != "method"},
         tables=_plain(checked.model_dump(mode="json")),
         defaults={name: _defaults(getattr(checked, name)) for name in SECTIONS},
@@ -285,22 +532,18 @@ def model_of(declared: Any, section: type[BaseModel] = MethodSection, name: str 
     `name` is the default of a simulation's scenario. Raises FedkinError if an option is called as one of the section's
     own, or has a type that no file can hold.
     """
-    fields: dict[str, Any] = {"scenario": (str, name)} if section is SimulationSection else {}
     whose = f"'{declared.__module__}:{declared.__qualname__}' has an option"
-    from_data = FROM_DATA if section is SimulationSection else ()
+    fields: dict[str, Any] = {}
     for option in options_of(declared):
-        if option.name in from_data:
+        if section is SimulationSection and option.name in FROM_DATA:
             continue
-        is_taken = any(option.name in vars(base) and option.name not in _fields(base) for base in declared.__mro__[1:])
-        if (
-            is_taken
-            or option.name in section.model_fields
-            or option.name in FROM_DATA
-            or hasattr(BaseModel, option.name)
-        ):
+        is_function = any(option.name in vars(base) and option.name not in _fields(base) for base in declared.__mro__)
+        if is_function or option.name in {*section.model_fields, *FROM_DATA} or hasattr(BaseModel, option.name):
             raise FedkinError(f"{whose} called '{option.name}', a name that fedkin uses itself; call it otherwise.")
         default = ... if option.default is dataclasses.MISSING else option.default
         fields[option.name] = (option.kind, Field(default, validate_default=True))
+    if section is SimulationSection:
+        fields["scenario"] = (str, name)
     try:
         return create_model(declared.__name__, __base__=section, **fields)
     except (PydanticSchemaGenerationError, PydanticUserError, NameError) as error:
@@ -334,10 +577,14 @@ def _usual_scenario(tables: Mapping[str, Any], method: type[Any]) -> str:
     return "files" if is_split or "column" in tables.get("simulation", {}) else method.traits.scenario
 
 
+def _fields(declared: type[Any]) -> set[str]:
+    return {field.name for field in dataclasses.fields(declared)} if dataclasses.is_dataclass(declared) else set()
+
+
 def _built(declared: type[Any], options: BaseModel, **more: Any) -> Any:
-    """Build an instance of a dataclass from checked options and `more` fields."""
-    fields = _fields(declared)
-    return declared(**{name: value for name, value in options if name in fields}, **more)
+    """Build an instance of a dataclass from checked options and `more` fields, as far as it has them."""
+    values = {**dict(options), **more}
+    return declared(**{name: values[name] for name in values.keys() & _fields(declared)})
 
 
 def _with_none(tables: Mapping[str, Any], model: type[BaseModel]) -> dict[str, Any]:
@@ -362,10 +609,10 @@ def _plain(value: Any) -> Any:
 def _defaults(section: BaseModel) -> dict[str, Any]:
     """Return the defaults of a section's options that have one; names are written whatever the default is."""
     defaults = _plain(type(section).model_construct().model_dump(mode="json", warnings=False))
-    names = {MethodSection: "name", SimulationSection: "scenario"}.items()
-    return {
-        key: value for key, value in defaults.items() if not any(isinstance(section, k) and key == n for k, n in names)
-    }
+    for kind, name in ((MethodSection, "name"), (SimulationSection, "scenario")):
+        if isinstance(section, kind):
+            del defaults[name]
+    return dict(defaults)
 
 
 # What is wrong with an experiment, in one sentence.
@@ -376,36 +623,10 @@ def _sentence(
 ) -> FedkinError:
     allowed = list(model.model_fields)
     for name, field in model.model_fields.items():
-        section = field.annotation
-        if isinstance(section, type) and issubclass(section, BaseModel):
+        if isinstance(section := field.annotation, type) and issubclass(section, BaseModel):
             allowed += [f"{name}.{key}" for key in section.model_fields]
     example = f", as in {flag('set')} {{path}}=value"
     return validation_sentence(error, tables, allowed, current_door().place, places, depth, example)
-
-
-def _owned_elsewhere(
-    error: ValidationError,
-    model: type[BaseModel],
-    names: _Named,
-    places: Mapping[str, str],
-) -> FedkinError | None:
-    """Return the error for an option that other methods or scenarios have, and not the one that was named.
-
-    Misspelt names of its own options are none of these. `names` has kind and name by section.
-    """
-    unknown = [problem["loc"] for problem in error.errors(include_url=False) if problem["type"] == "extra_forbidden"]
-    for section, key in [loc for loc in unknown if len(loc) == 2 and loc[0] in names]:
-        kind, name = names[str(section)]
-        section_model: Any = model.model_fields[str(section)].annotation
-        if nearest(str(key), section_model.model_fields):
-            continue
-        if owners := [f"'{holder}'" for holder in islice(registry.holders(kind, str(key)), 5)]:
-            place = places.get(f"{section}.{key}", places.get(str(section), ""))
-            return FedkinError(
-                f"'{section}.{key}'{f' {place}' if place else ''} is no option of {kind} '{name}', but of "
-                f"{', '.join(owners[:4])}{' and others' if owners[4:] else ''}; `fedkin list {name}` shows its own."
-            )
-    return None
 
 
 def _check(method: type[Any], checked: Any) -> None:
@@ -413,8 +634,6 @@ def _check(method: type[Any], checked: Any) -> None:
     name, evaluation, federation = checked.method.name, checked.evaluation, checked.federation
     if evaluation.stop and None in (evaluation.target, evaluation.reach):
         raise FedkinError("'evaluation.stop' needs 'evaluation.target' and 'evaluation.reach', which say when to stop.")
-    if checked.tracking.uri is not None and "mlflow" not in checked.tracking.to:
-        raise FedkinError("'tracking.uri' is where MLflow tracks runs, and 'tracking.to' does not name 'mlflow'.")
     if checked.device.name not in ("cpu", "auto") and not method.traits.has_device:
         raise FedkinError(
             f"'device.name' is '{checked.device.name}', and method '{name}' computes on the processor only; leave it "
@@ -440,15 +659,14 @@ def _check_sums(method: type[Any], checked: Any) -> None:
     """Check that ``federation.secure_sums`` is only set for methods which need nothing but sums over clients."""
     if method.traits.sums_suffice is None:
         raise FedkinError(
-            f"'federation.secure_sums' is true, but method '{checked.method.name}' needs more than sums over clients; "
-            f"these do not: {', '.join(registry.methods_of_sums())}."
+            f"'federation.secure_sums' is true, but method '{checked.method.name}' needs more than sums over clients."
         )
     options = {"data.scaling": (checked.data.scaling, ("standard", "none"))} | {
         f"method.{name}": (getattr(checked.method, name), allowed) for name, allowed in allowed_for_sums(method).items()
     }
     refuse(
-        f"'{path}' is {registry.as_setting(value)}, which takes more than sums over clients; with "
-        f"'federation.secure_sums' it should be {' or '.join(map(registry.as_setting, allowed))}."
+        f"'{path}' is {toml_text(value)}, which takes more than sums over clients; with 'federation.secure_sums' it "
+        f"should be {' or '.join(map(toml_text, allowed))}."
         for path, (value, allowed) in options.items()
         if value not in allowed
     )

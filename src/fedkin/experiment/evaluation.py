@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -80,9 +80,6 @@ _AGREEMENT = {
     "purity": purity,
 }
 
-PredictClasses = Callable[[int, Tensor], Tensor]
-"""Classes, int64 ``(n,)``, that the model of a cluster gives to samples."""
-
 
 def evaluate_clusters(
     method: Any,
@@ -120,31 +117,32 @@ def evaluate_clusters(
     scores = _agreement(population.clusters, state, placed) | _rightly_placed(population, fed, placed)
     if not models_too or not population.tests or max(labels, default=-1) < 0:
         return scores
-    quality = _quality(population, state, labels, common_test)
-    return scores | quality | _apart(population, quality["client_accuracy"])
+    return scores | _quality(population, state, labels, common_test)
 
 
 def _changed(population: Population) -> dict[str, list[int]]:
     """Return the clients that drift at any step, and those that join late, where the scenario has any."""
     drift, arrivals = population.drift, population.arrivals
-    return {
+    changed = {
         "drifted": [] if drift is None else drift.clients.tolist(),
         "newcomers": [] if arrivals is None else arrivals.nonzero()[:, 0].tolist(),
     }
+    return {name: clients for name, clients in changed.items() if clients}
 
 
 def _rightly_placed(population: Population, fed: Federation, labels: Tensor) -> dict[str, float]:
     if population.clusters is None or not (labels >= 0).any():
         return {}
-    changed = _changed(population)
-    if population.drift is None or not population.drift.happened:
-        changed["drifted"] = []
-    changed["newcomers"] = [i for i in changed["newcomers"] if i in fed.present]
-    return {
-        f"{name}_right": sum(_is_right(i, clients, population.clusters, labels) for i in clients) / len(clients)
-        for name, clients in changed.items()
-        if clients
-    }
+    shares = {}
+    for name, clients in _changed(population).items():
+        if name == "newcomers":
+            clients = [i for i in clients if i in fed.present]
+        elif population.drift is None or not population.drift.happened:
+            continue
+        if clients:
+            right = sum(_is_right(i, clients, population.clusters, labels) for i in clients)
+            shares[f"{name}_right"] = right / len(clients)
+    return shares
 
 
 def _is_right(client: int, changed: Sequence[int], clusters: Tensor, labels: Tensor) -> bool:
@@ -155,16 +153,6 @@ def _is_right(client: int, changed: Sequence[int], clusters: Tensor, labels: Ten
         stayed[:] = True
     company = clusters[stayed & (labels == labels[client])]
     return bool(labels[client] >= 0 and 2 * (company == clusters[client]).sum() > len(company))
-
-
-def _apart(population: Population, scores: Sequence[float | None]) -> dict[str, float]:
-    """Return the mean accuracy of drifting clients and of late joiners, separately."""
-    means = {}
-    for name, clients in _changed(population).items():
-        values = [score for score in (scores[i] for i in clients) if score is not None]
-        if values:
-            means[f"{name}_accuracy"] = sum(values) / len(values)
-    return means
 
 
 def _agreement(clusters: Tensor | None, state: ClientMethodState, labels: Tensor) -> dict[str, float]:
@@ -180,23 +168,24 @@ def _agreement(clusters: Tensor | None, state: ClientMethodState, labels: Tensor
 def _quality(
     population: Population, state: ClientMethodState, labels: Sequence[int], common_test: bool
 ) -> dict[str, Any]:
-    clients = _tested(population, labels)
-    common = _common(population, state, clients) if common_test and len(state.models) <= MAX_MODELS else {}
-    if common and population.common_test is None and not isinstance(state, SoftState):
-        parts = {cluster: quality.split([len(y) for _, y in population.tests]) for cluster, quality in common.items()}
-        predicted = {i: parts[cluster][i] for cluster, members in clients.items() for i in members}
-    else:
-        predicted = predicted_classes(population, state, labels)
-    personal = {i: _scores(population.tests[i][1], classes) for i, classes in predicted.items()}
-    each = [personal.get(i) for i in range(len(labels))]
-    quality: dict[str, Any] = {"client_accuracy": [score and score[0] for score in each]}
-    if personal:
-        quality |= _means("personal", list(personal.values()))
-    if common:
-        scores = {cluster: _scores(_common_test(population)[1], classes) for cluster, classes in common.items()}
+    personal = {
+        i: _scores(population.tests[i][1], classes)
+        for i, classes in predicted_classes(population, state, labels).items()
+    }
+    each = [personal[i][0] if i in personal else None for i in range(len(labels))]
+    quality: dict[str, Any] = {"client_accuracy": each} | _means("personal", list(personal.values()))
+    if common_test and len(state.models) <= MAX_MODELS:
+        # The official test set, or all clients' tests together.
+        x, y = population.common_test or [torch.cat(parts) for parts in zip(*population.tests, strict=True)]
+        classifier = Classifier.of(state.module)
+        clusters = sorted({label for label in labels if label >= 0}) if len(y) else []
+        scores = {c: _scores(y, classifier.logits(state.models[c], x).argmax(1)) for c in clusters}
         quality |= _means("global", [scores[label] for label in labels if label in scores])
     if {"personal_f1", "global_f1"} <= quality.keys():
         quality["learning_gap"] = abs(quality["personal_f1"] - quality["global_f1"])
+    for name, clients in _changed(population).items():
+        if values := [score for score in (each[i] for i in clients) if score is not None]:
+            quality[f"{name}_accuracy"] = sum(values) / len(values)
     return quality
 
 
@@ -206,43 +195,17 @@ def predicted_classes(population: Population, state: ClientMethodState, labels: 
     Soft clusters predict by all models, weighted by the client's memberships. Clients without a cluster or a test are
     left out.
     """
-    tests, clients = population.tests, _tested(population, labels)
+    tests, classifier = population.tests, Classifier.of(state.module)
+    tested = {i: label for i, label in enumerate(labels) if label >= 0 and len(tests[i][1])}
     if isinstance(state, SoftState):
-        mixed, models = Classifier.of(state.module).mixed_logits, state.models
-        ids = sorted(i for members in clients.values() for i in members)
-        return {i: mixed(models, state.memberships[i], tests[i][0]).argmax(1) for i in ids}
-    predict, classes = _predictor(state), dict[int, Tensor]()
-    for cluster, members in clients.items():
-        if members:
-            together = predict(cluster, torch.cat([tests[i][0] for i in members]))
-            classes |= dict(zip(members, together.split([len(tests[i][1]) for i in members]), strict=True))
-    return dict(sorted(classes.items()))
-
-
-def _predictor(state: ClientMethodState) -> PredictClasses:
-    classifier = Classifier.of(state.module)
-    return lambda cluster, x: classifier.logits(state.models[cluster], x).argmax(dim=1)
-
-
-def _tested(population: Population, labels: Sequence[int]) -> dict[int, list[int]]:
-    """Return the clients that have a test, by cluster."""
-    return {
-        cluster: [i for i, label_of in enumerate(labels) if label_of == cluster and len(population.tests[i][1])]
-        for cluster in sorted({label for label in labels if label >= 0})
-    }
-
-
-def _common(population: Population, state: ClientMethodState, clusters: Iterable[int]) -> dict[int, Tensor]:
-    """Predict the classes of the common test by the models of `clusters`, by cluster; empty without a test."""
-    predict, (x, y) = _predictor(state), _common_test(population)
-    return {cluster: predict(cluster, x) for cluster in clusters} if len(y) else {}
-
-
-def _common_test(population: Population) -> tuple[Tensor, Tensor]:
-    if population.common_test is not None:
-        return population.common_test
-    x, y = (torch.cat(parts) for parts in zip(*population.tests, strict=True))
-    return x, y
+        mixed, models = classifier.mixed_logits, state.models
+        return {i: mixed(models, state.memberships[i], tests[i][0]).argmax(1) for i in tested}
+    classes: dict[int, Tensor] = {}
+    for cluster in sorted(set(tested.values())):
+        members = [i for i, label in tested.items() if label == cluster]
+        logits = classifier.logits(state.models[cluster], torch.cat([tests[i][0] for i in members]))
+        classes |= dict(zip(members, logits.argmax(1).split([len(tests[i][1]) for i in members]), strict=True))
+    return classes
 
 
 def _scores(y: Tensor, predicted: Tensor) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""Results of a run as files, written and read: clusters of clients, and models."""
+"""Results of a run as files, written and read: clusters, and models."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from fedkin.core import Client, FedkinError
-from fedkin.core.files import check_regular, read_tables, similar_path, write_atomically
+from fedkin.core.files import read_tables, similar_path, write_atomically
 from fedkin.core.payload import owned, pack, unpack
 from fedkin.core.table import Table
 from fedkin.data.dataset import Dataset
@@ -29,14 +29,16 @@ from fedkin.data.preparation import Preparation, id_of
 from fedkin.data.profile import ClusterProfile
 from fedkin.data.sources import load
 from fedkin.experiment import registry
-from fedkin.experiment.checkpoint import FORMAT, check_format
-from fedkin.experiment.config import encoding_features
-from fedkin.experiment.run_folder import ENCODER, MODELS, RESULT, check_sum
-from fedkin.experiment.sections import encoder_named
+from fedkin.experiment.config import encoder_named, encoding_features
+from fedkin.experiment.run_folder import CLIENTS, CONFIG, ENCODER, FORMAT, MODELS, RESULT, check_format, check_sum
 from fedkin.nn.encoder import Pretrained
 
 READING = "reading.toml"
 """How a site's table was read, in its share of a run, which has no ``config.toml``."""
+_READING_OPTIONS = ("decimal", "encoding", "header", "sheet", "na_values", "dayfirst")
+
+Columns = dict[str, list[Any]]
+"""Cells by heading."""
 
 
 def write_clients(folder: Path, labels: Tensor, names: Sequence[str] = (), memberships: Tensor | None = None) -> None:
@@ -44,12 +46,9 @@ def write_clients(folder: Path, labels: Tensor, names: Sequence[str] = (), membe
 
     For soft clusters, `memberships` ``(n, K)`` are added as columns ``membership_0`` and so on.
     """
-    clusters = labels.tolist()
-    columns = [("client", *range(len(clusters))), ("cluster", *clusters)]
-    if names:
-        columns.append(("name", *names))
-    columns += [tuple(column) for column in membership_columns(memberships)]
-    write_atomically(folder / "clients.csv", as_csv(zip(*columns, strict=True)))
+    columns: Columns = {"client": list(range(len(labels))), "cluster": labels.tolist()}
+    columns |= {"name": list(names)} if names else {}
+    write_atomically(folder / CLIENTS, as_csv(rows_of(columns | membership_columns(memberships))))
 
 
 def remove_result(folder: Path) -> list[str]:
@@ -82,7 +81,7 @@ def write_result(
         "clients": population.names,
         "classes": population.classes,
         "profile": None if profile is None else profile.tree(),
-        **({"words": [list(own) for own in words]} if words else {}),
+        **({"words": [list(each) for each in words]} if words else {}),
     }
     tensors, text = pack(owned(tree))
     write_atomically(folder / MODELS, save(tensors))
@@ -124,30 +123,32 @@ class SavedResult:
     @property
     def label(self) -> str | None:
         """The column of labels that the run's configuration names; ``None`` if it names none."""
-        tables = read_tables(path) if (path := self.folder / "config.toml").is_file() else {}
-        label = tables["data"].get("label") if isinstance(tables.get("data"), dict) else None
+        label = self._configured(CONFIG)[0].get("label")
         return label if isinstance(label, str) and label not in (AUTO, NO_LABELS) else None
 
     def how_it_was_read(self) -> dict[str, Any]:
         """Return the options for reading new rows that a client's share of a run has, or the run's folder."""
-        for path in (self.folder / READING, self.folder / "config.toml"):
-            check_sum(self.folder, path.name)
-            if path.is_file():
-                section = read_tables(path).get("data", {})
-                if not isinstance(section, dict):
-                    raise FedkinError(f"data is {section!r} in {path}; it should be a section of options.")
-                names = ("decimal", "encoding", "header", "sheet", "na_values", "dayfirst")
-                how = {name: section[name] for name in names if name in section}
-                spec = section.get("encode", "none")
-                features = read_tables(path).get("method", {}).get("features") if spec == "none" else spec
-                how["encoder"] = encoder_named(encoding_features(features))
-                how["dayfirst"] = None if how.get("dayfirst") == "none" else how.get("dayfirst")  # as TOML has None
-                try:
-                    TableOptions(**how)
-                except FedkinError as error:
-                    raise FedkinError(f"{path} cannot be used: {error}") from error
-                return how
-        return {}
+        name = READING if (self.folder / READING).is_file() else CONFIG
+        section, features = self._configured(name)
+        how = {key: section[key] for key in _READING_OPTIONS if key in section}
+        spec = section.get("encode", "none")
+        how["encoder"] = encoder_named(encoding_features(features) if spec == "none" else spec)
+        if how.get("dayfirst") == "none":  # as TOML has None
+            how["dayfirst"] = None
+        try:
+            TableOptions(**how)
+        except FedkinError as error:
+            raise FedkinError(f"{self.folder / name} cannot be used: {error}") from error
+        return how
+
+    def _configured(self, name: str) -> tuple[dict[str, Any], Any]:
+        """Return the section ``[data]`` and the ``features`` of the method in a file of the folder, if it is there."""
+        check_sum(self.folder, name)
+        tables = read_tables(path) if (path := self.folder / name).is_file() else {}
+        data, method = tables.get("data", {}), tables.get("method", {})
+        if not isinstance(data, dict) or not isinstance(method, dict):
+            raise FedkinError(f"{path} is damaged: [data] and [method] should be sections of options.")
+        return data, method.get("features")
 
     def prepared(self, data: Dataset, source: str) -> Tensor:
         """Prepare new samples, read from `source`, as the method needs them."""
@@ -160,67 +161,54 @@ def load_found(folder: Path) -> SavedResult:
 
     Raises FedkinError if there is no result, or it is damaged or of another version.
     """
-    _check_result(folder)
     try:
         tree = _read_result(folder)
+        if tree is None:
+            raise KeyError(RESULT)
         name, result, prepared, classes = (tree[key] for key in ("method", "result", "preparation", "classes"))
         clients, preparation = list(tree["clients"]), Preparation.from_tree(prepared)
         if tree["profile"] is not None and preparation.encoding is not None:
             centres = ClusterProfile.from_tree(tree["profile"]).centres(preparation.encoding)
             preparation = replace(preparation, centres=centres)
-    except (OSError, SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        if isinstance(error, FedkinError):
+            raise
         if not folder.exists():
-            meant = similar_path(folder) or "give the folder of a finished run."
-            raise FedkinError(f"'{folder}' does not exist; {meant}") from error
-        raise FedkinError(f"{folder} holds no result to predict with; {_where_results_are(folder)}.") from error
+            raise FedkinError(
+                f"'{folder}' does not exist; {similar_path(folder) or 'give the folder of a run.'}"
+            ) from error
+        raise FedkinError(
+            f"{folder} holds no result to predict with; give the folder of a finished run, with {RESULT} and {MODELS} "
+            "as it wrote them, or finish it by `fedkin resume`."
+        ) from error
     check_format(folder, tree)
-    method = registry.resolve("method", name)
-    return SavedResult(folder, name, method, result, preparation, classes, clients)
+    return SavedResult(folder, name, registry.resolve("method", name), result, preparation, classes, clients)
 
 
-def _where_results_are(folder: Path) -> str:
-    """Say where a result may be, for a folder that has none: of a stopped run, above runs, or neither."""
-    if (folder / "config.toml").is_file():
-        return "`fedkin resume` may finish it"
-    if (folder / RESULT).exists():
-        return f"its {RESULT} or {MODELS} is damaged"
-    below = [path.parent for depth in ("*", "*/*") for path in folder.glob(f"{depth}/{RESULT}")]
-    if complete := [path for path in below if (path / MODELS).is_file()]:
-        return f"'{max(complete, key=lambda path: (path / RESULT).stat().st_mtime)}' does"
-    if (folder / "labels").is_dir():
-        return f"put {RESULT} and {MODELS} of the server's folder beside its labels"
-    return f"give a finished run's, or one with its {RESULT} and {MODELS}"
+def load_description(folder: Path) -> tuple[ClusterProfile | None, list[list[str]]]:
+    """Load what the run in `folder` says of its clusters: their profile, and the words of those of texts.
 
-
-def load_profile(folder: Path) -> ClusterProfile | None:
-    """Load the profile of the clusters of the run in `folder`; ``None`` without one or if the run is not finished.
-
-    Raises FedkinError if its result is damaged.
+    They are ``None`` and empty without any, or if the run is not finished. Raises FedkinError if its result is damaged.
     """
-    _check_result(folder)
+    if (tree := _read_result(folder)) is None:
+        return None, []
     try:
-        tree = _read_result(folder)
-        return None if tree["profile"] is None else ClusterProfile.from_tree(tree["profile"])
-    except (OSError, SafetensorError, ValueError, KeyError):
-        return None
+        profile = None if tree["profile"] is None else ClusterProfile.from_tree(tree["profile"])
+        return profile, [[str(word) for word in words] for words in tree.get("words", [])]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise FedkinError(
+            f"{folder / RESULT} is damaged; `fedkin resume` of a run writes its results again."
+        ) from error
 
 
-def load_words(folder: Path) -> list[list[str]]:
-    """Load the words of clusters of texts of the run in `folder`; empty without any."""
-    try:
-        return [[str(word) for word in own] for own in _read_result(folder).get("words", [])]
-    except (OSError, SafetensorError, ValueError):
-        return []
-
-
-def _check_result(folder: Path) -> None:
+def _read_result(folder: Path) -> dict[str, Any] | None:
+    """Read the tree of a result, unchecked; ``None`` if there is none, or its files are damaged."""
     for name in (RESULT, MODELS):
-        check_regular(folder / name)
         check_sum(folder, name, "`fedkin resume` of a run writes its results again.")
-
-
-def _read_result(folder: Path) -> dict[str, Any]:
-    tree: dict[str, Any] = unpack(load_file(folder / MODELS), (folder / RESULT).read_text(encoding="utf-8"))
+    try:
+        tree: dict[str, Any] = unpack(load_file(folder / MODELS), (folder / RESULT).read_text(encoding="utf-8"))
+    except (OSError, SafetensorError, ValueError, KeyError, TypeError, AttributeError):
+        return None
     return tree
 
 
@@ -229,7 +217,6 @@ def _read_result(folder: Path) -> dict[str, Any]:
 
 FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")
 """How formulas begin; wide signs do so in some spreadsheets, too."""
-_UNSAFE = re.compile(r"[^\w.@+ -]")
 _RESERVED = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9¹²³])( *\..*)?", re.IGNORECASE)
 """Names of devices, which Windows opens in place of a file, whatever the ending."""
 _LONGEST = 255 - len(".csv.partial")
@@ -242,7 +229,7 @@ def label_file(folder: Path, client: int, names: Sequence[str] = ()) -> Path:
     It is ``labels/client-3.csv``, or ``_client-3.csv``, if clients have no names, or where this one's makes no file
     name that every system holds and no other client has. Characters that a file name cannot hold become underscores.
     """
-    safe = [_UNSAFE.sub("_", unicodedata.normalize("NFC", name)).strip(". ") for name in short_names(names)]
+    safe = [re.sub(r"[^\w.@+ -]", "_", unicodedata.normalize("NFC", name)).strip(". ") for name in short_names(names)]
     stem = safe[client] if client < len(safe) else ""
     taken = Counter(map(str.casefold, safe))
     too_long = len(stem.encode(errors="replace")) > _LONGEST
@@ -269,35 +256,31 @@ def labels_of(table: Table | None, state: Mapping[str, Tensor]) -> str | None:
     if (clusters := state.get("clusters")) is None:
         return None
     fitting = {name: value for name, value in state.items() if len(value.shape) and len(value) == len(clusters)}
-    columns = row_names(len(clusters), table, id_of(state)) + cluster_columns(clusters, fitting.get("confidence"))
-    return as_csv(zip(*columns, *membership_columns(fitting.get("memberships")), strict=True))
+    columns = row_names(len(clusters), table, id_of(state))
+    columns |= cluster_columns(clusters, fitting.get("confidence"), fitting.get("memberships"))
+    return as_csv(rows_of(columns))
 
 
-def cluster_columns(clusters: Tensor, confidence: Tensor | None) -> list[list[object]]:
-    """Return the columns of clusters and, if known, confidence, each beginning with its heading."""
-    columns: list[list[object]] = [["cluster", *clusters.tolist()]]
+def cluster_columns(clusters: Tensor, confidence: Tensor | None, memberships: Tensor | None = None) -> Columns:
+    """Return the columns of clusters and, if known, confidence and memberships ``(n, k)``."""
+    columns: Columns = {"cluster": clusters.tolist()}
     if confidence is not None:
-        columns.append(["confidence", *(f"{value:.4f}" for value in confidence.tolist())])
-    return columns
+        columns["confidence"] = [f"{value:.4f}" for value in confidence.tolist()]
+    return columns | membership_columns(memberships)
 
 
-def membership_columns(memberships: Tensor | None) -> list[list[object]]:
-    """Return a column per cluster of `memberships` ``(n, k)``, each beginning with its heading; empty without."""
-    if memberships is None:
-        return []
-    return [
-        [f"membership_{cluster}", *(f"{value:.4f}" for value in values)]
-        for cluster, values in enumerate(memberships.T.tolist())
-    ]
+def membership_columns(memberships: Tensor | None) -> Columns:
+    """Return a column per cluster of `memberships` ``(n, k)``; none without."""
+    parts = [] if memberships is None else memberships.T.tolist()
+    return {f"membership_{cluster}": [f"{value:.4f}" for value in values] for cluster, values in enumerate(parts)}
 
 
-def row_names(rows: int, table: Table | None, id_column: str | None) -> list[list[object]]:
-    """Return the columns that name rows, each beginning with its heading: numbers, and ids if the `table` has them."""
-    columns: list[list[object]] = [["row", *range(rows)]]
+def row_names(rows: int, table: Table | None, id_column: str | None) -> Columns:
+    """Return the columns that name rows: their numbers, and ids if the `table` has them."""
+    columns: Columns = {"row": list(range(rows))}
     if table is not None and id_column in table.names and len(table) == rows:
         is_taken = id_column in ("row", "client", "cluster", "class", "confidence")
-        name = f"{id_column} (id)" if is_taken else id_column
-        columns.append([name, *id_texts(table, str(id_column))])
+        columns[f"{id_column} (id)" if is_taken else str(id_column)] = id_texts(table, str(id_column))
     return columns
 
 
@@ -315,22 +298,14 @@ def id_texts(table: Table, name: str) -> list[str]:
     return texts
 
 
-def as_objects(rows: Iterable[Sequence[object]]) -> str:
-    """Write rows below a heading as JSON text: a list of objects, with ``null`` for empty cells."""
-    head, *below = rows
-    fractions = [str(name) == "confidence" or str(name).startswith("membership_") for name in head]
-    objects = [
-        {
-            str(name): None if cell == "" else float(str(cell)) if fraction else cell
-            for name, cell, fraction in zip(head, row, fractions, strict=True)
-        }
-        for row in below
-    ]
-    return json.dumps(objects, indent=2, ensure_ascii=False) + "\n"
+def rows_of(columns: Columns) -> Iterator[tuple[object, ...]]:
+    """Yield the rows of columns, below their heading."""
+    yield tuple(columns)
+    yield from zip(*columns.values(), strict=True)
 
 
 def as_csv(rows: Iterable[Sequence[object]]) -> str:
-    """Write rows as CSV text, with quotes around names that contain commas, quotes or line breaks.
+    """Write rows as CSV text, with quotes around cells that contain commas, quotes or line breaks.
 
     A text that a spreadsheet would take for a formula is written behind an apostrophe.
     """

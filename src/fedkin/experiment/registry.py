@@ -9,9 +9,8 @@ import ast
 import builtins
 import dataclasses
 import functools
-import re
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, is_dataclass
 from importlib import import_module
@@ -32,101 +31,69 @@ class RegistryEntry:
     summary: str
 
 
-def _samples(target: str, summary: str) -> RegistryEntry:
-    return RegistryEntry(f"fedkin.methods.samples.{target}", summary)
+def _entries(package: str, entries: Mapping[str, tuple[str, str]]) -> dict[str, RegistryEntry]:
+    return {name: RegistryEntry(f"fedkin.{package}.{target}", summary) for name, (target, summary) in entries.items()}
 
 
-def _clients(target: str, summary: str) -> RegistryEntry:
-    return RegistryEntry(f"fedkin.methods.clients.{target}", summary)
-
-
-def _scenario(target: str, summary: str) -> RegistryEntry:
-    return RegistryEntry(f"fedkin.data.scenarios.{target}", summary)
-
-
-METHODS = {
-    "kfed": _samples("kfed:KFedMethod", "k-means at every client, and again over the clients' centroids; one round."),
-    "mufc": _samples("mufc:MUFCMethod", "Seeds of every client, clustered once; samples and clients can be forgotten."),
-    "feddp-kmeans": _samples(
-        "feddp_kmeans:FedDPKMeansMethod",
-        "Private k-means of noisy sums, from a start among samples of the server.",
-    ),
-    "kmeans": _samples("centralized:KMeansMethod", "k-means of all samples; a centralised baseline, moves the data."),
-    "kin-graph": _samples("kingraph.kingraph:KinGraphMethod", "A graph of micro-clusters, cut once; finds how many."),
-    "fuzzy-cmeans": _samples("centralized:FuzzyCMeansMethod", "Fuzzy c-means of all samples; a centralised baseline."),
-    "ffcm": _samples("ffcm:FFCMMethod", "Fuzzy c-means at every client from common centroids, round after round."),
-    "afcl": _samples("afcl:AFCLMethod", "Seeds that clients' samples pull together; finds how many clusters."),
-    "dec": _samples("dec:DECMethod", "Deep embedded clustering of all samples together, or of every client's own."),
-    "fedcref": _samples("fedcref.fedcref:FedCRefMethod", "Refines local clusters by autoencoders; finds how many."),
-    "uifca": _samples("uifca:UIFCAMethod", "Samples choose among K normalising flows that clients train together."),
-    "scfc": _samples("ccfc.ccfc:SCFCMethod", "Trains a SimSiam network together, then k-means of its latents."),
-    "sda-fc": _samples("sda_fc:SDAFCMethod", "Clusters synthetic samples from a generative network of each client."),
-    "ppfc-gan": _samples("ppfc_gan:PPFCGANMethod", "Clusters latents of an autoencoder trained on synthetic samples."),
-    "ccfc": _samples("ccfc.ccfc:CCFCMethod", "Trains a contrastive network together, by clusters of its own latents."),
-    "local": _clients("fedavg:LocalMethod", "Every client trains on its own; no federation at all."),
-    "fedavg": _clients("fedavg:FedAvgMethod", "One model for all clients, with FedProx's term if wanted; no clusters."),
-    "fedopt": _clients(
-        "fedopt:FedOptMethod", "One model for all clients, with momentum, Adam or others at the server."
-    ),
-    "ocfl": _clients("ocfl:OCFLMethod", "Clusters clients once, by updates, when these differ enough; finds how many."),
-    "hierarchical": _clients("hierarchical:HierarchicalMethod", "Cuts a tree of the clients' updates once (Briggs)."),
-    "ladd": _clients("ladd:LADDMethod", "Clusters clients before training, by the style of their images."),
-    "pacfl": _clients("pacfl:PACFLMethod", "Clusters clients before training, by angles between their data."),
-    "embedding": _clients("embedding.embedding:EmbeddingMethod", "Clusters clients by a few private bits each, once."),
-    "flux": _clients("flux:FLUXMethod", "Clusters clients once, by moments of their data; finds how many."),
-    "cfl-gp": _clients("cfl_gp:CFLGPMethod", "Clusters clients by updates accumulated over rounds, spectrally."),
-    "fedgroup": _clients("fedgroup:FedGroupMethod", "Clusters clients once by the directions of their first updates."),
-    "fesem": _clients("fesem:FeSEMMethod", "Clusters clients by the distance of their models from K centres."),
-    "sattler": _clients("sattler:SattlerMethod", "Cuts clusters of clients in two, again and again, by their updates."),
-    "clove": _clients("clove:CLoVEMethod", "Clusters clients in every round by their losses under K models."),
-    "feddrift": _clients("feddrift:FedDriftMethod", "Clusters clients again in every time step, as their data drift."),
-    "fedrc": _clients("fedrc:FedRCMethod", "Clients belong to K clusters to a part; parts concept shift only."),
-    "ifca": _clients("ifca:IFCAMethod", "Clients choose among K models by their loss, in every round."),
-    "gradient-loss": _clients(
-        "gradient_loss:GradientLossMethod", "Clients choose among K models by loss and gradient."
-    ),
+_SAMPLES = {
+    "kfed": ("kfed:KFedMethod", "k-means at every client, and again over the clients' centroids; one round."),
+    "mufc": ("mufc:MUFCMethod", "Seeds of every client, clustered once; samples and clients can be forgotten."),
+    "feddp-kmeans": ("feddp_kmeans:FedDPKMeansMethod", "Private k-means of noisy sums, from samples of the server."),
+    "kmeans": ("centralized:KMeansMethod", "k-means of all samples; a centralised baseline, moves the data."),
+    "kin-graph": ("kingraph.kingraph:KinGraphMethod", "A graph of micro-clusters, cut once; finds how many."),
+    "fuzzy-cmeans": ("centralized:FuzzyCMeansMethod", "Fuzzy c-means of all samples; a centralised baseline."),
+    "ffcm": ("ffcm:FFCMMethod", "Fuzzy c-means at every client from common centroids, round after round."),
+    "afcl": ("afcl:AFCLMethod", "Seeds that clients' samples pull together; finds how many clusters."),
+    "dec": ("dec:DECMethod", "Deep embedded clustering of all samples together, or of every client's own."),
+    "fedcref": ("fedcref.fedcref:FedCRefMethod", "Refines local clusters by autoencoders; finds how many."),
+    "uifca": ("uifca:UIFCAMethod", "Samples choose among K normalising flows that clients train together."),
+    "scfc": ("ccfc.ccfc:SCFCMethod", "Trains a SimSiam network together, then k-means of its latents."),
+    "sda-fc": ("sda_fc:SDAFCMethod", "Clusters synthetic samples from a generative network of each client."),
+    "ppfc-gan": ("ppfc_gan:PPFCGANMethod", "Clusters latents of an autoencoder trained on synthetic samples."),
+    "ccfc": ("ccfc.ccfc:CCFCMethod", "Trains a contrastive network together, by clusters of its own latents."),
 }
+_CLIENTS = {
+    "local": ("fedavg:LocalMethod", "Every client trains on its own; no federation at all."),
+    "fedavg": ("fedavg:FedAvgMethod", "One model for all clients, with FedProx's term if wanted; no clusters."),
+    "fedopt": ("fedopt:FedOptMethod", "One model for all clients, with momentum, Adam or others at the server."),
+    "ocfl": ("ocfl:OCFLMethod", "Clusters clients once, by updates, when these differ enough; finds how many."),
+    "hierarchical": ("hierarchical:HierarchicalMethod", "Cuts a tree of the clients' updates once (Briggs)."),
+    "ladd": ("ladd:LADDMethod", "Clusters clients before training, by the style of their images."),
+    "pacfl": ("pacfl:PACFLMethod", "Clusters clients before training, by angles between their data."),
+    "embedding": ("embedding.embedding:EmbeddingMethod", "Clusters clients by a few private bits each, once."),
+    "flux": ("flux:FLUXMethod", "Clusters clients once, by moments of their data; finds how many."),
+    "cfl-gp": ("cfl_gp:CFLGPMethod", "Clusters clients by updates accumulated over rounds, spectrally."),
+    "fedgroup": ("fedgroup:FedGroupMethod", "Clusters clients once by the directions of their first updates."),
+    "fesem": ("fesem:FeSEMMethod", "Clusters clients by the distance of their models from K centres."),
+    "sattler": ("sattler:SattlerMethod", "Cuts clusters of clients in two, again and again, by their updates."),
+    "clove": ("clove:CLoVEMethod", "Clusters clients in every round by their losses under K models."),
+    "feddrift": ("feddrift:FedDriftMethod", "Clusters clients again in every time step, as their data drift."),
+    "fedrc": ("fedrc:FedRCMethod", "Clients belong to K clusters to a part; parts concept shift only."),
+    "ifca": ("ifca:IFCAMethod", "Clients choose among K models by their loss, in every round."),
+    "gradient-loss": ("gradient_loss:GradientLossMethod", "Clients choose among K models by loss and gradient."),
+}
+METHODS = _entries("methods.samples", _SAMPLES) | _entries("methods.clients", _CLIENTS)
 """Methods that cluster samples, then those that cluster clients; comparisons try each in this order, cheapest first."""
 
 DEFAULT_METHOD = "fedcref"
 """The method of an experiment that names none."""
 
-SCENARIOS = {
-    "label-skew": _scenario(
-        "mixtures:LabelSkew", "one labelled data set partitioned so that each client holds only a few of its classes"
-    ),
-    "own-class": _scenario(
-        "mixtures:OwnClass", "one client per class, with samples of that class mostly or only (CCFC, SDA-FC)"
-    ),
-    "files": _scenario(
-        "already_split:ClientFiles", "data that are split already: a folder with one file per client, taken as they are"
-    ),
-    "label-clusters": _scenario(
-        "hidden:LabelClusters",
-        "three clusters of clients with classes of their own, disjoint or overlapping (OCFL)",
-    ),
-    "missing-classes": _scenario(
-        "hidden:MissingClasses",
-        "clusters of clients that each lack a few of the classes (gradient-loss clustering)",
-    ),
-    "rotation": _scenario(
-        "hidden:Rotation", "clusters of clients whose images are turned by 0, 90, 180 or 270 degrees"
-    ),
-    "label-flip": _scenario("hidden:LabelFlip", "clusters of clients that call the same classes by different labels"),
-    "domain": _scenario(
-        "hidden:Domain", "clusters of clients from different domains, such as the photos and sketches of PACS"
-    ),
-    "drift-swap": _scenario(
-        "hidden:DriftSwap",
-        "rotation or label-flip, and in the middle of a run some clients change their cluster",
-    ),
-    "arrivals": _scenario("hidden:Arrivals", "rotation or label-flip, and some clients join in the middle of a run"),
-    "dirichlet": _scenario("mixtures:Dirichlet", "every class split in random proportions; no hidden clusters"),
-    "shards": _scenario(
-        "mixtures:Shards", "every client gets a few blocks of the samples sorted by class; no hidden clusters"
-    ),
-    "iid": _scenario("mixtures:Iid", "samples allocated at random; no hidden clusters"),
+_SCENARIOS = {
+    "label-skew": ("mixtures:LabelSkew", "a labelled data set; each client holds only a few of its classes"),
+    "own-class": ("mixtures:OwnClass", "one client per class, with samples of it mostly or only (CCFC, SDA-FC)"),
+    "files": ("already_split:ClientFiles", "a folder with one file per client, taken as they are"),
+    "label-clusters": ("hidden:LabelClusters", "three clusters of clients, each with classes of its own (OCFL)"),
+    "missing-classes": ("hidden:MissingClasses", "clusters of clients that each lack a few classes (gradient-loss)"),
+    "rotation": ("hidden:Rotation", "clusters of clients whose images are turned by 0, 90, 180 or 270 degrees"),
+    "label-flip": ("hidden:LabelFlip", "clusters of clients that call the same classes by different labels"),
+    "domain": ("hidden:Domain", "clusters of clients from different domains, such as PACS's photos and sketches"),
+    "drift-swap": ("hidden:DriftSwap", "rotation or label-flip; within a run some clients change their cluster"),
+    "arrivals": ("hidden:Arrivals", "rotation or label-flip; some clients join within a run"),
+    "dirichlet": ("mixtures:Dirichlet", "every class split in random proportions; no hidden clusters"),
+    "shards": ("mixtures:Shards", "clients get blocks of the samples sorted by class; no hidden clusters"),
+    "iid": ("mixtures:Iid", "samples allocated at random; no hidden clusters"),
 }
+SCENARIOS = _entries("data.scenarios", _SCENARIOS)
 
 _TABLES: dict[Kind, dict[str, RegistryEntry]] = {"method": METHODS, "scenario": SCENARIOS}
 
@@ -149,13 +116,11 @@ def target_of(kind: Kind, name: str) -> str:
     module, colon, _ = name.rpartition(":")
     if colon and not module.endswith(".py") and "/" not in module:
         return name
-    if colon or name.endswith(".py"):
-        raise FedkinError(f"'{name}' names a file; a {kind} is named by its module, as 'package.module:Class'.")
-    if kind == "method" and ("=" in name or Path(name).exists()):
-        what = "a path" if Path(name).exists() else "a setting"
-        raise FedkinError(f"'{name}' is no method, but {what}; name a method first, such as kin-graph.")
-    if "." in name and all(part.isidentifier() for part in name.split(".")):
-        raise FedkinError(f"'{name}' is no {kind}; one of your own is named by its module, as 'package.module:Class'.")
+    if colon or "." in name or "/" in name or "=" in name:
+        raise FedkinError(
+            f"'{name}' is no {kind}; name one first, such as kin-graph, or one of your own by its module, as "
+            "'package.module:Class'."
+        )
     raise unknown_name(kind, name, _TABLES[kind])
 
 
@@ -173,21 +138,16 @@ def resolve(kind: Kind, name: str) -> type[Any]:
 
     target = target_of(kind, name)
     with trusted_packages(None) if name in _TABLES[kind] else nullcontext():  # the table's own are not in question
-        declared_class = named_object(target, kind.capitalize())
-    is_kind = (
-        issubclass(declared_class, Method)
-        if kind == "method" and isinstance(declared_class, type)
-        else hasattr(declared_class, "build")
-    )
-    method = getattr(declared_class, "_method", None)  # of an estimator, or of a strategy for Flower
-    if kind == "method" and isinstance(method, type) and issubclass(method, Method):
-        raise FedkinError(f"'{name}' is made of a method; name that, '{method.__module__}:{method.__qualname__}'.")
-    if not isinstance(declared_class, type) or not is_dataclass(declared_class) or not is_kind:
+        declared_class: type[Any] = named_object(target, kind.capitalize())
+    is_class = isinstance(declared_class, type) and is_dataclass(declared_class)
+    if not is_class or not (
+        issubclass(declared_class, Method) if kind == "method" else hasattr(declared_class, "build")
+    ):
         rule = "inherits fedkin.core.Method" if kind == "method" else "has `build(seed)`"
         raise FedkinError(f"'{name}' is not a {kind}; it should be a dataclass that {rule}.")
     check_annotations(declared_class, name)
-    if lacking := sorted(getattr(declared_class, "__abstractmethods__", ())):
-        raise FedkinError(f"'{name}' lacks {' and '.join(lacking)}, which its base class leaves to it.")
+    if abstract := sorted(getattr(declared_class, "__abstractmethods__", ())):
+        raise FedkinError(f"'{name}' lacks {' and '.join(abstract)}, which its base class leaves to it.")
     if kind == "method":
         check_class(declared_class)
     return declared_class
@@ -219,26 +179,13 @@ def file_name(name: str) -> str:
     return name.replace(":", ".")
 
 
-def as_setting(value: object) -> str:
-    """Format `value` as in a setting: true and false in lower case, all else as Python does."""
-    return str(value).lower() if isinstance(value, bool) else repr(value)
+def holders(kind: Kind, option: str) -> Iterator[str]:
+    """Yield the names of the methods or scenarios that have an option."""
+    from fedkin.core.options import options_of
 
-
-def methods_of_sums() -> list[str]:
-    """List the methods that need nothing but sums over clients, with the settings for it; imports all methods."""
-    from fedkin.core.method import allowed_for_sums
-
-    methods = []
-    for name in METHODS:
-        declared_class = resolve("method", name)
-        if declared_class.traits.sums_suffice is not None:
-            changed = [
-                f"{key} = {as_setting(allowed[0])}"
-                for key, allowed in allowed_for_sums(declared_class).items()
-                if getattr(declared_class, key, None) not in allowed
-            ]
-            methods.append(f"{name} with {' and '.join(changed)}" if changed else name)
-    return methods
+    for name in _TABLES[kind]:
+        if option in {each.name for each in options_of(declared(kind, name))}:
+            yield name
 
 
 # Options of methods and scenarios as their source declares them, without importing it.
@@ -278,23 +225,6 @@ def _declarations(declared: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None
             yield line.target.id, line.annotation, line.value
         elif isinstance(line, ast.Assign):
             yield from ((name.id, None, line.value) for name in line.targets if isinstance(name, ast.Name))
-
-
-def holders(kind: Kind, option: str) -> Iterator[str]:
-    """Yield the names of the methods or scenarios that have an option.
-
-    Only those are parsed of which the module, or one that several share, may declare a field of this name.
-    """
-    from fedkin.core.options import options_of
-
-    line = re.compile(rf"^    {re.escape(option)}: ", re.MULTILINE)
-    folder = Path(fedkin.__path__[0], "methods" if kind == "method" else "data/scenarios")
-    files = {path for path in folder.rglob("*.py") if line.search(path.read_text(encoding="utf-8"))}
-    modules = {name: _file(entry.target.partition(":")[0]) for name, entry in _TABLES[kind].items()}
-    is_shared = not files <= set(modules.values())
-    for name, file in modules.items():
-        if (file in files or is_shared) and option in {each.name for each in options_of(declared(kind, name))}:
-            yield name
 
 
 @functools.cache

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Record, State
@@ -29,7 +30,7 @@ from fedkin.core.files import check_empty, folder_lock
 from fedkin.core.method import with_server_data
 from fedkin.core.payload import owned
 from fedkin.core.progress import Callback, Callbacks, Progress, RecordLine, Timing, run_with_callbacks
-from fedkin.core.runner import Runner, clustered, result_of, used_clusters
+from fedkin.core.runner import Runner, clustered, result_of
 from fedkin.data.cluster_words import words_of_clusters
 from fedkin.data.options import AUTO
 from fedkin.data.population import Population, short_names
@@ -37,21 +38,10 @@ from fedkin.data.preparation import Preparation, admit_joined_clients, prepare_a
 from fedkin.data.preparation import prepare as prepare_data
 from fedkin.data.profile import ClusterProfile, profile_clusters
 from fedkin.engines.local import LocalFederation, one_thread
-from fedkin.experiment.checkpoint import load_checkpoint, restore_checkpoint, snapshot
+from fedkin.experiment import outputs
 from fedkin.experiment.config import Config, config_of, preparing_for
-from fedkin.experiment.data_overview import overview
 from fedkin.experiment.early_stopping import TargetWatch
 from fedkin.experiment.evaluation import evaluator_for, with_oracle
-from fedkin.experiment.outputs import (
-    READING,
-    load_profile,
-    load_words,
-    write_clients,
-    write_encoder,
-    write_labels,
-    write_reading,
-    write_result,
-)
 from fedkin.experiment.run_folder import (
     CHECKPOINT,
     CLIENT_FOLDERS,
@@ -63,9 +53,12 @@ from fedkin.experiment.run_folder import (
     SUMS,
     TIMING,
     RunFiles,
+    load_checkpoint,
     no_run,
     read_records,
+    restore_checkpoint,
     run_config,
+    snapshot,
     write_config,
     write_sums,
 )
@@ -76,6 +69,50 @@ from fedkin.secure_aggregation.sums import secure
 
 _REMEDY = "give another --out, or `fedkin resume` it if it is a run"
 """How to go on where a run's folder is not empty."""
+
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """Results of a run.
+
+    Attributes
+    ----------
+    folder : Path
+        The run's folder.
+    state : State
+        The method's last state.
+    records : list of dict
+        The lines of ``records.jsonl``.
+    config : Config
+        The experiment.
+    clients : list of str
+        Names of the clients, in order of id; empty if they have ids only.
+    notes : list of str
+        What was noted of the clients' data.
+    guess : float or None
+        Accuracy of always guessing a client's most frequent class, mean over clients; ``None`` if it is not known.
+    sizes : list of int
+        Number of members of each cluster, samples or clients; empty where a real federation's samples are clustered.
+    """
+
+    folder: Path
+    state: State
+    records: list[RecordLine]
+    config: Config
+    clients: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    guess: float | None = None
+    sizes: list[int] = field(default_factory=list)
+
+    @property
+    def n_clusters(self) -> int | None:
+        """Number of clusters that have members, ``None`` where it is not known."""
+        return sum(size > 0 for size in self.sizes) or None
+
+    @property
+    def report(self) -> Path:
+        """Path of the run's HTML page."""
+        return self.folder / REPORT
 
 
 def execute(
@@ -103,12 +140,12 @@ def execute(
     config.tracking.check_installed()
     progress = progress or Progress()
     with folder_lock(folder):
-        check_empty(folder, _REMEDY)
+        check_empty(folder, _REMEDY)  # another process may have come first
         began = False
         try:
             write_config(folder, config)
             with open_federation(config, folder, progress) as (population, fed):
-                run = prepare(config, folder, population, fed, progress, callbacks)
+                run = Run(config, folder, population, fed, progress, callbacks)
                 began = True
                 return run.finish()
         except BaseException as error:
@@ -125,12 +162,12 @@ def _clear(folder: Path) -> None:
     shutil.rmtree(folder / CLIENT_FOLDERS, ignore_errors=True)
 
 
-def check(config: Config, folder: Path, progress: Progress | None = None) -> str:
+def check(config: Config, folder: Path, progress: Progress | None = None) -> tuple[Population, Preparation]:
     """Check that an experiment can begin in `folder`, as `execute` would, and prepare its data; nothing is written.
 
-    Returns what was read of the data, see `fedkin.experiment.data_overview`; `progress` is warned of what is noted of
-    them. The clients are in this process, whatever the engine. Raises FedkinError if `folder` is not empty, the data do
-    not fit together, the method refuses what the clients hold, or as `check_machine` does.
+    Returns the clients and how their data are prepared; `progress` is warned of what is noted of them. The clients are
+    in this process, whatever the engine. Raises FedkinError if `folder` is not empty, the data do not fit together, the
+    method refuses what the clients hold, or as `check_machine` does.
     """
     check_empty(folder, _REMEDY)
     check_machine(config)
@@ -139,7 +176,7 @@ def check(config: Config, folder: Path, progress: Progress | None = None) -> str
     with open_federation(config, folder, progress) as (population, fed):
         preparation = _prepare_clients(config, population, fed, progress)
         config.method.check_clients(fed)
-        return overview(population, preparation)
+        return population, preparation
 
 
 def resume(
@@ -164,7 +201,7 @@ def resume(
         config.tracking.check_installed()
         progress = progress or Progress()
         with open_federation(config, folder, progress) as (population, fed):
-            return prepare(config, folder, population, fed, progress, callbacks).finish()
+            return Run(config, folder, population, fed, progress, callbacks).finish()
 
 
 def report(folder: Path) -> Path:
@@ -180,7 +217,7 @@ def report(folder: Path) -> Path:
         raise FedkinError(f"{folder} has nothing to report yet; resume it with `fedkin resume {folder}`.")
     config, progress = run_config(folder), Progress()
     with open_federation(config, folder, progress, read_only=True) as (population, fed):
-        run = prepare(config, folder, population, fed, progress)
+        run = Run(config, folder, population, fed, progress)
         run.write_report(run.last_state())
     return folder / REPORT
 
@@ -252,9 +289,7 @@ def check_all(experiments: Iterable[Mapping[str, Any]], on_part: Callable[[int, 
     not there, or data are refused.
     """
     parts = ("data", "federation", "device", "simulation", "tracking")
-    different: dict[str, Mapping[str, Any]] = {}
-    for tables in experiments:
-        different.setdefault(json.dumps([tables.get(name) for name in parts], sort_keys=True), tables)
+    different = {json.dumps([tables.get(name) for name in parts], sort_keys=True): tables for tables in experiments}
     problems: dict[str, None] = {}
     for count, tables in enumerate(different.values(), 1):
         config = config_of(dict(tables))
@@ -262,82 +297,6 @@ def check_all(experiments: Iterable[Mapping[str, Any]], on_part: Callable[[int, 
         if on_part:
             on_part(count, len(different))
     refuse(problems)
-
-
-# Loop of a run: prepare the clients' data, make steps, and write the results.
-
-
-@dataclass(frozen=True)
-class RunOutcome:
-    """Results of a run.
-
-    Attributes
-    ----------
-    folder : Path
-        The run's folder.
-    state : State
-        The method's last state.
-    records : list of dict
-        The lines of ``records.jsonl``.
-    config : Config
-        The experiment.
-    clients : list of str
-        Names of the clients, in order of id; empty if they have ids only.
-    notes : list of str
-        What was noted of the clients' data.
-    guess : float or None
-        Accuracy of always guessing a client's most frequent class, mean over clients; ``None`` if it is not known.
-    n_clusters : int or None
-        Number of clusters that have samples; ``None`` for clusters of clients, and on a real federation.
-    """
-
-    folder: Path
-    state: State
-    records: list[RecordLine]
-    config: Config
-    clients: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    guess: float | None = None
-    n_clusters: int | None = None
-
-    @property
-    def report(self) -> Path:
-        """Path of the run's HTML page."""
-        return self.folder / REPORT
-
-
-def prepare(
-    config: Config,
-    folder: Path,
-    population: Population,
-    fed: Federation,
-    progress: Progress,
-    callbacks: Sequence[Callback] = (),
-) -> Run:
-    """Prepare a run: its clients' data, or the checkpoint in `folder` from which it resumes.
-
-    `population` has the clients as this process knows them; there are none on a real federation. `progress` and
-    `callbacks` are called as the run proceeds. Raises FedkinError if the checkpoint is of another version, or the data
-    or the method's settings are refused.
-    """
-    began = time.perf_counter()
-    checkpoint = load_checkpoint(folder / CHECKPOINT)
-    if checkpoint is None:
-        preparation = _prepare_clients(config, population, fed, progress)
-    else:
-        _connect(config, population, fed)
-        preparation = Preparation.from_tree(checkpoint["preparation"])
-    for i in population.absent:  # nobody asks them, but the evaluator needs their samples
-        population.clients[i].x = preparation.of(population.clients[i])
-
-    def untracked(sentence: str) -> None:
-        progress.warn(f"{sentence}; the run continues, and `fedkin track {folder}` sends the rest.")
-
-    steps, every = checkpoint["state"]["steps"] if checkpoint else None, config.federation.keep_checkpoints
-    files = RunFiles(folder, steps, progress.warn, every)
-    ordered = [files, progress, *callbacks, Trackers(config, folder, untracked), TargetWatch(config, progress.warn)]
-    population = population.prepared(preparation)
-    return Run(config, folder, population, fed, preparation, checkpoint, Callbacks(ordered), began)
 
 
 def _prepare_clients(config: Config, population: Population, fed: Federation, progress: Progress) -> Preparation:
@@ -385,67 +344,86 @@ class ExperimentRunner(Runner):
 
 
 class Run(ExperimentRunner):
-    """Runner of a run in a folder, made by `prepare`.
+    """Runner of a run in a folder, from its beginning or from the checkpoint that is there.
 
-    Its clients have prepared data. The first of the callbacks keeps its files. `checkpoint` is what the run resumes
-    from, if any; `began` is the time at which its preparation began, by `time.perf_counter`.
+    `population` has the clients as this process knows them; there are none on a real federation. They prepare their
+    data, if they have not. `progress` and `callbacks` are called as the run proceeds. Raises FedkinError if the
+    checkpoint is of another version, or the data or the method's settings are refused.
     """
 
     def __init__(
-        self, config: Config, folder: Path, population: Population, fed: Federation, preparation: Preparation,
-        checkpoint: dict[str, Any] | None, callbacks: Callbacks, began: float,
-    ) -> None:  # fmt: skip
-        self.folder, self.checkpoint, self.began = folder, checkpoint, began
-        super().__init__(config, population, fed, preparation, callbacks)
+        self,
+        config: Config,
+        folder: Path,
+        population: Population,
+        fed: Federation,
+        progress: Progress,
+        callbacks: Sequence[Callback] = (),
+    ) -> None:
+        self.folder, self.began = folder, time.perf_counter()
+        self.checkpoint = load_checkpoint(folder / CHECKPOINT)
+        if self.checkpoint is None:
+            preparation = _prepare_clients(config, population, fed, progress)
+        else:
+            _connect(config, population, fed)
+            preparation = Preparation.from_tree(self.checkpoint["preparation"])
+        for i in population.absent:  # nobody asks them, but the evaluator needs their samples
+            population.clients[i].x = preparation.of(population.clients[i])
+
+        def untracked(sentence: str) -> None:
+            progress.warn(f"{sentence}; the run continues, and `fedkin track {folder}` sends the rest.")
+
+        files = RunFiles(folder, self.checkpoint["state"]["steps"] if self.checkpoint else None)
+        # A tracker gets a step once it is on disk, so that it never has one that is repeated.
+        ordered = [files, progress, *callbacks, Trackers(config, folder, untracked), TargetWatch(config, progress.warn)]
+        super().__init__(config, population.prepared(preparation), fed, preparation, Callbacks(ordered))
 
     def finish(self) -> RunOutcome:
         """Make steps until the method has finished, then write the results."""
         state = self.last_state() if self.checkpoint is not None else None
-        if self.config.tracking.to:
-            self.callbacks.phase("Opening the trackers")
         with run_with_callbacks(self.callbacks):
             if state is None:
                 self.callbacks.phase("Preparing the clients")
             with one_thread():
                 state = self.steps(state)
             self.callbacks.phase("Writing the results")
-            self._write_results(result_of(self.method, self.fed, state))
+            result = result_of(self.method, self.fed, state)
+            self._write_results(result)
             records = self.write_report(state)
         notes = list(dict.fromkeys([*self.population.notes, *self.preparation.notes]))
-        of_samples = self.method.traits.clusters == "samples"
-        labels = [client.state["clusters"] for client in clustered(self.fed)] if of_samples else []
-        guess, n_clusters = guess_of(self.population), used_clusters(labels) if labels else None
-        return RunOutcome(self.folder, state, records, self.config, self.population.names, notes, guess, n_clusters)
+        is_of_samples = self.method.traits.clusters == "samples"
+        parts = [each.state["clusters"] for each in clustered(self.fed)] if is_of_samples else [result.get("labels")]
+        labels = torch.cat([torch.zeros(0, dtype=torch.int64), *(part for part in parts if part is not None)])
+        sizes = labels[labels >= 0].bincount().tolist()
+        guess, names = guess_of(self.population), self.population.names
+        return RunOutcome(self.folder, state, records, self.config, names, notes, guess, sizes)
 
     def _write_results(self, result: Mapping[str, Any]) -> None:
         """Write the clusters, the models and all that `fedkin predict` needs, and the checksums."""
-        write_labels(self.folder, clustered(self.fed), self.population.names)
-        with one_thread():
-            profile = self._profile(result)
+        folder, population, names = self.folder, self.population, self.population.names
+        outputs.write_labels(folder, clustered(self.fed), names)
+        profile: ClusterProfile | None = None
+        words: list[list[str]] = []
+        # Clients are asked to describe clusters after the last step, so that it cannot affect the run.
+        if self.fed.present and self.method.traits.clusters == "samples" and not self.method.is_private():
+            n_clusters, least, encoding = (
+                int(result["n_clusters"]),
+                self.config.data.min_members,
+                self.preparation.encoding,
+            )
+            with one_thread():
+                profile = None if encoding is None else profile_clusters(self.fed, encoding, n_clusters, least)
+            words = words_of_clusters(self.fed, n_clusters, least) if self.preparation.has_texts else []
         if "labels" in result:
-            names = short_names(self.population.names)
-            write_clients(self.folder, result["labels"], names, result.get("memberships"))
-        write_encoder(self.folder, result)
-        words, plain = self._words(result), dict(result)
-        write_result(self.folder, self.config.method_name, plain, self.preparation, self.population, profile, words)
-        reading = remembered(client.table for client in self.population.clients)
+            outputs.write_clients(folder, result["labels"], short_names(names), result.get("memberships"))
+        outputs.write_encoder(folder, result)
+        method = self.config.method_name
+        outputs.write_result(folder, method, dict(result), self.preparation, population, profile, words)
+        reading = remembered(client.table for client in population.clients)
         commas = self.config.data.decimal == AUTO and reading.get("decimal") == ","
         if commas:  # of which a single new row may not tell
-            write_reading(self.folder, replace(self.config.data.table, **reading))
-        write_sums(self.folder, [CONFIG, RECORDS, *RESULTS, *([READING] if commas else [])])
-
-    def _profile(self, result: Mapping[str, Any]) -> ClusterProfile | None:
-        """Compute the clusters' profile after the last step, so that it cannot affect the run."""
-        encoding, method = self.preparation.encoding, self.method
-        if encoding is None or not self.fed.present or method.traits.clusters != "samples" or method.is_private():
-            return None
-        return profile_clusters(self.fed, encoding, int(result["n_clusters"]), self.config.data.min_members)
-
-    def _words(self, result: Mapping[str, Any]) -> list[list[str]]:
-        """Ask for words of clusters of texts after the last step, so that it cannot affect the run."""
-        if not self.preparation.has_texts or self.method.traits.clusters != "samples" or self.method.is_private():
-            return []
-        return words_of_clusters(self.fed, int(result["n_clusters"]), self.config.data.min_members)
+            outputs.write_reading(folder, replace(self.config.data.table, **reading))
+        write_sums(folder, [CONFIG, RECORDS, *RESULTS, *([outputs.READING] if commas else [])])
 
     def last_state(self) -> State:
         """Restore the federation and the method's state from the checkpoint."""
@@ -462,8 +440,7 @@ class Run(ExperimentRunner):
         """Write the page of the run after its last step, which left `state`, and return the records shown."""
         records = read_records(self.folder, state.steps)
         latents = latents_of(self.method, self.population, self.method.result(state)) if state.finished else None
-        profile = load_profile(self.folder) if state.finished else None
-        words = load_words(self.folder) if state.finished else []
+        profile, words = outputs.load_description(self.folder) if state.finished else (None, [])
         view = page_of_run(self.config, self.population, self.preparation, records, latents, profile, words)
         write_page(self.folder / REPORT, view)
         return records

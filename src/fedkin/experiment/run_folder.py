@@ -1,19 +1,19 @@
-"""Files of a run's folder: their names, how they are read, written and appended to; and runs reopened in another."""
+"""Files of a run's folder: their names, checkpoints and checksums, how they are read, written and appended to."""
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
-import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any
+from typing import Any, TypeVar, get_origin, get_type_hints
 
-from fedkin.core import FedkinError
+from fedkin.core import Federation, FedkinError, State
 from fedkin.core.files import (
     LOCK,
     append,
@@ -24,84 +24,125 @@ from fedkin.core.files import (
     similar_path,
     write_atomically,
 )
-from fedkin.core.payload import owned, save_tree
+from fedkin.core.payload import load_tree, owned, save_tree
 from fedkin.core.progress import Callback, RecordLine, Timing
-from fedkin.experiment.checkpoint import load_checkpoint
-from fedkin.experiment.config import SECTIONS, Config, check_section, load_config
+from fedkin.engines.local import LocalFederation
+from fedkin.experiment.config import SECTIONS, Config, load_config
 
-RESULT, MODELS, ENCODER = "result.json", "models.safetensors", "encoder.safetensors"
-RESULTS = (RESULT, MODELS, ENCODER, "clients.csv", "labels/*.csv")
+CONFIG, RECORDS, TIMING, CHECKPOINT = "config.toml", "records.jsonl", "timing.jsonl", "checkpoint.safetensors"
+RESULT, MODELS, ENCODER, CLIENTS = "result.json", "models.safetensors", "encoder.safetensors", "clients.csv"
+RESULTS = (RESULT, MODELS, ENCODER, CLIENTS, "labels/*.csv")
 """Files of what was found, as patterns."""
-KEPT = "checkpoints"
-"""Folder of earlier checkpoints, by step, where they are kept."""
-CONFIG, RECORDS, TIMING = "config.toml", "records.jsonl", "timing.jsonl"
-CLIENTS = "clients.csv"
-"""The cluster of every client."""
-CHECKPOINT, REPORT = "checkpoint.safetensors", "report.html"
+REPORT, SUMS = "report.html", "SHA256SUMS"
 CLIENT_FOLDERS = "clients"
 """Folder with the private folders of clients in Flower's simulation."""
 LEDGER = "federation.json"
 """Only in the folder of a real federation, whose clients only its server can reach."""
-
-TRACKED = (RESULT, REPORT)
-"""Files that trackers keep; a finished run has both."""
+FORMAT = 2
+"""Format of a run's folder; it grows when a version of fedkin cannot use what earlier ones wrote."""
 
 _FIELDS = {"answered": list, "missing": dict, "values": dict, "metrics": dict, "sent": int, "received": int}
 """What a record has besides its step."""
 
-_SECONDS = ("seconds", "client_seconds")
-
+S = TypeVar("S", bound=State)
 LeftOut = Callable[[str, list[str]], set[str]]
 """Given a folder and the names in it, those that are not copied; see `shutil.copytree`."""
+
+
+# Checkpoints: each is one safetensors file, replaced in one move, so that a killed run finds the last complete one.
+
+
+def snapshot(fed: Federation, state: State) -> dict[str, Any]:
+    """Return everything a run needs to resume, as a tree that shares no memory with it (`owned`).
+
+    That is the method's state, the federation's part and, with the local engine, what the clients remember;
+    other clients keep that on their own disks.
+    """
+    clients = fed.clients if isinstance(fed, LocalFederation) else {}
+    memories = {str(client): dict(each.state) for client, each in clients.items()}
+    return dict(owned({"format": FORMAT, "state": state.tree(), **fed.tree(), "clients": memories}))
+
+
+def load_checkpoint(path: Path) -> dict[str, Any] | None:
+    """Load the checkpoint at `path` as a tree; ``None`` if the file does not exist.
+
+    Raises FedkinError if the file was written by a version of fedkin whose folders are of another format, or is none of
+    fedkin's.
+    """
+    if not path.exists():
+        return None
+    tree: dict[str, Any] = load_tree(path)
+    check_format(path.parent, tree)
+    return tree
+
+
+def check_format(folder: Path, tree: Mapping[str, Any]) -> None:
+    """Raise FedkinError if `tree`, the content of a file in `folder`, is not of this version's format."""
+    if (number := tree.get("format", 1)) != FORMAT:
+        raise FedkinError(
+            f"{folder} was written by another version of fedkin (format {number}; this version needs {FORMAT}); use "
+            "the version that wrote it, or run the experiment again."
+        )
+
+
+def restore_checkpoint(fed: Federation, state_type: type[S], tree: Mapping[str, Any]) -> S:
+    """Restore `fed` to the snapshot `tree`, and return the method's state; both take over the tree's tensors.
+
+    A run calls it after every step, not only when it resumes. Each step then starts from exactly what a checkpoint
+    gives back, including order of keys and memory layout, and resuming is exact by construction.
+    """
+    fed.restore(tree)
+    if isinstance(fed, LocalFederation):
+        for number, client in fed.clients.items():
+            client.state = tree["clients"][str(number)]
+    return restore(state_type, tree["state"])
+
+
+def restore(state_type: type[S], tree: Mapping[str, Any]) -> S:
+    """Build a state of class `state_type` from the tree of its fields.
+
+    Raises FedkinError if the fields are not those of `state_type`, as after a change of version.
+    """
+    names = {field.name for field in dataclasses.fields(state_type)}
+    if names != tree.keys():
+        raise FedkinError(
+            f"The checkpoint's fields differ from {state_type.__name__}'s in {', '.join(sorted(names ^ tree.keys()))}; "
+            "resume it with the version of fedkin that wrote it."
+        )
+    kinds = get_type_hints(state_type)
+    values: dict[str, Any] = {
+        name: tuple(value) if get_origin(kinds[name]) is tuple else value for name, value in tree.items()
+    }
+    return state_type(**values)
+
+
+# Records, one line per step.
 
 
 class RunFiles(Callback):
     """Callback that writes a run's records, timing and checkpoints to its folder; its cost per step is constant.
 
-    `steps` are those of the checkpoint that the run resumes from; ``None`` if it starts from the beginning. `on_damage`
-    is called with a sentence if ``timing.jsonl`` is incomplete, which affects nothing else. `every` is the interval, in
-    steps, of the checkpoints that are kept; 0 keeps the last one only.
+    `steps` are those of the checkpoint that the run resumes from; ``None`` if it starts from the beginning.
     """
 
-    def __init__(
-        self, folder: Path, steps: int | None, on_damage: Callable[[str], None] | None = None, every: int = 0
-    ) -> None:
-        self.folder, self.steps, self.on_damage, self.every = folder, steps, on_damage, every
+    def __init__(self, folder: Path, steps: int | None) -> None:
+        self.folder, self.last = folder, -1 if steps is None else steps
 
     def begin(self) -> None:
         """Remove what was written after the checkpoint; raise FedkinError if records are missing."""
-        last = -1 if self.steps is None else self.steps
-        read_records(self.folder, last)
-        _cut(self.folder / RECORDS, last)
-        path = self.folder / TIMING
-        whole, timings = _whole_lines(path), read_timing(self.folder)
-        if (lost := len(whole) - len(timings)) > 0:
-            if self.on_damage is not None:
-                lines = "1 line" if lost == 1 else f"{lost} lines"
-                self.on_damage(f"{path} was damaged: {lines} with times of steps are lost, and nothing else is.")
-            write_atomically(path, "".join(json.dumps(line) + "\n" for line in timings))
-        _cut(path, last)
+        read_records(self.folder, self.last)
+        for name in (RECORDS, TIMING):
+            if (path := self.folder / name).exists():
+                write_atomically(
+                    path, b"".join(text for text, line in _lines(path) if line and line["step"] <= self.last)
+                )
 
     def checkpoint(self, tree: Mapping[str, Any], timing: Timing, line: RecordLine | None) -> None:
         # The checkpoint comes last: a record too many is cut off when the run resumes, one too few cannot be made up.
         for name, entry in ((RECORDS, line), (TIMING, timing)):
             if entry is not None:
                 append(self.folder / name, json.dumps(entry) + "\n")
-        step = tree["state"]["steps"]
-        if self.every and step and step % self.every == 0:
-            save_tree(kept_checkpoint(self.folder, step), tree)
         save_tree(self.folder / CHECKPOINT, tree)
-
-
-def kept_checkpoint(folder: Path, step: int) -> Path:
-    """Return the path of the checkpoint that the run in `folder` keeps after `step`."""
-    return folder / KEPT / f"{step}.safetensors"
-
-
-def write_config(folder: Path, config: Config) -> None:
-    """Write ``config.toml`` and its checksum, before the first step."""
-    write_atomically(folder / CONFIG, config.to_toml())
-    write_sums(folder, [CONFIG])
 
 
 def read_lines(path: Path, last: int | None = None) -> list[dict[str, Any]]:
@@ -111,8 +152,7 @@ def read_lines(path: Path, last: int | None = None) -> list[dict[str, Any]]:
     no step, or the file of a finished run was changed.
     """
     lines = []
-    for number, text in enumerate(_whole_lines(path), 1):
-        line = _parsed(text)
+    for number, (_, line) in enumerate(_lines(path), 1):
         if line is None:
             raise FedkinError(f"Line {number} of {path} is damaged: it is not a JSON object with the number of a step.")
         lines.append(line)
@@ -122,13 +162,12 @@ def read_lines(path: Path, last: int | None = None) -> list[dict[str, Any]]:
 
 def read_timing(folder: Path) -> list[Timing]:
     """Read the seconds of the steps of the run in `folder`, as far as they are intact."""
-    lines = []
-    for text in _whole_lines(folder / TIMING):
-        line = _parsed(text)
-        seconds_of = [line[name] for name in _SECONDS if name in line] if line is not None else []
-        if line is not None and seconds_of and all(type(seconds) in (int, float) for seconds in seconds_of):
-            lines.append(line)
-    return lines
+    timings = []
+    for _, line in _lines(folder / TIMING):
+        seconds = [line[name] for name in ("seconds", "client_seconds") if name in line] if line is not None else []
+        if line is not None and seconds and all(type(value) in (int, float) for value in seconds):
+            timings.append(line)
+    return timings
 
 
 def read_records(folder: Path, steps: int) -> list[RecordLine]:
@@ -150,56 +189,60 @@ def read_records(folder: Path, steps: int) -> list[RecordLine]:
     return records
 
 
+def _lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
+    """Yield each whole line of a file, and the JSON object with the number of a step that it is; ``None`` if none."""
+    check_regular(path)
+    for text in path.read_bytes().splitlines(keepends=True) if path.exists() else []:
+        if not text.endswith(b"\n"):
+            return
+        try:
+            line = json.loads(text)
+        except (ValueError, RecursionError):
+            line = None
+        is_step = isinstance(line, dict) and type(line.get("step")) is int and line["step"] >= 0
+        yield text, line if is_step else None
+
+
+# A run's experiment, and runs made of others.
+
+
+def write_config(folder: Path, config: Config) -> None:
+    """Write ``config.toml`` and its checksum, before the first step."""
+    write_atomically(folder / CONFIG, config.to_toml())
+    write_sums(folder, [CONFIG])
+
+
 def run_config(folder: Path, overrides: Sequence[str] = ()) -> Config:
     """Read the configuration of the run in `folder`, which is complete, so that no default is filled in.
 
-    Raises FedkinError if there is none, or it is damaged.
+    Raises FedkinError if there is none, it is damaged, or another version of fedkin wrote it.
     """
     path = folder / CONFIG
     if not path.is_file():
         raise no_run(folder)
     check_sum(folder, CONFIG, f"put it back as it was, or begin another run with `fedkin run {path}`.")
     tables = read_tables(path)
-    for name in tables:
-        check_section(tables, name, f"in {path}")
-    for name, key in {"seed": "", **dict.fromkeys(SECTIONS, ""), "method": "name", "simulation": "scenario"}.items():
-        if name not in tables or (key and key not in tables[name]):
-            raise FedkinError(f"{path} is damaged: '{name}' is absent, and a run writes all of its experiment there.")
+    complete = {"seed": int, **dict.fromkeys(SECTIONS, dict)}
+    differing = {name for name in tables.keys() | complete if type(tables.get(name)) is not complete.get(name)}
+    named = (("method", "name"), ("simulation", "scenario"))
+    differing |= {f"{name}.{key}" for name, key in named if name not in differing and key not in tables[name]}
+    if differing:
+        raise FedkinError(
+            f"{path} is damaged, or of another version of fedkin: {', '.join(sorted(differing))} should be as a run of "
+            "this version writes it; run the experiment again."
+        )
     return load_config(path, overrides)
 
 
 def is_finished(folder: Path) -> bool:
     """Return whether the run in `folder` has ended; the report alone is no sign, as unfinished runs may have one."""
-    return all((folder / name).is_file() for name in TRACKED)
+    return all((folder / name).is_file() for name in (RESULT, REPORT))
 
 
 def no_run(folder: Path) -> FedkinError:
     """Return the error for a `folder` without a run."""
     meant = "" if folder.exists() else similar_path(folder)
     return FedkinError(f"{folder} holds no run: {CONFIG} is absent{f'; {meant}' if meant else '.'}")
-
-
-def _cut(path: Path, last: int) -> None:
-    """Truncate a file of lines after step `last`, without a half-written line."""
-    if path.exists():
-        os.truncate(
-            path, sum(len(line) for line in _whole_lines(path) if (_parsed(line) or {"step": 0})["step"] <= last)
-        )
-
-
-def _parsed(text: bytes) -> dict[str, Any] | None:
-    """Parse a line as a JSON object with a step number; ``None`` if it is not one."""
-    try:
-        line = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return line if isinstance(line, dict) and type(line.get("step")) is int and line["step"] >= 0 else None
-
-
-def _whole_lines(path: Path) -> list[bytes]:
-    check_regular(path)
-    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-    return lines[:-1] if lines and not lines[-1].endswith(b"\n") else lines
 
 
 @contextmanager
@@ -233,11 +276,10 @@ def finished_checkpoint(folder: Path) -> dict[str, Any]:
 
 
 def reopen(folder: Path, out: Path, config: Config, checkpoint: Mapping[str, Any], left_out: LeftOut) -> None:
-    """Copy the run in `folder` to `out` with another configuration and checkpoint; on an error `out` is left as it was.
+    """Copy the run in `folder` to `out`, an `empty_folder`, with another configuration and checkpoint.
 
-    `folder` stays as it is; `out` is an `empty_folder`. `checkpoint` is as
-    `fedkin.experiment.checkpoint.load_checkpoint` gives it. `left_out` returns the names that are not copied, as the
-    `ignore` of `shutil.copytree`.
+    `checkpoint` is as `load_checkpoint` gives it. `left_out` returns the names that are not copied, as the `ignore` of
+    `shutil.copytree`. On an error `out` is left as it was.
     """
     out.mkdir(parents=True, exist_ok=True)
     partial = Path(mkdtemp(prefix=f".{out.name}.", suffix=".partial", dir=out.parent))
@@ -247,19 +289,14 @@ def reopen(folder: Path, out: Path, config: Config, checkpoint: Mapping[str, Any
         save_tree(partial / CHECKPOINT, owned(dict(checkpoint)))
         for path in partial.iterdir():
             path.replace(out / path.name)
-        partial.rmdir()
-    except BaseException as error:
+    except shutil.Error as error:  # with an entry for each file that could not be copied
+        path, _, reason = error.args[0][0]
+        raise FedkinError(f"{path} cannot be copied ({reason}).") from error
+    finally:
         shutil.rmtree(partial, ignore_errors=True)
-        if isinstance(error, shutil.Error):  # one entry for each file that could not be copied
-            path, _, reason = error.args[0][0]
-            raise FedkinError(f"{path} cannot be copied ({reason}).") from error
-        raise
 
 
 # Checksums of the files in a run's folder, which reveal damaged files before they are used.
-
-
-SUMS = "SHA256SUMS"
 
 
 def write_sums(folder: Path, names: Iterable[str]) -> None:
@@ -276,35 +313,23 @@ def check_sum(folder: Path, name: str, remedy: str = "") -> None:
     damaged file, at the end of the error message. Raises FedkinError if the checksum differs, or the checksums cannot
     be read.
     """
-    path, expected = folder / name, _sums_of(folder).get(name)
-    if expected is None or not path.is_file():
+    sums, path = folder / SUMS, folder / name
+    for each in (sums, path):
+        check_regular(each)
+    if not sums.exists() or not path.exists():
         return
     try:
-        digest = sha256_of(path)
+        lines = [re.fullmatch(r"([0-9a-f]{64})  (.+)", line) for line in sums.read_text(encoding="utf-8").splitlines()]
+        expected = {line[2]: line[1] for line in lines if line is not None}.get(name)
+        is_whole = expected is None or sha256_of(path) == expected
     except OSError as error:
-        raise FedkinError(f"Cannot read {path}: {error.strerror}.") from error
-    if digest != expected:
+        raise FedkinError(f"Cannot read {error.filename}: {error.strerror}.") from error
+    except ValueError:  # bytes that are no text
+        lines = [None]
+    if None in lines:
+        raise FedkinError(f"{sums} is damaged; remove it if the other files are known to be whole.")
+    if not is_whole:
         raise FedkinError(f"{path} is damaged: its checksum is not the one in {SUMS}{f'; {remedy}' if remedy else '.'}")
-
-
-def _sums_of(folder: Path) -> dict[str, str]:
-    """Read the checksums by file name; empty without a file of checksums, as in folders of earlier versions."""
-    path = folder / SUMS
-    check_regular(path)
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        raise _unreadable(path) from error
-    matches = [re.fullmatch(r"([0-9a-f]{64})  (.+)", line) for line in lines]
-    if not all(matches):
-        raise _unreadable(path)
-    return {line[2]: line[1] for line in matches if line is not None}
-
-
-def _unreadable(path: Path) -> FedkinError:
-    return FedkinError(f"{path} is damaged; remove it if the other files are known to be whole.")
 
 
 def sha256_of(path: Path) -> str:

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import sys
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
+from datetime import date, timedelta
 from typing import Any, Literal
 
 import numpy as np
+import torch
 
 from fedkin.core.errors import listing
 from fedkin.core.method import CanCut
 from fedkin.core.progress import Progress, RecordLine, Timing
+from fedkin.core.table import Column, Table
 from fedkin.data.checks import Finding
-from fedkin.data.population import client_name, short_names
+from fedkin.data.population import Population, client_name, short_names
+from fedkin.data.preparation import Preparation
 from fedkin.data.profile import ClusterProfile
-from fedkin.experiment.outputs import load_profile, load_words
+from fedkin.data.schema import SchemaColumn
+from fedkin.experiment.outputs import load_description
 from fedkin.experiment.run import RunOutcome
 from fedkin.experiment.run_folder import CLIENTS, read_timing
-from fedkin.experiment.terminal_tables import drawing_on, print_table, printable, sentence_text
+from fedkin.experiment.terminal_tables import PlainStream, print_table, printable, sentence_text, table_text
 from fedkin.report.measures import (
     measures,
     method_remarks,
@@ -67,7 +70,9 @@ class Bar(Quiet):
         super().__init__()
         text = TextColumn("{task.description}", markup=False)
         columns = (SpinnerColumn(), text, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        self.display = Display(*columns, console=Console(file=drawing_on(sys.stderr)), transient=True)
+        # The bar is drawn by control characters, which a plain stream would not let through.
+        stream = sys.stderr.raw if isinstance(sys.stderr, PlainStream) else sys.stderr
+        self.display = Display(*columns, console=Console(file=stream), transient=True)
         self.task = self.display.add_task("", total=None)
 
     def __enter__(self) -> Progress:
@@ -98,6 +103,9 @@ def show_progress(quiet: bool = False) -> Quiet:
     return Bar() if sys.stderr.isatty() and not quiet else Quiet(notes=not quiet)
 
 
+# What a run found.
+
+
 def show_outcome(outcome: RunOutcome, as_json: bool, quiet: bool) -> None:
     """Print the outcome of a run as JSON or as text, or print nothing."""
     if as_json:
@@ -119,8 +127,8 @@ def outcome_tree(outcome: RunOutcome) -> dict[str, Any]:
         "method": outcome.config.method_name,
         "seed": outcome.config.seed,
         **(outcome.records[-1] if outcome.records else {"step": 0}),
-        "n_clusters": _n_clusters(outcome),
-        "sizes": _sizes(outcome),
+        "n_clusters": outcome.n_clusters,
+        "sizes": outcome.sizes,
         "clients": dict(zip(names, labels, strict=False)),
         "sentences": _sentences(outcome),
         "notes": list(dict.fromkeys([*outcome.notes, *_notes(outcome)])),
@@ -145,39 +153,48 @@ def _labels(outcome: RunOutcome) -> list[int]:
     return outcome.records[-1]["values"].get("labels", []) if of_clients else []
 
 
-def _n_clusters(outcome: RunOutcome) -> int | None:
-    """Return the number of clusters with members, ``None`` where it is not known."""
-    return len(set(_labels(outcome)) - {-1}) or outcome.n_clusters
-
-
-def _sizes(outcome: RunOutcome) -> list[int]:
-    """Return the number of clients in each cluster, or of samples, by the files of labels."""
-    counts = Counter(_labels(outcome))
-    for path in sorted(outcome.folder.glob("labels/*.csv")):
-        with path.open(encoding="utf-8", newline="") as lines:
-            counts.update(int(row["cluster"]) for row in csv.DictReader(lines))
-    return [counts[cluster] for cluster in range(max(counts, default=-1) + 1)]
-
-
 def _sentences(outcome: RunOutcome) -> list[str]:
-    """Return sentences on the clusters of samples, or on which clients are in which cluster."""
-    lines = [*cluster_lines(load_profile(outcome.folder), outcome.clients), *word_lines(load_words(outcome.folder))]
-    return [*lines, *members(_labels(outcome), outcome.clients)]
+    """Return sentences on the clusters of samples, or a line for each cluster of clients, the first few of them."""
+    profile, words = load_description(outcome.folder)
+    lines, labels = [*cluster_lines(profile, outcome.clients), *word_lines(words)], _labels(outcome)
+    names = short_names(outcome.clients) or [str(client) for client in range(len(labels))]
+    clusters = sorted(set(labels) - {-1})
+    for cluster in clusters[:6] if len(clusters) > 1 else []:
+        members = [name for name, label in zip(names, labels, strict=False) if label == cluster]
+        lines.append(f"Cluster {cluster} has {pluralize(len(members), 'client')}: {listing(members, 10)}")
+    return lines
 
 
 def _notes(outcome: RunOutcome) -> list[str]:
     """Return what a reader of the clusters should not miss, by the method and by their number."""
-    n_clusters = getattr(outcome.config.method, "n_clusters", None)
-    notes = [*method_remarks(outcome.records), *fewer_clusters(outcome.n_clusters or 0, n_clusters, "samples")]
-    if outcome.config.method.traits.clusters == "clients" and outcome.records:
-        notes += notes_on_clusters(outcome.records[-1], outcome.guess, outcome.notes, n_clusters)
-    return notes
+    of_clients = outcome.config.method.traits.clusters == "clients"
+    wanted = getattr(outcome.config.method, "n_clusters", None)
+    notes = method_remarks(outcome.records)
+    notes += fewer_clusters(outcome.n_clusters or 0, wanted, "clients" if of_clients else "samples")
+    accuracy = number(outcome.records[-1], "personal_accuracy") if of_clients and outcome.records else None
+    if accuracy is not None and outcome.guess is not None and accuracy <= outcome.guess + AS_GUESSED:
+        than = "worse" if accuracy < outcome.guess - AS_GUESSED else "no better"
+        notes.append(
+            f"An accuracy of {accuracy:.3f} is {than} than the {outcome.guess:.3f} of always guessing each client's "
+            "most frequent class."
+        )
+    labels = [note for note in outcome.notes if isinstance(note, Finding) and note.check == "labels"]
+    return notes + (labels if of_clients and (outcome.n_clusters or 0) > 1 else [])
+
+
+def fewer_clusters(used: int, wanted: object, members: Literal["clients", "samples"]) -> list[str]:
+    """Return a sentence if fewer clusters have `members` than the number that was given, if one was."""
+    if not isinstance(wanted, int | np.integer) or not 0 < used < wanted:
+        return []
+    have = "1 has" if used == 1 else f"{used:,} have"
+    hint = "; another seed may end in more" if members == "clients" else ""
+    return [f"{pluralize(int(wanted), 'cluster')} were asked for, and {have} {members}{hint}."]
 
 
 def _next_step(outcome: RunOutcome) -> list[str]:
     """Return a sentence on what to do where all is one cluster, though nobody asked for one."""
     method = outcome.config.method
-    if _n_clusters(outcome) != 1 or method.traits.baseline or getattr(method, "n_clusters", None) == 1:
+    if outcome.n_clusters != 1 or method.traits.baseline or getattr(method, "n_clusters", None) == 1:
         return []
     parts = min(3, int(number(outcome.records[-1], "nodes") or 3))
     if isinstance(method, CanCut) and parts > 1:
@@ -193,13 +210,12 @@ def cluster_lines(profile: ClusterProfile | None, clients: Sequence[str]) -> lis
     if profile is None:
         return []
     columns = described(profile)
-    texts = list(zip(sentences(profile, clients, columns), (profile.samples > 0).tolist(), strict=True))
-    described_ones, unknown = [text for text, has in texts if has], [text for text, has in texts if not has]
-    if len(unknown) > 1:
-        unknown = [f"{pluralize(len(unknown), 'cluster')}: too few samples at any one client to be described."]
-    more = len(described_ones) - 12
+    texts = [text for text, size in zip(sentences(profile, clients, columns), profile.samples, strict=True) if size > 0]
+    more, unknown = len(texts) - 12, len(profile.samples) - len(texts)
     rest = [f"... and {pluralize(more, 'more cluster')}, in the report."] if more > 0 else []
-    return [*described_ones[:12], *rest, *unknown, *remarks(profile, clients, columns)]
+    if unknown:
+        rest.append(f"{pluralize(unknown, 'cluster')}: too few samples at any one client to be described.")
+    return [*texts[:12], *rest, *remarks(profile, clients, columns)]
 
 
 def _rows(outcome: RunOutcome) -> list[tuple[str, str]]:
@@ -217,8 +233,8 @@ def _rows(outcome: RunOutcome) -> list[tuple[str, str]]:
     rows += [
         ("Sent to the clients", format_bytes(last["sent"])),
         ("Received from them", format_bytes(last["received"])),
+        ("Steps", ", ".join(filter(None, (str(last["step"]), phased(outcome.records))))),
     ]
-    rows.append(("Steps", ", ".join(filter(None, (str(last["step"]), phased(outcome.records))))))
     seconds = _seconds(outcome)
     return rows if seconds is None else [*rows, ("Training time", f"{seconds:.1f} s")]
 
@@ -235,44 +251,47 @@ def _seconds(outcome: RunOutcome) -> float | None:
     return sum(seconds) if seconds else None
 
 
-def members(labels: Sequence[int], names: Sequence[str]) -> list[str]:
-    """Return a line for each cluster with its clients, if there are several; the first few clusters and clients.
+# What was read of the clients' data.
 
-    `labels` are the clusters of the clients, -1 for none, and `names` the clients'; both in order of id.
+
+def overview(population: Population, preparation: Preparation) -> str:
+    """Return the number of samples, and of tables each column's kind, empty cells and values, as text.
+
+    Columns that are left out, and the one that names rows, are among them. `population` has the clients of this
+    process.
     """
-    clusters = sorted({label for label in labels if label >= 0})
-    if len(clusters) < 2:
-        return []
-    lines, shown = [], short_names(names) or [str(client) for client in range(len(labels))]
-    for cluster in clusters[:6]:
-        inside = [name for name, label in zip(shown, labels, strict=False) if label == cluster]
-        lines.append(f"Cluster {cluster} has {pluralize(len(inside), 'client')}: {listing(inside, 10)}")
-    more = len(clusters) - 6
-    return [*lines, *([f"... and {pluralize(more, 'more cluster')}, in {CLIENTS}"] if more > 0 else [])]
+    clients = [client for client in population.clients if client.id not in (*population.absent, *population.forgotten)]
+    rows = [len(client.x) for client in clients]
+    text = (
+        f"Data: {pluralize(len(clients), 'client')}, {pluralize(sum(rows), 'sample')}, {min(rows)} to {max(rows)} each."
+    )
+    if preparation.encoding is None:
+        return f"{text} A sample has the shape {' x '.join(map(str, clients[0].x.shape[1:]))}."
+    schema = preparation.encoding.schema
+    tables = [client.table for client in clients if client.table is not None]
+    return f"{text}\n\n{columns_text(tables, {column.name: column for column in schema.columns}, schema.id)}"
 
 
-def fewer_clusters(found: int, asked: object, members: Literal["clients", "samples"]) -> list[str]:
-    """Return a sentence if fewer clusters, `found`, have `members` than the number that was given, if one was."""
-    if not isinstance(asked, int | np.integer) or not 0 < found < asked:
-        return []
-    have = "1 has" if found == 1 else f"{found:,} have"
-    hint = "; another seed may end in more" if members == "clients" else ""
-    return [f"{pluralize(int(asked), 'cluster')} were asked for, and {have} {members}{hint}."]
+def columns_text(tables: Sequence[Table], columns: Mapping[str, SchemaColumn | Column], id: str | None) -> str:
+    """Return how the columns of tables are read, as text: kind, empty cells and values of the first 200."""
+    names = list(dict.fromkeys(name for table in tables for name in table.names))
+    rows = [["column", "kind", "empty", "values"]]
+    for name in names[:200]:
+        cells = torch.cat([table.of(name) for table in tables if name in table.names])
+        column, empty = columns.get(name), int(cells.isnan().sum())
+        kind = "id" if name == id else "left out" if column is None else column.kind
+        values = "" if column is None or name == id else _values(column, cells[~cells.isnan()])
+        rows.append([name, kind, f"{empty:,}", values])
+    more = f"\n... and {len(names) - 200:,} more" if len(names) > 200 else ""
+    return table_text(rows, left=(0, 1, 3)) + more
 
 
-def notes_on_clusters(line: RecordLine, guess: float | None, notes: Iterable[str], asked: object = None) -> list[str]:
-    """Return sentences that a reader of the last record `line` of clusters of clients should not miss.
-
-    `guess` is the accuracy of always guessing a client's most frequent class, where it is known, `notes` those on the
-    clients' data, and `asked` the number of clusters that was given, if one was.
-    """
-    clusters = len({label for label in line["values"].get("labels", []) if label >= 0})
-    accuracy = number(line, "personal_accuracy")
-    texts = fewer_clusters(clusters, asked, "clients")
-    if accuracy is not None and guess is not None and accuracy <= guess + AS_GUESSED:
-        than = "worse" if accuracy < guess - AS_GUESSED else "no better"
-        texts.append(
-            f"An accuracy of {accuracy:.3f} is {than} than the {guess:.3f} of always guessing each client's most "
-            "frequent class."
-        )
-    return texts + [note for note in notes if clusters > 1 and isinstance(note, Finding) and note.check == "labels"]
+def _values(column: SchemaColumn | Column, cells: torch.Tensor) -> str:
+    """Return a column's values: the ends of what is measured, else its categories."""
+    if column.kind in ("category", "ordinal", "boolean"):
+        return listing(column.categories, 4)
+    ends = [float(cells.min()), float(cells.max())] if len(cells) else []
+    if column.kind == "date":
+        days = [date(1970, 1, 1) + timedelta(days=end // 1) for end in ends if abs(end) < 700_000]  # years 54 to 3886
+        return " to ".join(map(str, dict.fromkeys(days)))
+    return " to ".join(dict.fromkeys(f"{end:,.0f}" if end == round(end) else f"{end:,.6g}" for end in ends))

@@ -13,78 +13,152 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
-from fedkin import __version__
 from fedkin.core import FedkinError
+from fedkin.core.errors import in_short
 from fedkin.core.files import folder_lock, read_json, write_atomically
 from fedkin.core.progress import Callback, RecordLine, Status, Timing, run_with_callbacks
 from fedkin.experiment.config import Config, flat
-from fedkin.experiment.run_folder import CONFIG, RECORDS, TRACKED, no_run, read_lines, read_timing, run_config
-from fedkin.experiment.sections import TrackingSection
+from fedkin.experiment.run_folder import CONFIG, RECORDS, RESULT, no_run, read_lines, read_timing, run_config
 
 NOTES = "tracking.json"
 
 
-@dataclass(frozen=True)
-class Note:
-    """Entry of a tool in ``tracking.json``: the run's id there, and the last step that was sent."""
+class Tracker(Protocol):
+    """Interface of a tracking tool; any exception means that the tool could not be reached.
 
-    known: dict[str, str]
-    step: int
-
-
-@dataclass(frozen=True)
-class Subject:
-    """Description of the run that is tracked.
-
-    `name` is its name in the tool, and `settings` the section ``[tracking]``. `parameters` are the experiment, with
-    keys such as ``"method.local_epochs"``; `tags` are what distinguishes runs: method, data, scenario, engine, seed and
-    fedkin's version.
+    It is built with the experiment, the run's folder, and the id that an earlier process got as `run`, if any, and has
+    the id by which a later process resumes the tracked run, which is no secret.
     """
 
-    name: str
-    folder: Path
-    settings: TrackingSection
-    parameters: dict[str, bool | int | float | str]
-    tags: dict[str, str]
-
-    @classmethod
-    def of(cls, config: Config, folder: Path) -> Subject:
-        """Return the description of an experiment's run in a folder."""
-        tables = {name: table for name, table in config.tables.items() if name != "tracking"}
-        tags = {
-            "method": config.method_name, "data": config.data.source, "scenario": config.simulation.scenario,
-            "engine": config.simulation.engine, "seed": str(config.seed), "fedkin": __version__,
-        }  # fmt: skip
-        parameters = {path: json.dumps(value) if isinstance(value, list) else value for path, value in flat(tables)}
-        return cls(config.tracking.name or folder.resolve().name, folder, config.tracking, parameters, tags)
-
-
-class Tracker(Protocol):
-    """Interface of a tracking tool; any exception that a method raises means that the tool could not be reached."""
-
     title: str
+    run: str
 
-    def __init__(self, subject: Subject) -> None: ...
+    def __init__(self, config: Config, folder: Path, run: str | None) -> None: ...
 
-    def begin(self, known: Mapping[str, str] | None) -> dict[str, str]:
-        """Start a tracked run, or resume the one that an earlier process began.
-
-        Return what a later process needs to resume it, without secrets, for it is written to the folder. `known` is
-        what `begin` returned to the earlier process; ``None`` for the first.
-        """
-        ...
-
-    def step(self, step: int, numbers: Mapping[str, float]) -> None:
+    def log(self, step: int, numbers: Mapping[str, float]) -> None:
         """Send the numbers of a step, the first of which is 1; on return they have left this process."""
         ...
 
-    def end(self, status: Status, files: Sequence[Path]) -> None:
-        """Close the tracked run, and upload `files` if the tool can store them."""
+    def close(self, status: Status) -> None:
+        """Close the tracked run."""
         ...
+
+
+class MLflow:
+    """Tracker that logs metrics, parameters and tags to an MLflow server or database, ``tracking.uri``."""
+
+    title = "MLflow"
+
+    def __init__(self, config: Config, folder: Path, run: str | None) -> None:
+        # MLflow reads these when it is imported: nothing is reported to its makers, and a server that is gone delays a
+        # run by seconds, not by minutes.
+        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+        from mlflow.entities import Param
+        from mlflow.tracking import MlflowClient
+
+        self.client = MlflowClient(tracking_uri=config.tracking.uri)
+        if run is not None:
+            self.run = run
+            self.client.update_run(run, status="RUNNING")
+            return
+        project = config.tracking.project or "fedkin"
+        experiment = self.client.get_experiment_by_name(project)
+        number = experiment.experiment_id if experiment else self.client.create_experiment(project)
+        self.run = self.client.create_run(number, run_name=_name(config, folder)).info.run_id
+        parameters = [Param(_key(path), json.dumps(value)) for path, value in flat(config.tables)]
+        for first in range(0, len(parameters), 100):  # as many as MLflow takes in one call
+            self.client.log_batch(self.run, params=parameters[first : first + 100])
+
+    def log(self, step: int, numbers: Mapping[str, float]) -> None:
+        from mlflow.entities import Metric
+
+        now = int(1000 * time.time())
+        metrics = [Metric(_key(name), value, now, step) for name, value in numbers.items()]
+        self.client.log_batch(self.run, metrics=metrics)
+
+    def close(self, status: Status) -> None:
+        names = {"finished": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
+        self.client.set_terminated(self.run, status=names[status])
+
+
+def _key(name: str) -> str:
+    """Replace characters in a name that MLflow does not allow."""
+    return re.sub(r"[^\w\-. :/]", "_", name)
+
+
+class TensorBoard:
+    """Tracker that writes scalars and the experiment to an event file in the run's folder, from the first step on.
+
+    A process that resumes writes a file of its own, which makes TensorBoard ignore this step and later ones of older
+    files.
+    """
+
+    title = "TensorBoard"
+
+    def __init__(self, config: Config, folder: Path, run: str | None) -> None:
+        self.config, self.folder, self.resumes = config, folder / "tensorboard", run is not None
+        self.run = "tensorboard"
+        self.writer: Any = None
+
+    def log(self, step: int, numbers: Mapping[str, float]) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        if self.writer is None:
+            self.writer = SummaryWriter(str(self.folder), purge_step=step if self.resumes else None)
+            self.writer.add_text("experiment", f"```\n{self.config.to_toml()}```", step)
+        for name, value in numbers.items():
+            self.writer.add_scalar(name, value, step)
+        self.writer.flush()
+
+    def close(self, status: Status) -> None:
+        if self.writer is not None:
+            self.writer.close()
+
+
+class WandB:
+    """Tracker that logs numbers and the experiment to Weights & Biases, whose own variables configure all else."""
+
+    title = "Weights & Biases"
+
+    def __init__(self, config: Config, folder: Path, run: str | None) -> None:
+        import wandb
+
+        self.run = run or secrets.token_hex(4)
+        self.live = wandb.init(
+            project=config.tracking.project or "fedkin",
+            name=_name(config, folder),
+            id=self.run,
+            resume="allow",
+            config=dict(flat(config.tables)),
+            settings=wandb.Settings(console="off"),
+        )
+
+    def log(self, step: int, numbers: Mapping[str, float]) -> None:
+        self.live.log(dict(numbers), step=step)  # which drops steps that it has already
+
+    def close(self, status: Status) -> None:
+        self.live.finish(exit_code=0 if status == "finished" else 1)
+
+
+TOOLS: dict[str, type[Tracker]] = {"tensorboard": TensorBoard, "mlflow": MLflow, "wandb": WandB}
+"""Trackers by name, which is also that of the package that each needs."""
+
+
+def _name(config: Config, folder: Path) -> str:
+    return config.tracking.name or folder.resolve().name
+
+
+@dataclass
+class Note:
+    """Entry of a tool in ``tracking.json``: the run's id there, and the last step that was sent."""
+
+    run: str
+    step: int
 
 
 class Trackers(Callback):
@@ -95,8 +169,8 @@ class Trackers(Callback):
 
     def __init__(self, config: Config, folder: Path, lost: Callable[[str], None]) -> None:
         self.config, self.folder, self.lost = config, folder, lost
-        self._live: dict[str, Tracker] = {}
-        self._notes: dict[str, Note] = {}
+        self.live: dict[str, Tracker] = {}
+        self.notes: dict[str, Note] = {}
 
     def begin(self) -> None:
         """Open all tools, and send the steps they missed.
@@ -106,67 +180,54 @@ class Trackers(Callback):
         if not self.config.tracking.to:
             return
         path = self.folder / NOTES
-        self._notes = read_json(path, dict[str, Note], "; remove it to track the run again") if path.exists() else {}
-        subject = Subject.of(self.config, self.folder)
+        self.notes = read_json(path, dict[str, Note], "; remove it to track the run again") if path.exists() else {}
         for name in dict.fromkeys(self.config.tracking.to):
-            note = self._notes.get(name)
+            note = self.notes.get(name)
             try:
-                tracker = TOOLS[name](subject)
-                known = tracker.begin(None if note is None else note.known)
-                self._keep(name, Note(known, 0 if note is None else note.step))
-                self._live[name] = tracker
+                self.live[name] = TOOLS[name](self.config, self.folder, None if note is None else note.run)
             except Exception as error:
                 if note is None:
-                    raise FedkinError(
-                        f"{TOOLS[name].title} cannot track this run: {_reason(error)}; fix [tracking] or remove the "
-                        "tool."
-                    ) from error
+                    raise FedkinError(f"{TOOLS[name].title} cannot track this run ({in_short(error)}).") from error
                 self._lose(name, error)
+            else:
+                self.notes.setdefault(name, Note(self.live[name].run, 0))
+        self._keep()
         timings = {timing["step"]: timing for timing in read_timing(self.folder)}
         for line in read_lines(self.folder / RECORDS):
             self.step(line, timings.get(line["step"], {}))
 
     def step(self, line: RecordLine, timing: Timing) -> None:
         """Send a step to every tool that does not have it yet."""
-        for name, tracker in list(self._live.items()):
-            if line["step"] <= self._notes[name].step:
+        for name, tracker in list(self.live.items()):
+            if line["step"] <= self.notes[name].step:
                 continue
             try:
-                tracker.step(line["step"], numbers(line, timing))
+                tracker.log(line["step"], numbers(line, timing))
             except Exception as error:
                 self._lose(name, error)
             else:
-                self._keep(name, replace(self._notes[name], step=line["step"]))
+                self.notes[name].step = line["step"]
+                self._keep()
 
     def end(self, status: Status) -> None:
-        """Close all tools; upload the result if there is one."""
-        if status == "finished" and not (self.folder / TRACKED[0]).exists():
+        if status == "finished" and not (self.folder / RESULT).exists():
             status = "interrupted"  # tracked afterwards, before the run has finished
-        uploads = self.config.tracking.artifacts and status == "finished"
-        files = [self.folder / name for name in TRACKED if uploads and (self.folder / name).exists()]
-        for name, tracker in list(self._live.items()):
+        for name, tracker in list(self.live.items()):
             try:
-                tracker.end(status, files)
+                tracker.close(status)
             except Exception as error:
                 self._lose(name, error)
-        self._live = {}
+        self.live = {}
 
     def _lose(self, name: str, error: Exception) -> None:
         """Warn that a tool failed, and continue without it."""
-        self._live.pop(name, None)
-        step = self._notes[name].step
-        self.lost(f"{TOOLS[name].title} could not be reached for {self.folder} after step {step} ({_reason(error)})")
+        self.live.pop(name, None)
+        step = self.notes[name].step
+        self.lost(f"{TOOLS[name].title} could not be reached for {self.folder} after step {step} ({in_short(error)})")
 
-    def _keep(self, name: str, note: Note) -> None:
-        self._notes[name] = note
-        notes = {name: asdict(each) for name, each in self._notes.items()}
+    def _keep(self) -> None:
+        notes = {name: asdict(note) for name, note in self.notes.items()}
         write_atomically(self.folder / NOTES, json.dumps(notes, indent=2) + "\n")
-
-
-def _reason(error: Exception) -> str:
-    """Return the first line of a tool's error message, at most 300 characters."""
-    text = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return text.rstrip(".") if len(text) <= 300 else f"{text[:300]}…"
 
 
 def numbers(line: Mapping[str, Any], timing: Mapping[str, Any]) -> dict[str, float]:
@@ -185,7 +246,7 @@ def numbers(line: Mapping[str, Any], timing: Mapping[str, Any]) -> dict[str, flo
 
 
 def track(folder: Path, to: Sequence[str] = (), settings: Sequence[str] = ()) -> int:
-    """Send the steps of a run to trackers that do not have them yet, and the result; return how many steps it has.
+    """Send the steps of a run to trackers that do not have them yet; return how many steps it has.
 
     `to` are names of trackers, by default those of the run's configuration, which `settings` override, each a
     ``"tracking.key=value"``. Raises FedkinError if there is no run or no step, a name or setting is not allowed,
@@ -200,174 +261,13 @@ def track(folder: Path, to: Sequence[str] = (), settings: Sequence[str] = ()) ->
     if not config.tracking.to:
         raise FedkinError(f"{folder} has no tracker configured; pass --to, as in --to mlflow.")
     config.tracking.check_installed()
+
+    def refuse(sentence: str) -> NoReturn:
+        raise FedkinError(f"{sentence}.")
+
     with folder_lock(folder):
         steps = len(read_lines(folder / RECORDS))
         if not steps:
             raise FedkinError(f"{folder} has no step to track yet; resume it with `fedkin resume {folder}`.")
-        with run_with_callbacks(Trackers(config, folder, _refuse)):
+        with run_with_callbacks(Trackers(config, folder, refuse)):
             return steps
-
-
-def _refuse(sentence: str) -> NoReturn:
-    raise FedkinError(f"{sentence}.")
-
-
-class MLflow:
-    """Tracker that logs metrics, parameters, tags and artifacts to an MLflow server or database.
-
-    ``tracking.uri`` and ``tracking.project`` say where; by default the environment, as ``MLFLOW_TRACKING_URI`` and
-    ``MLFLOW_EXPERIMENT_NAME``, or else the experiment "fedkin" in MLflow's own default place, ``mlflow.db``.
-    """
-
-    title = "MLflow"
-
-    def __init__(self, subject: Subject) -> None:
-        # No telemetry is sent, and a server that is gone delays a run by seconds, not by minutes.
-        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
-        self.subject = subject
-        self._client: Any = None
-        self._run = ""
-        self._sent: set[int] = set()
-
-    def begin(self, known: Mapping[str, str] | None) -> dict[str, str]:
-        import mlflow
-        from mlflow.entities import Param
-        from mlflow.tracking import MlflowClient
-
-        uri = (known or {}).get("uri") or self.subject.settings.uri or mlflow.get_tracking_uri()
-        is_file = uri.startswith("sqlite:///")
-        if is_file:  # a process that resumes may be started elsewhere
-            uri = f"sqlite:///{Path(uri.removeprefix('sqlite:///')).resolve()}"
-        self._client = MlflowClient(tracking_uri=uri)
-        if known is not None:
-            self._run = known["run"]
-            self._client.update_run(self._run, status="RUNNING")
-            history = self._client.get_metric_history(self._run, "traffic/received_bytes")  # which every step has
-            self._sent = {metric.step for metric in history}
-            return dict(known)
-        project = self.subject.settings.project or os.environ.get("MLFLOW_EXPERIMENT_NAME") or "fedkin"
-        experiment = self._client.get_experiment_by_name(project)
-        number = experiment.experiment_id if experiment else self._client.create_experiment(project)
-        run = self._client.create_run(number, run_name=self.subject.name, tags=self.subject.tags)
-        self._run = run.info.run_id
-        parameters = [Param(_key(name), str(value)) for name, value in self.subject.parameters.items()]
-        for start in range(0, len(parameters), 100):  # as many as MLflow takes in one call
-            self._client.log_batch(self._run, params=parameters[start : start + 100])
-        return {"run": self._run} | ({"uri": uri} if is_file else {})
-
-    def step(self, step: int, numbers: Mapping[str, float]) -> None:
-        from mlflow.entities import Metric
-
-        if step not in self._sent:  # an earlier process may have sent it just before it stopped
-            now = int(1000 * time.time())
-            metrics = [Metric(_key(name), value, now, step) for name, value in numbers.items()]
-            self._client.log_batch(self._run, metrics=metrics)
-
-    def end(self, status: Status, files: Sequence[Path]) -> None:
-        for file in files:
-            self._client.log_artifact(self._run, str(file))
-        names = {"finished": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
-        self._client.set_terminated(self._run, status=names[status])
-
-
-def _key(name: str) -> str:
-    """Replace characters in a name that MLflow does not allow."""
-    return re.sub(r"[^\w\-. :/]", "_", name)
-
-
-class TensorBoard:
-    """Tracker that writes scalars, hyper-parameters and tags to a TensorBoard event file.
-
-    The file is in the run's folder or below ``tracking.folder``. Nothing is written before the first step. A process
-    that resumes writes a file of its own, which makes TensorBoard ignore this step and later ones of older files.
-    """
-
-    title = "TensorBoard"
-
-    def __init__(self, subject: Subject) -> None:
-        self.subject = subject
-        self.folder = subject.folder / "tensorboard"
-        self._resumes = False
-        self._writer: Any = None
-
-    def begin(self, known: Mapping[str, str] | None) -> dict[str, str]:
-        outside = self.subject.settings.folder
-        self._resumes = known is not None
-        if known and "folder" in known:
-            self.folder = Path(known["folder"])
-        elif outside is not None:
-            self.folder = Path(outside).resolve() / self.subject.name
-        self.folder.mkdir(parents=True, exist_ok=True)
-        if not self._resumes and any(self.folder.glob("events.out.tfevents.*")):
-            raise FedkinError(f"{self.folder} holds events already; give another tracking.folder or tracking.name")
-        return {"folder": str(self.folder)} if outside is not None else {}
-
-    def step(self, step: int, numbers: Mapping[str, float]) -> None:
-        from torch.utils.tensorboard import SummaryWriter
-
-        if self._writer is None:
-            self._writer = SummaryWriter(str(self.folder), purge_step=step if self._resumes else None)
-            for title, values in (("run", self.subject.tags), ("parameters", self.subject.parameters)):
-                rows = "".join(f"| {name} | {value} |\n" for name, value in values.items())
-                self._writer.add_text(title, f"| | |\n|---|---|\n{rows}", step)
-        for name, value in numbers.items():
-            self._writer.add_scalar(name, value, step)
-        self._writer.flush()
-
-    def end(self, status: Status, files: Sequence[Path]) -> None:
-        if self._writer is not None:
-            self._writer.close()
-        elif not any(self.folder.iterdir()):
-            self.folder.rmdir()
-
-
-class WandB:
-    """Tracker that logs numbers, configuration, tags and an artifact to Weights & Biases (W&B).
-
-    The project is ``tracking.project``, by default ``WANDB_PROJECT`` or "fedkin". W&B's own files are in the folder
-    ``wandb`` in ``tracking.folder``, by default where it puts them. All else is configured by W&B's own variables, such
-    as ``WANDB_MODE=offline`` for files that are uploaded later.
-    """
-
-    title = "Weights & Biases"
-
-    def __init__(self, subject: Subject) -> None:
-        self.subject = subject
-        self._run: Any = None
-
-    def begin(self, known: Mapping[str, str] | None) -> dict[str, str]:
-        import wandb
-
-        folder = self.subject.settings.folder
-        if folder is not None:
-            Path(folder).mkdir(parents=True, exist_ok=True)
-        run = known["run"] if known else secrets.token_hex(4)
-        self._run = wandb.init(
-            project=self.subject.settings.project or os.environ.get("WANDB_PROJECT") or "fedkin",
-            name=self.subject.name,
-            id=run,
-            resume="allow",
-            config=self.subject.parameters,
-            tags=[f"{name}: {value}"[:64] for name, value in self.subject.tags.items()],  # W&B takes no longer ones
-            dir=folder,
-            settings=wandb.Settings(console="off"),
-        )
-        return {"run": run}
-
-    def step(self, step: int, numbers: Mapping[str, float]) -> None:
-        self._run.log(dict(numbers), step=step)  # which drops steps that it has already
-
-    def end(self, status: Status, files: Sequence[Path]) -> None:
-        import wandb
-
-        if files:
-            artifact = wandb.Artifact(f"run-{self._run.id}", type="fedkin-run")
-            for file in files:
-                artifact.add_file(str(file))
-            self._run.log_artifact(artifact)
-        self._run.finish(exit_code=0 if status == "finished" else 1)
-
-
-TOOLS: dict[str, type[Tracker]] = {"tensorboard": TensorBoard, "mlflow": MLflow, "wandb": WandB}
-"""Trackers by name, which is also that of the package that each needs."""

@@ -27,8 +27,8 @@ from fedkin.core.method import display_name
 from fedkin.core.payload import owned, save_tree
 from fedkin.core.progress import RecordLine, Timing
 from fedkin.core.runner import Runner
-from fedkin.experiment.checkpoint import load_checkpoint, restore_checkpoint, snapshot
 from fedkin.experiment.config import checked_method
+from fedkin.experiment.run_folder import load_checkpoint, restore_checkpoint, snapshot
 from fedkin.flower.array_layout import ArrayLayout, registered_model
 from fedkin.flower.grid_federation import Aggregate, AppContract, Config, GridFederation, StrategyOptions
 from fedkin.flower.result import ClusterResult

@@ -14,8 +14,8 @@ from fedkin.engines.flower_engine import grid as grid_module
 from fedkin.engines.local import LocalFederation
 from fedkin.engines.site import Memory, Site
 from fedkin.experiment import registry
-from fedkin.experiment.checkpoint import restore_checkpoint, snapshot
 from fedkin.experiment.config import checked_method
+from fedkin.experiment.run_folder import restore_checkpoint, snapshot
 from fedkin.report.measures import privacy_of_samples
 from golden import corners
 from nodes import RUN, contents, federation, nodes_of, sites_of

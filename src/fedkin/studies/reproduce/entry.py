@@ -22,9 +22,8 @@ from fedkin.core import FedkinError
 from fedkin.core.errors import unknown_name
 from fedkin.core.files import read_tables
 from fedkin.core.options import validation_sentence
-from fedkin.experiment.config import Config, flat, load_config
+from fedkin.experiment.config import STRICT, Config, flat, load_config
 from fedkin.experiment.registry import DEFAULT_METHOD, file_name
-from fedkin.experiment.sections import STRICT
 
 ScaleName = Literal["quick", "paper"]
 Settings = dict[str, Any]

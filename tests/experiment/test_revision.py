@@ -1,4 +1,4 @@
-"""Forgetting a client: what is left is what a run without it leaves, and the certificate says what it covers."""
+"""Finished runs made anew: a cut is a run that was given the number, forgetting leaves what a run without it leaves."""
 
 import json
 import shutil
@@ -12,9 +12,9 @@ import torch
 from fedkin.core import FedkinError
 from fedkin.core.payload import load_tree
 from fedkin.experiment.config import load_config
-from fedkin.experiment.forgetting import FORGOTTEN, forget, plan_forgetting
 from fedkin.experiment.outputs import load_found
 from fedkin.experiment.prediction import predict
+from fedkin.experiment.revision import FORGOTTEN, cut, forget, plan_forgetting
 from fedkin.experiment.run import execute, report, resume
 from fedkin.experiment.run_folder import CHECKPOINT, LEDGER, is_finished, sha256_of
 from site_files import sites
@@ -95,7 +95,7 @@ def test_a_graph_without_a_client_is_the_graph_of_what_others_have_sent(graph: P
     away = execute(load_config("kin-graph", [*OWN, f"simulation.failures=[{', '.join(lost)}]"]), tmp_path / "away")
     assert away.records[-1]["answered"] == [0, 1, 3, 4]
     plan = plan_forgetting(graph, [2])
-    assert (plan.way, plan.begins, plan.steps, plan.others) == ("exact", 2, 1, 4)
+    assert (plan.checkpoint is None, plan.steps) == (False, 1)
     assert "What stays: the axes of its space" in plan.sentence()
     outcome = forget(plan_forgetting(graph, [2]), tmp_path / "out")
     assert {name: text for name, text in labels(away.folder).items() if "2" not in name} == labels(outcome.folder)
@@ -105,7 +105,7 @@ def test_a_graph_without_a_client_is_the_graph_of_what_others_have_sent(graph: P
         assert torch.equal(found[name], theirs[name])
     assert_a_whole_run(outcome.folder)
     held = {entry["file"]: entry["what"] for entry in certificate_of(outcome.folder)["still_hold"]}
-    assert held["records.jsonl"].startswith("that it answered in steps 1 to 2")
+    assert held["records.jsonl"].startswith("that it answered in the steps that are kept")
     assert held["models.safetensors"].startswith("the axes of its space")
 
 
@@ -120,7 +120,7 @@ def test_retrained_it_has_the_bytes_of_a_run_without_the_client(
     assert {name for name in ours if ours[name] != theirs.get(name)} == {FORGOTTEN, "timing.jsonl"}
     assert all(2 not in line["answered"] for line in outcome.records)
     found = certificate_of(outcome.folder)
-    assert (found["way"], found["kept_steps"], found["others_asked_again"]) == ("retrained", 0, True)
+    assert (found["way"], found["others_asked_again"]) == ("retrained", True)
     assert [entry["file"] for entry in found["still_hold"]] == ["config.toml"]
     assert found["before"] == {name: sha256_of(run / name) for name in found["before"]}
     assert found["after"] == {name: sha256_of(outcome.folder / name) for name in found["after"]}
@@ -132,12 +132,12 @@ def test_two_that_write_to_one_folder_do_not_mix(kfed: Path, tmp_path: Path, mon
     refusals: list[str] = []
 
     def meanwhile(*arguments: Any) -> Any:
-        monkeypatch.setattr("fedkin.experiment.forgetting.execute", execute)
+        monkeypatch.setattr("fedkin.experiment.revision.execute", execute)
         with ThreadPoolExecutor() as threads:
             refusals.append(str(threads.submit(forget, plan, tmp_path / "out").exception()))
         return execute(*arguments)
 
-    monkeypatch.setattr("fedkin.experiment.forgetting.execute", meanwhile)
+    monkeypatch.setattr("fedkin.experiment.revision.execute", meanwhile)
     outcome = forget(plan, tmp_path / "out")
     assert len(refusals) == 1
     assert "Another process is at work" in refusals[0]
@@ -171,7 +171,7 @@ def test_what_cannot_be_forgotten_is_refused_and_nothing_is_written(tmp_path: Pa
     run = execute(load_config("kfed", [*FEW, "simulation.absent=0.3"]), tmp_path / "run").folder
     sent = load_tree(run / CHECKPOINT)["state"]["points"]
     gone = next(i for i in range(5) if str(i) not in sent)
-    with pytest.raises(FedkinError, match=f"Client {gone} took no part"):
+    with pytest.raises(FedkinError, match=f"Client {gone} took no part in"):
         forget(plan_forgetting(run, [gone]), tmp_path / "out")
     with pytest.raises(FedkinError, match="has no client north; allowed: 0 to 4"):
         forget(plan_forgetting(run, ["north"]), tmp_path / "out")
@@ -185,3 +185,44 @@ def test_what_cannot_be_forgotten_is_refused_and_nothing_is_written(tmp_path: Pa
     with pytest.raises(FedkinError, match=r"'federation\.forgotten' names client 7; allowed: 0 to 4"):
         execute(load_config("kfed", [*FEW, "federation.forgotten=[7]"]), tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+@pytest.fixture(scope="module")
+def uncut(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return execute(load_config("kin-graph", TO_CUT), tmp_path_factory.mktemp("cut") / "run").folder
+
+
+TO_CUT = ["simulation.fraction=0.3", "evaluation.map=pca"]
+
+
+def test_a_cut_is_a_run_that_was_given_the_number(uncut: Path, tmp_path: Path) -> None:
+    before = contents(uncut)
+    outcome = cut(uncut, tmp_path / "cut", 5)
+    assert outcome is not None
+    direct = execute(load_config("kin-graph", [*TO_CUT, "method.n_clusters=5"]), tmp_path / "direct")
+    assert contents(uncut) == before
+    assert labels(outcome.folder) == labels(direct.folder) != labels(uncut)
+    assert outcome.config == direct.config
+    for ours, theirs in zip(outcome.records, direct.records, strict=True):
+        assert ours["values"].items() <= theirs["values"].items()
+        assert ours["metrics"] == theirs["metrics"]
+        assert ours["answered"] == theirs["answered"]
+    received = outcome.records[-1]["received"] - direct.records[-1]["received"]
+    assert 0 <= received <= 20, "clients were asked for nothing, and answered so"
+    assert outcome.records[-1]["sent"] > direct.records[-1]["sent"], "they were sent their clusters twice"
+    assert load_found(outcome.folder).result["n_clusters"] == 5
+
+
+def test_a_folder_that_cannot_be_cut_is_refused_and_nothing_is_written(uncut: Path, kfed: Path, tmp_path: Path) -> None:
+    (tmp_path / "half").mkdir()
+    for name in ("config.toml", "records.jsonl", "checkpoint.safetensors", "timing.jsonl"):
+        shutil.copy(uncut / name, tmp_path / "half" / name)
+    for folder, out, words in (
+        (kfed, tmp_path / "cut", "cannot be cut again: its method keeps no clusters of clusters"),
+        (tmp_path / "nowhere", tmp_path / "cut", "holds no run"),
+        (uncut, kfed, "is not an empty folder"),
+        (tmp_path / "half", tmp_path / "cut", "has not finished; `fedkin resume"),
+    ):
+        with pytest.raises(FedkinError, match=words):
+            cut(folder, out, 2)
+    assert [path.name for path in tmp_path.iterdir()] == ["half"]

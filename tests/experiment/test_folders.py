@@ -1,0 +1,137 @@
+"""Run folders with damaged files: whatever is asked of one, it does its work or says one sentence."""
+
+import os
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import toy
+from fedkin.core import FedkinError
+from fedkin.experiment import registry
+from fedkin.experiment.config import load_config
+from fedkin.experiment.prediction import predict
+from fedkin.experiment.revision import forget, plan_forgetting
+from fedkin.experiment.run import execute, report, resume
+from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, RECORDS, TIMING
+from fedkin.experiment.tracking import track
+from fuzzing import damaged_bytes, fuzzed
+
+pytestmark = [pytest.mark.usefixtures("toy"), pytest.mark.filterwarnings("ignore")]
+RESULTS = ["result.json", "models.safetensors"]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(registry.METHODS, "toy", toy.METHOD)
+        patch.setitem(registry.SCENARIOS, "toy", toy.SCENARIO)
+        folder = tmp_path_factory.mktemp("finished") / "run"
+        execute(load_config("toy", ["simulation.scenario=toy", "method.rounds=3", "device.workers=1"]), folder)
+        yield folder
+
+
+@pytest.fixture
+def folder(finished: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(finished, tmp_path / "run"))
+
+
+def ask_predict(folder: Path) -> None:
+    (folder.parent / "new.csv").write_text("a,b\n1,2\n3,4\n")
+    predict(folder, str(folder.parent / "new.csv"))
+
+
+def is_used(ask: Callable[[Path], object], folder: Path) -> bool:
+    """Whether a folder is used, rather than refused in a sentence."""
+    try:
+        ask(folder)
+    except FedkinError:
+        return False
+    return True
+
+
+def ask_track(folder: Path) -> None:
+    track(folder, ["tensorboard"])
+
+
+USED: dict[Callable[[Path], object], set[str]] = {
+    report: {CONFIG, RECORDS, CHECKPOINT, *RESULTS},
+    resume: {CONFIG, RECORDS, CHECKPOINT},
+    ask_predict: {CONFIG, *RESULTS},
+    ask_track: {CONFIG, RECORDS},
+}
+"""What is refused if a byte of it is another; what is not used, or written again, does not matter."""
+
+
+@pytest.mark.parametrize("ask", USED)
+def test_a_damaged_folder_is_used_or_refused(ask: Callable[[Path], object], finished: Path, tmp_path: Path) -> None:
+    names, folder = [CONFIG, RECORDS, TIMING, CHECKPOINT, *RESULTS, "labels/client-0.csv"], tmp_path / "run"
+    whole, ends = {name: (finished / name).read_bytes() for name in names}, Counter[bool]()
+
+    @fuzzed(16, len(USED))
+    @given(st.sampled_from(names).flatmap(lambda name: st.tuples(st.just(name), damaged_bytes(whole[name]))))
+    def check(damage: tuple[str, bytes]) -> None:
+        name, content = damage
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(finished, folder)
+        (folder / name).write_bytes(content)
+        used = is_used(ask, folder)
+        ends[used] += 1
+        assert used == (name not in USED[ask] or content == whole[name])
+
+    check()
+    assert ends[False]
+    assert ends[True]
+
+
+@pytest.mark.parametrize(("right", "damaged"), [('"scale"', '"skale"'), ("__tensor__", "__tenser__"), ("{", "[")])
+def test_a_result_whose_preparation_is_damaged_is_refused(right: str, damaged: str, folder: Path) -> None:
+    (folder / "SHA256SUMS").unlink()
+    path = folder / "result.json"
+    before, preparation = path.read_text().split('"preparation"')
+    path.write_text(before + '"preparation"' + preparation.replace(right, damaged))
+    with pytest.raises(FedkinError, match="holds no result to predict with"):
+        ask_predict(folder)
+
+
+@pytest.mark.parametrize(
+    "section", ["seed", "method", "data", "federation", "device", "simulation", "evaluation", "tracking"]
+)
+def test_an_experiment_that_was_cut_off_or_is_of_another_version_is_refused(section: str, folder: Path) -> None:
+    (folder / "SHA256SUMS").unlink()
+    path = folder / "config.toml"
+    text = path.read_text()
+    head = f"[{section}]" if section != "seed" else "seed"
+    for damaged in (text[: text.index(head)], text.replace(head, head.replace(section, "engine"))):
+        path.write_text(damaged)
+        with pytest.raises(FedkinError, match=r"config\.toml is damaged, or of another version of fedkin: "):
+            resume(folder)
+
+
+DAMAGED = ["{{{\n", "\x00\x01\n", "[1]\n", "null\n", '{"step": "x"}\n', '{"step": 1}\n', "[" * 100_000 + "\n"]
+
+
+@pytest.mark.parametrize("line", DAMAGED, ids=range(len(DAMAGED)))
+def test_broken_records_are_refused_by_line(line: str, folder: Path) -> None:
+    (folder / "SHA256SUMS").unlink()
+    path = folder / "records.jsonl"
+    first, _, *rest = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([first, line, *rest]))
+    before = path.read_bytes()
+    for ask in (resume, report):
+        with pytest.raises(FedkinError, match=r"Line 2 of \S*records\.jsonl is damaged"):
+            ask(folder)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["SHA256SUMS", "forgotten.json", "result.json", "checkpoint.safetensors"])
+def test_a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(name: str, folder: Path) -> None:
+    (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / name)
+    with pytest.raises(FedkinError, match=r"no regular file, but a pipe|has not finished"):
+        forget(plan_forgetting(folder, [1]), folder.parent / "without")
+    assert not (folder.parent / "without").exists()
