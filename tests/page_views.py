@@ -9,8 +9,6 @@ from fedkin.report.figures import (
     Curve,
     Graph,
     GraphNode,
-    HeatCell,
-    HeatTable,
     Mark,
     PagePart,
     PageView,
@@ -175,8 +173,8 @@ def full_view(clusters: int = 3) -> PageView:
         Curve("Splits", "Clusters that were divided.", [2, 3], {"Splits": [1, 0]}, "count"),
         Curve("Traffic", "Sent.", [0, 1, 2, 3], {"sent": [5, 5, 5, 5]}, "bytes"),
     ]
-    counts = [(f"client {at}", [HeatCell("5", -0.5)] * clusters + [HeatCell("9")]) for at in range(2)]
-    means = [(name, [HeatCell("0.50", 0.5)] * clusters) for name in ("age", "weight")]
+    counts = [(f"client {at}", [TableCell("5", shade=-0.5)] * clusters + [TableCell("9")]) for at in range(2)]
+    means = [(name, [TableCell("0.50", shade=0.5)] * clusters) for name in ("age", "weight")]
     bars = Bars("Heights", "Falling.", ["1", "2"], [2.0, 1.0], [True, False], "merge", 1.5, "cut")
     scales = ScaleTree("Scales", "Rows.", [Scale([9, 1], [], 0.9, True), Scale([5, 4, 1], [0, 0, 1], 0.5, False)])
     pictures = [ClusterPictures(g, 5, 1, rng.random((4, 4)), rng.random((2, 4, 4))) for g in range(clusters)]
@@ -192,9 +190,9 @@ def full_view(clusters: int = 3) -> PageView:
             PagePart("clustering", "How", figures=[Text(["Four bits each.", "No guarantee."]), bars, scales]),
             PagePart("pictures", "Pictures", figures=pictures),
             PagePart("map", "Map", figures=[places]),
-            PagePart("profiles", "Means", figures=[HeatTable("", "Means.", "feature", range(clusters), means)]),
+            PagePart("profiles", "Means", figures=[ResultTable("", "Means.", "feature", range(clusters), means)]),
             PagePart("curves", "Curves", paragraphs=["Two events."], figures=curves),
-            PagePart("table", "Counts", figures=[HeatTable("", "Who.", "client", range(clusters), counts, "all")]),
+            PagePart("table", "Counts", figures=[ResultTable("", "Who.", "client", [*range(clusters), "all"], counts)]),
             PagePart("notes", "Notes", notes=["Client 2 was missing once."]),
         ],
         {"method": {"epochs": 3}, "seed": 0},

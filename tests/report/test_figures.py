@@ -19,12 +19,12 @@ WHOLE = f.Scale([3], [], 1.0, True)
     [
         lambda: f.TableCell("1", verdict="good"),  # type: ignore[arg-type]
         lambda: f.ResultTable("T", "", "method", ["a", "b"], [("kfed", [f.TableCell("1")])]),
-        lambda: f.HeatTable("T", "", "column", [0], [], foot=[("all", ["1", "2"])]),
+        lambda: f.ResultTable("T", "", "column", [0], [], foot=[("all", [f.TableCell("1")] * 2)]),
         lambda: f.PageView("P", parts=[f.PagePart("a", "A"), f.PagePart("a", "C")]),
         lambda: f.Curve("C", "", [1], {}, reference={"a": []}),
         lambda: f.Curve("C", "", [1], {"a": [1.0]}, intervals={"b": [None]}),
         lambda: f.Curve("C", "", [1], {"a": [1.0]}, intervals={"a": [(2.0, 1.0)]}),
-        lambda: f.Bars("B", "", ["1", "2"], [1.0, 2.0], [False] * 2, "x", errors=[0.1]),
+        lambda: f.Bars("B", "", ["1", "2"], [1.0, 2.0], [False], "x"),
         lambda: f.Graph("G", "", [f.GraphNode(0, 0, 1, 0)], [(0, 1)]),
         lambda: f.ClientClusters(["0"], [1], np.array([[0]]), hidden=["A", "B"]),
         lambda: f.ClusterPictures(3, 1, 1, np.zeros((4, 4)), np.zeros((2, 4, 5))),

@@ -18,8 +18,6 @@ from fedkin.report.figures import (
     Figure,
     Graph,
     GraphNode,
-    HeatCell,
-    HeatTable,
     Mark,
     PagePart,
     PageView,
@@ -163,7 +161,7 @@ def figures_named(bad: str) -> list[Figure]:
     return [
         Curve(bad, bad, range(4), {bad: [1.0, 2.0, 3.0, 4.0]}, x_label=bad, marks=[Mark(0, bad)]),
         Graph(bad, bad, [GraphNode(0, 0, 1, 0), GraphNode(0, 1, 1, None)], [(0, 1)], [bad]),
-        HeatTable(bad, bad, bad, [0], [(bad, [HeatCell(bad), HeatCell(bad)])], bad, [(bad, [bad, bad])]),
+        ResultTable(bad, bad, bad, [0, bad], [(bad, [TableCell(bad)] * 2)], foot=[(bad, [TableCell(bad)] * 2)]),
         SampleMap(bad, np.zeros((1, 2)), np.array([0]), {0: bad}),
     ]
 
@@ -207,9 +205,11 @@ def test_a_failed_write_is_one_sentence_and_keeps_the_old_report(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_narrow_sections_stand_side_by_side_and_the_last_of_an_odd_number_alone() -> None:
+def test_sections_are_as_wide_as_their_tables_as_their_text_or_as_the_page() -> None:
     table = ResultTable("T", "", "name", ["value"], [("a", [TableCell("1")])])
-    wide = ResultTable("T", "", "name", ["value"], [("a", [TableCell("long " * 30)])])
-    parts = [PagePart(str(at), "S", figures=[one]) for at, one in enumerate([table, table, table, wide])]
-    drawn = render(PageView("P", parts=[*parts, PagePart("4", "S", notes=["n"])], settings={"a": 1}))
-    assert re.findall(r'<section id="\w+" class="(\w+)"', drawn) == ["half", "half", "alone", "wide", "half", "half"]
+    curve = Curve("C", "", range(2), {"a": [1.0, 2.0]})
+    figures = [[table], [curve], [replace(curve, x=range(4), series={"a": [1.0, 2.0, 3.0, 4.0]})]]
+    parts = [PagePart(str(at), "S", figures=own) for at, own in enumerate(figures)]
+    drawn = render(PageView("P", parts=[*parts, PagePart("3", "S", notes=["n"])], settings={"a": 1}))
+    looks = re.findall(r'<section id="\w+" class="(\w+)"', drawn)
+    assert looks == ["fitting", "fitting", "wide", "text", "fitting"]

@@ -7,22 +7,18 @@ import pytest
 import torch
 
 from fedkin.core import Client
-from fedkin.data.population import Population
+from fedkin.data.population import Drift, Population
 from fedkin.data.profile import ClusterProfile
 from fedkin.data.schema import SchemaColumn
 from fedkin.experiment import registry
 from fedkin.experiment.config import Config, load_config
-from fedkin.report.figures import HeatTable
 from fedkin.report.run_page import (
     LatentSample,
     MapLayout,
-    _counts,
-    _map,
     data_sentence,
     latents_of,
-    mixtures_of,
+    marks_of,
     page_of_run,
-    sample_finding,
 )
 from pages import client_record, clustered, part, record, scaling, view
 from toy import Toy
@@ -59,19 +55,13 @@ def test_numbers_become_curves_headlines_and_notes(config: Config) -> None:
         ("Local accuracy", "share", {"Local accuracy": [0.25, None]}),
         ("False matches", "percent", {"False matches": [50.0, 12.5]}),
         ("Links", "count", {"Links": [3, 4]}),
+        ("Local clusters", "count", {"Local clusters": [9, 8]}),
         ("Traffic", "bytes", {"sent": [5, 5], "received": [1, 1]}),
     ]
     assert [row[:2] for row in shown.summary] == [
-        ("Unmatched local clusters", "0 of 8"),
+        ("Unmatched local clusters", "0"),
         ("False matches", "12.5 %"),
-        ("Links", "4"),
         ("Traffic", "12 B"),
-    ]
-    assert [row[2].partition("; ")[2] for row in shown.summary] == [
-        "after the first step 4 of 9",
-        "after the first step 50.0 %",
-        "after the first step 3",
-        "",
     ]
     assert part(shown, "notes").notes[-1] == "Step 2: client 1 was missing (no reply)."
     assert (
@@ -96,19 +86,12 @@ def test_clusters_of_clients_are_shown_by_round(config: Config) -> None:
         client_record(2, [-1, 1, 0, 1], [None, 0.5, 0.6, 0.7]),
         clusters=[0, 27, 1, 2],
     )
-    lanes = part(shown, "clients").figures[0]
-    assert (lanes.clients, lanes.steps) == (
-        ["0", "1", "2", "3"],
-        [1, 2],
-    )
-    assert part(shown, "clients").figures[0].clusters.tolist() == [[-1, -1], [0, 1], [0, 0], [0, 1]]
-    assert part(shown, "clients").figures[0].hidden == ["A", "BB", "B", "C"]
-    assert part(shown, "clients").figures[0].scores == pytest.approx({0: 0.6, 1: 0.6})
-    assert (
-        part(shown, "clients")
-        .figures[0]
-        .caption.startswith("After round 2: 2 clusters of 1 and 2 clients, 1 client without a cluster yet.")
-    )
+    (lanes,) = part(shown, "clients").figures
+    assert (lanes.clients, lanes.steps) == (["0", "1", "2", "3"], [1, 2])
+    assert lanes.clusters.tolist() == [[-1, -1], [0, 1], [0, 0], [0, 1]]
+    assert lanes.hidden == ["A", "BB", "B", "C"]
+    assert lanes.scores == pytest.approx({0: 0.6, 1: 0.6})
+    assert lanes.caption.startswith("After round 2: 2 clusters, 1 client in none yet.")
     assert shown.lead == (
         "2 clusters of clients were found. They match the true clusters exactly (ARI 1.00).\n"
         "4 clients hold 20 samples; these never left them. It took 2 rounds."
@@ -132,23 +115,35 @@ def population(*truth: list[int], classes: tuple[str, ...] = ()) -> Population:
     return Population(clients, [torch.tensor(own) for own in truth] or None, list(classes))
 
 
+def test_events_are_marks_up_to_the_last_record_and_counts_of_the_same_name_are_none() -> None:
+    drift = Drift(3, torch.tensor([0, 1]), lambda client, x, y: (x, y), torch.zeros(3))
+    changed = replace(population(), drift=drift, arrivals=torch.tensor([0, 2, 9]))
+    records = [record(1, values={"moved": 0.5}), record(3, values={"moved": [[1, 0, 1]]})]
+    marks = [(mark.step, mark.meaning, mark.dashed) for mark in marks_of(records, changed)]
+    assert marks == [
+        (2, "1 client joined", False),
+        (3, "2 clients: data changed", False),
+        (3, "1 client moved to another cluster", True),
+    ]
+
+
 def test_one_cluster_of_everything_is_no_finding_and_a_single_client_holds_its_samples() -> None:
     own = population(*TRUTH, classes=("a", "b", "c", "d", "e", "f"))
     for client in own.clients:
         client.state["clusters"] *= 0
-    said = sample_finding([0], own.clients, {}, [record(1)])
-    assert said == "No clusters were separated: all samples are in one."
-    known = sample_finding([0], own.clients, mixtures_of(own.clients, own), [record(1, metrics={"ari": 0.0})])
-    assert known.startswith("No clusters were separated: all samples are in one. Cluster 0 mixes class ")
+    shown = page_of_run(load_config("kmeans"), own, scaling("none", (2,)), [record(1, metrics={"ari": 0.0})])
+    assert shown.lead.startswith("No clusters were separated: all samples are in one.")
     alone = replace(own, clients=own.clients[:1])
-    assert data_sentence(registry.resolve("method", "kfed")(n_clusters=2), alone).startswith(
-        "1 client holds 20 samples"
-    )
+    made = registry.resolve("method", "kfed")(n_clusters=2)
+    assert data_sentence(made, alone).startswith("1 client holds 20 samples")
 
 
-def lead(population: Population, labels: list[int], accuracy: float) -> str:
-    line = record(1, values={"labels": labels}, metrics={"personal_accuracy": accuracy})
-    return page_of_run(load_config("fedavg"), population, scaling("none", (2,)), [line]).lead.splitlines()[0]
+def test_clusters_of_samples_are_compared_with_their_classes() -> None:
+    own = population(*TRUTH, classes=("a", "b", "c", "d", "e", "f"))
+    shown = page_of_run(load_config("kmeans"), own, scaling("none", (2,)), [record(1, metrics={"ari": 0.85})])
+    assert "They match the true classes well (ARI 0.85): 1 of 2 hold" in shown.lead
+    most_frequent, _ = part(shown, "table").figures[0].foot
+    assert [cell.text for cell in most_frequent[1]] == ["d: 100 %", "e: 70 %", ""]
 
 
 @pytest.mark.parametrize(
@@ -168,13 +163,12 @@ def client(index: int, clusters: list[int]) -> Client:
     return Client(index, torch.zeros(len(clusters), 2), state={"clusters": torch.tensor(clusters)})
 
 
-def test_samples_are_counted_by_client_and_cluster() -> None:
-    part = _counts([client(0, [0, 0, 1]), client(1, [0, 1])], [0, 1], ["a", "b"], {}, None)
-    (table,) = part.figures
-    assert isinstance(table, HeatTable)
+def test_samples_are_counted_by_client_and_cluster(config: Config) -> None:
+    people = Population([client(0, [0, 0, 1]), client(1, [0, 1])], None, [], names=["a", "b"])
+    (table,) = part(page_of_run(config, people, scaling("none", (2,)), []), "table").figures
     assert [[cell.text for cell in cells] for _, cells in table.rows] == [["2", "1", "3"], ["1", "1", "2"]]
     assert [cell.shade for cell in table.rows[0][1]] == [-1.0, -0.5, 0.0]
-    assert list(table.foot) == [("all", ["3", "2", "5"])]
+    assert [[cell.text for cell in cells] for _, cells in table.foot] == [["3", "2", "5"]]
 
 
 def test_of_many_columns_those_that_stand_out_are_shown_in_order_with_their_names(config: Config) -> None:
@@ -209,8 +203,12 @@ def latents(samples: int, width: int = 5) -> LatentSample:
 
 
 @pytest.mark.parametrize(("layout", "samples"), [("tsne", 60), ("pca", 60), ("tsne", 5), ("tsne", 1), ("pca", 1)])
-def test_a_map_keeps_clusters_apart_and_is_the_same_again(layout: MapLayout, samples: int) -> None:
-    (drawn,), (again,) = (_map(latents(samples), layout, ["a", "b", "c"]) for _ in range(2))
+def test_a_map_keeps_clusters_apart_and_is_the_same_again(toy: None, layout: MapLayout, samples: int) -> None:
+    settings = load_config("toy", ["simulation.scenario=toy", f"evaluation.map={layout}"])
+    own = Population([client(0, [0, 1])], None, ["a", "b", "c"])
+    drawn, again = (
+        part(page_of_run(settings, own, scaling("none", (2,)), [], latents(samples)), "map") for _ in range(2)
+    )
     by_cluster, by_class = drawn.figures
     assert np.array_equal(by_cluster.places, again.figures[0].places)
     assert f"{samples} samples" in drawn.paragraphs[0]
@@ -254,9 +252,10 @@ def test_the_clusters_of_a_table_are_described_by_sentences_and_cells(config: Co
     shown = page_of_run(config, population, scaling("none", (2,)), [], profile=profile)
     words = part(shown, "descriptions")
     assert [text[:10] for text in words.of_clusters] == ["Cluster 0 ", "Cluster 1 "]
-    table, typical = words.figures
+    (table,) = words.figures
     assert [name for name, _ in table.rows] == ["age", "noise"]
     assert table.rows[0][1][0].shade > 0 > table.rows[0][1][1].shade
+    assert [cell.beside for cell in table.rows[0][1]] == ["typical 70", "typical 30", ""]
     assert table.faint == {"noise"}
-    assert list(typical.foot) == [("rows that it is made of", ["40", "40"])]
+    assert [cell.text for cell in table.foot[0][1]] == ["40", "40", ""]
     assert "no number below 5" in part(shown, "table").figures[0].caption

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from fedkin.report.figures import CellVerdict, HeatCell, HeatTable, ResultTable, TableCell
-from fedkin.report.tables import MEANINGS, heat_table, result_table
+from fedkin.report.figures import CellVerdict, ResultTable, TableCell
+from fedkin.report.tables import MEANINGS, result_table
 
 
 def drawn(*cells: TableCell) -> str:
@@ -31,28 +31,24 @@ def test_the_legend_tells_the_signs_that_are_used(verdict: CellVerdict) -> None:
     assert "Point at" not in markup
 
 
-def heated(*rows: tuple[str, list[HeatCell]], **more: object) -> str:
-    return heat_table(HeatTable("T", "", "column", [0, 5], list(rows), **more))  # type: ignore[arg-type]
+def heated(*rows: tuple[str, list[TableCell]], last: str = "all", **more: object) -> str:
+    return result_table(ResultTable("T", "", "column", [0, 5, last], list(rows), **more))  # type: ignore[arg-type]
 
 
-def test_cells_are_shaded_on_both_sides_and_at_most_fully() -> None:
-    markup = heated(("age", [HeatCell("70", 0.5), HeatCell("30", -9.0)]), ("noise", [HeatCell("1"), HeatCell("–")]))
-    assert re.findall(r"<td.*?</td>", markup) == [
-        '<td class="warm" style="--h:33%">70</td>',
-        '<td class="cool" style="--h:66%">30</td>', "<td>1</td>", "<td>–</td>",
-    ]  # fmt: skip
-
-
-def test_a_last_column_a_foot_and_faint_rows_are_set_apart() -> None:
-    cells = [HeatCell("1"), HeatCell("2"), HeatCell("3")]
-    markup = heated(("a", cells), last="all", foot=[("all", ["1", "2", "3"])], faint=frozenset("a"))
-    assert '<th scope="col" class="total">all</th>' in markup
-    assert '<td class="total">3</td>' in markup
+def test_columns_of_clusters_have_marks_and_shades_on_both_sides_and_totals_are_set_apart() -> None:
+    cells = [TableCell("70", shade=0.5), TableCell("30", shade=-9.0), TableCell("100")]
+    markup = heated(("a", cells), foot=[("all", cells)], faint=frozenset("a"))
+    assert re.findall(r'class="dot (c\d m\d)"', markup) == ["c0 m0", "c5 m0"]
+    assert re.findall(r"<td.*?</td>", markup)[:3] == [
+        '<td class="warm" style="--h:33%"><span>70</span></td>',
+        '<td class="cool" style="--h:66%"><span>30</span></td>',
+        '<td class="total"><span>100</span></td>',
+    ]
     assert '<tr class="faint">' in markup
     assert "<tfoot><tr>" in markup
 
 
 def test_names_break_after_their_punctuation_and_long_cells_between_words() -> None:
-    markup = heated(("fasting_sugar_high", [HeatCell("c" * 30), HeatCell("1")]))
+    markup = heated(("fasting_sugar_high", [TableCell("c" * 30), TableCell("1"), TableCell("2")]))
     assert '<th scope="row">fasting_<wbr>sugar_<wbr>high</th>' in markup
-    assert f'<td class="long">{"c" * 30}</td>' in markup
+    assert f'<td class="long"><span>{"c" * 30}</span></td>' in markup

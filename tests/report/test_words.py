@@ -100,7 +100,7 @@ def test_words_of_shares_are_true():
 def test_a_difference_that_is_not_seen_is_not_said():
     column = numbers([-13.0, 23.0] * 200, [80.0, 82.0])
     assert column.phrases[0] == (0.0, "low weight (5 against 5)")
-    assert column.phrases[1][1] == "high weight (81.0 against 5)"
+    assert column.phrases[1][1] == "high weight (81 against 5)"
     assert column.phrases[1][0] > 0
 
 

@@ -16,13 +16,13 @@ from PIL import Image
 
 from fedkin.report.figures import ClusterPictures, PictureTable, SampleMap, Scale, ScaleTree
 from fedkin.report.markup import (
-    card,
+    WIDTH,
+    Drawing,
     cluster_class,
     cluster_mark,
-    drawing,
     element,
+    figure,
     numbers_below,
-    result_figure,
     scrolling,
     short,
     table,
@@ -30,9 +30,8 @@ from fedkin.report.markup import (
 )
 from fedkin.report.numbers import pluralize, shown
 
-WIDTH, LEFT, RIGHT = 400.0, 30.0, 36.0
-"""Width of a drawing, and what is beside the blocks of a tree."""
-_TOP, _ROW, _HEIGHT = 18.0, 22.0, 18.0
+LEFT, RIGHT = 30.0, 36.0
+"""Beside the blocks of a tree: numbers of clusters, and stabilities."""
 
 
 def scale_tree(tree: ScaleTree) -> str:
@@ -40,42 +39,41 @@ def scale_tree(tree: ScaleTree) -> str:
 
     A cluster's block lies below the one that it is part of, and what is part of a final cluster has its colour.
     """
-    parts = [
-        element("text", text(name), x=x, y=_TOP - 6, class_=look)
-        for name, x, look in (("clusters", 0.0, "head"), ("stability", WIDTH, "end head"))
-    ]
+    drawing, top = Drawing("scales"), 18.0
+    row = min(40.0, max(22.0, 320 / len(tree.scales)))  # as high as the bar chart that usually stands beside it
+    drawing.text(0, top - 6, "clusters", "head")
+    drawing.text(WIDTH, top - 6, "stability", "end head")
     places: list[int] = []
     colours: list[int | None] = []
-    for row, scale in enumerate(tree.scales):
+    for index, scale in enumerate(tree.scales):
         inherited = [colours[parent] for parent in scale.parents] or [None] * len(scale.samples)
         colours = list(range(len(inherited))) if scale.chosen else inherited
         above = [places[parent] for parent in scale.parents] or [0] * len(scale.samples)
         order = sorted(range(len(above)), key=lambda cluster: (above[cluster], cluster))
         places = [order.index(cluster) for cluster in range(len(order))]
-        parts += _scale_row(scale, order, colours, _TOP + _ROW * row)
+        _draw_scale(drawing, scale, order, colours, top + row * index, row - 4)
     words = f"{tree.title}: {'; '.join(map(_scale_in_words, tree.scales))}."
-    blocks = drawing("scales", _TOP + _ROW * len(tree.scales) + 4, words, *parts)
     rows = [(len(s.samples), shown(s.stability, "number"), "found" if s.chosen else "") for s in tree.scales]
-    return card(tree.title, tree.caption, blocks, numbers_below(tree.title, ["clusters", "stability", ""], rows))
+    numbers = numbers_below(tree.title, ["clusters", "stability", ""], rows)
+    return figure(tree.title, tree.caption, drawing.write(top + row * len(tree.scales), words), numbers)
 
 
-def _scale_row(scale: Scale, order: Sequence[int], colours: Sequence[int | None], top: float) -> list[str]:
-    base = top + _HEIGHT / 2 + 4
-    chosen = " chosen" if scale.chosen else ""
-    parts = [element("text", text(len(order)), x=LEFT - 10, y=base, class_=f"end name{chosen}")]
+def _draw_scale(
+    drawing: Drawing, scale: Scale, order: Sequence[int], colours: Sequence[int | None], top: float, height: float
+) -> None:
+    base, chosen = top + height / 2 + 3, " chosen" if scale.chosen else ""
+    drawing.text(LEFT - 10, base, len(order), f"end name{chosen}")
     if scale.stability is not None:
-        parts.append(element("text", text(f"{scale.stability:.2f}"), x=WIDTH, y=base, class_=f"end name{chosen}"))
+        drawing.text(WIDTH, base, f"{scale.stability:.2f}", f"end name{chosen}")
     unit = (WIDTH - LEFT - RIGHT) / max(sum(scale.samples), 1)
     ends = [LEFT + unit * end for end in accumulate((scale.samples[cluster] for cluster in order), initial=0)]
     for cluster, (left, right) in zip(order, pairwise(ends), strict=True):
         width = max(right - left - 1, 0.4)  # so that blocks do not touch, and the smallest can be seen
         part = f"\npart of cluster {scale.parents[cluster]} of the row above" if scale.parents else ""
         tip = f"{_scale_in_words(scale)}\ncluster {cluster}: {pluralize(scale.samples[cluster], 'sample')}{part}"
-        look = f"block {cluster_class(colours[cluster])}{chosen}"
-        parts.append(element("rect", x=left, y=top, width=width, height=_HEIGHT, data_tip=tip, class_=look))
+        drawing.box(left, top, width, height, f"block {cluster_class(colours[cluster])}{chosen}", tip)
         if scale.chosen and width >= 15:
-            parts.append(element("text", text(cluster), x=left + width / 2, y=base, class_="middle in"))
-    return parts
+            drawing.text(left + width / 2, base, cluster, "middle in")
 
 
 def _scale_in_words(scale: Scale) -> str:
@@ -86,19 +84,19 @@ def _scale_in_words(scale: Scale) -> str:
 def sample_map(view: SampleMap) -> str:
     """Draw a scatter plot of samples, with one scale for both axes."""
     low, high = view.places.min(axis=0), view.places.max(axis=0)
-    extent, middle, margin = float((high - low).max()) or 1.0, (low + high) / 2, 8.0
-    places = (view.places - middle) / extent * (WIDTH - 2 * margin) + WIDTH / 2
+    extent, margin = float((high - low).max()) or 1.0, 8.0
+    places = (view.places - (low + high) / 2) / extent * (WIDTH - 2 * margin) + WIDTH / 2
     places[:, 1] -= float(places[:, 1].min()) - margin  # a flat cloud takes no more height than it needs
-    layers, counts, entries = [], [], []
+    drawing, counts, entries = Drawing("map"), [], []
     for label in np.unique(view.labels).tolist():
         colour, cloud = view.colours.get(label, label), places[view.labels == label]
         dots = [f'<circle cx="{short(x)}" cy="{short(y)}" r="2.4"/>' for x, y in cloud.tolist()]
-        layers.append(element("g", *dots, class_=f"cloud {cluster_class(colour)}", data_tip=view.names[label]))
+        look = f"cloud {cluster_class(colour)}"
+        drawing.parts.append(element("g", *dots, class_=look, data_tip=view.names[label]))
         counts.append(f"{view.names[label]}: {len(cloud)}")
         entries.append(element("li", cluster_mark(colour, view.names[label])))
-    height = float(places[:, 1].max()) + margin
-    points = drawing("map", height, f"{view.title}. {', '.join(counts)}.", *layers)
-    return card(view.title, "", points, element("ul", *entries, class_="legend"))
+    points = drawing.write(float(places[:, 1].max()) + margin, f"{view.title}. {', '.join(counts)}.")
+    return figure(view.title, "", points, element("ul", *entries, class_="legend"))
 
 
 def tile_side(clusters: Sequence[ClusterPictures]) -> int:
@@ -127,15 +125,11 @@ def picture_table(pictures: PictureTable) -> str:
     for name, words, images in pictures.rows:
         count, height, width = images.shape[:3]
         side = max(1, min(4, 96 // max(height, width))) * width
-        strip = element(
-            "img",
-            src=sprite(images[0], images[1:], 96),
-            alt=f"{name}: {count} pictures",
-            style=f"display:block;width:{count * side}px;max-width:none;image-rendering:pixelated",
-        )
+        style = f"display:block;width:{count * side}px;max-width:none;image-rendering:pixelated"
+        strip = element("img", src=sprite(images[0], images[1:], 96), alt=f"{name}: {count} pictures", style=style)
         rows.append((name, Markup(strip), words))
     strips = scrolling(table(pictures.heads, rows), pictures.title)
-    return result_figure(pictures.title, pictures.caption, strips)
+    return figure(pictures.title, pictures.caption, strips, look="result")
 
 
 def sprite(mean: NDArray[np.floating[Any]], members: NDArray[np.floating[Any]], side: int) -> str:
@@ -144,14 +138,10 @@ def sprite(mean: NDArray[np.floating[Any]], members: NDArray[np.floating[Any]], 
     They are ``(H, W)`` or ``(H, W, 3)``; values are clipped to [0, 1], and NaN becomes black. `side` is the longest
     side of a tile in pixels; larger images are reduced to it, smaller ones kept.
     """
-    images = np.concatenate([mean[None], members])
-    pixels = np.round(np.clip(np.nan_to_num(images), 0, 1) * 255).astype(np.uint8)
-    height, width = pixels.shape[1:3]
-    scale = min(1.0, side / max(height, width))
-    size = (max(1, round(width * scale)), max(1, round(height * scale)))
+    pixels = np.round(np.clip(np.nan_to_num(np.concatenate([mean[None], members])), 0, 1) * 255).astype(np.uint8)
     tiles = [Image.fromarray(tile) for tile in pixels]
-    if scale < 1:
-        tiles = [tile.resize(size, Image.Resampling.BOX) for tile in tiles]
+    for tile in tiles:
+        tile.thumbnail((side, side), Image.Resampling.BOX, reducing_gap=None)
     file = io.BytesIO()
     Image.fromarray(np.concatenate([np.asarray(tile) for tile in tiles], axis=1)).save(file, "PNG", optimize=True)
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()

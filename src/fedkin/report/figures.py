@@ -1,7 +1,7 @@
 """Figures of a page as plain values: methods, runs and studies describe them, and `fedkin.report.page` draws them.
 
 Clusters are numbered as in a model's labels. A cluster keeps its colour and mark wherever it appears on a page, so its
-number must mean the same in all figures.
+number must mean the same in all figures. Figures whose parts do not fit together raise FedkinError.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from fedkin.core.errors import FedkinError
 
 Unit = Literal["number", "count", "share", "percent", "bytes"]
 """How a number is written and where its axis starts: "share" is of numbers in [0, 1], "percent" in [0, 100]."""
+Series = Sequence[float | None]
+"""Values by step; ``None``, NaN and infinities leave a gap."""
 
 
 class Mark(NamedTuple):
@@ -32,32 +34,30 @@ class Mark(NamedTuple):
 class Curve:
     """Quantity over the steps of a run, as one series or a few in the same unit, with a caption that says what to see.
 
-    Steps `x` increase. A series has as many values as steps; ``None``, NaN and infinities leave a gap. They are drawn
-    in order of name. `intervals` of a series, such as 95 % confidence, are drawn as a band behind it. `reference` has
-    a paper's values to compare with, drawn thin, those of a series' name in its colour. `x_label` says what a step is,
-    and `marks` are events.
-    Raises FedkinError if there are more or fewer values than steps, or an interval is reversed or of no series.
+    Steps `x` increase. A series has as many values as steps. They are drawn in order of name. `intervals` of a series,
+    such as 95 % confidence, are drawn as a band behind it. `reference` has a paper's values to compare with, drawn
+    thin, those of a series' name in its colour. `x_label` says what a step is, and `marks` are events.
     """
 
     title: str
     caption: str
     x: Sequence[float]
-    series: Mapping[str, Sequence[float | None]]
+    series: Mapping[str, Series]
     unit: Unit = "number"
     x_label: str = "iteration"
     intervals: Mapping[str, Sequence[tuple[float, float] | None]] = field(default_factory=dict)
-    reference: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
+    reference: Mapping[str, Series] = field(default_factory=dict)
     marks: Sequence[Mark] = ()
 
     def __post_init__(self) -> None:
-        for kind, named in (("Series", self.series), ("Reference", self.reference), ("Interval", self.intervals)):
-            for name, values in named.items():
-                _check_shape(f"{kind} '{name}' of curve '{self.title}'", (len(values),), (len(self.x),))
+        named: list[tuple[str, Sequence[Any]]] = [
+            *self.series.items(), *self.reference.items(), *self.intervals.items()
+        ]  # fmt: skip
+        for name, values in named:
+            _check_shape(f"'{name}' of curve '{self.title}'", (len(values),), (len(self.x),))
         for name, intervals in self.intervals.items():
-            if name not in self.series or any(each is not None and each[0] > each[1] for each in intervals):
-                raise FedkinError(
-                    f"Interval '{name}' of curve '{self.title}' is of no series, or its ends are reversed."
-                )
+            if name not in self.series or any(ends is not None and ends[0] > ends[1] for ends in intervals):
+                raise FedkinError(f"Interval '{name}' of '{self.title}' is of no series, or its ends are reversed.")
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,7 @@ class Bars:
     """Bar chart of a few numbers, with a caption that says what to see.
 
     Names are short, and values finite; `strong` bars are highlighted. `x_label` says what the bars stand for. `line` is
-    the value of a dashed line, labelled `line_name`, or ``None``. `errors` are half-widths of error bars, at least 0;
-    ``None`` where one is not known, and empty if none is known.
+    the value of a dashed line, labelled `line_name`, or ``None``.
     """
 
     title: str
@@ -77,11 +76,10 @@ class Bars:
     x_label: str
     line: float | None = None
     line_name: str = ""
-    errors: Sequence[float | None] = ()
 
     def __post_init__(self) -> None:
-        for what in ("names", "strong", *(["errors"] if self.errors else [])):
-            _check_shape(f"{what} of bars '{self.title}'", (len(getattr(self, what)),), (len(self.values),))
+        for values in (self.names, self.strong):
+            _check_shape(f"row of bars '{self.title}'", (len(values),), (len(self.values),))
 
 
 class GraphNode(NamedTuple):
@@ -107,11 +105,8 @@ class Graph:
     clients: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        for edge in self.edges:
-            if not all(0 <= end < len(self.nodes) for end in edge):
-                raise FedkinError(
-                    f"Edge {tuple(edge)} of graph '{self.title}' is not among its {len(self.nodes)} nodes."
-                )
+        if any(not 0 <= end < len(self.nodes) for edge in self.edges for end in edge):
+            raise FedkinError(f"An edge of graph '{self.title}' is not among its {len(self.nodes)} nodes.")
 
     def name(self, node: GraphNode) -> str:
         """Return what the client of a node is called."""
@@ -135,21 +130,19 @@ class Scale:
 
 @dataclass(frozen=True)
 class ScaleTree:
-    """Hierarchy of partitions of the same samples, from coarse to fine, with a caption that says what to see.
-
-    Raises FedkinError if parents are not clusters of the scale before, or not one scale is chosen.
-    """
+    """Hierarchy of partitions of the same samples, from coarse to fine, with a caption that says what to see."""
 
     title: str
     caption: str
     scales: Sequence[Scale]
 
     def __post_init__(self) -> None:
-        for place, scale in enumerate(self.scales):
-            before = len(self.scales[place - 1].samples) if place else 0
-            right = len(scale.parents) == (len(scale.samples) if place else 0)
-            if not right or not all(0 <= parent < before for parent in scale.parents):
-                raise FedkinError(f"Parents of scale {place} of '{self.title}' are not clusters of the scale before.")
+        coarser = 0
+        for scale in self.scales:
+            _check_shape(f"row of parents of '{self.title}'", (len(scale.parents),), (coarser and len(scale.samples),))
+            if any(not 0 <= parent < coarser for parent in scale.parents):
+                raise FedkinError(f"A parent in '{self.title}' is not a cluster of the scale before.")
+            coarser = len(scale.samples)
         if sum(scale.chosen for scale in self.scales) != 1:
             raise FedkinError(f"Exactly one scale of '{self.title}' must be chosen.")
 
@@ -194,8 +187,6 @@ class ClusterPictures:
     mostly: str = ""
 
     def __post_init__(self) -> None:
-        colours = (3,) if self.mean.ndim == 3 else ()
-        _check_shape(f"mean picture of cluster {self.cluster}", self.mean.shape, (*self.mean.shape[:2], *colours))
         _check_shape(f"member pictures of cluster {self.cluster}", self.members.shape[1:], self.mean.shape)
 
 
@@ -236,17 +227,18 @@ tell, or of one seed and near, above or below; or the best of its column, or rec
 
 @dataclass(frozen=True)
 class TableCell:
-    """Cell of a table of results.
+    """Cell of a table.
 
     `text` is such as ``'0.947 ± 0.012'``; ``'–'`` where there is nothing. `beside` is small text beneath: a value to
-    compare with, a unit, a note. `verdict` is shown by a colour and by a sign, `tip` when pointing at the cell. Raises
-    FedkinError if there is no such verdict.
+    compare with, a unit, a note. `verdict` is shown by a colour and by a sign, `tip` when pointing at the cell. `shade`
+    is how strongly the cell is shaded: above 0 in one colour, below in the other, at most 1.
     """
 
     text: str
     beside: str = ""
     verdict: CellVerdict = ""
     tip: str = ""
+    shade: float = 0.0
 
     def __post_init__(self) -> None:
         if self.verdict not in get_args(CellVerdict):
@@ -254,54 +246,28 @@ class TableCell:
             raise FedkinError(f"The verdict of cell '{self.text}' is one of {allowed}, not {self.verdict!r}.")
 
 
+Row = tuple[str, Sequence[TableCell]]
+
+
 @dataclass(frozen=True)
 class ResultTable:
-    """Table of results with a title, a caption that says what to see, and named rows.
+    """Table with a title, a caption that says what to see, and named rows.
 
-    `corner` is the heading of the column of row names. `links` are addresses of pages by name of row, best relative to
-    the page; rows may be absent. Raises FedkinError if a row has more or fewer cells than there are columns.
+    `corner` is the heading of the column of row names; a column whose heading is an int is of that cluster. `foot` are
+    rows of totals below the others. Rows named in `faint` are shown as less important.
     """
 
     title: str
     caption: str
     corner: str
-    columns: Sequence[str]
-    rows: Sequence[tuple[str, Sequence[TableCell]]]
-    links: Mapping[str, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for name, cells in self.rows:
-            _check_shape(f"row '{name}' of table '{self.title}'", (len(cells),), (len(self.columns),))
-
-
-class HeatCell(NamedTuple):
-    """Text of a cell, and how strongly it is shaded: above 0 in one colour, below in the other, at most 1."""
-
-    text: str
-    shade: float = 0.0
-
-
-@dataclass(frozen=True)
-class HeatTable:
-    """Table with a column for each cluster, whose cells are shaded.
-
-    `last` is the heading of one more column, and `foot` are rows below. Rows named in `faint` are shown as less
-    important. Raises FedkinError if a row has more or fewer cells than there are columns.
-    """
-
-    title: str
-    caption: str
-    corner: str
-    clusters: Sequence[int]
-    rows: Sequence[tuple[str, Sequence[HeatCell]]]
-    last: str = ""
-    foot: Sequence[tuple[str, Sequence[str]]] = ()
+    columns: Sequence[str | int]
+    rows: Sequence[Row]
+    foot: Sequence[Row] = ()
     faint: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        width = len(self.clusters) + bool(self.last)
         for name, cells in (*self.rows, *self.foot):
-            _check_shape(f"row '{name}' of table '{self.title}'", (len(cells),), (width,))
+            _check_shape(f"row '{name}' of table '{self.title}'", (len(cells),), (len(self.columns),))
 
 
 @dataclass(frozen=True)
@@ -312,18 +278,8 @@ class Text:
 
 
 Figure = (
-    Curve
-    | Bars
-    | Graph
-    | ScaleTree
-    | ClientClusters
-    | ClusterPictures
-    | PictureTable
-    | SampleMap
-    | ResultTable
-    | HeatTable
-    | Text
-)
+    Curve | Bars | Graph | ScaleTree | ClientClusters | ClusterPictures | PictureTable | SampleMap | ResultTable | Text
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -350,8 +306,7 @@ class PageView:
 
     `lead` says what was found, in one or two sentences of plain language; a second line is set smaller, and backticks
     are as in `PagePart`. `summary` has headline numbers as (label, value, explanation). `settings`, nested or flat, are
-    shown folded and in order of name. Raises FedkinError if two parts have the same anchor, or one that the page itself
-    uses.
+    shown folded and in order of name. Anchors of parts differ.
     """
 
     title: str
@@ -361,9 +316,9 @@ class PageView:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        anchors = Counter([*(part.anchor for part in self.parts), "settings"])
-        if twice := [anchor for anchor, count in anchors.items() if count > 1]:
-            raise FedkinError(f"More than one part of page '{self.title}' has the anchor '{twice[0]}'.")
+        (anchor, count), *_ = Counter(["settings", *(part.anchor for part in self.parts)]).most_common(1)
+        if count > 1:
+            raise FedkinError(f"More than one part of page '{self.title}' has the anchor '{anchor}'.")
 
 
 def _check_shape(what: str, shape: tuple[int, ...], expected: tuple[int, ...]) -> None:

@@ -9,23 +9,25 @@ from itertools import groupby
 
 import numpy as np
 
+from fedkin.report.charts import Axis
 from fedkin.report.figures import ClientClusters
 from fedkin.report.markup import (
+    WIDTH,
+    Drawing,
     cluster_class,
     cluster_mark,
-    drawing,
     element,
+    figure,
     name_ranges,
     scrolling,
     sheet,
     short,
     shortened,
     table,
-    text,
 )
 from fedkin.report.numbers import nice_ticks, plain, shown
 
-WIDTH, TOP, ROW = 400.0, 18.0, 14.0
+TOP, ROW = 18.0, 14.0
 _LETTER, _LONGEST_NAME = 6.0, 12
 
 
@@ -36,9 +38,8 @@ def client_clusters(clusters: ClientClusters) -> str:
     """
     if not clusters.clients or not clusters.steps:
         return element("p", "No clusters yet.", class_="empty")
-    caption = element("figcaption", element("p", text(clusters.caption))) if clusters.caption else ""
     chart = element("div", _chart(clusters)) if len(clusters.clients) <= 120 else ""
-    return element("figure", caption, element("div", chart, _table(clusters), class_="halves"), class_="card")
+    return figure("", clusters.caption, element("div", chart, _table(clusters), class_="halves"))
 
 
 def _spans(clusters: Sequence[int]) -> list[tuple[int, int, int]]:
@@ -55,61 +56,54 @@ def _chart(clusters: ClientClusters) -> str:
     """Draw the lanes, clients by last cluster: names, one path per cluster, last and hidden clusters, and the axis."""
     last, count = clusters.clusters[:, -1].tolist(), len(clusters.steps)
     order = sorted(range(len(last)), key=lambda client: (last[client] < 0, last[client], client))
-    columns = sorted(set(range(count - 1, -1, -math.ceil(count / 80))))  # of more steps, lanes would be too thin
-    names = [shortened(name, _LONGEST_NAME) for name in clusters.clients]
-    hidden = [shortened(name, _LONGEST_NAME) for name in clusters.hidden]
+    columns = sorted(range(count - 1, -1, -math.ceil(count / 80)))  # of more steps, lanes would be too thin
+    names, hidden = ([shortened(name, _LONGEST_NAME) for name in own] for own in (clusters.clients, clusters.hidden))
     left = 10 + _LETTER * max(len("client"), *map(len, names))
     cluster_x = WIDTH - 28 - _LETTER * max(map(len, ("true", *hidden))) if hidden else WIDTH - 22
     right, bottom = cluster_x - 20, TOP + ROW * len(order)
-
-    def x(column: float) -> float:
-        return left + (right - left) * column / len(columns)
-
-    heads = [("client", left - 6, "end"), ("cluster", cluster_x, "middle")]
-    heads += [("true", WIDTH, "end")] if hidden else []
-    parts = [element("text", head, x=place, y=TOP - 7, class_=side) for head, place, side in heads]
-    paths: dict[int, str] = {}
-    rows = []
+    x = Axis(0, len(columns), left, right)
+    drawing = Drawing("lanes")
+    drawing.text(left - 6, TOP - 7, "client", "end")
+    drawing.text(cluster_x, TOP - 7, "cluster", "middle")
+    if hidden:
+        drawing.text(WIDTH, TOP - 7, "true", "end")
+    paths: dict[int, str] = {}  # one per cluster keeps a page of many clients and steps small
+    rows = Drawing("")
     for row, client in enumerate(order):
-        top = TOP + ROW * row
-        base = top + ROW / 2 + 3
-        rows.append(element("text", text(names[client]), x=left - 6, y=base, class_="end"))
-        for start, stop, cluster in _spans(clusters.clusters[client, columns].tolist()):
-            box = f"M{short(x(start) + 0.4)} {short(top + 1.5)}h{short(x(stop) - x(start) - 0.8)}"
-            paths[cluster] = f"{paths.get(cluster, '')}{box}v{short(ROW - 3)}H{short(x(start) + 0.4)}z"
-            if cluster >= 0 and x(stop) - x(start) >= _LETTER * len(str(cluster)) + 4:
-                rows.append(element("text", str(cluster), x=x(start) + 4, y=base, class_="in"))
-        final = "–" if last[client] < 0 else str(last[client])
-        rows.append(element("text", final, x=cluster_x, y=base, class_="middle name"))
+        top, base = TOP + ROW * row, TOP + ROW * (row + 0.5) + 3
+        rows.text(left - 6, base, names[client], "end")
+        spans = _spans(clusters.clusters[client, columns].tolist())
+        for start, stop, cluster in spans:
+            left_edge, width = short(x(start) + 0.4), x(stop) - x(start) - 0.8
+            box = f"M{left_edge} {short(top + 1.5)}h{short(width)}v{short(ROW - 3)}H{left_edge}z"
+            paths[cluster] = paths.get(cluster, "") + box
+            # The last cluster stands behind its lane.
+            if cluster >= 0 and stop < len(columns) and width >= _LETTER * len(str(cluster)) + 4:
+                rows.text(x(start) + 4, base, cluster, "in")
+        rows.text(cluster_x, base, "–" if last[client] < 0 else last[client], "middle name")
         if hidden:
-            rows.append(element("text", text(hidden[client]), x=WIDTH, y=base, class_="end"))
-        tip = _tip(clusters, client)
-        rows.append(element("rect", x=0, y=top, width=WIDTH, height=ROW, class_="row", data_tip=tip))
+            rows.text(WIDTH, base, hidden[client], "end")
+        rows.box(0, top, WIDTH, ROW, "row", _tip(clusters, client))
     for cluster in sorted(paths):
-        look = f"lane {cluster_class(None if cluster < 0 else cluster)}"
-        parts.append(element("path", d=paths[cluster], class_=look))
+        drawing.path(paths[cluster], f"lane {cluster_class(None if cluster < 0 else cluster)}")
     steps = [clusters.steps[column] for column in columns]
     for tick in nice_ticks(steps[0], steps[-1], count=7, whole=True) if len(steps) > 1 else steps:
         if steps[0] <= tick <= steps[-1]:
-            place = x(float(np.interp(tick, steps, range(len(steps)))) + 0.5)
-            parts.append(element("text", plain(tick), x=place, y=bottom + 13, class_="middle"))
-    parts.append(element("text", text(clusters.x_label), x=(left + right) / 2, y=bottom + 27, class_="middle"))
+            drawing.text(x(float(np.interp(tick, steps, range(len(steps)))) + 0.5), bottom + 13, plain(tick), "middle")
+    drawing.text((left + right) / 2, bottom + 27, clusters.x_label, "middle")
     marks: dict[int, bool] = {}  # by column, whether all events in it are the method's
     for mark in clusters.marks:
         if 0 < (column := int(np.searchsorted(steps, mark.step))) < len(steps):
             marks[column] = marks.get(column, True) and mark.dashed
     for column, dashed in sorted(marks.items()):
-        line = f"M{short(x(column))} {TOP - 4:g}V{short(bottom + 2)}"
-        parts.append(element("path", d=line, class_="mark dashed" if dashed else "mark"))
-    words = (
-        f"Clusters of {len(order)} clients by {clusters.x_label}: {len(set(last) - {-1})} in the end. The table lists "
-        "the members."
-    )
+        drawing.line(x(column), TOP - 4, x(column), bottom + 2, "mark dashed" if dashed else "mark")
+    drawing.parts += rows.parts
+    words = f"Clusters of {len(order)} clients by {clusters.x_label}: {len(set(last) - {-1})} in the end."
     key = "A lane is a client, its colour and number the cluster it was in."
     key += " Grey: in no cluster yet." if (clusters.clusters < 0).any() else ""
     key += " Vertical lines: see the table of events." if marks else ""
     key += f" Shown are {len(columns)} of {count} {clusters.x_label}s." if len(columns) < count else ""
-    lanes = drawing("lanes", bottom + 34, words, *parts, *rows)
+    lanes = drawing.write(bottom + 34, f"{words} The table lists the members.")
     if len(order) > 40:
         lanes = scrolling(lanes, "Cluster of each client", tall=True)
     return lanes + element("p", key, class_="key")
@@ -121,9 +115,8 @@ def _tip(clusters: ClientClusters, client: int) -> str:
     hidden = f", true cluster {clusters.hidden[client]}" if clusters.hidden else ""
     lines = [f"client {clusters.clients[client]}{hidden}", *(["…"] if len(spans) > 8 else [])]
     for start, stop, cluster in spans[-8:]:
-        first, last = plain(clusters.steps[start]), plain(clusters.steps[stop - 1])
-        when = first if first == last else f"{first}–{last}"
-        lines.append(f"{clusters.x_label} {when}: " + ("none yet" if cluster < 0 else f"cluster {cluster}"))
+        when = "–".join(dict.fromkeys(plain(clusters.steps[column]) for column in (start, stop - 1)))
+        lines.append(f"{clusters.x_label} {when}: {'none yet' if cluster < 0 else f'cluster {cluster}'}")
     return "\n".join(lines)
 
 
@@ -137,9 +130,8 @@ def _table(clusters: ClientClusters) -> str:
         members = [client for client, final in enumerate(last) if final == cluster]
         row: list[object] = ["none yet" if cluster < 0 else cluster_mark(cluster, str(cluster)), len(members)]
         if clusters.hidden:
-            counts = Counter(clusters.hidden[client] for client in members)
-            ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-            row.append(", ".join(f"{number} {name}" for name, number in ordered))
+            counts = Counter(sorted(clusters.hidden[client] for client in members)).most_common()
+            row.append(", ".join(f"{number} {name}" for name, number in counts))
         row += [shown(clusters.scores.get(cluster), "share")] if clusters.scores else []
         rows.append([*row, name_ranges([clusters.clients[client] for client in members])])
     return sheet(table(heads, rows, "numbers members"), "Clients of each cluster")

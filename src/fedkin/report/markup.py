@@ -14,6 +14,9 @@ from markupsafe import Markup
 
 from fedkin.core.errors import listing
 
+WIDTH = 400.0
+"""Units of every drawing, which is scaled to its card."""
+
 
 def source(name: str) -> str:
     """Read a text file of this package, such as a template or style sheet."""
@@ -21,9 +24,8 @@ def source(name: str) -> str:
 
 
 _TEMPLATES = Environment(
-    loader=FunctionLoader(source), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-    keep_trailing_newline=False,
-)  # fmt: skip
+    loader=FunctionLoader(source), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+)
 
 
 def fill(template: str, **values: object) -> str:
@@ -31,24 +33,9 @@ def fill(template: str, **values: object) -> str:
     return _TEMPLATES.get_template(template).render(**values)
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[object]], look: str = "numbers") -> str:
-    """Write an HTML table with optional column headings; cells are escaped, except `markupsafe.Markup`."""
-    head = element("tr", *(element("th", text(name), scope="col") for name in heads))
-    body = [
-        element("tr", element("th", text(row[0]), scope="row"), *(element("td", text(cell)) for cell in row[1:]))
-        for row in rows
-    ]
-    return element("table", element("thead", head) if heads else "", element("tbody", *body), class_=look)
-
-
 def text(value: object) -> str:
     """Escape `value` as text content, except `markupsafe.Markup`."""
     return str(value) if isinstance(value, Markup) else html.escape(str(value), quote=False)
-
-
-def broken_name(name: str) -> str:
-    """Escape a column's name, which may be broken after its punctuation and nowhere else."""
-    return re.sub(r"([_./-])(?=\w)", r"\1<wbr>", text(name))
 
 
 def prose(value: str) -> str:
@@ -62,32 +49,100 @@ def element(name: str, *content: str, **attributes: object) -> str:
     Underscores in attribute names become hyphens and a trailing one is dropped (``class_``); values are escaped,
     numbers shortened, ``None`` leaves the attribute out.
     """
-    written = "".join(f' {_hyphens(key)}="{_value(value)}"' for key, value in attributes.items() if value is not None)
+    written = ""
+    for key, value in attributes.items():
+        if value is not None:
+            value = short(value) if isinstance(value, float) else html.escape(str(value))
+            written += f' {key if key == "viewBox" else key.rstrip("_").replace("_", "-")}="{value}"'
     return f"<{name}{written}>" if name in ("br", "img", "meta") else f"<{name}{written}>{''.join(content)}</{name}>"
 
 
-def card(title: str, caption: str, *content: str) -> str:
-    """Write a figure in a card: title, caption if any, and `content` that is already markup."""
-    heading = element("figcaption", element("h3", text(title)), element("p", text(caption)) if caption else "")
-    return element("figure", heading, *content, class_="card")
+def short(number: float) -> str:
+    """Format a coordinate with at most one decimal, 0 if it is not finite."""
+    return f"{round(number, 1):g}" if math.isfinite(number) else "0"
 
 
-def result_figure(title: str, caption: str, content: str) -> str:
-    """Write a table or pictures, which are markup already, as a figure with a title and a caption, if any."""
+class Drawing:
+    """SVG of a figure, `WIDTH` units wide, whose parts lie above those added before; `look` is its CSS class."""
+
+    def __init__(self, look: str) -> None:
+        self.look = look
+        self.parts: list[str] = []
+
+    def text(self, x: float, y: float, words: object, look: str | None = None) -> None:
+        """Add a text at the base line `y`, whose `look` says which end of it is at `x`."""
+        self.parts.append(element("text", text(words), x=x, y=y, class_=look))
+
+    def path(self, d: str, look: str, **attributes: object) -> None:
+        """Add lines."""
+        self.parts.append(element("path", d=d, class_=look, **attributes))
+
+    def line(self, x0: float, y0: float, x1: float, y1: float, look: str) -> None:
+        """Add a straight line."""
+        self.path(f"M{short(x0)} {short(y0)}L{short(x1)} {short(y1)}", look)
+
+    def box(self, x: float, y: float, width: float, height: float, look: str, tip: str | None = None) -> None:
+        """Add a rectangle, with a tooltip if any."""
+        self.parts.append(element("rect", x=x, y=y, width=width, height=height, class_=look, data_tip=tip))
+
+    def write(self, height: float, words: str) -> str:
+        """Write the SVG; `words` describe it for screen readers."""
+        box = f"0 0 {WIDTH:g} {short(height)}"
+        return element("svg", *self.parts, class_=self.look, viewBox=box, role="img", tabindex=0, aria_label=words)
+
+
+def figure(title: str, caption: str, *content: str, look: str = "card") -> str:
+    """Write a figure: title and caption, if any, and `content` that is already markup."""
     heading = [element("h3", text(title))] if title else []
     heading += [element("p", prose(caption))] if caption else []
-    return element("figure", element("figcaption", *heading) if heading else "", content, class_="result")
+    return element("figure", element("figcaption", *heading) if heading else "", *content, class_=look)
 
 
-def drawing(look: str, height: float, words: str, *content: str) -> str:
-    """Write an SVG, 400 wide, around `content` that is already markup; `words` describe it for screen readers."""
-    box = f"0 0 400 {short(height)}"
-    return element("svg", *content, class_=look, viewBox=box, role="img", tabindex=0, aria_label=words)
+def table(heads: Sequence[str], rows: Iterable[Sequence[object]], look: str = "numbers") -> str:
+    """Write an HTML table with optional column headings; cells are escaped, except `markupsafe.Markup`."""
+    head = element("tr", *(element("th", text(name), scope="col") for name in heads))
+    body = [
+        element("tr", element("th", text(row[0]), scope="row"), *(element("td", text(cell)) for cell in row[1:]))
+        for row in rows
+    ]
+    return element("table", element("thead", head) if heads else "", element("tbody", *body), class_=look)
 
 
-def short(number: float) -> str:
-    """Format a coordinate with at most one decimal."""
-    return f"{round(number, 1):g}"
+def scrolling(content: str, label: str, tall: bool = False) -> str:
+    """Wrap `content` in a box that scrolls, also by keyboard; a `tall` one takes most of the window."""
+    look = "scroll tall" if tall else "scroll"
+    return element("div", content, class_=look, role="region", aria_label=label, tabindex=0)
+
+
+def sheet(table: str, label: str, legend: str = "") -> str:
+    """Wrap a table in a box that scrolls, with `legend` below and a button that copies it as tab-separated values."""
+    under = element("div", legend, copy_button(f"Copy table: {label}"), class_="under")
+    return element("div", scrolling(table, label), under, class_="sheet")
+
+
+def numbers_below(title: str, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Write the numbers of a drawing as a collapsible table."""
+    return folded("The numbers", sheet(table(heads, rows), f"{title}: the numbers"))
+
+
+def folded(summary: str, content: str) -> str:
+    """Write a collapsible block: `summary` opens and closes `content`."""
+    return element("details", element("summary", text(summary)), content)
+
+
+def copy_button(label: str) -> str:
+    """Write a button that copies the table or the commands beside it."""
+    return element("button", "Copy", type="button", class_="copy", aria_label=label)
+
+
+def paragraphs(texts: Sequence[str]) -> str:
+    """Write texts as HTML paragraphs."""
+    return "".join(element("p", prose(paragraph)) for paragraph in texts)
+
+
+def notes_list(notes: Sequence[str]) -> str:
+    """Write notes as an HTML list; nothing without any."""
+    return element("ul", *(element("li", prose(note)) for note in notes), class_="notes") if notes else ""
 
 
 def cluster_mark(cluster: int, name: str = "") -> Markup:
@@ -112,50 +167,3 @@ def name_ranges(names: Sequence[str]) -> str:
         consecutive = [name for _, name in run]
         parts += [f"{consecutive[0]}–{consecutive[-1]}"] if len(consecutive) > 2 else consecutive
     return listing(parts, 40)
-
-
-def scrolling(content: str, label: str, tall: bool = False) -> str:
-    """Wrap `content` in a box that scrolls, also by keyboard; a `tall` one takes most of the window."""
-    look = "scroll tall" if tall else "scroll"
-    return element("div", content, class_=look, role="region", aria_label=label, tabindex=0)
-
-
-def sheet(table: str, label: str, legend: str = "") -> str:
-    """Wrap a table in a box that scrolls, with `legend` below and a button that copies it as tab-separated values."""
-    under = element("div", legend, copy_button(f"Copy table: {label}"), class_="under")
-    return element("div", scrolling(table, label), under, class_="sheet")
-
-
-def numbers_below(title: str, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Write the numbers of a drawing as a collapsible table."""
-    return folded("The numbers", sheet(table(heads, rows), f"{title}: the numbers"))
-
-
-def paragraphs(texts: Sequence[str]) -> str:
-    """Write texts as HTML paragraphs."""
-    return "".join(element("p", prose(paragraph)) for paragraph in texts)
-
-
-def notes_list(notes: Sequence[str]) -> str:
-    """Write notes as an HTML list."""
-    return element("ul", *(element("li", prose(note)) for note in notes), class_="notes")
-
-
-def copy_button(label: str) -> str:
-    """Write a button that copies the table or the commands beside it."""
-    return element("button", "Copy", type="button", class_="copy", aria_label=label)
-
-
-def folded(summary: str, content: str) -> str:
-    """Write a collapsible block: `summary` opens and closes `content`."""
-    return element("details", element("summary", text(summary)), content)
-
-
-def _hyphens(key: str) -> str:
-    return key if key == "viewBox" else key.rstrip("_").replace("_", "-")
-
-
-def _value(value: object) -> str:
-    if isinstance(value, float):
-        return short(value) if math.isfinite(value) else "0"
-    return html.escape(str(value))

@@ -21,15 +21,14 @@ TRAINING = "training"
 class Measure:
     """Title, unit and explanation of a number in the records.
 
-    Its `meaning` is a phrase without a full stop. With the `unit` "percent" the number itself is a fraction. It is a
-    part of the number called `total`, and the one called `beside` is in the same chart and the same card. With
-    `headline` it has a card at the top of the page and a line on the terminal.
+    Its `meaning` is a phrase without a full stop. With the `unit` "percent" the number itself is a fraction. The number
+    called `beside` is in the same chart and the same card. With `headline` it has a card at the top of the page and a
+    line on the terminal.
     """
 
     title: str
     meaning: str
     unit: Unit = "number"
-    total: str = ""
     beside: str = ""
     headline: bool = True
     chart: bool = True
@@ -79,14 +78,7 @@ MEASURES = {
     "communities": _charted(
         "Communities", "sets of matched local clusters of different clients", "count", beside="target"
     ),
-    "temperature": _charted(
-        "Clustering temperature",
-        "how far the directions of the clients' updates differ (OCFL); clients are clustered once it rises",
-    ),
     "loss": _charted("Training loss", "mean over the clients that took part"),
-    "reconstruction": _charted(
-        "Reconstruction error", "mean squared error of the clients' autoencoder in pre-training"
-    ),
     "personal_f1": _charted(
         "Macro-F1 on each client's own test set", "mean over clients, beside that on the shared test set", "share",
         beside="global_f1",
@@ -102,23 +94,14 @@ MEASURES = {
     "ami": _charted(
         "AMI", "adjusted mutual information of the clusters found and the true ones: 1 is equal, 0 is chance", "share"
     ),
-    "unmatched": Measure(
-        "Unmatched local clusters", "local clusters associated with none of another client", "count",
-        total="local_clusters",
-    ),
+    "unmatched": Measure("Unmatched local clusters", "associated with none of another client", "count"),
     "accuracy": Measure(
         "Local accuracy", "each client's local clusters matched to classes (Hungarian), mean over clients", "share"
     ),
+    "pooled_accuracy": _beside("Pooled accuracy", "local clusters of all clients matched to classes at once", "share"),
     "false_matches": Measure(
         "False matches", "fraction of the associations that join local clusters of different classes", "percent"
     ),
-    "synthetic_samples": Measure(
-        "Synthetic samples", "made by the clients' generative networks, and sent to the server", "count", chart=False
-    ),
-    "generator_loss": _charted(
-        "Generator loss", "mean over clients, beside the discriminator's", beside="discriminator_loss"
-    ),
-    "discriminator_loss": _beside("Discriminator loss", "mean over clients"),
     "largest_client_share": Measure(
         "Largest client's share",
         "of the samples of a cluster, mean over samples; near 100 % clusters follow clients instead of classes, unless "
@@ -128,10 +111,6 @@ MEASURES = {
     "silhouette": Measure(
         "Silhouette", "of micro-clusters: how much nearer each is to its own cluster than to the next, at most 1",
         "share",
-    ),
-    "active": _charted("Active clients", "clients whose local clusters still change", "count"),
-    "unchanged": _charted(
-        "Unchanged samples", "samples of the active clients that kept their local cluster", "percent"
     ),
     "nmi": Measure(
         "NMI", "normalised mutual information of the clusters found and the true ones: 1 is equal", "share",
@@ -149,16 +128,12 @@ MEASURES = {
     "target": _beside("True classes", "classes that two or more clients have", "count"),
 }  # fmt: skip
 
-HIDDEN = (
-    "splits", "components", "start", "share_without_smoothing", "nodes", "edges", "exchanges", "micro_clusters",
-    "resolution", "stability", "agreement", "modularity", "explained", "pooled_accuracy", "epsilon", "delta",
-    "local_clusters", "associations", "cut",
-)  # fmt: skip
-"""Numbers that are for programs, and in figures of the method, but neither a headline nor a curve."""
-
 
 def measures(*lines: RecordLine) -> dict[str, Measure]:
-    """Return the `Measure` of every scalar in the records, the known ones first."""
+    """Return the `Measure` of every scalar in the records, the known ones first.
+
+    Other numbers that a method reports have a curve under their own name, and other metrics a headline, too.
+    """
     named = {name: line for line in lines for name in (*line["metrics"], *line["values"])}
     named.pop("fired", None)  # a moment, not a measure; see `clustering_step`
     single = [name for name in named if any(number(line, name) is not None for line in lines)]
@@ -167,12 +142,12 @@ def measures(*lines: RecordLine) -> dict[str, Measure]:
 
 
 def _unknown(name: str, lines: Sequence[RecordLine]) -> Measure:
-    title, is_shown = name.replace("_", " ").capitalize(), name not in HIDDEN
-    meaning = "compared with the ground truth" if any(name in line["metrics"] for line in lines) else (
-        "as the method reports it"
-    )  # fmt: skip
+    is_metric = any(name in line["metrics"] for line in lines)
     is_whole = all(isinstance(number(line, name), int | None) for line in lines)
-    return Measure(title, meaning, "count" if is_whole else "number", headline=is_shown, chart=is_shown)
+    meaning = "compared with the ground truth" if is_metric else "as the method reports it"
+    return Measure(
+        name.replace("_", " ").capitalize(), meaning, "count" if is_whole else "number", headline=is_metric
+    )  # fmt: skip
 
 
 def number(line: RecordLine, name: str) -> float | None:
@@ -194,9 +169,8 @@ def scaled(line: RecordLine, name: str, measure: Measure) -> float | None:
 
 
 def written(line: RecordLine, name: str, measure: Measure) -> str:
-    """Format a record's number with its unit and, where it is a part, the total; a dash where it is missing."""
-    text, whole = shown(scaled(line, name, measure), measure.unit), number(line, measure.total)
-    return text if whole is None else f"{text} of {shown(whole, measure.unit)}"
+    """Format a record's number with its unit; a dash where it is missing."""
+    return shown(scaled(line, name, measure), measure.unit)
 
 
 def reached(records: Sequence[RecordLine], metric: str, reach: float) -> tuple[int, int] | None:
@@ -218,24 +192,18 @@ def moments(
     rows = []
     if any("fired" in record["values"] for record in records):
         step = clustering_step(records)
-        if step is None:
-            rows.append(("Clusters formed", "not yet", "the method's trigger has not fired"))
+        when = "not yet" if step is None else f"{unit} {step}"
+        rows.append(("Clusters formed", when, "when the method's trigger fired"))
+    if metric is not None and reach is not None and records:
+        label = f"Reached {MEASURES[metric].in_sentence if metric in MEASURES else metric.replace('_', ' ')} {reach:g}"
+        if (moment := reached(records, metric, reach)) is None:
+            rounds = training_rounds(records, records[-1]["step"])
+            rows.append((label, "no", f"not in {pluralize(rounds, 'round')} of training"))
         else:
-            rows.append(("Clusters formed", f"{unit} {step}", "when the method's trigger fired"))
-    if metric is None or reach is None or not records:
-        return rows
-    title = MEASURES[metric].in_sentence if metric in MEASURES else metric.replace("_", " ")
-    label, rounds = f"Reached {title} {reach:g}", training_rounds(records, records[-1]["step"])
-    moment = reached(records, metric, reach)
-    if moment is None:
-        tried = f"{pluralize(rounds, 'round')} of training" if phases(records) else pluralize(len(records), unit)
-        never = all(number(line, metric) is None for line in records)
-        return [*rows, (label, "no", "not measured" if never else f"not in {tried}")]
-    step, traffic = moment
-    after = f"after {format_bytes(traffic)} sent and received"
-    if phases(records):
-        after = f"{pluralize(training_rounds(records, step), 'round')} of training until then; {after}"
-    return [*rows, (label, f"{unit} {step}", after)]
+            rounds = training_rounds(records, moment[0])
+            after = f"after {pluralize(rounds, 'round')} of training, and {format_bytes(moment[1])} sent and received"
+            rows.append((label, f"{unit} {moment[0]}", after))
+    return rows
 
 
 def phase_of(record: RecordLine) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from fedkin.report.figures import Unit
 
 _BYTES = ["B", "kB", "MB", "GB", "TB", "PB"]
+_EXACT = 1e15  # whole numbers below it are exact as floats
 
 
 def finite(value: float | None) -> float | None:
@@ -26,20 +27,17 @@ def shown(value: float | None, unit: Unit) -> str:
         return f"{number:.1f} %"
     if unit == "share":
         return f"{number:.3f}"
-    if number.is_integer() and abs(number) < 1e15:
+    if number.is_integer() and abs(number) < _EXACT:
         return f"{number:.0f}"
     return f"{number:.1f}" if unit == "count" else f"{number:.4g}"
 
 
-def all_of(count: int, nouns: str) -> str:
-    """Return "both" or "all 3" with the plural of a noun."""
-    return f"both {nouns}" if count == 2 else f"all {count} {nouns}"
-
-
-def pluralize(count: int, noun: str) -> str:
-    """Return a count with its noun, such as ``'1 cluster'`` and ``'2,000 clusters'``."""
-    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
-    return f"{count:,} {noun if count == 1 else plural}"
+def plain(value: float | None) -> str:
+    """Format `value` for copying: digits only, an empty text if it is missing."""
+    number = finite(value)
+    if number is None:
+        return ""
+    return f"{number:.0f}" if number.is_integer() and abs(number) < _EXACT else f"{number:.6g}"
 
 
 def format_bytes(count: float) -> str:
@@ -51,17 +49,23 @@ def format_bytes(count: float) -> str:
     return f"{count:.3g} {_BYTES[-1]}"
 
 
-def plain(value: float | None) -> str:
-    """Format `value` for copying: digits only, an empty text if it is missing."""
-    number = finite(value)
-    if number is None:
-        return ""
-    return f"{number:.0f}" if number.is_integer() and abs(number) < 1e15 else f"{number:.6g}"
+def pluralize(count: int, noun: str) -> str:
+    """Return a count with its noun, such as ``'1 cluster'`` and ``'2,000 clusters'``."""
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{count:,} {noun if count == 1 else plural}"
 
 
-def in_unit(name: str, unit: Unit) -> str:
-    """Return a table heading that carries the unit, so that the cells can hold bare numbers."""
-    return {"bytes": f"{name} (bytes)", "percent": f"{name} (%)"}.get(unit, name)
+def all_of(count: int, nouns: str) -> str:
+    """Return "both" or "all 3" with the plural of a noun."""
+    return f"both {nouns}" if count == 2 else f"all {count} {nouns}"
+
+
+def join_words(names: Sequence[str], maximum: int | None = None) -> str:
+    """Join names for a sentence: "a", "a and b", "a, b and c"; beyond `maximum`, "a, b and 3 more"."""
+    if maximum is not None and len(names) > maximum:
+        names = [*names[:maximum], f"{len(names) - maximum} more"]
+    *first, last = names or [""]
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def nice_ticks(low: float, high: float, count: int = 5, whole: bool = False) -> list[float]:
@@ -85,11 +89,3 @@ def tick_labels(ticks: Sequence[float], unit: Unit) -> list[str]:
     decimals = max(0, -math.floor(math.log10(step) + 1e-9))
     ending = {"bytes": f" {_BYTES[power]}", "percent": " %"}.get(unit, "")
     return [f"{tick / 1000**power:.{decimals}f}{ending}" for tick in ticks]
-
-
-def join_words(names: Sequence[str], maximum: int | None = None) -> str:
-    """Join names for a sentence: "a", "a and b", "a, b and c"; beyond `maximum`, "a, b and 3 more"."""
-    if maximum is not None and len(names) > maximum:
-        names = [*names[:maximum], f"{len(names) - maximum} more"]
-    *first, last = names or [""]
-    return f"{', '.join(first)} and {last}" if first else last

@@ -6,26 +6,25 @@
   // Tips: of cells, bars, dots and lanes, and of the steps of a curve, which a guide shows.
 
   const write = over => {
-    const heights = over.dataset.y === undefined ? [] : over.dataset.y.split(",");
+    const values = over.dataset.y === undefined ? [] : over.dataset.y.split(",");
     tip.replaceChildren();
     over.dataset.tip.split("\n").forEach((line, at) => {
       if (at) tip.append("\n");
-      if (at && at <= heights.length && heights.length > 1) {
+      if (at && at <= values.length && values.length > 1) {
         tip.append(document.createElement("i"));
-        tip.lastChild.className = "s" + (at - 1) % 8;
+        tip.lastChild.className = values[at - 1].split(" ")[1] || "";
       }
       tip.append(line);
     });
   };
   const guide = stop => {
     const drawn = stop.parentNode.querySelector(".guide");
-    const heights = stop.dataset.y.split(",");
     drawn.querySelectorAll("circle").forEach(circle => circle.remove());
     drawn.firstChild.setAttribute("transform", "translate(" + stop.dataset.x + " 0)");
-    heights.forEach((y, at) => {
-      if (y === "") return;
+    stop.dataset.y.split(",").filter(Boolean).forEach(value => {
+      const [y, colour] = value.split(" ");
       const circle = document.createElementNS(drawn.namespaceURI, "circle");
-      for (const [name, value] of [["cx", stop.dataset.x], ["cy", y], ["r", 4.6], ["class", "s" + at % 8]]) {
+      for (const [name, value] of [["cx", stop.dataset.x], ["cy", y], ["r", 4.6], ["class", colour]]) {
         circle.setAttribute(name, value);
       }
       drawn.append(circle);

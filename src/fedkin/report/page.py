@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from markupsafe import Markup
 
@@ -20,14 +20,12 @@ from fedkin.report.figures import (
     Curve,
     Figure,
     Graph,
-    HeatTable,
     PagePart,
     PageView,
     PictureTable,
     ResultTable,
     SampleMap,
     ScaleTree,
-    TableCell,
     Text,
 )
 from fedkin.report.graphs import draw_graph
@@ -46,28 +44,16 @@ from fedkin.report.markup import (
     table,
     text,
 )
-from fedkin.report.tables import heat_table, result_table
+from fedkin.report.tables import result_table
 
-HALF, BESIDE = 600, 800
-"""Widths, in pixels, of half a large window, and of a table that leaves its caption room at its side."""
-
-_DRAWN: dict[type, tuple[str, Any]] = {
-    Curve: ("gallery of3", line_chart), Bars: ("gallery of2", bar_chart), Graph: ("gallery of2", draw_graph),
-    ScaleTree: ("gallery of2", scale_tree), SampleMap: ("gallery of2", sample_map),
-    ClientClusters: ("", client_clusters), ResultTable: ("tables", result_table), HeatTable: ("tables", heat_table),
-    ClusterPictures: ("clusters", picture_card), PictureTable: ("", picture_table),
+_DRAWN: dict[type, tuple[str, Callable[[Any], str]]] = {
+    Curve: ("gallery of3", line_chart), tuple: ("gallery of3", constants), Bars: ("gallery of2", bar_chart),
+    Graph: ("gallery of2", draw_graph), ScaleTree: ("gallery of2", scale_tree),
+    SampleMap: ("gallery of2", sample_map), ClientClusters: ("", client_clusters),
+    ResultTable: ("tables", result_table), PictureTable: ("", picture_table),
     Text: ("", lambda figure: paragraphs(figure.sentences)),
 }  # fmt: skip
 """How each kind of figure is placed among its like, and drawn."""
-
-
-class Section(NamedTuple):
-    """Section of a page as markup: `anchor` names it in links, and a `narrow` one takes half the width."""
-
-    anchor: str
-    title: str
-    body: str
-    narrow: bool = False
 
 
 def write_page(path: Path, view: PageView) -> None:
@@ -79,19 +65,14 @@ def write_page(path: Path, view: PageView) -> None:
 
 
 def render(view: PageView) -> str:
-    """Return the HTML of a page. Narrow sections that follow each other stand side by side where there is room."""
-    sections = [Section(part.anchor, part.title, _body(part), _is_narrow(part)) for part in view.parts]
+    """Return the HTML of a page. Sections without drawings stand side by side where there is room."""
+    sections = [(part.anchor, part.title, _body(part), _width(part)) for part in view.parts]
     if view.settings:
         settings = sheet(table([], list(_flat(view.settings)), "settings"), "Settings")
-        sections.append(Section("settings", "Settings", folded("Every setting", settings), True))
-    looks: list[str] = []
-    for narrow, run in groupby(sections, key=lambda section: section.narrow):
-        count = len(list(run))
-        pairs = ["half"] * (count - count % 2) + ["alone"] * (count % 2)
-        looks += pairs if narrow else ["wide"] * count
+        sections.append(("settings", "Settings", folded("Every setting", settings), "fitting"))
     return fill(
         "page.html", title=view.title, lead=[Markup(prose(line)) for line in view.lead.splitlines()],
-        summary=view.summary, sections=list(zip(sections, looks, strict=True)),
+        summary=view.summary, sections=sections,
         style=Markup(source("page.css")), script=Markup(source("page.js")),
     )  # fmt: skip
 
@@ -99,8 +80,7 @@ def render(view: PageView) -> str:
 def _body(part: PagePart) -> str:
     sentences = [element("li", cluster_mark(cluster), prose(text)) for cluster, text in enumerate(part.of_clusters)]
     blocks = [element("ul", *sentences, class_="described")] if sentences else []
-    blocks += [paragraphs(part.paragraphs), *_figures(part.figures)]
-    blocks += [notes_list(part.notes)] if part.notes else []
+    blocks += [paragraphs(part.paragraphs), *_figures(part.figures), notes_list(part.notes)]
     if part.commands:  # a code block with a button to copy it
         code = element("code", text("\n".join(part.commands)))
         block = element("pre", code, tabindex=0, role="region", aria_label="Commands")
@@ -108,51 +88,29 @@ def _body(part: PagePart) -> str:
     return "".join(blocks)
 
 
-def _sorted(figures: Sequence[Figure]) -> tuple[list[Figure], list[Curve]]:
-    """Return the figures to draw, short curves as one table behind the others, and the curves that never change."""
-    short = [figure for figure in figures if isinstance(figure, Curve) and is_short(figure)]
-    steady = [f for f in figures if isinstance(f, Curve) and is_constant(f) and not is_short(f)]
-    drawn = [figure for figure in figures if not any(figure is curve for curve in (*short, *steady))]
-    return [*drawn, *([step_table(short)] if short else [])], steady
-
-
 def _figures(figures: Sequence[Figure]) -> Iterator[str]:
     """Draw figures, those of the same kind in one block; short curves become a table, constant ones a list."""
-    drawn, steady = _sorted(figures)
+    short = [figure for figure in figures if isinstance(figure, Curve) and is_short(figure)]
+    steady = [f for f in figures if isinstance(f, Curve) and is_constant(f) and not is_short(f)]
+    drawn: list[Any] = [figure for figure in figures if not any(figure is curve for curve in (*short, *steady))]
+    drawn += [tuple(steady)] if steady else []
+    drawn += [step_table(short)] if short else []
     side = tile_side([figure for figure in figures if isinstance(figure, ClusterPictures)])
-    for kind, run in groupby(drawn, key=lambda figure: _DRAWN[type(figure)][0].split(" ")[0]):
-        block: list[Any] = list(run)
-        look = min(_DRAWN[type(figure)][0] for figure in block)  # among wide figures, narrow ones are wide
-        if kind == "tables" and len(block) == 1 and HALF < _width(block[0]) <= BESIDE:
-            look += " beside"
-        parts = [
-            picture_card(figure, side) if kind == "clusters" else _DRAWN[type(figure)][1](figure) for figure in block
-        ]
-        yield element("div", *parts, class_=look) if look else "".join(parts)
-    yield constants(steady)
+    drawings = {**_DRAWN, ClusterPictures: ("clusters", lambda card: picture_card(card, side))}
+    for kind, run in groupby(drawn, key=lambda figure: drawings[type(figure)][0].split(" ")[0]):
+        block = list(run)
+        look = min(drawings[type(figure)][0] for figure in block)  # among wide figures, narrow ones are wide
+        parts = [drawings[type(figure)][1](figure) for figure in block]
+        yield element("div", *parts, class_=look) if kind else "".join(parts)
 
 
-def _is_narrow(part: PagePart) -> bool:
-    """Return whether a section needs at most half the width of a large window."""
-    drawn = [figure for figure in _sorted(part.figures)[0] if not isinstance(figure, Text)]
-    if part.commands or len(drawn) > 1 or any(
-        isinstance(figure, ClientClusters | ClusterPictures | PictureTable) for figure in drawn
-    ):  # fmt: skip
-        return False
-    return all(_width(figure) <= HALF for figure in drawn if isinstance(figure, ResultTable | HeatTable))
-
-
-def _width(table: ResultTable | HeatTable) -> float:
-    """Estimate the width of a table in pixels: 7.5 for a letter, and 26 around a cell."""
-    heads = table.columns if isinstance(table, ResultTable) else [*map(str, table.clusters), table.last]
-    foot = [] if isinstance(table, ResultTable) else [cells for _, cells in table.foot]
-    widths = [max((len(name) for name, _ in table.rows), default=0)]
-    for column in range(len(table.rows[0][1]) if table.rows else 0):
-        cells = [cells[column] for _, cells in table.rows]
-        letters = [len(cell.text) + 2 * bool(isinstance(cell, TableCell) and cell.verdict) for cell in cells]
-        letters += [len(cells[column]) for cells in foot]
-        widths.append(max(3, *map(len, heads[column].split()), *letters))
-    return sum(7.5 * width + 26 for width in widths)
+def _width(part: PagePart) -> str:
+    """Return the CSS class of a section: as wide as its tables, as wide as its text, or the whole page."""
+    drawn = [figure for figure in part.figures if not isinstance(figure, Text)]
+    if not drawn and not part.of_clusters:
+        return "fitting" if part.commands else "text"
+    tables = all(isinstance(f, ResultTable) or (isinstance(f, Curve) and is_short(f)) for f in drawn)
+    return "fitting" if tables and not part.of_clusters else "wide"
 
 
 def _flat(settings: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:

@@ -1,11 +1,11 @@
-"""HTML tables: of results, each cell with what it is compared with and its verdict, and shaded ones of clusters."""
+"""HTML tables of results: each cell with what it is compared with, its verdict or its shade."""
 
 from __future__ import annotations
 
 import re
 
-from fedkin.report.figures import CellVerdict, HeatTable, ResultTable, TableCell
-from fedkin.report.markup import broken_name, cluster_mark, element, result_figure, sheet, text
+from fedkin.report.figures import CellVerdict, ResultTable, TableCell
+from fedkin.report.markup import cluster_mark, element, figure, sheet, text
 
 MEANINGS: dict[CellVerdict, str] = {
     "within": "within the spread",
@@ -22,42 +22,56 @@ _NUMBER = re.compile(r"[-+−±~≈<>≤≥(]*\s*[\d.∞]|–?$|n/a")
 
 
 def result_table(table: ResultTable) -> str:
-    """Write a table of results as a figure, with a legend of the verdicts' signs.
+    """Write a table as a figure, with a legend of the verdicts' signs.
 
     The text beside a cell is left out where a user selects and copies cells by hand; the copy button puts it in columns
     of its own.
     """
     looks = [_look(table, column) for column in range(len(table.columns))]
-    heads = [
-        element("th", text(name), scope="col", class_=look)
-        for name, look in zip([table.corner, *table.columns], [None, *looks], strict=True)
+    heads = [element("th", text(table.corner), scope="col")]
+    for name, look in zip(table.columns, looks, strict=True):
+        content = cluster_mark(name, str(name)) if isinstance(name, int) else text(name)
+        heads.append(element("th", content, scope="col", class_=look))
+    rows = [
+        element("tr", _row_name(name), *map(_cell, cells, looks), class_="faint" if name in table.faint else None)
+        for name, cells in table.rows
     ]
-    rows = []
-    for name, cells in table.rows:
-        title = element("a", text(name), href=table.links[name]) if name in table.links else text(name)
-        rows.append(element("tr", element("th", title, scope="row"), *map(_cell, cells, looks)))
-    named = " named" if any(len(name) > 18 for name, _ in table.rows) else ""  # gets more of a narrow window
-    parts = (element("thead", element("tr", *heads)), element("tbody", *rows))
-    content = element("table", *parts, class_=f"numbers results{named}")
-    return result_figure(table.title, table.caption, sheet(content, table.title or table.corner, _legend(table)))
+    foot = [element("tr", _row_name(name), *map(_cell, cells, looks)) for name, cells in table.foot]
+    parts = [element("thead", element("tr", *heads)), element("tbody", *rows)]
+    parts += [element("tfoot", *foot)] if foot else []
+    of_clusters = any(isinstance(name, int) for name in table.columns)
+    content = element("table", *parts, class_="numbers heat" if of_clusters else "numbers results")
+    label = table.title or table.caption or table.corner or "Numbers"
+    return figure(table.title, table.caption, sheet(content, label, _legend(table)), look="result")
+
+
+def _row_name(name: str) -> str:
+    # A long name of a column of data breaks after its punctuation, and nowhere inside a word.
+    return element("th", re.sub(r"([_./-])(?=\w)", r"\1<wbr>", text(name)), scope="row")
 
 
 def _look(table: ResultTable, column: int) -> str | None:
-    """Return the CSS class of columns in which most cells hold words, not numbers; ``None`` for the others."""
+    """Return the CSS class of columns of words and of totals behind clusters; ``None`` for the others."""
+    if any(isinstance(name, int) for name in table.columns):
+        return None if isinstance(table.columns[column], int) else "total"
     texts = [cells[column].text.strip() for _, cells in table.rows]
     filled = [text for text in texts if text not in ("", "–")]
     return "words" if sum(_NUMBER.match(text) is None for text in filled) > len(filled) / 2 else None
 
 
 def _cell(cell: TableCell, look: str | None) -> str:
-    beside = element("small", text(cell.beside)) if cell.beside else ""
-    classes = " ".join(name for name in (look, cell.verdict) if name)
-    content = element("span", text(cell.text)) + beside
-    return element("td", content, class_=classes or None, data_tip=cell.tip or None, tabindex=0 if cell.tip else None)
+    shade = max(-1.0, min(1.0, cell.shade))
+    is_long = "long" if len(cell.text) > 14 else None  # longer than a mean and its deviation: may take several lines
+    classes = [look, cell.verdict, is_long, ("warm" if shade > 0 else "cool") if shade else None]
+    return element(
+        "td", element("span", text(cell.text)), element("small", text(cell.beside)) if cell.beside else "",
+        class_=" ".join(filter(None, classes)) or None, style=f"--h:{66 * abs(shade):.0f}%" if shade else None,
+        data_tip=cell.tip or None, tabindex=0 if cell.tip else None,
+    )  # fmt: skip
 
 
 def _legend(table: ResultTable) -> str:
-    """Write the legend: the meaning of the signs used, and a hint at tooltips where there are any."""
+    """Write the meaning of the signs used, and a hint at tooltips where there are any."""
     cells = [cell for _, row in table.rows for cell in row]
     used = {cell.verdict for cell in cells}
     entries = [
@@ -68,31 +82,3 @@ def _legend(table: ResultTable) -> str:
     if any(cell.tip for cell in cells):
         entries.append(element("li", "Point at a cell for more.", class_="hint"))
     return element("ul", *entries, class_="legend verdicts") if entries else ""
-
-
-def heat_table(table: HeatTable) -> str:
-    """Write a table with a column for each cluster, shaded cell by cell, as a figure."""
-    heads = [
-        element("th", cluster_mark(cluster), element("span", str(cluster)), scope="col") for cluster in table.clusters
-    ]
-    heads += [element("th", text(table.last), scope="col", class_="total")] if table.last else []
-    head = element("tr", element("th", text(table.corner), scope="col"), *heads)
-    rows = []
-    for name, cells in table.rows:
-        tds = []
-        for column, cell in enumerate(cells):
-            shade = max(-1.0, min(1.0, cell.shade))
-            looks = ["warm" if shade > 0 else "cool"] if shade else []
-            looks += ["long"] if len(cell.text) > 24 else []  # which takes several lines
-            looks += ["total"] if column == len(table.clusters) else []
-            style = f"--h:{66 * abs(shade):.0f}%" if shade else None
-            tds.append(element("td", text(cell.text), class_=" ".join(looks) or None, style=style))
-        rows.append(element("tr", _name(name), *tds, class_="faint" if name in table.faint else None))
-    foot = [element("tr", _name(name), *(element("td", text(cell)) for cell in cells)) for name, cells in table.foot]
-    parts = [element("thead", head), element("tbody", *rows), *([element("tfoot", *foot)] if foot else [])]
-    content = sheet(element("table", *parts, class_="heat"), table.title or table.caption)
-    return result_figure(table.title, table.caption, content)
-
-
-def _name(name: str) -> str:
-    return element("th", broken_name(name), scope="row")
