@@ -12,7 +12,6 @@ from fedkin.report.charts import (
     HEIGHT,
     WIDTH,
     bar_chart,
-    constants,
     line_chart,
     step_table,
 )
@@ -80,11 +79,10 @@ def test_intervals_and_references_are_shown_beside_the_values_they_belong_to() -
     assert "<td>0.6</td><td>0.5</td><td>0.7</td><td>0.4</td><td></td><td>0.95</td>" in drawn
 
 
-# Curves of few steps, and those that never change.
+# Curves of few steps.
 
 
 SHORT = Curve("Traffic", "Sent and received.", [1, 3], {"sent": [1000, 2e6], "received": [None, 5]}, "bytes", "step")
-STEADY = Curve("Purity", "Of clusters.", [1, 2, 3, 4], {"Purity": [0.4] * 4}, "share", "round")
 
 
 def cells(drawn: str) -> list[str]:
@@ -97,12 +95,6 @@ def test_few_steps_become_a_table_with_units() -> None:
     assert drawn.count('data-tip="Sent and received."') == 4
     assert re.findall(r'<th scope="row">([^<]*)<', drawn) == ["Traffic: received", "Traffic: sent"]
     assert re.findall(r'<th scope="col"[^>]*>([^<]*)<', drawn) == ["", "step 1", "step 3"]
-
-
-def test_what_never_changes_is_said_in_a_sentence() -> None:
-    both = Curve("Traffic", "", [1, 2, 3, 4], {"sent": [5] * 4, "received": [1] * 4}, "bytes", "round")
-    assert "Purity: 0.400 in each of 4 rounds." in constants([STEADY])
-    assert "Traffic: received 1 B, sent 5 B in each of 4 rounds." in constants([both])
 
 
 # Bars.

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from fedkin.report.figures import Bars, Curve, ResultTable, TableCell
-from fedkin.report.markup import WIDTH, Drawing, element, figure, notes_list, numbers_below, short, shortened, text
+from fedkin.report.markup import WIDTH, Drawing, element, figure, numbers_below, short, shortened, text
 from fedkin.report.numbers import finite, nice_ticks, plain, shown, tick_labels
 
 MIN_STEPS = 4
@@ -195,9 +195,6 @@ def _number_table(curve: Curve, lines: Sequence[Line]) -> str:
     return numbers_below(curve.title, [curve.x_label, *(name for name, _ in columns)], rows)
 
 
-# Curves that are not drawn: of few steps, and those that never change.
-
-
 def is_short(curve: Curve) -> bool:
     """Return whether a curve has too few steps to be drawn."""
     return len(curve.x) < MIN_STEPS
@@ -213,23 +210,6 @@ def step_table(curves: Sequence[Curve]) -> ResultTable:
             name = line.name if line.name == curve.title else f"{curve.title}: {line.name}"
             rows.append((name, [TableCell(texts.get(step, "–"), tip=curve.caption) for step in steps]))
     return ResultTable("", "", "", [f"{curves[0].x_label} {plain(step)}" for step in steps], rows)
-
-
-def is_constant(curve: Curve) -> bool:
-    """Return whether every series keeps one value and has nothing beside it."""
-    if curve.intervals or curve.reference:
-        return False
-    return all(None not in line.values and len(set(line.values)) == 1 for line in lines_of(curve))
-
-
-def constants(curves: Sequence[Curve]) -> str:
-    """List the curves that never change, such as "Purity: 0.400 in each of 10 rounds", as an HTML figure."""
-    items = []
-    for curve in curves:
-        lines = lines_of(curve)
-        values = [f"{line.name} {_last(curve, line)}" if len(lines) > 1 else _last(curve, line) for line in lines]
-        items.append(f"{curve.title}: {', '.join(values)} in each of {len(curve.x)} {curve.x_label}s.")
-    return figure("Unchanged", "", notes_list(items))
 
 
 # Bars lie, one below the other, each between its name and its value, and are thin where there are many.

@@ -91,17 +91,14 @@ def _chart(clusters: ClientClusters) -> str:
         if steps[0] <= tick <= steps[-1]:
             drawing.text(x(float(np.interp(tick, steps, range(len(steps)))) + 0.5), bottom + 13, plain(tick), "middle")
     drawing.text((left + right) / 2, bottom + 27, clusters.x_label, "middle")
-    marks: dict[int, bool] = {}  # by column, whether all events in it are the method's
     for mark in clusters.marks:
         if 0 < (column := int(np.searchsorted(steps, mark.step))) < len(steps):
-            marks[column] = marks.get(column, True) and mark.dashed
-    for column, dashed in sorted(marks.items()):
-        drawing.line(x(column), TOP - 4, x(column), bottom + 2, "mark dashed" if dashed else "mark")
+            drawing.line(x(column), TOP - 4, x(column), bottom + 2, "mark dashed" if mark.dashed else "mark")
     drawing.parts += rows.parts
     words = f"Clusters of {len(order)} clients by {clusters.x_label}: {len(set(last) - {-1})} in the end."
     key = "A lane is a client, its colour and number the cluster it was in."
     key += " Grey: in no cluster yet." if (clusters.clusters < 0).any() else ""
-    key += " Vertical lines: see the table of events." if marks else ""
+    key += " Vertical lines: what happened to clients, see the curves." if clusters.marks else ""
     key += f" Shown are {len(columns)} of {count} {clusters.x_label}s." if len(columns) < count else ""
     lanes = drawing.write(bottom + 34, f"{words} The table lists the members.")
     if len(order) > 40:

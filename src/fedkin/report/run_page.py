@@ -28,19 +28,7 @@ from fedkin.data.population import Population, client_name, short_names
 from fedkin.data.preparation import Preparation
 from fedkin.data.profile import ClusterProfile
 from fedkin.data.samples import thumbnails
-from fedkin.report.figures import (
-    ClientClusters,
-    ClusterPictures,
-    Curve,
-    Figure,
-    Graph,
-    Mark,
-    PagePart,
-    PageView,
-    ResultTable,
-    SampleMap,
-    TableCell,
-)
+from fedkin.report import figures as fig
 from fedkin.report.measures import (
     TRAINING,
     last_number,
@@ -88,7 +76,7 @@ class _Run:
 
     population: Population
     records: Sequence[RecordLine]
-    figures: Sequence[Figure] = ()
+    figures: Sequence[fig.Figure] = ()
     preparation: Preparation = field(default_factory=Preparation)
     latents: LatentSample | None = None
     layout: MapLayout = "none"
@@ -117,7 +105,7 @@ class _Run:
         return classes_of(self.clients, self.population)
 
     @cached_property
-    def marks(self) -> list[Mark]:
+    def marks(self) -> list[fig.Mark]:
         return marks_of(self.records, self.population)
 
     @cached_property
@@ -142,7 +130,7 @@ def page_of_run(
     latents: LatentSample | None = None,
     profile: ClusterProfile | None = None,
     words: Sequence[Sequence[str]] = (),
-) -> PageView:
+) -> fig.PageView:
     """Build the content of a run's page from its records and its clients' state.
 
     `config` is a `fedkin.experiment.config.Config`. Samples of clients with int64 ``state["clusters"]`` are shown by
@@ -155,7 +143,7 @@ def page_of_run(
     if questions := preparation.questions:
         more = f" See the notes for {len(questions) - 1} more." if questions[1:] else ""
         lines.append(f"Something in the data looks wrong, and was used as it is: {questions[0]}{more}")
-    return PageView(
+    return fig.PageView(
         title=f"{display_name(type(config.method))} on {Path(config.data.source).name}",
         lead="\n".join(filter(None, lines)),
         summary=_summary(run, evaluation.target, evaluation.reach),
@@ -165,9 +153,9 @@ def page_of_run(
 
 
 def page_of_rounds(
-    title: str, figures: Sequence[Figure], records: Sequence[RecordLine], names: Sequence[str],
-    evaluated: Sequence[Curve] = (),
-) -> PageView:  # fmt: skip
+    title: str, figures: Sequence[fig.Figure], records: Sequence[RecordLine], names: Sequence[str],
+    evaluated: Sequence[fig.Curve] = (),
+) -> fig.PageView:  # fmt: skip
     """Build the content of a page of rounds whose clients are known by name and replies alone.
 
     `figures` are the method's of these `records`, which are as in ``records.jsonl``; `names` are the clients', in order
@@ -176,7 +164,7 @@ def page_of_rounds(
     run = _Run(Population([], None, [], [], list(names)), records, [*figures, *evaluated])
     data = f"{pluralize(len(names), 'client')} took part; their samples never left them. {run.length}"
     lead = "\n".join(filter(None, [run.finding, *method_remarks(records), data]))
-    return PageView(title=title, lead=lead, summary=_summary(run), parts=_sections(run))
+    return fig.PageView(title=title, lead=lead, summary=_summary(run), parts=_sections(run))
 
 
 # What was found, and in which data.
@@ -203,8 +191,7 @@ def _client_finding(run: _Run) -> str:
     guess = guess_of(run.population)
     if guess is None:
         return f"{finding}."
-    than = "which is no better than" if accuracy <= guess + AS_GUESSED else "as against"
-    than = "which is worse than" if accuracy < guess - AS_GUESSED else than
+    than = "as against" if accuracy > guess + AS_GUESSED else "which is no better than"
     return f"{finding}, {than} {100 * guess:.0f} % by always guessing its most frequent class."
 
 
@@ -264,7 +251,7 @@ def classes_of(clients: Sequence[Client], population: Population) -> Classes:
 def _classes_in_words(fractions: Sequence[tuple[str, float]]) -> str:
     """Name classes, such as ``'Class 8 (64 %) and class 1 (21 %)'``; only the first may be below a tenth."""
     named = [fractions[0], *(fraction for fraction in fractions[1:3] if fraction[1] >= 0.1)]
-    return join_words([f"class {name} ({100 * part:.0f} %)" for name, part in named]).capitalize()
+    return f"C{join_words([f'class {name} ({100 * part:.0f} %)' for name, part in named])[1:]}"
 
 
 def data_sentence(method: Method[Any], population: Population) -> str:
@@ -297,26 +284,28 @@ def _summary(run: _Run, metric: str | None = None, reach: float | None = None) -
     return [*rows, ("Traffic", traffic, "models and statistics sent to the clients and received from them")]
 
 
-def marks_of(records: Sequence[RecordLine], population: Population) -> list[Mark]:
+def marks_of(records: Sequence[RecordLine], population: Population) -> list[fig.Mark]:
     """Return what happened to clients up to the last record: by the scenario, and, dashed, by the method."""
     last = records[-1]["step"] if records else 0
     marks = []
     if population.drift is not None and len(population.drift.clients):
-        marks.append(Mark(population.drift.step, f"{pluralize(len(population.drift.clients), 'client')}: data changed"))
+        marks.append(
+            fig.Mark(population.drift.step, f"{pluralize(len(population.drift.clients), 'client')}: data changed")
+        )
     arrivals = Counter([] if population.arrivals is None else population.arrivals.tolist())
-    marks += [Mark(step, f"{pluralize(n, 'client')} joined") for step, n in sorted(arrivals.items()) if step > 0]
+    marks += [fig.Mark(step, f"{pluralize(n, 'client')} joined") for step, n in sorted(arrivals.items()) if step > 0]
     marks = [mark for mark in marks if mark.step <= last]
     for record in records:
         moved = record["values"].get("moved")
         if isinstance(moved, list) and moved:  # some methods use the name for a number
-            marks.append(Mark(record["step"], f"{pluralize(len(moved), 'client')} moved to another cluster", True))
+            marks.append(fig.Mark(record["step"], f"{pluralize(len(moved), 'client')} moved to another cluster", True))
     return sorted(marks, key=lambda mark: mark.step)
 
 
 # Sections, in the order of the page.
 
 
-def _descriptions(run: _Run) -> PagePart | None:
+def _descriptions(run: _Run) -> fig.PagePart | None:
     """Show the clusters of a table in words: a sentence each, and a table of columns with typical samples."""
     profile, names = run.profile, run.population.names
     if profile is None:
@@ -336,42 +325,42 @@ def _descriptions(run: _Run) -> PagePart | None:
         typical = [f"typical {text}" if text != NOTHING else "" for text in column.typical] or [""] * len(column.cells)
         # A cell is shaded most from one and a half standard deviations on.
         cells = [
-            TableCell(cell, beside, shade=shift / 1.5)
+            fig.TableCell(cell, beside, shade=shift / 1.5)
             for cell, beside, shift in zip(column.cells, typical, column.shifts, strict=True)
         ]
-        rows.append((column.name, [*cells, TableCell(f"{column.effect:.2f}")]))
+        rows.append((column.name, [*cells, fig.TableCell(f"{column.effect:.2f}")]))
     if profile.has_typical:
         caption += (
             " Below it, a typical sample: the mean, or the most frequent category, of the rows nearest to the "
             "cluster's middle at each client. It is nobody's row: cells of fewer than five rows of a client stay there."
         )
-        made_of = [*(TableCell(f"{n:,}") for n in profile.typical_filled.amax(1).tolist()), TableCell("")]
+        made_of = [*(fig.TableCell(f"{n:,}") for n in profile.typical_filled.amax(1).tolist()), fig.TableCell("")]
         foot = [("rows of the typical sample", made_of)]
     faint = frozenset(column.name for column in columns if column.effect < MIN_EFFECT)
     heads = [*range(len(profile.samples)), "effect"]
-    tables = [ResultTable("Columns by cluster", caption, "column", heads, rows, foot=foot, faint=faint)]
-    return PagePart("descriptions", "The clusters in words", spoken, caveats, figures=tables if columns else ())
+    tables = [fig.ResultTable("Columns by cluster", caption, "column", heads, rows, foot=foot, faint=faint)]
+    return fig.PagePart("descriptions", "The clusters in words", spoken, caveats, figures=tables if columns else ())
 
 
-def _words(run: _Run) -> PagePart | None:
+def _words(run: _Run) -> fig.PagePart | None:
     """Show the words that distinguish clusters of texts."""
     if not any(run.words):
         return None
     caption = "Words that texts of a cluster hold more often than others; each is in several texts of two clients."
-    rows = [(str(cluster), [TableCell(", ".join(words) or "–")]) for cluster, words in enumerate(run.words)]
-    return PagePart(
-        "words", "What the clusters are about", figures=[ResultTable("", caption, "cluster", ["words"], rows)]
+    rows = [(str(cluster), [fig.TableCell(", ".join(words) or "–")]) for cluster, words in enumerate(run.words)]
+    return fig.PagePart(
+        "words", "What the clusters are about", figures=[fig.ResultTable("", caption, "cluster", ["words"], rows)]
     )
 
 
-def _associations(run: _Run) -> PagePart | None:
+def _associations(run: _Run) -> fig.PagePart | None:
     """Show the matched local clusters, where a method describes them."""
     names = short_names(run.population.names)
-    graphs = [replace(figure, clients=names) for figure in run.figures if isinstance(figure, Graph)]
-    return PagePart("associations", "Matched local clusters", figures=graphs) if graphs else None
+    graphs = [replace(figure, clients=names) for figure in run.figures if isinstance(figure, fig.Graph)]
+    return fig.PagePart("associations", "Matched local clusters", figures=graphs) if graphs else None
 
 
-def _members(run: _Run) -> PagePart | None:
+def _members(run: _Run) -> fig.PagePart | None:
     """Show the cluster of each client over the rounds."""
     if not run.rounds:
         return None
@@ -389,7 +378,7 @@ def _members(run: _Run) -> PagePart | None:
     for cluster, score in zip(last, metrics.get("client_accuracy", []), strict=False):
         if score is not None and cluster >= 0:
             scores.setdefault(cluster, []).append(score)
-    clusters = ClientClusters(
+    clusters = fig.ClientClusters(
         short_names(population.names) or [str(client.id) for client in population.clients],
         [record["step"] for record in run.rounds],
         labels,
@@ -399,16 +388,16 @@ def _members(run: _Run) -> PagePart | None:
         run.unit,
         run.marks,
     )
-    return PagePart("clients", "Clusters of clients", figures=[clusters])
+    return fig.PagePart("clients", "Clusters of clients", figures=[clusters])
 
 
-def _clustering(run: _Run) -> PagePart | None:
+def _clustering(run: _Run) -> fig.PagePart | None:
     """Show the method's own figures."""
-    figures = [figure for figure in run.figures if not isinstance(figure, Graph | Curve)]
-    return PagePart("clustering", "How the clusters were found", figures=figures) if figures else None
+    figures = [figure for figure in run.figures if not isinstance(figure, fig.Graph | fig.Curve)]
+    return fig.PagePart("clustering", "How the clusters were found", figures=figures) if figures else None
 
 
-def _pictures(run: _Run) -> PagePart | None:
+def _pictures(run: _Run) -> fig.PagePart | None:
     """Show pictures of clusters of images, in original values, rescaled together if beyond [0, 1]."""
     are_files = bool(run.clients) and all(c.samples is not None and c.samples.kind == "images" for c in run.clients)
     if not run.clusters or not run.preparation.scaling or not (are_files or len(run.preparation.shape) == 3):
@@ -423,10 +412,10 @@ def _pictures(run: _Run) -> PagePart | None:
         mean, members = (((x - low) / (high - low or 1.0)).clip(0, 1) for x in (card.mean, card.members))
         mostly = _classes_in_words(run.classes[card.cluster]) if run.classes else ""
         figures.append(replace(card, mean=mean, members=members, mostly=mostly))
-    return PagePart("pictures", "What the clusters look like", figures=figures)
+    return fig.PagePart("pictures", "What the clusters look like", figures=figures)
 
 
-def _tensor_images(run: _Run, cluster: int) -> ClusterPictures:
+def _tensor_images(run: _Run, cluster: int) -> fig.ClusterPictures:
     scaling, members = run.preparation.scaling, [(c, c.state["clusters"] == cluster) for c in run.clients]
     x = torch.cat([client.x[inside] for client, inside in members if inside.any()])
     if scaling is not None and scaling.mode == "standard":
@@ -435,10 +424,10 @@ def _tensor_images(run: _Run, cluster: int) -> ClusterPictures:
     x = x.movedim(1, -1) if x.shape[1] == 3 else x[:, 0]
     spread = torch.linspace(0, len(x) - 1, min(_MEMBERS, len(x))).round().long()
     holders = sum(bool(inside.any()) for _, inside in members)
-    return ClusterPictures(cluster, len(x), holders, x.mean(0).numpy(), x[spread].numpy())
+    return fig.ClusterPictures(cluster, len(x), holders, x.mean(0).numpy(), x[spread].numpy())
 
 
-def _photographs(run: _Run, cluster: int) -> ClusterPictures:
+def _photographs(run: _Run, cluster: int) -> fig.ClusterPictures:
     """Return some pictures of a cluster, cut to squares, from each client in turn; only simulations have them."""
     members = [(client, (client.state["clusters"] == cluster).nonzero()[:, 0].tolist()) for client in run.clients]
     holders = [(client, rows) for client, rows in members if rows]
@@ -450,7 +439,7 @@ def _photographs(run: _Run, cluster: int) -> ClusterPictures:
         if client.samples is not None
     ])  # fmt: skip
     size = sum(len(rows) for _, rows in holders)
-    return ClusterPictures(cluster, size, len(holders), images.mean(0), images[:_MEMBERS])
+    return fig.ClusterPictures(cluster, size, len(holders), images.mean(0), images[:_MEMBERS])
 
 
 _MAP_CAPTIONS = {
@@ -460,7 +449,7 @@ _MAP_CAPTIONS = {
 }
 
 
-def _map(run: _Run) -> PagePart | None:
+def _map(run: _Run) -> fig.PagePart | None:
     """Show samples projected to the plane, by their clusters and, where known, their classes."""
     latents, layout = run.latents, run.layout
     if latents is None or layout == "none":
@@ -472,14 +461,14 @@ def _map(run: _Run) -> PagePart | None:
     places = _neighbours(points) if layout == "tsne" else _components(points)
     caption = f"{len(points):,} samples of all clients. {_MAP_CAPTIONS[layout]}"
     names = {cluster: f"Cluster {cluster}" for cluster in np.unique(clusters).tolist()}
-    maps = [SampleMap("By cluster found", places, clusters, names)]
+    maps = [fig.SampleMap("By cluster found", places, clusters, names)]
     if latents.truth is not None:
         truth, class_names = latents.truth.numpy(), dict(enumerate(run.population.classes))
         names = {label: class_names.get(label, f"Class {label}") for label in np.unique(truth).tolist()}
         colours = {label: int(np.bincount(clusters[truth == label]).argmax()) for label in names}
-        maps.append(SampleMap("By true class", places, truth, names, colours))
+        maps.append(fig.SampleMap("By true class", places, truth, names, colours))
         caption += " A class has the colour of the cluster that holds most of it."
-    return PagePart("map", "Map of the samples", paragraphs=[caption], figures=maps)
+    return fig.PagePart("map", "Map of the samples", paragraphs=[caption], figures=maps)
 
 
 def _neighbours(points: NDArray[Any]) -> NDArray[Any]:
@@ -497,7 +486,7 @@ def _components(points: NDArray[Any]) -> NDArray[Any]:
     return np.pad(places, ((0, 0), (0, 2 - places.shape[1])))
 
 
-def _means(run: _Run) -> PagePart | None:
+def _means(run: _Run) -> fig.PagePart | None:
     """Show standardised means of numbers without a profile, of the columns that differ most."""
     preparation = run.preparation
     if not run.clusters or len(preparation.shape) == 3 or run.profile is not None or preparation.encoder:
@@ -515,14 +504,17 @@ def _means(run: _Run) -> PagePart | None:
         caption += f" Shown are the {len(columns)} of {len(names)} columns in which a cluster stands out most."
     largest = float(means.abs().nan_to_num(0.0).max()) or 1.0
     rows = [
-        (names[column], [TableCell(f"{v:.2f}", shade=v / largest) if v == v else TableCell("–") for v in values])
+        (
+            names[column],
+            [fig.TableCell(f"{v:.2f}", shade=v / largest) if v == v else fig.TableCell("–") for v in values],
+        )
         for column, values in zip(columns.tolist(), means[:, columns].T.tolist(), strict=True)
     ]
-    table = ResultTable("", caption, "feature", run.clusters, rows)
-    return PagePart("profiles", "Feature means of the clusters", figures=[table])
+    table = fig.ResultTable("", caption, "feature", run.clusters, rows)
+    return fig.PagePart("profiles", "Feature means of the clusters", figures=[table])
 
 
-def _counts(run: _Run) -> PagePart | None:
+def _counts(run: _Run) -> fig.PagePart | None:
     """Show the samples by client and cluster, with the most frequent classes."""
     if not run.clusters:
         return None
@@ -530,37 +522,37 @@ def _counts(run: _Run) -> PagePart | None:
     largest = max(int(counts.max(initial=0)), 1)
     names = run.names([client.id for client in run.clients])
     rows = [
-        (name, [*(TableCell(f"{n}", shade=-n / largest) for n in row), TableCell(f"{row.sum()}")])
+        (name, [*(fig.TableCell(f"{n}", shade=-n / largest) for n in row), fig.TableCell(f"{row.sum()}")])
         for name, row in zip(names, counts, strict=True)
     ]
     foot = []
     if run.classes:
         mostly = [f"{fractions[0][0]}: {100 * fractions[0][1]:.0f} %" for fractions in run.classes.values()]
-        foot.append(("most frequent class", [*map(TableCell, mostly), TableCell("")]))
-    foot.append(("all", [TableCell(str(total)) for total in (*counts.sum(axis=0), counts.sum())]))
+        foot.append(("most frequent class", [*map(fig.TableCell, mostly), fig.TableCell("")]))
+    foot.append(("all", [fig.TableCell(str(total)) for total in (*counts.sum(axis=0), counts.sum())]))
     caption = "Samples of each client by cluster."
     if run.profile is not None:
         caption += (
             " The clients are simulated, so all their samples are counted; sites send no number below "
             f"{run.profile.min_members}, and have no such table."
         )
-    table = ResultTable("", caption, "client", [*run.clusters, "all"], rows, foot=foot)
-    return PagePart("table", "Samples by client and cluster", figures=[table])
+    table = fig.ResultTable("", caption, "client", [*run.clusters, "all"], rows, foot=foot)
+    return fig.PagePart("table", "Samples by client and cluster", figures=[table])
 
 
-def _curves(run: _Run) -> PagePart | None:
+def _curves(run: _Run) -> fig.PagePart | None:
     """Show all numbers over the steps, and how the accuracy of clients spreads."""
     records, unit = run.records, run.unit
     if len(records) < 2:
         return None
-    named, curves = measures(*records), [figure for figure in run.figures if isinstance(figure, Curve)]
+    named, curves = measures(*records), [figure for figure in run.figures if isinstance(figure, fig.Curve)]
     for name, measure in named.items():
         holders = [record for record in records if name in record["metrics"] or name in record["values"]]
         if measure.chart and len(holders) > 1:
             together = {n: named[n] for n in (name, measure.beside) if n in named}
             series = {m.title: [scaled(record, n, m) for record in holders] for n, m in together.items()}
             caption = f"{measure.meaning[0].upper()}{measure.meaning[1:]}."
-            curves.append(Curve(measure.title, caption, _steps(holders), series, measure.unit, unit))
+            curves.append(fig.Curve(measure.title, caption, _steps(holders), series, measure.unit, unit))
     holders = [record for record in records if "client_accuracy" in record["metrics"]]
     if len(holders) > 1:
         scores = [[s for s in record["metrics"]["client_accuracy"] if s is not None] for record in holders]
@@ -569,25 +561,27 @@ def _curves(run: _Run) -> PagePart | None:
             for name, percentile in (("10th percentile", 10), ("median", 50), ("90th percentile", 90))
         }
         caption = "On each client's own test set: median, and 10th and 90th percentile over clients."
-        curves.append(Curve("Accuracy across clients", caption, _steps(holders), spread, "share", unit))
+        curves.append(fig.Curve("Accuracy across clients", caption, _steps(holders), spread, "share", unit))
     totals = {name: [record[name] for record in records] for name in ("sent", "received")}
     traffic = {name: np.diff(bytes_so_far, prepend=0).tolist() for name, bytes_so_far in totals.items()}
     caption = f"Sent to the clients and received from them, in each {unit}."
-    curves.append(Curve("Traffic", caption, _steps(records), traffic, "bytes", unit))
+    curves.append(fig.Curve("Traffic", caption, _steps(records), traffic, "bytes", unit))
     title = "Curves" if any(len(curve.x) > 3 for curve in curves) else "Step by step"
     notes = (
         ["Vertical lines: what happened to clients, dashed by the method. Point at a line for more."]
         if run.marks
         else []
     )
-    return PagePart("curves", title, paragraphs=notes, figures=[replace(curve, marks=run.marks) for curve in curves])
+    return fig.PagePart(
+        "curves", title, paragraphs=notes, figures=[replace(curve, marks=run.marks) for curve in curves]
+    )
 
 
 def _steps(records: Sequence[RecordLine]) -> list[int]:
     return [record["step"] for record in records]
 
 
-def _notes(run: _Run) -> PagePart | None:
+def _notes(run: _Run) -> fig.PagePart | None:
     """Show what was forgotten, how the data were prepared, what metrics are compared with, and who was missing."""
     population, notes = run.population, []
     if population.forgotten:
@@ -608,16 +602,16 @@ def _notes(run: _Run) -> PagePart | None:
             who = "client {} was" if len(missing) == 1 else "clients {} were"
             names = join_words(run.names(missing), 12)
             notes.append(f"{run.unit.capitalize()} {record['step']}: {who.format(names)} missing ({reason}).")
-    return PagePart("notes", "Notes", notes=notes) if notes else None
+    return fig.PagePart("notes", "Notes", notes=notes) if notes else None
 
 
-SECTIONS: tuple[Callable[[_Run], PagePart | None], ...] = (
+SECTIONS: tuple[Callable[[_Run], fig.PagePart | None], ...] = (
     _descriptions, _words, _associations, _members, _clustering, _pictures, _map, _means, _counts, _curves,
     _notes,
 )  # fmt: skip
 
 
-def _sections(run: _Run) -> list[PagePart]:
+def _sections(run: _Run) -> list[fig.PagePart]:
     return [part for section in SECTIONS if (part := section(run)) is not None]
 
 
