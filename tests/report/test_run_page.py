@@ -51,15 +51,14 @@ def test_numbers_become_curves_headlines_and_notes(config: Config) -> None:
     )
     shown = view(config, torch.zeros(4, 3), scaling("none", (3,)), *records)
     assert [(curve.title, curve.unit, curve.series) for curve in part(shown, "curves").figures] == [
-        ("Unmatched local clusters", "count", {"Unmatched local clusters": [4, 0]}),
         ("Local accuracy", "share", {"Local accuracy": [0.25, None]}),
         ("False matches", "percent", {"False matches": [50.0, 12.5]}),
         ("Links", "count", {"Links": [3, 4]}),
+        ("Unmatched", "count", {"Unmatched": [4, 0]}),
         ("Local clusters", "count", {"Local clusters": [9, 8]}),
         ("Traffic", "bytes", {"sent": [5, 5], "received": [1, 1]}),
     ]
     assert [row[:2] for row in shown.summary] == [
-        ("Unmatched local clusters", "0"),
         ("False matches", "12.5 %"),
         ("Traffic", "12 B"),
     ]

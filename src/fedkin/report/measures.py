@@ -74,10 +74,6 @@ MEASURES = {
         "Purity", "fraction of clients that belong to the most frequent true cluster of theirs", "share"
     ),
     "clusters": Measure("Clusters found", "over all clients together", "count", beside="target", chart=False),
-    "moved": _charted("Largest move of a centroid", "in units of the features"),
-    "communities": _charted(
-        "Communities", "sets of matched local clusters of different clients", "count", beside="target"
-    ),
     "loss": _charted("Training loss", "mean over the clients that took part"),
     "personal_f1": _charted(
         "Macro-F1 on each client's own test set", "mean over clients, beside that on the shared test set", "share",
@@ -94,7 +90,6 @@ MEASURES = {
     "ami": _charted(
         "AMI", "adjusted mutual information of the clusters found and the true ones: 1 is equal, 0 is chance", "share"
     ),
-    "unmatched": Measure("Unmatched local clusters", "associated with none of another client", "count"),
     "accuracy": Measure(
         "Local accuracy", "each client's local clusters matched to classes (Hungarian), mean over clients", "share"
     ),
