@@ -253,8 +253,9 @@ Row = tuple[str, Sequence[TableCell]]
 class ResultTable:
     """Table with a title, a caption that says what to see, and named rows.
 
-    `corner` is the heading of the column of row names; a column whose heading is an int is of that cluster. `foot` are
-    rows of totals below the others. Rows named in `faint` are shown as less important.
+    `corner` is the heading of the column of row names; a column whose heading is an int is of that cluster. `links` are
+    addresses of pages by name of row, best relative to the page; rows may be absent. `foot` are rows of totals below
+    the others. Rows named in `faint` are shown as less important.
     """
 
     title: str
@@ -262,6 +263,7 @@ class ResultTable:
     corner: str
     columns: Sequence[str | int]
     rows: Sequence[Row]
+    links: Mapping[str, str] = field(default_factory=dict)
     foot: Sequence[Row] = ()
     faint: frozenset[str] = frozenset()
 

@@ -32,10 +32,10 @@ def result_table(table: ResultTable) -> str:
     for name, look in zip(table.columns, looks, strict=True):
         content = cluster_mark(name, str(name)) if isinstance(name, int) else text(name)
         heads.append(element("th", content, scope="col", class_=look))
-    rows = [
-        element("tr", _row_name(name), *map(_cell, cells, looks), class_="faint" if name in table.faint else None)
-        for name, cells in table.rows
-    ]
+    rows = []
+    for name, cells in table.rows:
+        parts = [_row_name(name, table.links.get(name)), *map(_cell, cells, looks)]
+        rows.append(element("tr", *parts, class_="faint" if name in table.faint else None))
     foot = [element("tr", _row_name(name), *map(_cell, cells, looks)) for name, cells in table.foot]
     parts = [element("thead", element("tr", *heads)), element("tbody", *rows)]
     parts += [element("tfoot", *foot)] if foot else []
@@ -45,9 +45,10 @@ def result_table(table: ResultTable) -> str:
     return figure(table.title, table.caption, sheet(content, label, _legend(table)), look="result")
 
 
-def _row_name(name: str) -> str:
+def _row_name(name: str, link: str | None = None) -> str:
     # A long name of a column of data breaks after its punctuation, and nowhere inside a word.
-    return element("th", re.sub(r"([_./-])(?=\w)", r"\1<wbr>", text(name)), scope="row")
+    words = re.sub(r"([_./-])(?=\w)", r"\1<wbr>", text(name))
+    return element("th", element("a", words, href=link) if link else words, scope="row")
 
 
 def _look(table: ResultTable, column: int) -> str | None:
