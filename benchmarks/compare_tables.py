@@ -31,8 +31,8 @@ from fedkin.studies.cells import run_cell
 from fedkin.studies.compare import LADDER
 from fedkin.studies.question import Candidate
 from fedkin.studies.ranking import best_numbers, recommend, score_of
-from r_tables import r_sources
 from simulated_tables import KINDS
+from sources import r_sources
 
 SKLEARN = {"wine": load_wine, "iris": load_iris, "breast-cancer": load_breast_cancer}
 IRRELEVANT = ("", "+1 number", "+4 number", "+1 boolean", "+4 boolean", "+1 category", "+4 category")

@@ -14,7 +14,6 @@ al. 2015) and AG News' test.csv; series are made here. CPU alone is needed.
 from __future__ import annotations
 
 import argparse
-import csv
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,19 +23,17 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 from sklearn.cluster import KMeans
-from sklearn.metrics import adjusted_rand_score, confusion_matrix, normalized_mutual_info_score
 
 import fedkin
 from fedkin.data.sources import load
 from fedkin.features.encoders import Encoder
+from sources import add, known_cells, scored
 
 Floats, Labels = NDArray[np.float32], NDArray[np.int64]
 CLIENTS = 10
 SAMPLES = {"cifar10": 2500, "pacs": 2500, "stackoverflow": 2000, "agnews": 1500, "cbf": 930, "control": 600}
 CELL = ["data", "spread", "seed"]
-SCORES = [f"{score}_{way}" for way in ("found", "given", "kmeans") for score in ("nmi", "ari", "acc")]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -80,12 +77,12 @@ def export(path: Path) -> None:
 
 def run(given: argparse.Namespace) -> None:
     """Append the cells that the file does not have."""
-    known = pd.read_csv(given.file)[CELL].values.tolist() if given.file.exists() else []
+    known = known_cells(given.file, CELL)
     for data in given.data:
         rows, truth = embedded(data, given)
         for spread in ("random", "dirichlet"):
             for seed in given.seeds:
-                if [data, spread, seed] in known:
+                if (data, spread, str(seed)) in known:
                     continue
                 began = time.monotonic()
                 scores = clustered(rows, truth, dealt_out(truth, spread, seed), seed)
@@ -194,26 +191,6 @@ def clustered(rows: Floats, truth: Labels, parts: Sequence[Labels], seed: int) -
             scores["kilobytes"] = round(model.records_[-1]["received"] / len(parts) / 1000)
     means = KMeans(number, n_init=10, random_state=seed).fit_predict(rows)
     return scores | scored("kmeans", truth, means)
-
-
-def scored(way: str, truth: Labels, labels: Any) -> dict[str, float]:
-    """NMI, ARI and accuracy by the best matching."""
-    counts = confusion_matrix(np.unique(truth, return_inverse=True)[1], labels)
-    accuracy = counts[linear_sum_assignment(-counts)].sum() / len(truth)
-    values = (normalized_mutual_info_score(truth, labels), adjusted_rand_score(truth, labels), accuracy)
-    return {f"{score}_{way}": round(float(one), 4) for score, one in zip(("nmi", "ari", "acc"), values, strict=True)}
-
-
-def add(path: Path, row: dict[str, Any]) -> None:
-    """Append a line."""
-    fields = [*CELL, "number", *SCORES, "kilobytes", "seconds"]
-    new = not path.exists()
-    with path.open("a", newline="") as file:
-        writer = csv.DictWriter(file, fields)
-        if new:
-            writer.writeheader()
-        writer.writerow(row)
-    print(row, flush=True)
 
 
 def shown(known: pd.DataFrame) -> str:

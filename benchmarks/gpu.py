@@ -3,20 +3,27 @@
     python benchmarks/gpu.py list
     python benchmarks/gpu.py run [PART ...] [--device cuda] [--minutes 28] [--results benchmarks/gpu.jsonl]
     python benchmarks/gpu.py show [--results benchmarks/gpu.jsonl]
+    python benchmarks/gpu.py time PART [--device cuda]
 
 `run` runs the parts named, or all that the results file does not have of this device, until the minutes are over. Each
 part is a process of its own, and a line of results as soon as it ends: commit, device, versions, seconds, and what it
 measured or why it failed. `show` prints the lines as a table.
 
-Parts are the tests of every method on the device; speeds of the device beside the processor and a plain loop there, and
-the device's rate of matrix products; and CCFC at its paper's size. With ``--device cpu --tiny`` parts run at a small
-size, which shows that they work and measures nothing. The papers' tables are those of ``fedkin reproduce --scale paper
---device cuda``.
+Parts are the tests of every method on the device; speeds, which `time` measures in this process; and CCFC at its
+paper's size. With ``--device cpu --tiny`` parts run at a small size, which shows that they work and measures nothing.
+The papers' tables are those of ``fedkin reproduce --scale paper --device cuda``.
+
+Speeds are seconds of the same work on the device, there without recorded steps, on the processor and, where there is
+one, in a plain PyTorch loop on the device with torch's own settings, which on a GPU round convolutions to TF32; and how
+many times as long the others take. Where the processor or the loop would take minutes, some of the clients or models
+are timed, and the time multiplied; on the processor so many that all cores are busy. Work that pays for starting comes
+first and is left out; the least of two times is kept.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import os
 import platform
@@ -24,46 +31,228 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
+
+import torch
+from torch import nn
+
+from fedkin.core import Client, Method
+from fedkin.core.device import Execution, device_named, on
+from fedkin.core.seeds import derive_generator
+from fedkin.engines.local import LocalFederation, cores
+from fedkin.methods.clients.fedavg import FedAvgMethod
+from fedkin.methods.samples.ccfc.ccfc import CCFCMethod
+from fedkin.methods.samples.fedcref import tasks
+from fedkin.methods.samples.fedcref.fedcref import FedCRefMethod
+from fedkin.nn.modules import build
+from fedkin.nn.stack import Autoencoder, StackTraining, widths_for
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "gpu.jsonl"
 LONGEST = 600.0
 """Seconds of a part at most."""
-_GRACE = 20.0
-"""Seconds to stop in."""
+CLASSES, BATCH = 10, 32
 
 Values = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Part:
-    """One part.
-
-    Attributes
-    ----------
-    name, what : str
-    command : callable
-        From the device, and whether it is to be tiny, to what is run.
-    """
+    """Part of what needs a GPU: `command` makes, from the device and whether it is to be tiny, what is run."""
 
     name: str
     what: str
     command: Callable[[str, bool], list[str]]
 
 
-def speed(which: str) -> Callable[[str, bool], list[str]]:
-    """A part of `gpu_speeds.py`."""
-    script = str(ROOT / "benchmarks" / "gpu_speeds.py")
-    return lambda device, tiny: [sys.executable, script, which, "--device", device, *(["--tiny"] if tiny else [])]
+# Speeds.
+
+
+def rate(device: torch.device, tiny: bool) -> Values:
+    """Products of two large matrices in TFLOP/s."""
+    size, values = 256 if tiny else 8192, {}
+    left, right = torch.rand(2, size, size, device=device)
+    for name, precision in (("float32", "highest"), ("TF32", "high")):
+        torch.set_float32_matmul_precision(precision)
+        values[f"TFLOP/s, {name}"] = 2 * size**3 / min(timed(lambda: left @ right, device) for _ in range(5)) / 1e12
+    torch.set_float32_matmul_precision("highest")
+    return values
+
+
+def fedcref(device: torch.device, tiny: bool) -> Values:
+    """The first exchange of models of 25 clients' clusters, and the same models in a plain loop."""
+    clients, samples = (3, 40) if tiny else (25, 500)
+    method, shape = FedCRefMethod(), Autoencoder(widths_for(784))
+    training = StackTraining(1 if tiny else 20, 0, method.batch_size, method.learning_rate)
+    payload = {**method.start_options(), **tasks.spec(shape), "training": asdict(training), "replicas": 2}
+    payload["profiles"] = False
+    halves = []
+    for client in synthetic_clients(clients, samples, 784):
+        labels = client.state["given"]
+        for cluster in labels.unique():
+            members = client.x[labels == cluster]
+            halves += members.split((len(members) + 1) // 2)
+
+    def exchange(place: torch.device, some: int = clients) -> Callable[[], object]:
+        with on(place):
+            fed = LocalFederation(synthetic_clients(clients, samples, 784)[:some])
+        return lambda: fed.ask(tasks.train_clusters, fed.all(**payload))
+
+    def plain(some: int) -> None:
+        for x in halves[:some]:
+            layers = [part for i, o in shape.layers for part in (nn.Linear(i, o), nn.ReLU())]
+            model = nn.Sequential(*layers[:-1], nn.Sigmoid()).to(device)
+            adam, resident = torch.optim.Adam(model.parameters(), training.learning_rate), x.to(device)
+            for _ in range(training.epochs):
+                for rows in torch.randperm(len(x), device=device).split(training.batch_size):
+                    adam.zero_grad()
+                    nn.functional.mse_loss(model(resident[rows]), resident[rows]).backward()
+                    adam.step()
+
+    return compared(exchange, device, (clients, clients), plain, (min(5, len(halves)), len(halves)))
+
+
+def synthetic_clients(n_clients: int, samples: int, features: int) -> list[Client]:
+    """Clients with 2 to 5 of ten classes, `samples` images of each, dark for the most part; they bring their labels."""
+    rng, clients = derive_generator(0, "benchmark"), []
+    means, bases = torch.randn(10, 1, features, generator=rng), torch.randn(10, 8, features, generator=rng)
+    for client in range(n_clients):
+        count = int(torch.randint(2, 6, (), generator=rng))
+        classes = torch.randperm(10, generator=rng)[:count]
+        codes = torch.randn(count, samples, 8, generator=rng) / 8**0.5
+        x = (0.5 * (means[classes] + codes @ bases[classes]) - 0.2).clamp_(0.0, 1.0).flatten(0, 1)
+        clients.append(Client(client, x, state={"given": torch.arange(count).repeat_interleave(samples)}))
+    return clients
+
+
+def fedavg(device: torch.device, tiny: bool) -> Values:
+    """A round of FedAvg of 100 clients with LeNet-5, and the same round by hand, client after client."""
+    count, each, shape = 3 if tiny else 100, 40 if tiny else 500, (1, 28, 28)
+    rng = derive_generator(0, "benchmark")
+    x, y = torch.rand(count, each, *shape, generator=rng), torch.arange(count * each).view(count, -1) % CLASSES
+    clients = [Client(i, x[i], y[i]) for i in range(count)]
+    method = FedAvgMethod(module="lenet5", rounds=100, local_epochs=1, batch_size=BATCH)
+    network = build("lenet5", shape, CLASSES)
+
+    def plain(some: int) -> None:
+        everyone, sums = copy.deepcopy(network).to(device), None
+        for client in range(some):
+            images, labels = x[client].to(device), y[client].to(device)
+            model = copy.deepcopy(everyone)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+            for rows in torch.randperm(each, device=device).split(BATCH):
+                optimizer.zero_grad()
+                nn.functional.cross_entropy(model(images[rows]), labels[rows]).backward()
+                optimizer.step()
+            values = [parameter.detach() for parameter in model.parameters()]
+            sums = values if sums is None else [total + value for total, value in zip(sums, values, strict=True)]
+
+    busy = min(max(count, 2 * cores()), count)
+    return compared(steps_of(method, clients), device, (busy, count), plain, (min(20, count), count))
+
+
+def ccfc(device: torch.device, tiny: bool) -> Values:
+    """A round of views of ten clients with images."""
+    x = torch.rand(10, 32 if tiny else 512, 1, 28, 28, generator=derive_generator(0, "benchmark"))
+    method = CCFCMethod(pretrain_rounds=100, cluster_rounds=1, batch_size=16 if tiny else 128)
+    return compared(steps_of(method, [Client(i, part) for i, part in enumerate(x)]), device, (10, 10))
+
+
+def steps_of(method: Method[Any], clients: list[Client]) -> Callable[..., Callable[[], object]]:
+    """What makes, for a place and the first of the clients, a function that takes the method's next step there."""
+
+    def work(place: torch.device, some: int = len(clients)) -> Callable[[], object]:
+        with on(place):
+            fed = LocalFederation(clients[:some])
+        state = method.init(fed)
+
+        def step() -> None:
+            nonlocal state
+            state, _ = method.step(fed, state)
+
+        return step
+
+    return work
+
+
+def compared(
+    work: Callable[..., Callable[[], object]],
+    device: torch.device,
+    on_processor: tuple[int, int],
+    plain: Callable[[int], None] | None = None,
+    in_loop: tuple[int, int] = (1, 1),
+) -> Values:
+    """Seconds there, there without recorded steps, on the processor, and of a plain loop there; and the ratios.
+
+    `on_processor` and `in_loop` are how many clients or models of how many are timed.
+    """
+    values = {"seconds": least(work(device), device)}
+    if device.type == "cuda":
+        with on(device, execution=Execution(cuda_graphs=False)):
+            values["seconds, not recorded"] = least(work(device), device)
+    processor, (some, of) = torch.device("cpu"), on_processor
+    values["seconds, processor"] = least(work(processor, some), processor) * of / some
+    if plain is not None:
+        with as_torch_is_set():
+            values["seconds, plain loop"] = least(lambda: plain(in_loop[0]), device) * in_loop[1] / in_loop[0]
+    ratios = {
+        f"times as long{name.removeprefix('seconds')}": value / values["seconds"]
+        for name, value in values.items()
+        if name != "seconds"
+    }
+    return values | ratios
+
+
+@contextmanager
+def as_torch_is_set() -> Iterator[None]:
+    """Torch's own settings, without determinism and with TF32 in convolutions."""
+    before = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.allow_tf32
+    torch.use_deterministic_algorithms(False)
+    torch.backends.cudnn.allow_tf32 = True
+    yield
+    torch.use_deterministic_algorithms(before[0], warn_only=True)
+    torch.backends.cudnn.allow_tf32 = before[1]
+
+
+def least(work: Callable[[], object], device: torch.device) -> float:
+    """The least seconds of two times, or of one if it takes two seconds, after one that is not counted."""
+    work()
+    first = timed(work, device)
+    return first if first > 2 else min(first, timed(work, device))
+
+
+def timed(work: Callable[[], object], device: torch.device) -> float:
+    """Seconds until the device is done."""
+    began = time.perf_counter()
+    work()
+    if device.type != "cpu":
+        torch.accelerator.synchronize()
+    return time.perf_counter() - began
+
+
+SPEEDS: dict[str, tuple[str, Callable[[torch.device, bool], Values]]] = {
+    "rate": ("matrix products per second, float32 and with TF32", rate),
+    "fedcref": ("FedCRef's first iteration of 25 clients, 784 columns", fedcref),
+    "fedavg-lenet": ("a round of FedAvg, 100 clients with LeNet-5", fedavg),
+    "ccfc": ("a round of CCFC's views, ten clients", ccfc),
+}
+
+
+# Parts.
+
+
+def speed(name: str) -> Callable[[str, bool], list[str]]:
+    """The command of one of `SPEEDS`."""
+    return lambda device, tiny: [sys.executable, __file__, "time", name, "--device", device, *["--tiny"][: int(tiny)]]
 
 
 def ccfc_full(p: float, seed: int, remedies: bool = False) -> Callable[[str, bool], list[str]]:
-    """CCFC at the paper's size, with views and losses of its authors' code; with what helps where clients differ."""
+    """CCFC at the paper's size, with views and losses of its authors' code; with decorrelation, which helps where clients differ."""
     settings: dict[str, object] = {
         "simulation.scenario": "own-class", "simulation.heterogeneity": p, "method.form": "code",
         "method.views": "pillow", "method.start": "own", "method.model_weight": 0.001, "evaluation.map": "none",
@@ -73,12 +262,9 @@ def ccfc_full(p: float, seed: int, remedies: bool = False) -> Callable[[str, boo
     small = {"simulation.fraction": 0.005, "method.pretrain_rounds": 1, "method.cluster_rounds": 1}
 
     def command(device: str, tiny: bool) -> list[str]:
-        where = {"device.name": device, "device.tf32": str(device != "cpu").lower()}
-        words = [
-            word
-            for key, value in (settings | where | (small if tiny else {})).items()
-            for word in ("--set", f"{key}={value}")
-        ]
+        on_device = {"device.name": device, "device.tf32": str(device != "cpu").lower()}
+        pairs = settings | on_device | (small if tiny else {})
+        words = [word for key, value in pairs.items() for word in ("--set", f"{key}={value}")]
         return [sys.executable, "-m", "fedkin", "run", "ccfc", "--data", "mnist", "--seed", str(seed), *words]
 
     return command
@@ -93,93 +279,85 @@ def tests(device: str, tiny: bool) -> list[str]:
 
 PARTS = (
     Part("tests", "every method on the device, compared with the processor", tests),
-    Part("rate", "matrix products per second, float32 and with TF32", speed("rate")),
-    Part("fedcref", "FedCRef's first iteration of 25 clients, 784 columns", speed("fedcref")),
-    Part("fedavg-lenet", "a round of FedAvg, 100 clients with LeNet-5", speed("fedavg-lenet")),
-    Part("ccfc", "a round of CCFC's views, ten clients", speed("ccfc")),
+    *(Part(name, what, speed(name)) for name, (what, _) in SPEEDS.items()),
     *(
-        Part(
-            f"ccfc/full-{p:g}-{seed}",
-            f"CCFC on all of MNIST, p = {p:g}, seed {seed}",
-            ccfc_full(p, seed),
-        )
+        Part(f"ccfc/full-{p:g}-{seed}", f"CCFC on all of MNIST, p = {p:g}, seed {seed}", ccfc_full(p, seed))
         for p, seed in product((0.0, 0.5, 1.0), range(3))
     ),
     *(
-        Part(f"ccfc/remedies-{p:g}", f"the same with both remedies, p = {p:g}, seed 0", ccfc_full(p, 0, remedies=True))
+        Part(f"ccfc/remedies-{p:g}", f"the same with decorrelation, p = {p:g}, seed 0", ccfc_full(p, 0, remedies=True))
         for p in (0.0, 0.5, 1.0)
     ),
 )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """List, run or show parts."""
+    """List, run, show or time parts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["list", "run", "show"])
+    parser.add_argument("what", choices=["list", "run", "show", "time"])
     parser.add_argument("parts", nargs="*", metavar="PART")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--minutes", type=float, default=28.0, help="no part begins after these")
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--tiny", action="store_true", help="at a small size; measures nothing")
-    given = parser.parse_args(arguments)
-    names = {part.name for part in PARTS}
-    if unknown := set(given.parts) - names:
-        parser.error(
-            f"no part is called {', '.join(sorted(unknown))}; there are {', '.join(part.name for part in PARTS)}"
-        )
-    if given.what == "list":
+    options = parser.parse_args(arguments)
+    names = [part.name for part in PARTS]
+    if unknown := set(options.parts) - set(names):
+        parser.error(f"no part is called {', '.join(sorted(unknown))}; there are {', '.join(names)}")
+    if options.what == "list":
         print("\n".join(f"{part.name:24}{part.what}" for part in PARTS))
-    elif given.what == "show":
-        print(table(lines_of(given.results)))
+    elif options.what == "show":
+        print(table(lines_of(options.results)))
+    elif options.what == "time":
+        for name in options.parts:
+            print(json.dumps(SPEEDS[name][1](device_named(options.device, "--device"), options.tiny)))
     else:
-        run(given.parts, given.device, given.minutes, given.results, given.tiny)
+        run(options.parts, options.device, options.minutes, options.results, options.tiny)
 
 
 def run(wanted: Sequence[str], device: str, minutes: float, results: Path, tiny: bool) -> None:
     """Run parts one after another, and append a line for each; those named, or all that are missing."""
-    where, began = described(device), time.monotonic()
-    done = {line["part"] for line in lines_of(results) if _counts(line, where["device"], tiny)}
+    facts, began = described(device), time.monotonic()
+    finished = {
+        line["part"]
+        for line in lines_of(results)
+        if not line["failed"] and (line["device"], line["tiny"]) == (facts["device"], tiny)
+    }
     for part in PARTS:
-        if part.name not in wanted and (wanted or part.name in done):
+        if part.name not in wanted and (wanted or part.name in finished):
             continue
         left = 60 * minutes - (time.monotonic() - began)
         if left <= 0:
             print(f"{part.name}: no time is left", flush=True)
             break
         command = part.command(device, tiny)
-        line = {"part": part.name, "tiny": tiny, "seeds": seeds_of(command), **where}
-        line |= outcome(part, device, tiny, min(LONGEST, left))
+        seed = int(command[command.index("--seed") + 1]) if "--seed" in command else 0
+        line = {"part": part.name, "tiny": tiny, "seeds": [seed], **facts}
+        line |= outcome(command, device, min(LONGEST, left))
         with results.open("a") as file:
             file.write(json.dumps(line) + "\n")
         print(f"{part.name}: {line['failed'] or 'done'} in {line['seconds']:.0f} s", flush=True)
 
 
-def seeds_of(command: Sequence[str]) -> list[int]:
-    """The seeds of a part: that of its command, or as many as it asks `fedkin reproduce` for."""
-    if "--seeds" in command:
-        return list(range(int(command[command.index("--seeds") + 1])))
-    return [int(command[command.index("--seed") + 1])] if "--seed" in command else [0]
-
-
-def outcome(part: Part, device: str, tiny: bool, limit: float) -> Values:
+def outcome(command: Sequence[str], device: str, limit: float) -> Values:
     """What came of a part: its seconds, the values it printed, or why it failed and its last output."""
     path = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]))
     environment = {**os.environ, "PYTHONPATH": path, "HF_HUB_OFFLINE": "1"}
     environment["FEDKIN_DEVICE"] = "" if device == "cpu" else device
-    began = time.monotonic()
+    began, pipe = time.monotonic(), subprocess.PIPE
     process = subprocess.Popen(
-        part.command(device, tiny),
-        cwd=ROOT,
-        env=environment,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
+        command, cwd=ROOT, env=environment, text=True, stdout=pipe, stderr=subprocess.STDOUT, start_new_session=True
     )
     try:
         printed, failed = process.communicate(timeout=limit)[0], ""
     except subprocess.TimeoutExpired:
-        printed, failed = _ended(process), f"not finished after {limit:.0f} s"
+        os.killpg(process.pid, signal.SIGINT)  # with all that it has started; runs keep what they have
+        try:
+            printed = process.communicate(timeout=20)[0]
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            printed = process.communicate()[0]
+        failed = f"not finished after {limit:.0f} s"
     if process.returncode and not failed:
         failed = f"ended with {process.returncode}"
     tail = printed.replace(str(ROOT), ".").replace(str(Path.home()), "~")[-2000:] if failed else ""
@@ -188,25 +366,8 @@ def outcome(part: Part, device: str, tiny: bool, limit: float) -> Values:
     return {"seconds": time.monotonic() - began, "failed": failed, "values": values, "output": tail}
 
 
-def _counts(line: Values, device: str, tiny: bool) -> bool:
-    """Whether a part is done by this line."""
-    return not line["failed"] and line["device"] == device and line["tiny"] == tiny
-
-
-def _ended(process: subprocess.Popen[str]) -> str:
-    """What a part had printed when it and all that it had started were stopped; runs keep what they have."""
-    os.killpg(process.pid, signal.SIGINT)
-    try:
-        return process.communicate(timeout=_GRACE)[0]
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        return process.communicate()[0]
-
-
 def described(device: str) -> Values:
     """Commit, device and versions."""
-    import torch
-
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
     name = torch.cuda.get_device_name(device) if device.startswith("cuda") else platform.processor() or "processor"
     return {
@@ -226,9 +387,8 @@ def table(lines: Sequence[Values]) -> str:
     rows = ["| part | device | commit | seconds | measured |", "|---|---|---|---|---|"]
     for (device, part), line in last.items():
         values = ", ".join(f"{name} {value:.3g}" for name, value in line["values"].items())
-        rows.append(
-            f"| {part} | {device} | {line['commit']} | {line['seconds']:.0f} | {line['failed'] or values or 'passed'} |"
-        )
+        measured = line["failed"] or values or "passed"
+        rows.append(f"| {part} | {device} | {line['commit']} | {line['seconds']:.0f} | {measured} |")
     return "\n".join(rows)
 
 

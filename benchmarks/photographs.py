@@ -15,7 +15,6 @@ number of clusters found and given. Beside it is k-means of the same features of
 from __future__ import annotations
 
 import argparse
-import csv
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -26,13 +25,12 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
-from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from torch.nn.functional import avg_pool2d
 
 import fedkin
 from fedkin.data.sources import load
 from fedkin.features.extractors import extract
-from table_sources import spread
+from sources import add, known_cells, scored, spread
 
 Images = NDArray[np.float32]
 Labels = NDArray[np.int64]
@@ -40,7 +38,6 @@ Labels = NDArray[np.int64]
 CLIENTS, SIDE = 10, 32
 FEATURES = ("raw", "gradients", "autoencoder", "siamese")
 CELL = ["data", "p", "seed", "features"]
-SCORES = ["nmi_found", "ari_found", "found", "nmi_given", "ari_given", "nmi_kmeans", "ari_kmeans"]
 TRUTHS = {"cifar10": ["label"], "pacs": ["label", "domain"]}
 
 
@@ -62,14 +59,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(given: argparse.Namespace) -> None:
     """Append the cells that the file does not have."""
-    known = pd.read_csv(given.csv)[CELL].values.tolist() if given.csv.exists() else []
+    known = known_cells(given.csv, CELL)
     for seed in given.seeds:
         for data in given.data:
             images, truths = photographs(data, given.samples, seed)
             for p in given.p:
                 parts = partitioned(truths["label"], p, seed)
                 for features in given.features:
-                    if [data, p, seed, features] in known:
+                    if (data, str(p), str(seed), features) in known:
                         continue
                     began = time.monotonic()
                     of = FITTED[features]([images[part] for part in parts], given.rounds, seed)
@@ -147,26 +144,6 @@ def clustered(clients: list[Images], labels: list[Labels], features: Any, seed: 
     rows = extract(features, x).numpy() if isinstance(features, str) else np.asarray(features(x.numpy()))
     means = KMeans(number, n_init=10, random_state=seed).fit_predict(rows.reshape(len(rows), -1))
     return row | scored("kmeans", truth, means)
-
-
-def scored(name: str, truth: Labels, found: Any) -> dict[str, float]:
-    """NMI and ARI of clusters."""
-    return {
-        f"nmi_{name}": round(float(normalized_mutual_info_score(truth, found)), 4),
-        f"ari_{name}": round(float(adjusted_rand_score(truth, found)), 4),
-    }
-
-
-def add(path: Path, row: dict[str, Any]) -> None:
-    """Append a line."""
-    fields = [*CELL, "truth", *SCORES, "trained_s"]
-    new = not path.exists()
-    with path.open("a", newline="") as file:
-        writer = csv.DictWriter(file, fields)
-        if new:
-            writer.writeheader()
-        writer.writerow(row)
-    print(row, flush=True)
 
 
 def shown(known: pd.DataFrame) -> str:

