@@ -13,10 +13,8 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import mean, stdev
 
 import numpy as np
 import pandas as pd
@@ -32,7 +30,7 @@ from fedkin.studies.compare import LADDER
 from fedkin.studies.question import Candidate
 from fedkin.studies.ranking import best_numbers, recommend, score_of
 from simulated_tables import KINDS
-from sources import r_sources
+from sources import add, known_cells, r_sources
 
 SKLEARN = {"wine": load_wine, "iris": load_iris, "breast-cancer": load_breast_cancer}
 IRRELEVANT = ("", "+1 number", "+4 number", "+1 boolean", "+4 boolean", "+1 category", "+4 category")
@@ -62,15 +60,11 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1], help="Of columns, rows and who holds what.")
     given = parser.parse_args()
     path = given.out / "regret.csv"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    known = pd.read_csv(path).to_dict("records") if path.exists() else []
-    done = {(row["table"], row["seed"]) for row in known}
+    known = known_cells(path, ["table", "seed"])
     for seed in given.seeds:
         for table in given.tables:
-            if (table, seed) not in done:
-                row = {"table": table, "seed": seed, **judged(table, seed)}
-                pd.DataFrame([row]).to_csv(path, mode="a", header=not path.exists(), index=False)
-                print(row, flush=True)
+            if (table, str(seed)) not in known:
+                add(path, {"table": table, "seed": seed, **judged(table, seed)})
     print(summary(pd.read_csv(path)))
 
 
@@ -92,11 +86,11 @@ def judged(table: str, seed: int) -> dict[str, object]:
     best = max(scores, key=lambda score: score.measures["ari"])
     taken = choice.score.measures["ari"] if choice else 0.0
     return {
-        "recommended": choice.score.name if choice else "",
+        "recommended": choice.score.candidate.name if choice else "",
         "undecided": bool(choice and choice.undecided),
         "found again": round(choice.score.value, 3) if choice else 0.0,
         "ari": round(taken, 3),
-        "best": best.name,
+        "best": best.candidate.name,
         "regret": round(best.measures["ari"] - taken, 3),
     }
 
@@ -187,10 +181,9 @@ def partitioned(truth: NDArray[np.int64], partition: str, seed: int) -> list[NDA
 def summary(rows: pd.DataFrame) -> str:
     """Mean, standard deviation and maximum of the regret, on the tables that the rule was chosen on and on others."""
     rows = rows.assign(part=[part_of(name) for name in rows["table"]])
-    rows["base"] = [name.split(" +")[0] for name in rows["table"]]
-    lines = [_line(part, own["regret"]) for part, own in rows.groupby("part")]
-    lines += [_line(f"{part}: {base}", own["regret"]) for (part, base), own in rows.groupby(["part", "base"])]
-    return "\n".join([*lines, _line("all", rows["regret"])])
+    figures = ["mean", "std", "median", "max", "size"]
+    parts = [rows.groupby(by).regret.agg(figures).round(3).to_string() for by in ("part", ["part", "table"])]
+    return "\n\n".join([*parts, f"of all: {rows.regret.mean():.3f}, at most {rows.regret.max():.3f}"])
 
 
 def part_of(table: str) -> str:
@@ -198,11 +191,6 @@ def part_of(table: str) -> str:
     if table.split(" +")[0] in CHOSEN_ON:
         return "chosen on"
     return "simulated" if table in SIMULATED else "R" if table in r_sources() else "fresh"
-
-
-def _line(name: str, values: Sequence[float]) -> str:
-    spread = stdev(values) if len(values) > 1 else 0.0
-    return f"{name}: {mean(values):.3f} ± {spread:.3f} behind the best, at most {max(values):.3f} ({len(values)} runs)"
 
 
 if __name__ == "__main__":

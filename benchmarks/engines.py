@@ -145,7 +145,7 @@ def in_processes(contestant: str, work: Workload, folder: Path, flower_python: P
     command = [sys.executable, __file__, "--contestant", contestant, given, str(report)]
     if contestant == "flower":
         cores = str(len(os.sched_getaffinity(0)))
-        command = [str(flower_python), "-m", "flower_fedavg", given, str(report), cores, str(folder)]
+        command = [str(flower_python), "-m", "flower_fedavg.app", given, str(report), cores, str(folder)]
     environment = {name: value for name, value in os.environ.items() if name not in THREADS}
     environment |= {**QUIET, "FLWR_HOME": str(folder / "home"), "PYTHONPATH": str(Path(__file__).resolve().parent)}
     with log.open("w") as output:

@@ -90,7 +90,6 @@ def fedcref(device: torch.device, tiny: bool) -> Values:
     method, shape = FedCRefMethod(), Autoencoder(widths_for(784))
     training = StackTraining(1 if tiny else 20, 0, method.batch_size, method.learning_rate)
     payload = {**method.start_options(), **tasks.spec(shape), "training": asdict(training), "replicas": 2}
-    payload["profiles"] = False
     halves = []
     for client in synthetic_clients(clients, samples, 784):
         labels = client.state["given"]
@@ -252,7 +251,7 @@ def speed(name: str) -> Callable[[str, bool], list[str]]:
 
 
 def ccfc_full(p: float, seed: int, remedies: bool = False) -> Callable[[str, bool], list[str]]:
-    """CCFC at the paper's size, with views and losses of its authors' code; with decorrelation, which helps where clients differ."""
+    """CCFC at the paper's size, with views and losses of its authors' code; its remedy is decorrelation."""
     settings: dict[str, object] = {
         "simulation.scenario": "own-class", "simulation.heterogeneity": p, "method.form": "code",
         "method.views": "pillow", "method.start": "own", "method.model_weight": 0.001, "evaluation.map": "none",

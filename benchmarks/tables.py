@@ -22,7 +22,6 @@ Tables, variants and partitions are those of `table_sources`; with ``FEDKIN_DATA
 from __future__ import annotations
 
 import argparse
-import csv
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,7 +41,19 @@ import fedkin
 from fedkin.data.preparation import prepare
 from fedkin.data.scenarios.already_split import ClientFiles
 from fedkin.engines.local import LocalFederation
-from sources import IMAGES, VARIANTS, Labels, arff_sources, generator, partition, sources, spread, table
+from sources import (
+    IMAGES,
+    VARIANTS,
+    Labels,
+    add,
+    arff_sources,
+    generator,
+    known_cells,
+    partition,
+    sources,
+    spread,
+    table,
+)
 
 Rows = NDArray[np.float64]
 
@@ -59,7 +70,6 @@ FEDERATED: dict[tuple[str, bool], Callable[[int, int], Model]] = {
 }
 """Methods over clients by name and whether the number of clusters is options."""
 
-EPSILONS = (1.0, 4.0, 10.0)
 SERVER = "FedDP-KMeans"
 """Methods whose name begins so are given the server's rows."""
 
@@ -71,36 +81,20 @@ RIVALS: dict[tuple[str, bool], Callable[[int, int], Model]] = {
 """More methods over clients, which ``--rivals`` compares; AFCL begins with twice as many seeds as there are classes."""
 
 PRIVATE: dict[tuple[str, bool], Callable[[int, int], Model]] = {
-    **{
-        (f"kin-graph, epsilon {epsilon:g}", True): lambda k, seed, epsilon=epsilon: fedkin.KinGraph(  # type: ignore[misc]
-            n_clusters=k, epsilon=epsilon, random_state=seed
-        )
-        for epsilon in EPSILONS
-    },
-    **{
-        (f"{name}, epsilon {epsilon:g}", True): lambda k, seed, epsilon=epsilon: fedkin.FedDPKMeans(  # type: ignore[misc]
-            n_clusters=k, epsilon=epsilon, random_state=seed
-        )
-        for epsilon in EPSILONS
-        for name in (SERVER, "without server's rows")
-    },
-}
+    (f"{name}, epsilon {epsilon:g}", True): lambda k, seed, kind=kind, epsilon=epsilon: kind(  # type: ignore[misc]
+        n_clusters=k, epsilon=epsilon, random_state=seed
+    )
+    for epsilon in (1.0, 4.0, 10.0)
+    for name, kind in (
+        ("kin-graph", fedkin.KinGraph), (SERVER, fedkin.FedDPKMeans), ("without server's rows", fedkin.FedDPKMeans)
+    )
+}  # fmt: skip
 """Methods with differential privacy, on images."""
 
 RIVAL_TABLES = [
-    "digit-images",
-    "mnist-tenth",
-    "wine",
-    "breast-cancer",
-    "atom",
-    "hepta",
-    "lsun",
-    "target",
-    "aggregation",
-    "jain",
-    "r15",
-    "spiral",
-]
+    "digit-images", "mnist-tenth", "wine", "breast-cancer", "atom", "hepta", "lsun", "target", "aggregation", "jain",
+    "r15", "spiral",
+]  # fmt: skip
 RIVAL_METHODS = {"kin-graph", "k-FED", *(name for name, _ in [*RIVALS, *PRIVATE])}
 
 NUMBERS = (2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 20, 25, 30, 40, 50)
@@ -161,19 +155,12 @@ KEYS = [field.name for field in fields(Cell)][:7]
 
 def run(options: argparse.Namespace) -> None:
     """Compute all cells that the file lacks."""
-    known = set()
-    if options.csv.exists():
-        known = {tuple(line) for line in pd.read_csv(options.csv, dtype=str)[KEYS].itertuples(index=False)}
-    with options.csv.open("a", newline="") as file:
-        writer = csv.DictWriter(file, [field.name for field in fields(Cell)])
-        if file.tell() == 0:
-            writer.writeheader()
-        for seed in options.seeds:
-            for variant in options.variants:
-                for name in options.tables:
-                    for cell in cells(name, variant, seed, options.clients, options.partitions, options.methods, known):
-                        writer.writerow(asdict(cell))
-                        file.flush()
+    known = known_cells(options.csv, KEYS)
+    for seed in options.seeds:
+        for variant in options.variants:
+            for name in options.tables:
+                for cell in cells(name, variant, seed, options.clients, options.partitions, options.methods, known):
+                    add(options.csv, asdict(cell))
 
 
 def cells(

@@ -1,13 +1,18 @@
 """FedAvg as a Flower user writes it: a `ClientApp`, and a `ServerApp` around the built-in `FedAvg` strategy.
 
-It follows the shape of Flower's PyTorch quickstart: each message makes a model, loads the arrays, trains it with
-`torch.optim.SGD` on a `DataLoader` over a `TensorDataset`, and replies with the arrays and the mean training loss.
+``python -m flower_fedavg.app WORKLOAD REPORT CORES TEMPORARY_FOLDER`` runs it in Flower's own simulation; `flwr run`
+would leave a SuperLink behind. It follows the shape of Flower's PyTorch quickstart: each message makes a model, loads
+the arrays, trains it with `torch.optim.SGD` on a `DataLoader` over a `TensorDataset`, and replies with the arrays and
+the mean training loss.
 """
 
 from __future__ import annotations
 
+import json
+import sys
 from dataclasses import asdict
 from itertools import chain, islice, pairwise, repeat
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -16,6 +21,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, 
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
+from flwr.simulation import run_simulation
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -84,3 +90,23 @@ def server_app(work: Workload, report: dict[str, Any]) -> ServerApp:
         report["loss"] = work.loss(model)
 
     return app
+
+
+def main(workload: str, report: str, cores: str, folder: str) -> None:
+    """Simulate and write the report; one actor per core, each with one processor."""
+    work = Workload(**json.loads(workload))
+    measured: dict[str, Any] = {}
+    run_simulation(
+        server_app(work, measured),
+        client_app,
+        num_supernodes=work.clients,
+        backend_config={
+            "init_args": {"num_cpus": int(cores), "_temp_dir": folder},
+            "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
+        },
+    )
+    Path(report).write_text(json.dumps(measured))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
