@@ -41,28 +41,26 @@ def test_images_get_a_channel_and_bytes_become_fractions():
     assert as_tensor(np.full((3, 2, 4, 5), 7.0), "Client 0").amax() == 7
 
 
-NUMERIC = "but all must be real numbers."
-AS_TABLE = "A table with texts or dates is given as a DataFrame."
-SHAPES = "(n, features) or (n, channels, height, width)"
-
-
 @pytest.mark.parametrize(
-    ("value", "sentence"),
+    ("value", "words"),
     [
-        ([1.0, 2.0], f"Client 3 has shape (2,), but samples need {SHAPES}."),
-        (pd.Series([1.0]), "Client 3 is a Series, one row or one column; give a table, such as table.iloc[[0]]."),
-        (np.zeros((2, 8, 8, 3)), "Client 3 has shape (n, 8, 8, 3), with the"),
-        ([[1.0, np.nan], [2.0, 3.0]], "Client 3 has missing or infinite values in 1"),
-        ([[1e30]], "Client 3 has numbers beyond 1e+20, too large to add up; give the data in another unit."),
-        ([[1, "a"], [2, None]], f"Client 3 holds values of type object, {NUMERIC} {AS_TABLE}"),
-        ([[1j]], f"Client 3 holds values of type complex128, {NUMERIC}"),
-        (pd.DataFrame({"a": []}), "Client 3 is empty (0 rows, 1 columns of features)."),
+        ([1.0, 2.0], r"shape \(2,\), but samples need \(n, features\)"),
+        (np.zeros((0, 3)), "with at least one of each"),
+        (pd.Series([1.0]), "of type Series; give its samples as an array"),
+        (np.zeros((2, 8, 8, 3)), "with the channels last"),
+        ([[1.0, np.nan], [2.0, 3.0]], "missing or infinite values in 1 of 2"),
+        ([[1.0, None], [2.0, 3.0]], "missing or infinite values in 1 of 2"),
+        ([[1e30]], "in another unit"),
+        ([[1e-60]], "in another unit"),
+        ([[1, "a"], [2, None]], "is given as a DataFrame"),
+        ([[1.0, 2.0], [3.0]], "rows of one length"),
+        ([[1j]], "must be real numbers"),
+        (pd.DataFrame({"a": []}), "is empty"),
     ],
 )
-def test_samples_that_cannot_be_used_are_refused(value, sentence):
-    with pytest.raises(FedkinError) as error:
+def test_samples_that_cannot_be_used_are_refused(value, words):
+    with pytest.raises(FedkinError, match=f"^Client 3 .*{words}"):
         as_tensor(value, "Client 3")
-    assert str(error.value).startswith(sentence)
 
 
 def save(path, **arrays):

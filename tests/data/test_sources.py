@@ -29,7 +29,7 @@ def test_names_are_looked_for_below_fedkin_data_and_on_the_hub_if_that_is_asked_
         return Dataset(source, torch.zeros(1, 1))
 
     monkeypatch.setattr(module, "read_huggingface", read)
-    monkeypatch.setattr(module, "_CACHE", None)  # whatever another test of this process keeps
+    monkeypatch.setattr(module, "_cache", None)  # whatever another test of this process keeps
     monkeypatch.setenv("FEDKIN_DATA", str(tmp_path))
     (tmp_path / "my_set").mkdir()
     load("my-set", "kind", "test")
@@ -133,13 +133,6 @@ def test_grey_images_with_class_labels(tmp_path):
 @pytest.mark.parametrize(
     ("columns", "features", "arguments", "sentence"),
     [
-        (
-            {"a": [[1, 2]]},
-            None,
-            {},
-            "Column 'a' of '{}' holds values of type ndarray, but a cell needs a number, text or date; write "
-            "their parts into columns, or name it in drop.",
-        ),
         ({"a": [1]}, None, {"cluster": "kind"}, "'{}' has no column 'kind'; it has a."),
         (
             {"a": [1, 2], "label": [0, None]},
@@ -188,18 +181,16 @@ def test_other_modes_become_grey_or_colour(mode, channels):
 
 
 @pytest.mark.parametrize(
-    ("file", "sentence"),
+    ("file", "words"),
     [
-        ({"bytes": b"broken", "path": None}, "It has an image that cannot be decoded in row 1."),
-        ({"bytes": encoded(GREY[0])["bytes"][:40], "path": None}, "It has an image that cannot be decoded in row 1."),
-        (encoded(np.zeros((4, 3))), "It has images of different sizes: row 1 is 4 x 3 where row 0 is 2 x 3."),
-        (encoded(GREY[0], "I;16"), "It has an image of more than 8 bits per channel in row 1 (mode I;16)."),
+        ({"bytes": encoded(GREY[0])["bytes"][:40], "path": None}, "Row 1 of It is an image that cannot be decoded"),
+        (encoded(np.zeros((4, 3))), "different sizes: row 1 is 4 x 3 where row 0 is 2 x 3"),
+        (encoded(GREY[0], "I;16"), "more than 8 bits"),
     ],
 )
-def test_images_that_cannot_be_used_are_refused(file, sentence):
-    with pytest.raises(FedkinError) as error:
+def test_images_that_cannot_be_used_are_refused(file, words):
+    with pytest.raises(FedkinError, match=words):
         decode_images([encoded(GREY[0]), file], "It")
-    assert str(error.value).startswith(sentence)
 
 
 @pytest.mark.data

@@ -241,8 +241,8 @@ SINGLE = f"fit takes {COLLECTIONS}; got a single table."
         (pd.DataFrame(X), SINGLE.replace("table.", "DataFrame; table.groupby('hospital') divides it by a column.")),
         ([X, Y], SINGLE),
         ([], "The list of clients is empty; at least one is needed."),
-        ([X, X[:0]], "Client 1 is empty (shape (0, 8)); every client needs at least one sample and one feature."),
-        ([X, [[1, 2], [3]]], "Client 1 is no array: its rows differ in length or type."),
+        ([X, X[:0]], "Client 1 has shape (0, 8), but samples need (n, features)"),
+        ([X, [[1, 2], [3]]], "Client 1 is no dense array of numbers, with rows of one length."),
     ],
 )
 def test_clients_that_cannot_be_used_are_refused(clients: Any, sentence: str) -> None:

@@ -12,7 +12,6 @@ from fedkin.engines.local import LocalFederation
 from fedkin.features import kept_features
 from fedkin.features.extractors import extract, forget, register
 from fedkin.features.gradients import gradients, upright
-from fedkin.features.hog import hog
 from fedkin.methods.samples.afcl import AFCLMethod
 from fedkin.methods.samples.centralized import KMeansMethod
 from fedkin.methods.samples.feddp_kmeans import FedDPKMeansMethod
@@ -63,8 +62,6 @@ def test_registered_features_go_by_their_name():
     assert extract("first-number", torch.eye(3)).tolist() == [[1.0], [0.0], [0.0]]
     with pytest.raises(FedkinError, match="exist already"):
         register("first-number", lambda x: x)
-    with pytest.raises(FedkinError, match="any name"):
-        register("a:b", first)
     forget("first-number")
     forget("raw")
     assert extract("raw", torch.eye(3)).shape == (3, 3)
@@ -129,13 +126,8 @@ def test_images_of_any_size_have_about_as_many_points(shape: tuple[int, ...], po
 def test_the_channel_with_the_strongest_gradient_counts():
     grey = images(3, 1, 16, 16)
     colour = torch.cat([0.1 * grey, grey, torch.zeros_like(grey)], dim=1)
-    torch.testing.assert_close(hog(colour), hog(grey))
-
-
-def test_an_image_has_the_same_features_whoever_else_is_there():
-    x = images(5, 3, 16, 16)
-    assert torch.equal(hog(x)[3:4], hog(x[3:4]))
-    assert hog(x[:0]).shape == (0, hog(x).shape[1])
+    torch.testing.assert_close(gradients(colour), gradients(grey), atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(gradients(colour)[2:], gradients(colour[2:]))
 
 
 METHODS = {

@@ -17,7 +17,7 @@ from fedkin.privacy.accounting import bit_epsilon, delta_of, epsilon_of, flip_pr
 from fedkin.privacy.budget import ACCOUNT, Account, released
 from fedkin.privacy.gaussian import gaussian_mu
 
-WHOLE = gaussian_mu(4.0, 1e-5)
+TOTAL = gaussian_mu(4.0, 1e-5)
 
 
 def stored(folder: Path) -> dict:
@@ -26,7 +26,7 @@ def stored(folder: Path) -> dict:
 
 def test_runs_are_charged_until_nothing_is_left(tmp_path: Path):
     account = Account(tmp_path, 4.0, 1e-5)
-    half = WHOLE / math.sqrt(2)
+    half = TOTAL / math.sqrt(2)
     assert account.reserve("a", half)
     assert stored(tmp_path)["epsilon"] < 4.0
     assert account.reserve("b", half)
@@ -39,7 +39,7 @@ def test_a_run_is_charged_once_and_for_the_most_it_asked(tmp_path: Path):
     account = Account(tmp_path, 4.0, 1e-5)
     assert [account.reserve("a", mu) for mu in (0.3, 0.3, 0.1, 0.5)] == [True] * 4
     assert stored(tmp_path)["runs"] == {"a": 0.5}
-    assert not account.reserve("a", 2 * WHOLE)
+    assert not account.reserve("a", 2 * TOTAL)
     assert Account(tmp_path, 4.0, 1e-5).reserve("a", 0.5)  # what it has it keeps
     assert stored(tmp_path)["runs"] == {"a": 0.5}
 
@@ -51,7 +51,7 @@ def test_what_is_allowed_together_is_within_the_budget_in_whatever_order(tmp_pat
     for run, mu in asked:
         if account.reserve(run, mu):
             allowed[run] = max(mu, allowed.get(run, 0.0))
-    assert math.hypot(*allowed.values()) <= WHOLE * (1 + 1e-5)
+    assert math.hypot(*allowed.values()) <= TOTAL * (1 + 1e-5)
 
 
 @pytest.mark.parametrize("mu", [math.inf, math.nan, -1.0])
@@ -162,17 +162,18 @@ def test_the_ends_of_the_range():
 def test_a_statement_names_every_level():
     made = statement(0.1, 200, 20)
     nine = math.log(9)
-    assert made.epsilon_bit == pytest.approx(nine)
-    assert made.epsilon_sample == pytest.approx(20 * nine)
-    assert made.epsilon_replaced == pytest.approx(40 * nine)
-    assert made.epsilon_client == pytest.approx(200 * nine)
-    assert made.epsilon_client_delta == pytest.approx(epsilon_of(1e-5, 0.1, 200))
-    assert made.tree()["delta"] == 1e-5
+    assert made["epsilon_bit"] == pytest.approx(nine)
+    assert made["epsilon_sample"] == pytest.approx(20 * nine)
+    assert made["epsilon_replaced"] == pytest.approx(40 * nine)
+    assert made["epsilon_client"] == pytest.approx(200 * nine)
+    assert statement(0.0, 200, 20)["epsilon_bit"] is None
+    assert made["epsilon_client_delta"] == pytest.approx(epsilon_of(1e-5, 0.1, 200))
+    assert made["delta"] == 1e-5
 
 
 def test_where_segments_depend_on_all_samples_one_sample_counts_as_much_as_the_client():
     made = statement(0.1, 200, 20, separate=False)
-    assert made.epsilon_sample == made.epsilon_replaced == made.epsilon_client
+    assert made["epsilon_sample"] == made["epsilon_replaced"] == made["epsilon_client"]
 
 
 @pytest.mark.parametrize(

@@ -33,11 +33,10 @@ def as_tensor(value: Any, origin: str) -> Tensor:
     if frame is not None:
         return plain_numbers(frame_to_table(frame, origin), origin)
     array = _as_array(value, origin)
-    if array.ndim not in (2, 3, 4):
-        raise FedkinError(f"{origin} has shape {array.shape}, but samples need {_SHAPES}.")
-    if array.size == 0:
+    if array.ndim not in (2, 3, 4) or array.size == 0:
         raise FedkinError(
-            f"{origin} is empty (shape {array.shape}); every client needs at least one sample and one feature."
+            f"{origin} has shape {array.shape}, but samples need {_SHAPES}, with at least one of each; one column is "
+            "x.reshape(-1, 1)."
         )
     if array.ndim == 3:
         array = array[:, None]
@@ -47,16 +46,22 @@ def as_tensor(value: Any, origin: str) -> Tensor:
             f"{origin} has shape (n, {', '.join(map(str, array.shape[1:]))}), with the channels last; give "
             f"x.{cure}(0, 3, 1, 2), for samples need {_SHAPES}."
         )
-    if _is_far_from_zero(array):
-        return _checked(torch.tensor(np.ascontiguousarray(array, dtype=np.float64)), origin)
     with np.errstate(over="ignore", under="ignore"):
-        x = torch.tensor(np.ascontiguousarray(array, dtype=np.float32))
-    if not bool(x.any()) and bool(array.any()):
+        kind = np.float64 if _is_far_from_zero(array) else np.float32
+        x = torch.tensor(np.ascontiguousarray(array, dtype=kind))
+    if array.ndim == 4 and array.dtype == np.uint8:
+        return x / 255
+    if bad := int((~torch.isfinite(x.flatten(1)).all(1)).sum()):
         raise FedkinError(
-            f"{origin} has no value above {np.abs(array).max():.1g}, which is 0 in float32; give the data in another "
-            "unit."
+            f"{origin} has missing or infinite values in {bad} of {len(x)} samples; all must be finite float32."
         )
-    return x / 255 if array.ndim == 4 and array.dtype == np.uint8 else _checked(x, origin)
+    # Larger ones cannot be added up over all rows, and smaller ones are 0 in float32.
+    if float(x.abs().max()) > LARGEST or (not bool(x.any()) and bool(array.any())):
+        raise FedkinError(
+            f"{origin} has numbers up to {np.abs(array).max():.0e}, and allowed are 1e-45 to {LARGEST:.0e}; give the "
+            "data in another unit."
+        )
+    return x
 
 
 def _is_far_from_zero(array: npt.NDArray[Any]) -> bool:
@@ -73,19 +78,6 @@ def _is_far_from_zero(array: npt.NDArray[Any]) -> bool:
         return False  # it is refused, or holds pictures or fractions, which are not centred
     step = np.maximum(np.abs(low), np.abs(high)) * np.finfo(np.float32).eps
     return bool(((high > low) & (high - low < step * 2.0**10)).any())
-
-
-def _checked(x: Tensor, origin: str) -> Tensor:
-    """Return samples after checking that all are finite and can be added."""
-    if bad := int((~torch.isfinite(x.flatten(1)).all(1)).sum()):
-        raise FedkinError(
-            f"{origin} has missing or infinite values in {bad} of {len(x)} samples; all must be finite float32."
-        )
-    if float(x.abs().max()) > LARGEST:
-        raise FedkinError(
-            f"{origin} has numbers beyond {LARGEST:.0e}, too large to add up; give the data in another unit."
-        )
-    return x
 
 
 def as_dataset(
@@ -125,37 +117,26 @@ def plain_numbers(table: Table, origin: str) -> Tensor:
 
 
 def _as_array(value: Any, origin: str) -> npt.NDArray[Any]:
-    if isinstance(value, Tensor):
-        try:
-            dense = value.detach().cpu()
-            value = (dense.float() if dense.is_floating_point() else dense).resolve_conj().resolve_neg().numpy()
-        except (RuntimeError, TypeError) as error:  # sparse, nested, quantised, or on a device without values
-            form = f"{value.dtype} and {value.layout} on '{value.device}'"
-            raise FedkinError(f"{origin} is a tensor of {form}; give its numbers as a dense one.") from error
     if issparse(value):
         raise FedkinError(f"{origin} is a sparse matrix; give it as an array, by its method toarray().")
-    if isinstance(value, Iterator | Mapping | Set | str | bytes) or value is None:
+    if isinstance(value, Iterator | Mapping | Set | str | bytes) or value is None or hasattr(value, "to_frame"):
         what = type(value).__name__
         raise FedkinError(f"{origin} is of type {what}; give its samples as an array, a list of rows or a DataFrame.")
-    if type(value).__name__ == "Series" and hasattr(value, "to_frame"):
-        raise FedkinError(f"{origin} is a Series, one row or one column; give a table, such as table.iloc[[0]].")
     try:
-        array = np.asarray(unmasked(value))
-    except (ValueError, TypeError) as error:
-        raise FedkinError(f"{origin} is no array: its rows differ in length or type.") from error
-    numbers = (bool, int, float, np.bool_, np.integer, np.floating, type(None))
-    if array.dtype.kind == "O" and array.size and all(isinstance(number, numbers) for number in array.flat):
-        array = array.astype(np.float64)  # as a DataFrame's is
+        if isinstance(value, Tensor):
+            dense = value.detach().cpu()
+            value = (dense.float() if dense.is_floating_point() else dense).resolve_conj().resolve_neg().numpy()
+        several = isinstance(value, list | tuple) and any(isinstance(row, np.ma.MaskedArray) for row in value)
+        array = np.ma.array(value) if several else value
+        if isinstance(array, np.ma.MaskedArray):  # whose masked elements numpy would take for numbers
+            masked = np.ma.getmaskarray(array).any()
+            array = np.ma.filled(array.astype(np.float64), np.nan) if masked else array.data
+        array = np.asarray(array)
+        if array.dtype.kind == "O" and array.size and not any(isinstance(cell, str) for cell in array.flat):
+            array = array.astype(np.float64)  # numbers among which some are None, as a DataFrame's are
+    except (ValueError, TypeError, RuntimeError) as error:  # a ragged list; a sparse, quantised or nested tensor
+        raise FedkinError(f"{origin} is no dense array of numbers, with rows of one length.") from error
     if array.dtype.kind not in "biuf":
         as_table = " A table with texts or dates is given as a DataFrame." if array.dtype.kind in "OSUM" else ""
         raise FedkinError(f"{origin} holds values of type {array.dtype}, but all must be real numbers.{as_table}")
     return array
-
-
-def unmasked(value: Any) -> Any:
-    """Return a masked array, or a list of them, with NaN for masked elements; anything else is returned unchanged."""
-    several = isinstance(value, list | tuple) and any(isinstance(row, np.ma.MaskedArray) for row in value)
-    if not several and not isinstance(value, np.ma.MaskedArray):
-        return value
-    array = np.ma.array(value)
-    return np.ma.filled(array.astype(np.float64), np.nan) if np.ma.getmaskarray(array).any() else array.data

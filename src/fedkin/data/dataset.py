@@ -91,8 +91,7 @@ class Dataset:
 
 def composed(value: Any) -> str:
     """Return a value as text whose accents and umlauts are composed (NFC), so that what looks alike is alike."""
-    text = str(value)
-    return text if text.isascii() else unicodedata.normalize("NFC", text)
+    return unicodedata.normalize("NFC", str(value))
 
 
 def usual_label(columns: Iterable[str]) -> str | None:
@@ -125,13 +124,10 @@ def encode_labels(values: Iterable[Any], origin: str) -> tuple[Tensor, list[str]
     """
     array = np.asarray(values)
     labels = (values if isinstance(values, np.ma.MaskedArray) else array).tolist()  # masked ones are None
-    if array.ndim != 1:
+    if array.ndim != 1 or any(
+        isinstance(label, list | tuple | dict | set | frozenset | np.ndarray) for label in labels
+    ):
         raise FedkinError(f"{origin} has shape {array.shape}; labels need one value per sample.")
-    for label in labels:
-        if isinstance(label, list | tuple | dict | set | frozenset | np.ndarray):
-            raise FedkinError(
-                f"{origin} holds values of type {type(label).__name__}; labels need one value per sample."
-            )
     if missing := sum(map(_is_missing, labels)):
         raise lacking_labels(origin, missing, len(labels))
     if array.dtype.kind == "f":
@@ -158,8 +154,10 @@ def are_whole(classes: Iterable[str]) -> bool:
 
 def lacking_labels(origin: str, missing: int, rows: int) -> FedkinError:
     """Return the error on labels that are `missing` in so many of all `rows`."""
-    lacks, these = ("all labels", "this client") if missing == rows else (f"{missing} of {rows} labels", "these rows")
-    return FedkinError(f"{origin} lacks {lacks}; leave out {these}, or {setting('label', 'none')} to use no labels.")
+    count, these = ("all", "this client") if missing == rows else (f"{missing} of {rows}", "these rows")
+    return FedkinError(
+        f"{origin} lacks {count} labels; leave out {these}, or {setting('label', 'none')} to use no labels."
+    )
 
 
 def fractions(origin: str, example: object) -> FedkinError:
@@ -183,26 +181,16 @@ def check_are_classes(classes: Sequence[str], rows: int, column: str | None) -> 
 
     They are if they are numbers of which most come once or twice. Raises FedkinError if they are.
     """
-    if len(classes) > max(20, rows / 3) and _are_numbers(classes):
+    try:
+        are_numbers = bool(np.isfinite([float(name) for name in classes]).all())
+    except ValueError:
+        return
+    if are_numbers and len(classes) > max(20, rows / 3):
         labels = "The labels are" if column is None else f"Column '{column}' has"
         raise FedkinError(
             f"{labels} {len(classes):,} different numbers in {rows:,} rows; labels must be classes, such as ranges of "
             "these numbers, for regression is not supported."
         )
-
-
-def _are_numbers(classes: Iterable[str]) -> bool:
-    try:
-        return bool(np.isfinite([float(name) for name in classes]).all())
-    except ValueError:
-        return False
-
-
-def note_on_many_classes(classes: Sequence[str], rows: int) -> list[str]:
-    """Return a note if there are fewer than ten rows to each of more than twenty classes."""
-    if len(classes) <= max(20, rows / 10):
-        return []
-    return [f"Labels are {len(classes):,} different values in {rows:,} rows, and each is a class of its own."]
 
 
 def not_labels(clients: Sequence[Dataset]) -> list[str]:
@@ -224,11 +212,11 @@ def notes_on_outcomes(clients: Iterable[Sequence[str]]) -> list[str]:
 
     A column ``y`` beside one called ``x`` is a coordinate.
     """
-    called = dict.fromkeys(
+    outcomes = dict.fromkeys(
         name for names in clients for name in names if usual_label([name]) and not (name == "y" and "x" in names)
     )
     return [
         f"Column '{name}' is called like labels and is a feature; if it is an outcome, which clusters should not "
         f"depend on, name it in {option('drop')}, or, if it holds labels, with {option('label')}."
-        for name in called
+        for name in outcomes
     ]

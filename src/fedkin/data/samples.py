@@ -8,9 +8,10 @@ data by the encoder's fingerprint and a hash of each sample.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +30,8 @@ from fedkin.data.options import NO_LABELS, TableOptions
 
 KEPT = ".fedkin"
 """Folder of embeddings beside the samples."""
-_SMALL = 64
-"""Side of images up to which they are compared by their edges without an encoder, as handwriting and clothes are."""
-_MEMORY = 2**16
-"""Embeddings that a process keeps of samples that are in no file."""
 _remembered: dict[tuple[str, str], Tensor] = {}
+"""Embeddings of samples that are in no file, which ``predict`` meets again after ``fit``."""
 _SUGGESTED: dict[SampleKind, tuple[str, str]] = {
     "images": (
         "timm:vit_small_patch14_dinov2.lvd142m",
@@ -53,31 +51,27 @@ def listed_samples(value: Any) -> Samples | None:
 
     Texts are also an array or a Series of objects.
     """
-    is_column = getattr(value, "ndim", 0) == 1 and getattr(value, "dtype", None) is not None
-    if not isinstance(value, list | tuple) and not (is_column and getattr(value.dtype, "kind", "O") in "OUT"):
+    is_column = getattr(value, "ndim", 0) == 1 and getattr(getattr(value, "dtype", None), "kind", "O") in "OUT"
+    if not (isinstance(value, list | tuple) or is_column) or not len(value):
         return None
     items = list(value)
-    if not items:
-        return None
     if all(isinstance(item, str | Path) for item in items):
         kinds = {KINDS.get(ending_of(item)) if _is_path(item) else "texts" for item in items}
-        if kinds == {"texts"} and not all(map(_is_path, items)):
-            return Samples("texts", items)
         if None in kinds or all(ending_of(item) == ".csv" for item in items):  # files or folders of clients
             return None
-        kind = next((kind for kind in kinds if kind and len(kinds) == 1), None)  # of several kinds they are words
-        return Samples(kind, [Path(item).expanduser() for item in items]) if kind else Samples("texts", items)
+        kind = kinds.pop() or "texts"
+        if kinds or (kind == "texts" and not all(map(_is_path, items))):  # words, some of which end like files
+            return Samples("texts", items)
+        return Samples(kind, [Path(item).expanduser() for item in items])
     if all(hasattr(item, "getbands") for item in items):
         return Samples("images", items)
-    shapes = [getattr(item, "shape", None) for item in items]
-    if all(shape is not None and len(shape) == 1 for shape in shapes) and len(set(shapes)) > 1:
-        return Samples("series", items)
-    return None
+    shapes = [getattr(item, "shape", ()) for item in items]
+    return Samples("series", items) if {len(shape) for shape in shapes} == {1} and len(set(shapes)) > 1 else None
 
 
 def _is_path(item: str | Path) -> bool:
     text = str(item)
-    if len(text) >= 4096 or "\n" in text:
+    if len(text) >= 4096 or "\n" in text:  # the system refuses to look up longer ones
         return False
     return bool(ending_of(text) and " " not in text.strip()) or Path(text).exists()
 
@@ -96,6 +90,9 @@ def folder_dataset(folder: Path, label: str | None = None) -> Dataset | None:
         samples = Samples(kind, [folder / name for name in names])
         return Dataset(folder.name, torch.zeros(len(names), 0), y, classes, samples=samples)
     return None
+
+
+# Encoding.
 
 
 def with_embeddings(data: Dataset, options: TableOptions, where: str) -> Dataset:
@@ -128,7 +125,7 @@ def _with_texts(data: Dataset, table: Table, encoder: SampleEncoder | None, orig
         return data
     how, texts = encoder.fingerprint() or encoder.name, {}
     for name, column in table.texts.items():
-        filled = [at for at, text in enumerate(column.texts.items) if text]
+        filled = [row for row, text in enumerate(column.texts.items) if text]
         embeddings = encoded(column.texts.rows(torch.tensor(filled)), encoder, origin) if filled else torch.zeros(0, 1)
         rows = torch.full((len(column.texts), embeddings.shape[1]), torch.nan)
         rows[filled] = embeddings
@@ -154,20 +151,18 @@ def _of_numbers(data: Dataset) -> Samples | None:
     if data.table is not None:
         plain = all(column.kind == "number" for column in data.table.columns)
         return Samples("series", list(data.table.values.float().numpy())) if plain else None
-    is_image = data.x.ndim == 4 and data.x.shape[1] in (1, 3, 4) and data.x.shape[2] > 1
-    if not is_image and data.x.ndim == 4:
-        return Samples("series", list(data.x.flatten(1, 2).numpy()))
-    return Samples("images" if is_image else "series", list(data.x.numpy()))
+    if data.x.ndim == 4 and data.x.shape[1] in (1, 3, 4) and data.x.shape[2] > 1:
+        return Samples("images", list(data.x.numpy()))
+    return Samples("series", list((data.x.flatten(1, 2) if data.x.ndim == 4 else data.x).numpy()))
 
 
 def _without_encoder(data: Dataset, samples: Samples, where: str) -> Dataset:
     if samples.kind == "images":
-        pictures = [_pixels(content(item, "images", where)) for item in samples.items]
-        shapes = {picture.shape[1:] for picture in pictures}
-        if len(shapes) == 1 and max(*shapes.pop()) <= _SMALL:
-            channels = max(len(picture) for picture in pictures)
-            x = torch.stack([torch.from_numpy(picture).expand(channels, -1, -1) for picture in pictures])
-            return replace(data, x=x, samples=None)
+        pictures = [pixels_of(content(item, "images", where)) for item in samples.items]
+        sizes = {picture.shape[1:] for picture in pictures}
+        # Up to 64 pixels a side, as of handwriting and clothes, images are compared by their edges.
+        if len(sizes) == 1 and max(*sizes.pop()) <= 64:
+            return replace(data, x=stacked(pictures, where), samples=None)
     spec, more = _SUGGESTED[samples.kind]
     raise FedkinError(
         f"{where} holds {samples.kind}, which an encoder turns into numbers; {setting('encode', spec)}{more}."
@@ -189,7 +184,7 @@ def encoded(samples: Samples, encoder: SampleEncoder, where: str) -> Tensor:
     missing = {digest: item for digest, item in zip(hashes, samples.items, strict=True) if digest not in embeddings}
     if missing:
         try:
-            rows = encoder.encode(samples.kind, _contents([*missing.values()], samples.kind, where))
+            rows = encoder.encode(samples.kind, (content(item, samples.kind, where) for item in missing.values()))
         except FedkinError:
             raise
         except Exception as error:  # whatever a user's function raises
@@ -204,7 +199,7 @@ def encoded(samples: Samples, encoder: SampleEncoder, where: str) -> Tensor:
             with suppress(FileError):  # beside data that may only be read they are made again each time
                 write_secret(path, save({name: row.contiguous().clone() for name, row in embeddings.items()}))
         elif how:
-            if len(_remembered) + len(missing) > _MEMORY:
+            if len(_remembered) + len(missing) > 2**16:  # 65,536 rows of 1,280 numbers take 0.3 GB
                 _remembered.clear()
             _remembered.update({(how, digest): embeddings[digest] for digest in missing})
     return torch.stack([embeddings[digest] for digest in hashes])
@@ -214,22 +209,24 @@ def _place(first: Any, folder: str | None, how: str) -> Path | None:
     """Return the file of embeddings by the fingerprint `how`: beside the folder of the first sample, or in `folder`."""
     if not how or (folder is None and not isinstance(first, Path)):
         return None
-    at, client = (Path(folder), "samples") if folder else (first.parent.parent, first.parent.name)
-    return at / KEPT / f"{client}-{hashlib.sha256(how.encode()).hexdigest()[:16]}.safetensors"
+    parent, client = (Path(folder), "samples") if folder else (first.parent.parent, first.parent.name)
+    return parent / KEPT / f"{client}-{hashlib.sha256(how.encode()).hexdigest()[:16]}.safetensors"
 
 
 def _hash_of(item: Any, where: str) -> str:
-    digest = hashlib.sha256()
     if isinstance(item, Path):
-        digest.update(_bytes(item, where))
+        content = _bytes(item, where)
     elif hasattr(item, "getbands"):
-        digest.update(f"{item.mode} {item.size}".encode() + item.tobytes())
+        content = f"{item.mode} {item.size}".encode() + item.tobytes()
     elif isinstance(item, str):
-        digest.update(item.encode(errors="surrogatepass"))
+        content = item.encode(errors="surrogatepass")
     else:
         array = np.ascontiguousarray(item)
-        digest.update(f"{array.dtype} {array.shape}".encode() + array.tobytes())
-    return digest.hexdigest()
+        content = f"{array.dtype} {array.shape}".encode() + array.tobytes()
+    return hashlib.sha256(content).hexdigest()
+
+
+# Reading.
 
 
 def _bytes(path: Path, where: str) -> bytes:
@@ -239,11 +236,6 @@ def _bytes(path: Path, where: str) -> bytes:
         raise FedkinError(f"'{path}' of {where} cannot be read ({error.strerror}).") from error
 
 
-def _contents(items: Sequence[Any], kind: SampleKind, where: str) -> Iterator[Any]:
-    for item in items:
-        yield content(item, kind, where)
-
-
 def content(item: Any, kind: SampleKind, where: str) -> Any:
     """Return a sample as encoders take it: a colour or grey Pillow image, a text, or a series ``(channels, steps)``.
 
@@ -251,22 +243,49 @@ def content(item: Any, kind: SampleKind, where: str) -> Any:
     """
     if kind == "texts":
         return _bytes(item, where).decode("utf-8", errors="replace") if isinstance(item, Path) else item
-    if kind == "series":
-        series = np.atleast_2d(np.array(_series(item, where) if isinstance(item, Path) else item, dtype=np.float32))
-        if series.ndim != 2 or not series.size or not np.isfinite(series).all():
-            raise FedkinError(f"A series of {where} has the shape {series.shape}; it should be numbers, all finite.")
-        return series
-    return _image(item, where) if isinstance(item, Path) else item
+    if kind == "images":
+        return opened_image(item, f"'{item}' of {where}") if isinstance(item, Path) else item
+    series = np.atleast_2d(np.array(_series(item, where) if isinstance(item, Path) else item, dtype=np.float32))
+    if series.ndim != 2 or not series.size or not np.isfinite(series).all():
+        raise FedkinError(f"A series of {where} has the shape {series.shape}; it should be numbers, all finite.")
+    return series
 
 
-def _image(path: Path, where: str) -> Any:
+def opened_image(file: Path | BytesIO, where: str) -> Any:
+    """Return an image of Pillow's, in colour or grey, the right way up; `where` names it in error messages."""
     from PIL import Image, ImageOps
 
     try:
-        with Image.open(path) as image:
-            return ImageOps.exif_transpose(image).convert("L" if image.mode in ("1", "L", "LA") else "RGB")
+        with Image.open(file) as image:
+            mode = image.mode
+            upright = ImageOps.exif_transpose(image).convert("L" if mode in ("1", "L", "LA") else "RGB")
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise FedkinError(f"'{path}' of {where} is an image that cannot be decoded.") from error
+        raise FedkinError(f"{where} is an image that cannot be decoded.") from error
+    if mode[0] in "IF":  # of more bits conversion cuts off all but the darkest values
+        raise FedkinError(f"{where} is an image of more than 8 bits per channel (mode {mode}).")
+    return upright
+
+
+def pixels_of(image: Any) -> NDArray[Any]:
+    """Return an image as float32 ``(channels, height, width)`` in [0, 1]: three channels, or one of a grey image."""
+    if not hasattr(image, "convert"):
+        return np.asarray(image, dtype=np.float32)
+    grey = image.mode in ("1", "L", "LA")
+    pixels = np.asarray(image.convert("L" if grey else "RGB"), dtype=np.float32) / 255
+    return pixels[None] if grey else np.ascontiguousarray(pixels.transpose(2, 0, 1))
+
+
+def stacked(pictures: Sequence[NDArray[Any]], origin: str) -> Tensor:
+    """Return images of one size as a tensor ``(n, channels, height, width)``; of three channels if any has colours."""
+    for row, picture in enumerate(pictures):
+        if picture.shape[1:] != pictures[0].shape[1:]:
+            sizes = "{} x {} where row 0 is {} x {}".format(*picture.shape[1:], *pictures[0].shape[1:])
+            raise FedkinError(f"{origin} has images of different sizes: row {row} is {sizes}.")
+    channels = max(len(picture) for picture in pictures)
+    x = np.empty((len(pictures), channels, *pictures[0].shape[1:]), dtype=np.float32)
+    for row, picture in zip(x, pictures, strict=True):
+        row[:] = picture
+    return torch.from_numpy(x)
 
 
 def _series(path: Path, where: str) -> NDArray[Any]:
@@ -281,19 +300,10 @@ def _series(path: Path, where: str) -> NDArray[Any]:
         import pandas as pd
 
         frame = pd.read_csv(path, header=None)
-        is_named = not pd.to_numeric(frame.iloc[0], errors="coerce").notna().all()
-        return np.asarray(frame.iloc[int(is_named) :].to_numpy(dtype=np.float32).T)
+        has_names = not pd.to_numeric(frame.iloc[0], errors="coerce").notna().all()
+        return np.asarray(frame.iloc[int(has_names) :].to_numpy(dtype=np.float32).T)
     except (OSError, ValueError) as error:
         raise FedkinError(f"'{path}' of {where} cannot be read as a series ({in_short(error)}).") from error
-
-
-def _pixels(image: Any) -> NDArray[Any]:
-    """Return an image as float32 ``(channels, height, width)`` in [0, 1]: three channels, or one of a grey image."""
-    if not hasattr(image, "convert"):
-        return np.asarray(image, dtype=np.float32)
-    grey = image.mode in ("1", "L", "LA")
-    pixels = np.asarray(image.convert("L" if grey else "RGB"), dtype=np.float32) / 255
-    return pixels[None] if grey else np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
 
 def thumbnails(samples: Samples, rows: Sequence[int], side: int) -> NDArray[Any]:
@@ -302,7 +312,7 @@ def thumbnails(samples: Samples, rows: Sequence[int], side: int) -> NDArray[Any]
 
     squares = []
     for row in rows:
-        pixels = _pixels(content(samples.items[row], "images", "the data"))
+        pixels = pixels_of(content(samples.items[row], "images", "the data"))
         colours = np.broadcast_to(pixels[:3], (3, *pixels.shape[1:])).transpose(1, 2, 0)
         image = ImageOps.fit(Image.fromarray((255 * colours).astype(np.uint8)), (side, side))
         squares.append(np.asarray(image, dtype=np.float32) / 255)

@@ -4,31 +4,30 @@ from __future__ import annotations
 
 import io
 import sys
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from fedkin.core.errors import FedkinError, no_column, refuse, require, unknown_name
 from fedkin.core.files import ending_of
 from fedkin.core.table import Table
+from fedkin.data.arrays import as_tensor
 from fedkin.data.dataset import Dataset, SplitError, encode_labels, lacking_labels, not_labels, usual_label
 from fedkin.data.files import read_file
 from fedkin.data.names import EMBEDDED, HUB, READ, below_fedkin_data, expanded, files_of_clients, missing, not_read
 from fedkin.data.options import NO_LABELS, NO_OPTIONS, TableOptions
-from fedkin.data.samples import folder_dataset, with_embeddings
-from fedkin.data.tables import frame_to_dataset
+from fedkin.data.samples import folder_dataset, opened_image, pixels_of, stacked, with_embeddings
+from fedkin.data.tables import as_frame, frame_to_dataset
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_CACHE: OrderedDict[tuple[str, ...], Dataset] | None = None
+_cache: dict[tuple[str, ...], Dataset] | None = None
 
 
 def keep_read() -> None:
@@ -36,8 +35,8 @@ def keep_read() -> None:
 
     This is for a process that runs several experiments, while nobody changes the data.
     """
-    global _CACHE
-    _CACHE = OrderedDict()
+    global _cache
+    _cache = {}
 
 
 def load(
@@ -80,8 +79,8 @@ def load(
 
 
 def _load(source: str, label: str | None, split: str, cluster: str | None, options: TableOptions) -> Dataset:
-    path, mirrored = expanded(source), below_fedkin_data(source.removeprefix(HUB))
-    if source in EMBEDDED or (ending_of(path) in READ and not path.is_dir() and not source.startswith(HUB)):
+    path, is_hub = expanded(source), source.startswith(HUB)
+    if source in EMBEDDED or (ending_of(path) in READ and not path.is_dir() and not is_hub):
         if split != "train":
             raise SplitError(str(unknown_name(f"split of '{source}'", split, ["train"])))
         if source not in EMBEDDED:
@@ -92,28 +91,25 @@ def _load(source: str, label: str | None, split: str, cluster: str | None, optio
             )
         data = _embedded(source, options)
         return replace(data, y=None, classes=[]) if label == NO_LABELS else data
-    if path.is_dir() and not source.startswith(HUB):
-        listed = folder_dataset(path, label) if split == "train" else None
-        if listed is not None and listed.samples and (options.encoder or listed.samples.kind != "series"):
-            return replace(listed, name=source)
-        try:
-            return _read_cached(str(path), source, label, split, cluster, options)
-        except FedkinError as error:
-            if not any(path.rglob("*")):
-                raise FedkinError(
-                    f"'{source}' holds no files; one ({', '.join(READ)}) per client is needed."
-                ) from error
-            if not (names := files_of_clients(source)):
-                raise
-            advice = "If it has one file per client, scenario 'files' reads it as such; else give one file, such as"
-            raise type(error)(f"{error} {advice} '{path / names[0]}'.") from error
-    if path.is_file():
+    if is_hub or not path.exists():
+        mirror = below_fedkin_data(source.removeprefix(HUB))
+        if mirror is None and not is_hub:
+            raise missing(source, path)
+        return _read_huggingface(str(mirror or source.removeprefix(HUB)), source, label, split, cluster, options)
+    if not path.is_dir():
         raise not_read(source, ", or a directory")
-    if path.exists():
-        raise FedkinError(f"'{source}' is no regular file; allowed: {', '.join(READ)}, or a directory.")
-    if mirrored is None and not source.startswith(HUB):
-        raise missing(source, path)
-    return _read_cached(str(mirrored or source.removeprefix(HUB)), source, label, split, cluster, options)
+    samples = folder_dataset(path, label) if split == "train" else None
+    if samples is not None and samples.samples and (options.encoder or samples.samples.kind != "series"):
+        return replace(samples, name=source)
+    try:
+        return _read_huggingface(str(path), source, label, split, cluster, options)
+    except FedkinError as error:
+        if not any(path.rglob("*")):
+            raise FedkinError(f"'{source}' holds no files; one ({', '.join(READ)}) per client is needed.") from error
+        if not (names := files_of_clients(source)):
+            raise
+        advice = "If it has one file per client, scenario 'files' reads it as such; else give one file, such as"
+        raise type(error)(f"{error} {advice} '{path / names[0]}'.") from error
 
 
 def _embedded(name: str, options: TableOptions) -> Dataset:
@@ -134,21 +130,6 @@ def _embedded(name: str, options: TableOptions) -> Dataset:
     table = replace(Table.of_numbers(samples[:, columns], [features[i] for i in columns]), id=options.id)
     dropped = tuple(feature for feature in features if feature in options.drop)
     return Dataset(name, table.values, labels, classes, table, left_out=dropped)
-
-
-def _read_cached(
-    place: str, source: str, label: str | None, split: str, cluster: str | None, options: TableOptions
-) -> Dataset:
-    """Read a data set in Hugging Face layout, or copy it from the cache."""
-    if _CACHE is None:
-        return read_huggingface(place, source, label, split, cluster, options)
-    key = (place, str(label), split, str(cluster), repr(options))
-    if key not in _CACHE:
-        _CACHE[key] = read_huggingface(place, source, label, split, cluster, options)
-    _CACHE.move_to_end(key)
-    while len(_CACHE) > 4:
-        _CACHE.popitem(last=False)
-    return replace(_CACHE[key].rows(torch.ones(len(_CACHE[key]), dtype=torch.bool)), name=source)
 
 
 def clients_in_one(
@@ -175,16 +156,28 @@ def clients_in_one(
 # Hugging Face form.
 
 
+def _read_huggingface(
+    place: str, source: str, label: str | None, split: str, cluster: str | None, options: TableOptions
+) -> Dataset:
+    """Read a data set in Hugging Face layout, or copy it from the cache."""
+    if _cache is None:
+        return read_huggingface(place, source, label, split, cluster, options)
+    key = (place, str(label), split, str(cluster), repr(options))
+    data = _cache.pop(key, None) or read_huggingface(place, source, label, split, cluster, options)
+    _cache[key] = data  # the last one read is the last to go
+    while len(_cache) > 4:
+        _cache.pop(next(iter(_cache)))
+    return replace(data.rows(torch.ones(len(data), dtype=torch.bool)), name=source)
+
+
 def read_huggingface(
     source: str, name: str, label: str | None, split: str, cluster: str | None, options: TableOptions
 ) -> Dataset:
     """Read one split of a data set that ``datasets.load_dataset`` can load, from a directory or by its name on the hub.
 
-    If a column holds images, the first such column is `x` and all others but the label's and the cluster's are ignored.
-    Else all columns but these are those of a table. By default the `label` is the column of a usual name, see
-    `usual_label`, else the only ``ClassLabel`` column, else, with images, the only integer column, else none. `name` is
-    the one that the user knows, `split` usually "train" or "test", and `cluster` a column for `Dataset.clusters`.
-    Raises FedkinError if it cannot be found or loaded, or its contents are of no use.
+    Samples are those of `read_rows`. `name` is the one that the user knows, `split` usually "train" or "test", and
+    `cluster` a column for `Dataset.clusters`. Raises FedkinError if it cannot be found or loaded, or its contents are
+    of no use.
     """
     require(f"Reading '{name}', a data set in Hugging Face layout,", "datasets", "datasets")
     import datasets
@@ -194,110 +187,80 @@ def read_huggingface(
     origin = f"'{name}'"
     try:
         rows = datasets.load_dataset(source, split=split)
-        table = rows.with_format("arrow")[:]
+        rows.with_format("arrow")[:]
     except Exception as error:  # whatever the hub, the network or a reader inside `datasets` can raise
         reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
         kind = SplitError if reason.startswith("Unknown split") else FedkinError
         raise kind(f"{origin} cannot be loaded as split '{split}' of a Hugging Face data set ({reason}).") from error
-    if len(rows) == 0:
-        raise FedkinError(f"{origin} is empty (0 rows in split '{split}').")
-    features = {column: kind for column, kind in rows.features.items() if column not in options.drop}
-    images = _images(features)
-    if cluster is not None and cluster not in features:
-        raise no_column(origin, cluster, features)
-    label = _label_column(features, label, cluster, origin, bool(images))
-    if not images:
-        frame = _with_named_classes(table.to_pandas(), rows.features)
+    if cluster is not None and cluster not in rows.features:
+        raise no_column(origin, cluster, rows.features)
+    x, _, label = read_rows(rows, origin, label, {*options.drop, cluster})
+    if (frame := as_frame(x)) is not None:
+        for column in filter(None, (label, cluster)):
+            frame[column] = _named(frame[column], rows.features[column])
         return frame_to_dataset(frame, name, origin, label or NO_LABELS, cluster, options)
-    y, classes = (None, []) if label is None else _labels(table, features, label, origin)
-    clusters = None if cluster is None else _labels(table, features, cluster, origin)
-    return Dataset(name, decode_images(table.column(images[0]).to_pylist(), origin), y, classes, clusters=clusters)
+    y, classes = (None, []) if label is None else _labels(rows, label, origin)
+    clusters = None if cluster is None else _labels(rows, cluster, origin)
+    return Dataset(name, as_tensor(x, origin), y, classes, clusters=clusters)
 
 
-def read_rows(rows: Any, origin: str, label: str | None = None) -> tuple[Any, Any, str | None]:
-    """Return samples, labels, and the name of the labels' column if the samples are a DataFrame that still has it.
+def read_rows(
+    rows: Any, origin: str, label: str | None = None, others: Collection[str | None] = ()
+) -> tuple[Any, Any, str | None]:
+    """Return samples, labels, and the name of the labels' column, which is among the samples if they are a DataFrame.
 
-    The first column of images is the samples, or the only column of lists; else all columns but the labels are a table.
-    Labels are a column of a usual name, or the only ``ClassLabel``; of these, numbers. Raises FedkinError if it is
-    empty, has no `label`, or images or lists differ in shape.
+    The first column of images is the samples, or the only column of lists; else all columns are a table. Labels are
+    `label`, else a column of a usual name, else the only ``ClassLabel``, else, beside images, the only integers; those
+    of a ``ClassLabel`` are numbers. `others` are columns that are neither labels nor the only ones. Raises FedkinError
+    if it is empty, has no `label`, or images or lists differ in shape.
     """
     import datasets
 
     if len(rows) == 0:
         raise FedkinError(f"{origin} is empty (0 rows).")
     table, features = rows.with_format("arrow")[:], dict(rows.features)
-    images = _images(features)
-    label = _label_column(features, label, None, origin, bool(images))
+    kinds = {name: kind for name, kind in features.items() if name not in others}
+    images = [name for name, kind in kinds.items() if isinstance(kind, datasets.Image)]
+    if label not in (None, NO_LABELS, *features):
+        raise no_column(origin, str(label), features)
+    if label is None and (label := usual_label(kinds)) is None:
+        named = [name for name, kind in kinds.items() if isinstance(kind, datasets.ClassLabel)]
+        numbers = [name for name, kind in kinds.items() if images and "int" in str(getattr(kind, "dtype", ""))]
+        label = next((names[0] for names in (named, numbers) if len(names) == 1), None)
+    label = None if label == NO_LABELS else label
     y = None if label is None else table.column(label).to_numpy()
     if images:
-        return decode_images(table.column(images[0]).to_pylist(), origin), y, None
-    names = [name for name in features if name != label]
-    if len(names) == 1 and not isinstance(features[names[0]], datasets.Value | datasets.ClassLabel):
-        column = table.column(names[0])
+        return decode_images(table.column(images[0]).to_pylist(), origin), y, label
+    names = [name for name in kinds if name != label]
+    if len(names) == 1 and not isinstance(kinds[names[0]], datasets.Value | datasets.ClassLabel):
+        kind = np.uint8 if "uint8" in str(kinds[names[0]]) else np.float32  # images of bytes become fractions
         try:
-            kind = np.uint8 if _is_of_bytes(column.type) else np.float32
-            return np.array(column.to_pylist(), dtype=kind), y, None
+            return np.array(table.column(names[0]).to_pylist(), dtype=kind), y, label
         except (TypeError, ValueError) as error:
             raise FedkinError(
                 f"Column '{names[0]}' of {origin} holds lists of different lengths, or no numbers."
             ) from error
-    return _with_named_classes(table.to_pandas(), {name: features[name] for name in names}), y, label
+    frame = table.to_pandas()
+    for name in names:
+        frame[name] = _named(frame[name], features[name])
+    return frame, y, label
 
 
-def _is_of_bytes(kind: Any) -> bool:
-    """Return whether an Arrow type is one of lists in lists of uint8, as images are."""
-    depth = 0
-    while (inner := getattr(kind, "storage_type", None) or getattr(kind, "value_type", None)) is not None:
-        depth += not hasattr(kind, "storage_type")
-        kind = inner
-    return depth > 1 and str(kind) == "uint8"
+def _named(cells: pd.Series, kind: Any) -> pd.Series:
+    """Return a column, of a ``ClassLabel`` with the names of classes instead of their numbers."""
+    names = getattr(kind, "names", None)
+    return cells if names is None else cells.map(dict(enumerate(names)))
 
 
-def _images(features: Mapping[str, Any]) -> list[str]:
-    import datasets
-
-    return [name for name, kind in features.items() if isinstance(kind, datasets.Image)]
-
-
-def _with_named_classes(frame: pd.DataFrame, features: Mapping[str, Any]) -> pd.DataFrame:
-    """Return a table whose ``ClassLabel`` columns hold the names of classes instead of their numbers."""
-    import datasets
-
-    for column, kind in features.items():
-        if isinstance(kind, datasets.ClassLabel):
-            frame[column] = frame[column].map(dict(enumerate(kind.names)))
-    return frame
-
-
-def _label_column(
-    features: Mapping[str, Any], label: str | None, cluster: str | None, origin: str, images: bool
-) -> str | None:
-    """Return the name of the labels' column: `label`, a usual name, the only ``ClassLabel``, or ``None``."""
-    import datasets
-
-    if label is not None:
-        if label not in (NO_LABELS, *features):
-            raise no_column(origin, label, features)
-        return None if label == NO_LABELS else label
-    features = {name: kind for name, kind in features.items() if name != cluster}
-    if (usual := usual_label(features)) is not None:
-        return usual
-    candidates = [name for name, kind in features.items() if isinstance(kind, datasets.ClassLabel)]
-    if not candidates and images:
-        candidates = [name for name, kind in features.items() if "int" in str(getattr(kind, "dtype", ""))]
-    return candidates[0] if len(candidates) == 1 else None
-
-
-def _labels(table: Any, features: Mapping[str, Any], label: str, origin: str) -> tuple[Tensor, list[str]]:
-    import datasets
-
-    column, kind, called = table.column(label), features[label], f"Column '{label}' of {origin}"
-    if not isinstance(kind, datasets.ClassLabel):
-        return encode_labels(column.to_numpy(), called)
-    y = torch.tensor(column.fill_null(-1).to_numpy(), dtype=torch.int64)
-    if lacking := int((y < 0).sum()):
-        raise lacking_labels(called, lacking, len(y))
-    return y, list(kind.names)
+def _labels(rows: Any, column: str, origin: str) -> tuple[Tensor, list[str]]:
+    """Return labels as indices into the names of classes; of a ``ClassLabel`` in its order, also those without rows."""
+    cells, names = rows.with_format("arrow")[:].column(column), getattr(rows.features[column], "names", None)
+    if names is None:
+        return encode_labels(cells.to_numpy(), f"Column '{column}' of {origin}")
+    y = torch.tensor(cells.fill_null(-1).to_numpy(), dtype=torch.int64)
+    if missing := int((y < 0).sum()):
+        raise lacking_labels(f"Column '{column}' of {origin}", missing, len(y))
+    return y, list(names)
 
 
 def decode_images(files: Sequence[Mapping[str, Any] | None], origin: str) -> Tensor:
@@ -306,31 +269,10 @@ def decode_images(files: Sequence[Mapping[str, Any] | None], origin: str) -> Ten
     Grey images have one channel; if any of them is in colour, all become RGB. Each file has its content as ``bytes``,
     or its ``path``. `origin` names the source, at the beginning of error messages.
     """
-    pixels = [_decode(file, row, origin) for row, file in enumerate(files)]
-    height, width = pixels[0].shape[:2]
-    for row, image in enumerate(pixels):
-        if image.shape[:2] != (height, width):
-            sizes = f"{image.shape[0]} x {image.shape[1]} where row 0 is {height} x {width}"
-            raise FedkinError(f"{origin} has images of different sizes: row {row} is {sizes}.")
-    if any(image.shape[2] == 3 for image in pixels):
-        pixels = [np.broadcast_to(image, (height, width, 3)) for image in pixels]
-    stacked = torch.from_numpy(np.stack(pixels))
-    return stacked.permute(0, 3, 1, 2).to(torch.float32, memory_format=torch.contiguous_format).div_(255)
-
-
-def _decode(file: Mapping[str, Any] | None, row: int, origin: str) -> npt.NDArray[np.uint8]:
-    from PIL import Image
-
-    if file is None:
-        raise FedkinError(f"{origin} has no image in row {row}.")
-    try:
-        with Image.open(file["path"] if file["bytes"] is None else io.BytesIO(file["bytes"])) as image:
-            if image.mode[:1] in ("I", "F"):
-                raise FedkinError(
-                    f"{origin} has an image of more than 8 bits per channel in row {row} (mode {image.mode})."
-                )
-            mode = "L" if image.mode in ("1", "L", "LA") else "RGB"
-            pixels = np.asarray(image if image.mode == mode else image.convert(mode))
-    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
-        raise FedkinError(f"{origin} has an image that cannot be decoded in row {row}.") from error
-    return pixels[..., None] if pixels.ndim == 2 else pixels
+    pictures = []
+    for row, file in enumerate(files):
+        if file is None:
+            raise FedkinError(f"{origin} has no image in row {row}.")
+        content = Path(file["path"]) if file["bytes"] is None else io.BytesIO(file["bytes"])
+        pictures.append(pixels_of(opened_image(content, f"Row {row} of {origin}")))
+    return stacked(pictures, origin)

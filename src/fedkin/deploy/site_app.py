@@ -20,7 +20,6 @@ from fedkin.core.errors import FedkinError, listing
 from fedkin.core.files import make_private, read_tables, write_atomically
 from fedkin.core.options import validation_sentence
 from fedkin.data.checks import check_cells
-from fedkin.data.dataset import note_on_many_classes
 from fedkin.data.names import HUB, expanded
 from fedkin.data.options import AUTO, MIN_MEMBERS, NO_OPTIONS, check_asked
 from fedkin.data.population import Population
@@ -257,7 +256,7 @@ def _notes(site: Site) -> list[str]:
         return []
     labels = {} if site.y is None else {site.name: site.y.tolist()}
     cells = check_cells({site.name: site.table}, labels)
-    return [*note_on_many_classes(site.classes, len(site.x)), *cells, *note_on_texts([(site.name, site.table)])]
+    return [*cells, *note_on_texts([(site.name, site.table)])]
 
 
 def _say_once(notes: Sequence[str], path: Path) -> None:

@@ -20,7 +20,6 @@ from fedkin.data.dataset import (
     are_whole,
     check_are_classes,
     fractions,
-    note_on_many_classes,
     notes_on_outcomes,
 )
 from fedkin.data.files import read_file
@@ -29,8 +28,8 @@ from fedkin.data.inputs import (
     as_given,
     client_input,
     federation_input,
+    form_of,
     holds_several,
-    is_form,
     is_named,
     labels_beside,
     load_clients,
@@ -81,9 +80,10 @@ def read_clients(data: Any, y: Any, table: TableOptions) -> Inputs:
     elif read.labels and all(labels is not None for labels in read.labels):
         owners = zip(read.labels, population.clients, population.names, strict=True)
         truth = [read_labels(labels, len(client), name) for labels, client, name in owners]
-    notes, questions = ((*read.notes, *sentences) for sentences in (population.notes, population.questions))
     guesses = () if read.label == NO_LABELS else tuple(population.guesses)
-    return Inputs(population.clients, population.names, read.label, notes, questions, guesses, truth=truth)
+    return Inputs(
+        population.clients, population.names, read.label, population.notes, population.questions, guesses, truth=truth
+    )
 
 
 @at_door(PYTHON)
@@ -96,7 +96,7 @@ def read_labelled_clients(data: Any, y: Any, table: TableOptions, labels_needed:
     sites = load_clients(read.source, read.column, table)
     beside = read.labels or [None] * len(sites)
     labels = [_labels_in(site) if array is None else array for array, site in zip(beside, sites, strict=True)]
-    names, rows = [site.name for site in sites], sum(map(len, sites))
+    names = [site.name for site in sites]
     clients = [client_of(i, site) for i, site in enumerate(sites)]
     without = [name for name, array in zip(names, labels, strict=True) if array is None]
     if without and (labels_needed or len(without) < len(names)):
@@ -111,7 +111,7 @@ def read_labelled_clients(data: Any, y: Any, table: TableOptions, labels_needed:
         refuse(said_once([(client[2], line) for client in each for line in raised_by(read_labels, *client)]))
         arrays = [read_labels(*client) for client in each]
         classes = _classes_of(arrays, names)
-        check_are_classes([str(name) for name in classes.tolist()], rows, read.label)
+        check_are_classes([str(name) for name in classes.tolist()], sum(map(len, sites)), read.label)
         for client, array, name in zip(clients, arrays, names, strict=True):
             client.y = encoded(array, classes, name)
     # That clients share no labels with others is what clusters of clients are often found for: a note, no question.
@@ -120,9 +120,8 @@ def read_labelled_clients(data: Any, y: Any, table: TableOptions, labels_needed:
     )
     tables = {name: client.table for name, client in _named(names, clients, "table")}
     codes = {name: client.y.tolist() for name, client in _named(names, clients, "y") if name in tables}
-    many = note_on_many_classes([str(name) for name in classes], rows)
     outcomes = notes_on_outcomes(table.names for table in tables.values())
-    questions = (*read.notes, *many, *outcomes, *spelt, *check_cells(tables, codes))
+    questions = (*outcomes, *spelt, *check_cells(tables, codes))
     return Inputs(clients, names, read.label, (*questions, *apart), questions, classes=classes)
 
 
@@ -150,7 +149,7 @@ def labelled_data(x: Any, y: Any, subject: str, label: str | None) -> ClientInpu
     frame = as_frame(x)
     if y is None and frame is not None and label not in [str(name) for name in frame.columns]:
         label = None
-    data = client_input(x, subject, label if is_form(x) else None, seek_labels=True)
+    data = client_input(x, subject, label if form_of(x) in ("path", "table", "items") else None, seek_labels=True)
     if data.label is None:
         return data
     return ClientInput(data.x.drop(columns=[name for name in data.x.columns if str(name) == data.label]), data.y)

@@ -31,12 +31,8 @@ from fedkin.core.table import SampleKind
 ROCKET, EMBEDDED = "rocket", "embedded"
 TEXTS = "sentence-transformers:"
 PREFIXES = ("timm:", "onnx:", "torch:", TEXTS)
-_BATCH = 32
-"""Samples that a network encodes at once: images of 224 x 224 take some 20 MB each inside a network."""
 _SIDE = 224
 """Height and width of images where neither the network nor the spec says: those that most networks were trained on."""
-_MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-"""Mean and standard deviation of ImageNet's colours, which nearly all networks were trained with."""
 _KERNELS = 500
 """Random convolutions; of 100 to 10,000 that were tried by Dempster et al. (2020), a few hundred lose little."""
 _LENGTHS = (7, 9, 11)
@@ -66,11 +62,7 @@ class Encoder:
 
     @property
     def name(self) -> str:
-        return (
-            self.source
-            if isinstance(self.source, str)
-            else getattr(self.source, "__name__", type(self.source).__name__)
-        )
+        return self.source if isinstance(self.source, str) else _name_of(self.source)
 
     def takes(self, kind: SampleKind) -> bool:
         if not isinstance(self.source, str):
@@ -80,7 +72,7 @@ class Encoder:
             return kind == "series"
         if self.source.startswith(TEXTS):
             return kind == "texts"
-        return kind != "texts" if self.source.startswith(PREFIXES[1:3]) else kind == "images"
+        return kind == "images" or (kind == "series" and not self.source.startswith("timm:"))
 
     def fingerprint(self) -> str:
         if not isinstance(self.source, str):
@@ -94,12 +86,14 @@ class Encoder:
 
     def encode(self, kind: SampleKind, contents: Iterable[Any]) -> Tensor:
         if self.source == ROCKET:
-            rows: Any = _of_each_length(contents)
+            rows: Any = _rocket_by_length(contents)
         elif isinstance(self.source, str):
             rows = _encoded_by(_network(self.source), contents)
         elif isinstance(self.source, nn.Module):
-            module, of = self.source.eval(), Preprocessing(None if kind == "images" else ())
-            rows = _encoded_by(Network(lambda batch: module(batch.to(_place_of(module))), of), contents)
+            module = self.source.eval()
+            place = next((value.device for value in module.parameters()), torch.device("cpu"))
+            preprocessing = Preprocessing(None if kind == "images" else ())
+            rows = _encoded_by(Network(lambda batch: module(batch.to(place)), preprocessing), contents)
         else:
             rows = self.source(list(contents))
         return self._checked(rows)
@@ -107,7 +101,7 @@ class Encoder:
     def _checked(self, rows: Any) -> Tensor:
         """Return embeddings scaled to length 1; raise FedkinError if they are no finite numbers ``(n, ...)``."""
         try:
-            rows = rows.toarray() if hasattr(rows, "toarray") else rows
+            rows = rows.toarray() if hasattr(rows, "toarray") else rows  # sparse, as of words
             embeddings = torch.as_tensor(rows if isinstance(rows, Tensor) else np.asarray(rows, dtype=np.float32))
         except (TypeError, ValueError) as error:
             raise FedkinError(
@@ -124,30 +118,30 @@ class Encoder:
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """How images become what a network takes: ``(3, *side)``, minus `mean`, divided by `std`.
+    """How images become what a network takes: ``(3, *side)``, minus `mean`, divided by `std`; by default ImageNet's.
 
     A `side` of ``None`` is 224 x 224; without any, ``()``, samples are no images and stay as they are.
     """
 
     side: tuple[int, ...] | None = None
-    mean: tuple[float, ...] = _MEAN
-    std: tuple[float, ...] = _STD
+    mean: tuple[float, ...] = (0.485, 0.456, 0.406)
+    std: tuple[float, ...] = (0.229, 0.224, 0.225)
 
     def with_options(self, options: Mapping[str, str], spec: str) -> Preprocessing:
         """Return the same with the options of a spec, ``size``, ``mean`` and ``std``; raise FedkinError if wrong."""
-        numbers = {}
+        changes: dict[str, Any] = {}
         for name, text in options.items():
             try:
-                numbers[name] = tuple(float(part) for part in text.split(","))
+                numbers = tuple(map(int if name == "size" else float, text.split(",")))
             except ValueError:
-                numbers[name] = ()
-            if name not in ("size", "mean", "std") or len(numbers[name]) not in (1, 3):
+                numbers = ()
+            if len(numbers) not in {"size": (1,), "mean": (1, 3), "std": (1, 3)}.get(name, ()):
                 raise FedkinError(
                     f"Features '{spec}' have the option {name}={text}; allowed: size=128, mean=0.5 or three numbers "
                     "with commas, std=0.5 alike."
                 )
-        side = (int(numbers["size"][0]),) * 2 if "size" in numbers else self.side
-        return Preprocessing(side, numbers.get("mean", self.mean), numbers.get("std", self.std))
+            changes |= {"side": numbers * 2} if name == "size" else {name: numbers}
+        return replace(self, **changes)
 
     def apply(self, image: Any) -> Tensor:
         """Return an image of Pillow's, or an array ``(channels, height, width)`` in [0, 1], as the network takes it.
@@ -172,6 +166,9 @@ class Preprocessing:
         return (x - mean) / std
 
 
+# Networks.
+
+
 @dataclass(frozen=True)
 class Network:
     """A loaded network: `run` maps a batch to embeddings, of texts if there is no `preprocessing`.
@@ -185,12 +182,12 @@ class Network:
 
 
 def _encoded_by(network: Network, contents: Iterable[Any]) -> Tensor:
-    rows = []
     if network.preprocessing is None:
         return torch.as_tensor(network.run(list(contents)))
+    rows = []
     with torch.no_grad():
-        for batch in _batches(contents, _BATCH):
-            parts = [network.preprocessing.apply(one) for one in batch]
+        for batch in _batches(contents, 32):  # images of 224 x 224 take some 20 MB each inside a network
+            parts = [network.preprocessing.apply(item) for item in batch]
             if len({part.shape for part in parts}) > 1:
                 raise FedkinError("A network takes series of one length; these differ.")
             x = torch.stack(parts)
@@ -202,12 +199,18 @@ def _encoded_by(network: Network, contents: Iterable[Any]) -> Tensor:
 
 @lru_cache(maxsize=2)  # networks are large, and a run has one
 def _network(spec: str) -> Network:
+    """Load the network of a spec; weights by name are downloaded once."""
     kind, name, options = _parts(spec)
-    loaded = {"timm": _timm, "onnx": _onnx, "torch": _torch, TEXTS[:-1]: _of_texts}[kind](name)
+    try:
+        network = {"timm": _timm, "onnx": _onnx, "torch": _torch, TEXTS[:-1]: _sentence_transformer}[kind](name)
+    except FedkinError:
+        raise
+    except Exception as error:  # whatever a download, a wrong name or a damaged file ends in
+        raise FedkinError(f"Features '{spec}' cannot be loaded: {in_short(error)}.") from error
     if options:
-        usual = loaded.preprocessing or Preprocessing(())
-        loaded = replace(loaded, preprocessing=usual.with_options(options, spec))
-    return loaded
+        usual = network.preprocessing or Preprocessing(())
+        network = replace(network, preprocessing=usual.with_options(options, spec))
+    return network
 
 
 def _parts(spec: str) -> tuple[str, str, dict[str, str]]:
@@ -217,32 +220,24 @@ def _parts(spec: str) -> tuple[str, str, dict[str, str]]:
     return kind, name, dict(parse_qsl(query))
 
 
-def _of_texts(name: str) -> Network:
-    """Load a network of sentence-transformers; weights are downloaded once, or read from a folder that is named."""
+def _sentence_transformer(name: str) -> Network:
     require(f"Features '{TEXTS}...'", "sentence_transformers", "text")
     from sentence_transformers import SentenceTransformer
 
-    try:
-        model: Any = SentenceTransformer(name, device=str(device()))
-    except Exception as error:  # whatever the download or the name ends in
-        raise FedkinError(f"Features '{TEXTS}{name}' cannot be loaded: {in_short(error)}.") from error
+    model: Any = SentenceTransformer(name, device=str(device()))
     return Network(lambda texts: model.encode(texts, show_progress_bar=False), weights=_hash_of(model))
 
 
 def _timm(name: str) -> Network:
-    """Load a network of timm without its classifier; weights are downloaded once, and images prepared as for it."""
+    """Load a network of timm, or as ``hf-hub:OWNER/NAME`` of the hub, without its classifier."""
     require("Features 'timm:...'", "timm", "images")
     import timm
 
-    try:
-        network: Any = timm.create_model(name, pretrained=True, num_classes=0).eval()
-    except Exception as error:  # timm raises whatever the download or the name ends in
-        raise FedkinError(f"Features 'timm:{name}' cannot be loaded: {in_short(error)}.") from error
-    config = timm.data.resolve_model_data_config(network)
-    where = device()
+    network: Any = timm.create_model(name, pretrained=True, num_classes=0).eval()
+    config, where = timm.data.resolve_model_data_config(network), device()
     network.to(where, memory_format=torch.channels_last)
-    of = Preprocessing(tuple(config["input_size"][-2:]), tuple(config["mean"]), tuple(config["std"]))
-    return Network(lambda x: network(x.to(where)), of, _hash_of(network))
+    usual = Preprocessing(tuple(config["input_size"][-2:]), tuple(config["mean"]), tuple(config["std"]))
+    return Network(lambda x: network(x.to(where)), usual, _hash_of(network))
 
 
 def _onnx(name: str) -> Network:
@@ -251,55 +246,44 @@ def _onnx(name: str) -> Network:
     import onnxruntime
 
     path = _file("onnx", name)
-    try:
-        session = onnxruntime.InferenceSession(str(path), providers=onnxruntime.get_available_providers())
-    except Exception as error:  # onnxruntime has errors of its own for every kind of damage
-        raise FedkinError(f"Features 'onnx:{name}' cannot be read: {in_short(error)}.") from error
-    wanted, *others = session.get_inputs()
+    session = onnxruntime.InferenceSession(str(path), providers=onnxruntime.get_available_providers())
+    first, *others = session.get_inputs()
     if others:
         raise FedkinError(f"Features 'onnx:{name}' take {1 + len(others)} inputs; an encoder of samples takes one.")
-    sizes = [size if isinstance(size, int) else None for size in wanted.shape]
 
     def run(x: Tensor) -> Tensor:
-        if len(sizes) == 4 and sizes[1] == 1:
+        if len(first.shape) == 4 and first.shape[1] == 1:
             x = x.mean(1, keepdim=True)
-        parts = x.split(sizes[0]) if sizes[0] else [x]
-        return torch.cat([torch.from_numpy(session.run(None, {wanted.name: part.numpy()})[0]) for part in parts])
+        return torch.from_numpy(session.run(None, {first.name: x.numpy()})[0])
 
-    return Network(run, _for_shape(sizes))
+    return _for_shape(run, first.shape)
 
 
 def _torch(name: str) -> Network:
-    """Load a network that `torch.export.save` has written, with any number of samples."""
-    path, where = _file("torch", name), device()
-    try:
-        from torch.export.passes import move_to_device_pass
+    """Load a network that `torch.export.save` has written."""
+    from torch.export.passes import move_to_device_pass
 
-        program = torch.export.load(str(path))
-        if where.type != "cpu":
-            program = move_to_device_pass(program, where)
-        network = program.module()
-    except Exception as error:  # torch raises RuntimeError, ValueError and others
-        raise FedkinError(f"Features 'torch:{name}' cannot be read: {in_short(error)}.") from error
+    path, where = _file("torch", name), device()
+    program = torch.export.load(str(path))
+    if where.type != "cpu":
+        program = move_to_device_pass(program, where)
+    network = program.module()
     inputs = set(program.graph_signature.user_inputs)
     shapes = [
         node.meta["val"].shape for node in program.graph.nodes if node.op == "placeholder" and node.name in inputs
     ]
-    sizes = [size if isinstance(size, int) else None for size in shapes[0]] if shapes else []
-    count = sizes[0] if sizes else None  # of a network that was exported for so many samples
-
-    def run(x: Tensor) -> Tensor:
-        return torch.cat([network(part.to(where)) for part in x.split(count or len(x))])
-
-    return Network(run, _for_shape(sizes))
+    return _for_shape(lambda x: network(x.to(where)), shapes[0])
 
 
-def _for_shape(sizes: list[int | None]) -> Preprocessing:
-    """Return how samples become what a network of files takes, by the shape of its input; ``None`` is any size."""
-    if len(sizes) != 4:
-        return Preprocessing(())
-    side = tuple(size or _SIDE for size in sizes[2:])
-    return Preprocessing(side)
+def _for_shape(run: Callable[[Tensor], Tensor], shape: Iterable[Any]) -> Network:
+    """Return a network of a file by the shape of its input, in which all but integers are any size.
+
+    One that was exported for so many samples gets as many at once.
+    """
+    sizes = [size if isinstance(size, int) else None for size in shape]
+    side = tuple(size or _SIDE for size in sizes[2:]) if len(sizes) == 4 else ()
+    count = sizes[0] if sizes else None
+    return Network(lambda x: torch.cat([run(part) for part in x.split(count or len(x))]), Preprocessing(side))
 
 
 def _file(kind: str, name: str) -> Path:
@@ -328,30 +312,33 @@ def _hash_of(network: nn.Module) -> str:
     return digest.hexdigest()[:16]
 
 
-def _place_of(module: nn.Module) -> torch.device:
-    return next((value.device for value in module.parameters()), torch.device("cpu"))
-
-
-def _of_each_length(contents: Iterable[Any]) -> Tensor:
-    """Return `rocket` of series that may differ in length, those of one length together."""
-    series = [torch.as_tensor(one, dtype=torch.float32) for one in contents]
-    channels = {one.shape[:-1] for one in series}
-    if len(channels) > 1:
-        raise FedkinError(f"Features 'rocket' are of series with as many channels each; these have {sorted(channels)}.")
-    by_length: dict[int, list[int]] = {}
-    for at, one in enumerate(series):
-        by_length.setdefault(one.shape[-1], []).append(at)
-    embeddings = torch.zeros(len(series), 2 * _KERNELS)
-    for rows in by_length.values():
-        for some in _batches(rows, 512):  # which bounds what convolutions take
-            embeddings[some] = rocket(torch.stack([series[at] for at in some]))
-    return embeddings
+def _name_of(function: Callable[..., Any]) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))
 
 
 def _batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
     rest = iter(items)
     while batch := list(islice(rest, size)):
         yield batch
+
+
+# Random convolutions.
+
+
+def _rocket_by_length(contents: Iterable[Any]) -> Tensor:
+    """Return `rocket` of series that may differ in length, those of one length together."""
+    series = [torch.as_tensor(item, dtype=torch.float32) for item in contents]
+    channels = {item.shape[:-1] for item in series}
+    if len(channels) > 1:
+        raise FedkinError(f"Features 'rocket' are of series with as many channels each; these have {sorted(channels)}.")
+    by_length: dict[int, list[int]] = {}
+    for row, item in enumerate(series):
+        by_length.setdefault(item.shape[-1], []).append(row)
+    embeddings = torch.zeros(len(series), 2 * _KERNELS)
+    for rows in by_length.values():
+        for batch in _batches(rows, 512):  # which bounds what convolutions take
+            embeddings[batch] = rocket(torch.stack([series[row] for row in batch]))
+    return embeddings
 
 
 def rocket(x: Tensor) -> Tensor:

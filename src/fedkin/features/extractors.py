@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
@@ -16,7 +15,6 @@ from fedkin.core.tasks import named_object
 from fedkin.features.encoders import is_encoder
 from fedkin.features.flat_images import flat_gradients
 from fedkin.features.gradients import MIN_SIDE, gradients
-from fedkin.features.hog import hog
 
 Extractor = Callable[[Tensor], Any]
 """Maps samples, float32 ``(n, *shape)``, to a tensor or array ``(n, ...)``, each sample to a row of its own."""
@@ -25,20 +23,19 @@ Extractor = Callable[[Tensor], Any]
 def extract(name: str, x: Tensor) -> Tensor:
     """Compute features of samples ``(n, *shape)``, float32: ``(n, width)``, float32.
 
-    Known by `name` are "raw": the values of a sample, flattened; "unit": these, scaled to Euclidean length 1; "hog":
-    histograms of oriented gradients of images, see `fedkin.features.hog.hog`, which needs scikit-image; "gradients":
-    the same without hard edges between directions and cells, see `fedkin.features.gradients.gradients`; and
-    "flat-gradients": these, of square images whose pixels are the columns of a table; and "embedded": embeddings, see
-    `fedkin.features.encoders`, as "unit". Others are registered, or made by a dotted path
-    ``"package.module:factory"``: ``factory(shape)`` returns a module or function of samples. It is called once in a
-    process, so it must return the same at every client and in every process.
+    Known by `name` are "raw": the values of a sample, flattened; "unit": these, scaled to Euclidean length 1;
+    "gradients": how strong edges of eight directions are around each point of a grid, see
+    `fedkin.features.gradients.gradients`; "flat-gradients": these, of square images whose pixels are the columns of a
+    table; and "embedded": embeddings, see `fedkin.features.encoders`, as "unit". Others are registered, or made by a
+    dotted path ``"package.module:factory"``: ``factory(shape)`` returns a module or function of samples. It is called
+    once in a process, so it must return the same at every client and in every process.
 
     Raises FedkinError if there are no such features, or they cannot be computed for these samples.
     """
     extractor = _extractor(name, x)
     if name in known:
-        own: Tensor = extractor(x)
-        return own
+        features: Tensor = extractor(x)
+        return features
     rows = _rows(name, extractor, x)
     if not rows.isfinite().all():
         raise FedkinError(f"Features '{name}' of some samples are not finite.")
@@ -54,10 +51,8 @@ def width_of(name: str, shape: tuple[int, ...]) -> int:
 def register(name: str, extractor: Extractor) -> None:
     """Register an extractor under `name`, for `extract` in this process.
 
-    Raises FedkinError if the name is taken by another one, is empty or "auto", or holds a colon, as a dotted path does.
+    Raises FedkinError if the name is taken by another one.
     """
-    if not name or ":" in name or name == "auto":
-        raise FedkinError(f"Features cannot be registered as '{name}'; any name but 'auto' and without ':' will do.")
     if _FEATURES.setdefault(name, extractor) is not extractor:
         raise FedkinError(f"Features '{name}' exist already; register these under another name.")
 
@@ -84,7 +79,6 @@ _FEATURES: dict[str, Extractor] = {
     "embedded": lambda x: normalize(x.flatten(1), dim=1),
     "gradients": gradients,
     "flat-gradients": flat_gradients,
-    "hog": hog,
 }
 known = frozenset(_FEATURES)
 """The library's own names."""
@@ -95,15 +89,15 @@ def _made(path: str, shape: tuple[int, ...]) -> Extractor:
     """Call the factory at a dotted path, and return its extractor; a module is set to evaluation mode."""
     factory = named_object(path, "Features")
     try:
-        made = factory(shape)
+        extractor = factory(shape)
     except FedkinError:
         raise
     except Exception as error:  # whatever the user's own file raises
         raise FedkinError(f"Features '{path}' cannot be made for samples of shape {shape}: {error!r}.") from error
-    if not callable(made):
-        raise FedkinError(f"Features '{path}' are of type {type(made).__name__}, not a module or function.")
-    extractor: Extractor = made.eval() if isinstance(made, nn.Module) else made
-    return extractor
+    if not callable(extractor):
+        raise FedkinError(f"Features '{path}' are of type {type(extractor).__name__}, not a module or function.")
+    function: Extractor = extractor.eval() if isinstance(extractor, nn.Module) else extractor
+    return function
 
 
 def _extractor(name: str, x: Tensor) -> Extractor:
@@ -121,12 +115,11 @@ def _rows(name: str, extractor: Extractor, x: Tensor) -> Tensor:
     """Apply a user's own extractor to samples, and check that it returns one row of numbers for each."""
     try:
         with torch.no_grad():
-            found = extractor(x)
+            rows = torch.as_tensor(extractor(x))
     except Exception as error:
         raise FedkinError(f"Features '{name}' fail on samples of shape {tuple(x.shape[1:])}: {error!r}.") from error
-    if isinstance(found, np.ndarray):
-        found = torch.as_tensor(found)
-    if not isinstance(found, Tensor) or found.ndim < 1 or len(found) != len(x) or 0 in found.shape[1:]:
-        gave = f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else f"type {type(found).__name__}"
-        raise FedkinError(f"Features '{name}' turn {len(x)} samples into {gave}; it must be ({len(x)}, width).")
-    return (found.flatten(1) if found.ndim > 1 else found[:, None]).float()
+    if rows.ndim < 1 or len(rows) != len(x) or 0 in rows.shape[1:]:
+        raise FedkinError(
+            f"Features '{name}' turn {len(x)} samples into shape {tuple(rows.shape)}; it must be ({len(x)}, width)."
+        )
+    return (rows.flatten(1) if rows.ndim > 1 else rows[:, None]).float()

@@ -9,12 +9,8 @@ from torch import Tensor
 from fedkin.core.errors import FedkinError
 from fedkin.features.gradients import MIN_SIDE, gradients
 
-_MIN_ROWS, _LOOKED_AT, _CELLS = 20, 1_000, 1 << 22
-"""Minimum number of rows from which a client can say, and maximum numbers of rows and of cells that are looked at."""
-
-_NEARER, _HARDLY = 0.15, 0.05
-"""By how much neighbouring pixels go together more closely than those half a row apart, if rows are images, and if they
-may be: digits of 8 x 8 have 0.2, those of one class 0.06 to 0.3, images of 28 x 28 and more 0.5."""
+_MIN_ROWS = 20
+"""Rows from which correlations say anything."""
 
 
 def side_of(width: int) -> int | None:
@@ -35,14 +31,16 @@ def are_flat_images(x: Tensor) -> bool | None:
         return False
     if len(x) < _MIN_ROWS:
         return None
-    x = x[:: -(-len(x) // min(_LOOKED_AT, max(_MIN_ROWS, _CELLS // x.shape[1])))].double()
+    # A thousand rows tell it, and four million cells, which take 32 MB.
+    x = x[:: -(-len(x) // min(1_000, max(_MIN_ROWS, (1 << 22) // x.shape[1])))].double()
     x = x - x.mean(0)
     images = x.unflatten(1, (side, side))
     across = _likeness(images[:, :, 1:], images[:, :, :-1])
     down = _likeness(images[:, 1:], images[:, :-1])
     apart = _likeness(x[:, side // 2 :], x[:, : -(side // 2)])
     nearer = min(across, down) - apart
-    return True if nearer >= _NEARER else None if nearer >= _HARDLY else False
+    # Digits of 8 x 8 have 0.2, those of one class 0.06 to 0.3, images of 28 x 28 and more 0.5, and tables hardly any.
+    return True if nearer >= 0.15 else None if nearer >= 0.05 else False
 
 
 def _likeness(a: Tensor, b: Tensor) -> float:
@@ -65,6 +63,6 @@ def flat_gradients(x: Tensor) -> Tensor:
     return gradients(x.unflatten(1, (1, side, side)))
 
 
-def all_flat_images(said: list[bool | None]) -> bool:
+def all_flat_images(answers: list[bool | None]) -> bool:
     """Return whether clients' samples are flat images: some client's are, and no other's are clearly none."""
-    return True in said and False not in said
+    return True in answers and False not in answers

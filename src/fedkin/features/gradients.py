@@ -16,23 +16,11 @@ from torch.nn.functional import avg_pool2d, normalize
 from fedkin.core.errors import FedkinError
 
 DIRECTIONS = 8
+"""Directions of edges, as DAISY has."""
 MIN_SIDE = 8
 """Pixels that an image needs in height and width."""
-_SIDE, _STEP, _WIDTH = 28, 4, 2.0
-"""For images whose shorter side is 28: pixels between points of the grid, and width of the blur."""
-_NOTHING = 1e-6
-
-
-def check_images(features: str, x: Tensor) -> None:
-    """Check that samples are images that are large enough for features of edges.
-
-    Raises FedkinError if they are no images, or too small.
-    """
-    if x.ndim != 4 or min(x.shape[2:]) < MIN_SIDE:
-        raise FedkinError(
-            f"Features '{features}' need images of {MIN_SIDE} x {MIN_SIDE} pixels or more; the samples have shape "
-            f"{tuple(x.shape[1:])}."
-        )
+_SIDE = 28
+"""Shorter side of images for which the width of the blur, 2, and the step of the grid, 4 pixels, hold: MNIST's."""
 
 
 def gradients(x: Tensor) -> Tensor:
@@ -48,7 +36,11 @@ def gradients(x: Tensor) -> Tensor:
     points)``, not negative: direction, row and column of the point; 392 numbers for 28 x 28, zeros for an image without
     any edge. Raises FedkinError if the samples are no images, or too small.
     """
-    check_images("gradients", x)
+    if x.ndim != 4 or min(x.shape[2:]) < MIN_SIDE:
+        raise FedkinError(
+            f"Features 'gradients' need images of {MIN_SIDE} x {MIN_SIDE} pixels or more; the samples have shape "
+            f"{tuple(x.shape[1:])}."
+        )
     factor = min(x.shape[2:]) // _SIDE
     x = upright(avg_pool2d(x, factor) if factor > 1 else x)
     strength, turn = _edges(x)
@@ -74,19 +66,19 @@ def upright(x: Tensor) -> Tensor:
     height, width = x.shape[2:]
     rows, columns = torch.arange(float(height))[:, None], torch.arange(float(width))
     mass = x.mean(1).clamp_min(0)
-    whole = mass.sum((1, 2)).clamp_min(_NOTHING)
-    row = ((mass * rows).sum((1, 2)) / whole)[:, None, None]
-    column = ((mass * columns).sum((1, 2)) / whole)[:, None, None]
-    variance = (mass * (rows - row).square()).sum((1, 2)) / whole
-    covariance = (mass * (rows - row) * (columns - column)).sum((1, 2)) / whole
-    lean = (covariance / variance.clamp_min(_NOTHING)).clamp(-1, 1)[:, None, None]
+    total = mass.sum((1, 2)).clamp_min(1e-6)  # so that an image without mass stays as it is
+    row = ((mass * rows).sum((1, 2)) / total)[:, None, None]
+    column = ((mass * columns).sum((1, 2)) / total)[:, None, None]
+    variance = (mass * (rows - row).square()).sum((1, 2)) / total
+    covariance = (mass * (rows - row) * (columns - column)).sum((1, 2)) / total
+    lean = (covariance / variance.clamp_min(1e-6)).clamp(-1, 1)[:, None, None]
     source = columns + lean * (rows - row)
     left = source.floor()
     part = (source - left)[:, None]
-    return _at(x, left) * (1 - part) + _at(x, left + 1) * part
+    return _pixels(x, left) * (1 - part) + _pixels(x, left + 1) * part
 
 
-def _at(x: Tensor, columns: Tensor) -> Tensor:
+def _pixels(x: Tensor, columns: Tensor) -> Tensor:
     """Return the pixels of ``(n, channels, height, width)`` at integer `columns` ``(n, height, width)``; 0 outside."""
     width = x.shape[3]
     inside = (columns >= 0) & (columns < width)
@@ -110,9 +102,9 @@ def _edges(x: Tensor) -> tuple[Tensor, Tensor]:
 def _blur(length: int, shorter: int) -> Tensor:
     """Return weights ``(points, length)`` of the pixels of one axis in each point: a Gaussian cut at 3 sigma."""
     unit = shorter / _SIDE
-    step = max(1, round(_STEP * unit))
-    points = torch.arange((length - 1) % step // 2, length, step)
-    sigma = _WIDTH * unit
+    step = max(1, round(4 * unit))
+    points = torch.arange((length - 1) % step // 2, length, step)  # as far from one end as from the other
+    sigma = 2.0 * unit
     reach = math.floor(3 * sigma + 0.5)
     kernel = torch.exp(-torch.arange(-reach, reach + 1).square() / (2 * sigma**2))
     distances = (torch.arange(length) - points[:, None]).abs()

@@ -11,7 +11,6 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from fedkin.core.errors import FedkinError
 from fedkin.features.extractors import extract
 
-_BATCH = 2048
 _kept = WeakTensorKeyDictionary()
 """By a client's samples: how their features were computed last, and these."""
 
@@ -27,13 +26,13 @@ def kept_or_computed(x: Tensor, how: tuple[str, *tuple[Hashable, ...]], compute:
     `how` is the name of the features and what else `compute` depends on. Raises FedkinError if they are not one row
     per sample; such features are not kept.
     """
-    found = _kept.get(x)
-    if found is None or found[0] != how:
-        found = how, torch.cat([compute(batch) for batch in x.split(_BATCH)])
-        if found[1].ndim != 2 or len(found[1]) != len(x):
-            raise FedkinError(f"Features '{how[0]}' are not one row of numbers per sample.")
-        _kept[x] = found
-    features: Tensor = found[1]
+    if (kept := _kept.get(x)) is not None and kept[0] == how:
+        features: Tensor = kept[1]
+        return features
+    features = torch.cat([compute(batch) for batch in x.split(2048)])  # which bounds the memory of maps of images
+    if features.ndim != 2 or len(features) != len(x):
+        raise FedkinError(f"Features '{how[0]}' are not one row of numbers per sample.")
+    _kept[x] = how, features
     return features
 
 
@@ -41,10 +40,9 @@ def feature_batches(name: str, x: Tensor, size: int) -> Iterable[Tensor]:
     """Return features of samples in batches of `size`: those kept of a client's samples, else computed one by one."""
     if not len(x):
         return ()
-    found = _kept.get(x)
-    if found is not None and found[0] == (name,):
-        own: tuple[Tensor, ...] = found[1].split(size)
-        return own
+    if (kept := _kept.get(x)) is not None and kept[0] == (name,):
+        batches: tuple[Tensor, ...] = kept[1].split(size)
+        return batches
     return (extract(name, batch) for batch in x.split(size))
 
 

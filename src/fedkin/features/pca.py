@@ -19,13 +19,8 @@ WIDEST = 2048
 """Features beyond this number are projected at random first: outer products grow with its square."""
 PROJECTED = 1024
 """Features that remain of them."""
-_EMBEDDED = 384
-"""Columns of embeddings beyond which they are projected to as many: outer products of these take 0.3 MB."""
 _BATCH = 2048
-_NOISE_MARGIN = 1.25
-"""Factor for the variance of noise, whose spectrum varies, and whose median is below its mean."""
-_ROUNDING = 1e-13
-"""A feature's variance below this part of its squared mean is rounding in single precision."""
+"""Rows of which sums are float32, before they are added in float64."""
 
 
 @dataclass(frozen=True)
@@ -88,11 +83,11 @@ class Components:
     directions: Tensor
     variances: Tensor
 
-    def explained_variance(self, found: FeatureMoments, standardised: bool) -> float:
+    def explained_variance(self, pooled: FeatureMoments, standardised: bool) -> float:
         """Return the fraction of the features' variance, standardised or not, that the components explain."""
-        variances = found.scatter.diagonal() / found.count
-        whole = float((variances > 0).sum() if standardised else variances.sum())
-        return float(self.variances.sum()) / whole if whole > 0 else 1.0
+        variances = pooled.scatter.diagonal() / pooled.count
+        total = float((variances > 0).sum() if standardised else variances.sum())
+        return float(self.variances.sum()) / total if total > 0 else 1.0
 
     def unit(self) -> Self:
         """Return the same components, scaled so that their variances add up to 1."""
@@ -115,7 +110,7 @@ def moments_of(rows: Tensor) -> FeatureMoments:
     return FeatureMoments(float(len(rows)), total, scatter)
 
 
-def components(found: FeatureMoments, count: int, standardise: bool = False, whitening: float = 0.0) -> Components:
+def components(pooled: FeatureMoments, count: int, standardise: bool = False, whitening: float = 0.0) -> Components:
     """Compute the leading principal components, at least one, from the moments of all samples.
 
     There are at most `count`, and fewer if fewer have any variance. With more features than that, components are left
@@ -127,31 +122,33 @@ def components(found: FeatureMoments, count: int, standardise: bool = False, whi
     `standardise` divides each feature by its standard deviation first; those that do not vary are left out. Each
     component is divided by the power `whitening` of its standard deviation: 0 does not change it, 1 makes all equal.
     """
-    covariance = found.scatter / found.count
+    covariance = pooled.scatter / pooled.count
     variances = covariance.diagonal().clamp_min(0)
     scale = torch.ones_like(variances)
     if standardise:
-        varies = variances > _ROUNDING * (found.total / found.count).square()
+        # What is below this part of the squared mean is rounding in single precision.
+        varies = variances > 1e-13 * (pooled.total / pooled.count).square()
         scale = torch.where(varies, variances.clamp_min(torch.finfo(torch.float64).tiny).rsqrt(), 0.0)
         covariance = scale[:, None] * covariance * scale
     values, vectors = torch.linalg.eigh(covariance)
     width = len(values)
     floor = width * torch.finfo(torch.float32).eps * float(values[-1])
     if width > count:
-        floor = max(floor, _NOISE_MARGIN * float(values.median()) * (1 + math.sqrt(width / found.count)) ** 2)
+        # A quarter more, since the spectrum of noise varies, and its median is below its mean.
+        floor = max(floor, 1.25 * float(values.median()) * (1 + math.sqrt(width / pooled.count)) ** 2)
     values, vectors = values.flip(0)[:count].clamp_min(0), vectors.flip(1)[:, :count]
     kept = max(1, int((values > floor).sum()))
     values, vectors = values[:kept], vectors[:, :kept]
     largest = vectors.gather(0, vectors.abs().argmax(0, keepdim=True))
     stretch = values.clamp_min(torch.finfo(torch.float64).tiny) ** (-whitening / 2) if whitening else 1.0
     directions = scale[:, None] * vectors * largest.sign() * stretch
-    return Components((found.total / found.count).float(), directions.float().contiguous(), values.float())
+    return Components((pooled.total / pooled.count).float(), directions.float().contiguous(), values.float())
 
 
 def width_kept(width: int, embedded: bool) -> int:
     """Return how many of so many features remain, of embeddings or of others; the rest is projected at random."""
-    most, left = (_EMBEDDED, _EMBEDDED) if embedded else (WIDEST, PROJECTED)
-    return width if width <= most else left
+    most, rest = (384, 384) if embedded else (WIDEST, PROJECTED)  # outer products of 384 columns take 0.3 MB
+    return width if width <= most else rest
 
 
 @lru_cache(maxsize=2)

@@ -16,20 +16,6 @@ import torch
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
-_NEGLIGIBLE = 1e-6
-"""Directions of a block with less than this part of its largest variance have none."""
-
-_COPIES = 0.98
-"""A column of whose variance another explains more than this, as a town explains the country, is a copy of it."""
-
-
-_RIDGE = 1e-6
-"""Variance that is added to each feature, relative to the mean, where columns are regressed on others: indicators of a
-column's categories add up to 1."""
-
-_MOST_FREE = 2.0
-"""Maximum factor by which what is left is raised, as a regression on many columns takes too much of few samples."""
-
 
 def shared_basis(covariance: Tensor, samples: float, blocks: Tensor) -> Tensor:
     """Return the directions that replace the features: continuous ones as they are, and what discrete ones share.
@@ -64,16 +50,20 @@ def unexplained_covariance(covariance: Tensor, samples: float, blocks: Tensor) -
     between columns, because discrete columns vary independently within clusters. Copies are one column.
     """
     joined, width = _without_copies(covariance, blocks), len(blocks)
-    ridge = _RIDGE * float(covariance.trace()) / width or 1.0
+    # Indicators of a column's categories add up to 1, so that without it the covariance has no inverse.
+    ridge = 1e-6 * float(covariance.trace()) / width or 1.0
     # What is left of a block is the inverse of its part of the precision matrix, so one inverse serves all of them.
     precision = torch.linalg.inv(covariance + ridge * torch.eye(width, dtype=covariance.dtype))
-    found = torch.zeros_like(covariance)
+    unexplained = torch.zeros_like(covariance)
     for block in joined[joined >= 0].unique():
-        at = (joined == block).nonzero()[:, 0]
-        left = torch.linalg.inv(precision[at][:, at]) - ridge * torch.eye(len(at), dtype=covariance.dtype)
-        raised = min(samples / max(samples - (width - len(at)), 1), _MOST_FREE) if len(at) < width else 1.0
-        found[at[:, None], at] = left * raised
-    return found
+        members = (joined == block).nonzero()[:, 0]
+        own = torch.linalg.inv(precision[members][:, members])
+        own -= ridge * torch.eye(len(members), dtype=covariance.dtype)
+        others = width - len(members)
+        # A regression on many columns takes too much of few samples; twice is the most that is given back.
+        factor = min(samples / max(samples - others, 1), 2.0) if others else 1.0
+        unexplained[members[:, None], members] = own * factor
+    return unexplained
 
 
 def _without_copies(covariance: Tensor, blocks: Tensor) -> Tensor:
@@ -84,7 +74,8 @@ def _without_copies(covariance: Tensor, blocks: Tensor) -> Tensor:
     # The sum of squared canonical correlations of each two blocks is the width of one that the other explains.
     explained = blocks_of.T @ (axes.T @ covariance @ axes).square() @ blocks_of / widths[:, None]
     discrete = torch.isin(columns, blocks)
-    columns, copies = columns[discrete], (explained > _COPIES)[discrete][:, discrete]
+    # Nearly all: a town explains its country but for a few wrong rows.
+    columns, copies = columns[discrete], (explained > 0.98)[discrete][:, discrete]
     groups = torch.from_numpy(connected_components(copies.numpy(), directed=False)[1]) if len(columns) else columns
     joined = blocks.clone()
     for column, group in zip(columns, groups, strict=True):
@@ -99,13 +90,13 @@ def _whitening(covariance: Tensor, blocks: Tensor) -> tuple[Tensor, Tensor, Tens
     back: list[Tensor] = []
     owners: list[Tensor] = []
     for block in ids.unique():
-        own = (ids == block).nonzero()[:, 0]
-        variances, vectors = torch.linalg.eigh(covariance[own][:, own])
-        kept = (variances > _NEGLIGIBLE * variances[-1]) & (variances > 0)
-        deviations, vectors = variances[kept].sqrt(), vectors[:, kept]
-        for found, directions in ((axes, vectors / deviations), (back, vectors * deviations)):
-            placed = torch.zeros(len(blocks), directions.shape[1], dtype=torch.float64)
-            placed[own] = directions
-            found.append(placed)
-        owners.append(block.expand(int(kept.sum())))
+        members = (ids == block).nonzero()[:, 0]
+        variances, vectors = torch.linalg.eigh(covariance[members][:, members])
+        varies = (variances > 1e-6 * variances[-1]) & (variances > 0)  # the rest is rounding
+        deviations, vectors = variances[varies].sqrt(), vectors[:, varies]
+        for directions, of_block in ((axes, vectors / deviations), (back, vectors * deviations)):
+            placed = torch.zeros(len(blocks), of_block.shape[1], dtype=torch.float64)
+            placed[members] = of_block
+            directions.append(placed)
+        owners.append(block.expand(int(varies.sum())))
     return torch.cat(axes, 1), torch.cat(back, 1), torch.cat(owners)

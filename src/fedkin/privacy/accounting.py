@@ -5,7 +5,7 @@ messages that differ in m true bits, the privacy loss is e * (2 K - m), with e =
 1 - P, so both pure epsilon and the exact (epsilon, delta) have closed or nearly closed forms.
 
 All of it speaks of one message. An encoder that was trained on the same clients' data, the training that follows, and
-further messages that are not memorised (`quantization.memorised`) cost extra.
+further messages that are not memorised (`randomised_response.memorised`) cost extra.
 
 Everywhere, a flip `probability` is in [0, 0.5], `epsilon` not negative, `delta` in [0, 1), and `bits` at least 0; every
 function raises FedkinError for a value outside its range.
@@ -13,10 +13,7 @@ function raises FedkinError for a value outside its range.
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +23,6 @@ from scipy.stats import binom
 from fedkin.core.errors import FedkinError
 from fedkin.core.seeds import bisect
 from fedkin.privacy.randomised_response import check_probability
-
-DELTA = 1e-5
 
 MEANINGFUL_EPSILON = 10.0
 """Largest epsilon that is called a guarantee; a message may then be e^10 = 22,000 times likelier from one client than
@@ -79,85 +74,52 @@ def flip_probability(epsilon: float, bits: int, delta: float = 0.0) -> float:
     return bisect(lambda probability: delta_of(epsilon, probability, bits) <= delta, 0.0, pure)[1]
 
 
-@dataclass(frozen=True)
-class Statement:
-    """Guarantee of one message: epsilon for a bit, for a sample, and for all of a client's data.
-
-    Attributes
-    ----------
-    flip : float
-        Probability of a flip.
-    bits : int
-        Bits of a message.
-    width : int
-        Bits of a segment, one segment per class.
-    epsilon_bit : float
-        Epsilon for one bit, whether it was 0 or 1.
-    epsilon_sample : float
-        Epsilon for one sample, whether it was among the client's data: it can change its class's segment.
-    epsilon_replaced : float
-        Epsilon for replacing one sample by another, perhaps of another class: it can change two segments.
-    epsilon_client : float
-        Epsilon for all data of the client: every bit.
-    epsilon_client_delta, delta : float
-        Guarantee for all data of the client, as (epsilon, delta).
-    """
-
-    flip: float
-    bits: int
-    width: int
-    epsilon_bit: float
-    epsilon_sample: float
-    epsilon_replaced: float
-    epsilon_client: float
-    epsilon_client_delta: float
-    delta: float
-
-    def tree(self) -> dict[str, Any]:
-        """Return plain values by name; ``None`` where an epsilon is infinite, which JSON cannot express."""
-        fields = dataclasses.asdict(self)
-        return {name: None if value == math.inf else value for name, value in fields.items()}
-
-
-def statement(flip: float, bits: int, width: int, separate: bool = True, delta: float = DELTA) -> Statement:
+def statement(
+    flip: float, bits: int, width: int, separate: bool = True, delta: float = 1e-5
+) -> dict[str, float | int | None]:
     """Return the guarantee of a message of `bits` bits in segments of `width`, each flipped with probability `flip`.
 
-    `bits` is a multiple of `width`, and `delta` that of `Statement.epsilon_client_delta`. `separate` says whether a
-    sample changes the segment of its class alone. It does not where minimum and maximum are taken over the whole
-    vector, nor where segments come from a clustering of all samples; then one sample may change all bits.
+    `bits` is a multiple of `width`. `separate` says whether a sample changes the segment of its class alone. It does
+    not where minimum and maximum are taken over the whole vector, nor where segments come from a clustering of all
+    samples; then one sample may change all bits.
+
+    Besides the arguments ``flip``, ``bits``, ``width`` and ``delta`` there are, ``None`` where infinite, which JSON
+    cannot express:
+
+    * ``epsilon_bit``: for one bit, whether it was 0 or 1;
+    * ``epsilon_sample``: for one sample, whether it was among the client's data;
+    * ``epsilon_replaced``: for replacing one sample by another, perhaps of another class, which changes two segments;
+    * ``epsilon_client``: for all data of the client, every bit; ``epsilon_client_delta``, the same with ``delta``.
     """
     _check(bits=bits, least=1)
     if width < 1 or bits % width:
         raise FedkinError(f"A message of {bits} bits cannot be divided into segments of {width} bits.")
-    per_bit = bit_epsilon(flip)
-    touched = width if separate else bits
-    return Statement(
-        flip=flip,
-        bits=bits,
-        width=width,
-        epsilon_bit=per_bit,
-        epsilon_sample=touched * per_bit,
-        epsilon_replaced=min(2 * touched, bits) * per_bit,
-        epsilon_client=bits * per_bit,
-        epsilon_client_delta=epsilon_of(delta, flip, bits),
-        delta=delta,
-    )
+    per_bit, by_sample = bit_epsilon(flip), width if separate else bits
+    epsilons = {
+        "epsilon_bit": per_bit,
+        "epsilon_sample": by_sample * per_bit,
+        "epsilon_replaced": min(2 * by_sample, bits) * per_bit,
+        "epsilon_client": bits * per_bit,
+        "epsilon_client_delta": epsilon_of(delta, flip, bits),
+    }
+    finite = {name: None if epsilon == math.inf else epsilon for name, epsilon in epsilons.items()}
+    return {"flip": flip, "bits": bits, "width": width, **finite, "delta": delta}
 
 
-def _losses(probability: float, bits: int) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]:
+def _losses(probability: float, bits: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return all privacy losses ``(bits + 1,)`` and their probabilities; `probability` is not 0."""
     unflipped = np.arange(bits + 1, dtype=np.float64)
     return bit_epsilon(probability) * (2.0 * unflipped - bits), binom.pmf(unflipped, bits, 1.0 - probability)
 
 
-def _excess(epsilon: float, losses: NDArray[np.floating[Any]], chances: NDArray[np.floating[Any]]) -> float:
+def _excess(epsilon: float, losses: NDArray[np.float64], chances: NDArray[np.float64]) -> float:
     """Return the sum of chance * (1 - exp(epsilon - loss)) over losses above `epsilon`; no term is negative."""
     above = losses > epsilon
     return min(1.0, float(-np.sum(chances[above] * np.expm1(epsilon - losses[above]))))
 
 
 def _check(epsilon: float = 0.0, delta: float = 0.0, bits: int = 1, least: int = 0) -> None:
-    if not epsilon >= 0.0:
+    if not epsilon >= 0.0:  # so that NaN is none either
         raise FedkinError(f"Epsilon {epsilon} must be at least 0.")
     if not 0.0 <= delta < 1.0:
         raise FedkinError(f"Delta {delta} must be at least 0 and less than 1.")

@@ -26,7 +26,7 @@ from fedkin.privacy.gaussian import add_noise, gaussian_epsilon, gaussian_mu, gd
 ACCOUNT = "account.json"
 """The file: the epsilon spent at this delta, and every run's mu."""
 _ROUNDED = 1 + 1e-6
-"""Factor by which rounding may carry what was spent beyond a budget."""
+"""Factor by which rounding may carry what was spent beyond a budget, which is the root of a sum of squares."""
 _GRID = 2.0**19
 """Products of multiples of its inverse, added up to 2^15, fit the 53 bits of float64; features are at most 2^15."""
 

@@ -229,13 +229,13 @@ def attack(folder: Path, out: Path | None = None) -> str:
         sent = _messages(population, saved, config.seed)
         cases, rows = cases_of(attacker, sent, 4, _rng(config.seed, "members")), []
         for level in noise:
-            guarantee = {"epsilon": statement(level, width, width).tree()["epsilon_sample"]}
+            guarantee = {"epsilon": statement(level, width, width)["epsilon_sample"]}
             success = membership(cases, level, _rng(config.seed, "flips", "sent", str(level)))
             rows.append({"flip": level, "bound": delta_of(0.0, level, width), **guarantee, **success})
     tree = {
         "run": folder.resolve().name,
         "flips": flips,
-        "statements": [statement(flip, how["segments"] * width, width, separate).tree() for flip in flips],
+        "statements": [statement(flip, how["segments"] * width, width, separate) for flip in flips],
         "reconstruction": reconstruction,
         "membership": rows,
     }

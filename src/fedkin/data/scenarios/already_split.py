@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from fedkin.core.errors import FedkinError, listing, option, setting
 from fedkin.core.method import Fraction
 from fedkin.core.seeds import derive_generator
 from fedkin.data.checks import check_cells, check_labels
-from fedkin.data.dataset import Dataset, check_are_classes, note_on_many_classes, notes_on_outcomes, too_many_labels
+from fedkin.data.dataset import Dataset, check_are_classes, notes_on_outcomes, too_many_labels
 from fedkin.data.inputs import load_clients
 from fedkin.data.names import ignored_in
 from fedkin.data.options import NO_OPTIONS, TableOptions
@@ -59,27 +59,25 @@ class ClientFiles:
             sites = load_clients(self.data, self.label, self.table)
         else:
             sites = clients_in_one(self.data, self.column, self.label, self.table)
-        labelled, rows, classes = all(site.y is not None for site in sites), sum(map(len, sites)), sites[0].classes
+        labels, classes, rows = [site.y for site in sites if site.y is not None], sites[0].classes, sum(map(len, sites))
+        labelled = len(labels) == len(sites)
         if labelled and self.label is not None:
             check_are_classes(classes, rows, sites[0].label)
         if self.test_fraction > 0 and not labelled:
             raise FedkinError(
                 f"test_fraction is {self.test_fraction}, but not every client has labels to test against."
             )
-        names_of = {site.name: [classes[i] for i in site.y.tolist()] for site in sites if site.y is not None}
-        classes_of = {site.name: [classes[i] for i in site.y.unique().tolist()] for site in sites if site.y is not None}
-        spelt, apart = check_labels(classes_of if labelled and not too_many_labels(len(classes), rows) else {})
-        tables = {site.name: site.table for site in sites if site.table is not None}
-        questions = (*spelt, *check_cells(tables, names_of), *note_on_texts([(one.name, one.table) for one in sites]))
+        clients = [client_of(i, site) for i, site in enumerate(sites)]
+        tests = []
+        if labelled:
+            for i, (site, y) in enumerate(zip(sites, labels, strict=True)):
+                clients[i].y = y
+                rest, out = hold_out(torch.arange(len(site)), self.test_fraction, derive_generator(seed, "test", i))
+                if self.test_fraction > 0:
+                    clients[i] = clients[i].rows(rest)
+                    tests.append((site.x[out], y[out]))
         guesses = (*notes_on_outcomes(site.features for site in sites), *_label_notes(sites, self.label, labelled))
-        clients, tests = [], []
-        for i, site in enumerate(sites):
-            rest, out = hold_out(torch.arange(len(site)), self.test_fraction, derive_generator(seed, "test", i))
-            client = client_of(i, site, rest if len(out) else None)
-            clients.append(replace(client, y=site.y[rest] if labelled and site.y is not None else None))
-            if self.test_fraction > 0 and site.y is not None:
-                tests.append((site.x[out], site.y[out]))
-        many = note_on_many_classes(classes, rows) if labelled else []
+        apart, questions = _notes_on(sites, labelled and not too_many_labels(len(classes), rows))
         return Population(
             clients,
             [client.y for client in clients if client.y is not None] if labelled else None,
@@ -87,10 +85,20 @@ class ClientFiles:
             list(dict.fromkeys(name for site in sites for name in site.features)),
             [site.name for site in sites],
             tests,
-            notes=(*_ignored(self.data), *guesses, *many, *apart, *questions),
+            notes=(*_ignored(self.data), *guesses, *apart, *questions),
             questions=questions,
             guesses=guesses,
         )
+
+
+def _notes_on(sites: Sequence[Dataset], comparable: bool) -> tuple[Sequence[str], tuple[str, ...]]:
+    """Return notes on labels that clients do not share, if they are `comparable`, and on what looks wrong."""
+    labelled = [(site.name, site.y, site.classes) for site in sites if site.y is not None]
+    names_of = {name: [classes[i] for i in y.tolist()] for name, y, classes in labelled}
+    classes_of = {name: [classes[i] for i in y.unique().tolist()] for name, y, classes in labelled}
+    spelt, apart = check_labels(classes_of if comparable else {})
+    cells = check_cells({site.name: site.table for site in sites if site.table is not None}, names_of)
+    return apart, (*spelt, *cells, *note_on_texts([(site.name, site.table) for site in sites]))
 
 
 def _ignored(data: object) -> list[str]:
@@ -105,25 +113,13 @@ def _ignored(data: object) -> list[str]:
 
 def _label_notes(sites: Sequence[Dataset], label: str | None, labelled: bool) -> list[str]:
     """Return sentences on columns that were taken for labels though the user has not named them."""
-    if label is not None:
-        return []
-    columns: dict[str, list[str]] = {}
-    for site in sites:
-        if site.label is not None:
-            columns.setdefault(site.label, []).append(site.name)
     notes = []
-    for name, names in columns.items():
-        of_clients = "" if len(names) == len(sites) else f" of {listing(names, 5)}"
-        if labelled:
-            notes.append(
-                f"Column '{name}' is taken for labels{of_clients}, so it is no feature; if it is one, name the labels "
-                f"with {option('label')}, or {option('label', 'none')}."
-            )
-        else:
-            without = listing([site.name for site in sites if site.y is None], 5)
-            notes.append(
-                f"Column '{name}'{of_clients} is called like labels, but none are in {without}, so it is left out and "
-                f"nothing is compared with labels; if it is a feature, {setting('label', 'none')}; to use it, leave "
-                "out the clients without."
-            )
+    for name in dict.fromkeys(site.label for site in sites if site.label is not None and label is None):
+        holders = listing([site.name for site in sites if site.label == name], 5)
+        without = listing([site.name for site in sites if site.y is None], 5)
+        use = "" if labelled else f", and not used, for there are none in {without}"
+        notes.append(
+            f"Column '{name}' is taken for labels of {holders}{use}, so it is no feature; if it is one, name the "
+            f"labels with {option('label')}, or {setting('label', 'none')}."
+        )
     return notes

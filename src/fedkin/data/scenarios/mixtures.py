@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Literal
 
 import torch
 from annotated_types import Interval
 from torch import Tensor
 
-from fedkin.core.errors import FedkinError, option, unknown_name
+from fedkin.core.errors import FedkinError
 from fedkin.core.method import Count, Fraction
 from fedkin.core.seeds import derive_generator
 from fedkin.data.dataset import Dataset
@@ -23,9 +23,10 @@ from fedkin.data.scenarios.partition_scenario import (
     DataSetScenario,
     Labelled,
     PartitionScenario,
-    check_fraction,
     client_of,
+    labels_of,
     load_labelled,
+    unlabelled,
 )
 from fedkin.data.scenarios.split import allocate_in_proportion, apportion, dirichlet_split, iid_split, shard_split
 from fedkin.data.sources import load
@@ -46,25 +47,16 @@ class Dirichlet(PartitionScenario):
         Concentration, above 0, for all clients or for each.
     min_partition_size : int
         Samples that every client has at least, before anything is held out.
-    self_balancing : bool
-        Clients with more samples than the average get none of the classes that follow.
     """
 
     clients: Count = 10
     alpha: float | list[float] = 0.5
     min_partition_size: int = 10
-    self_balancing: bool = False
 
     def partition(self, data: Labelled, seed: int) -> Population:
-        parts = dirichlet_split(
-            data.y,
-            self.clients,
-            self.alpha,
-            derive_generator(seed, "partition"),
-            min_partition_size=self.min_partition_size,
-            self_balancing=self.self_balancing,
-        )
-        return _with_tests_alike(self, data, parts, seed)
+        rng = derive_generator(seed, "partition")
+        parts = dirichlet_split(data.y, self.clients, self.alpha, rng, min_partition_size=self.min_partition_size)
+        return self.populated(data, parts, seed, tests=_tests_alike(data, parts, seed))
 
 
 @dataclass(frozen=True)
@@ -78,29 +70,16 @@ class Shards(PartitionScenario):
     ----------
     clients : int
         Number of clients, ``num_partitions`` of flwr-datasets.
-    num_shards_per_partition : int or None
+    num_shards_per_partition : int
         Shards of each client.
-    shard_size : int or None
-        Samples of each shard; by default as many as there are.
-    keep_incomplete_shard : bool
-        Whether what is left over makes a smaller shard.
     """
 
     clients: Count = 10
-    num_shards_per_partition: Count | None = 2
-    shard_size: Count | None = None
-    keep_incomplete_shard: bool = False
+    num_shards_per_partition: Count = 2
 
     def partition(self, data: Labelled, seed: int) -> Population:
-        parts = shard_split(
-            data.y,
-            self.clients,
-            derive_generator(seed, "partition"),
-            num_shards_per_partition=self.num_shards_per_partition,
-            shard_size=self.shard_size,
-            keep_incomplete_shard=self.keep_incomplete_shard,
-        )
-        return _with_tests_alike(self, data, parts, seed)
+        parts = shard_split(data.y, self.clients, self.num_shards_per_partition, derive_generator(seed, "partition"))
+        return self.populated(data, parts, seed, tests=_tests_alike(data, parts, seed))
 
 
 @dataclass(frozen=True)
@@ -134,15 +113,14 @@ class Iid(PartitionScenario):
         return self.populated(data, parts, seed, tests=tests)
 
 
-def _with_tests_alike(scenario: PartitionScenario, data: Labelled, parts: list[Tensor], seed: int) -> Population:
-    """Populate clients with tests in the class proportions of their training samples.
+def _tests_alike(data: Labelled, parts: list[Tensor], seed: int) -> list[Tensor] | None:
+    """Allocate the test split in the class proportions of each client's training samples.
 
-    Drawing proportions anew for the test split would test a client on other classes than it trains on.
+    Proportions drawn anew would test a client on other classes than it trains on.
     """
-    tests = None
-    if data.test is not None:
-        tests = allocate_in_proportion(data.test[1], [data.y[part] for part in parts], derive_generator(seed, "test"))
-    return scenario.populated(data, parts, seed, tests=tests)
+    if data.test is None:
+        return None
+    return allocate_in_proportion(data.test[1], [data.y[part] for part in parts], derive_generator(seed, "test"))
 
 
 # One client for every class, as of CCFC and SDA-FC.
@@ -170,33 +148,20 @@ class OwnClass(DataSetScenario):
 
     def build(self, seed: int) -> Population:
         """Build the clients, without labels, and the truth; see `DataSetScenario.build`."""
-        data = self._pooled(seed)
-        y = data.y
-        classes = len(data.classes)
-        if len(y) < classes:
-            raise FedkinError(
-                f"'{self.data}' has {len(y)} samples for {classes} clients, one per class; simulation.fraction is "
-                f"{self.fraction:g}, and a larger one is needed."
-            )
-        parts = own_class(y, classes, self.heterogeneity, derive_generator(seed, "partition"))
-        for held, name in zip(parts, data.classes, strict=True):
-            if not len(held):
-                raise FedkinError(f"With simulation.fraction = {self.fraction:g} no sample of class '{name}' is left.")
-        clients = [client_of(i, data, part) for i, part in enumerate(parts)]
-        return Population(clients, [y[part] for part in parts], data.classes, data.features)
-
-    def _pooled(self, seed: int) -> Labelled:
-        """Return training and test samples together, or the fraction of them that takes part."""
         data = load_labelled(self.data, self.label, self.table)
-        x, y = data.x, data.y
         if data.test is not None:
-            x, y = torch.cat([x, data.test[0]]), torch.cat([y, data.test[1]])
+            x, y = torch.cat([data.x, data.test[0]]), torch.cat([data.y, data.test[1]])
+            data = replace(data, x=x, y=y, test=None)
         if self.fraction < 1.0:
-            count = round(self.fraction * len(y))
-            rows = torch.randperm(len(y), generator=derive_generator(seed, "fraction"))[:count].sort().values
-            x, y = x[rows], y[rows]
-        table = None if data.table is None else replace(data.table, values=x)
-        return replace(data, x=x, y=y, table=table, test=None)
+            order = torch.randperm(len(data), generator=derive_generator(seed, "fraction"))
+            data = data.rows(order[: round(self.fraction * len(data))].sort().values)
+        parts = own_class(data.y, len(data.classes), self.heterogeneity, derive_generator(seed, "partition"))
+        if not all(map(len, parts)):
+            raise FedkinError(
+                f"'{self.data}' leaves one of {len(parts)} clients, one per class, without a sample; a larger "
+                f"simulation.fraction than {self.fraction:g} is needed."
+            )
+        return unlabelled(data, parts)
 
 
 def own_class(y: Tensor, clients: int, heterogeneity: float, rng: torch.Generator) -> list[Tensor]:
@@ -222,9 +187,6 @@ def own_class(y: Tensor, clients: int, heterogeneity: float, rng: torch.Generato
 # Unlabelled clients that have samples of a few classes each, as of FedCRef.
 
 
-_INITIAL = ("method", "true", "dirty")
-
-
 @dataclass(frozen=True)
 class LabelSkew(DataSetScenario):
     """Label skew: each client has samples of a few classes of one labelled data set (FedCRef, section 5.2).
@@ -248,74 +210,57 @@ class LabelSkew(DataSetScenario):
         In [0, 1].
     """
 
-    n_classes: int | None = None
-    clients: int = 10
-    min_classes: int | None = None
-    max_classes: int | None = None
-    samples_per_class: int | None = None
-    overlap: float = 0.0
-    initial: str = "method"
-    dirtiness: float = 0.3
+    n_classes: Count | None = None
+    clients: Count = 10
+    min_classes: Count | None = None
+    max_classes: Count | None = None
+    samples_per_class: Count | None = None
+    overlap: Fraction = 0.0
+    initial: Literal["method", "true", "dirty"] = "method"
+    dirtiness: Fraction = 0.3
 
     def build(self, seed: int) -> Population:
         """Build the clients; their state holds ``n_clusters`` and, with simulated starting labels, those as ``given``.
 
         Both are int64: ``n_clusters`` a scalar, the number of classes at the client; ``given`` of shape ``(n,)``, in
         ``0..n_clusters-1`` by order of class. The partition depends on `seed` and not on `initial` or `dirtiness`.
-        Raises FedkinError if the data cannot be loaded or have no labels, or an option is out of its range.
+        Raises FedkinError if the data cannot be loaded or have no labels, or an option does not suit them.
         """
-        if self.initial not in _INITIAL:
-            raise unknown_name("value for initial", self.initial, _INITIAL)
-        dataset, y = self._labelled_data()
+        data = load(self.data, self.label, options=self.table)
+        y = labels_of(data)
+        if self.n_classes is not None:
+            data, y = _most_frequent(data, y, self.n_classes)
         bounds = class_range(len(torch.unique(y)), self.min_classes, self.max_classes)
-        samples = self.samples_per_class
-        if samples is None:
-            samples = fitting_samples_per_class(y, self.clients, bounds)
         parts = label_skew(
             y,
             self.clients,
             classes_per_client=bounds,
-            samples_per_class=samples,
+            samples_per_class=self.samples_per_class or fitting_samples_per_class(y, self.clients, bounds),
             overlap=self.overlap,
             rng=derive_generator(seed, "partition"),
         )
-        clients = [
-            replace(client_of(i, dataset, part), state=self._state(y[part], seed, i)) for i, part in enumerate(parts)
-        ]
-        return Population(clients, [y[part] for part in parts], dataset.classes, dataset.features)
-
-    def _labelled_data(self) -> tuple[Dataset, Tensor]:
-        dataset = load(self.data, self.label, options=self.table)
-        if dataset.y is None:
-            raise FedkinError(
-                f"'{self.data}' has no labels to partition its samples by; name their column with {option('label')}, "
-                "or use the scenario 'files' if it holds one file per client."
-            )
-        if self.n_classes is None:
-            return dataset, dataset.y
-        return _most_frequent(dataset, dataset.y, self.n_classes)
-
-    def _state(self, truth: Tensor, seed: int, client: int) -> dict[str, Tensor]:
-        held, labels = torch.unique(truth, return_inverse=True)
-        state = {"n_clusters": torch.tensor(len(held))}
-        if self.initial == "true":
-            state["given"] = labels
-        if self.initial == "dirty":
-            state["given"] = dirty(labels, self.dirtiness, derive_generator(seed, "dirty", client))
-        return state
+        population = unlabelled(data, parts)
+        for client in population.clients:
+            classes, labels = torch.unique(y[parts[client.id]], return_inverse=True)
+            client.state = {"n_clusters": torch.tensor(len(classes))}
+            if self.initial == "dirty":
+                labels = dirty(labels, self.dirtiness, derive_generator(seed, "dirty", client.id))
+            if self.initial != "method":
+                client.state["given"] = labels
+        return population
 
 
-def _most_frequent(dataset: Dataset, y: Tensor, n_classes: int) -> tuple[Dataset, Tensor]:
+def _most_frequent(data: Dataset, y: Tensor, n_classes: int) -> tuple[Dataset, Tensor]:
     available = len(torch.unique(y))
-    if not 1 <= n_classes <= available:
+    if n_classes > available:
         raise FedkinError(
-            f"n_classes is {n_classes}; allowed: 1 to {available}, the number of classes in '{dataset.name}'."
+            f"n_classes is {n_classes}; allowed: 1 to {available}, the number of classes in '{data.name}'."
         )
-    sizes = torch.bincount(y, minlength=len(dataset.classes))
+    sizes = torch.bincount(y, minlength=len(data.classes))
     classes = sizes.argsort(descending=True, stable=True)[:n_classes].sort().values
     rows = torch.isin(y, classes)
-    chosen = dataset.rows(rows)
-    return replace(chosen, classes=[dataset.classes[int(c)] for c in classes]), torch.searchsorted(classes, y[rows])
+    y = torch.searchsorted(classes, y[rows])
+    return replace(data.rows(rows), y=y, classes=[data.classes[int(c)] for c in classes]), y
 
 
 def label_skew(
@@ -330,111 +275,52 @@ def label_skew(
     """Partition samples so that each client has a few classes with the same number of samples (FedCRef, section 5.2).
 
     Client after client, the number of classes K is drawn uniformly from `classes_per_client`, the minimum and the
-    maximum (see `class_range`), then K distinct classes. The set of classes must be one that no earlier client has,
-    until all sets of that size are taken; from then on sets of that size may be taken once more. Samples of a class are
-    allocated without replacement, `samples_per_class` to a client, at most the size of the smallest class. When too few
-    are left for a client, that class (and no other) is allocated anew, the remaining samples first; so two clients may
-    share a sample, but no client ever holds one twice.
+    maximum, then K distinct classes. The set of classes must be one that no earlier client has, until all sets of that
+    size are taken; from then on sets of that size may be taken once more. Samples of a class are allocated without
+    replacement, `samples_per_class` to a client, at most the size of the smallest class. When too few are left for a
+    client, that class (and no other) is allocated anew, the remaining samples first; so two clients may share a sample,
+    but no client ever holds one twice.
 
     With an `overlap` of p, in [0, 1], each of the n holders of a class gives its first ``p q / (n + p - n p)`` of q
     samples to a common pot and then holds its remaining ones and the whole pot, so that the pot is a share p of what it
     holds.
 
     `y` is int64 ``(n,)``, the class of each sample; what is returned are each client's indices into it, int64,
-    shuffled. Raises FedkinError if a number is out of its range, such as `n_clients` below 1.
+    shuffled. Raises FedkinError if a class has too few samples.
     """
-    classes, sizes = torch.unique(y, return_counts=True)
-    low, high = class_range(len(classes), *classes_per_client)
-    _check_at_least_one("clients", n_clients)
-    _check_at_least_one("samples_per_class", samples_per_class)
-    check_fraction("overlap", overlap)
-    if samples_per_class > int(sizes.min()):
-        smallest = int(sizes.min())
+    smallest = int(torch.unique(y, return_counts=True)[1].min())
+    if samples_per_class > smallest:
         raise FedkinError(
             f"samples_per_class is {samples_per_class}, but the smallest class has only {smallest} samples."
         )
-    members = {int(c): (y == c).nonzero()[:, 0] for c in classes}
+    members = {int(c): (y == c).nonzero()[:, 0] for c in y.unique()}
     remaining = {c: members[c][:0] for c in members}
-    used: dict[int, set[tuple[int, ...]]] = {}
+    taken: dict[int, set[tuple[int, ...]]] = {}
     holdings = []
     for _ in range(n_clients):
-        size = int(torch.randint(low, high + 1, (), generator=rng))
+        size = int(torch.randint(classes_per_client[0], classes_per_client[1] + 1, (), generator=rng))
         held = {}
-        for c in _new_set(sorted(members), size, used.setdefault(size, set()), rng):
-            held[c], remaining[c] = _allocate(members[c], remaining[c], samples_per_class, rng)
+        for c in _new_set(sorted(members), size, taken.setdefault(size, set()), rng):
+            if len(remaining[c]) < samples_per_class:
+                others = members[c][~torch.isin(members[c], remaining[c])]
+                remaining[c] = torch.cat([remaining[c], others[torch.randperm(len(others), generator=rng)]])
+            held[c], remaining[c] = remaining[c][:samples_per_class], remaining[c][samples_per_class:]
         holdings.append(held)
     if overlap > 0:
         _share(holdings, overlap, samples_per_class)
-    together = [torch.cat(list(held.values())) for held in holdings]
-    return [index[torch.randperm(len(index), generator=rng)] for index in together]
+    parts = [torch.cat(list(held.values())) for held in holdings]
+    return [part[torch.randperm(len(part), generator=rng)] for part in parts]
 
 
-def class_range(n_classes: int, low: int | None = None, high: int | None = None) -> tuple[int, int]:
-    """Return the minimum and maximum number of classes per client; by default 2 and half of all.
-
-    Raises FedkinError unless ``1 <= low <= high <= n_classes``.
-    """
-    usual = min(n_classes, max(2, n_classes // 2))
-    if high is None:
-        high = max(usual, low or 0)
-    if low is None:
-        low = min(2, high)
-    if high > n_classes:
-        raise FedkinError(f"A client would have up to {max(low, high)} classes, but the data have only {n_classes}.")
-    if not 1 <= low <= high:
-        raise FedkinError(f"Classes per client are {low} to {high}; allowed: 1 <= minimum <= maximum <= {n_classes}.")
-    return low, high
-
-
-def fitting_samples_per_class(y: Tensor, n_clients: int, classes_per_client: tuple[int, int]) -> int:
-    """Return how many samples of a class each client gets so that the smallest class is about used up; at most 500.
-
-    Rounded to tens, where it is ten or more; never more than the smallest class has.
-    """
-    _check_at_least_one("clients", n_clients)
-    sizes = torch.unique(y, return_counts=True)[1]
-    holders = max(1.0, n_clients * sum(classes_per_client) / 2 / len(sizes))
-    fitting = int(sizes.min()) / holders
-    rounded = round(fitting, -1) if fitting >= 10 else max(1, fitting)
-    return min(500, int(rounded), int(sizes.min()))
-
-
-def dirty(labels: Tensor, dirtiness: float, rng: torch.Generator) -> Tensor:
-    """Corrupt starting labels: each sample moves to another cluster with probability `dirtiness`.
-
-    `labels` are int64 ``(n,)`` in ``0..K-1``; a sample moves to one of the client's other clusters with equal
-    probability. With K = 1 there is no other, and all stay. Raises FedkinError if `dirtiness` is out of range.
-    """
-    check_fraction("dirtiness", dirtiness)
-    n_clusters = int(labels.max()) + 1 if len(labels) else 0
-    if n_clusters < 2:
-        return labels.clone()
-    moves = torch.rand(labels.shape, generator=rng) < dirtiness
-    distance = torch.randint(1, n_clusters, labels.shape, generator=rng)
-    return torch.where(moves, (labels + distance) % n_clusters, labels)
-
-
-def _check_at_least_one(name: str, value: int) -> None:
-    if value < 1:
-        raise FedkinError(f"{name} is {value}; allowed: 1 or more.")
-
-
-def _new_set(classes: list[int], size: int, used: set[tuple[int, ...]], rng: torch.Generator) -> tuple[int, ...]:
-    if len(used) == math.comb(len(classes), size):
-        used.clear()
+def _new_set(classes: list[int], size: int, taken: set[tuple[int, ...]], rng: torch.Generator) -> tuple[int, ...]:
+    if len(taken) == math.comb(len(classes), size):
+        taken.clear()
     while True:
         order = torch.randperm(len(classes), generator=rng)[:size].tolist()
-        chosen = tuple(sorted(classes[position] for position in order))
-        if chosen not in used:
-            used.add(chosen)
-            return chosen
-
-
-def _allocate(members: Tensor, remaining: Tensor, count: int, rng: torch.Generator) -> tuple[Tensor, Tensor]:
-    if len(remaining) < count:
-        reused = members[~torch.isin(members, remaining)]
-        remaining = torch.cat([remaining, reused[torch.randperm(len(reused), generator=rng)]])
-    return remaining[:count], remaining[count:]
+        drawn = tuple(sorted(classes[position] for position in order))
+        if drawn not in taken:
+            taken.add(drawn)
+            return drawn
 
 
 def _share(holdings: list[dict[int, Tensor]], overlap: float, count: int) -> None:
@@ -444,3 +330,41 @@ def _share(holdings: list[dict[int, Tensor]], overlap: float, count: int) -> Non
         pot = torch.cat([held[c][:in_pot] for held in holders])
         for held in holders:
             held[c] = torch.unique(torch.cat([held[c][in_pot:], pot]))
+
+
+def class_range(n_classes: int, low: int | None = None, high: int | None = None) -> tuple[int, int]:
+    """Return the minimum and maximum number of classes per client; by default 2 and half of all.
+
+    Raises FedkinError unless ``1 <= low <= high <= n_classes``.
+    """
+    high = max(min(n_classes, max(2, n_classes // 2)), low or 0) if high is None else high
+    low = min(2, high) if low is None else low
+    if not 1 <= low <= high <= n_classes:
+        raise FedkinError(f"Classes per client are {low} to {high}; allowed: 1 <= minimum <= maximum <= {n_classes}.")
+    return low, high
+
+
+def fitting_samples_per_class(y: Tensor, n_clients: int, classes_per_client: tuple[int, int]) -> int:
+    """Return how many samples of a class each client gets so that the smallest class is about used up; at most 500.
+
+    Rounded to tens, where it is ten or more; never more than the smallest class has.
+    """
+    sizes = torch.unique(y, return_counts=True)[1]
+    holders = max(1.0, n_clients * sum(classes_per_client) / 2 / len(sizes))
+    fitting = int(sizes.min()) / holders
+    rounded = round(fitting, -1) if fitting >= 10 else max(1, fitting)
+    return min(500, int(rounded), int(sizes.min()))
+
+
+def dirty(labels: Tensor, dirtiness: float, rng: torch.Generator) -> Tensor:
+    """Corrupt starting labels: each sample moves to another cluster with probability `dirtiness`, in [0, 1].
+
+    `labels` are int64 ``(n,)`` in ``0..K-1``; a sample moves to one of the client's other clusters with equal
+    probability. With K = 1 there is no other, and all stay.
+    """
+    n_clusters = int(labels.max()) + 1 if len(labels) else 0
+    if n_clusters < 2:
+        return labels.clone()
+    moves = torch.rand(labels.shape, generator=rng) < dirtiness
+    distance = torch.randint(1, n_clusters, labels.shape, generator=rng)
+    return torch.where(moves, (labels + distance) % n_clusters, labels)

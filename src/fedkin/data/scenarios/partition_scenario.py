@@ -1,10 +1,10 @@
-"""Base classes and functions of scenarios with labelled clients: data, held-out samples, the finished population."""
+"""What scenarios share: labelled data, samples that are held out, and the finished population."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,11 @@ from fedkin.core.errors import FedkinError, option
 from fedkin.core.method import Count, Fraction
 from fedkin.core.replies import check_same_shape
 from fedkin.core.seeds import derive_generator
-from fedkin.core.table import Table
 from fedkin.data.checks import check_cells
 from fedkin.data.dataset import Dataset, SplitError, check_are_classes, in_order
 from fedkin.data.names import READ, holds_clients
 from fedkin.data.options import NO_OPTIONS, TableOptions
 from fedkin.data.population import Population
-from fedkin.data.schema import SchemaColumn, aligned
 from fedkin.data.sources import load
 
 SampleTransform = Callable[[int, Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -31,7 +29,7 @@ SampleTransform = Callable[[int, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 @dataclass(frozen=True)
 class Labelled(Dataset):
-    """Labelled data set, with its official test split as `test` if it has one; of a table its values alike."""
+    """Labelled data set, with its official test split as `test` if it has one."""
 
     y: Tensor
     test: tuple[Tensor, Tensor] | None = field(default=None, kw_only=True)
@@ -89,29 +87,36 @@ class PartitionScenario(DataSetScenario):
 
     def populated(self, data: Labelled, parts: Sequence[Tensor], seed: int, **more: Any) -> Population:
         """Return the clients with the samples allocated to them, see `populate`."""
-        maximum = self.samples_per_client
-        return populate(data, parts, seed, test_fraction=self.test_fraction, samples_per_client=maximum, **more)
+        return populate(
+            data,
+            parts,
+            seed,
+            test_fraction=self.test_fraction,
+            samples_per_client=self.samples_per_client,
+            **more,
+        )
 
 
 def load_labelled(source: str, label: str | None = None, options: TableOptions = NO_OPTIONS) -> Labelled:
-    """Load a data set with labels, and its split ``test`` if it has one.
+    """Load a data set with labels, and of arrays and images its split ``test`` if it has one.
 
     Raises FedkinError if it cannot be loaded, or has no labels, or those that are named are measured numbers.
     """
-    train, test = load(source, label, options=options), _test_split(source, label, options)
-    y = labels_of(train)
+    train = load(source, label, options=options)
     if label is not None:
         check_are_classes(train.classes, len(train), train.label)
+    try:
+        # Columns of two tables would have to be brought together first; of those a part is held out instead.
+        test = load(source, label, split="test", options=options) if train.table is None else None
+    except SplitError:
+        test = None
     if test is None:
-        return Labelled(train.name, train.x, y, train.classes, train.table)
-    if train.table is not None and test.table is not None:
-        train, test = _in_columns_of_both(train, train.table, test, test.table)
-    shapes = {f"'{source}'": tuple(train.x.shape[1:]), f"The test split of '{source}'": tuple(test.x.shape[1:])}
-    check_same_shape(shapes)
+        return Labelled(train.name, train.x, labels_of(train), train.classes, train.table)
+    check_same_shape({f"'{source}'": train.x.shape[1:], f"The test split of '{source}'": test.x.shape[1:]})
     if test.classes != train.classes:
         classes = in_order([*train.classes, *test.classes])
         train, test = train.with_classes(classes), test.with_classes(classes)
-    return Labelled(train.name, train.x, labels_of(train), train.classes, train.table, test=(test.x, labels_of(test)))
+    return Labelled(train.name, train.x, labels_of(train), train.classes, test=(test.x, labels_of(test)))
 
 
 def client_of(number: int, data: Dataset, rows: Tensor | None = None) -> Client:
@@ -126,17 +131,24 @@ def client_of(number: int, data: Dataset, rows: Tensor | None = None) -> Client:
 def labels_of(dataset: Dataset) -> Tensor:
     """Return the labels of a data set, after checking that it has some."""
     if dataset.y is None:
-        or_files = ", or take scenario 'files' if it has one file per client" if holds_clients(dataset.name) else ""
+        files = ", or take scenario 'files' if it has one file per client" if holds_clients(dataset.name) else ""
         if Path(dataset.name).suffix.lower() in READ:
-            or_files = (
+            files = (
                 "; or, to have each client's own rows, give a folder with one file per client, or the column that "
                 f"names each row's client, as by {option('simulation.column', 'site')}"
             )
         raise FedkinError(
             f"'{dataset.name}' has no labels, but clients of this scenario need them; name their column with "
-            f"{option('label')}{or_files}."
+            f"{option('label')}{files}."
         )
     return dataset.y
+
+
+def unlabelled(data: Labelled | Dataset, parts: Sequence[Tensor]) -> Population:
+    """Return clients without labels or tests, whose classes only the evaluator knows."""
+    y = labels_of(data)
+    clients = [client_of(i, data, part) for i, part in enumerate(parts)]
+    return Population(clients, [y[part] for part in parts], data.classes, data.features)
 
 
 def populate(
@@ -155,11 +167,8 @@ def populate(
     The scenario's `seed` decides what is held out and left out. `tests` are each client's int64 indices into the test
     split; without these a `test_fraction` in [0, 1] of every part is held out. `clusters`, int64 ``(n,)``, are the
     clients' hidden ones. A `change` is applied to every client's training and test samples; without it, the official
-    test split is everyone's. Raises FedkinError if a client would have nothing to train on, or a number is out of its
-    range.
+    test split is everyone's. Raises FedkinError if a client would have nothing to train on.
     """
-    if samples_per_client is not None and samples_per_client < 1:
-        raise FedkinError(f"samples_per_client is {samples_per_client}; allowed: 1 or more.")
     clients, held_out = [], []
     for i, part in enumerate(parts):
         if len(part) == 0:
@@ -195,18 +204,11 @@ def hold_out(part: Tensor, share: float, rng: torch.Generator) -> tuple[Tensor, 
 
     With a share above 0, of two or more at least one is held out, and at least one always remains.
     """
-    check_fraction("test_fraction", share)
     n = len(part)
     out = min(n - 1, max(1, round(share * n))) if share > 0 else 0
-    chosen = torch.zeros(n, dtype=torch.bool)
-    chosen[torch.randperm(n, generator=rng)[:out]] = True
-    return part[~chosen], part[chosen]
-
-
-def check_fraction(name: str, value: float) -> None:
-    """Check that a value is in [0, 1]."""
-    if not 0 <= value <= 1:
-        raise FedkinError(f"{name} is {value}; allowed: 0 to 1.")
+    is_out = torch.zeros(n, dtype=torch.bool)
+    is_out[torch.randperm(n, generator=rng)[:out]] = True
+    return part[~is_out], part[is_out]
 
 
 def clients_or_default(clients: int | None, n_samples: int, paper: int) -> int:
@@ -214,27 +216,3 @@ def clients_or_default(clients: int | None, n_samples: int, paper: int) -> int:
     if clients is not None:
         return clients
     return paper if n_samples >= 10_000 else 20
-
-
-def _in_columns_of_both(train: Dataset, table: Table, test: Dataset, test_table: Table) -> tuple[Dataset, Dataset]:
-    """Return both splits with the columns of the first, of which those of categories have the values of both."""
-    tested = {column.name: column for column in test_table.columns}
-    columns = []
-    for column in table.columns:
-        levels = [each.categories for each in (column, tested.get(column.name, column)) if each.kind == "category"]
-        united = tuple(in_order(name for names in levels for name in names)) if levels else column.categories
-        columns.append(replace(column, kind="category" if levels else column.kind, categories=united))
-    schema = [SchemaColumn(column.name, column.kind, column.categories) for column in columns]
-
-    def in_columns(split: Dataset, table: Table, origin: str) -> Dataset:
-        values = aligned(table, schema, origin, imputes=False)
-        return replace(split, x=values, table=replace(table, columns=tuple(columns), values=values))
-
-    return in_columns(train, table, "The data"), in_columns(test, test_table, "The test split")
-
-
-def _test_split(source: str, label: str | None, options: TableOptions) -> Dataset | None:
-    try:
-        return load(source, label, split="test", options=options)
-    except SplitError:
-        return None
