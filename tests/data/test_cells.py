@@ -76,8 +76,8 @@ NUMBERS = [str(at) for at in range(30)]
 @pytest.mark.parametrize(
     ("cells", "row", "kind"),
     [
-        ([*NUMBERS, "12x", "1o"], 31, "numbers, but a word with digits or signs"),
-        (["5", "7", "9", "Exported on 3 May 2024"], 4, "numbers, but a text of 5 words"),
+        ([*NUMBERS, "12x", "1o"], 31, "numbers, but a text with a number"),
+        (["5", "7", "9", "Exported on 3 May 2024"], 4, "numbers, but a text in row 4"),
         ([*NUMBERS, "2024-01-31"], 31, "numbers, but a date"),
         ([*NUMBERS, "00123"], 31, "numbers, but a code of digits"),
         ([f"Rs{at * at * 977}" for at in range(12)], None, "numbers with letters or signs, as of a unit or currency"),

@@ -70,18 +70,14 @@ def test_what_files_of_people_have_reads_without_an_option(
     assert cells(table(tmp_path / "t.csv", content)) == [[pytest.approx(cell) for cell in row] for row in expected]
 
 
-def test_a_column_that_can_be_read_in_two_ways_names_the_option_unless_another_tells(tmp_path: Path) -> None:
+def test_a_column_that_can_be_read_in_two_ways_names_the_option_unless_commas_separate_cells(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     with pytest.raises(FedkinError, match=r"'a' .*set decimal = .\.. if .* else set decimal = .,."):
-        table(path, "a;b\n1.234;x\n5.678;y\n")
+        table(path, "a;b\n1.234;0.5\n5.678;2\n")
     assert cells(table(path, "a;b\n1.234;x\n5.678;y\n", decimal=",")) == [[1234, "x"], [5678, "y"]]
-    for content, sign, first in (
-        ("a;b\n1.234;0.5\n5.678;2\n", ".", 1.234),
-        ("a;b\n1.234;0,5\n5.678;2\n", ",", 1234),
-        ("a,b\n1.234,x\n5.678,y\n", ".", 1.234),
-    ):
-        found = table(path, content)
-        assert (found.decimal, cells(found)[0][0]) == (sign, first)
+    for content, sign, first in (("a,b\n1.234,x\n5.678,y\n", ".", 1.234), ("a;b\n1.234,5;x\n5.678;y\n", ",", 1234.5)):
+        read = table(path, content)
+        assert (read.decimal, cells(read)[0][0]) == (sign, first)
 
 
 def test_codes_and_long_numbers_stay_texts_and_all_other_numbers_are_numbers(tmp_path: Path) -> None:
@@ -98,9 +94,8 @@ def test_codes_and_long_numbers_stay_texts_and_all_other_numbers_are_numbers(tmp
     [
         ("a,a\n1,2\n", "more than one column 'a'.*rename"),
         ("Ward A,,\n,,\nx,v,w\n1,2,3\n", "Column 2 .* has no name"),
-        ("a,b\nx,1,10,100\n", "more cells than its first line|line 2 has 4 cells"),
-        ('a,b\n1,"x\n', "never closed"),
-        (b"<!DOCTYPE html><html>", "web page"),
+        ("a,b\nx,1,10,100\n", "line 2, saw 4"),
+        ('a,b\n1,"x\n', "EOF inside string.*quotation mark"),
         ("a,b\n1,2\n".encode("utf-16-le"), 'set encoding = "utf-16-le"'),
     ],
 )
@@ -189,7 +184,7 @@ def test_cells_are_what_the_workbook_has(tmp_path):
 def test_binary_workbooks_are_refused_since_a_far_cell_would_end_the_process(tmp_path, name):
     with zipfile.ZipFile(tmp_path / name, "w") as archive:
         archive.writestr("xl/workbook.bin", b"")
-    with pytest.raises(FedkinError, match="save"):
+    with pytest.raises(FedkinError, match=r"\.xlsx"):
         load(str(tmp_path / name))
 
 

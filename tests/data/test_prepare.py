@@ -111,7 +111,7 @@ def test_sums_that_nobody_sees_give_the_same():
     [
         ("fill", torch.zeros(3).double()), ("fill", None), ("mean", torch.zeros(3).double()), ("mean", torch.zeros(2)),
         ("scale", -torch.ones(2).double()), ("scale", torch.full((2,), math.nan).double()), ("other", [False, False]),
-        ("indicated", torch.zeros(2)), ("indicated", torch.ones(2, dtype=torch.bool)), ("mode", "other"),
+        ("mode", "other"),
         ("mode", ["none"]), ("columns", [["a", "number", []]]), ("columns", [["a", "number", []], ["b", {}, []]]),
         ("imputes", 1), ("notes", 1), ("id", 1),
     ],

@@ -48,7 +48,6 @@ def blocks_of(client: Client) -> Tensor:
         blocks[start:end] = start
         if column.kind not in ("category", "boolean"):
             blocks[start] = look or start
-            blocks[start + 1 : end] = start + 1  # an indicator of empty cells
     return blocks
 
 

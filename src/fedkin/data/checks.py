@@ -631,8 +631,7 @@ def check_new_rows(table: Table, encoding: TableEncoding, origin: str, reach: Te
                 sentence = f"Column {called} holds categories {rows_in} that are not in the clients' tables; {how}."
                 findings.append(Finding("disjoint", sentence))
         elif column.kind in MEASURED and encoding.mode in ("standard", "common") and encoding.scale[start] != 1:
-            weight = 2**0.5 if bool(encoding.indicated[i]) else 1.0  # an indicator of empty cells shares it
-            mean, scale = float(encoding.mean[start]), float(encoding.scale[start]) / weight
+            mean, scale = float(encoding.mean[start]), float(encoding.scale[start])
             ends = None if reach is None else (float(reach[0, i]), float(reach[1, i]))
             findings += _unlike_numbers(called, cells, mean, scale, ends, column.kind) if len(cells) else []
     return findings

@@ -18,22 +18,17 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Federation
-from fedkin.core.errors import FedkinError, has_option, listing, mid_sentence, option
+from fedkin.core.errors import FedkinError, listing, mid_sentence
 from fedkin.core.table import MAX_CATEGORIES, Table
-from fedkin.data.options import MIN_MEMBERS, Imputation, TableOptions
-from fedkin.data.scaling import Mode, constant, fit_scales, unlimited
+from fedkin.data.options import Imputation, TableOptions
+from fedkin.data.scaling import Mode, fit_scales, unlimited
 from fedkin.data.schema import Schema, SchemaColumn, aligned, columns_of, plain, quoted
 from fedkin.data.statistics import ColumnSums, histograms_of, medians
 
 OTHER = "other"
 """What a category that the schema does not name is called."""
 
-_TENSORS = ("low", "high", "fill", "mean", "scale", "other", "indicated")
-_IMPUTED: dict[Imputation, str] = {
-    "neighbours": "each takes the mean of similar rows of its client, or in new rows that of the nearest cluster",
-    "median": "they take the column's median or most frequent value",
-}
-"""What empty cells take, for a note."""
+_TENSORS = ("low", "high", "fill", "mean", "scale", "other")
 
 
 @dataclass(frozen=True)
@@ -44,11 +39,10 @@ class TableEncoding:
     stay as they are: since they lie in [0, 1] ("unit"), or because nothing else was wanted ("none"). `low` and `high`,
     float64 ``(columns,)``, are limits, which values beyond count as; `fill`, alike, takes the place of an empty cell,
     as a value or an index into the categories. `mean` is subtracted from the encoded columns and `scale` divides them,
-    both float64 ``(width,)``. Of bool ``(columns,)``, `other` says which category columns have an indicator for
-    *other*, and `indicated` which columns are followed by an indicator of empty cells. If it `imputes`, a table may
-    lack a column, which counts as empty then. Columns of free text, `text_names`, follow the others: their embeddings
-    minus the mean, float32 ``(texts, embedded)``, along directions ``(texts, embedded, r)`` of total variance 1. By
-    `imputation` empty cells take the mean of similar rows, if such are passed, or `fill`.
+    both float64 ``(width,)``. `other`, bool ``(columns,)``, says which category columns have an indicator for *other*.
+    If it `imputes`, a table may lack a column, which counts as empty then. By `imputation` empty cells take the mean of
+    similar rows, if such are passed, or `fill`. Columns of free text, `text_names`, follow the others: their embeddings
+    minus the mean, float32 ``(texts, embedded)``, along directions ``(texts, embedded, r)`` of total variance 1.
     """
 
     schema: Schema
@@ -59,7 +53,6 @@ class TableEncoding:
     mean: Tensor
     scale: Tensor
     other: Tensor
-    indicated: Tensor
     imputes: bool = False
     imputation: Imputation = "median"
     text_names: tuple[str, ...] = ()
@@ -87,20 +80,15 @@ class TableEncoding:
         return from_neighbours(x, empty, *((x, empty) if donors is table else self._encoded(donors, origin)))
 
     def _encoded(self, table: Table, origin: str) -> tuple[Tensor, Tensor]:
-        """Return encoded rows, and which of their cells are of empty ones, bool, both ``(n, width)``.
-
-        Indicators of empty cells are never empty.
-        """
+        """Return encoded rows, and which of their cells are of empty ones, bool, both ``(n, width)``."""
         values = aligned(table, self.schema.columns, origin, self.imputes).clamp(self.low, self.high)
         empty = values.isnan()
-        x = self._expanded(torch.where(empty, self.fill, values), empty)
+        x = self._expanded(torch.where(empty, self.fill, values))
         x = x if self.mode == "none" else (x - self.mean) / self.scale
-        widths = torch.tensor([end - start for _, start, end in self.blocks])
-        over = empty.repeat_interleave(widths, dim=1)
-        over[:, (widths.cumsum(0) - 1)[self.indicated]] = False
         texts = [self._text(table, i, origin) for i in range(len(self.text_names))]
         x = torch.cat([x.nan_to_num(0.0).float(), *texts], 1)
-        return x, torch.cat([over, *(torch.zeros_like(part, dtype=torch.bool) for part in texts)], 1)
+        over = empty.repeat_interleave(torch.tensor([end - start for _, start, end in self.blocks]), dim=1)
+        return x, torch.nn.functional.pad(over, (0, x.shape[1] - over.shape[1]))
 
     def _text(self, table: Table, i: int, origin: str) -> Tensor:
         """Return the components of a column of free text, 0 where a cell is empty."""
@@ -120,22 +108,22 @@ class TableEncoding:
         """Number of encoded columns."""
         return len(self.mean) + self.text_directions.shape[0] * self.text_directions.shape[2]
 
-    def _expanded(self, values: Tensor, empty: Tensor) -> Tensor:
-        """Replace categories by indicators (one-hot) and add those of empty cells, float64 ``(n, width)``.
+    def _expanded(self, values: Tensor) -> Tensor:
+        """Replace categories by indicators (one-hot), float64 ``(n, width)``.
 
         A row whose category is unknown, where the column has no *other*, is NaN in the block.
         """
         columns = self.schema.columns
-        if not bool(self.indicated.any()) and all(column.kind != "category" for column in columns):
+        if all(column.kind != "category" for column in columns):
             return values
         parts = []
-        for i, (column, has_other, indicated) in enumerate(zip(columns, self.other, self.indicated, strict=True)):
+        for i, (column, has_other) in enumerate(zip(columns, self.other, strict=True)):
             part = values[:, i : i + 1]
             if column.kind == "category":
                 count = len(column.categories)
                 part = torch.nn.functional.one_hot(values[:, i].long().clamp(0, count), count + 1).double()
                 part = part if has_other else torch.where(part[:, -1:] > 0, torch.nan, part[:, :-1])
-            parts += [part, *([empty[:, i : i + 1].double()] if indicated else [])]
+            parts.append(part)
         return torch.cat(parts, 1)
 
     @property
@@ -147,16 +135,16 @@ class TableEncoding:
     @property
     def names(self) -> list[str]:
         """Names of the encoded columns, such as ``town = Ulm`` for the indicator of a category."""
-        texts = [f"{name} {at + 1}" for name in self.text_names for at in range(self.text_directions.shape[2])]
+        texts = [f"{name} {i + 1}" for name in self.text_names for i in range(self.text_directions.shape[2])]
         return [*(name for names in self._names_by_column() for name in names), *texts]
 
     def _names_by_column(self) -> list[list[str]]:
-        by_column, flags = [], zip(self.other.tolist(), self.indicated.tolist(), strict=True)
-        for column, (has_other, indicated) in zip(self.schema.columns, flags, strict=True):
-            levels = [*column.categories, *([OTHER] if has_other else [])]
-            names = [f"{column.name} = {level}" for level in levels] if column.kind == "category" else [column.name]
-            by_column.append([*names, *([f"{column.name} is empty"] if indicated else [])])
-        return by_column
+        return [
+            [f"{column.name} = {level}" for level in (*column.categories, *([OTHER] if has_other else []))]
+            if column.kind == "category"
+            else [column.name]
+            for column, has_other in zip(self.schema.columns, self.other.tolist(), strict=True)
+        ]
 
     def tree(self) -> dict[str, Any]:
         """Return the fields, ready for `fedkin.core.payload.pack`."""
@@ -196,13 +184,10 @@ def from_neighbours(x: Tensor, empty: Tensor, donors: Tensor, donors_empty: Tens
         return x
     from sklearn.impute import KNNImputer
 
-    holes, holes_of_donors = (
-        x.double().masked_fill(empty, torch.nan),
-        donors.double().masked_fill(donors_empty, torch.nan),
-    )
-    imputer = KNNImputer(n_neighbors=5).fit(holes_of_donors[sample][:, columns].numpy())
+    holes = x[rows][:, columns].double().masked_fill(empty[rows][:, columns], torch.nan)
+    full = donors[sample][:, columns].double().masked_fill(donors_empty[sample][:, columns], torch.nan)
     x = x.clone()
-    x[rows[:, None], columns] = torch.from_numpy(imputer.transform(holes[rows][:, columns].numpy())).float()
+    x[rows[:, None], columns] = torch.from_numpy(KNNImputer().fit(full.numpy()).transform(holes.numpy())).float()
     return x
 
 
@@ -237,10 +222,9 @@ def fit_encoding(
 
     Clients are asked for histograms if numbers are missing. `sums` are those of the schema's columns.
     """
-    columns, missing = schema.columns, sums.filled < sums.samples
+    columns = schema.columns
     has_other = torch.tensor([len(counts) > 0 and float(counts[-1]) > 0 for counts in sums.counts])
-    indicated = missing & options.indicator
-    fill = _fill_values(fed, columns, sums, missing)
+    fill = _fill_values(fed, columns, sums)
     names, kinds = [f"'{column.name}'" for column in columns], [column.kind for column in columns]
     scales = fit_scales(sums, names, kinds, options.scaling, histograms_of(fed, columns))
     means, spreads = [], []
@@ -251,24 +235,19 @@ def fit_encoding(
             mean = counts / counts.sum().clamp_min(1)
             total = 1 - mean.square().sum()
             spread = torch.full_like(mean, float(total.sqrt()) if total > 1e-12 else 1.0)
-        if indicated[i]:
-            empty = 1 - sums.filled[i] / sums.samples
-            deviation = (empty * (1 - empty)).sqrt().clamp_min(1e-6)
-            mean, spread = torch.cat([mean, empty[None]]), torch.cat([spread, deviation[None]]) * 2**0.5
         means.append(mean)
         spreads.append(spread)
     mean, scale = torch.cat(means), torch.cat(spreads)
     if scales.mode in ("unit", "none"):
         mean, scale = torch.zeros_like(mean), torch.ones_like(scale)
-    low, high = unlimited(len(columns))
+    low, high = unlimited(len(columns)) if scales.low is None or scales.high is None else (scales.low, scales.high)
     encoding = TableEncoding(
-        schema, scales.mode, low if scales.low is None else scales.low, high if scales.high is None else scales.high,
-        fill, mean, scale, has_other, indicated, options.lacking == "impute", options.imputation,
-    )  # fmt: skip
-    return encoding, [*_notes(columns, sums, encoding, options.min_members), *scales.notes]
+        schema, scales.mode, low, high, fill, mean, scale, has_other, options.lacking == "impute", options.imputation
+    )
+    return encoding, [*_notes(columns, sums, encoding), *scales.notes]
 
 
-def _fill_values(fed: Federation, columns: Sequence[SchemaColumn], sums: ColumnSums, missing: Tensor) -> Tensor:
+def _fill_values(fed: Federation, columns: Sequence[SchemaColumn], sums: ColumnSums) -> Tensor:
     """Return the fill value of each column's empty cells: the median, or the most frequent boolean or category."""
     fill = sums.mean.clone()
     measured = []
@@ -277,39 +256,29 @@ def _fill_values(fed: Federation, columns: Sequence[SchemaColumn], sums: ColumnS
             fill[i] = float(sums.counts[i][:-1].argmax())
         elif column.kind == "boolean":
             fill[i] = (sums.mean[i] > 0.5).double()
-        elif missing[i]:
+        elif sums.filled[i] < sums.samples:
             measured.append(i)
     if measured:
         fill[measured] = medians(fed, columns, sums, measured)
     return torch.where(torch.tensor([column.kind == "ordinal" for column in columns]), fill.round(), fill)
 
 
-def _notes(columns: Sequence[SchemaColumn], sums: ColumnSums, encoding: TableEncoding, min_members: int) -> list[str]:
-    notes = []
-    missing = sums.samples - sums.filled
+def _notes(columns: Sequence[SchemaColumn], sums: ColumnSums, encoding: TableEncoding) -> list[str]:
+    """Return notes on empty cells, by column, and on categories that are pooled."""
+    notes, missing = [], sums.samples - sums.filled
     if bool((missing > 0).any()):
         worst = [i for i in missing.argsort(descending=True, stable=True).tolist() if missing[i] > 0]
+        how = "take the column's median or most frequent value"
+        if encoding.imputation == "neighbours":
+            how = "take the mean of similar rows of their client, or in new rows that of the nearest cluster"
         cells = listing([f"'{columns[i].name}' {int(missing[i]):,}" for i in worst], 8)
-        more = " column" * (len(worst) > 8) + "s" * (len(worst) > 9)
         notes.append(
-            f"{int(missing.sum()):,} of {sums.samples * len(columns):,} cells are empty ({cells}{more}); "
-            f"{_IMPUTED[encoding.imputation]}."
+            f"{int(missing.sum()):,} of {sums.samples * len(columns):,} cells are empty ({cells}); they {how}."
         )
-    single = [
-        column.name
-        for column, counts, same in zip(columns, sums.counts, constant(sums.mean, sums.spread).tolist(), strict=True)
-        if (int((counts > 0).sum()) <= 1 if column.kind == "category" else same)
-    ]
-    if single:
-        notes.append(f"Samples do not differ in columns that have a single value at all clients: {quoted(single)}.")
-    rare = [column for column, has_other in zip(columns, encoding.other.tolist(), strict=True) if has_other]
+    rare = [column.name for column, has_other in zip(columns, encoding.other.tolist(), strict=True) if has_other]
     if rare:
-        many = any(len(column.categories) == MAX_CATEGORIES for column in rare)
-        can_help = min_members > MIN_MEMBERS and has_option("min_members")  # which nobody can set lower
-        threshold = f" ({option('min_members')})" if can_help else ""
-        also = f", and all but the {MAX_CATEGORIES} most frequent of a column," if many else ""
         notes.append(
-            f"Categories of {quoted([column.name for column in rare])} with too few samples at every client to be "
-            f"named{threshold}{also} are pooled as '{OTHER}'."
+            f"Categories of {quoted(rare)} with too few samples at every client to be named, and all but the "
+            f"{MAX_CATEGORIES} most frequent of a column, are pooled as '{OTHER}'."
         )
     return notes

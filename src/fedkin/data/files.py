@@ -12,7 +12,7 @@ import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from itertools import pairwise
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,20 +26,12 @@ from fedkin.data.arrays import as_tensor
 from fedkin.data.dataset import Dataset, encode_labels, usual_label
 from fedkin.data.names import READ, WORKBOOKS, missing, not_read
 from fedkin.data.options import NO_LABELS, NO_OPTIONS, TableOptions
-from fedkin.data.tables import SEPARATORS, check_columns, frame_to_dataset
+from fedkin.data.tables import check_columns, frame_to_dataset
 
 if TYPE_CHECKING:
     import pandas as pd
     from python_calamine import CalamineWorkbook
 
-_OTHER_FORMATS = {
-    rb"PK\x03\x04": "a zip archive, such as an Excel workbook",
-    rb"\xd0\xcf\x11\xe0": "an Excel workbook or another Office file",
-    rb"PAR1": "a Parquet file",
-    rb"%PDF": "a PDF file",
-    rb"(?i)<(?:!doctype|!--|\?xml|html|head|body|table)\b": "a web page",
-}
-"""How files begin that are often called .csv."""
 _PIECE = 1 << 20
 """Bytes that are unpacked at once, and characters that the separator is looked for in."""
 _TEXT_COPIES = 6
@@ -49,8 +41,6 @@ _CELL_BYTES = 100
 _FEW_ROWS = 200
 """Rows that show the separator, and whether the first line is a header."""
 _NUMBER = re.compile(r"[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?", re.ASCII)
-_SAMPLES = {"x": "y", "x_train": "y_train", "train_images": "train_labels", "images": None, "data": None}
-"""Names of the samples' array in a file of several, the first that exists, with those of the labels beside it."""
 
 
 def read_file(
@@ -103,7 +93,9 @@ def read_csv(path: Path, origin: str, options: TableOptions = NO_OPTIONS) -> pd.
             io.StringIO(text), sep=separator, header=None, dtype=object, na_filter=False, skipinitialspace=True
         ).fillna("")
     except (ValueError, csv.Error) as error:
-        raise FedkinError(f"{origin} cannot be read as {ending_of(path)} ({_reason(error)}).") from error
+        reason = (str(error).splitlines() or ["empty"])[0].rstrip(".")  # with numbers of lines and cells, and no cell
+        advice = "lines above the names of columns, or a quotation mark without an end, are the usual reasons"
+        raise FedkinError(f"{origin} cannot be read as {ending_of(path)} ({reason}); {advice}.") from error
     frame = _with_names(cells, origin, options.header)
     frame.attrs["separator"] = separator
     return frame
@@ -111,42 +103,18 @@ def read_csv(path: Path, origin: str, options: TableOptions = NO_OPTIONS) -> pd.
 
 def _separator_of(text: str) -> str:
     """Return the separator by which most rows have as many cells as the first; blanks if nothing else divides it."""
+    probe = text if len(text) <= _PIECE else text[:_PIECE].rpartition("\n")[0] or text
     best, separator = (0.0, 1), ","
-    for candidate in (*SEPARATORS, " "):
-        rows = _first_rows(text, candidate)
-        widths = [len(row) for row in rows]
-        if not rows or widths[0] < 2 or (candidate == " " and (best[1] > 1 or len({*widths}) > 1 or len(rows) < 2)):
+    for candidate in ",;\t| ":
+        lines, widths = csv.reader(io.StringIO(probe, newline=""), delimiter=candidate, skipinitialspace=True), []
+        with suppress(csv.Error):
+            widths = [len(row) for row in islice(filter(None, lines), _FEW_ROWS)]
+        if not widths or (candidate == " " and (best[1] > 1 or len({*widths}) > 1 or len(widths) < 2)):
             continue
-        score = (sum(width == widths[0] for width in widths[1:]) / max(1, len(rows) - 1), widths[0])
-        if score > best:
+        score = (sum(width == widths[0] for width in widths) / len(widths), widths[0])
+        if widths[0] > 1 and score > best:
             best, separator = score, r"\s+" if candidate == " " else candidate
     return separator
-
-
-def _first_rows(text: str, separator: str) -> list[list[str]]:
-    """Return the first rows of a file that are not empty."""
-    probe = text if len(text) <= _PIECE else text[:_PIECE].rpartition("\n")[0] or text
-    rows: list[list[str]] = []
-    with suppress(csv.Error):
-        for row in csv.reader(io.StringIO(probe, newline=""), delimiter=separator, skipinitialspace=True):
-            rows += [row] if row else []
-            if len(rows) > _FEW_ROWS:
-                break
-    return rows
-
-
-def _reason(error: Exception) -> str:
-    """Return why pandas could not read a file, in plain words for the usual reasons."""
-    reason = (str(error).splitlines() or ["empty"])[0]
-    if match := re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", reason):
-        width, line, cells = map(int, match.groups())
-        return (
-            f"line {line:,} has {cells} cells, but the first line names {width} column{'s' * (width != 1)}; if the "
-            "names stand further below, delete the lines above them"
-        )
-    if match := re.search(r"EOF inside string starting at row (\d+)", reason):
-        return f"a quotation mark in row {int(match[1])} is never closed"
-    return "the file is empty" if "No columns to parse" in reason else reason
 
 
 def _text(path: Path, origin: str, encoding: str) -> str:
@@ -157,9 +125,6 @@ def _text(path: Path, origin: str, encoding: str) -> str:
         raise FedkinError(f"{origin} cannot be read as {ending_of(path)} ({error.strerror or error}).") from error
     except (EOFError, zlib.error) as error:
         raise FedkinError(f"{origin} is a damaged gzip archive ({error}); copy it again.") from error
-    begin = content.removeprefix(codecs.BOM_UTF8)[:256].lstrip()
-    if form := next((form for sign, form in _OTHER_FORMATS.items() if re.match(sign, begin)), None):
-        raise FedkinError(f"{origin} is no {ending_of(path)[1:].upper()} text, but {form}; save the table as CSV.")
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         encoding = "utf-16"
     elif not content.isascii():  # bytes below 128 alone may be of any encoding, such as UTF-16
@@ -168,7 +133,7 @@ def _text(path: Path, origin: str, encoding: str) -> str:
     if encoding.startswith("utf-8") and b"\0" in content:
         raise FedkinError(
             f"{origin} has bytes of 0; {setting('encoding', 'utf-16-le')} if it is UTF-16 without a byte order mark, "
-            "or copy it again, for it is damaged."
+            "or save it as CSV, for it is no text."
         )
     try:
         return _with_line_ends(content.decode(encoding))
@@ -202,8 +167,8 @@ def _with_names(cells: pd.DataFrame, origin: str, header: bool) -> pd.DataFrame:
     """Return cells as a table whose first row, the `header`, names the columns; else they are called 1, 2 and so on.
 
     What spreadsheets leave behind is dropped: empty rows, and empty columns without a name. A first column without a
-    name that counts the rows is dropped, too, and one of different values is called ``index``. Raises FedkinError if
-    another column has no name, or the first row is no header.
+    name, as R writes those of rows, is called ``index`` if its values differ. Raises FedkinError if another column has
+    no name, or the first row is no header.
     """
     check_columns(cells.shape[1], origin)
     names = [str(i + 1) for i in range(cells.shape[1])]
@@ -212,16 +177,12 @@ def _with_names(cells: pd.DataFrame, origin: str, header: bool) -> pd.DataFrame:
         _check_is_header(names, cells.iloc[1 : 1 + _FEW_ROWS].astype(str), origin)
         cells = cells.iloc[1:]
     empty = (cells.isna() | (cells == "")).to_numpy(dtype=bool)
-    if len(names) > 1 and (blank := empty.all(axis=1)).any():
-        cells, empty = cells[~blank], empty[~blank]
-    nameless = [i for i, name in enumerate(names) if not name or name.startswith("Unnamed: ")]
-    dropped = {i for i in nameless if empty[:, i].all() and len(names) > 1}
-    if 0 in nameless and 0 not in dropped and len(names) > 1 and cells.iloc[:, 0].is_unique:
-        if "index" in names or cells.iloc[:, 0].astype(str).str.fullmatch(r"\d+").all():
-            dropped.add(0)
-        else:
-            names[0] = "index"
-    if unnamed := [i for i in nameless if i not in dropped and names[i] != "index"]:
+    if len(names) > 1:
+        cells, empty = cells[~empty.all(axis=1)], empty[~empty.all(axis=1)]
+    dropped = {i for i, name in enumerate(names) if not name and empty[:, i].all()} if len(names) > 1 else set()
+    if not names[0] and 0 not in dropped and "index" not in names and cells.iloc[:, 0].is_unique:
+        names[0] = "index"
+    if unnamed := [i for i, name in enumerate(names) if not name and i not in dropped]:
         raise FedkinError(f"Column {unnamed[0] + 1} of {origin} has no name; the first line must name the columns.")
     frame = cells.set_axis(names, axis=1).reset_index(drop=True)
     return frame.iloc[:, [i for i in range(len(names)) if i not in dropped]]
@@ -231,14 +192,13 @@ def _check_is_header(names: Sequence[str], cells: pd.DataFrame, origin: str) -> 
     """Refuse a first line of numbers, unless these count or are in order, as years, or of cells as those below."""
     if names == [str(i) for i in range(len(names))]:
         return
-    numbers = [float(name.replace(",", ".")) for name in names if _NUMBER.fullmatch(name)]
-    ordered = all(number < successor for number, successor in pairwise(numbers))
+    is_number = [_NUMBER.fullmatch(name) is not None for name in names]
+    numbers = [float(name.replace(",", ".")) for name, is_one in zip(names, is_number, strict=True) if is_one]
     repeated = sum(
-        bool(name) and bool((cells.iloc[:, i] == name).any())
-        for i, name in enumerate(names)
-        if not _NUMBER.fullmatch(name)
+        bool(name) and not is_number[i] and bool((cells.iloc[:, i] == name).any()) for i, name in enumerate(names)
     )
-    if len(numbers) == len(names) or ((repeated or not ordered) and 2 * (len(numbers) + repeated) > len(names)):
+    is_ordered = not repeated and len(numbers) < len(names) and numbers == sorted(set(numbers))
+    if not is_ordered and 2 * (len(numbers) + repeated) > len(names):
         raise FedkinError(
             f"The first line of {origin} holds numbers, or cells as in the rows below; it must name the columns, or "
             f"{setting('header', False)} if it is a row."
@@ -384,15 +344,12 @@ def _read_npz(path: Path, label: str | None, cluster: str | None) -> Dataset:
     for name in (label, cluster):
         if name not in (None, NO_LABELS) and name not in arrays:
             raise unknown_name(f"array of labels in {origin}", name, arrays)
-    if label is None:
-        beside = (_SAMPLES[name] for name in _SAMPLES if name in arrays)
-        label = usual_label(name for name in arrays if name != cluster) or next(beside, None)
+    label = label or usual_label(name for name in arrays if name != cluster)
     label = label if label in arrays else None
     wide = [name for name, array in arrays.items() if array.ndim >= 2 and name not in (label, cluster)]
-    samples = next((name for name in _SAMPLES if name in arrays), wide[0] if len(wide) == 1 else None)
-    if samples is None:
+    if "x" not in arrays and len(wide) != 1:
         raise FedkinError(f"{origin} holds the arrays {', '.join(arrays) or 'none'}; name the samples' array 'x'.")
-    x = as_tensor(arrays[samples], origin)
+    x = as_tensor(arrays["x" if "x" in arrays else wide[0]], origin)
     coded = {name: _coded(arrays, name, len(x), origin) for name in (label, cluster) if name is not None}
     y, classes = coded[label] if label is not None else (None, [])
     return Dataset(path.name, x, y, classes, clusters=None if cluster is None else coded[cluster])

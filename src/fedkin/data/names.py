@@ -31,18 +31,8 @@ KINDS: dict[str, SampleKind] = {
 }  # fmt: skip
 """What files of these ends hold in a folder with a sample in each."""
 SPLIT = re.compile(r"(train|test|valid|validation|dev|eval)([-_.]|ing[-_.])", re.IGNORECASE)
-OTHER_TABLES = (
-    ".txt", ".dat", ".data", ".dta", ".sav", ".feather", ".numbers", ".xlsb", ".json", ".jsonl", ".gz", ".zip"
-)  # fmt: skip
+_OTHER_TABLES = (".txt", ".dat", ".data", ".dta", ".sav", ".feather", ".numbers", ".xlsb", ".json", ".gz", ".zip")
 """Ends of the names of files that could be tables, in formats that are not read."""
-_ADVICE = {
-    (".txt", ".data", ".dat"): "; call it .csv, if it is text",
-    (".numbers", ".xlsb"): "; save its sheet as .xlsx or .csv",
-    (".npy",): "; save it as .npz, with an array x, and labels y",
-    (".gz", ".zip", ".bz2", ".xz"): "; unpack it",
-    (".json", ".jsonl", ".feather", ".dta", ".sav", ".sas7bdat"): "; read it with pandas, and give its DataFrame or "
-    "save it as .parquet",
-}
 
 
 def check_source(source: str) -> None:
@@ -66,12 +56,8 @@ def missing(source: str, path: Path) -> FedkinError:
     """Return an error for a name or path that does not exist, which suggests the nearest one that does."""
     root = os.environ.get("FEDKIN_DATA")
     near = similar_path(path, {name: name for name in (*EMBEDDED, *(shown_in(expanded(root)) if root else ()))})
-    if path.suffix or path.is_absolute() or source.startswith((".", "~")) or source.count("/") > 1:
-        advice = near or "give a file, a directory or the name of a data set."
-        return FedkinError(f"'{source}' does not exist; {advice}")
-    places = f"neither embedded ({', '.join(EMBEDDED)}) nor a path nor below FEDKIN_DATA"
-    hub = f"data set of the Hugging Face hub is asked for by 'hf:{source}'."
-    return FedkinError(f"'{source}' is {places}; {f'{near} A {hub}' if near else f'a {hub}'}")
+    hub = f"a data set of the Hugging Face hub is '{HUB}{source}'."
+    return FedkinError(f"'{source}' does not exist, and embedded are {', '.join(EMBEDDED)}; {near or hub}")
 
 
 def below_fedkin_data(name: str) -> Path | None:
@@ -86,7 +72,7 @@ def below_fedkin_data(name: str) -> Path | None:
 def not_read(source: str, more: str = "") -> FedkinError:
     """Return the error for a file of a kind that is not read; `more` is what may be given beside files that are."""
     suffix = Path(source).suffix
-    advice = next((way for suffixes, way in _ADVICE.items() if suffix.lower() in suffixes), "")
+    advice = "; call it .csv, if it is text" if suffix in (".txt", ".dat", ".data") else "; read it with pandas"
     return FedkinError(f"'{source}' is a {suffix or 'nameless'} file; allowed: {', '.join(READ)}{more}{advice}.")
 
 
@@ -168,10 +154,9 @@ def ignored_in(source: object) -> list[str]:
     """
     if not isinstance(source, str | Path) or not (folder := expanded(str(source))).is_dir():
         return []
-    ignored, folders = [], folders_of_samples(source)
+    ignored, samples = [], folders_of_samples(source)
     for name in sorted(shown_in(folder)):
         inside = {ending_of(file) for file in shown_in(folder / name)} if (folder / name).is_dir() else set()
-        is_other = (folder / name).is_dir() if ending_of(name) in READ else name.lower().endswith(OTHER_TABLES)
-        if is_other or (name not in folders and inside.intersection(READ) and ".toml" not in inside):
-            ignored.append(name)
+        holds_tables = bool(inside.intersection(READ)) and ".toml" not in inside and name not in samples
+        ignored += [name] if holds_tables or name.lower().endswith(_OTHER_TABLES) else []
     return ignored

@@ -15,7 +15,7 @@ from annotated_types import Ge, MinLen
 from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
-from fedkin.core.errors import FedkinError, current_door, listing, toml_text, unknown_name
+from fedkin.core.errors import FedkinError, toml_text, unknown_name
 from fedkin.core.errors import option as name_of
 from fedkin.core.table import SampleEncoder
 
@@ -26,8 +26,6 @@ AUTO, NO_ID = "auto", "none"
 """Values of `TableOptions.id` that are no names of columns."""
 NO_LABELS = "none"
 """Name of a column of labels that says that there are none, whatever columns are called."""
-NA_VALUES = 'texts and numbers, one or in a list such as ["unknown", -9], or such lists by column: {age = [-9]}'
-"""What `TableOptions.na_values` may be, for sentences; written as TOML."""
 MIN_MEMBERS = 5
 """Samples of a client that a category needs for its name to leave the client."""
 
@@ -36,17 +34,20 @@ Name = Annotated[str, MinLen(1)]
 
 
 def _as_list(value: Any) -> Any:
-    """Return a list of a single name or number; a text such as ``[a]`` is a list without quotation marks, refused."""
+    """Return a list of a single name or number; ``[a]``, a list whose quotation marks the shell took, is refused."""
     is_single = isinstance(value, str | int | float) and not isinstance(value, bool)
     return [value] if is_single and not str(value).startswith("[") else value
 
 
 def _checked_na_values(value: Any) -> Any:
     """Check values that stand for empty cells, for which pydantic has a sentence for each type they may have."""
-    if isinstance(value, str) and value.startswith("["):  # a list whose quotation marks the shell took
+    if isinstance(value, str) and value.startswith("["):
         raise PydanticCustomError("list_type", "Input should be a valid list")
-    if not are_na_values(value):
-        raise PydanticCustomError("na_values", NA_VALUES)
+    try:
+        _na_values(value)
+    except FedkinError as error:
+        form = 'texts and numbers, one or in a list such as ["unknown", -9], or such lists by column: {age = [-9]}'
+        raise PydanticCustomError("na_values", form) from error
     return value
 
 
@@ -75,7 +76,8 @@ class TableOptions:
     ordinal : dict of str to list of str
         By column, its levels in order, from the lowest.
     decimal : {"auto", ".", ","}
-        What stands before decimals of numbers in text that can be read in two ways, as 1.234; "auto" refuses these.
+        What stands before decimals of numbers in text that can be read in two ways, as 1.234; "auto" refuses these,
+        unless commas separate the cells of a file.
     encoding : str
         Encoding of CSV files that are not UTF-8, as Python names it, such as "cp1252".
     na_values : list of str or number, or dict of str to such a list
@@ -108,8 +110,6 @@ class TableOptions:
         What empty cells take: the mean of the five most similar rows of the same client, and in new rows that of the
         nearest cluster; or the median or most frequent value of all clients. A row affects others by "neighbours", so
         methods with differential privacy take "median".
-    indicator : bool
-        Whether a column with empty cells gets an indicator of these, which shares the column's weight.
     min_members : int
         Samples of one client that a category needs for its name to leave the client, at least 5; others are pooled.
     private : bool
@@ -133,36 +133,39 @@ class TableOptions:
     scaling: Literal["auto", "standard", "none"] = "auto"
     lacking: Literal["drop", "impute"] = "drop"
     imputation: Imputation = "neighbours"
-    indicator: bool = False
     min_members: Annotated[int, Ge(MIN_MEMBERS)] = MIN_MEMBERS
     private: bool = False
 
     def __post_init__(self) -> None:
+        def put(name: str, value: Any) -> None:
+            object.__setattr__(self, name, value)
+
         for name in ("drop", "categorical", "sheet", "text"):
-            object.__setattr__(self, name, _names(getattr(self, name), name, single=True))
-        object.__setattr__(self, "id", self.id or NO_ID)  # estimators take None
+            put(name, _names(getattr(self, name), name, single=True))
+        put("id", self.id or NO_ID)  # estimators take None
         if not isinstance(self.id, str):
             raise FedkinError(f"id is {self.id!r}; it should be the name of a column, 'auto' or 'none'.")
-        for name, choices in _CHOICES.items():
+        for name in ("decimal", "scaling", "lacking", "imputation"):
+            choices = get_args(get_type_hints(type(self))[name])
             if (value := getattr(self, name)) not in choices:
-                raise unknown_name(name, value, choices) if isinstance(value, str) else _unlike(name, value, choices)
-        for name in ("header", "indicator", *(["dayfirst"] if self.dayfirst is not None else [])):
+                raise unknown_name(name, str(value), choices)
+        for name in ("header", *(["dayfirst"] if self.dayfirst is not None else [])):
             if type(getattr(self, name)).__name__ not in ("bool", "bool_"):  # numpy's, too, without waiting for it
-                raise _unlike(name, getattr(self, name), ["true", "false"])
-            object.__setattr__(self, name, bool(getattr(self, name)))
-        if not _is_encoding(self.encoding):
-            raise FedkinError(
-                f"encoding is {self.encoding!r}; it should name one of text, such as 'utf-8' or 'cp1252'."
-            )
+                raise FedkinError(f"{name} is {getattr(self, name)!r}; allowed: 'true', 'false'.")
+            put(name, bool(getattr(self, name)))
+        try:
+            "".encode(self.encoding)
+            codecs.lookup(self.encoding)
+        except (LookupError, TypeError, ValueError) as error:
+            form = "it should name one of text, such as 'utf-8' or 'cp1252'"
+            raise FedkinError(f"encoding is {self.encoding!r}; {form}.") from error
         if not isinstance(self.ordinal, Mapping):
             raise FedkinError(f"ordinal is {self.ordinal!r}; it should name columns with their levels in order.")
-        ordinal = {str(name): _names(levels, f"ordinal['{name}']") for name, levels in self.ordinal.items()}
-        for name, levels in ordinal.items():
+        put("ordinal", {str(name): _names(levels, f"ordinal['{name}']") for name, levels in self.ordinal.items()})
+        for name, levels in self.ordinal.items():
             if len(levels) < 2 or len(set(levels)) < len(levels):
                 raise FedkinError(f"ordinal['{name}'] is {list(levels)}; it should have two levels or more, each once.")
-        object.__setattr__(self, "ordinal", ordinal)
-        by_column = self.na_values if isinstance(self.na_values, Mapping) else {"": self.na_values}
-        object.__setattr__(self, "na_values", {str(name): _values(values, name) for name, values in by_column.items()})
+        put("na_values", _na_values(self.na_values))
         if both := sorted(set(self.categorical) & set(self.ordinal)):
             raise FedkinError(
                 f"Column '{both[0]}' is both in {name_of('categorical')} and in {name_of('ordinal')}; it can be in one."
@@ -171,11 +174,6 @@ class TableOptions:
     def of(self, *, private: bool) -> Self:
         """Return the options for a method that is differentially private for one sample, or is not."""
         return replace(self, imputation="median", private=True) if private else self
-
-    @property
-    def no_labels(self) -> tuple[str, ...]:
-        """Return the columns that are not taken for labels, whatever they are called."""
-        return (*self.drop, *self.features)
 
     @property
     def na_values_of(self) -> Mapping[str, Sequence[str | float]]:
@@ -195,62 +193,28 @@ class TableOptions:
 
     def unknown(self, columns: Iterable[str]) -> list[str]:
         """Return a sentence for each column that an option names and is not among `columns`."""
-        columns, sentences = set(columns), []
-        named = {
-            name: option for option in ("drop", "categorical", "ordinal", "text") for name in getattr(self, option)
-        }
+        named = {name: key for key in ("drop", "categorical", "ordinal", "text") for name in getattr(self, key)}
         named |= {name: "na_values" for name in self.na_values_of if name}
         named |= {} if self.id in (AUTO, NO_ID) else {self.id: "id"}
-        for name, option in named.items():
-            parts = [part.strip() for part in name.split(",")]
-            if name not in columns and len(parts) > 1 and columns.issuperset(parts):
-                listed = current_door().given(option, parts)
-                sentences.append(f"{name_of(option)} names one column '{name}', which does not exist; write {listed}.")
-            elif name not in columns:
-                sentences.append(str(unknown_name(f"column in {name_of(option)}", name, columns)))
-        return sentences
+        columns = set(columns)
+        return [
+            str(unknown_name(f"column in {name_of(key)}", name, columns))
+            for name, key in named.items()
+            if name not in columns
+        ]
 
 
-_CHOICES: dict[str, Sequence[str]] = {
-    name: get_args(get_type_hints(TableOptions)[name]) for name in ("decimal", "scaling", "lacking", "imputation")
-}
-
-
-def _unlike(name: str, value: object, choices: Sequence[str]) -> FedkinError:
-    return FedkinError(f"{name} is {value!r}; allowed: {listing(list(map(repr, choices)))}.")
-
-
-def _is_encoding(name: Any) -> bool:
-    """Return whether Python knows an encoding of text by this name."""
-    try:
-        "".encode(name)
-        return codecs.lookup(name) is not None
-    except (LookupError, TypeError, ValueError):
-        return False
-
-
-def are_na_values(value: Any) -> bool:
-    """Return whether a value is what `NA_VALUES` says."""
-    if isinstance(value, Mapping):
-        return all(isinstance(name, str) and name and are_na_values(_listed(values)) for name, values in value.items())
-    return all(map(_is_na_value, _listed(value)))
-
-
-def _is_na_value(value: Any) -> bool:
-    return isinstance(value, str | int | float) and not isinstance(value, bool) and value != ""
-
-
-def _listed(values: Any) -> Sequence[Any]:
-    return [values] if isinstance(values, str | Mapping) or not isinstance(values, Iterable) else [*values]
-
-
-def _values(values: Any, name: Any) -> tuple[str | float, ...]:
-    """Return values that stand for an empty cell, which may be one or several."""
-    for value in _listed(values):
-        if not _is_na_value(value):
-            option = f"na_values['{name}']" if name else "na_values"
-            raise FedkinError(f"{option} has {value!r}; it should have texts and numbers, such as 'unknown' or -9.")
-    return tuple(_listed(values))
+def _na_values(value: Any) -> dict[str, tuple[str | float, ...]]:
+    """Return values that stand for empty cells by column, with those of all columns at ""; they may be single ones."""
+    by_column: dict[str, tuple[str | float, ...]] = {}
+    for name, values in (value if isinstance(value, Mapping) else {"": value}).items():
+        single = isinstance(values, str | Mapping) or not isinstance(values, Iterable)
+        by_column[str(name)] = tuple([values] if single else values)
+        for cell in by_column[str(name)]:
+            if not isinstance(cell, str | int | float) or isinstance(cell, bool) or cell == "":
+                option = f"na_values['{name}']" if name else "na_values"
+                raise FedkinError(f"{option} has {cell!r}; it should have texts and numbers, such as 'unknown' or -9.")
+    return by_column
 
 
 def _names(names: Any, option: str, single: bool = False) -> list[str]:
@@ -268,7 +232,7 @@ NO_OPTIONS = TableOptions()
 # What an experiment says of columns beside what a site's own file says.
 
 
-PREPARING = ("scaling", "lacking", "imputation", "indicator", "min_members")
+PREPARING = ("scaling", "lacking", "imputation", "min_members")
 """Options that say how columns are prepared; an experiment has them, and no site."""
 COLUMN_KEYS = (
     "label", "drop", "id", "categorical", "ordinal", "decimal", "encoding", "header", "sheet", "na_values", "dayfirst",
@@ -293,23 +257,23 @@ def lines_lacking(
     experiment = TableOptions(
         **{key: asked[key] for key in ("drop", "categorical", "ordinal", "na_values", "text") if key in asked}
     )
-    lines = []
+    lacking: dict[str, Any] = {}
     if label == NO_LABELS and named is None and taken is not None:
-        lines.append(f"label = {toml_text(NO_LABELS)}")
+        lacking["label"] = NO_LABELS
     elif label in table.names:
-        lines.append(f"label = {toml_text(label)}" if named is None else f"drop = {toml_text([label])}")
+        lacking |= {"label": label} if named is None else {"drop": [label]}
     rest = names - {*options.drop, options.id, *options.categorical, *options.ordinal}
     for key in ("drop", "categorical", "text"):
         candidates = rest - {*table.texts, *options.text} if key == "text" else rest
         if unnamed := [name for name in getattr(experiment, key) if name in candidates]:
-            lines.append(f"{key} = {toml_text(unnamed)}")
+            lacking[key] = [*lacking.get(key, []), *unnamed]
     if levels := {name: values for name, values in experiment.ordinal.items() if name in rest}:
-        lines.append(f"ordinal = {toml_text(levels)}")
+        lacking["ordinal"] = levels
     na_values = experiment.of_files["na_values"]
     empty = {name: values for name, values in na_values.items() if not name or name in names}
     if empty and not options.of_files["na_values"]:
-        lines.append(f"na_values = {toml_text(empty.get('', empty))}")
-    return lines
+        lacking["na_values"] = empty.get("", empty)
+    return [f"{key} = {toml_text(value)}" for key, value in lacking.items()]
 
 
 def check_asked(asked: Mapping[str, Any], site: str, **read: Any) -> None:

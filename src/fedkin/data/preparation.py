@@ -468,7 +468,7 @@ _ENCODING: Expected = {
     "mode": one_of(*get_args(Mode)), "imputes": is_flag, "imputation": one_of(*get_args(Imputation)),
     "low": doubles("columns"), "high": doubles("columns"),
     "fill": doubles("columns"), "mean": doubles("width"), "scale": doubles("width", minimum=0),
-    "other": Array(("columns",), torch.bool), "indicated": Array(("columns",), torch.bool),
+    "other": Array(("columns",), torch.bool),
     "texts": Optional(
         {
             "text_names": is_list(is_text), "means": reals("texts", "embedded"),
@@ -527,9 +527,8 @@ def arrange_columns(clients: Sequence[Client], payloads: Sequence[Payload]) -> l
 def _arrange(fed: Federation, names: Sequence[str]) -> Preparation:
     """Prepare tables of numbers by putting their columns in a common order, without scaling."""
     schema, width = Schema(tuple(SchemaColumn(name, "number") for name in names)), len(names)
-    no = torch.zeros(width, dtype=torch.bool)
     zeros, ones = torch.zeros(width, dtype=torch.float64), torch.ones(width, dtype=torch.float64)
-    encoding = TableEncoding(schema, "none", *unlimited(width), zeros, zeros, ones, no, no)
+    encoding = TableEncoding(schema, "none", *unlimited(width), zeros, zeros, ones, zeros.bool())
     fed.ask_until_all_reply(arrange_columns, {"encoding": encoding.tree()})
     return Preparation(encoding=encoding)
 

@@ -32,22 +32,19 @@ if TYPE_CHECKING:
 Values = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int64]
 """Index of each cell's distinct value; -1 where the cell is empty."""
+Words = npt.NDArray[np.object_]
 
 MAX_COLUMNS = 100_000
 """Columns of a table: each is looked at alone, which takes 0.1 ms, so that more take minutes with few rows."""
 LARGEST = MAX_NUMBER / 1e10
 """Largest number, so that those of ten thousand million rows can be added."""
-SEPARATORS = ",;\t|"
 MISSING = frozenset({"", "?", ".", "-", "–", "—", "na", "n/a", "nan", "null", "<na>", "nat", "#n/a", "#na", "#null!"})
 MISSING |= {"#div/0!", "#num!", "\\n", "-nan", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan"}
 """Words of an empty cell, in lower case: those of pandas, of spreadsheets' errors and of databases' exports."""
-_NONE = "None"
-"""Word of an empty cell among numbers and dates, and of a level beside others, as in None, Mild, Severe."""
 _TRUTHS = (("false", "true"), ("no", "yes"), ("f", "t"), ("n", "y"))
 """Opposites that are truth values, in lower case, the false one first; one alone is enough if it is a word."""
 _EXACT = 2**53
 """Whole numbers beyond which float64 no longer distinguishes neighbours."""
-_POINT, _COMMA = ".", ","
 _TYPOGRAPHIC = str.maketrans("\u2212\u2013\u2019\u00a0\u202f\u2009", "--'   ")
 """Minus signs, apostrophes and blanks between thousands as typographers set them."""
 _FORMS = {
@@ -56,14 +53,13 @@ _FORMS = {
         r"(?:[eE][+-]?\d+)?|inf(?:inity)?)",
         re.ASCII | re.IGNORECASE,
     )
-    for decimal, thousands in ((_POINT, _COMMA), (_COMMA, _POINT))
+    for decimal, thousands in (".,", ",.")
 }
 """Numbers by what stands before their decimals; thousands are apart by blanks, apostrophes or the other sign."""
-LEADING_ZERO = re.compile(r"[+-]?0\d")
-_DATE = re.compile(r"(?:\d{4}([./-])(?:\d{1,2}\1\d{1,2}|\d\d)|\d{1,2}([./-])\d{1,2}\2\d{4})(?:[T ,].*)?", re.ASCII)
-_WITH_UNIT = re.compile(r"(\D{0,6})[+-]?(\d[\d.,' ]*)(\D{0,6})", re.ASCII)
-_MANY = 10
-"""Distinct texts from which on numbers with letters are a measure with its unit, and dates no categories as 1.2.3."""
+_LEADING_ZERO = re.compile(r"[+-]?0\d")
+_YEAR_FIRST = re.compile(r"\d{4}([./-])(?:\d{1,2}\1\d{1,2}|\d\d)(?:[T ,].*)?", re.ASCII)
+_YEAR_LAST = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4})(?:,? +(.+))?", re.ASCII)
+_AMOUNT = re.compile(r"(\D{0,6}?)[+-]?((?!0\d)\d[\d.,']*)(\D{0,6})", re.ASCII)
 
 
 # Frames of any library, and their labels.
@@ -110,8 +106,6 @@ def label_of(frame: pd.DataFrame, label: str | None, features: Collection[str | 
 def _can_be_labels(cells: pd.Series) -> bool:
     try:
         column, values, _ = read_column(cells, "", "", TableOptions(dayfirst=True))
-    except AmbiguousError:
-        return False
     except FedkinError:  # of cells that are unlike the others, which may still be classes
         return True
     return column.kind != "date" and (column.kind != "number" or not (values[np.isfinite(values)] % 1).any())
@@ -124,11 +118,10 @@ def _label_cells(cells: pd.Series) -> npt.NDArray[Any]:
     if cells.dtype.kind in "biufmM" or not all(isinstance(cell, str) for cell in cells.dropna()):
         return np.asarray(cells.to_numpy())
     texts = [composed(cell).strip() if isinstance(cell, str) else "" for cell in cells]
-    filled = [text for text in texts if text.lower() not in MISSING]
-    if filled and not any(map(LEADING_ZERO.match, filled)) and pd.to_numeric(pd.Series(filled), "coerce").notna().all():
-        numbers: Values = pd.to_numeric(pd.Series(texts), "coerce").to_numpy(np.float64)
-        return numbers
-    return np.array([None if text.lower() in MISSING else text for text in texts], dtype=object)
+    labels = pd.Series([None if text.lower() in MISSING else text for text in texts], dtype=object)
+    numbers = pd.to_numeric(labels, "coerce")
+    is_number = numbers.notna().equals(labels.notna()) and not any(map(_LEADING_ZERO.match, texts))
+    return np.asarray((numbers if is_number else labels).to_numpy())
 
 
 def frame_to_dataset(
@@ -146,7 +139,7 @@ def frame_to_dataset(
     line for each.
     """
     frame = frame.set_axis([composed(column) for column in frame.columns], axis=1)
-    label = label_of(frame, label, {cluster, *options.no_labels})
+    label = label_of(frame, label, {cluster, *options.drop, *options.features})
     dropped = tuple(dict.fromkeys(column for column in frame.columns if column in options.drop))
     frame = frame.drop(columns=[*dropped])
     coded: dict[str, tuple[torch.Tensor, list[str]]] = {}
@@ -174,11 +167,9 @@ def frame_to_table(
 ) -> Table:
     """Convert a DataFrame to a table, inferring the kinds of its columns.
 
-    Columns of numbers are read all at once. Raises FedkinError if it is empty, columns have no name or one name, or any
-    cannot be used: a line for each, after `problems`. Columns of new rows that cannot be used and are no features are
-    left out.
+    Raises FedkinError if it is empty, columns have no name or one name, or any cannot be used: a line for each, after
+    `problems`. Columns of new rows that cannot be used and are no features are left out.
     """
-    sentences = [*problems, *_check_bare_values(frame, origin, options)]
     names = [composed(name) for name in frame.columns]
     check_columns(len(names), origin)
     wrong = [
@@ -186,27 +177,41 @@ def frame_to_table(
         for i, name in enumerate(names)
         if name.strip() in ("", "nan", "<NA>", "NaT")
     ]
-    wrong += [
-        f"{origin} has more than one column '{name}'; each needs a name of its own, so rename all but one."
-        for name, count in Counter(names).items()
-        if count > 1 and not wrong
-    ]
-    if len(names) == 1 and (sign := next((sign for sign in SEPARATORS if sign in names[0]), None)):
-        wrong.append(f"{origin} has one column alone, '{names[0]}'; read the file with sep={sign!r}.")
+    if not wrong:
+        wrong = [
+            f"{origin} has more than one column '{name}'; each needs a name of its own, so rename all but one."
+            for name, count in Counter(names).items()
+            if count > 1
+        ]
     if len(frame) == 0 or not names:
         wrong.append(f"{origin} is empty ({len(frame)} rows, {len(names)} columns of features).")
     if wrong:
-        raise all_problems([*sentences, *wrong])
-    frame = _with_empty_cells(frame, options)
+        raise all_problems([*problems, *wrong])
+    frame, bare = _with_empty_cells(frame, origin, options)
+    sentences = [*problems, *bare]
+    if options.decimal == AUTO and frame.attrs.get("separator") == ",":
+        options = replace(options, decimal=".")
     kinds = [kind.kind for kind in frame.dtypes]  # a wide table's columns of numbers are not even looked at
     texts = [i for i, name in enumerate(names) if kinds[i] in "OT" or name in options.text]
     texts = [i for i in texts if _is_text(frame.iloc[:, i], names[i], options)]
     of_texts = {names[i]: TextColumn(Samples("texts", _texts(frame.iloc[:, i]))) for i in texts}
     frame = frame.iloc[:, [i for i in range(len(names)) if i not in texts]] if texts else frame
-    rest = [name for name in names if name not in of_texts]
-    columns, values, decimal = _read_columns(frame, rest, origin, options, sentences)
+    names = [name for name in names if name not in of_texts]
+    values, signs, unread = np.empty(frame.shape), set[str](), set[int]()
+    columns, plain = list(map(Column, names)), _plain_numbers(frame, names, options)
+    values[:, plain] = frame.iloc[:, plain].to_numpy(dtype=np.float64)
+    for i in np.flatnonzero(~plain).tolist():
+        try:
+            columns[i], values[:, i], sign = read_column(frame.iloc[:, i], names[i], origin, options)
+            signs |= {sign} - {""}
+        except FedkinError as error:
+            unread.add(i)
+            if not options.features or names[i] in options.features:  # of new rows only what is compared has to be read
+                sentences.append(str(error))
     refuse([*sentences, *_too_large(columns, values, origin)])
-    return Table(tuple(columns), torch.from_numpy(values), options.id, decimal, of_texts)
+    rest = [i for i in range(len(columns)) if i not in unread]
+    columns, values = [columns[i] for i in rest], values[:, rest] if unread else values
+    return Table(tuple(columns), torch.from_numpy(values), options.id, signs.pop() if len(signs) == 1 else "", of_texts)
 
 
 def _texts(cells: pd.Series) -> list[str]:
@@ -234,51 +239,17 @@ def check_columns(count: int, origin: str) -> None:
         raise FedkinError(f"{origin} has {count:,} columns; a table may have {MAX_COLUMNS:,}, an array has no limit.")
 
 
-def _read_columns(
-    frame: pd.DataFrame, names: Sequence[str], origin: str, options: TableOptions, problems: list[str]
-) -> tuple[list[Column], Values, str]:
-    """Return a DataFrame's columns, their values, and what stands before decimals in texts; problems are added.
-
-    Where a column's numbers are all such as 1.234, the sign of decimals is that of the other columns; in a file whose
-    cells are separated by commas points stand before decimals.
-    """
-    values = np.empty(frame.shape)
-    columns = list(map(Column, names))
-    plain = _plain_numbers(frame, names, options)
-    values[:, plain] = frame.iloc[:, plain].to_numpy(dtype=np.float64)
-    signs, ambiguous, unread = set[str](), dict[int, AmbiguousError](), set[int]()
-    for i in np.flatnonzero(~plain).tolist():
-        try:
-            columns[i], values[:, i], sign = read_column(frame.iloc[:, i], names[i], origin, options)
-            signs |= {sign} - {""}
-        except AmbiguousError as error:
-            ambiguous[i] = error
-        except FedkinError as error:
-            unread.add(i)
-            if not options.features or names[i] in options.features:  # of new rows only what is compared has to be read
-                problems.append(str(error))
-    signs = signs or ({_POINT} if frame.attrs.get("separator") == _COMMA else signs)
-    decimal = signs.pop() if len(signs) == 1 else ""
-    if not decimal:
-        problems += map(str, ambiguous.values())
-        unread.update(ambiguous)
-    for i in ambiguous if decimal else ():
-        columns[i], values[:, i], _ = read_column(frame.iloc[:, i], names[i], origin, replace(options, decimal=decimal))  # type: ignore[arg-type]
-    rest = [i for i in range(len(columns)) if i not in unread]
-    return [columns[i] for i in rest], values[:, rest] if unread else values, decimal
-
-
 def _plain_numbers(frame: pd.DataFrame, names: Sequence[str], options: TableOptions) -> npt.NDArray[np.bool_]:
-    """Return which columns hold NumPy numbers that float64 holds exactly, unless an option names them otherwise."""
-    named, dtypes = {*options.categorical, *options.ordinal}, list(frame.dtypes)
-    numeric = {kind: isinstance(kind, np.dtype) and kind.kind in "iuf" and kind.itemsize <= 8 for kind in set(dtypes)}
-    plain = np.array(
-        [numeric[kind] and name not in named for name, kind in zip(names, dtypes, strict=True)], dtype=bool
-    )
-    long = plain & np.array([getattr(kind, "kind", "") in "iu" and kind.itemsize == 8 for kind in dtypes], dtype=bool)
-    if long.any():
-        integers = frame.iloc[:, long].to_numpy()
-        plain[long] = (integers.max(0) <= _EXACT) & (integers.min(0) >= -_EXACT)
+    """Return which columns hold NumPy numbers that float64 holds exactly, unless an option names them otherwise.
+
+    They are read all at once, since one by one 4,000 columns take seconds.
+    """
+    kinds = [kind.kind if isinstance(kind, np.dtype) and kind.itemsize <= 8 else "O" for kind in frame.dtypes]
+    named = {*options.categorical, *options.ordinal}
+    plain = np.array([kind in "iuf" and name not in named for name, kind in zip(names, kinds, strict=True)], dtype=bool)
+    whole = plain & np.isin(kinds, ["i", "u"])
+    if whole.any():
+        plain[whole] = (np.abs(frame.iloc[:, whole].to_numpy(dtype=np.float64)) < _EXACT).all(0)
     return plain
 
 
@@ -288,115 +259,68 @@ def _too_large(columns: Sequence[Column], values: Values, origin: str) -> list[s
     with np.errstate(invalid="ignore"):
         infinite, large = np.isinf(values).sum(0), (np.abs(values) > LARGEST).any(0)
     for i in np.flatnonzero(large).tolist():
-        column, name = f"Column '{columns[i].name}' of {mid_sentence(origin)}", columns[i].name
+        name = columns[i].name
+        what, remedy = "numbers too large to add up", "write them in another unit"
         if infinite[i]:
-            empty = setting("na_values", {name: ["inf", "-inf"]})
-            sentences.append(
-                f"{column} has {int(infinite[i])} infinite values in {len(values)} rows; empty these cells, or {empty}."
-            )
-        else:
-            sentences.append(
-                f"{column} has numbers too large to add up; write them in another unit, name those that stand for a "
-                f"missing value in {option('na_values')}, or name the column in {option('categorical')}, if they are "
-                f"codes, or in {option('drop')}."
-            )
+            what, remedy = f"{infinite[i]} infinite values in {len(values)} rows", "empty these cells"
+        empty = setting("na_values", {name: ["inf", "-inf"]}) if infinite[i] else setting("drop", [name])
+        sentences.append(f"Column '{name}' of {mid_sentence(origin)} has {what}; {remedy}, or {empty}.")
     return sentences
 
 
-# Cells that options empty.
-
-
-def _with_empty_cells(frame: pd.DataFrame, options: TableOptions) -> pd.DataFrame:
-    """Empty the cells with a value of `TableOptions.na_values`.
+def _with_empty_cells(frame: pd.DataFrame, origin: str, options: TableOptions) -> tuple[pd.DataFrame, list[str]]:
+    """Empty the cells with a value of `TableOptions.na_values`; also return what cannot be meant by these.
 
     A number stands for all cells of this number, also as text; a text for cells of this text, but for blanks around it.
+    A number for all columns must be a true value of none, as 0 is of children, though not of a blood pressure: there it
+    lies among the others, or no farther from them than these are from each other, in three cells and one in twenty.
     """
+    bare = options.na_values_of.get("", ())
     if not any(options.na_values_of.values()):
-        return frame
+        return frame, []
     import pandas as pd
 
-    frame = frame.copy()
-    for i, name in enumerate(frame.columns):
-        cells = frame.iloc[:, i]
-        values = [*options.na_values_of.get("", ()), *options.na_values_of.get(composed(name), ())]
-        if not values or not _are_hashable(cells):
-            continue
-        texts = {composed(value).strip() for value in values}
-        if cells.dtype.kind in "iuf":
-            frame.isetitem(i, cells.mask(cells.astype(np.float64).isin(_numbers(values).dropna())))
+    frame, problems = frame.copy(), []
+    codes, values_of = {value: list[str]() for value in bare}, {value: list[str]() for value in bare}
+    for i, name in enumerate(map(composed, frame.columns)):
+        cells, values = frame.iloc[:, i], [*bare, *options.na_values_of.get(name, ())]
+        if not values or any(isinstance(cell, list | dict | set | np.ndarray) for cell in cells):
             continue
         distinct = pd.Series(cells.dropna().unique(), dtype=object)
         words = distinct.map(composed).str.strip().str.removesuffix(" 00:00:00")  # of a date the day
-        gone = distinct[words.isin(texts) | _numbers(words).isin(_numbers(values).dropna())]
+        numbers = _numbers(words)
+        emptied = words.isin({composed(value).strip() for value in values}) | numbers.isin(_numbers(values).dropna())
+        for value, number in zip(bare, _numbers(bare), strict=True):
+            rest = np.unique(numbers[np.isfinite(numbers) & (numbers != number)])
+            count = int(cells.isin(distinct[numbers == number]).sum())
+            if not count or not len(rest):
+                continue
+            step = float(np.diff(rest).max(initial=0.0)) or abs(float(rest[0]))
+            if number < 0 <= rest[0] or not rest[0] - step <= number <= rest[-1] + step:
+                codes[value].append(name)
+            elif count >= 3 and 20 * count > int(cells.notna().sum()):
+                values_of[value].append(f"{count:,} cells of '{name}'")
         is_category = isinstance(cells.dtype, pd.CategoricalDtype)
+        gone = distinct[emptied]
         frame.isetitem(i, cells.cat.remove_categories(gone) if is_category else cells.mask(cells.isin(gone)))
-    return frame
+    for value, listed in values_of.items():
+        form = setting("na_values", {name: [value] for name in codes[value] or ["COLUMN"]})
+        problems += [
+            f"{option('na_values')} has {value!r} for all columns of {origin}, which would empty {listing(listed, 8)}, "
+            f"among whose values it lies; name the columns in which it stands for a missing one, {form}."
+        ][: len(listed)]
+    return frame, problems
 
 
 def _numbers(values: Iterable[Any]) -> pd.Series:
     """Return the numbers in values, float64, with a point or comma before their decimals; NaN for anything else."""
     import pandas as pd
 
-    if isinstance(values, pd.Series) and values.dtype.kind in "iuf":
-        return values.astype(np.float64)
-    words = [str(value).replace(_COMMA, _POINT) for value in values]
-    return pd.to_numeric(pd.Series(words, dtype=object), errors="coerce")
-
-
-def _are_hashable(cells: pd.Series) -> bool:
-    """Return whether no cell is a list or the like, which is refused later."""
-    return cells.dtype != object or not any(isinstance(cell, list | dict | set | np.ndarray) for cell in cells)
-
-
-def _check_bare_values(frame: pd.DataFrame, origin: str, options: TableOptions) -> list[str]:
-    """Return a problem for each number that `na_values` names for all columns, and that is a true value of a column.
-
-    So is 0 of a number of children, though not of a blood pressure: it lies among the column's other numbers, or no
-    farther from them than these are from each other, in three cells and one in twenty. The problem says what to type.
-    """
-    problems = []
-    bare = options.na_values_of.get("", ())
-    for value, number in zip(bare, _numbers(bare), strict=True):
-        codes, values = [], dict[str, int]()
-        for i, name in enumerate(frame.columns):
-            if not _are_hashable(frame.iloc[:, i]):
-                continue
-            numbers = _numbers(frame.iloc[:, i].dropna())
-            emptied, rest = (
-                int((numbers == number).sum()),
-                np.unique(numbers[np.isfinite(numbers) & (numbers != number)]),
-            )
-            if not emptied or not len(rest):
-                continue
-            step = float(np.diff(rest).max(initial=0.0)) or abs(float(rest[0]))
-            if number < 0 <= rest[0] or not rest[0] - step <= number <= rest[-1] + step:
-                codes.append(composed(name))
-            elif emptied >= 3 and 20 * emptied > len(numbers):
-                values[composed(name)] = emptied
-        if values:
-            listed = listing([f"{cells:,} cells of '{name}'" for name, cells in values.items()], 8)
-            form = setting("na_values", {name: [value] for name in codes or list(values)[:1]})
-            problems.append(
-                f"{option('na_values')} has {value!r} for all columns of {origin}, which would empty {listed}, among "
-                f"whose values it lies; name the columns in which it stands for a missing one, {form}."
-            )
-    return problems
+    words = [str(value).replace(",", ".") for value in values]
+    return pd.to_numeric(pd.Series(words, dtype=object), errors="coerce").astype(np.float64)
 
 
 # Kinds of columns.
-
-
-class AmbiguousError(FedkinError):
-    """Error of a column all of whose numbers with a sign are such as 1.234, where it may separate thousands."""
-
-    def __init__(self, column: str, sign: str) -> None:
-        called = "point" if sign == _POINT else "comma"
-        super().__init__(
-            f"{column} holds numbers whose {called} may stand before decimals or separate thousands, for three digits "
-            f"follow it in all; {setting('decimal', sign)} if it stands before decimals, else "
-            f"{setting('decimal', _COMMA if sign == _POINT else _POINT)}.",
-            public=True,
-        )
 
 
 def read_column(cells: pd.Series, name: str, origin: str, options: TableOptions) -> tuple[Column, Values, str]:
@@ -404,110 +328,102 @@ def read_column(cells: pd.Series, name: str, origin: str, options: TableOptions)
 
     The column may be of any type that pandas has for numbers, booleans, texts, dates and categories. Values are float64
     ``(rows,)`` with NaN for empty cells. `origin` names the source, at the beginning of error messages. Raises
-    FedkinError if cells are of no such type, a few are unlike the others, or one is no level that `options` name; and
-    `AmbiguousError` if all numbers are such as 1.234.
+    FedkinError if cells are of no such type, a few are unlike the others, one is no level that `options` name, or all
+    can be read in two ways.
     """
     import pandas as pd
     from pandas.api import types
 
-    called, kind = f"Column '{name}' of {mid_sentence(origin)}", cells.dtype
-    if name in options.ordinal:
-        return _ordinal(name, cells, options.ordinal[name], called)
+    called = f"Column '{name}' of {mid_sentence(origin)}"
+    is_category = isinstance(cells.dtype, pd.CategoricalDtype)
     if name in options.categorical:
         codes, words = _words(cells, called, options.levels.get(name, ()))
         whole = np.array([re.sub(r"^([+-]?\d+)\.0$", r"\1", word) for word in words], dtype=object)
-        if len({*whole}) == len(words):  # programs write 3 as 3.0 in a column with empty cells
-            words = whole
-        return _category(Column(name, asked=True), codes, words)
-    if isinstance(kind, pd.CategoricalDtype):
-        if kind.ordered:
-            return _ordinal(name, cells, [as_text(value, called) for value in kind.categories], called)
+        # Programs write 3 as 3.0 in a column with empty cells.
+        return _category(Column(name, asked=True), codes, whole if len({*whole}) == len(words) else words)
+    if name in options.ordinal or (is_category and cells.dtype.ordered):
+        levels = options.ordinal.get(name) or [_as_text(value, called) for value in cells.dtype.categories]
+        return _ordinal(name, cells, [composed(level) for level in levels], called)
+    if is_category:
         return _category(Column(name), *_words(cells, called))
-    if types.is_bool_dtype(kind):
+    cells = _typed(cells) if cells.dtype == object else cells
+    if types.is_bool_dtype(cells):
         return Column(name, "boolean", ("false", "true")), cells.to_numpy(np.float64, na_value=np.nan), ""
-    if types.is_numeric_dtype(kind) and not types.is_complex_dtype(kind):
+    if types.is_numeric_dtype(cells) and not types.is_complex_dtype(cells):
         values = cells.to_numpy(np.float64, na_value=np.nan)
-        if types.is_integer_dtype(kind) and np.nanmax(np.abs(values), initial=0) > _EXACT:
+        if types.is_integer_dtype(cells) and np.nanmax(np.abs(values), initial=0) > _EXACT:
             return _category(Column(name), *_words(cells, called))
         return Column(name), values, ""
-    if types.is_datetime64_any_dtype(kind):
-        return Column(name, "date"), _days(cells), ""
-    if types.is_timedelta64_dtype(kind):
-        return Column(name), _hours(cells), ""
-    if isinstance(kind, pd.PeriodDtype):
-        return Column(name, "date"), _days(cells.dt.to_timestamp()), ""
-    return _of_objects(name, cells, called, options)
+    if types.is_datetime64_any_dtype(cells) or isinstance(cells.dtype, pd.PeriodDtype):
+        return Column(name, "date"), _days(cells if hasattr(cells.dt, "tz") else cells.dt.to_timestamp()), ""
+    if cells.dtype.kind == "m":
+        return Column(name), cells.dt.total_seconds().to_numpy(np.float64) / 3_600, ""
+    return _of_texts(name, cells, called, options)
 
 
-def _of_objects(name: str, cells: pd.Series, called: str, options: TableOptions) -> tuple[Column, Values, str]:
-    """Return the kind of a column of texts or Python objects, from its distinct values."""
+def _typed(cells: pd.Series) -> pd.Series:
+    """Return Python objects as a column of pandas' type for them, where it has one."""
     import pandas as pd
 
-    codes, distinct = _distinct(cells, called)
-    kind = "string" if isinstance(cells.dtype, pd.StringDtype) else pd.api.types.infer_dtype(distinct, skipna=False)
-    if kind == "boolean":
-        return Column(name, "boolean", ("false", "true")), _at_codes(codes, distinct), ""
-    if kind in ("date", "datetime", "datetime64"):
-        return Column(name, "date"), _at_codes(codes, _days(pd.Series(pd.to_datetime(distinct, utc=True)))), ""
-    if kind in ("timedelta", "timedelta64", "time"):
-        spans = pd.to_timedelta([str(value) for value in distinct] if kind == "time" else distinct)
-        return Column(name), _at_codes(codes, _hours(pd.Series(spans))), ""
-    if kind in ("integer", "floating", "mixed-integer-float", "decimal"):
-        if all(abs(number) <= _EXACT for number in distinct) or kind != "integer":
-            return Column(name), _at_codes(codes, distinct), ""
-        return _category(Column(name), *_merged(codes, distinct, called))
-    codes, words = _merged(codes, distinct, called)
-    if not len(words) or list(words) == [_NONE]:
+    kind = pd.api.types.infer_dtype(cells, skipna=True)
+    if kind == "decimal":
+        return cells.astype(np.float64)
+    if kind in ("time", "timedelta"):
+        return pd.Series(pd.to_timedelta(cells.map(str, na_action="ignore")))
+    if kind in ("datetime", "date"):
+        return pd.Series(pd.to_datetime(cells, utc=True))
+    # Not texts, which have a word for empty cells that pandas does not know.
+    return cells if kind in ("string", "empty") else cells.convert_dtypes()
+
+
+def _of_texts(name: str, cells: pd.Series, called: str, options: TableOptions) -> tuple[Column, Values, str]:
+    """Return the kind of a column of texts from its distinct ones."""
+    codes, words = _words(cells, called)
+    if not len(words):
         return Column(name), np.full(len(codes), np.nan), ""
-    filled = [word for word in words if word != _NONE]
-    places = np.append(np.where(words != _NONE, np.cumsum(words != _NONE) - 1, -1), -1)[codes]
-    if (numbers := as_numbers(filled, options.decimal, called)) is not None:
-        return Column(name), _at_codes(places, numbers[0]), numbers[1]
-    if (truths := _truths_in(filled, options.levels.get(name, ()))) is not None:
-        return Column(name, "boolean", truths[0]), _at_codes(places, truths[1]), ""
-    if (dates := as_dates(filled, options.dayfirst, called)) is not None:
-        return Column(name, "date"), _at_codes(places, _days(dates)), ""
-    _check_no_mixture(words, codes, called)
-    if name not in (options.id, *options.drop) and not is_called_id(name):
-        _check_no_units(words, codes, called)
+    if (numbers := as_numbers(words, options.decimal, called)) is not None:
+        return Column(name), _at_codes(codes, numbers[0]), numbers[1]
+    if (truths := _truths_in(words, options.levels.get(name, ()))) is not None:
+        return Column(name, "boolean", truths[0]), _at_codes(codes, truths[1]), ""
+    if (dates := as_dates(words, options.dayfirst, called)) is not None:
+        return Column(name, "date"), _at_codes(codes, _days(dates)), ""
+    _check_no_mixture(words, codes, called, is_id=name == options.id or is_called_id(name))
     return _category(Column(name), codes, words)
 
 
-def as_numbers(words: Sequence[str], decimal: str = AUTO, called: str = "The column") -> tuple[Values, str] | None:
+def as_numbers(words: Sequence[str] | Words, decimal: str, called: str) -> tuple[Values, str] | None:
     """Parse distinct texts as numbers; 58 % is 0.58 where all are percentages. ``None`` if some are none.
 
     Also return what stands before decimals, empty if no text shows it: 12.5 has a point, 1.234,5 a comma. Where all can
-    be read in both ways, as 1.234, `decimal` says which, and "auto" raises an `AmbiguousError`. Numbers with leading
-    zeros or very many digits are codes, and none.
+    be read in both ways, as 1.234, `decimal` says which, and "auto" raises FedkinError. Numbers with leading zeros
+    or very many digits are codes, and none.
     """
-    import pandas as pd
-
     texts = [word if word.isascii() else word.translate(_TYPOGRAPHIC) for word in words]
     if share := any(text.endswith("%") for text in texts):
         if not all(text.endswith("%") or text == "0" for text in texts):
             return None
         texts = [text.removesuffix("%").rstrip() for text in texts]
-    numbers = pd.to_numeric(pd.Series(texts, dtype=object), errors="coerce").to_numpy(np.float64)
-    fits = {_COMMA: all(map(_FORMS[_COMMA].fullmatch, texts))}
-    fits[_POINT] = not np.isnan(numbers).any() or all(map(_FORMS[_POINT].fullmatch, texts))
-    if not any(fits.values()) or any(map(LEADING_ZERO.match, texts)):
+    signs = [sign for sign, form in _FORMS.items() if all(map(form.fullmatch, texts))]
+    if not signs or any(map(_LEADING_ZERO.match, texts)):
         return None
-    sign = _POINT if fits[_POINT] else _COMMA
-    signed = next((text for text in texts if _POINT in text or _COMMA in text), "")
-    if all(fits.values()) and signed:
-        if decimal == AUTO:
-            raise AmbiguousError(called, _POINT if _POINT in signed else _COMMA)
-        sign = decimal
-    if sign == _COMMA or np.isnan(numbers).any():
-        blanks = str.maketrans({" ": None, "'": None, **({".": None, ",": "."} if sign == _COMMA else {",": None})})
-        numbers = pd.to_numeric(pd.Series([text.translate(blanks) for text in texts])).to_numpy(np.float64)
-    large = np.flatnonzero(np.isfinite(numbers) & (np.abs(numbers) > _EXACT))
-    if any(re.sub(r"\D", "", texts[i]) == texts[i].lstrip("+-") for i in large):
+    shown = next((text for text in texts if "." in text or "," in text), "")
+    if len(signs) == 2 and shown and decimal == AUTO:
+        sign, other = (".", ",") if "." in shown else (",", ".")
+        raise FedkinError(
+            f"{called} holds numbers whose {'point' if sign == '.' else 'comma'} may stand before decimals or separate "
+            f"thousands, for three digits follow it in all; {setting('decimal', sign)} if it stands before decimals, "
+            f"else {setting('decimal', other)}.",
+            public=True,
+        )
+    sign = decimal if decimal in signs else signs[0]
+    blanks = str.maketrans({" ": None, "'": None, **({".": None, ",": "."} if sign == "," else {",": None})})
+    numbers = np.array([float(text.translate(blanks)) for text in texts])
+    if any(abs(number) > _EXACT and text.lstrip("+-").isdigit() for text, number in zip(texts, numbers, strict=True)):
         return None
-    return numbers / 100 if share else numbers, sign if signed else ""
+    return numbers / 100 if share else numbers, sign if shown else ""
 
 
-def _truths_in(words: Sequence[str], levels: Sequence[str]) -> tuple[tuple[str, str], list[bool]] | None:
+def _truths_in(words: Words, levels: Sequence[str]) -> tuple[tuple[str, str], list[bool]] | None:
     """Return how a column writes false and true, and which of its texts are true; ``None`` if other texts are in it.
 
     The words for false and true in `levels`, if there are any, may stand alone.
@@ -521,7 +437,7 @@ def _truths_in(words: Sequence[str], levels: Sequence[str]) -> tuple[tuple[str, 
     return None
 
 
-def as_dates(words: Sequence[str], dayfirst: bool | None, called: str) -> pd.Series | None:
+def as_dates(words: Sequence[str] | Words, dayfirst: bool | None, called: str) -> pd.Series | None:
     """Parse distinct texts, all of one form, as dates: pandas' timestamps in UTC; ``None`` if some are no dates.
 
     Known are ISO dates with or without a time, 31.12.2024, 31/12/2024 and 12/31/2024. A part that is always 1 beside
@@ -530,24 +446,28 @@ def as_dates(words: Sequence[str], dayfirst: bool | None, called: str) -> pd.Ser
     """
     import pandas as pd
 
-    parts = _DATE.fullmatch(words[0])
-    if parts is None:
-        return None
+    def parsed(texts: pd.Series) -> pd.Series:
+        return pd.Series(pd.to_datetime(texts, utc=True, errors="coerce", format="ISO8601"))
+
     texts = pd.Series(words, dtype=object).str.replace(" UTC", "Z", regex=False)
-    if parts[1] is not None:
-        stamps = pd.Series(pd.to_datetime(texts, utc=True, errors="coerce", format="ISO8601"))
+    if _YEAR_FIRST.fullmatch(words[0]):
+        stamps = parsed(texts)
         return stamps if stamps.notna().all() else None
-    texts, readings = texts.str.replace(r",? +", " ", regex=True), []
-    for order in (f"%d{parts[2]}%m{parts[2]}%Y", f"%m{parts[2]}%d{parts[2]}%Y"):
-        stamps = pd.Series(pd.NaT, index=texts.index, dtype="datetime64[ns, UTC]")
-        for clock in ("", " %H:%M", " %H:%M:%S"):
-            if stamps.isna().any():
-                stamps = stamps.fillna(pd.to_datetime(texts, utc=True, errors="coerce", format=order + clock))
-        readings += [stamps] if stamps.notna().all() else []
-    if len(readings) < 2 or parts[2] == "." or dayfirst or readings[0].equals(readings[1]):
+    if not _YEAR_LAST.fullmatch(words[0]):
+        return None
+    parts = texts.str.extract(f"^{_YEAR_LAST.pattern}$", _YEAR_LAST.flags)
+    if parts[0].isna().any() or parts[1].nunique() > 1:
+        return None
+    clock = ("T" + parts[4].str.replace(r"^(\d):", r"0\1:", regex=True)).fillna("")
+    ways = [
+        parsed(parts[3] + "-" + parts[month].str.zfill(2) + "-" + parts[day].str.zfill(2) + clock)
+        for day, month in ((0, 2), (2, 0))
+    ]
+    readings = [stamps for stamps in ways if stamps.notna().all()]
+    if len(readings) < 2 or parts[1][0] == "." or readings[0].equals(readings[1]):
         return readings[0] if readings else None
-    if dayfirst is False:
-        return readings[1]
+    if dayfirst is not None:
+        return readings[0 if dayfirst else 1]
     monthly = [dates for dates in readings if (dates.dt.day == 1).all() and dates.dt.month.nunique() == 12]
     if len(monthly) == 1:
         return monthly[0]
@@ -558,127 +478,110 @@ def as_dates(words: Sequence[str], dayfirst: bool | None, called: str) -> pd.Ser
     )
 
 
-def _check_no_mixture(words: npt.NDArray[np.object_], codes: Codes, called: str) -> None:
+def _check_no_mixture(words: Words, codes: Codes, called: str, is_id: bool) -> None:
     """Refuse a column of texts most of which are numbers or dates, with what is wrong and in which row.
 
-    `codes` are the cells' indices into the distinct `words`, which are not all of one of these kinds.
+    `codes` are the cells' indices into the distinct `words`, which are not all of one of these kinds. Refused are also
+    numbers with letters, as Rs1366850 or 10K, which would be lost among names of rows, unless the column `is_id`.
     """
     kinds = np.array([_kind_of_cell(word.translate(_TYPOGRAPHIC)) for word in words])
-    for kind in ("number", "percentage", "date"):
-        alike = kinds == kind
-        cells = np.append(alike, False)[codes]
-        if 2 * alike.sum() <= len(alike) or 2 * cells.sum() <= (codes >= 0).sum():
-            continue
-        if alike.all():
-            if kind == "date" and len(words) <= _MANY:
-                return
-            raise FedkinError(
-                f"{called} holds {kind}s written in several ways, or in one that is not read or that the calendar does "
-                "not have; write them in one way, such as 1234.5 and 2024-12-31, or name the column in "
-                f"{option('categorical')} or {option('drop')}.",
-                public=True,
-            )
-        wrong = (codes >= 0) & ~cells
-        row, count = int(wrong.argmax()), int(wrong.sum())
-        more, them = (f", and {count:,} such cells in all", "them") if count > 1 else ("", "it")
-        raise FedkinError(
-            f"{called} holds {kind}s, but a {kinds[codes[row]]} in row {row + 1:,}{more}; correct or empty {them}, "
-            f"name {them} in {option('na_values')}, or name the column in {option('categorical')}.",
-            public=f"{called} holds {kind}s, but other cells, too; the site's log says where.",
-        )
-
-
-def _check_no_units(words: npt.NDArray[np.object_], codes: Codes, called: str) -> None:
-    """Refuse numbers with letters or signs, as Rs1366850 or 10K are, which would be lost among names of rows.
-
-    Codes are none of these: they have leading zeros, several numbers, or count their rows.
-    """
-    parts = [match.groups() for word in words if (match := _WITH_UNIT.fullmatch(word))]
-    if not _MANY < len(words) == len(parts) or 2 * len(words) <= (codes >= 0).sum():
+    kind = Counter(kinds.tolist()).most_common(1)[0][0]
+    alike = kinds == kind
+    wrong = (codes >= 0) & ~np.append(alike, False)[codes]
+    if kind in _CODES or 2 * alike.sum() <= len(alike) or 2 * wrong.sum() >= (codes >= 0).sum():
         return
-    numbers = [number.strip() for _, number, _ in parts]
-    whole = {int(number) for number in numbers if number.isdigit()}
-    counts_rows = len(whole) == len(words) and max(whole) - min(whole) < 2 * len(words)
-    units = {(before.rstrip("+-"), after) for before, _, after in parts}
-    if counts_rows or any(map(LEADING_ZERO.match, numbers)) or any(" " in number for number in numbers):
+    if kind == _WITH_LETTERS and (is_id or not alike.all() or not _are_amounts(words, int((codes >= 0).sum()))):
         return
-    if len(units) <= 1 + len(words) // _MANY:
+    if kind == "date" and alike.all() and len(words) <= 10:  # versions and sections, as 1.2.3, of which there are few
+        return
+    if alike.all():
+        what = f"{kind}s written in several ways, or in one that is not read or that the calendar does not have"
+        what = "numbers with letters or signs, as of a unit or currency" if kind == _WITH_LETTERS else what
         raise FedkinError(
-            f"{called} holds numbers with letters or signs, as of a unit or currency; write them as numbers, or name "
-            f"the column in {option('categorical')} or {option('drop')}, or, if it names the rows, in {option('id')}.",
+            f"{called} holds {what}; write them in one way, such as 1234.5 and 2024-12-31, or name the column in "
+            f"{option('categorical')} or {option('drop')}, or, if it names the rows, in {option('id')}.",
             public=True,
         )
+    row, count = int(wrong.argmax()), int(wrong.sum())
+    more, them = (f", and {count:,} such cells in all", "them") if count > 1 else ("", "it")
+    raise FedkinError(
+        f"{called} holds {kind}s, but a {kinds[codes[row]]} in row {row + 1:,}{more}; correct or empty {them}, "
+        f"name {them} in {option('na_values')}, or name the column in {option('categorical')}.",
+        public=f"{called} holds {kind}s, but other cells, too; the site's log says where.",
+    )
+
+
+_WITH_LETTERS = "text with a number"
+_CODES = ("text", "code of digits", "limit such as <0")
+"""Kinds of cells that are no numbers, and may be names."""
+
+
+def _are_amounts(words: Words, rows: int) -> bool:
+    """Return whether numbers with letters are a measure with its unit, and no codes.
+
+    Codes come again, count their rows, or have many different letters.
+    """
+    parts = [match.groups() for word in words if (match := _AMOUNT.fullmatch(word))]
+    whole = {int(number) for _, number, _ in parts if number.isdigit()}
+    counts_rows = len(whole) == len(words) and max(whole) - min(whole) < 2 * len(words)
+    units = {(before.rstrip("+-"), after) for before, _, after in parts}
+    return 2 * len(words) > rows and not counts_rows and len(words) > 10 and len(units) <= 1 + len(words) // 10
 
 
 def _kind_of_cell(text: str) -> str:
     """Return what kind of cell a text is, without any of its characters."""
     number, share = text.removesuffix("%").rstrip(), text.endswith("%")
-    if _DATE.fullmatch(text):
+    if _YEAR_FIRST.fullmatch(text) or _YEAR_LAST.fullmatch(text):
         return "date"
     if any(form.fullmatch(number) for form in _FORMS.values()):
-        code = not share and (LEADING_ZERO.match(text) or (text.lstrip("+-").isdigit() and int(text) > _EXACT))
+        code = not share and (_LEADING_ZERO.match(text) or (text.lstrip("+-").isdigit() and float(text) > _EXACT))
         return "percentage" if share else "code of digits" if code else "number"
     if re.match(r"[<>≤≥]=? ?\d", text):
-        return "limit such as <0 (write limits of detection as numbers)"
-    words = len(text.split())
-    return f"text of {words} words" if words > 2 else "word" if text.isalpha() else "word with digits or signs"
+        return "limit such as <0"
+    return _WITH_LETTERS if _AMOUNT.fullmatch(text) else "text"
 
 
 # Values of columns.
 
 
 def _ordinal(name: str, cells: pd.Series, levels: Sequence[str], called: str) -> tuple[Column, Values, str]:
-    levels = [composed(level) for level in levels]
     codes, words = _words(cells, called, levels)
-    rank = {level: float(i) for i, level in enumerate(levels)}
-    unknown = np.array([word not in rank for word in words] + [False])
+    unknown = np.array([word not in levels for word in words] + [False])
     if unknown.any():
         raise FedkinError(
             f"{called} has a text in row {int(unknown[codes].argmax()) + 1:,} that is none of its levels "
             f"{', '.join(levels)}.",
             public=f"{called} has a text that is none of its levels; the site's log says where.",
         )
-    return Column(name, "ordinal", tuple(levels)), _at_codes(codes, [rank[word] for word in words]), ""
+    return Column(name, "ordinal", tuple(levels)), _at_codes(codes, [levels.index(word) for word in words]), ""
 
 
-def _category(column: Column, codes: Codes, words: npt.NDArray[np.object_]) -> tuple[Column, Values, str]:
+def _category(column: Column, codes: Codes, words: Words) -> tuple[Column, Values, str]:
     categories = in_order(words)
     rank = {word: float(i) for i, word in enumerate(categories)}
     column = replace(column, kind="category", categories=tuple(categories))
     return column, _at_codes(codes, [rank[word] for word in words]), ""
 
 
-def _words(cells: pd.Series, called: str, levels: Collection[str] = ()) -> tuple[Codes, npt.NDArray[np.object_]]:
-    """Return the index of each cell's text, -1 where it is empty, and the distinct texts, stripped of blanks."""
-    return _merged(*_distinct(cells, called), called, levels)
+def _words(cells: pd.Series, called: str, levels: Collection[str] = ()) -> tuple[Codes, Words]:
+    """Return the index of each cell's text, -1 where it is empty, and the distinct texts, stripped of blanks.
 
-
-def _distinct(cells: pd.Series, called: str) -> tuple[Codes, npt.NDArray[np.object_]]:
-    """Factorise a column: return each cell's code, -1 where pandas calls it missing, and the distinct values."""
+    Texts among `levels` are values whatever they are.
+    """
     try:
         codes, distinct = cells.factorize()
     except TypeError as error:  # what cannot be hashed
         raise _no_cell(called, next(cell for cell in cells if not isinstance(cell, str | int | float))) from error
-    return codes, np.asarray(distinct, dtype=object)
-
-
-def _merged(
-    codes: Codes, distinct: npt.NDArray[np.object_], called: str, levels: Collection[str] = ()
-) -> tuple[Codes, npt.NDArray[np.object_]]:
-    """Merge distinct values with the same text, and set those that stand for empty cells to -1.
-
-    Texts among `levels` are values whatever they are.
-    """
     index: dict[str, int] = {}
     merged = np.full(len(distinct) + 1, -1)
-    for i, value in enumerate(distinct):
-        text = composed(as_text(value, called)).strip()
+    for i, value in enumerate(np.asarray(distinct, dtype=object)):
+        text = composed(_as_text(value, called)).strip()
         if text.lower() not in MISSING or text in levels:
             merged[i] = index.setdefault(text, len(index))
     return merged[codes], np.array(list(index), dtype=object)
 
 
-def as_text(value: Any, called: str = "The column") -> str:
+def _as_text(value: Any, called: str) -> str:
     """Return a value as text; floats that are integers have no decimals."""
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))
@@ -701,11 +604,6 @@ def _at_codes(codes: Codes, values: Any) -> Values:
     return np.append(np.asarray(values).astype(np.float64), np.nan)[codes]
 
 
-def _hours(cells: pd.Series) -> Values:
-    hours: Values = cells.dt.total_seconds().to_numpy(np.float64) / 3_600
-    return hours
-
-
 def _days(cells: pd.Series) -> Values:
     """Return dates as days since 1970-01-01 in UTC."""
     from pandas import to_datetime
@@ -721,7 +619,7 @@ def _days(cells: pd.Series) -> Values:
 
 _ID_NAME = re.compile(
     r"(?i:(^|[_\W])(id|key|uuid|guid|no|number|index|code|mrn|pid|seqn|seqno|barcode|rownames|level_\d|unnamed: 0"
-    r"|konto|account|iban|phone|telephone|telefon|tel|fax|imei|ean|gtin|isbn|serial)$"
+    r"|account|iban|phone|tel|fax|imei|ean|gtin|isbn|serial)$"
     r"|^(patient|subject|participant|person|respondent|case|encounter|pupil|student|customer|employee|donor|household|visitor"
     r"|specimen|sample|record|animal|ticket|invoice|claim)$|subjid$|(patient|subject|study|case|row)(id|no|number)$"
     r"|(nummer|nr)$)|[a-z](I[dD]|No|Number|Nr|Key|Code|Phone|Account)$|^[A-Z]{2,}[BDEGHJKNS]ID$"

@@ -101,7 +101,7 @@ class EstimatorOptions:
     verbose: bool = False
 
 
-_OF_TABLES = ("scaling", "drop", "id", "categorical", "ordinal", "text", "lacking", "imputation", "indicator")
+_OF_TABLES = ("scaling", "drop", "id", "categorical", "ordinal", "text", "lacking", "imputation")
 """Options of `TableOptions` that estimators have; the others are for files, which pandas reads."""
 
 
