@@ -327,33 +327,6 @@ def test_newcomers_take_part_from_their_step_on_with_the_common_scaling():
     assert fed.exchange == exchange + 1
 
 
-GENERATOR = np.random.default_rng(0)
-
-
-def frame(rows: int = 30) -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "age": GENERATOR.integers(20, 90, rows),
-            "dose": GENERATOR.normal(500, 90, rows).round(1),
-            "ward": GENERATOR.choice(["east", "west"], rows),
-            "label": GENERATOR.choice(["sick", "well"], rows),
-        }
-    )
-
-
-FRAMES = [frame(), frame()]
-
-
-@pytest.fixture(scope="module")
-def tables() -> fedkin.FedAvg:
-    return fedkin.FedAvg(rounds=1, module="perceptron", random_state=0).fit(FRAMES)
-
-
-@pytest.fixture(scope="module")
-def numbers() -> fedkin.KMeans:
-    return fedkin.KMeans(n_clusters=2, random_state=0).fit([own[["age", "dose"]] for own in FRAMES])
-
-
 RNG = np.random.default_rng(0)
 ROWS = 60
 TABLE = pd.DataFrame(
@@ -386,16 +359,3 @@ def test_a_single_new_row_is_read_by_the_sign_that_the_clients_showed():
     model = fedkin.KFed(n_clusters=2, random_state=0).fit(frames)
     row = pd.DataFrame({"a": ["1,250"], "b": [3]})
     assert model.preparation_.apply(row).tolist() == model.preparation_.apply(row.assign(a=1.25)).tolist()
-
-
-def test_ends_of_the_clients_values_are_kept_in_files_and_sent_to_no_client(tables: fedkin.FedAvg) -> None:
-    made = tables.preparation_
-    again = Preparation.from_tree(made.tree())
-    assert made.reach is not None
-    assert again.reach is not None
-    assert torch.equal(again.reach, made.reach)
-    sent = made.for_clients()
-    assert (sent.reach, sent.notes, sent.questions) == (None, [], ())
-    assert Preparation.from_tree(sent.tree()).reach is None
-    assert sent.encoding is not None
-    assert "reach" not in sent.encoding.tree()

@@ -35,13 +35,13 @@ from fedkin.core.replies import (
 )
 from fedkin.core.table import MAX_CATEGORIES, Column, Table
 from fedkin.data.arrays import as_dataset, plain_numbers
-from fedkin.data.checks import check_arrays, check_columns, check_names, check_new_arrays, check_new_rows
+from fedkin.data.checks import check_arrays, check_columns, check_names, check_new_rows
 from fedkin.data.dataset import Dataset
 from fedkin.data.encoding import TableEncoding, fit_encoding
 from fedkin.data.inputs import ClientInput, client_input
 from fedkin.data.options import MIN_MEMBERS, NO_OPTIONS, Imputation, TableOptions
 from fedkin.data.samples import with_embeddings
-from fedkin.data.scaling import Mode, Scaling, ends_outward, fit_scales, in_unit, rescale, restore_scaling, unlimited
+from fedkin.data.scaling import Mode, Scaling, fit_scales, in_unit, rescale, restore_scaling, unlimited
 from fedkin.data.schema import (
     Reports,
     Schema,
@@ -78,10 +78,9 @@ class Preparation:
 
     Arrays have a `scaling`, and tables an `encoding`. `notes` say in sentences what was done, for the user; `questions`
     are those on what looks wrong in the data and is used as it is. `files` are options of `TableOptions` by which the
-    clients' files were read and those of new samples are, such as ``decimal``. `reach`, float64 ``(2, columns)``, or
-    ``(2, channels)`` of images, has the ends of all clients' values, rounded outwards, if these are known; `centres`
-    are those of clusters of tables, float64 ``(k, width)``, from which empty cells of new rows are imputed. Neither is
-    sent to any client. `encoder` is the fingerprint of what has made embeddings of the clients' samples; empty where
+    clients' files were read and those of new samples are, such as ``decimal``. `centres`
+    are those of clusters of tables, float64 ``(k, width)``, from which empty cells of new rows are imputed; they are
+    sent to no client. `encoder` is the fingerprint of what has made embeddings of the clients' samples; empty where
     data are numbers.
     """
 
@@ -90,13 +89,12 @@ class Preparation:
     notes: list[str] = field(default_factory=list)
     questions: tuple[str, ...] = ()
     files: Mapping[str, Any] = field(default_factory=dict)
-    reach: Tensor | None = None
     centres: Tensor | None = None
     encoder: str = ""
 
     def for_clients(self) -> Self:
         """Return the preparation without what is known of other clients: notes, ends of values and clusters."""
-        return replace(self, notes=[], questions=(), reach=None, centres=None)
+        return replace(self, notes=[], questions=(), centres=None)
 
     def noted(self, notes: Sequence[str], questions: Sequence[str] = ()) -> Self:
         """Return the preparation with these notes on how data were read before its own."""
@@ -232,10 +230,10 @@ class Preparation:
         return self.encoding.apply(client.table, origin, client.table)
 
     def notes_on(self, data: Dataset, origin: str) -> list[str]:
-        """Return what checks find of new samples that are unlike the clients': rows, or arrays far beyond or within."""
-        if self.encoding is not None:
-            return [] if data.table is None else [*check_new_rows(data.table, self.encoding, origin, self.reach)]
-        return [] if self.reach is None or data.table is not None else [*check_new_arrays(data.x, self.reach, origin)]
+        """Return what checks find of new rows that are unlike the clients'."""
+        if self.encoding is None or data.table is None:
+            return []
+        return [*check_new_rows(data.table, self.encoding, origin)]
 
     def read(self, source: str) -> Tensor:
         """Read samples by name or path, see `fedkin.data.sources.load`, and prepare them.
@@ -253,8 +251,7 @@ class Preparation:
 
     def tree(self) -> dict[str, Any]:
         """Return the fields, ready for `fedkin.core.payload.pack`."""
-        more: dict[str, Any] = {} if self.reach is None else {"reach": self.reach}
-        more |= {"questions": list(self.questions)} if self.questions else {}
+        more: dict[str, Any] = {"questions": list(self.questions)} if self.questions else {}
         if self.encoding is not None:
             return {"table": self.encoding.tree(), "notes": self.notes, **more}
         more |= {"encoder": self.encoder} if self.encoder else {}
@@ -267,9 +264,7 @@ class Preparation:
         scaling = Scaling.from_tree(tree["scaling"]) if "scaling" in tree else None
         encoding = TableEncoding.from_tree(tree["table"]) if scaling is None else None
         questions = tuple(tree.get("questions", ()))
-        return cls(
-            scaling, encoding, list(tree["notes"]), questions, reach=tree.get("reach"), encoder=tree.get("encoder", "")
-        )
+        return cls(scaling, encoding, list(tree["notes"]), questions, encoder=tree.get("encoder", ""))
 
 
 def _table_of(columns: Table | Sequence[Column], x: Tensor) -> Table:
@@ -449,7 +444,7 @@ def _prepare_arrays(
         questions += check_arrays({called[client]: (reply["min"], reply["max"]) for client, reply in replies.items()})
         if mode == "auto" and in_unit(low, high):
             scaling = Scaling("unit", shape, torch.zeros_like(low), torch.ones_like(low))
-            return Preparation(scaling, None, questions, tuple(questions), reach=ends_outward(low, high))
+            return Preparation(scaling, None, questions, tuple(questions))
         sums = sums_of_arrays(fed, replies)
     names = [f"column {i + 1}" for i in range(width)]
     mode = mode if len(shape) == 1 else "standard"  # an image's channels have one scale each
@@ -457,7 +452,7 @@ def _prepare_arrays(
     scaling = Scaling(scales.mode, shape, scales.mean, scales.scale, scales.low, scales.high)
     fed.ask_until_all_reply(rescale, {"mean": scaling.mean, "scale": scaling.scale, **scaling.limits})
     notes = [*questions, *scales.notes]
-    return Preparation(scaling, None, notes, tuple(questions), reach=ends_outward(low, high))
+    return Preparation(scaling, None, notes, tuple(questions))
 
 
 # Tables.
@@ -572,7 +567,7 @@ def _prepare_tables(
     if len(schema.columns) == 1 and len({name for columns in reports.values() for name in columns} - {schema.id}) > 2:
         notes.append(f"Only '{schema.names[0]}' is compared: every other column is left out.")
     notes = [*shortened([*schema.notes, *questions]), *notes]
-    return Preparation(None, encoding, notes, tuple(questions), reach=ends_outward(sums.low, sums.high))
+    return Preparation(None, encoding, notes, tuple(questions))
 
 
 def _without_places(schema: Schema, sums: ColumnSums, reports: Reports) -> tuple[Schema, ColumnSums]:

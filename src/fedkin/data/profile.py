@@ -1,9 +1,7 @@
 """Profile of clusters in original units: sums over clients' tables, by cluster and column.
 
 Of each cluster and column a client reports how many cells are not empty, their sum and squared distances, and how often
-each category occurs. These are of the true values; where some lie beyond the limits of a column with outliers, the same
-sums of limited values say beside them what tells clusters apart, see `counted_values`. A cluster with fewer than
-`min_members` values in a column at a client is not reported there.
+each category occurs. A cluster with fewer than `min_members` values in a column at a client is not reported there.
 Since the server knows the number of rows and may know the column's total, and could subtract, some values of the
 client's largest cluster are withheld, too, so that either none or at least `min_members` values are missing. The same
 is reported of the rows in the middle of each cluster, by the same rule, see `typical_cells`: their means are a typical
@@ -13,7 +11,7 @@ sample, which is no client's row.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any, Self
@@ -25,8 +23,6 @@ from fedkin.core import Client, Federation, Payload, client_task, task
 from fedkin.core.replies import MAX_COUNT, Expected, counts_to, doubles, int64
 from fedkin.data.encoding import TableEncoding
 from fedkin.data.options import MIN_MEMBERS
-from fedkin.data.preparation import encoding_of
-from fedkin.data.scaling import limited
 from fedkin.data.schema import SchemaColumn, aligned, are_columns, are_numbers, columns_of, plain
 from fedkin.data.statistics import UNIT, UNITS, count_lengths, of_digits, to_digits, unit_of
 from fedkin.secure_aggregation.client_tasks import Term
@@ -34,20 +30,11 @@ from fedkin.secure_aggregation.sums import summed
 
 _FRACTIONS = ("sum", "squares", "typical_sum")
 """Sums that are no whole numbers."""
-_LIMITED = ("limited_sum", "limited_squares")
-"""Sums of limited values, which secure sums are without, as they are without limits."""
 _MAX_CLUSTERS = 2**15
 _LARGEST_SQUARE = 1e20
 """Of a column's standard deviation; farther values count as this one in squares, which stay within any client's."""
-_ATTEMPTS = 3
-"""At reaching clients that have not replied; a run can do without them."""
-_COMPARED = 1000
-"""Rows of a cluster among which the medoid is found."""
-_FRACTION, _MAX_ROWS = 10, 50
-"""One row in ten of a cluster is taken, and at most so many."""
 _TENSORS = (
-    "samples", "filled", "around", "sum", "squares", "counts", "typical_filled", "typical_sum", "typical_counts",
-    *_LIMITED,
+    "samples", "filled", "around", "sum", "squares", "counts", "typical_filled", "typical_sum", "typical_counts"
 )  # fmt: skip
 
 
@@ -60,8 +47,7 @@ class ClusterProfile:
     `fedkin.core.table.Column` has them, booleans and levels being positions, and of squared distances from `around`,
     float64 ``(columns,)``; 0 for categories. `counts`, int64 ``(k, frequencies)``, say how often each category occurs,
     one column after the other, each with *other* last. `typical_filled`, `typical_sum` and `typical_counts` are alike,
-    of the rows in the middle of the clusters alone; empty if unknown. `limited_sum` and `limited_squares` are `sum` and
-    `squares` of values within limits; empty if there are no limits.
+    of the rows in the middle of the clusters alone; empty if unknown.
 
     `members` are samples of each cluster by client, int64 ``(k,)``; empty with secure sums. `missing` are clients that
     are not in the sums, and why. `rows` are all samples of the others, also those that they do not report; 0 if that is
@@ -79,8 +65,6 @@ class ClusterProfile:
     typical_filled: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.int64))
     typical_sum: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.float64))
     typical_counts: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.int64))
-    limited_sum: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.float64))
-    limited_squares: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.float64))
     members: dict[int, Tensor] = field(default_factory=dict)
     missing: dict[int, str] = field(default_factory=dict)
     rows: int = 0
@@ -105,30 +89,22 @@ class ClusterProfile:
         return [slice(*ends) for ends in pairwise(accumulate(count_lengths(self.columns), initial=0))]
 
     @cached_property
-    def has_limits(self) -> bool:
-        """Whether some values lie beyond limits, so that sums of limited values are others."""
-        return bool(self.limited_sum.numel()) and not torch.equal(self.limited_sum, self.sum)
-
-    @property
-    def within_limits(self) -> Self:
-        """The profile of limited values."""
-        return replace(self, sum=self.limited_sum, squares=self.limited_squares) if self.has_limits else self
-
-    @cached_property
     def has_typical(self) -> bool:
         """Whether any sums of the rows in the middle of the clusters are known."""
         return bool(self.typical_filled.any())
 
     def centres(self, encoding: TableEncoding) -> Tensor:
-        """Return the clusters' means as `encoding` has rows, float64 ``(k, width)``; NaN where clients report none."""
-        limited = self.within_limits
+        """Return the clusters' means as `encoding` has rows, float64 ``(k, width)``; NaN where clients report none.
+
+        Means beyond the limits of a column with outliers count as these.
+        """
         centres = torch.full((len(self.samples), len(encoding.mean)), torch.nan, dtype=torch.float64)
         for i, (column, (_, start, _)) in enumerate(zip(self.columns, encoding.blocks, strict=True)):
             if column.kind == "category":
                 counts = self.counts_of(i)[:, : len(column.categories) + int(encoding.other[i])].double()
                 means = counts / counts.sum(1, keepdim=True)
             else:
-                means = (limited.sum[:, i] / self.filled[:, i])[:, None]
+                means = (self.sum[:, i] / self.filled[:, i]).clamp(encoding.low[i], encoding.high[i])[:, None]
             centres[:, start : start + means.shape[1]] = means
         return centres if encoding.mode == "none" else (centres - encoding.mean) / encoding.scale
 
@@ -137,14 +113,8 @@ class ClusterProfile:
         tensors = {name: getattr(self, name) for name in _TENSORS}
         members = {str(client): sizes for client, sizes in self.members.items()}
         missing = {str(client): reason for client, reason in self.missing.items()}
-        return {
-            "columns": plain(self.columns),
-            "members": members,
-            "missing": missing,
-            "rows": self.rows,
-            "min_members": self.min_members,
-            **tensors,
-        }
+        facts = {"rows": self.rows, "min_members": self.min_members}
+        return {"columns": plain(self.columns), "members": members, "missing": missing, **facts, **tensors}
 
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any]) -> Self:
@@ -169,16 +139,11 @@ _QUESTION: Expected = {
         "sum": doubles("clusters", "columns"), "squares": doubles("clusters", "columns", minimum=0),
         "counts": int64("clusters", None), "typical_filled": int64("clusters", "columns"),
         "typical_sum": doubles("clusters", "columns"), "typical_counts": int64("clusters", None),
-        "limited_sum": doubles("clusters", "columns"),
-        "limited_squares": doubles("clusters", "columns", minimum=0),
     },
     may_be_empty=True,
 )  # fmt: skip
 def cluster_cells(client: Client, payload: Payload) -> Payload:
-    """Report sums by cluster and column of a table, without cells of too few values; empty without clusters.
-
-    Limits are those of the table's encoding, which the client keeps; no server can vary them.
-    """
+    """Report sums by cluster and column of a table, without cells of too few values; empty without clusters."""
     clusters, k = client.state.get("clusters"), int(payload["n_clusters"])
     if client.table is None or clusters is None or len(clusters) != len(client.table):
         return {}
@@ -190,39 +155,18 @@ def cluster_cells(client: Client, payload: Payload) -> Payload:
     member = (clusters[None] == torch.arange(k)[:, None]).double()
     numbers = reported & are_numbers(columns)
     typical = typical_cells(client.x, clusters, reported, k, minimum)
-    counted, typical = counted_values(
-        values, _within_limits(client, values, columns), clusters, numbers, typical, minimum
-    )
-
-    def squares(of: Tensor) -> Tensor:
-        away = ((of - payload["around"]) / payload["unit"]).square().clamp(max=_LARGEST_SQUARE)
-        return member @ torch.where(numbers, away, 0.0)
-
+    away = ((values - payload["around"]) / payload["unit"]).square().clamp(max=_LARGEST_SQUARE)
     return {
         "rows": torch.tensor([len(values)]),
         "members": (member @ everyone.double())[:, 0].long(),
         "filled": (member @ reported.double()).long(),
         "sum": member @ torch.where(numbers, values, 0.0),
-        "squares": squares(values),
+        "squares": member @ torch.where(numbers, away, 0.0),
         "counts": _counts(values, member, columns, reported),
         "typical_filled": (member @ typical.double()).long(),
         "typical_sum": member @ torch.where(numbers & typical, values, 0.0),
         "typical_counts": _counts(values, member, columns, typical),
-        "limited_sum": member @ torch.where(numbers, counted, 0.0),
-        "limited_squares": squares(counted),
     }
-
-
-def _within_limits(client: Client, values: Tensor, columns: Sequence[SchemaColumn]) -> Tensor:
-    """Return values ``(n, columns)`` within the limits of the encoding that the client keeps, if it has one."""
-    encoding = encoding_of(client.state)
-    if encoding is None:
-        return values
-    names = [column.name for column in encoding.schema.columns]
-    ends = dict(zip(names, zip(encoding.low.tolist(), encoding.high.tolist(), strict=True), strict=True))
-    of_columns = [ends.get(column.name, (-torch.inf, torch.inf)) for column in columns]
-    low, high = torch.tensor(of_columns, dtype=torch.float64).T
-    return limited(values, low, high)
 
 
 @task(takes=_QUESTION)
@@ -232,8 +176,7 @@ def hidden_cluster_cells(clients: Sequence[Client], payloads: Sequence[Payload])
     for reply, payload in zip(cluster_cells.run(clients, payloads), payloads, strict=True):
         if reply:
             digits = {name: to_digits(reply[name].flatten()) for name in _FRACTIONS}
-            counts = {name: value for name, value in reply.items() if name not in _LIMITED}
-            replies.append({**counts, **digits})
+            replies.append({**reply, **digits})
         else:
             shapes = _hidden_shapes(_shapes(columns_of(payload), payload["n_clusters"]))
             replies.append({name: torch.zeros(shape) for name, shape in shapes.items()})
@@ -285,41 +228,6 @@ def reportable(clusters: Tensor, filled: Tensor, n_clusters: int, minimum: int) 
     return filled & enough & ~(members & (members.cumsum(0) <= wanting))
 
 
-def counted_values(
-    values: Tensor, inside: Tensor, clusters: Tensor, reported: Tensor, typical: Tensor, minimum: int
-) -> tuple[Tensor, Tensor]:
-    """Return the values that count for comparisons, float64 ``(n, columns)``, and the cells of typical samples.
-
-    `values`, float64 ``(n, columns)``, are the true ones and `inside` those within limits. `reported` and `typical`,
-    bool ``(n, columns)``, are the cells that sums by cluster and column are over, and those in the middle of the
-    clusters. If at least `minimum` values of a cluster and column lie beyond the limits, these count as the limit. If
-    fewer do, the `minimum` farthest ones count as the mean of the others. Where fewer than `minimum` others are left,
-    all count as their common mean, or as the limit that it is beyond. Typical cells from which fewer than `minimum`
-    values could be inferred then are left out.
-    """
-    beyond = reported & (values != inside) & ~values.isnan()
-    counted, typical = values.clone(), typical.clone()
-    for column in beyond.any(0).nonzero()[:, 0].tolist():
-        for cluster in clusters[beyond[:, column]].unique().tolist():
-            rows = (reported[:, column] & (clusters == cluster)).nonzero()[:, 0]
-            cells, limit, out = values[rows, column], inside[rows, column], beyond[rows, column]
-            if len(rows) - max(int(out.sum()), minimum) < minimum:
-                counted[rows, column] = cells.mean().clamp(limit.min(), limit.max())
-                continue
-            if int(out.sum()) >= minimum:
-                counted[rows, column] = limit
-            else:
-                farthest = torch.where(out, torch.inf, (cells - cells.median()).abs())
-                out = torch.zeros_like(out).index_fill(
-                    0, farthest.argsort(descending=True, stable=True)[:minimum], True
-                )
-                counted[rows[out], column] = cells[~out].mean()
-            middle = typical[rows, column]
-            if any(0 < int(few.sum()) < minimum for few in (middle == out, middle != out)):
-                typical[rows, column] = False
-    return counted, typical
-
-
 def typical_cells(x: Tensor, clusters: Tensor, reported: Tensor, n_clusters: int, minimum: int) -> Tensor:
     """Choose the cells, of those `reported`, in the rows nearest to the medoid of their cluster.
 
@@ -341,12 +249,15 @@ def typical_cells(x: Tensor, clusters: Tensor, reported: Tensor, n_clusters: int
 
 
 def _nearest(points: Tensor, minimum: int) -> Tensor:
-    """Return the indices of the points nearest to their medoid; all of them where they are few."""
+    """Return the indices of a tenth of the points, at most fifty, nearest to their medoid; all where they are few.
+
+    The medoid is found among a thousand points.
+    """
     if len(points) < 2 * minimum:
         return torch.arange(len(points))
-    sample = torch.linspace(0, len(points) - 1, min(len(points), _COMPARED)).round().long()
+    sample = torch.linspace(0, len(points) - 1, min(len(points), 1_000)).round().long()
     medoid = points[sample[torch.cdist(points[sample], points[sample]).sum(1).argmin()]]
-    count = min(max(2 * minimum, min(len(points) // _FRACTION, _MAX_ROWS)), len(points) // 2)
+    count = min(max(2 * minimum, min(len(points) // 10, 50)), len(points) // 2)
     return (points - medoid).square().sum(1).argsort(stable=True)[:count]
 
 
@@ -367,27 +278,25 @@ def profile_clusters(
         "columns": plain(columns), "n_clusters": n_clusters, "around": around, "unit": unit, "min_members": min_members,
     }  # fmt: skip
     shapes = _shapes(columns, n_clusters)
-    cells = shapes | dict.fromkeys(_LIMITED, shapes["sum"])
     if fed.secure_sums:
         sums, missing = _hidden_sums(fed, payload, shapes)
         members: dict[int, Tensor] = {}
     else:
-        replies = fed.ask_again(cluster_cells, fed.all(**payload), _ATTEMPTS)
+        replies = fed.ask_again(cluster_cells, fed.all(**payload), 3)
         usable = {
             client: reply
             for client, reply in sorted(replies.items())
-            if reply and all(tuple(reply[name].shape) == shape for name, shape in cells.items())
+            if reply and all(tuple(reply[name].shape) == shape for name, shape in shapes.items())
         }
         silent = {client: "it gave no clusters of its table" for client in replies if client not in usable}
         missing = dict(sorted((replies.missing | silent).items()))
         members = {client: reply["members"] for client, reply in usable.items()}
-        parts = {name: [reply[name] for reply in usable.values()] for name in cells}
+        parts = {name: [reply[name] for reply in usable.values()] for name in shapes}
         sums = {name: torch.stack(part).sum(0) for name, part in parts.items() if part}
     if not sums:
         return None
-    fractions = (*_FRACTIONS, *_LIMITED)
-    sums = {name: part.double() if name in fractions else part.round().long() for name, part in sums.items()}
-    sums |= {name: sums[name] * unit.square() for name in ("squares", "limited_squares") if name in sums}
+    sums = {name: part.double() if name in _FRACTIONS else part.round().long() for name, part in sums.items()}
+    sums["squares"] = sums["squares"] * unit.square()
     tensors = {**sums, "samples": sums["members"], "around": around}
     facts: dict[str, Any] = {name: tensors[name] for name in _TENSORS if name in tensors}
     rows = int(sums["rows"])

@@ -320,29 +320,3 @@ def as_written(value: float, kind: Kind) -> str:
 def _rounded(value: float, kind: Kind) -> str:
     """Return a number of four digits with thousands apart, or the day of a date."""
     return as_written(value, kind) if kind == "date" else f"{float(f'{value:.4g}'):,.15g}"
-
-
-# Ends of all clients' values.
-
-
-def ends_outward(low: Tensor | None, high: Tensor | None) -> Tensor | None:
-    """Return minima and maxima of columns, rounded outwards to two digits: float64 ``(2, columns)``.
-
-    ``None`` if they are not known.
-    """
-    return None if low is None or high is None else torch.stack([-_upwards(-low), _upwards(high)])
-
-
-def _upwards(values: Tensor) -> Tensor:
-    """Round numbers up to two digits; one at the end of floats stays as it is."""
-    size = values.abs().clamp_min(torch.finfo(torch.float64).tiny)
-    step = torch.pow(10.0, size.log10().floor() - 1)
-    up = (values / step).ceil() * step
-    return torch.where(up.isfinite() & (up >= values), up, values)
-
-
-def ends_of(arrays: Sequence[Tensor]) -> Tensor | None:
-    """Return the ends of all arrays' columns or channels, as of `ends_outward`."""
-    ends = [[getattr(x.double(), end)((0, *range(2, x.ndim))) for end in ("amin", "amax")] for x in arrays]
-    low, high = (torch.stack(list(side)) for side in zip(*ends, strict=True))
-    return ends_outward(low.amin(0), high.amax(0))

@@ -254,8 +254,7 @@ def checked(path: Path) -> list[str]:
 def _notes(site: Site) -> list[str]:
     if site.table is None:
         return []
-    labels = {} if site.y is None else {site.name: site.y.tolist()}
-    cells = check_cells({site.name: site.table}, labels)
+    cells = check_cells({site.name: site.table})
     return [*cells, *note_on_texts([(site.name, site.table)])]
 
 

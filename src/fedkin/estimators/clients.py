@@ -119,9 +119,8 @@ def read_labelled_clients(data: Any, y: Any, table: TableOptions, labels_needed:
         {name: [str(classes[i]) for i in client.y.unique()] for name, client in _named(names, clients, "y")}
     )
     tables = {name: client.table for name, client in _named(names, clients, "table")}
-    codes = {name: client.y.tolist() for name, client in _named(names, clients, "y") if name in tables}
     outcomes = notes_on_outcomes(table.names for table in tables.values())
-    questions = (*outcomes, *spelt, *check_cells(tables, codes))
+    questions = (*outcomes, *spelt, *check_cells(tables))
     return Inputs(clients, names, read.label, (*questions, *apart), questions, classes=classes)
 
 

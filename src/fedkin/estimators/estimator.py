@@ -32,7 +32,6 @@ from fedkin.data.inputs import ClientInput, client_input
 from fedkin.data.options import TableOptions
 from fedkin.data.population import Population
 from fedkin.data.preparation import Preparation, prepare, remembered
-from fedkin.data.scaling import ends_of
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.estimators.clients import Inputs, fitted_position, held_out_population, prepared
 from fedkin.estimators.metrics import Row, record_rows, score_rows, tidy
@@ -254,9 +253,6 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             files = {**remembered(client.table for client in clients), "encoder": table.encoder}
             preparation = dataclasses.replace(preparation, files=files).noted(inputs.notes, inputs.questions)
             method = method.for_embeddings(preparation.encoder)
-            if preparation.mode == "none" and preparation.encoding is None and not method.guards_samples():
-                ends = ends_of([client.x for client in clients if len(client)])
-                preparation = dataclasses.replace(preparation, reach=ends)
             looks_wrong = f"The data look wrong, and are used as they are. {_first(preparation.questions)}"
             _warn(*[f"{looks_wrong} See preparation_.notes."] if preparation.questions else [], *inputs.guesses)
             method = with_server_data(method, self._server_data(preparation, inputs.label))

@@ -161,9 +161,9 @@ class DescribedColumn:
 
 def described(profile: ClusterProfile) -> list[DescribedColumn]:
     """Describe the columns of a profile, in descending order of effect size."""
-    lengths, both = count_lengths(profile.columns), (_moments(profile), _moments(profile.within_limits))
+    lengths, moments = count_lengths(profile.columns), _moments(profile)
     columns = [
-        _categories(profile, index) if lengths[index] else _numbers(profile, *both, index)
+        _categories(profile, index) if lengths[index] else _numbers(profile, moments, index)
         for index in range(len(lengths))
     ]
     return sorted(columns, key=lambda column: -column.effect)
@@ -198,30 +198,26 @@ def _moments(profile: ClusterProfile) -> _Moments:
     return _Moments(n, means, (within / n).sqrt(), mean, (whole / total).sqrt(), between, whole)
 
 
-def _numbers(profile: ClusterProfile, moments: _Moments, limited: _Moments, index: int) -> DescribedColumn:
-    """Describe a column by its true moments; which clusters differ in it is read from those of limited values.
-
-    If a few extreme values reverse or hide the difference of true means, no phrase tells of it.
-    """
+def _numbers(profile: ClusterProfile, moments: _Moments, index: int) -> DescribedColumn:
     column = profile.columns[index]
     n, means, deviations = (values[:, index].tolist() for values in (moments.n, moments.means, moments.deviations))
-    mean, spread, usual = (float(values[index]) for values in (limited.mean, limited.deviation, moments.mean))
+    mean, spread = float(moments.mean[index]), float(moments.deviation[index])
     total = sum(n)
-    effect = _adjusted(float(limited.between[index]), float(limited.whole[index]), total, sum(c > 0 for c in n))
+    effect = _adjusted(float(moments.between[index]), float(moments.whole[index]), total, sum(c > 0 for c in n))
     cells: list[str] = []
     phrases: list[tuple[float, str]] = []
     shifts: list[float] = []
-    for count, true, scatter, within in zip(n, means, deviations, limited.means[:, index].tolist(), strict=True):
-        if math.isnan(true):
+    for count, average, scatter in zip(n, means, deviations, strict=True):
+        if math.isnan(average):
             cells, phrases, shifts = [*cells, NOTHING], [*phrases, (0.0, "")], [*shifts, 0.0]
             continue
-        text, usual_text = _mean_text(column, true, spread), _mean_text(column, usual, spread)
+        text, usual_text = _mean_text(column, average, spread), _mean_text(column, mean, spread)
         cells.append(text + _after(column, scatter, spread))
-        shift = (within - mean) / spread if spread > 0 else 0.0
-        away = abs(within - mean) / max(1 - count / total, 1e-9)  # from the mean of all others
+        shift = (average - mean) / spread if spread > 0 else 0.0
+        away = abs(average - mean) / max(1 - count / total, 1e-9)  # from the mean of all others
         is_far = away >= _MIN_DIFFERENCE if column.kind == "boolean" else away >= _MIN_SHIFT * spread > 0
-        says_so = is_far and text != usual_text and (true > usual) is (within > mean)
-        words = {"boolean": f"{column.name} {_how_often(within, mean)} {_true_level(column)}",
+        says_so = is_far and text != usual_text
+        words = {"boolean": f"{column.name} {_how_often(average, mean)} {_true_level(column)}",
                  "date": f"{'late' if shift > 0 else 'early'} {column.name}"}  # fmt: skip
         phrase = words.get(column.kind, f"{'high' if shift > 0 else 'low'} {column.name}")
         weight = _one_against_rest(count, total, shift) if says_so else 0.0
@@ -235,7 +231,7 @@ def _numbers(profile: ClusterProfile, moments: _Moments, limited: _Moments, inde
         # Of booleans and ordinal levels the nearest level.
         levels = column.categories or (("false", "true") if column.kind == "boolean" else ())
         for filled, middle in zip(profile.typical_filled[:, index], profile.typical_sum[:, index], strict=True):
-            value = float(middle) / max(int(filled), 1) if spread else usual
+            value = float(middle) / max(int(filled), 1) if spread else mean
             level = levels[min(max(round(value), 0), len(levels) - 1)] if levels else _mean_text(column, value, spread)
             typical.append(level if filled else NOTHING)
     return DescribedColumn(column.name, effect, cells, values, phrases, shifts, typical, column.kind)

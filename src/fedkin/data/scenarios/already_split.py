@@ -94,10 +94,9 @@ class ClientFiles:
 def _notes_on(sites: Sequence[Dataset], comparable: bool) -> tuple[Sequence[str], tuple[str, ...]]:
     """Return notes on labels that clients do not share, if they are `comparable`, and on what looks wrong."""
     labelled = [(site.name, site.y, site.classes) for site in sites if site.y is not None]
-    names_of = {name: [classes[i] for i in y.tolist()] for name, y, classes in labelled}
     classes_of = {name: [classes[i] for i in y.unique().tolist()] for name, y, classes in labelled}
     spelt, apart = check_labels(classes_of if comparable else {})
-    cells = check_cells({site.name: site.table for site in sites if site.table is not None}, names_of)
+    cells = check_cells({site.name: site.table for site in sites if site.table is not None})
     return apart, (*spelt, *cells, *note_on_texts([(site.name, site.table) for site in sites]))
 
 

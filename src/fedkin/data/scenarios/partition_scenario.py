@@ -195,7 +195,7 @@ def populate(
         tests=held_out if any(len(y) for _, y in held_out) else [],
         clusters=clusters,
         common_test=data.test if change is None else None,
-        notes=() if data.table is None else tuple(check_cells({data.name: data.table}, {data.name: data.y.tolist()})),
+        notes=() if data.table is None else tuple(check_cells({data.name: data.table})),
     )
 
 
