@@ -31,7 +31,7 @@ import numpy as np
 import pandas as pd
 
 import fedkin
-from fedkin.data.checks import Check
+from fedkin.data.checks import Check, Finding
 from fedkin.data.preparation import prepare
 from fedkin.data.scenarios.already_split import ClientFiles
 from fedkin.engines.local import LocalFederation
@@ -125,7 +125,7 @@ def alarms(frame: pd.DataFrame) -> dict[str, Any]:
     except fedkin.FedkinError as error:
         return {"refused": str(error)}
     by_check: dict[str, list[str]] = {}
-    for finding in found:
+    for finding in filter(lambda note: isinstance(note, Finding), found):
         by_check.setdefault(finding.check, []).append(str(finding))
     return {"rows": len(frame), "columns": frame.shape[1], "label": label, "found": by_check}
 
