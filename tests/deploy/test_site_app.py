@@ -43,7 +43,7 @@ def node(folder: Path, csv: str, label: str = "none") -> Nodes:
 @pytest.mark.parametrize(
     ("csv", "label", "words"),
     [
-        (MANY + "9,Jane Doe: HIV positive\n", "none", "a text of 4 words in row 41"),
+        (MANY + "9,Jane Doe: HIV positive\n", "none", "a text in row 41"),
         ("63,145,233\n" + "1,2,3\n" * 4, "none", "it must name the columns"),
         (ROWS, "outcome", "has no column 'outcome'"),
     ],
@@ -70,7 +70,7 @@ def test_what_looks_wrong_in_its_table_is_told_to_the_site_once_and_to_nobody_el
         private.chmod(0o755)
     nodes = node(tmp_path / "site", "a,b\n" + "".join(f"{9999 if row < 5 else row},{row % 7}\n" for row in range(40)))
     assert len(Roster(nodes).greet()) == 1
-    note = "Column 'a' holds 9999, far above all other values, in 5 rows of north; if it is no true value but "
+    note = "Column 'a' holds 9999, far above all other values, in 5 rows of client north; if it is no true value but "
     note += "stands for a missing one, set na_values = {a = [9999]}."  # as site.toml takes it
     assert capsys.readouterr().out == f"fedkin: {note}\n"
     assert (private / "notes.txt").read_text() == f"{note}\n"
