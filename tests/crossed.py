@@ -28,7 +28,6 @@ from fedkin.secure_aggregation.sums import secure
 _START = hostile.SMALL["fedcref"]
 OTHERS: dict[str, dict[str, Any]] = {
     "kfed by local clusters": {**hostile.SMALL["kfed"], "assign": "induced"},
-    "dec of each client": {**hostile.SMALL["dec"], "scope": "client"},
     "embedding by class sums": {**hostile.SMALL["embedding"], "message": "sums", "epsilon": 8.0},
     "ffcm of sums": {**hostile.SMALL["ffcm"], "aggregation": "mean", "start": "uniform"},
     "kin-graph of sums": {**hostile.SMALL["kin-graph"], "common_micro_clusters": True},

@@ -129,7 +129,7 @@ def few_at_once() -> list[Tensor]:
 
 def embedded_clustering() -> list[Tensor]:
     rng, x = drawn(VECTORS, 40)
-    how = DeepEmbeddedClustering(hidden=(16,), code=3, pretrain_steps=10, max_refreshes=2, batch=16)
+    how = DeepEmbeddedClustering(hidden=(16,), code=3, pretrain_steps=10, max_refreshes=2, batch_size=16)
     found = how.train(x, 3, rng)
     return by_adam(found.encoder, found.centroids) + loosely(found.codes(x), found.memberships(x))
 

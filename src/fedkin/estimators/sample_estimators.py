@@ -454,7 +454,7 @@ class DEC(SampleClusterer, method="dec"):
     Attributes
     ----------
     result_ : dict
-        ``encoder`` and ``centroids``, with ``scope="all"``.
+        ``encoder`` and ``centroids``.
     """
 
 

@@ -24,8 +24,6 @@ from fedkin.nn.encoder import Autoencoding, Encoder, Output, last_layers
 from fedkin.nn.networks import linear_layers
 from fedkin.nn.resident import Resident
 
-PAPER_CODE = 10  # length of the paper's codes
-
 
 @dataclass(frozen=True)
 class DeepClusters:
@@ -51,10 +49,6 @@ class DeepClusters:
         parts = [module(((part - self.centre) / self.spread).to(device())).cpu() for part in x.split(4096)]
         return torch.cat(parts) if parts else torch.zeros(0, self.widths[-1])
 
-    def assign(self, x: Tensor) -> Tensor:
-        """Return the cluster of samples ``(n, features)``, that of the centroid nearest to the code: int64 ``(n,)``."""
-        return self.memberships(x).argmax(dim=1)
-
     def memberships(self, x: Tensor) -> Tensor:
         """Return soft assignments of samples ``(n, features)`` to the clusters: ``(n, k)``, rows sum to 1."""
         return assignment(self.codes(x), self.centroids)
@@ -62,7 +56,7 @@ class DeepClusters:
 
 @dataclass(frozen=True)
 class DeepEmbeddedClustering:
-    """DEC with the options of `fedkin.methods.samples.dec.DECMethod`, of which `batch` is called `batch_size` there.
+    """DEC with the options of `fedkin.methods.samples.dec.DECMethod`.
 
     The defaults are the paper's, except for how the autoencoder is pre-trained. The paper pre-trains layer by layer
     with dropout and then end to end, 150,000 steps of SGD in all, on data scaled but not centred and from weights drawn
@@ -72,12 +66,12 @@ class DeepEmbeddedClustering:
     """
 
     hidden: tuple[int, ...] | None = None
-    code: int = PAPER_CODE
+    code: int = 10
     pretrain_steps: int = 400
     pretrain_learning_rate: float = 1e-3
     learning_rate: float = 0.01
     momentum: float = 0.9
-    batch: int = 256
+    batch_size: int = 256
     refresh: int | None = None
     max_refreshes: int = 50
     tolerance: float = 0.001
@@ -88,13 +82,7 @@ class DeepEmbeddedClustering:
 
         A cluster may have lost all its rows. Raises FedkinError if `n_clusters` is not in ``1..n``.
         """
-        return self.memberships(x, n_clusters, rng).argmax(dim=1)
-
-    def memberships(self, x: Tensor, n_clusters: int, rng: torch.Generator) -> Tensor:
-        """Train as `fit` does; return soft assignments of the rows of `x` to the clusters: ``(n, n_clusters)``."""
-        if n_clusters == 1 and len(x):
-            return torch.ones(len(x), 1)
-        return self.train(x, n_clusters, rng).memberships(x)
+        return self.train(x, n_clusters, rng).memberships(x).argmax(dim=1)
 
     def train(self, x: Tensor, n_clusters: int, rng: torch.Generator) -> DeepClusters:
         """Cluster the rows of `x` as `fit` does; return the encoder and centroids that also assign new rows.
@@ -121,7 +109,7 @@ class DeepEmbeddedClustering:
 
     def _reconstruct(self, encoder: nn.Module, decoder: nn.Module, x: Tensor, rng: torch.Generator) -> None:
         optimizer = torch.optim.Adam([*encoder.parameters(), *decoder.parameters()], lr=self.pretrain_learning_rate)
-        for rows in islice(_batches(len(x), self.batch, rng), self.pretrain_steps):
+        for rows in islice(_batches(len(x), self.batch_size, rng), self.pretrain_steps):
             _take_step(optimizer, functional.mse_loss(decoder(encoder(x[rows])), x[rows]))
 
     def _self_train(self, encoder: nn.Module, centroids: Tensor, x: Tensor, rng: torch.Generator) -> Tensor:
@@ -130,8 +118,8 @@ class DeepEmbeddedClustering:
         parameters = [*encoder.parameters(), centroids]
         optimizer = torch.optim.SGD(parameters, lr=self.learning_rate, momentum=self.momentum)
         labels = torch.full((len(x),), -1, device=x.device)
-        batches = _batches(len(x), self.batch, rng)
-        refresh = self.refresh or max(20, ceil(len(x) / self.batch))
+        batches = _batches(len(x), self.batch_size, rng)
+        refresh = self.refresh or max(20, ceil(len(x) / self.batch_size))
         for _ in range(self.max_refreshes):
             with torch.no_grad():
                 soft = assignment(encoder(x), centroids)

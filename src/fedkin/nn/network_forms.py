@@ -54,12 +54,6 @@ CONTRASTIVE_TRAINING: Expected = {
     "model_weight": within(0), "decorrelation": within(0), "form": one_of("paper", "code"),
     "views": one_of("affine", "pillow"),
 }  # fmt: skip
-DEEP_SEARCH: Expected = {
-    "hidden": Nullable(WIDTHS), "code": _UNITS, "pretrain_steps": counts_to(MANY, 0),
-    "pretrain_learning_rate": positive, "learning_rate": positive, "momentum": within(0, 1),
-    "batch": counts_to(MANY), "refresh": Nullable(counts_to(MANY)), "max_refreshes": counts_to(MANY, 0),
-    "tolerance": within(0), "restarts": counts_to(MANY),
-}  # fmt: skip
 
 
 def are_models(value: Any) -> bool:

@@ -8,43 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedkin.core import Client
-from fedkin.data.population import Population
 from fedkin.engines.local import LocalFederation
-from fedkin.experiment.evaluation import evaluate_samples
-from fedkin.methods.samples.dec import DECMethod
 from fedkin.methods.samples.fedcref.tasks import initial_labels
 from fedkin.methods.samples.sda_fc import SDAFCMethod
 from fedkin.methods.samples.uifca import UIFCAMethod, likelihoods
 from fedkin.nn.flow import Flow, to_logits
-
-TINY = {"hidden": (16,), "code": 3, "pretrain_steps": 150, "restarts": 2, "max_refreshes": 5}
-
-
-def make_clients(each=30):
-    """Three clients, each with two of three blobs in six dimensions."""
-    rng = torch.Generator().manual_seed(1)
-    truth = [torch.tensor([i, (i + 1) % 3]).repeat(each // 2) for i in range(3)]
-    blobs = [8 * torch.eye(3, 6)[own] + torch.randn(each, 6, generator=rng) for own in truth]
-    return [Client(i, x) for i, x in enumerate(blobs)], truth
-
-
-def run(method, fed):
-    state = method.init(fed)
-    return method.step(fed, state)
-
-
-def test_clients_alone_have_clusters_of_their_own():
-    clients, truth = make_clients()
-    method, fed = DECMethod(**TINY, n_clusters=2, scope="client"), LocalFederation(clients)
-    state, record = run(method, fed)
-    assert state.finished
-    assert record.answered == [0, 1, 2]
-    assert method.result(state)["n_clusters"] == 6
-    for client in clients:
-        assert set(client.state["clusters"].tolist()) <= {2 * client.id, 2 * client.id + 1}
-    metrics = evaluate_samples(method, Population(clients, truth, list("abc")), fed, state)
-    assert metrics["accuracy"] > 0.85
-    assert metrics["pooled_accuracy"] < 0.6
 
 
 def generator(seed=0):

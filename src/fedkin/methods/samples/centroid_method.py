@@ -169,7 +169,7 @@ def features_for(features: str, shape: tuple[int, ...]) -> dict[str, Any]:
 
 
 def one_round(
-    method: CentroidMethod,
+    method: Any,
     fed: Federation,
     state: Any,
     task: Task,

@@ -28,7 +28,8 @@ from fedkin.core.method import Count, Positive
 from fedkin.features.extractors import extract
 from fedkin.features.kept_features import cached_features
 from fedkin.methods.samples.centroid_method import CentroidMethod, CentroidState, features_for, scaled_like_features
-from fedkin.methods.samples.sample_method import describe_clients, own_count, reasons
+from fedkin.methods.samples.sample_method import describe_clients, reasons
+from fedkin.nn.network_forms import MANY
 from fedkin.secure_aggregation.client_tasks import Term
 from fedkin.secure_aggregation.sums import check_enough, summed
 
@@ -51,10 +52,10 @@ class FFCMMethod(CentroidMethod):
         the same centre, weighted by support. A centre that no client sends stays unchanged.
     fuzziness : float
         Exponent m, above 1.
-    local_clusters : int, "given" or None
+    local_clusters : int or None
         Local clusters per client, the paper's k_l; by default `n_clusters`. With fewer, a client starts from the
-        centres with the largest support among its samples, and sends only these. "given": each client has its own
-        number, int64 ``state["n_clusters"]``. No client looks for more clusters than it has samples.
+        centres with the largest support among its samples, and sends only these. No client looks for
+        more clusters than it has samples.
     tolerance : float
         A client stops when none of its centres moves further than this, in units of the features. The server stops when
         none does within one round, or within two: centres of dissimilar clients may oscillate.
@@ -67,7 +68,7 @@ class FFCMMethod(CentroidMethod):
 
     aggregation: Literal["kmeans", "mean"] = "kmeans"
     fuzziness: Annotated[float, Gt(1)] = 1.1
-    local_clusters: Count | Literal["given"] | None = None
+    local_clusters: Count | None = None
     tolerance: Positive = 1e-4
     rounds: Count = 20
     start: Literal["clients", "uniform"] = "clients"
@@ -148,7 +149,7 @@ class FFCMMethod(CentroidMethod):
 
 _MOVE: forms.Expected = {
     "features": forms.is_name, "centroids": forms.reals(None, None), "fuzziness": forms.within(1),
-    "tolerance": forms.within(0), "local_clusters": forms.count_or("given"),
+    "tolerance": forms.within(0), "local_clusters": forms.counts_to(MANY),
 }  # fmt: skip
 
 
@@ -166,7 +167,7 @@ def move_centres(client: Client, payload: Payload) -> Payload:
     received centre that each started from.
     """
     points, centroids = cached_features(payload["features"], client.x), payload["centroids"]
-    count = min(own_count(client, payload["local_clusters"], "local_clusters"), len(points))
+    count = min(payload["local_clusters"], len(points))
     if len(centroids):
         indices = torch.arange(len(centroids))
         if count < len(centroids):

@@ -177,15 +177,3 @@ def repeat_step(fed: Federation, state: AnyState, record: Record, failure: str) 
 def reasons(missing: Mapping[int, str]) -> str:
     """Return the distinct reasons why clients are missing, joined for a message."""
     return "; ".join(sorted(set(missing.values())))
-
-
-def own_count(client: Client, count: int | str, option: str) -> int:
-    """Return how many clusters a client looks for: `count`, or for "given" the number in its state.
-
-    Raises FedkinError if it has none; the sentence names the method's `option`.
-    """
-    if count != "given":
-        return int(count)
-    if "n_clusters" not in client.state:
-        raise FedkinError(f"method.{option} = 'given', but client {client.id} has no number of its own.", public=True)
-    return int(client.state["n_clusters"])

@@ -28,7 +28,6 @@ from fedkin.core import Client, FedkinError, Payload, client_task, task
 from fedkin.core import replies as forms
 from fedkin.core.seeds import derive_generator, draw_seed
 from fedkin.methods.samples.fedcref import association
-from fedkin.methods.samples.sample_method import own_count
 from fedkin.nn.deep_clustering import DeepEmbeddedClustering
 from fedkin.nn.network_forms import OUTPUT, STACK_TRAINING, WIDTHS
 from fedkin.nn.stack import Autoencoder, StackTraining, fit
@@ -229,8 +228,10 @@ def _begin(client: Client, payload: Payload) -> None:
         client.state["labels"] = client.state["given"].clone()
     else:
         count = payload["n_clusters"]
-        count = None if count == "auto" else own_count(client, count, "n_clusters")
-        client.state["labels"] = initial_labels(client.x, initial, count, client.rng)
+        if count == "given" and "n_clusters" not in client.state:
+            raise FedkinError(f"method.n_clusters = 'given', but client {client.id} has no such number.", public=True)
+        count = {"auto": None, "given": client.state.get("n_clusters")}.get(count, count)
+        client.state["labels"] = initial_labels(client.x, initial, None if count is None else int(count), client.rng)
 
 
 def _n_clusters(client: Client) -> int:
