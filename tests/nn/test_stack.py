@@ -25,7 +25,7 @@ def rngs(count, seed=0):
 def alone_by_hand(flat, x, rng, training):
     """One model, torch's own Adam and autograd."""
     flat = flat.clone().requires_grad_()
-    adam = torch.optim.Adam([flat], lr=training.learning_rate, eps=training.epsilon)
+    adam = torch.optim.Adam([flat], lr=training.learning_rate, eps=1e-7)
     for _ in range(training.total_steps(len(x)) // training.steps(len(x))):
         for rows in torch.randperm(len(x), generator=rng).split(training.batch_size):
             hidden = x[rows]

@@ -447,9 +447,9 @@ class FuzzyCMeans(SampleClusterer, method="fuzzy-cmeans"):
 
 
 class DEC(SampleClusterer, method="dec"):
-    """Deep embedded clustering of all samples together, or of each client's alone (DEC; Xie, Girshick, Farhadi 2016).
+    """Deep embedded clustering of all samples together (DEC; Xie, Girshick, Farhadi 2016).
 
-    A centralised baseline: by default **the data are moved** to one place.
+    A centralised baseline: **the data are moved** to one place.
 
     Attributes
     ----------

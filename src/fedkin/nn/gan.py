@@ -47,7 +47,7 @@ def build_generator(shape: Sequence[int], latent: int, output: Output = "sigmoid
         nn.Sequential(
             *normalised_layer(latent, units),
             *normalised_layer(units, math.prod(start)),
-            _Planes(start),
+            _Planes(*start),
             nn.ConvTranspose2d(start[0], middle, 4, stride=2, padding=1),
             nn.BatchNorm2d(middle),
             nn.ReLU(),
@@ -83,7 +83,7 @@ def build_discriminator(shape: Sequence[int], capacity: float = 1.0) -> nn.Modul
 class _Planes(nn.Module):
     """Reshape rows ``(n, C * H * W)`` to images ``(n, C, H, W)``, in the channels-last memory format."""
 
-    def __init__(self, shape: tuple[int, int, int]) -> None:
+    def __init__(self, *shape: int) -> None:
         super().__init__()
         self.shape = shape
 
@@ -146,21 +146,14 @@ class Blueprint:
         return {**self.__dict__, "shape": list(self.shape)}
 
 
-class _Network(Architecture):
-    """Base of the generator and the discriminator as architectures."""
+class Generator(Architecture):
+    """An `Architecture` that generates samples from latents."""
 
     criterion = staticmethod(binary_cross_entropy_with_logits)
 
-    def __init__(self, name: str, shape: tuple[int, ...], blueprint: Blueprint) -> None:
-        self.blueprint = blueprint
-        super().__init__(name, shape)
-
-
-class Generator(_Network):
-    """An `Architecture` that generates samples from latents."""
-
     def __init__(self, blueprint: Blueprint) -> None:
-        super().__init__("generator", (blueprint.noise + blueprint.kinds,), blueprint)
+        self.blueprint = blueprint
+        super().__init__("generator", (blueprint.noise + blueprint.kinds,))
 
     def build(self) -> nn.Module:
         blueprint = self.blueprint
@@ -171,14 +164,17 @@ class Generator(_Network):
         return torch.zeros(len(x), *self.blueprint.shape)
 
 
-class Discriminator(_Network):
+class Discriminator(Architecture):
     """An `Architecture` that tells real samples from generated ones."""
 
+    criterion = staticmethod(binary_cross_entropy_with_logits)
+
     def __init__(self, blueprint: Blueprint) -> None:
-        super().__init__("discriminator", blueprint.shape, blueprint)
+        self.capacity = blueprint.capacity
+        super().__init__("discriminator", blueprint.shape)
 
     def build(self) -> nn.Module:
-        return build_discriminator(self.shape, self.blueprint.capacity)
+        return build_discriminator(self.shape, self.capacity)
 
     def targets(self, x: Tensor) -> Tensor:
         """Return the target 1, real, for every sample."""

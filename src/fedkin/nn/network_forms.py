@@ -47,7 +47,7 @@ DESCENT: Expected = {
 }  # fmt: skip
 STACK_TRAINING: Expected = {
     "epochs": counts_to(MANY, 0), "min_steps": counts_to(MANY, 0), "batch_size": counts_to(MANY),
-    "learning_rate": positive, "epsilon": within(0),
+    "learning_rate": positive,
 }  # fmt: skip
 CONTRASTIVE_TRAINING: Expected = {
     "local_epochs": counts_to(MANY), "batch_size": counts_to(MANY), "learning_rate": positive,

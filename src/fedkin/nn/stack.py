@@ -97,15 +97,13 @@ class Gradient:
     def __init__(self, model: Autoencoder, stack: Tensor, batch_size: int) -> None:
         self.model, self.gradient = model, torch.zeros_like(stack)
         self.batch = stack.new_zeros(len(stack), batch_size, model.widths[0])
-        outputs = [stack.new_empty(len(stack), batch_size, units) for _, units in model.layers]
-        deltas = [torch.empty_like(output) for output in outputs]
-        views = zip(model.split(stack), model.split(self.gradient), strict=True)
         # Views are made once: making them at every step costs as much as a layer.
-        self._layers = [
-            _Layer(*parameters, *gradients, below, output, delta, delta_below)
-            for (parameters, gradients), below, output, delta, delta_below in zip(
-                views, [self.batch, *outputs[:-1]], outputs, deltas, [None, *deltas[:-1]], strict=True
-            )
+        self._parameters, self._gradients = model.split(stack), model.split(self.gradient)
+        self._outputs = [stack.new_empty(len(stack), batch_size, units) for _, units in model.layers]
+        self._inputs = [self.batch, *self._outputs[:-1]]
+        self._deltas = [torch.empty_like(output) for output in self._outputs]
+        self._transposed = [
+            (weight.mT, inputs.mT) for (weight, _), inputs in zip(self._parameters, self._inputs, strict=True)
         ]
 
     def __call__(self, weights: Tensor) -> None:
@@ -114,40 +112,27 @@ class Gradient:
         `weights` is ``(K, batch_size, 1)``: 1/batch length for a sample, 0 for padding, so a short last batch counts
         as the mean over its own samples.
         """
-        *inner, last = self._layers
-        for layer in inner:
-            torch.baddbmm(layer.bias, layer.below, layer.weight, out=layer.hidden).relu_()
-        torch.baddbmm(last.bias, last.below, last.weight, out=last.hidden)
+        last = len(self._outputs) - 1
+        for number, ((weight, bias), output) in enumerate(zip(self._parameters, self._outputs, strict=True)):
+            torch.baddbmm(bias, self._inputs[number], weight, out=output)
+            if number < last:
+                output.relu_()
+        output, delta = self._outputs[last], self._deltas[last]
         if self.model.output == "sigmoid":
-            last.hidden.sigmoid_()
-        torch.sub(last.hidden, self._layers[0].below, out=last.delta).mul_(weights)
+            output.sigmoid_()
+        torch.sub(output, self.batch, out=delta).mul_(weights)
         if self.model.output == "sigmoid":
-            torch.ops.aten.sigmoid_backward(last.delta, last.hidden, grad_input=last.delta)
-        last.delta.mul_(2.0 / self.model.widths[0])
-        for layer in reversed(self._layers):
-            torch.bmm(layer.below_transposed, layer.delta, out=layer.weight_gradient)
-            torch.sum(layer.delta, dim=1, keepdim=True, out=layer.bias_gradient)
-            if layer.delta_below is not None:
-                torch.bmm(layer.delta, layer.weight_transposed, out=layer.delta_below)
-                torch.ops.aten.threshold_backward(layer.delta_below, layer.below, 0.0, grad_input=layer.delta_below)
-
-
-@dataclass
-class _Layer:
-    """One layer of a stack: views of its parameters and their gradient, its inputs and its outputs."""
-
-    weight: Tensor
-    bias: Tensor
-    weight_gradient: Tensor
-    bias_gradient: Tensor
-    below: Tensor
-    hidden: Tensor
-    delta: Tensor
-    delta_below: Tensor | None
-
-    def __post_init__(self) -> None:
-        self.weight_transposed = self.weight.transpose(1, 2)
-        self.below_transposed = self.below.transpose(1, 2)
+            torch.ops.aten.sigmoid_backward(delta, output, grad_input=delta)
+        delta.mul_(2.0 / self.model.widths[0])
+        for number in range(last, -1, -1):
+            delta, (weight_gradient, bias_gradient) = self._deltas[number], self._gradients[number]
+            weight_transposed, inputs_transposed = self._transposed[number]
+            torch.bmm(inputs_transposed, delta, out=weight_gradient)
+            torch.sum(delta, dim=1, keepdim=True, out=bias_gradient)
+            if number:
+                below = self._deltas[number - 1]
+                torch.bmm(delta, weight_transposed, out=below)
+                torch.ops.aten.threshold_backward(below, self._inputs[number], 0.0, grad_input=below)
 
 
 def widths_for(features: int) -> tuple[int, ...]:
@@ -156,19 +141,20 @@ def widths_for(features: int) -> tuple[int, ...]:
     return (features, min(100, 4 * code), min(64, 2 * code), code)
 
 
+_EPSILON = 1e-7  # Adam's, as in the framework that FedCRef was written in
+
+
 @dataclass(frozen=True)
 class StackTraining:
     """Settings of a stack's training: Adam on the mean squared error of shuffled mini-batches.
 
-    Small data sets get more epochs to reach `min_steps` optimiser steps. The default of `epsilon` is that of the
-    framework FedCRef was written in.
+    Small data sets get more epochs to reach `min_steps` optimiser steps.
     """
 
     epochs: int = 20
     min_steps: int = 0
     batch_size: int = 32
     learning_rate: float = 1e-3
-    epsilon: float = 1e-7
 
     def steps(self, samples: int) -> int:
         """Return the number of optimiser steps in one epoch."""
@@ -294,5 +280,5 @@ class _Stack:
         torch.index_select(self.x, 0, rows, out=gradient.batch.flatten(0, 1))
         gradient(self.weights.index_select(0, self.next)[0, :active])
         params, grads, means, squares = parts
-        adam_step(params, grads, means, squares, steps, self.training.learning_rate, self.training.epsilon)
+        adam_step(params, grads, means, squares, steps, self.training.learning_rate, _EPSILON)
         return self.next.add_(1)
