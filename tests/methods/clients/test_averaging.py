@@ -13,7 +13,7 @@ import planted
 from fedkin.core import Client, FedkinError, State
 from fedkin.core.payload import pack
 from fedkin.engines.local import LocalFederation
-from fedkin.methods.clients.client_method import ClientMethod, Trained, renumbered, round_record
+from fedkin.methods.clients.client_method import Trained, renumbered, round_record
 from fedkin.methods.clients.fedavg import FedAvgMethod
 from fedkin.methods.clients.fedopt import FedOptMethod, FedOptState
 from fedkin.methods.clients.ifca import IFCAMethod
@@ -146,17 +146,6 @@ def test_participants_are_drawn_anew_in_every_round_and_from_the_seed(participat
     assert all(len(set(ids)) == count and ids == sorted(ids) for ids in drawn)
     assert {client for ids in drawn for client in ids} == set(range(7))
     assert drawn == [method.participants(federation(sites, seed=1), State(steps=steps)) for steps in range(40)]
-
-
-def test_newcomers_get_the_model_of_least_loss():
-    done = planted.run(FedAvgMethod(**(planted.LEARNING | {"rounds": 20})), [planted.client(0)])
-    good = done.result["models"]
-    new = planted.client(5)
-    for at, models in ((1, torch.cat([-good, good])), (0, torch.cat([good, -good]))):
-        result = done.result | {"models": models}
-        assert ClientMethod.assign(result, new) == at
-    diverged = done.result | {"models": torch.cat([torch.full_like(good, torch.nan), -good])}
-    assert ClientMethod.assign(diverged, new) == 1
 
 
 def test_the_record_of_a_round():

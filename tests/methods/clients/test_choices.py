@@ -13,13 +13,13 @@ import fedkin
 import planted
 from fedkin.core import Client, FedkinError
 from fedkin.engines.local import LocalFederation
-from fedkin.methods.clients.cfl_gp import CFLGPMethod, number_of_clusters, train_and_profile
+from fedkin.methods.clients.cfl_gp import CFLGPMethod, number_of_clusters
 from fedkin.methods.clients.clove import CLoVEMethod
 from fedkin.methods.clients.fedgroup import FedGroupMethod, decomposed_cosines, with_others
 from fedkin.methods.clients.fedrc import FedRCMethod, sample_losses, shares_of, weigh_and_train
 from fedkin.methods.clients.fesem import FeSEMMethod
 from fedkin.methods.clients.gradient_loss import GradientLossMethod, preference
-from fedkin.methods.clients.ifca import IFCAMethod, choose_and_train
+from fedkin.methods.clients.ifca import IFCAMethod
 from fedkin.nn.modules import Classifier
 from fedkin.secure_aggregation.sums import secure
 
@@ -89,13 +89,6 @@ def test_a_model_that_has_diverged_is_nobodys_choice(identity, hidden):
     assert not torch.equal(after.models[1], state.models[1])
 
 
-def test_a_client_sends_its_choice_and_no_other_loss_than_its_trainings():
-    method, site = IFCAMethod(**ONE_ROUND), planted.client(0)
-    state = method.init(LocalFederation([site], workers=1))
-    (reply,) = choose_and_train.run([site], [method._payload(state) | {"averaging": "models"}])
-    assert set(reply) == {"cluster", "update", "samples", "loss"}
-
-
 MOVES = torch.tensor([[-2.0, 0.0], [0.0, 5.0], [1.0, 1.0]])
 GRADIENTS = torch.tensor([[1.0, 0.0], [3.0, 4.0], [0.0, -2.0]])
 LOSSES = torch.tensor([0.5, 1.0, 2.0])
@@ -147,13 +140,6 @@ def test_a_single_sample_and_a_batch_norm_are_a_missing_reply():
     method = GradientLossMethod(**(SETTINGS | {"module": "planted:normalised", "rounds": 2}), empty="keep")
     done = planted.run(method, [planted.client(0), planted.client(1), planted.client(2, samples=1)])
     assert [list(record.missing) for record in done.records] == [[2], [2]]
-
-
-def test_the_euclidean_similarity_is_minus_the_distance_at_the_gradients_scale():
-    """Moves over a learning rate of 0.5: (-4, 0), (0, 10), (2, 2); descent: (-1, 0), (-3, -4), (0, 2)."""
-    distance = torch.tensor([3.0, (9.0 + 196.0) ** 0.5, 2.0])
-    expected = -0.25 * distance - 0.75 * LOSSES
-    assert torch.allclose(wanted(LOSSES, GRADIENTS, MOVES, similarity="euclidean"), expected)
 
 
 FESEM_CLUSTERS = [0, 1, 1, 0, 1, 0]
@@ -243,16 +229,6 @@ def test_the_number_is_that_of_the_greatest_silhouette(count):
     rows = centres.repeat(4, 1) + 0.1 * torch.randn(4 * count, 12, generator=rng, dtype=torch.float64)
     assert number_of_clusters(rows, rng) == count
     assert number_of_clusters(rows[:2], rng) == 1
-
-
-def test_a_place_beyond_the_model_is_refused_at_the_client():
-    fed = LocalFederation(planted.clients([0]), workers=1)
-    method = CFLGPMethod(**CFL_GP_SETTINGS)
-    state = method.init(fed)
-    (payload,) = method.training(state, {0: state.models[0]}).values()
-    with pytest.raises(FedkinError, match="beyond the model's 42 numbers"):
-        train_and_profile.run([planted.client(0)], [payload | {"places": torch.tensor([42])}])
-    assert train_and_profile.objection(payload | {"places": torch.tensor([-1])}) is not None
 
 
 FEDRC_SETTINGS: dict[str, Any] = planted.LEARNING | {"rounds": 8, "n_clusters": 2}

@@ -58,21 +58,6 @@ def test_small_clusters_join_the_nearest_large_one():
     assert without_small(torch.tensor([0, 1, 2, 3]), angles, 2).tolist() == [0, 1, 2, 3]
 
 
-def noisy(rows: int, features: int, generator: torch.Generator, count: int = 6) -> list[Client]:
-    """Random equal parts of one table whose columns are standardised: there are no clusters."""
-    made = []
-    for at in range(count):
-        y = torch.arange(rows) % 2
-        made.append(Client(at, torch.randn(rows, features, generator=generator) + 0.3 * y[:, None], y))
-    return made
-
-
-def test_of_clients_that_are_mostly_alone_it_is_said():
-    done = planted.run(PACFLMethod(**SHORT), noisy(20, 8, torch.Generator().manual_seed(0)))
-    assert done.values[0]["warning"].startswith("6 of 6 clients are alone in their clusters")
-    assert not any({"warning", "note"} & values.keys() for values in done.values[1:])
-
-
 CLASSES, SIDE = 3, 16
 STYLES = [0, 1, 2, 3, 1, 0, 3, 2, 2, 3, 0, 1]
 TRAINING: dict[str, Any] = {"module": "perceptron", "rounds": 2, "local_steps": 1, "batch_size": 1000}

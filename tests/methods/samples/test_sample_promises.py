@@ -98,19 +98,6 @@ def test_the_greatest_membership_is_that_of_the_cluster_predicted() -> None:
         assert torch.equal(method.memberships(result, x).argmax(1), method.predict(result, x))
 
 
-def test_synthetic_samples_have_memberships_where_their_clusters_are_fuzzy() -> None:
-    method = checked_method(registry.resolve("method", "sda-fc"), {**SMALL["sda-fc"], "clustering": "fuzzy"})
-    clients = make_clients()
-    fed = LocalFederation(clients, seed=3)
-    state = method.init(fed)
-    while not state.finished:
-        state, _ = method.step(fed, state)
-    for client in clients:
-        parts = client.state["memberships"]
-        assert torch.allclose(parts.sum(1), torch.ones(len(client)), atol=1e-5)
-        assert torch.equal(parts.argmax(1), client.state["clusters"])
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_every_sample_gets_a_cluster_and_the_same_seed_the_same_one(name):
     method, fed, state = reference(name)

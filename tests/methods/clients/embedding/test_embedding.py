@@ -12,13 +12,11 @@ from hypothesis import strategies as st
 
 import pictures
 import planted
-from fedkin.core import Client, FedkinError, Task
-from fedkin.core.payload import payload_bytes
+from fedkin.core import Client, FedkinError
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.clients.embedding import embedding
 from fedkin.methods.clients.embedding import embedding as tasks
 from fedkin.methods.clients.embedding.embedding import EmbeddingMethod, matched
-from fedkin.methods.clients.ladd import describe_style
 from fedkin.nn.encoder import Encoder, Pretrained
 from fedkin.privacy.randomised_response import unpacked
 
@@ -164,33 +162,6 @@ def test_after_a_change_of_the_data_only_bits_that_changed_may_differ(seed, chan
     assert torch.equal(message(client, seed + 2, flip=0.3), before)
 
 
-ASKED: list[tuple[Task, dict[str, Any]]] = [
-    (tasks.extent, {}),
-    (tasks.train_encoder, {"encoder": SPEC, "vector": VECTOR, "training": ADAM, "steps": 7}),
-    (tasks.embed, how(flip=0.2)),
-    (tasks.embed, how(flip=0.2, form="prototypes", segments=3)),
-    (describe_style, {"style": "class", "window": 0.2, "segments": pictures.CLASSES}),
-    (describe_style, {"style": "client", "window": 0.2, "segments": 1}),
-]
-
-
-@pytest.mark.parametrize(("asked", "payload"), ASKED)
-def test_a_reply_does_not_depend_on_who_else_is_asked(asked, payload):
-    clients = [pictures.client(number, number, classes=range(number, pictures.CLASSES)) for number in range(4)]
-    for site in clients:
-        site.rng = torch.Generator().manual_seed(site.id)
-    apart = copy.deepcopy(clients)
-    for site in apart:
-        site.rng = torch.Generator().manual_seed(site.id)
-    together = asked.run(clients, [payload] * 4)
-    for site, own, reply in zip(apart, clients, together, strict=True):
-        (alone,) = asked.run([site], [payload])
-        assert alone.keys() == reply.keys()
-        assert all(torch.equal(torch.as_tensor(alone[name]), torch.as_tensor(reply[name])) for name in reply)
-        assert site.state.keys() == own.state.keys()
-        assert all(torch.equal(site.state[name], own.state[name]) for name in site.state)
-
-
 def file(
     folder: Path, shape: tuple[int, ...] = (1, pictures.SIDE, pictures.SIDE), output: str = "linear"
 ) -> Pretrained:
@@ -265,11 +236,3 @@ def test_any_order_of_the_segments_is_undone(orders, seed):
     assert all(torch.equal(message, messages[0]) for message in messages)
     assert same_segments(messages[0], parts)
     assert torch.equal(template, messages[0].view(SEGMENTS, WIDTH).float())
-
-
-def test_what_is_remembered_stays_at_the_client():
-    client = pictures.client(0, classes=[0])
-    asked = how(flip=0.1)
-    (reply,) = tasks.embed.run([client], [asked])
-    assert set(client.state) == {tasks.ANSWERS, tasks.FILLING}
-    assert payload_bytes(reply) < 13 + 60  # 100 bits and some JSON

@@ -1,8 +1,5 @@
 """Clusters found at once: training, drift, and cuts of a tree."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import numpy as np
 import pytest
 import torch
@@ -15,7 +12,6 @@ import planted
 from fedkin.clustering import ward
 from fedkin.core import FedkinError
 from fedkin.methods.clients.client_method import UNKNOWN
-from fedkin.methods.clients.one_shot import tree_cuts
 from fedkin.methods.clients.one_shot.tree_cuts import Clustering, cluster
 from one_message import (
     CLUSTERS,
@@ -99,15 +95,6 @@ def agreement(found: Clustering, truth: list[int]) -> float:
     return float(adjusted_rand_score(truth, found.labels.tolist()))
 
 
-@contextmanager
-def beyond(limit: int, sample: int) -> Iterator[None]:
-    """Trees of a sample beyond another number of clients."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tree_cuts, "_LIMIT", limit)
-        patch.setattr(tree_cuts, "_SAMPLE", sample)
-        yield
-
-
 @settings(max_examples=10, deadline=None)
 @given(st.integers(5, 40), st.integers(2, 12), st.integers(0, 10_000))
 def test_every_cut_of_the_tree_is_scored_as_scikit_learn_does(n, d, seed):
@@ -136,18 +123,15 @@ def test_one_population_is_nearly_always_one_cluster(mode, n, flips):
 
 
 @pytest.mark.parametrize("mode", ["exact", "gap"])
-@pytest.mark.parametrize("limit", [1000, 50])
 @settings(max_examples=4, deadline=None)
 @given(order=st.permutations(range(60)), seed=st.integers(0, 100))
-def test_the_order_of_clients_does_not_matter(mode, limit, order, seed):
+def test_the_order_of_clients_does_not_matter(mode, order, seed):
     points, _ = tree_cuts_planted([20, 25, 15], seed=seed)
-    with beyond(limit, 40):
-        there, back = cluster(points, mode, 5, rng(seed)), cluster(points[list(order)], mode, 5, rng(seed))
-    assert adjusted_rand_score(there.labels[list(order)].tolist(), back.labels.tolist()) == 1.0
+    straight, shuffled = cluster(points, mode, 5, rng(seed)), cluster(points[list(order)], mode, 5, rng(seed))
+    assert adjusted_rand_score(straight.labels[list(order)].tolist(), shuffled.labels.tolist()) == 1.0
 
 
 @pytest.mark.parametrize("mode", ["bayes", "exact", "gap"])
-def test_clusters_are_found_by_a_sample(mode):
-    points, truth = tree_cuts_planted([300, 200, 60, 40], flips=0.1)
-    with beyond(400, 200):
-        assert agreement(cluster(points, mode, 20, rng()), truth) == 1.0
+def test_planted_clusters_are_found(mode):
+    points, truth = tree_cuts_planted([60, 50, 40], flips=0.1)
+    assert agreement(cluster(points, mode, 10, rng()), truth) == 1.0

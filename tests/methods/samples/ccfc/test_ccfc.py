@@ -10,7 +10,7 @@ from torch.nn.functional import cosine_similarity, normalize, one_hot
 
 from fedkin.core import Client
 from fedkin.engines.local import LocalFederation
-from fedkin.methods.samples.ccfc.augmentation import Augmentation, augmentation_for
+from fedkin.methods.samples.ccfc.augmentation import Augmentation
 from fedkin.methods.samples.ccfc.ccfc import CCFCMethod, initial_model
 from fedkin.methods.samples.ccfc.contrastive import (
     Contrastive,
@@ -140,16 +140,6 @@ def test_samples_of_a_cluster_are_compared_in_pairs(form):
     assert float(cluster_contrast(p, z, members, form)) == pytest.approx(sum(terms) / 3, abs=1e-5)
 
 
-def test_clusters_of_one_sample_give_no_loss_and_no_nan():
-    p, z, _ = some(3)
-    p.requires_grad_()
-    loss = cluster_contrast(p, z, torch.eye(3), "paper")
-    loss.backward()
-    assert float(loss.detach()) == 0
-    assert p.grad is not None
-    assert torch.equal(p.grad, torch.zeros_like(p))
-
-
 def test_clusters_count_the_same_in_the_paper_and_samples_in_the_code():
     p, z, clusters = some()
     members = one_hot(clusters, 5).float()
@@ -233,26 +223,3 @@ def test_learning_by_clusters_uses_anchors_of_the_common_network_and_no_views():
     model, _ = network.learn_clusters(start, x, clusters, anchors, rng(7), moments, training)
     assert same_weights(model, expected)
     assert float(moments.steps) == 3
-
-
-def test_a_single_sample_teaches_nothing():
-    network = Contrastive.of(SMALL.spec())
-    start, x = network.initial(rng(1)), torch.rand(1, 1, 8, 8, generator=rng(2))
-    model, loss = network.learn_views(
-        start, x, rng(), AdamMoments.new(network.parameters), Augmentation(), ContrastiveTraining()
-    )
-    assert loss is None
-    assert torch.equal(model, start)
-
-
-@pytest.mark.parametrize("shape", [(3, 8, 8), (5,)])
-def test_other_samples_train_too(shape):
-    design = Design(shape, latent=6, projector_units=7, predictor_units=5).decided()
-    network, training = Contrastive.of(design.spec()), ContrastiveTraining(batch_size=4)
-    start, x = network.initial(rng(1)), torch.rand(4, *shape, generator=rng(2))
-    moments = AdamMoments.new(network.parameters)
-    model, _ = network.learn_views(start, x, rng(), moments, augmentation_for(shape), training)
-    assert model.isfinite().all()
-    assert model.dtype == torch.float32
-    assert network.latents(model, x).shape == (4, 6)
-    assert network.latents(model, x[:0]).shape == (0, 6)

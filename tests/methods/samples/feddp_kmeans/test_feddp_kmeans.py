@@ -82,14 +82,6 @@ def test_hostile_directions_let_no_row_change_what_others_contribute(ask: str, s
         assert length(ask, with_it, without) <= ASKS[ask][2] * (1 + 1e-6)
 
 
-@pytest.mark.parametrize("ask", list(ASKS))
-def test_replies_are_multiples_of_a_grid_whatever_the_samples(ask: str):
-    reply = answer(ask, samples(), deviation=3.0)
-    for name, value in reply.items():
-        if name != "products":  # which are scaled again, after the noise
-            assert not (value.double() % 2.0**-22).any()
-
-
 @pytest.mark.parametrize("rounds", [0, 1, 3])
 def test_stages_spend_the_budget_and_no_more(rounds: int):
     method = FedDPKMeansMethod(n_clusters=3, epsilon=3.0, rounds=rounds)
