@@ -68,7 +68,7 @@ def cluster(
     with equal flips for all: variance that flips do not cause is the clients' own.
     """
     bits = bool(((points == 0) | (points == 1)).all())
-    x = points.detach().cpu().numpy().astype(np.float32 if bits else np.float64)
+    x: Any = points.detach().cpu().numpy().astype(np.float32 if bits else np.float64)
     if not bits:
         x = x - x.mean(0)  # distances by products lose digits far from the origin
     if len(x) < max(2, 2 * min_size):
