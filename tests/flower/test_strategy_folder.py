@@ -129,11 +129,11 @@ def test_by_name_it_resumes_with_other_node_ids_and_results_are_by_partition(tmp
 @pytest.mark.parametrize(
     ("strategy", "more", "sentence"),
     [
-        (flower.OCFLStrategy(), {"rounds": 5}, "num_rounds is 4 there, and is 5 here; give another folder."),
-        (flower.FedAvgStrategy(), {}, "strategy is 'OCFLStrategy' there, and is 'FedAvgStrategy' here; give another"),
-        (flower.IFCAStrategy(), {}, "strategy is 'OCFLStrategy' there, and is 'IFCAStrategy' here; give another"),
-        (flower.OCFLStrategy(seed=3), {}, "seed is 0 there, and is 3 here"),
-        (flower.OCFLStrategy(names=True), {}, "names is False there, and is True here"),
+        (flower.OCFLStrategy(), {"rounds": 5}, "num_rounds is 4 there, and 5 here; give another folder."),
+        (flower.FedAvgStrategy(), {}, "strategy is 'OCFLStrategy' there, and 'FedAvgStrategy' here; give another"),
+        (flower.IFCAStrategy(), {}, "strategy is 'OCFLStrategy' there, and 'IFCAStrategy' here; give another"),
+        (flower.OCFLStrategy(seed=3), {}, "seed is 0 there, and 3 here"),
+        (flower.OCFLStrategy(names=True), {}, "names is False there, and True here"),
         (flower.OCFLStrategy(clusterer="meanshift"), {}, "clusterer is "),
     ],
 )

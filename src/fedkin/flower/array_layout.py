@@ -38,15 +38,13 @@ class ArrayLayout:
     @classmethod
     def of(cls, record: ArrayRecord) -> ArrayLayout:
         """Return the layout of `record`; raise FedkinError if it holds no parameters, or anything but real numbers."""
-        arrays: dict[str, NDArray[np.generic]] = {}
+        arrays: list[NDArray[np.generic]] = []
         for name, array in record.items():
             numbers = _numbers_in(array)
-            if isinstance(numbers, str) or not _is_real(str(numbers.dtype)):
-                what = numbers if isinstance(numbers, str) else f"numbers of type {numbers.dtype}"
-                raise FedkinError(f"Array '{name}' of initial_arrays holds {what}; real numbers are needed.")
-            arrays[name] = numbers
-        shapes = tuple(numbers.shape for numbers in arrays.values())
-        layout = cls(tuple(arrays), shapes, tuple(str(numbers.dtype) for numbers in arrays.values()))
+            if isinstance(numbers, str):
+                raise FedkinError(f"Array '{name}' of initial_arrays holds {numbers}; real numbers are needed.")
+            arrays.append(numbers)
+        layout = cls(tuple(record), tuple(each.shape for each in arrays), tuple(str(each.dtype) for each in arrays))
         if _PARAMETER not in layout._kinds():
             raise FedkinError(f"initial_arrays has {len(arrays)} arrays, but none of floating numbers to train.")
         return layout
@@ -65,12 +63,13 @@ class ArrayLayout:
             return f"array '{odd}' is {'unknown' if odd in record else 'absent'}"
         parts: list[Tensor] = []
         for name, shape in zip(self.names, self.shapes, strict=True):
-            array: Array | NDArray[np.generic] | str = record[name]
-            if tuple(record[name].shape) == shape and _is_real(record[name].dtype):  # else it is not even opened
-                array = _numbers_in(record[name])
-            if isinstance(array, str):
-                return f"array '{name}' holds {array}"
-            if isinstance(array, Array) or array.shape != shape or not _is_real(str(array.dtype)):
+            array: Array | NDArray[np.generic] = record[name]
+            if _fits(array, shape):  # as it says itself; else it is not even opened
+                numbers = _numbers_in(record[name])
+                if isinstance(numbers, str):
+                    return f"array '{name}' holds {numbers}"
+                array = numbers
+            if not isinstance(array, np.ndarray) or not _fits(array, shape):
                 return f"array '{name}' is {array.dtype} of shape {tuple(array.shape)} where {shape} was expected"
             parts.append(torch.from_numpy(array.astype(np.float32).reshape(-1)))
         return torch.cat([parts[i] for i in self._order()])
@@ -90,11 +89,17 @@ class ArrayLayout:
         return back
 
     def module(self, vector: Tensor, classes: int) -> nn.Module:
-        """Build a module whose parameters and buffers are those of `vector`, and which cannot compute."""
-        kinds, parts = self._kinds(), (list[Tensor](), list[Tensor](), list[Tensor]())
+        """Build a module whose parameters and buffers are those of `vector`, and whose logits are zeros."""
+        module = _Carrier(classes)
         for i, part in self._parts(vector):
-            parts[kinds[i]].append(part.flatten().long() if kinds[i] == _COUNTER else part.flatten().clone())
-        return _Carrier(*parts, classes)
+            kind = self._kinds()[i]
+            if kind == _PARAMETER:
+                module.register_parameter(f"part{i}", nn.Parameter(part.flatten().clone()))
+            else:
+                module.register_buffer(
+                    f"part{i}", part.flatten().long() if kind == _COUNTER else part.flatten().clone()
+                )
+        return module
 
     def _parts(self, vector: Tensor) -> Iterator[tuple[int, Tensor]]:
         """Yield the arrays of a vector, each with its position in the record, in the order of the vector."""
@@ -118,18 +123,10 @@ class ArrayLayout:
 
 
 class _Carrier(nn.Module):
-    """Stand-in at the server for the client app's network: methods ask it for the sizes of its parts, as any other.
+    """Stand-in at the server for the client app's network: methods ask it for the sizes of its parts, as any other."""
 
-    Its logits are zeros.
-    """
-
-    def __init__(
-        self, parameters: list[Tensor], statistics: list[Tensor], counters: list[Tensor], classes: int
-    ) -> None:
+    def __init__(self, classes: int) -> None:
         super().__init__()
-        self.values = nn.ParameterList(parameters)
-        for i, buffer in enumerate(statistics + counters):
-            self.register_buffer(f"buffer{i}", buffer)
         self.classes = classes
 
     def forward(self, x: Tensor) -> Tensor:
@@ -149,17 +146,19 @@ def registered_model(layout: ArrayLayout, vector: Tensor) -> Iterator[str]:
 
 
 def _numbers_in(array: Array) -> NDArray[np.generic] | str:
-    """Return the numbers of `array`, never unpickled, or a description of its other content."""
+    """Return the real numbers of `array`, never unpickled, or a description of its other content."""
     try:
         numbers = array.numpy()
     except Exception as error:  # bytes from elsewhere, which NumPy may take for any of its formats
         return f"something unreadable ({in_short(error)})"
-    return numbers if isinstance(numbers, np.ndarray) else "something else than one array"
+    if not isinstance(numbers, np.ndarray):
+        return "something else than one array"
+    return numbers if _fits(numbers, numbers.shape) else f"numbers of type {numbers.dtype}"
 
 
-def _is_real(dtype: str) -> bool:
-    """Return whether a NumPy type name is one of real numbers."""
+def _fits(array: Array | NDArray[np.generic], shape: tuple[int, ...]) -> bool:
+    """Return whether an array says that it is of real numbers and of this shape."""
     try:
-        return np.dtype(dtype).kind in "fiub"
-    except Exception:  # a name from elsewhere
+        return np.dtype(array.dtype).kind in "fiub" and tuple(array.shape) == shape
+    except Exception:  # a name of a type from elsewhere
         return False

@@ -7,7 +7,6 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Annotated, Any, ClassVar
 
 import torch
@@ -34,20 +33,15 @@ Config = Mapping[str, Any] | Callable[[int], Mapping[str, Any]]
 """A configuration for the client app, or a function that returns that of a round."""
 Name = int | str
 """What a client is called in results: its partition or its name; without names, its node id."""
-Answer = Iterator[tuple[int, Payload | str]]
+Models = Mapping[tuple[int, int], Tensor]
+"""Models ``(size,)`` to send, by client and number."""
+Answers = Iterator[tuple[int, Payload | str]]
 """Replies of clients, or why there is none."""
 
 _QUERY = f"{MessageType.QUERY}.{query.ACTION}"
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-_OF_APP = "Exception ClientAppException occurred. Message: "
-"""What stands before the app's own message where Flower's simulation reports an error, see its `ClientAppException`."""
-_APP_FAILED = (0, 2)
-"""Flower's codes of errors in the client app, rather than on the way to it: unknown, and raised."""
 _LATECOMERS = 1000
 """Seats for nodes that come during a run: a state has a label for each, so that there are only so many."""
-_ROUNDED = 1e-6
-"""What float32 may add to an accuracy of 1."""
-PATIENCE = 60.0
+_PATIENCE = 60.0
 """Seconds that a node that comes during a run has to say its name, by which it holds up the others."""
 NOWHERE = 0
 """Node of a client that was here in an earlier process and has not come back."""
@@ -106,35 +100,29 @@ class StrategyOptions:
 
 @dataclass(frozen=True)
 class AppContract:
-    """What a strategy asks of the client app: the names of its records and metrics, and what it sends.
+    """What a strategy asks of the client app.
 
-    A configuration is sent with every message; ``server-round`` is added. `timeout` is that of an exchange in seconds.
-    `describes` is the code with which the client app must register its query, empty if it need not. Samples need
-    labels, unless that is not `labels_needed`; `without_labels` is the code of the strategy that needs none, if any.
+    The configurations, by type of message, are sent with every one; ``server-round`` is added. `timeout` is that of an
+    exchange in seconds. `describes` is the code with which the client app must register its query, empty if it need
+    not. Samples without labels are refused with the end of a sentence, `labels_needed`, unless it is empty.
     """
 
     options: StrategyOptions
-    train_config: Config = field(default_factory=dict)
-    evaluate_config: Config = field(default_factory=dict)
+    configs: Mapping[str, Config] = field(default_factory=dict)
     timeout: float = math.inf
     describes: str = ""
-    labels_needed: bool = True
-    without_labels: str = ""
+    labels_needed: str = ""
 
-    def config(self, trains: bool, server_round: int) -> ConfigRecord:
-        """Return the configuration for a message of a round that asks for training or evaluation.
-
-        Raises FedkinError if it, or what a function of the round returns, is no configuration.
-        """
-        name = "train_config" if trains else "evaluate_config"
-        config = getattr(self, name)
+    def config(self, kind: str, server_round: int) -> ConfigRecord:
+        """Return the configuration for a message of a round; raise FedkinError if it is none."""
+        config = self.configs.get(kind, {})
         try:
-            return ConfigRecord(
-                {**(config(server_round) if callable(config) else config), "server-round": server_round}
-            )
+            values = config(server_round) if callable(config) else config
+            return ConfigRecord({**values, "server-round": server_round})
         except (TypeError, ValueError) as error:
-            when = f" of round {server_round}" if callable(config) else ""
-            raise FedkinError(f"{name}{when} is no configuration that Flower can send: {error}.") from error
+            raise FedkinError(
+                f"{kind}_config of round {server_round} is no configuration that Flower can send: {error}."
+            ) from error
 
 
 def exchange(grid: Grid, messages: Mapping[Key, Message], timeout: float) -> dict[Key, RecordDict | Failure]:
@@ -155,16 +143,14 @@ def exchange(grid: Grid, messages: Mapping[Key, Message], timeout: float) -> dic
 
 
 def _failure(reply: Message) -> Failure:
-    """Return why a node could not do its task, in one line.
-
-    Of an error in a simulation that is the app's own message, which comes after Ray's traceback.
-    """
-    text = _COLOURS.sub("", reply.error.reason or "")
-    if _OF_APP in text:
-        text = text.rpartition(_OF_APP)[2].removesuffix("'>")
+    """Return why a node could not do its task, in one line."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", reply.error.reason or "")
+    # A simulation reports Ray's traceback, coloured, and the app's own message behind these words of Flower's.
+    _, is_simulated, message = text.rpartition("Exception ClientAppException occurred. Message: ")
+    text = message.removesuffix("'>") if is_simulated else text
     reason = " ".join(text.split())[:300] or "no reason given"  # a line of a log
-    kind = "failed" if reply.error.code in _APP_FAILED else "absent"
-    return Failure(kind, f"error {reply.error.code}: {reason}")  # type: ignore[arg-type]
+    is_app = reply.error.code in (0, 2)  # Flower's codes of errors in the client app: unknown, and raised
+    return Failure("failed" if is_app else "absent", f"error {reply.error.code}: {reason}")
 
 
 # Assignment of a grid's nodes to clients, by the names that nodes report or by their ids.
@@ -199,22 +185,17 @@ class NodeAssignment:
         named = self._named(new) if self.ask else {node: node for node in new}
         before = len(self.names)
         for node, name in sorted(named.items(), key=lambda item: (isinstance(item[1], str), item[1])):
-            if name not in self.names:
-                if len(self.names) == self.count:
-                    log.warning("Node %s is ignored: all %d seats are taken.", name, self.count)
-                    self._ignored.add(node)
-                    continue
+            if name not in self.names and len(self.names) < self.count:
                 self.names.append(name)
                 self.nodes.append(node)
-                continue
-            client = self.names.index(name)
-            if self.nodes[client] in connected:
-                log.warning("Node %d is ignored: it is %s, as node %d says it is.", node, name, self.nodes[client])
-                self._ignored.add(node)
-                continue
-            if self.nodes[client] != NOWHERE:
-                log.info("Node %s is back.", name)
-            self.nodes[client] = node
+            elif name not in self.names:
+                self._ignore(node, f"all {self.count} seats are taken")
+            elif (holder := self.nodes[self.names.index(name)]) in connected:
+                self._ignore(node, f"it is {name}, as node {holder} says it is")
+            else:
+                if holder != NOWHERE:
+                    log.info("Node %s is back.", name)
+                self.nodes[self.names.index(name)] = node
         if before and len(self.names) > before:
             log.info("New nodes: %s", self.names[before:])
         return {client for client, node in enumerate(self.nodes) if node in connected}
@@ -222,14 +203,17 @@ class NodeAssignment:
     def _named(self, nodes: Sequence[int]) -> dict[int, Name]:
         """Ask new nodes for their names; nodes without one are ignored, silent ones are asked again next time."""
         answers = self.ask(nodes) if self.ask and nodes else {}
-        failed = {node: name for node, name in answers.items() if isinstance(name, FedkinError)}
         named = {node: name for node, name in answers.items() if isinstance(name, int | str)}
-        if failed and not named and all(node == NOWHERE for node in self.nodes):
-            raise next(iter(failed.values()))
-        for node, error in failed.items():
-            log.warning("Node %d is ignored: %s", node, error)
-        self._ignored |= failed.keys()
+        for node, error in answers.items():
+            if isinstance(error, FedkinError):
+                if not named and all(node == NOWHERE for node in self.nodes):
+                    raise error
+                self._ignore(node, str(error).rstrip("."))
         return named
+
+    def _ignore(self, node: int, reason: str) -> None:
+        log.warning("Node %d is ignored: %s.", node, reason)
+        self._ignored.add(node)
 
 
 def names_of(grid: Grid, timeout: float, nodes: Sequence[int]) -> dict[int, Name | FedkinError | None]:
@@ -281,11 +265,14 @@ class GridFederation(Federation):
         self._useless: dict[int, str] = {}
         count = len(list(grid.get_node_ids())) + _LATECOMERS if seats is None else seats
         super().__init__(range(count), self.options.seed, on_drop=log.warning)
-        ask = partial(names_of, grid, contract.timeout) if self.options.names else None
-        self.seats = NodeAssignment(count, ask, names)
+        patience = contract.timeout  # of nodes that are there from the start; later ones hold up the others
+
+        def ask(nodes: Sequence[int]) -> Mapping[int, Name | FedkinError | None]:
+            return names_of(grid, patience, nodes)
+
+        self.seats = NodeAssignment(count, ask if self.options.names else None, names)
         self.connect()
-        if self.options.names:
-            self.seats.ask = partial(names_of, grid, min(contract.timeout, PATIENCE))
+        patience = min(patience, _PATIENCE)
 
     @property
     def names(self) -> list[Name]:
@@ -302,7 +289,7 @@ class GridFederation(Federation):
         """Return the name of a node in messages: its own, or the id that Flower has given it."""
         return f"Node {self.names[client]}"
 
-    def deliver(self, task: Task, payloads: Mapping[int, Payload]) -> Answer:
+    def deliver(self, task: Task, payloads: Mapping[int, Payload]) -> Answers:
         self._useless = {}
         if payloads:
             yield from self._tasks[task.name](self, task, dict(sorted(payloads.items())))
@@ -317,9 +304,8 @@ class GridFederation(Federation):
     def evaluate(self, models: Mapping[int, Tensor]) -> dict[int, MetricRecord]:
         """Evaluate models ``(size,)`` at clients; return their metrics, without unusable replies."""
         usable = {}
-        replies = self._exchange(MessageType.EVALUATE, {(client, 0): model for client, model in models.items()})
-        for (client, _), reply in replies.items():
-            metrics = reply if isinstance(reply, str) else self._metrics(client, reply)
+        for (client, _), reply in self._exchange(MessageType.EVALUATE, _one_each(models)).items():
+            metrics = self._metrics(client, reply)
             if isinstance(metrics, str):
                 log.warning("%s is left out of the evaluation: %s", self.client_label(client), metrics)
             else:
@@ -330,17 +316,16 @@ class GridFederation(Federation):
 
     # Messages, and what is read of the replies.
 
-    def _exchange(self, kind: str, models: Mapping[tuple[int, int], Tensor]) -> dict[tuple[int, int], RecordDict | str]:
-        """Send models, by client and number, to be trained or evaluated."""
-        config = self.contract.config(kind == MessageType.TRAIN, self.round)
+    def _exchange(self, kind: str, models: Models) -> dict[tuple[int, int], RecordDict | Failure]:
+        """Send models to be trained or evaluated; return the replies under the same keys."""
+        config = self.contract.config(kind, self.round)
         contents: dict[int, RecordDict] = {}  # what several are sent is one object
         for model in models.values():
             if model.data_ptr() not in contents:
                 arrays = {self.options.arrayrecord_key: self.layout.record(model)}
                 contents[model.data_ptr()] = RecordDict({**arrays, self.options.configrecord_key: config})
         messages = {key: self._message(key[0], kind, contents[model.data_ptr()]) for key, model in models.items()}
-        replies = exchange(self.grid, messages, self.contract.timeout)
-        return {key: str(reply) if isinstance(reply, Failure) else reply for key, reply in replies.items()}
+        return exchange(self.grid, messages, self.contract.timeout)
 
     def _message(self, client: int, kind: str, content: RecordDict) -> Message:
         return Message(content, self.seats.nodes[client], kind, group_id=str(self.round))
@@ -350,8 +335,10 @@ class GridFederation(Federation):
         self._useless[client] = reason
         return Failure("unusable", reason)
 
-    def _metrics(self, client: int, reply: RecordDict) -> MetricRecord | str:
-        """Return the metrics of a reply, which include a weight, or why they are unusable."""
+    def _metrics(self, client: int, reply: RecordDict | Failure) -> MetricRecord | str:
+        """Return the metrics of a reply, which include a weight, or why there are none."""
+        if isinstance(reply, str):
+            return reply
         records, key = list(reply.metric_records.values()), self.options.weighted_by_key
         if len(records) != 1:
             return self._refuse(client, f"its reply has {len(records)} MetricRecords instead of one")
@@ -361,13 +348,20 @@ class GridFederation(Federation):
             return self._refuse(client, f"'{key}' {what} in its metrics; it should be a number above 0")
         return records[0]
 
-    def _update(self, client: int, reply: RecordDict | str, start: Tensor) -> Payload | str:
+    def _trained(self, models: Models) -> Iterator[tuple[tuple[int, int], Payload | str]]:
+        """Train models at clients, and yield replies as of `client_method.train`."""
+        replies = self._exchange(MessageType.TRAIN, models)
+        sent: dict[int, Tensor] = {}  # as the client app had them, by the place of the model in memory
+        for key, start in models.items():
+            if start.data_ptr() not in sent:
+                sent[start.data_ptr()] = self.layout.as_sent(start)
+            yield key, self._update(key[0], replies.pop(key), sent[start.data_ptr()])
+
+    def _update(self, client: int, reply: RecordDict | Failure, start: Tensor) -> Payload | str:
         """Convert a client's training from `start`, as it was sent, to the reply of `client_method.train`."""
-        if isinstance(reply, str):
-            return reply
         metrics = self._metrics(client, reply)
-        if isinstance(metrics, str):
-            return metrics
+        if isinstance(reply, str) or isinstance(metrics, str):
+            return str(metrics)
         records = list(reply.array_records.values())
         if len(records) != 1:
             return self._refuse(client, f"its training replied with {len(records)} ArrayRecords instead of one")
@@ -376,48 +370,35 @@ class GridFederation(Federation):
             return self._refuse(client, f"in its training's reply, {model}")
         self.trained[client] = metrics
         loss = metrics.get(self.options.train_loss_key)
-        self.has_losses &= isinstance(loss, int | float)
-        return {
-            "update": model.sub_(start),
-            "samples": metrics[self.options.weighted_by_key],
-            "loss": float(loss) if isinstance(loss, int | float) else 0.0,
-        }
+        has_loss = isinstance(loss, int | float)
+        self.has_losses &= has_loss
+        samples = metrics[self.options.weighted_by_key]
+        return {"update": model.sub_(start), "samples": samples, "loss": float(loss) if has_loss else 0.0}  # type: ignore[arg-type]
 
-    def _trained(self, starts: Mapping[int, Tensor]) -> Answer:
-        """Train the models `starts` at clients, and yield replies as of `client_method.train`."""
-        replies = self._exchange(MessageType.TRAIN, {(client, 0): model for client, model in starts.items()})
-        sent: dict[int, Tensor] = {}  # as the client app had them, by the place of the model in memory
-        for client, start in starts.items():
-            if start.data_ptr() not in sent:
-                sent[start.data_ptr()] = self.layout.as_sent(start)
-            yield client, self._update(client, replies.pop((client, 0)), sent[start.data_ptr()])
-
-    def _judged(self, models: Mapping[int, Tensor], key: str) -> tuple[dict[int, Tensor | str], dict[int, float]]:
-        """Evaluate each client's models ``(K, size)``: the metric `key` of each ``(K,)`` by client, or why not.
+    def _judged(self, payloads: Mapping[int, Payload], key: str) -> tuple[dict[int, Tensor | str], dict[int, float]]:
+        """Evaluate each client's ``models`` ``(K, size)``: the metric `key` of each ``(K,)`` by client, or why not.
 
         The second result is the number of samples that it was measured on, by client.
         """
-        weights = dict.fromkeys(models, 0.0)
-        values = {client: torch.zeros(len(stack)) for client, stack in models.items()}
-        failed: dict[int, str] = {}
-        each = {(client, row): model for client, stack in models.items() for row, model in enumerate(stack)}
-        for (client, row), reply in self._exchange(MessageType.EVALUATE, each).items():
-            metrics = reply if isinstance(reply, str) else self._metrics(client, reply)
+        values: dict[int, Tensor | str] = {i: torch.zeros(len(payload["models"])) for i, payload in payloads.items()}
+        weights: dict[int, float] = {}
+        for (client, row), reply in self._exchange(MessageType.EVALUATE, _all_of(payloads)).items():
+            metrics = self._metrics(client, reply)
             if isinstance(metrics, str):
-                failed[client] = metrics
+                values[client] = metrics
                 continue
             value, weight = metrics.get(key), metrics[self.options.weighted_by_key]
-            if isinstance(value, int | float) and isinstance(weight, int | float):
-                values[client][row], weights[client] = value, float(weight)
-            else:
+            if not isinstance(value, int | float):
                 names = sorted(ascii(name)[:40] for name in metrics if name != self.options.weighted_by_key)
                 hint = f", but {listing(names, 5)}, which the strategy's keys can name" if names else ""
-                failed[client] = self._refuse(client, f"its evaluation has no number '{key}'{hint}")
-        return {client: failed.get(client, metric) for client, metric in values.items()}, weights
+                values[client] = self._refuse(client, f"its evaluation has no number '{key}'{hint}")
+            elif isinstance(judged := values[client], Tensor):
+                judged[row], weights[client] = value, float(weight)  # type: ignore[arg-type]
+        return values, weights
 
     # How each task is done.
 
-    def _query(self, task: Task, payloads: Mapping[int, Payload]) -> Answer:
+    def _query(self, task: Task, payloads: Mapping[int, Payload]) -> Answers:
         """Do a task that the client app supports by `fedkin.flower.describes`."""
         requests = {id(payload): query.request(task, payload, self.exchange) for payload in payloads.values()}
         messages = {i: self._message(i, _QUERY, requests[id(payload)]) for i, payload in payloads.items()}
@@ -431,58 +412,45 @@ class GridFederation(Federation):
                 code = f"app.query('fedkin')(fedkin.flower.{self.contract.describes})"
                 yield client, self._refuse(client, f"it needs {code} ({reply})")
             else:
-                yield client, str(reply)
+                yield client, reply
 
-    def _describe(self, task: Task, payloads: Mapping[int, Payload]) -> Answer:
+    def _describe(self, task: Task, payloads: Mapping[int, Payload]) -> Answers:
         """Do `client_method.describe`; answered at the server for methods that need to know nothing of the data."""
         if not self.contract.describes:
             yield from ((client, {"shape": [1], "classes": 2}) for client in payloads)
             return
         for client, reply in self._query(task, payloads):
-            if not isinstance(reply, str) and not reply.get("classes"):
-                if self.contract.labels_needed:
-                    instead = f", or use {self.contract.without_labels}" if self.contract.without_labels else ""
-                    yield (
-                        client,
-                        self._refuse(
-                            client,
-                            "its samples have no labels, which this strategy needs; let the function given to "
-                            f"describes() return (x, y){instead}",
-                        ),
-                    )
-                    continue
-                reply = reply | {"classes": 2}  # only to say that there are models to train
-            yield client, reply
+            if isinstance(reply, str) or reply.get("classes"):
+                yield client, reply
+            elif self.contract.labels_needed:
+                yield client, self._refuse(client, f"its samples have no labels, {self.contract.labels_needed}")
+            else:
+                yield client, reply | {"classes": 2}  # only to say that there are models to train
 
-    def _train(self, task: Task, payloads: Mapping[int, Payload]) -> Answer:
+    def _train(self, task: Task, payloads: Mapping[int, Payload]) -> Answers:
         """Do `client_method.train` with one message to each client."""
-        return self._trained({client: payload["model"] for client, payload in payloads.items()})
+        models = {client: payload["model"] for client, payload in payloads.items()}
+        return ((client, reply) for (client, _), reply in self._trained(_one_each(models)))
 
-    def _losses(self, task: Task, payloads: Mapping[int, Payload]) -> Answer:
+    def _losses(self, task: Task, payloads: Mapping[int, Payload]) -> Answers:
         """Do `client_method.losses` with as many messages to each client as there are models, all at once."""
-        models = {client: payload["models"] for client, payload in payloads.items()}
-        judged, _ = self._judged(models, self.options.eval_loss_key)
+        judged, _ = self._judged(payloads, self.options.eval_loss_key)
         return ((i, losses if isinstance(losses, str) else {"losses": losses}) for i, losses in judged.items())
 
-    def _train_and_profile(self, task: Task, payloads: Mapping[int, Payload]) -> Answer:
+    def _train_and_profile(self, task: Task, payloads: Mapping[int, Payload]) -> Answers:
         """Do `cfl_gp.train_and_profile`: train a client's model and, if it is another one, the common model."""
         models = {(client, 0): payload["model"] for client, payload in payloads.items()}
         models |= {(client, 1): payload["criterion"] for client, payload in payloads.items() if "criterion" in payload}
-        replies = self._exchange(MessageType.TRAIN, models)
+        replies = dict(self._trained(dict(sorted(models.items(), key=lambda item: (item[0][0], -item[0][1])))))
         for client, payload in payloads.items():
-            updates = [
-                self._update(client, replies[key], self.layout.as_sent(models[key]))
-                for key in ((client, 1), (client, 0))
-                if key in models
-            ]
-            if failed := [update for update in reversed(updates) if isinstance(update, str)]:
-                yield client, failed[0]
+            update = replies[client, 0]
+            common = replies.get((client, 1), update)
+            if isinstance(update, str) or isinstance(common, str):
+                yield client, update if isinstance(update, str) else common
                 continue
-            common, update = updates[0], updates[-1]
-            profile = {"profile": common["update"][payload["places"]]} if "places" in payload else {}  # type: ignore[index]
-            yield client, {**update, **profile}  # type: ignore[dict-item]
+            yield client, update | ({"profile": common["update"][payload["places"]]} if "places" in payload else {})
 
-    def _weigh_and_train(self, task: Task, payloads: Mapping[int, Payload]) -> Answer:
+    def _weigh_and_train(self, task: Task, payloads: Mapping[int, Payload]) -> Answers:
         """Do `fedrc.weigh_and_train` by `fedkin.flower.describes`, and log its training as the client app's."""
         for client, reply in self._query(task, payloads):
             if not isinstance(reply, str) and task.refusal(reply) is None:
@@ -490,65 +458,55 @@ class GridFederation(Federation):
                 self.trained[client] = MetricRecord({**metrics, self.options.weighted_by_key: reply["samples"]})
             yield client, reply
 
-    def _judge(self, task: Task, payloads: Mapping[int, Payload]) -> Answer:
+    def _judge(self, task: Task, payloads: Mapping[int, Payload]) -> Answers:
         """Do `feddrift.judge` on the samples that the client app evaluates with."""
         key = self.options.eval_accuracy_key
-        judged, weights = self._judged({client: payload["models"] for client, payload in payloads.items()}, key)
+        judged, weights = self._judged(payloads, key)
         for client, accuracies in judged.items():
             if isinstance(accuracies, str):
                 yield client, accuracies
-            elif not bool(((accuracies > -_ROUNDED) & (accuracies < 1 + _ROUNDED)).all()):
+            elif not bool(((accuracies > -1e-6) & (accuracies < 1 + 1e-6)).all()):  # what float32 may add to 1
                 yield client, self._refuse(client, f"'{key}' is outside of [0, 1]")
             else:
                 yield client, {"errors": 1 - accuracies.clamp(0, 1), "samples": weights[client]}
 
-    def _choose_and_train(self, task: Task, payloads: Mapping[int, Payload]) -> Answer:
+    def _choose_and_train(self, task: Task, payloads: Mapping[int, Payload]) -> Answers:
         """Do `ifca.choose_and_train`: the losses of all models first, then training of the best."""
-        models = {client: payload["models"] for client, payload in payloads.items()}
-        judged, _ = self._judged(models, self.options.eval_loss_key)
+        judged, _ = self._judged(payloads, self.options.eval_loss_key)
         chosen = {i: client_method.lowest_loss(losses) for i, losses in judged.items() if not isinstance(losses, str)}
-        starts = {client: models[client][cluster] for client, cluster in chosen.items()}
+        starts = {(client, cluster): payloads[client]["models"][cluster] for client, cluster in chosen.items()}
         self.traffic.sent += sum(model.nbytes for model in starts.values())
-        trained = dict(self._trained(starts))
+        trained = {client: reply for (client, _), reply in list(self._trained(starts))}
         for client, losses in judged.items():
-            reply = losses if isinstance(losses, str) else trained[client]
-            if not isinstance(reply, str):
-                loss = reply["loss"] if self.has_losses else float(losses[chosen[client]])
-                reply = reply | {"cluster": chosen[client], "loss": loss}
-            yield client, reply
+            yield client, losses if isinstance(losses, str) else self._chosen(trained[client], chosen[client], losses)
 
-    def _choose_and_step(self, task: Task, payloads: Mapping[int, Payload]) -> Answer:
+    def _choose_and_step(self, task: Task, payloads: Mapping[int, Payload]) -> Answers:
         """Do `gradient_loss.choose_and_step`: losses and training of all models; an update stands for the gradient."""
-        models = {client: payload["models"] for client, payload in payloads.items()}
-        judged, _ = self._judged(models, self.options.eval_loss_key)
-        usable = [client for client, losses in judged.items() if not isinstance(losses, str)]
-        starts = {(client, row): model for client in usable for row, model in enumerate(models[client])}
-        replies = self._exchange(MessageType.TRAIN, starts)
+        judged, _ = self._judged(payloads, self.options.eval_loss_key)
+        usable = {client: payloads[client] for client, losses in judged.items() if not isinstance(losses, str)}
+        self.traffic.sent += sum(payload["models"].nbytes for payload in usable.values())
+        trained = dict(self._trained(_all_of(usable)))
         for client, losses in judged.items():
-            if isinstance(losses, str):
-                yield client, losses
-                continue
-            self.traffic.sent += models[client].nbytes
-            steps = [
-                self._update(client, replies[client, row], self.layout.as_sent(start))
-                for row, start in enumerate(models[client])
-            ]
-            if failed := [step for step in steps if isinstance(step, str)]:
+            steps = [] if isinstance(losses, str) else [trained[client, row] for row in range(len(losses))]
+            failed = [step for step in (losses, *steps) if isinstance(step, str)]
+            if failed or isinstance(losses, str):
                 yield client, failed[0]
                 continue
-            yield client, self._chosen(payloads[client], losses, steps)  # type: ignore[arg-type]
+            payload = payloads[client]
+            updates = torch.stack([step["update"] for step in steps if not isinstance(step, str)])
+            size = Classifier.of(payload["module"]).parameters
+            preference = gradient_loss.preference(losses, -updates[:, :size], payload["moves"][:, :size], payload)
+            cluster = client_method.lowest_loss(-preference)
+            rows = [cluster, payload["stand_in"]] if "stand_in" in payload else [cluster]
+            yield client, self._chosen(steps[cluster], cluster, losses) | {"update": updates[rows]}  # type: ignore[operator]
 
-    def _chosen(self, payload: Payload, losses: Tensor, steps: Sequence[Payload]) -> Payload:
-        """Build the reply of a client that has trained every model: the one that the paper's rule prefers."""
-        updates = torch.stack([step["update"] for step in steps])
-        size = Classifier.of(payload["module"]).parameters
-        preference = gradient_loss.preference(losses, -updates[:, :size], payload["moves"][:, :size], payload)
-        cluster = client_method.lowest_loss(-preference)
-        rows = [cluster, payload["stand_in"]] if "stand_in" in payload else [cluster]
-        loss = steps[cluster]["loss"] if self.has_losses else float(losses[cluster])
-        return {"cluster": cluster, "update": updates[rows], "samples": steps[cluster]["samples"], "loss": loss}
+    def _chosen(self, reply: Payload | str, cluster: int, losses: Tensor) -> Payload | str:
+        """Add the cluster that a client chose by its `losses` ``(K,)`` to the reply of its training."""
+        if isinstance(reply, str):
+            return reply
+        return reply | {"cluster": cluster, "loss": reply["loss"] if self.has_losses else float(losses[cluster])}
 
-    _tasks: ClassVar[Mapping[str, Callable[[Any, Task, Mapping[int, Payload]], Answer]]] = {
+    _tasks: ClassVar[Mapping[str, Callable[[Any, Task, Mapping[int, Payload]], Answers]]] = {
         client_method.describe.name: _describe,
         client_method.train.name: _train,
         client_method.losses.name: _losses,
@@ -567,3 +525,12 @@ class GridFederation(Federation):
         feddrift.judge.name: _judge,
         feddrift.train_on_kept.name: _train,
     }
+
+
+def _one_each(models: Mapping[int, Tensor]) -> Models:
+    return {(client, 0): model for client, model in models.items()}
+
+
+def _all_of(payloads: Mapping[int, Payload]) -> Models:
+    """Return the models of payloads, by client and row."""
+    return {(client, row): model for client, payload in payloads.items() for row, model in enumerate(payload["models"])}

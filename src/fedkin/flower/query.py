@@ -6,7 +6,8 @@ For tasks in which fedkin trains it, a node has the network of the client app.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,67 +25,17 @@ from fedkin.engines.flower_engine.messages import content, read
 from fedkin.engines.local import one_thread
 from fedkin.methods.clients import client_method, fedrc, flux, ladd, pacfl
 from fedkin.methods.clients.embedding import class_sums, embedding
-from fedkin.nn.modules import Classifier, register
+from fedkin.nn.modules import Classifier, forget, register
 
+Load = Callable[[Context], tuple[Any, Any]]
 MakeNetwork = Callable[[], nn.Module]
 """Returns a new network that turns float32 samples into logits, as the client app's ``Net`` does."""
-
-_networks: dict[str, NodeNetwork] = {}
 
 ACTION = "fedkin"
 """What the query is registered as: ``app.query("fedkin")``."""
 NAME = "fedkin.flower.name"
 """What asks a node for its name, in place of a task."""
 _STATE = "fedkin"
-Load = Callable[[Context], tuple[Any, Any]]
-
-
-class NodeNetwork:
-    """Network that fits the server's models, registered for fedkin's tasks under a name of this process.
-
-    A copy in another process, such as a simulation's, has the same name there; all copies in a process refer to the
-    first one.
-    """
-
-    def __init__(self, make: MakeNetwork) -> None:
-        self.make, self.name = make, f"node-network#{secrets.token_hex(8)}"
-
-    def __call__(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """Build a new network, see `fedkin.nn.modules.register`."""
-        return self.make()
-
-    def classes(self, x: Tensor) -> int:
-        """Return the number of logits for samples ``(n, *shape)``.
-
-        Raises FedkinError if it does not give a row of logits for each sample.
-        """
-        try:
-            with torch.no_grad():
-                logits = self.make().eval()(torch.zeros(2, *x.shape[1:]))
-        except Exception as error:  # the user's own code
-            raise FedkinError(f"The network given to describes() cannot be used: {in_short(error)}.") from error
-        if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != 2:
-            what = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else f"type {type(logits).__name__}"
-            raise FedkinError(f"The network given to describes() turns two samples into {what}, not rows of logits.")
-        return logits.shape[1]
-
-    def put_into(self, payload: Payload, x: Tensor) -> Payload:
-        """Return `payload` with this network as its ``module``, in place of the server's name for it.
-
-        Raises FedkinError if the ``models`` or the ``reference`` in it do not fit this network.
-        """
-        register(self.name, _networks.setdefault(self.name, self))
-        module = {"name": self.name, "shape": list(x.shape[1:]), "classes": self.classes(x)}
-        size, models = Classifier.of(module).size, payload.get("models", payload.get("reference"))
-        if not isinstance(models, Tensor) or models.shape[-1:] != (size,):
-            what = f"are of shape {tuple(models.shape)}" if isinstance(models, Tensor) else "are absent"
-            raise FedkinError(
-                f"The network given to describes() has {size} numbers, and the models of the server {what}; "
-                "initial_arrays must be of the same network."
-            )
-        return payload | {"module": module}
-
-
 _BY_NETWORK = (flux.describe_distribution, fedrc.weigh_and_train)
 """Tasks that need the client app's network."""
 _OTHERS = (
@@ -139,7 +90,7 @@ def describes(
     ...     return x[mine].reshape(-1, 1, 8, 8) / 16, y[mine]
     >>> answer = app.query("fedkin")(describes(load))
     """
-    return _Describes(load, seed, None if network is None else NodeNetwork(network))
+    return _Describes(load, seed, network)
 
 
 @dataclass(frozen=True)
@@ -148,7 +99,7 @@ class _Describes:
 
     load: Load | None
     seed: int | None
-    network: NodeNetwork | None
+    network: MakeNetwork | None
 
     def __call__(self, message: Message, context: Context) -> Message:
         request = read(message.content)
@@ -167,22 +118,48 @@ class _Describes:
 
     def _reply(self, task: Task, client: Client, payload: Payload) -> Payload:
         """Do a task and return its reply, with the node's own network if it needs one."""
-        if task in _BY_NETWORK:
-            if self.network is None:
-                raise FedkinError("This node only describes its data: describes() was given no network.")
-            payload = self.network.put_into(payload, client.x)
-        if (reason := task.objection(payload)) is not None:
-            raise FedkinError(f"Task '{task.name}' is not done with this request: {reason}.")
-        (reply,) = task.run([client], [payload])
-        if task is client_method.describe and self.network is not None:
-            classes = self.network.classes(client.x)
-            if reply["classes"] > classes:
-                raise FedkinError(
-                    f"The network given to describes() has {classes} logits, but labels go up to "
-                    f"{reply['classes'] - 1}."
-                )
-            reply = reply | {"classes": classes if reply["classes"] else 0}
+        with self._own_network(client.x) as module:
+            if task in _BY_NETWORK:
+                if module is None:
+                    raise FedkinError("This node only describes its data: describes() was given no network.")
+                size, models = Classifier.of(module).size, payload.get("models", payload.get("reference"))
+                if not isinstance(models, Tensor) or models.shape[-1:] != (size,):
+                    what = f"are of shape {tuple(models.shape)}" if isinstance(models, Tensor) else "are absent"
+                    raise FedkinError(
+                        f"The network given to describes() has {size} numbers, and the models of the server {what}; "
+                        "initial_arrays must be of the same network."
+                    )
+                payload = payload | {"module": module}  # in place of the server's name for it
+            if (reason := task.objection(payload)) is not None:
+                raise FedkinError(f"Task '{task.name}' is not done with this request: {reason}.")
+            (reply,) = task.run([client], [payload])
+            if task is client_method.describe and module is not None:
+                if reply["classes"] > module["classes"]:
+                    labels = f"labels go up to {reply['classes'] - 1}"
+                    raise FedkinError(f"The network given to describes() has {module['classes']} logits, but {labels}.")
+                reply = reply | {"classes": module["classes"] if reply["classes"] else 0}
         return reply
+
+    @contextmanager
+    def _own_network(self, x: Tensor) -> Iterator[dict[str, Any] | None]:
+        """Register the network for the time of a task, and yield how tasks are told of it; ``None`` without one."""
+        if self.network is None:
+            yield None
+            return
+        try:
+            with torch.no_grad():
+                logits = self.network().eval()(torch.zeros(2, *x.shape[1:]))
+        except Exception as error:  # the user's own code
+            raise FedkinError(f"The network given to describes() cannot be used: {in_short(error)}.") from error
+        if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != 2:
+            what = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else f"type {type(logits).__name__}"
+            raise FedkinError(f"The network given to describes() turns two samples into {what}, not rows of logits.")
+        name, make = f"node-network#{secrets.token_hex(8)}", self.network
+        register(name, lambda shape, classes: make())
+        try:
+            yield {"name": name, "shape": list(x.shape[1:]), "classes": logits.shape[1]}
+        finally:
+            forget(name)
 
 
 def request(task: Task, payload: Payload, exchange: int) -> RecordDict:
@@ -214,22 +191,18 @@ def _client(load: Load, context: Context, seed: int | None, exchange: int) -> Cl
     loaded = load(context)
     if not isinstance(loaded, tuple) or len(loaded) != 2:
         raise FedkinError(f"{node}: the function given to describes() must return (x, y), not {type(loaded).__name__}.")
-    x = as_tensor(loaded[0], node)
-    y = None if loaded[1] is None else _labels(loaded[1], len(x), node)
+    x, y = as_tensor(loaded[0], node), None
+    if loaded[1] is not None:
+        labels = np.asarray(loaded[1].detach().cpu() if isinstance(loaded[1], Tensor) else loaded[1])
+        if labels.shape != (len(x),) or labels.dtype.kind not in "iu" or (labels < 0).any():
+            raise FedkinError(
+                f"{node} has labels of type {labels.dtype} and shape {labels.shape} for {len(x)} samples; they should "
+                "be one whole number from 0 for each."
+            )
+        y = torch.from_numpy(labels.astype(np.int64))
     remembered = context.state.array_records.get(_STATE, ArrayRecord())
     state = {key: torch.from_numpy(array.numpy()) for key, array in remembered.items()}
     if seed is None:
         return Client(0, x, y, state, torch.Generator().manual_seed(secrets.randbits(32)))
     rng = derive_generator(seed, "node", int(context.node_config.get("partition-id", 0)), exchange)
     return Client(0, x, y, state, rng, noise=rng)
-
-
-def _labels(labels: Any, samples: int, node: str) -> Tensor:
-    """Return labels as int64 ``(samples,)``."""
-    y = np.asarray(labels.detach().cpu() if isinstance(labels, Tensor) else labels)
-    if y.shape != (samples,) or y.dtype.kind not in "iu" or (y < 0).any():
-        raise FedkinError(
-            f"{node} has labels of type {y.dtype} and shape {y.shape} for {samples} samples; they should be one whole "
-            "number from 0 for each."
-        )
-    return torch.from_numpy(y.astype(np.int64))

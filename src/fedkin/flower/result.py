@@ -126,36 +126,27 @@ class ClusterResult(Result):
 
     def _line(self, step: int, entry: Mapping[str, Any], accuracy_key: str) -> RecordLine:
         """Convert an entry of `records` to the form of a run's records."""
-        by_node = self.evaluate_metrics_by_node.get(entry["round"], {}) if entry["round"] else {}
+        by_node = self.evaluate_metrics_by_node.get(entry["round"], {})
         accuracies = [by_node[node].get(accuracy_key) if node in by_node else None for node in self.nodes]
         sound = [value if isinstance(value, int | float) and 0 <= value <= 1 else None for value in accuracies]
-        of_record = ("round", "answered", "missing", "sent", "received")
-        values = {name: value for name, value in entry.items() if name not in of_record}
+        own = {name: entry[name] for name in ("answered", "sent", "received")}
+        values = {name: value for name, value in entry.items() if name not in ("round", "missing", *own)}
         values["labels"] = [*values["labels"], *[-1] * (len(self.nodes) - len(values["labels"]))]  # of those later
-        return {
-            "step": step,
-            "answered": entry["answered"],
-            "missing": {str(client): reason for client, reason in entry["missing"].items()},
-            "values": values,
-            "metrics": {"client_accuracy": sound} if any(value is not None for value in sound) else {},
-            "sent": entry["sent"],
-            "received": entry["received"],
-        }
+        metrics = {"client_accuracy": sound} if any(value is not None for value in sound) else {}
+        missing = {str(client): reason for client, reason in entry["missing"].items()}
+        return {"step": step, "missing": missing, "values": values, "metrics": metrics, **own}
 
     def _curves(self) -> Iterator[Curve]:
         """Yield a chart for each evaluation metric: the mean over all nodes, and over those of each cluster."""
         steps = {entry["round"]: step for step, entry in enumerate(self.records, 1) if entry["round"]}
         metrics, parts = self.evaluate_metrics_clientapp, self.evaluate_metrics_by_cluster
         rounds = [number for number in sorted(steps) if number in metrics]
-        if len(rounds) < 2:
-            return
         clusters = sorted({cluster for number in rounds for cluster in parts.get(number, {})})
-        for name in sorted({name for number in rounds for name in metrics[number]}):
+        caption = "Mean over the nodes, each with its own cluster's model, as the client app reports it."
+        for name in sorted({name for number in rounds for name in metrics[number]} if len(rounds) > 1 else ()):
             series = {"all nodes": _values(name, (metrics[number] for number in rounds))}
-            if len(clusters) > 1:
-                for k in clusters:
-                    series[f"cluster {k}"] = _values(name, (parts.get(number, {}).get(k, {}) for number in rounds))
-            caption = "Mean over the nodes, each with its own cluster's model, as the client app reports it."
+            for k in clusters if len(clusters) > 1 else ():
+                series[f"cluster {k}"] = _values(name, (parts.get(number, {}).get(k, {}) for number in rounds))
             if any(value is not None for value in series["all nodes"]):
                 yield Curve(name, caption, [steps[number] for number in rounds], series, x_label="round")
 

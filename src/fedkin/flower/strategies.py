@@ -11,63 +11,42 @@ from torch import Tensor
 from fedkin.core import FedkinError
 from fedkin.flower.grid_federation import GridFederation
 from fedkin.flower.strategy import ClusterStrategy
-from fedkin.methods.clients import (
-    cfl_gp,
-    clove,
-    fedavg,
-    feddrift,
-    fedgroup,
-    fedopt,
-    fedrc,
-    fesem,
-    flux,
-    gradient_loss,
-    hierarchical,
-    ifca,
-    ladd,
-    ocfl,
-    pacfl,
-    sattler,
-)
 from fedkin.methods.clients.client_method import ClientMethodState
-from fedkin.methods.clients.embedding import embedding
 from fedkin.nn.modules import Classifier
 
-_ALWAYS = "always '{}' with a client app that is not fedkin's own"
 
-
-class FedAvgStrategy(ClusterStrategy, method=fedavg.FedAvgMethod):
+class FedAvgStrategy(ClusterStrategy, method="fedavg"):
     """Strategy of FedAvg: one model for all nodes (McMahan et al. 2017), the baseline for clusters."""
 
 
-class FedOptStrategy(ClusterStrategy, method=fedopt.FedOptMethod):
+class FedOptStrategy(ClusterStrategy, method="fedopt"):
     """Strategy of FedOpt: one model for all nodes, with an adaptive optimiser at the server (Reddi et al. 2021)."""
 
 
-class OCFLStrategy(ClusterStrategy, method=ocfl.OCFLMethod):
+class OCFLStrategy(ClusterStrategy, method="ocfl"):
     """Strategy of OCFL: find clusters and their number once, as soon as the nodes' updates diverge (Zuziak et al.)."""
 
 
-class SattlerStrategy(ClusterStrategy, method=sattler.SattlerMethod):
+class SattlerStrategy(ClusterStrategy, method="sattler"):
     """Strategy of CFL: bipartition clusters recursively where one model no longer fits all (Sattler et al. 2020).
 
     With `cache`, nodes of a cluster that was cut also evaluate its earlier models, once, after the last round.
     """
 
 
-class HierarchicalStrategy(ClusterStrategy, method=hierarchical.HierarchicalMethod):
+class HierarchicalStrategy(ClusterStrategy, method="hierarchical"):
     """Strategy of FL+HC: cluster nodes once, by a dendrogram of updates cut at a given height (Briggs et al. 2020)."""
 
 
-class FeSEMStrategy(ClusterStrategy, method=fesem.FeSEMMethod):
+class FeSEMStrategy(ClusterStrategy, method="fesem"):
     """Strategy of FeSEM: assign each node to the nearest of `n_clusters` models in every round (Long et al. 2023)."""
 
 
-class FedGroupStrategy(ClusterStrategy, method=fedgroup.FedGroupMethod):
+class FedGroupStrategy(ClusterStrategy, method="fedgroup"):
     """Strategy of FedGroup: cluster nodes once, by the decomposed cosine similarity of updates (Duan et al. 2021)."""
 
 
-class IFCAStrategy(ClusterStrategy, method=ifca.IFCAMethod):
+class IFCAStrategy(ClusterStrategy, method="ifca"):
     """Strategy of IFCA: each node trains the one of `n_clusters` models that fits it best (Ghosh et al. 2020).
 
     The app's evaluation reports a loss, `eval_loss_key`. Models are chosen by that loss, so on the samples the app
@@ -80,8 +59,8 @@ class IFCAStrategy(ClusterStrategy, method=ifca.IFCAMethod):
     """
 
     _fixed: ClassVar[Mapping[str, str]] = {
-        "identity": _ALWAYS.format("all"),
-        "averaging": _ALWAYS.format("models"),
+        "identity": "always 'all' with a client app that is not fedkin's own",
+        "averaging": "always 'models' with a client app that is not fedkin's own",
         "start": "given by initial_arrays of start(): one model for 'kmeans', or a list of n_clusters",
     }
 
@@ -97,7 +76,7 @@ class IFCAStrategy(ClusterStrategy, method=ifca.IFCAMethod):
         return dataclasses.replace(state, models=models)
 
 
-class GradientLossStrategy(ClusterStrategy, method=gradient_loss.GradientLossMethod):
+class GradientLossStrategy(ClusterStrategy, method="gradient-loss"):
     """Strategy by loss and gradient: a node joins a model of low loss that moves as its training does (Lin et al.).
 
     The app's evaluation reports a loss, `eval_loss_key`. Its whole training stands for the paper's one gradient step.
@@ -114,7 +93,7 @@ class GradientLossStrategy(ClusterStrategy, method=gradient_loss.GradientLossMet
     _several = True
 
 
-class CFLGPStrategy(ClusterStrategy, method=cfl_gp.CFLGPMethod):
+class CFLGPStrategy(ClusterStrategy, method="cfl-gp"):
     """Strategy of CFL-GP: spectral clustering of nodes by accumulated updates (Kim, Kim, de Veciana 2024).
 
     A node that comes when clusters are no longer formed joins by its `eval_loss_key` under each model. In a clustering
@@ -122,7 +101,7 @@ class CFLGPStrategy(ClusterStrategy, method=cfl_gp.CFLGPMethod):
     """
 
 
-class CLoVEStrategy(ClusterStrategy, method=clove.CLoVEMethod):
+class CLoVEStrategy(ClusterStrategy, method="clove"):
     """Strategy of CLoVE: k-means of the nodes' losses under `n_clusters` models, in every round (Bhatia et al. 2025).
 
     The app's evaluation reports a loss, `eval_loss_key`; a node evaluates all models in a round in which it is
@@ -132,7 +111,7 @@ class CLoVEStrategy(ClusterStrategy, method=clove.CLoVEMethod):
     _several = True
 
 
-class EmbeddingStrategy(ClusterStrategy, method=embedding.EmbeddingMethod):
+class EmbeddingStrategy(ClusterStrategy, method="embedding"):
     """Strategy of client embeddings: cluster nodes before training by randomised bits (Prigent et al. 2024).
 
     Needs a client app that also describes its data: ``app.query("fedkin")(fedkin.flower.describes(load))``. Steps of
@@ -144,7 +123,7 @@ class EmbeddingStrategy(ClusterStrategy, method=embedding.EmbeddingMethod):
     _unlabelled = ("form", "prototypes")
 
 
-class LADDStrategy(ClusterStrategy, method=ladd.LADDMethod):
+class LADDStrategy(ClusterStrategy, method="ladd"):
     """Strategy of LADD: cluster nodes before training by the style of their images (Shenaj et al. 2023).
 
     Needs a client app that also describes its data, as `EmbeddingStrategy` does; styles are sent as they are.
@@ -154,7 +133,7 @@ class LADDStrategy(ClusterStrategy, method=ladd.LADDMethod):
     _unlabelled = ("style", "client")
 
 
-class PACFLStrategy(ClusterStrategy, method=pacfl.PACFLMethod):
+class PACFLStrategy(ClusterStrategy, method="pacfl"):
     """Strategy of PACFL: cluster nodes before training by principal angles of their data (Vahidian et al. 2023).
 
     Needs a client app that also describes its data, as `EmbeddingStrategy` does; singular vectors are sent as they are.
@@ -164,7 +143,7 @@ class PACFLStrategy(ClusterStrategy, method=pacfl.PACFLMethod):
     _unlabelled = ("bases", "client")
 
 
-class FLUXStrategy(ClusterStrategy, method=flux.FLUXMethod):
+class FLUXStrategy(ClusterStrategy, method="flux"):
     """Strategy of FLUX: cluster nodes by moments of latents after a few rounds of one model (Fenoglio et al. 2025).
 
     Needs a client app that also describes its data by its own network:
@@ -184,7 +163,7 @@ class FLUXStrategy(ClusterStrategy, method=flux.FLUXMethod):
         return begun
 
 
-class FedDriftStrategy(ClusterStrategy, method=feddrift.FedDriftMethod):
+class FedDriftStrategy(ClusterStrategy, method="feddrift"):
     """Strategy of FedDrift: cluster nodes again every few rounds by all models' errors (Jothimurugesan et al. 2023).
 
     The app's evaluation reports an accuracy in [0, 1], `eval_accuracy_key`: nodes judge models on the samples that the
@@ -195,7 +174,7 @@ class FedDriftStrategy(ClusterStrategy, method=feddrift.FedDriftMethod):
     _fixed: ClassVar[Mapping[str, str]] = {"held_out": "the samples that the client app evaluates with"}
 
 
-class FedRCStrategy(ClusterStrategy, method=fedrc.FedRCMethod):
+class FedRCStrategy(ClusterStrategy, method="fedrc"):
     """Strategy of FedRC: soft clusters; every node trains all `n_clusters` models (Guo, Tang, Lin 2024).
 
     A client app trains without weights of samples, so fedkin trains the client app's network in its place:

@@ -7,14 +7,13 @@ import inspect
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
 import torch
-from flwr.app import ArrayRecord, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, MessageType, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords
@@ -28,6 +27,7 @@ from fedkin.core.payload import owned, save_tree
 from fedkin.core.progress import RecordLine, Timing
 from fedkin.core.runner import Runner
 from fedkin.experiment.config import checked_method
+from fedkin.experiment.registry import resolve
 from fedkin.experiment.run_folder import load_checkpoint, restore_checkpoint, snapshot
 from fedkin.flower.array_layout import ArrayLayout, registered_model
 from fedkin.flower.grid_federation import Aggregate, AppContract, Config, GridFederation, StrategyOptions
@@ -82,8 +82,8 @@ class ClusterStrategy(Strategy):
     _unlabelled: ClassVar[tuple[str, str] | None] = None
     """The hyper-parameter and its value with which the client app's data need no labels; ``None`` if they always do."""
 
-    def __init_subclass__(cls, method: type[ClientMethod] | None = None, **more: Any) -> None:
-        """Add the hyper-parameters of `method`, and where they are described; by default its base's method.
+    def __init_subclass__(cls, method: type[ClientMethod] | str | None = None, **more: Any) -> None:
+        """Add the hyper-parameters of `method`, its name or class; by default its base's.
 
         Raises FedkinError if `method` does not cluster clients, or the class defines a function that Flower's
         strategies call, but these do not.
@@ -96,14 +96,17 @@ class ClusterStrategy(Strategy):
                     "method's; train_config of start() may be a function of the round, and evaluate_fn follows each."
                 )
         if method is not None:
-            if not (isinstance(method, type) and issubclass(method, ClientMethod)):
-                name = getattr(method, "__name__", repr(method))
+            declared = resolve("method", method) if isinstance(method, str) else method
+            if not (isinstance(declared, type) and issubclass(declared, ClientMethod)):
                 raise FedkinError(
-                    f"{cls.__name__} is made of {name}, but a strategy carries methods that cluster clients: classes "
-                    "that inherit fedkin.methods.clients.client_method.ClientMethod."
+                    f"{cls.__name__} is made of {getattr(declared, '__name__', repr(declared))}, but a strategy "
+                    "carries methods that cluster clients: classes that inherit "
+                    "fedkin.methods.clients.client_method.ClientMethod."
                 )
-            cls._method = method
-            options = f"`{StrategyOptions.__module__}.StrategyOptions` and `{method.__module__}.{method.__qualname__}`"
+            cls._method = declared
+            options = (
+                f"`{StrategyOptions.__module__}.StrategyOptions` and `{declared.__module__}.{declared.__qualname__}`"
+            )
             cls.__doc__ = f"{inspect.cleandoc(cls.__doc__ or '')}\n\nIts parameters are those of {options}."
         cls.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
             [
@@ -112,34 +115,23 @@ class ClusterStrategy(Strategy):
             ]
         )
 
-    def __init__(self, *unnamed: Any, **options: Any) -> None:
-        name, defaults = type(self).__name__, self._hyper_parameters()
-        if unnamed:
-            raise TypeError(f"{name} takes parameters by name, as in {name}(fraction_train={unnamed[0]!r}).")
+    def __init__(self, **options: Any) -> None:
+        name, defaults, elsewhere = type(self).__name__, self._hyper_parameters(), self._elsewhere()
         for option in options:
-            if option in (elsewhere := self._elsewhere()):
+            if option in elsewhere:
                 raise FedkinError(f"{name} has no parameter '{option}': it is {elsewhere[option]}.")
             if option not in (allowed := OPTIONS | defaults):
                 end = hint(meant_by(option, allowed), nearest_few(option, allowed, f"help({name})"))
                 raise TypeError(f"{name} has no parameter '{option}'; {end}")
-        self.options: dict[str, Any] = defaults | {key: value for key, value in options.items() if key in defaults}
-        values = OPTIONS | {key: value for key, value in options.items() if key in OPTIONS}
+        self.options: dict[str, Any] = {key: options.get(key, default) for key, default in defaults.items()}
+        values = {key: options.get(key, default) for key, default in OPTIONS.items()}
         self.app_options: StrategyOptions = checked_method(StrategyOptions, values)
         self.method("auto", 1)  # a wrong value is refused here, and not when nodes have connected
-
-    def __getattr__(self, name: str) -> Any:
-        """Return a parameter of the strategy or a hyper-parameter of the method."""
-        options: dict[str, Any] = self.__dict__.get("options", {})
-        if name in options:
-            return options[name]
-        if name in OPTIONS and "app_options" in self.__dict__:
-            return getattr(self.app_options, name)
-        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def __repr__(self) -> str:
         """Return the strategy with the parameters that differ from their defaults."""
         defaults = OPTIONS | self._hyper_parameters()
-        values = vars(self.app_options) | self.options  # one of a method may be called as a function of the strategy
+        values = vars(self.app_options) | self.options
         changed = ", ".join(f"{name}={value!r}" for name, value in values.items() if value != defaults[name])
         return f"{type(self).__name__}({changed})"
 
@@ -242,17 +234,18 @@ class ClusterStrategy(Strategy):
             raise FedkinError(f"num_rounds is {num_rounds!r}; allowed: whole numbers from 1.")
         if timeout is not None and not (isinstance(timeout, int | float) and timeout > 0):
             raise FedkinError(f"timeout is {timeout!r}; allowed: above 0, in seconds, or None.")
-        began, name, unlabelled = time.monotonic(), type(self).__name__, self._unlabelled
-        layout, models = _models_in(initial_arrays)
+        began, name, needed = time.monotonic(), type(self).__name__, ""
+        if self._unlabelled is None or self.options[self._unlabelled[0]] != self._unlabelled[1]:
+            option = "" if self._unlabelled is None else ", or use {}({}={!r})".format(name, *self._unlabelled)
+            needed = f"which {name} needs; let the function given to describes() return (x, y){option}"
         contract = AppContract(
             self.app_options,
-            {} if train_config is None else train_config,
-            {} if evaluate_config is None else evaluate_config,
+            {MessageType.TRAIN: train_config or {}, MessageType.EVALUATE: evaluate_config or {}},
             math.inf if timeout is None else float(timeout),
             self._describes,
-            labels_needed=unlabelled is None or self.options[unlabelled[0]] != unlabelled[1],
-            without_labels="" if unlabelled is None else f"{name}({unlabelled[0]}={unlabelled[1]!r})",
+            needed,
         )
+        layout, models = _models_in(initial_arrays)
         log.info("Starting %s strategy: %d rounds", name, num_rounds)
         self.summary()
         with ExitStack() as stack:
@@ -287,11 +280,8 @@ def _models_in(initial_arrays: ArrayRecord | Sequence[ArrayRecord]) -> tuple[Arr
     Raises FedkinError if they are not records of arrays, hold no parameters, or differ in layout.
     """
     records = [initial_arrays] if isinstance(initial_arrays, ArrayRecord) else initial_arrays
-    if (
-        not isinstance(records, Sequence)
-        or not records
-        or not all(isinstance(record, ArrayRecord) for record in records)
-    ):
+    are_records = isinstance(records, Sequence) and all(isinstance(record, ArrayRecord) for record in records)
+    if not are_records or not records:
         raise FedkinError(
             f"initial_arrays is of type {type(initial_arrays).__name__}; give an ArrayRecord, as in "
             "ArrayRecord(model.state_dict()), or a list of them."
@@ -308,64 +298,21 @@ def _models_in(initial_arrays: ArrayRecord | Sequence[ArrayRecord]) -> tuple[Arr
 # The rounds of one run.
 
 
-@dataclass
-class RoundLog:
-    """Records and metrics of the rounds so far; clients are numbers.
-
-    `rounds` is the number of rounds of training; `records` are as in `ClusterResult`. `trained`, `evaluated` and
-    `evaluated_here` are means over nodes of training and evaluation, and the server's own evaluation, by round; the
-    others of evaluation are by round, then by cluster or client. `last_trained` has the metrics of the last training of
-    each client.
-    """
-
-    rounds: int = 0
-    records: list[dict[str, Any]] = field(default_factory=list)
-    trained: dict[int, Any] = field(default_factory=dict)
-    evaluated: dict[int, Any] = field(default_factory=dict)
-    evaluated_here: dict[int, Any] = field(default_factory=dict)
-    evaluated_by_cluster: dict[int, Any] = field(default_factory=dict)
-    evaluated_by_client: dict[int, Any] = field(default_factory=dict)
-    last_trained: dict[int, Any] = field(default_factory=dict)
-
-    def tree(self) -> dict[str, Any]:
-        """Return the log as plain values, for a checkpoint: all keys are texts, and metrics dicts."""
-        tree: dict[str, Any] = _plain(dict(vars(self)))
-        return tree
-
-    @classmethod
-    def from_tree(cls, tree: Mapping[str, Any]) -> RoundLog:
-        """Restore the log from the result of `tree`."""
-        records = [
-            {**record, "missing": {int(i): reason for i, reason in record["missing"].items()}}
-            for record in tree["records"]
-        ]
-        depths = {name: 2 if "_by_" in name else 1 for name in tree if name not in ("rounds", "records")}
-        return cls(tree["rounds"], records, **{name: _metrics(tree[name], depth) for name, depth in depths.items()})
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list) else value
-
-
-def _metrics(tree: Mapping[str, Any], depth: int) -> Any:
-    """Restore metrics by numbers, in their order, from a tree whose keys are texts; `depth` numbers lead to one."""
-    if depth == 0:
-        return MetricRecord(dict(tree))
-    return {int(key): _metrics(value, depth - 1) for key, value in sorted(tree.items(), key=lambda item: int(item[0]))}
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return f"is {text}" if len(text) <= 60 else "is something else"
-
-
 class RoundRunner(Runner):
     """Runner of a strategy's rounds, for one run; a `folder` keeps a checkpoint after every step.
 
     `module` is the name by which methods know the client app's model. `facts` are the settings in which a run must
     agree with the checkpoint that it resumes from. Raises FedkinError if the folder holds another run.
+
+    Attributes
+    ----------
+    rounds : int
+        Rounds of training so far.
+    records : list of dict
+        As in `ClusterResult`; clients are numbers.
+    metrics : list of (str, int, int or None, dict)
+        What was measured, ``"trained"``, ``"evaluated"`` or ``"evaluated here"``, the last by the server; the round;
+        the client, or the cluster after ``"evaluated by cluster"``, or ``None`` for a mean; and the metrics.
     """
 
     method: ClientMethod
@@ -376,15 +323,20 @@ class RoundRunner(Runner):
         evaluate_fn: EvaluateHere | None,
     ) -> None:  # fmt: skip
         self.strategy, self.options, self.evaluate_fn = strategy, strategy.app_options, evaluate_fn
-        self.module, self.num_rounds, self.log = module, num_rounds, RoundLog()
-        self.folder, self.facts = folder, owned(dict(facts))
+        self.module, self.num_rounds, self.folder = module, num_rounds, folder
+        self.rounds = 0
+        self.records: list[dict[str, Any]] = []
+        self.metrics: list[tuple[str, int, int | None, dict[str, Any]]] = []
+        self.facts = owned(dict(facts))
         self.last = None if folder is None else load_checkpoint(folder / CHECKPOINT)
         before = self.facts if self.last is None else self.last.get("facts", {})
         for name, value in sorted(self.facts.items(), key=lambda fact: fact[0] != "strategy"):  # that says most
             if before.get(name) != value:
+                there, here = (
+                    text if len(text := repr(each)) <= 60 else "another" for each in (before.get(name), value)
+                )
                 raise FedkinError(
-                    f"{folder} holds another run: {name} {_shown(before.get(name))} there, and {_shown(value)} here; "
-                    "give another folder."
+                    f"{folder} holds another run: {name} is {there} there, and {here} here; give another folder."
                 )
 
     def run(self, grid: Grid, layout: ArrayLayout, contract: AppContract, models: Tensor) -> ClusterResult:
@@ -401,8 +353,11 @@ class RoundRunner(Runner):
         super().__init__(self.strategy.method(self.module, self.num_rounds), fed)
         if self.last is not None:
             state: ClientMethodState = restore_checkpoint(fed, self.method.state_type, self.last)
-            self.log = RoundLog.from_tree(self.last["log"])
-            log.info("Resuming after round %d of %d", self.log.rounds, self.num_rounds)
+            self.rounds, self.records = self.last["rounds"], self.last["records"]
+            self.metrics = [tuple(entry) for entry in self.last["metrics"]]
+            for record in self.records:  # JSON has made texts of the clients
+                record["missing"] = {int(client): reason for client, reason in record["missing"].items()}
+            log.info("Resuming after round %d of %d", self.rounds, self.num_rounds)
             state = dataclasses.replace(state, module={**state.module, "name": self.module})
         else:
             self._evaluate_here(0, models[0])
@@ -416,18 +371,20 @@ class RoundRunner(Runner):
         connected = max(1, len(self.fed.present))
         count = max(1, int(self.options.fraction_train * connected), self.options.min_train_nodes)
         self.method = dataclasses.replace(self.method, participation=min(1.0, count / connected))
-        self.fed.round, self.fed.trained, self.fed.has_losses = self.log.rounds + 1, {}, True
+        self.fed.round, self.fed.trained, self.fed.has_losses = self.rounds + 1, {}, True
 
     def judge(self, state: ClientMethodState, record: Record | None) -> Mapping[str, Any]:
         """Log a step, and evaluate the models where it was a round; the metrics are in the log alone."""
         assert record is not None
         trains = record.values.get("phase", "training") in ("training", "warm-up")
-        self.log.rounds += trains
-        self._note(record, self.log.rounds if trains else 0)
+        self.rounds += trains
+        self._note(record, self.rounds if trains else 0)
         if trains:
-            self._count_training(self.log.rounds, record)
-            self._evaluate(self.log.rounds, state)
-            self.log.records[-1] |= self._traffic()
+            losses = record.values["losses"]  # a client that trained may be missing in another exchange of the step
+            used = {client: metrics for client, metrics in self.fed.trained.items() if str(client) in losses}
+            self._measure("trained", self.options.train_metrics_aggr_fn, used)
+            self._evaluate(state)
+            self.records[-1] |= self._traffic()
         return {}
 
     def keep(self, state: ClientMethodState, timing: Timing, line: RecordLine | None) -> ClientMethodState:
@@ -435,7 +392,8 @@ class RoundRunner(Runner):
         if self.folder is not None:
             self._result(state).save(self.folder / MODELS)
             names = list(self.fed.names)
-            tree = {**snapshot(self.fed, state), "names": names, "log": self.log.tree(), "facts": self.facts}
+            own = {"rounds": self.rounds, "records": self.records, "metrics": self.metrics, "facts": self.facts}
+            tree = owned({**snapshot(self.fed, state), "names": names, **own})
             save_tree(self.folder / CHECKPOINT, tree)
         return state
 
@@ -467,7 +425,7 @@ class RoundRunner(Runner):
             del values["loss"], values["losses"]
         missing = record.missing | self.fed.dropped
         entry = {"round": number, "answered": record.answered, "missing": missing, **values, **self._traffic()}
-        self.log.records.append(entry)
+        self.records.append(entry)
         log.info("[ROUND %d/%d] %s", number, self.num_rounds, "" if number else values.get("phase", ""))
         log.info("\t├──> %d nodes answered, %d did not", len(record.answered), len(missing))
         for client, reason in missing.items():
@@ -479,53 +437,46 @@ class RoundRunner(Runner):
         """Return the bytes sent to nodes and received from them so far, as in records."""
         return {"sent": self.fed.traffic.sent, "received": self.fed.traffic.received}
 
-    def _count_training(self, number: int, record: Record) -> None:
-        """Store and aggregate the training metrics of the clients whose training was used."""
-        losses = record.values["losses"]  # a client that trained may be missing in another exchange of the step
-        used = {client: metrics for client, metrics in self.fed.trained.items() if str(client) in losses}
-        self.log.last_trained |= used
-        total = self._aggregated(self.options.train_metrics_aggr_fn, used)
-        if total is not None:
-            log.info("\t├──> Training: %s", dict(total))
-            self.log.trained[number] = total
+    def _measure(
+        self, what: str, aggregate: Aggregate | None, metrics: Mapping[int, MetricRecord], labels: Sequence[int] = ()
+    ) -> None:
+        """Store the metrics of clients, their weighted mean, and with `labels` that of each cluster."""
+        self.metrics += [(what, self.rounds, client, dict(each)) for client, each in metrics.items()]
+        if (total := self._aggregated(aggregate, metrics.values())) is None:
+            return
+        log.info("\t├──> %s: %s", what.capitalize(), total)
+        self.metrics.append((what, self.rounds, None, total))
+        for cluster in sorted({labels[client] for client in metrics} if labels else ()):
+            part = self._aggregated(aggregate, [each for i, each in metrics.items() if labels[i] == cluster])
+            if part is not None:
+                self.metrics.append((f"{what} by cluster", self.rounds, cluster, part))
 
-    def _evaluate(self, number: int, state: ClientMethodState) -> None:
-        """Evaluate cluster models at sampled nodes, and the largest cluster's model at the server."""
-        labels, aggregate = state.labels.tolist(), self.options.evaluate_metrics_aggr_fn
-        placed = [client for client in self.fed.present if labels[client] >= 0]
-        fewest = self.options.min_evaluate_nodes if self.options.fraction_evaluate else 0
-        count = max(int(self.options.fraction_evaluate * len(placed)), fewest)
-        drawn = torch.randperm(len(placed), generator=self.fed.rng("evaluate", number))[:count]
-        metrics = self.fed.evaluate({placed[i]: state.models[labels[placed[i]]] for i in sorted(drawn.tolist())})
-        if metrics:
-            self.log.evaluated_by_client[number] = metrics
-        total = self._aggregated(aggregate, metrics)
-        if total is not None:
-            log.info("\t├──> Evaluation: %s", dict(total))
-            self.log.evaluated[number] = total
-            self.log.evaluated_by_cluster[number] = {
-                cluster: part
-                for cluster in sorted({labels[client] for client in metrics})
-                if (part := self._aggregated(aggregate, {i: metrics[i] for i in metrics if labels[i] == cluster}))
-                is not None
-            }
-        self._evaluate_here(number, state.models[self._largest(state)])
-
-    def _aggregated(self, aggregate: Aggregate | None, metrics: Mapping[int, MetricRecord]) -> MetricRecord | None:
+    def _aggregated(self, aggregate: Aggregate | None, metrics: Iterable[MetricRecord]) -> dict[str, Any] | None:
         """Aggregate the clients' metrics to weighted means; ``None`` if their names differ."""
-        names = {frozenset(record) for record in metrics.values()}
+        records = [RecordDict({"metrics": record}) for record in metrics]
+        names = {frozenset(record["metrics"]) for record in records}
         if len(names) > 1:
             log.warning("Nodes replied with different metrics, which are not averaged.")
         if len(names) != 1:
             return None
-        records = [RecordDict({"metrics": record}) for record in metrics.values()]
-        return (aggregate or aggregate_metricrecords)(records, self.options.weighted_by_key)
+        return dict((aggregate or aggregate_metricrecords)(records, self.options.weighted_by_key))
+
+    def _evaluate(self, state: ClientMethodState) -> None:
+        """Evaluate cluster models at sampled nodes, and the largest cluster's model at the server."""
+        labels = state.labels.tolist()
+        placed = [client for client in self.fed.present if labels[client] >= 0]
+        fewest = self.options.min_evaluate_nodes if self.options.fraction_evaluate else 0
+        count = max(int(self.options.fraction_evaluate * len(placed)), fewest)
+        drawn = torch.randperm(len(placed), generator=self.fed.rng("evaluate", self.rounds))[:count]
+        metrics = self.fed.evaluate({placed[i]: state.models[labels[placed[i]]] for i in sorted(drawn.tolist())})
+        self._measure("evaluated", self.options.evaluate_metrics_aggr_fn, metrics, labels)
+        self._evaluate_here(self.rounds, state.models[self._largest(state)])
 
     def _evaluate_here(self, number: int, model: Tensor) -> None:
         if self.evaluate_fn is None or (metrics := self.evaluate_fn(number, self.fed.layout.record(model))) is None:
             return
         try:
-            self.log.evaluated_here[number] = MetricRecord(dict(metrics))
+            self.metrics.append(("evaluated here", number, None, dict(MetricRecord(dict(metrics)))))
         except (TypeError, ValueError) as error:
             raise FedkinError(
                 f"evaluate_fn returned {type(metrics).__name__}, which is no MetricRecord ({error})."
@@ -537,31 +488,46 @@ class RoundRunner(Runner):
         labels = state.labels[: len(self.fed.names)]
         return int(labels[labels >= 0].bincount(minlength=len(state.models)).argmax())
 
+    def _measured(self, what: str) -> dict[int, dict[int | None, MetricRecord]]:
+        """Return metrics by round, and by client or cluster, with means under ``None``."""
+        by_round: dict[int, dict[int | None, MetricRecord]] = {}
+        for kind, number, part, values in self.metrics:
+            if kind == what:
+                by_round.setdefault(number, {})[part] = MetricRecord(values)
+        return by_round
+
     def _result(self, state: ClientMethodState) -> ClusterResult:
-        """Build the result from the method's clusters and models, and the log."""
+        """Build the result from the method's clusters and models, and what was measured."""
         result: dict[str, Any] = self.method.result(state)
-        names, layout, log = self.fed.names, self.fed.layout, self.log
+        names, layout = self.fed.names, self.fed.layout
+        trained, evaluated = self._measured("trained"), self._measured("evaluated")
         labels = zip(names, result["labels"].tolist(), strict=False)
         memberships = zip(names, result.get("memberships", []), strict=False)
         models = [layout.record(model) for model in result["models"]]
         chosen = [int(client) for client in result.get("choices", {})]
         return ClusterResult(
             arrays=models[self._largest(state)],
-            train_metrics_clientapp=dict(log.trained),
-            evaluate_metrics_clientapp=dict(log.evaluated),
-            evaluate_metrics_serverapp=dict(log.evaluated_here),
+            train_metrics_clientapp=_means(trained),
+            evaluate_metrics_clientapp=_means(evaluated),
+            evaluate_metrics_serverapp=_means(self._measured("evaluated here")),
             arrays_by_cluster=models,
             clusters={name: cluster for name, cluster in labels if cluster >= 0},
             memberships={name: shares.tolist() for name, shares in memberships},
             own_arrays={names[i]: layout.record(self.method.model_of(result, i)) for i in chosen},
             nodes=list(names),
-            records=list(log.records),
-            evaluate_metrics_by_cluster=dict(log.evaluated_by_cluster),
+            records=list(self.records),
+            evaluate_metrics_by_cluster=self._measured("evaluated by cluster"),  # type: ignore[arg-type]
             evaluate_metrics_by_node={
-                number: {names[i]: metrics for i, metrics in by_client.items()}
-                for number, by_client in log.evaluated_by_client.items()
+                number: {names[i]: metrics for i, metrics in parts.items() if i is not None}
+                for number, parts in evaluated.items()
             },
-            train_metrics_by_node={names[i]: metrics for i, metrics in log.last_trained.items()},
+            train_metrics_by_node={
+                names[i]: metrics for parts in trained.values() for i, metrics in parts.items() if i is not None
+            },
             method=display_name(type(self.method)),
             figures=self.method.figures,
         )
+
+
+def _means(by_round: Mapping[int, Mapping[int | None, MetricRecord]]) -> dict[int, MetricRecord]:
+    return {number: parts[None] for number, parts in by_round.items() if None in parts}
