@@ -100,7 +100,7 @@ def test_a_column_called_like_labels_is_none_of_the_features_at_any_door(column:
     assert list(model.feature_names_in_) == ["a", "b"]
     assert all(map(np.array_equal, model.labels_, expected))
     assert all(map(np.array_equal, model.predict(tables), model.predict(plain)))
-    assert set(model.metrics_["metric"]) >= {"ari"}
+    assert 0 <= abs(model.score(tables)) <= 1  # they have labels
     assert all(map(np.array_equal, model.fit(tables, y=column).labels_, expected))  # named, so there is no warning
     for at, own in enumerate(tables):
         own.to_csv(tmp_path / f"{at}.csv", index=False)

@@ -11,7 +11,6 @@ from fedkin.core import FedkinError
 X, Y = make_blobs([60, 60, 60], n_features=8, random_state=0)
 CLIENTS = {f"client {i}": X[i::4] for i in range(4)}
 TRUTH = [Y[i::4] for i in range(4)]
-LABELLED = {f"client {i}": (X[i::4], Y[i::4]) for i in range(4)}
 
 
 @pytest.mark.parametrize(
@@ -27,49 +26,35 @@ def test_exactly(model) -> None:
     before = {name: own.copy() for name, own in model.labels_.items()}
     certificate = model.forget("client 2", CLIENTS)
     assert certificate["client"] == "client 2"
-    assert certificate["way"] == "exact"
     assert model.certificates_ == [certificate]
     assert set(model.labels_["client 2"].tolist()) == {-1}
     assert len(model.labels_["client 2"]) == len(before["client 2"])
     for i in (0, 1, 3):
         assert adjusted_rand_score(TRUTH[i], model.labels_[i]) == 1.0
     assert len(model.predict(CLIENTS["client 2"])) == 45
-    assert "client 2" not in set(model.metrics_["client"].dropna())
-    assert model.forget(0, CLIENTS)["way"] == "exact"
+    assert model.forget(0, CLIENTS)["client"] == "client 0"
     assert set(model.labels_[0].tolist()) == set(model.labels_[2].tolist()) == {-1}
     with pytest.raises(FedkinError, match="Client 'client 2' is forgotten already"):
         model.forget(2, CLIENTS)
 
 
 @pytest.mark.parametrize("made", [fedkin.KFed, fedkin.MUFC])
-def test_exactly_is_as_fitted_again(made) -> None:
-    model, again = (made(n_clusters=3, random_state=0, scaling="none").fit(CLIENTS) for _ in range(2))
-    assert again.forget(1, CLIENTS, retrain=True)["way"] == "retrained"
-    model.forget(1, CLIENTS)
-    for ours, theirs in zip(model.labels_, again.labels_, strict=True):
-        assert np.array_equal(ours, theirs)
-    assert np.array_equal(model.result_["centroids"], again.result_["centroids"])
+def test_it_is_as_a_fit_of_the_others(made) -> None:
+    model = made(n_clusters=3, random_state=0, scaling="none").fit(CLIENTS)
+    model.forget("client 3", CLIENTS)
+    others = made(n_clusters=3, random_state=0, scaling="none").fit(list(CLIENTS.values())[:3])
+    assert all(map(np.array_equal, model.labels_[:3], others.labels_))
+    assert np.array_equal(model.result_["centroids"], others.result_["centroids"])
+    assert model.fit(CLIENTS).certificates_ == [], "a new fit is of all clients"
+    assert model.labels_["client 3"].min() >= 0
 
 
-@pytest.mark.filterwarnings("ignore:.* clusters were asked for")
-def test_clusters_of_clients_are_found_again() -> None:
-    model = fedkin.IFCA(n_clusters=2, rounds=2, random_state=0).fit(LABELLED)
-    certificate = model.forget("client 1", LABELLED)
-    assert certificate["way"] == "retrained"
-    assert certificate["still_holds"] == []
-    assert model.client_labels_[1] == -1
-    assert min(model.client_labels_[[0, 2, 3]]) >= 0
-    assert len(model.predict(LABELLED["client 0"][0], client=0)) == 45
-    again = fedkin.IFCA(n_clusters=2, rounds=2, random_state=0).fit(LABELLED)
-    again.forget(1, LABELLED)
-    assert all(
-        np.array_equal(a.detach(), b.detach())
-        for one, other in zip(model.models_, again.models_, strict=True)
-        for a, b in zip(one.parameters(), other.parameters(), strict=True)
-    )
-    fresh = model.fit(LABELLED)
-    assert min(fresh.client_labels_) >= 0, "a new fit is of all clients"
-    assert fresh.certificates_ == []
+def test_methods_that_cannot_have_no_such_function() -> None:
+    assert not hasattr(fedkin.IFCA(), "forget")
+    assert not hasattr(fedkin.FFCM(), "forget")
+    model = fedkin.KinGraph(random_state=0, scaling="none").fit(CLIENTS)
+    with pytest.raises(FedkinError, match="cannot be separated from what others did"):
+        model.forget(0, CLIENTS)
 
 
 @pytest.mark.parametrize(

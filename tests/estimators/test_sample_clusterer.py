@@ -175,8 +175,6 @@ def test_parts_of_samples_sum_to_one(model) -> None:
         assert np.mean(parts.argmax(1) == model.labels_[name]) > 0.95
         assert np.allclose(model.predict_proba(x).sum(1), 1, atol=1e-5)
     assert [len(parts) for parts in model.predict_proba(list(CLIENTS.values()))] == [60, 60]
-    model.forget("south", CLIENTS)
-    assert model.memberships_["south"].shape == (0, model.n_clusters_)
 
 
 TOPICS = [
@@ -228,7 +226,8 @@ def test_labels_that_are_texts_are_no_samples(form: object) -> None:
     rng = np.random.default_rng(0)
     clients = [form(rng.normal(size=(30, 3)), ["cat"] * 15 + ["dog"] * 15) for _ in range(2)]
     model = fedkin.KMeans(n_clusters=2, random_state=0).fit(clients)
-    assert set(model.metrics_["metric"]) >= {"ari", "nmi"}
+    assert model.n_features_in_ == 3
+    assert -1 < model.score(clients) < 1
 
 
 SINGLE = f"fit takes {COLLECTIONS}; got a single table."

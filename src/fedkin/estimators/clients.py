@@ -53,7 +53,7 @@ class Inputs:
 
     `label` is the column of tables that holds labels, or "none". Of the notes, `questions` are on what looks wrong;
     `guesses` are on columns that are labels, or are none, by their name alone. `classes` are all clients' labels,
-    sorted, of which ``y`` of a client are positions; `truth` the labels of each client that clusters are compared with.
+    sorted, of which ``y`` of a client are positions.
     """
 
     clients: list[Client]
@@ -63,27 +63,18 @@ class Inputs:
     questions: tuple[str, ...] = ()
     guesses: tuple[str, ...] = ()
     classes: ClassLabels = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    truth: list[ClassLabels] | None = None
 
 
 @at_door(PYTHON)
 def read_clients(data: Any, y: Any, table: TableOptions) -> Inputs:
-    """Read clients whose samples are clustered, with labels if there are any.
+    """Read clients whose samples are clustered; labels are left out.
 
     Raises FedkinError if a client's data or labels cannot be used.
     """
     read = federation_input(data, y)
     population = ClientFiles(read.source, read.column, table=table).build()
-    truth: list[ClassLabels] | None = None
-    if population.truth is not None:
-        truth = [labels.numpy() for labels in population.truth]
-    elif read.labels and all(labels is not None for labels in read.labels):
-        owners = zip(read.labels, population.clients, population.names, strict=True)
-        truth = [read_labels(labels, len(client), name) for labels, client, name in owners]
     guesses = () if read.label == NO_LABELS else tuple(population.guesses)
-    return Inputs(
-        population.clients, population.names, read.label, population.notes, population.questions, guesses, truth=truth
-    )
+    return Inputs(population.clients, population.names, read.label, population.notes, population.questions, guesses)
 
 
 @at_door(PYTHON)

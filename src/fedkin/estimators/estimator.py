@@ -1,4 +1,4 @@
-"""Base of all estimators: a method's options as parameters, its run on clients in this process, and forgetting."""
+"""Base of all estimators: a method's options as parameters, and its run on clients in this process."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -24,16 +23,16 @@ from torch import Tensor
 from fedkin.core import Client, FedkinError, Method, Record
 from fedkin.core.device import device_named, on
 from fedkin.core.errors import PYTHON, FedkinWarning, at_door, hint, listing, meant_by, nearest_few
-from fedkin.core.method import CanForget, ServerData, check_annotations, check_class, with_server_data
+from fedkin.core.method import ServerData, check_annotations, check_class, with_server_data
 from fedkin.core.options import Option, options_of, section_entries
 from fedkin.core.progress import Callbacks, Followers, RecordLine, Timing, callbacks_of, run_with_callbacks
-from fedkin.core.runner import Runner, do_step, result_of, without_result
+from fedkin.core.runner import Runner, result_of, without_result
 from fedkin.data.inputs import ClientInput, client_input
 from fedkin.data.options import TableOptions
 from fedkin.data.population import Population
 from fedkin.data.preparation import Preparation, prepare, remembered
 from fedkin.engines.local import LocalFederation, one_thread
-from fedkin.estimators.clients import Inputs, fitted_position, held_out_population, prepared
+from fedkin.estimators.clients import Inputs, held_out_population, prepared
 from fedkin.estimators.metrics import Row, record_rows, score_rows, tidy
 from fedkin.experiment.config import checked_method, encoder_named, encoding_features, preparing_for
 from fedkin.experiment.evaluation import evaluate_clusters
@@ -48,11 +47,6 @@ _SPLITS = {"eval": "test", "validation": "validation"}
 """What the arguments of `fit` are called in metrics."""
 HeldOut = Mapping[str, Mapping[str, ClientInput]]
 """Labelled samples by argument of `fit` and client."""
-_NOT_COVERED = [
-    "copies of the model, such as pickles, and what it has predicted",
-    "the data of the client",
-    "what the models before and after show together",
-]
 _OF_EVERY_FIT = """
 callbacks : sequence of Callback or callable
     `fedkin.Callback`, such as `fedkin.EarlyStopping`; a function is called with each step's record, a dict.
@@ -134,8 +128,6 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     missing_ : dict of str to str
         Clients that are not in the result because they gave no usable reply when one was needed, and why; `fit` warns
         of them.
-    certificates_ : list of dict
-        Certificate of each call of `forget`.
     preparation_ : Preparation
         How samples were prepared. ``preparation_.apply(x)`` prepares new ones, a DataFrame, an array and so on, and
         returns the tensor that models take; its ``notes`` say what was done to tables.
@@ -145,8 +137,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         Columns, if the clients are DataFrames.
     """
 
-    certificates_: list[dict[str, Any]]
     _method: ClassVar[type[Any]]
+    certificates_: list[dict[str, Any]]
     _clusters: ClassVar[Literal["samples", "clients"] | None] = None
     """What the methods of a base of estimators cluster."""
     _types: ClassVar[Mapping[str, Any]] = {}
@@ -155,9 +147,6 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     """A dataclass of parameters that only Python can give."""
     _label: str | None = None
     """The column of labels in the tables of `fit`, which is no feature of new samples."""
-    _leaving: tuple[frozenset[int], int] | None = None
-    """Clients that the fit under way is to leave out, and its seed."""
-
     if TYPE_CHECKING:  # what a type checker cannot see: `__init_subclass__` makes the real one
 
         def __init__(self, **parameters: Any) -> None: ...
@@ -198,14 +187,6 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         bases = [base.__doc__ or "" for base in cls.__mro__[1:] if issubclass(base, Estimator)]
         cls.__doc__ = _documented(cls.__doc__ or "", options, bases)
 
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters by name; the `ValueError` for an unknown one suggests the nearest."""
-        for name in params:
-            if name not in self.get_params():
-                raise FedkinError(_no_parameter(type(self).__name__, name, self.get_params()))
-        super().set_params(**params)
-        return self
-
     def _options(self) -> dict[str, Any]:
         """Return the parameters that are the method's options."""
         return {option.name: getattr(self, option.name) for option in options_of(self._method)}
@@ -244,10 +225,9 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         """
         clients, names, followers = inputs.clients, inputs.names, callbacks_of(callbacks)
         method: Method[Any] = checked_method(self._method, self._options() | named)
-        forgotten, seed = self._leaving or (frozenset(), self._drawn_seed())
+        seed = self._drawn_seed()
         with self._on_device(), one_thread(), Bar() if self.verbose else Quiet() as progress:
             fed = LocalFederation(clients, seed, on_progress=progress.part, names=names)
-            fed.leave(forgotten)
             table = self._table_options()
             preparation = prepare(fed, preparing_for(method, table), names)
             files = {**remembered(client.table for client in clients), "encoder": table.encoder}
@@ -268,7 +248,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             self.records_, self._scores, self.n_iter_ = runner.history, runner.scores, state.steps
             self.preparation_, self.client_names_, self._label = preparation, list(names), inputs.label
             self.missing_ = {names[client]: reason for client, reason in missing.items()}
-            self._run_seed, self._forgotten, self._named, self.certificates_ = seed, forgotten, named, []
+            self._run_seed, self._named, self._forgotten, self.certificates_ = seed, named, set[int](), []
             self.n_features_in_ = len(columns) or clients[0].x[0].numel()
             self.__dict__.pop("feature_names_in_", None)
             if columns:
@@ -284,14 +264,6 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     ) -> None:
         """Set the attributes that follow from a state and its result."""
         self.result_, self.n_clusters_ = result, int(result["n_clusters"])
-        if isinstance(method, CanForget):
-            self._state = state
-            self._private = [{} if client.id in self._absent else dict(client.state) for client in clients]
-
-    @property
-    def _absent(self) -> set[int]:
-        """The clients without a part in the result: those forgotten, and those missing."""
-        return {*self._forgotten, *map(self.client_names_.index, self.missing_)}
 
     @property
     def metrics_(self) -> pd.DataFrame:
@@ -302,10 +274,6 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         ``eval``, ``"validation"``, or missing. Round 0 is before the first.
         """
         check_is_fitted(self, "result_")
-        return tidy(self._rows())
-
-    def _rows(self) -> list[Row]:
-        """Return the rows of `metrics_`."""
         names = self.client_names_
         rows: list[Row] = []
         for record in self.records_:
@@ -313,7 +281,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             rows += record_rows(record["step"], values, names)
         for step, split, labels, scores in self._scores:
             rows += score_rows(step, split, labels, scores, names)
-        return rows
+        return tidy(rows)
 
     def _prepared(self, x: Any, subject: str) -> Tensor:
         """Prepare new samples as the method needs them; labels in them are ignored. Warns if they are unlike others."""
@@ -325,92 +293,6 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = False
         return tags
-
-    def forget(
-        self, client: int | str, X: Any, y: Any = None, *, rows: ArrayLike | None = None,  # noqa: N803
-        retrain: bool = False, **fit: Any,
-    ) -> dict[str, Any]:  # fmt: skip
-        """Forget a client; the model becomes one without it, and its samples get the label -1.
-
-        Where the method stores each client's contribution separately, clusters are formed again from those of the
-        others. Otherwise the model is fitted again without the client, which costs as much as `fit`. Positions of
-        clients stay, and the seed is that of `fit`.
-
-        Parameters
-        ----------
-        client : int or str
-            By position (a number) or name (a text).
-        X, y : as in `fit`
-            The same clients with the same samples, since an estimator keeps none.
-        rows : array-like of int, optional
-            Rows of the samples to forget, for methods that can forget single samples; by default the whole client.
-        retrain : bool
-            Whether to fit again even where the method can leave the client out exactly.
-        **fit
-            Further arguments of `fit`, if it is fitted again.
-
-        Returns
-        -------
-        dict
-            The certificate, also appended to `certificates_`: the ``client``, the ``way``, ``"exact"`` or
-            ``"retrained"``, what of it the model ``still_holds``, and what is ``not_covered``.
-
-        Raises
-        ------
-        FedkinError
-            A `ValueError`: if the clients are not those of `fit`, there is no such client, it is forgotten already,
-            nobody would be left, or the method cannot forget single samples.
-        """
-        check_is_fitted(self, "result_")
-        position = fitted_position(client, self.client_names_)
-        name = self.client_names_[position]
-        if position in self._forgotten:
-            raise FedkinError(f"Client '{name}' is forgotten already.")
-        if rows is not None:
-            certificate = self._forget_rows(position, X, y, rows)
-        else:
-            certificate = {"client": name, **self._forget_client(position, X, y, retrain, fit)}
-            certificate["not_covered"] = list(_NOT_COVERED)
-        self.certificates_.append(certificate)
-        return certificate
-
-    def _forget_client(self, position: int, data: Any, y: Any, retrain: bool, fit: dict[str, Any]) -> dict[str, Any]:
-        forgotten, earlier = self._forgotten | {position}, self.certificates_
-        if len(forgotten) == len(self.client_names_):
-            raise FedkinError(f"There is no client but '{self.client_names_[position]}'; nothing would be left.")
-        method = self._made()
-        state = None if retrain or not isinstance(method, CanForget) else method.without(self._state, {position})
-        clients = None if state is None else self._fitted_clients(data, y)
-        if clients is None or state is None:
-            self._leaving = (forgotten, self._run_seed)
-            try:
-                self.fit(data, y, **fit)
-            finally:
-                self.__dict__.pop("_leaving", None)
-            self.certificates_ = earlier
-            return {"way": "retrained", "still_holds": []}
-        with self._on_device(), one_thread():  # the last step again, with the clients that remain
-            fed = self._federation(clients)
-            fed.leave(self._absent | forgotten)
-            state, record = do_step(method, fed, state)
-            self._forgotten = forgotten
-            self._take(method, fed, state, method.result(state), clients)
-        self.records_ = [*self.records_[:-1], {**self.records_[-1], **record.values}]
-        return {"way": "exact", "still_holds": kept_of(method, self.preparation_)}
-
-    def _forget_rows(self, position: int, data: Any, y: Any, rows: ArrayLike) -> dict[str, Any]:
-        raise FedkinError(f"{type(self).__name__} cannot forget single samples; forget the client, or use MUFC.")
-
-    def _fitted_clients(self, data: Any, y: Any) -> list[Client] | None:
-        """Build the clients of `fit` with what they remember, prepared as then; ``None`` where that was not kept."""
-        return None
-
-    def _federation(self, clients: Sequence[Client]) -> LocalFederation:
-        """Build a federation of the clients of `fit`, with other random numbers than before."""
-        fed = LocalFederation(clients, self._run_seed, names=self.client_names_)
-        # More exchanges than any request to forget makes are free for each, so that no client draws numbers twice.
-        fed.exchange = 1000 * (len(self.certificates_) + 1)
-        return fed
 
     def _warn_of_records(self, more: Iterable[str]) -> None:
         """Warn of what the method doubts in its records, and of `more`."""

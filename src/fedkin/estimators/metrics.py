@@ -8,9 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from fedkin.clustering.metrics import adjusted_rand, normalized_mutual_information
 from fedkin.core import FedkinError
 from fedkin.core.files import read_json
 from fedkin.data.population import client_name
@@ -60,17 +58,6 @@ def score_rows(
     for name, value in scores.items():
         if isinstance(value, int | float):
             yield step, None, None, split, _SHORT.get(name, name), float(value)
-
-
-def agreement_rows(
-    step: int, names: Sequence[str], clusters: Sequence[NDArray[np.int64]], truth: Sequence[NDArray[Any]]
-) -> Iterator[Row]:
-    """Yield the agreement of clusters of samples with labels, within each client and over all samples."""
-    together = None, np.concatenate(clusters), np.concatenate(truth)
-    for name, found, labels in [*zip(names, clusters, truth, strict=True), together]:
-        codes = np.unique(labels, return_inverse=True)[1]
-        yield step, name, None, "train", "ari", adjusted_rand(codes, found)
-        yield step, name, None, "train", "nmi", normalized_mutual_information(codes, found)
 
 
 def load_history(folder: str | Path) -> pd.DataFrame:

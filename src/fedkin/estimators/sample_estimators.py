@@ -20,10 +20,10 @@ from fedkin.clustering.metrics import adjusted_rand
 from fedkin.clustering.node_votes import Votes, counted, counted_shares
 from fedkin.core import Client, FedkinError
 from fedkin.core.errors import checked_keywords
-from fedkin.core.method import ServerData
+from fedkin.core.method import CanForget, ServerData
 from fedkin.core.progress import Followers
 from fedkin.core.replies import MAX_COUNT
-from fedkin.core.runner import predicted_clusters, used_clusters
+from fedkin.core.runner import do_step, predicted_clusters, used_clusters
 from fedkin.core.seeds import derive_generator
 from fedkin.data.cluster_words import words_of_clusters
 from fedkin.data.inputs import ClientInput, client_input, holds_several
@@ -34,6 +34,7 @@ from fedkin.estimators.clients import (
     ByClient,
     Inputs,
     by_client,
+    fitted_position,
     is_position,
     labelled_clients,
     labelled_data,
@@ -43,8 +44,8 @@ from fedkin.estimators.clients import (
     read_clients,
 )
 from fedkin.estimators.estimator import Estimator
-from fedkin.estimators.metrics import Row, agreement_rows
 from fedkin.estimators.training import FeaturesOrName, features_of
+from fedkin.experiment.forgetting import kept_of
 from fedkin.experiment.terminal import fewer_clusters
 from fedkin.features.encoders import EMBEDDED
 from fedkin.methods.samples.kingraph.kingraph_space import nodes_of_samples
@@ -79,8 +80,9 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
     result_ : dict
         Complete result of the method, such as ``centroids`` ``(k, width)`` and the ``features`` they are of.
     metrics_ : DataFrame
-        Values of every step, and the agreement with labels, a row for each: ``round``, ``client``, ``cluster``,
-        ``split``, ``metric``, ``value``.
+        Values of every step, a row for each: ``round``, ``client``, ``cluster``, ``split``, ``metric``, ``value``.
+    certificates_ : list of dict
+        Certificate of each call of `forget`.
 
     Examples
     --------
@@ -117,7 +119,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
             The name of a column of labels, which is then no feature, or "none" if there is none; or one array of
             labels per client, in order or by name. By default labels are in the pairs, or, as by command line, in the
             first column called ``label``, ``labels``, ``class``, ``target`` or ``y`` that can hold some. Labels, also
-            those in `X`, are not used to find clusters; `metrics_` compares with them.
+            those in `X`, are left out; `score` compares with them.
         """
         return self._fit(*self._read(X, y), callbacks)
 
@@ -133,7 +135,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
             raise FedkinError(f"n_clusters is {n_clusters}, but all clients together hold {samples} samples.")
         registered = features_of(named.get("features", getattr(self, "features", "")))
         self._run(inputs, named if registered is None else named | {"features": registered.name}, callbacks=callbacks)
-        self._registered, self._truth = (registered,), inputs.truth
+        self._registered = (registered,)
         self._warn_of_records(fewer_clusters(self.n_clusters_, n_clusters, "samples"))
         return self
 
@@ -142,6 +144,9 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
     ) -> None:
         super()._take(method, fed, state, result, clients)
         absent, n_clusters = self._absent, int(result["n_clusters"])
+        if isinstance(method, CanForget):
+            self._state = state
+            self._private = [{} if client.id in absent else dict(client.state) for client in clients]
         self._set_labels(
             [
                 np.full(len(client), -1) if client.id in absent else client.state["clusters"].numpy()
@@ -161,31 +166,15 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         centres = None if self._profile is None or encoding is None else self._profile.centres(encoding)
         self.preparation_ = replace(self.preparation_, centres=centres)
 
+    @property
+    def _absent(self) -> set[int]:
+        """The clients without a part in the result: those forgotten, and those missing."""
+        return {*self._forgotten, *map(self.client_names_.index, self.missing_)}
+
     def _set_labels(self, labels: Sequence[NDArray[np.int64]]) -> None:
         """Set the clusters of every client's samples, and the number of clusters that have samples."""
         self.labels_ = ByClient(labels, self.client_names_)
         self.n_clusters_ = used_clusters(map(torch.from_numpy, labels))
-
-    def _fitted_clients(self, data: Any, y: Any) -> list[Client]:
-        inputs, _ = self._read(data, y)
-        if inputs.names != self.client_names_:
-            raise FedkinError(f"The clients are {inputs.names}, but those of fit were {self.client_names_}.")
-        clients = []
-        for client, private, labels in zip(inputs.clients, self._private, self.labels_, strict=True):
-            x = self.preparation_.of(client)
-            if len(x) != len(labels):
-                name = inputs.names[client.id]
-                raise FedkinError(f"Client {name} has {len(x)} rows, but had {len(labels)} in fit.")
-            clients.append(Client(client.id, x, state=dict(private), table=client.table, samples=client.samples))
-        return clients
-
-    def _rows(self) -> list[Row]:
-        rows = super()._rows()
-        if self._truth is not None:
-            present = [i for i in range(len(self.client_names_)) if i not in self._absent]
-            names, labels = [self.client_names_[i] for i in present], [self.labels_[i] for i in present]
-            rows += agreement_rows(int(self.records_[-1]["step"]), names, labels, [self._truth[i] for i in present])
-        return rows
 
     @checked_keywords
     def predict(self, X: Any) -> Any:  # noqa: N803
@@ -334,6 +323,85 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         rows = profile.typical_filled.amax(1).numpy()
         columns = {column.name: column.typical_values() or [None] * len(rows) for column in described(profile)}
         return _by_cluster({"rows": rows}, columns)
+
+    @available_if(lambda self: issubclass(self._method, CanForget))  # type: ignore[untyped-decorator]
+    def forget(self, client: int | str, X: Any, y: Any = None, *, rows: ArrayLike | None = None) -> dict[str, Any]:  # noqa: N803
+        """Leave a client out of what the others have sent; its samples get the label -1.
+
+        Only of methods that store each client's contribution separately; with others, fit again without the client.
+        Positions of clients stay.
+
+        Parameters
+        ----------
+        client : int or str
+            By position (a number) or name (a text).
+        X, y : as in `fit`
+            The same clients with the same samples, since an estimator keeps none.
+        rows : array-like of int, optional
+            Rows of the samples to forget, for `MUFC`; by default the whole client.
+
+        Returns
+        -------
+        dict
+            The certificate, also appended to `certificates_`: the ``client``, what of it the model ``still_holds``, and
+            what is ``not_covered``.
+
+        Raises
+        ------
+        FedkinError
+            If the clients are not those of `fit`, there is no such client, it is forgotten already, nobody would be
+            left, or what it sent cannot be separated from what others did.
+        """
+        check_is_fitted(self, "result_")
+        position = fitted_position(client, self.client_names_)
+        name, method = self.client_names_[position], self._made()
+        if position in self._forgotten:
+            raise FedkinError(f"Client '{name}' is forgotten already.")
+        if len(self._forgotten) + 1 == len(self.client_names_):
+            raise FedkinError(f"There is no client but '{name}'; nothing would be left.")
+        clients = self._fitted_clients(X, y)
+        fed = LocalFederation(clients, self._run_seed, names=self.client_names_)
+        # More exchanges than any request to forget makes are free for each, so that no client draws numbers twice.
+        fed.exchange = 1000 * (len(self.certificates_) + 1)
+        fed.leave(self._absent)
+        certificate: dict[str, Any] = {"client": name, "still_holds": kept_of(method, self.preparation_)}
+        with self._on_device(), one_thread():
+            if rows is None:
+                if (state := method.without(self._state, {position})) is None:
+                    raise FedkinError(f"What '{name}' sent cannot be separated from what others did; fit without it.")
+                fed.leave([position])
+                state, record = do_step(method, fed, state)  # the last step again, with the clients that remain
+                self._forgotten, values = self._forgotten | {position}, record.values
+            else:
+                state, values = self._without_rows(method, fed, position, rows)
+                certificate |= values
+            self._take(method, fed, state, method.result(state), clients)
+        if rows is None:
+            self.records_ = [*self.records_[:-1], {**self.records_[-1], **values}]
+        certificate["not_covered"] = [
+            "copies of the model, such as pickles, and what it has predicted",
+            "the data of the client",
+            "what the models before and after show together",
+        ]
+        self.certificates_.append(certificate)
+        return certificate
+
+    def _without_rows(self, method: Any, fed: LocalFederation, position: int, rows: ArrayLike) -> tuple[Any, Any]:
+        raise FedkinError(f"{type(self).__name__} cannot forget single samples; forget the client, or use MUFC.")
+
+    def _fitted_clients(self, data: Any, y: Any) -> list[Client]:
+        """Build the clients of `fit` with what they remember, prepared as then."""
+        inputs, _ = self._read(data, y)
+        if inputs.names != self.client_names_:
+            raise FedkinError(f"The clients are {inputs.names}, but those of fit were {self.client_names_}.")
+        clients = []
+        for client, private, labels in zip(inputs.clients, self._private, self.labels_, strict=True):
+            x = self.preparation_.of(client)
+            if len(x) != len(labels):
+                name = inputs.names[client.id]
+                raise FedkinError(f"Client {name} has {len(x)} rows, but had {len(labels)} in fit.")
+            clients.append(Client(client.id, x, state=dict(private), table=client.table, samples=client.samples))
+        return clients
 
     def _described(self) -> ClusterProfile:
         check_is_fitted(self, "result_")
@@ -630,16 +698,11 @@ class MUFC(SampleClusterer, method="mufc"):
     2
     """
 
-    def _forget_rows(self, position: int, data: Any, y: Any, rows: ArrayLike) -> dict[str, Any]:
-        clients = self._fitted_clients(data, y)
-        numbers, count = torch.as_tensor(rows), len(clients[position])
+    def _without_rows(self, method: Any, fed: LocalFederation, position: int, rows: ArrayLike) -> tuple[Any, Any]:
+        numbers, count = torch.as_tensor(rows), len(fed.clients[position])
         if numbers.ndim != 1 or numbers.is_floating_point() or numbers.dtype == torch.bool or not len(numbers):
             raise FedkinError("rows should be a list of one or more row numbers.")
         if int(numbers.min()) < 0 or int(numbers.max()) >= count:
             raise FedkinError(f"rows are from {int(numbers.min())} to {int(numbers.max())}; allowed: 0 to {count - 1}.")
-        method, fed = self._made(), self._federation(clients)
-        fed.leave(self._absent)
-        with one_thread():
-            state, report = method.unlearned(fed, self._state, {position: numbers.long().unique()})
-            self._take(method, fed, state, method.result(state), clients)
-        return {"client": self.client_names_[position], "way": "exact", **report}
+        state, report = method.unlearned(fed, self._state, {position: numbers.long().unique()})
+        return state, report
