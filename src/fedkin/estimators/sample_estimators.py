@@ -26,7 +26,7 @@ from fedkin.core.replies import MAX_COUNT
 from fedkin.core.runner import do_step, predicted_clusters, used_clusters
 from fedkin.core.seeds import derive_generator
 from fedkin.data.cluster_words import words_of_clusters
-from fedkin.data.inputs import ClientInput, client_input, holds_several
+from fedkin.data.inputs import client_input, holds_several
 from fedkin.data.preparation import Preparation
 from fedkin.data.profile import ClusterProfile, profile_clusters
 from fedkin.engines.local import LocalFederation, one_thread
@@ -235,12 +235,15 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         FedkinError
             If the samples cannot be used, or there are no labels.
         """
-        data: dict[str, ClientInput] = {_DATA: labelled_data(X, y, _DATA, self._label)} if not holds_several(X) else {
-            f"Client {key}": client for key, client in labelled_clients(X, y, self._label, "score").items()
-        }  # fmt: skip
-        clusters = [self._of_client(client.x, self._clusters_of, subject) for subject, client in data.items()]
-        each = zip(data.items(), clusters, strict=True)
-        labels = [needed_labels(client, subject, len(found)) for (subject, client), found in each]
+        if holds_several(X):
+            named = labelled_clients(X, y, self._label, "score")
+            data = {f"Client {key}": client for key, client in named.items()}
+        else:
+            data = {_DATA: labelled_data(X, y, _DATA, self._label)}
+        clusters, labels = [], []
+        for subject, client in data.items():
+            clusters.append(self._of_client(client.x, self._clusters_of, subject))
+            labels.append(needed_labels(client, subject, len(clusters[-1])))
         return adjusted_rand(np.unique(np.concatenate(labels), return_inverse=True)[1], np.concatenate(clusters))
 
     def _clusters_of(self, result: Any, x: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ import logging
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 import torch
@@ -23,8 +23,7 @@ from fedkin.core.replies import Failure, failure_kind
 from fedkin.engines.flower_engine.messages import Key, content, poll, push, read
 from fedkin.flower import query
 from fedkin.flower.array_layout import ArrayLayout
-from fedkin.methods.clients import cfl_gp, client_method, feddrift, fedrc, flux, gradient_loss, ifca, ladd, pacfl
-from fedkin.methods.clients.embedding import class_sums, embedding
+from fedkin.methods.clients import cfl_gp, client_method, feddrift, fedrc, gradient_loss, ifca
 from fedkin.nn.modules import Classifier
 
 Aggregate = Callable[[list[RecordDict], str], MetricRecord]
@@ -108,21 +107,10 @@ class AppContract:
     """
 
     options: StrategyOptions
-    configs: Mapping[str, Config] = field(default_factory=dict)
-    timeout: float = math.inf
-    describes: str = ""
-    labels_needed: str = ""
-
-    def config(self, kind: str, server_round: int) -> ConfigRecord:
-        """Return the configuration for a message of a round; raise FedkinError if it is none."""
-        config = self.configs.get(kind, {})
-        try:
-            values = config(server_round) if callable(config) else config
-            return ConfigRecord({**values, "server-round": server_round})
-        except (TypeError, ValueError) as error:
-            raise FedkinError(
-                f"{kind}_config of round {server_round} is no configuration that Flower can send: {error}."
-            ) from error
+    configs: Mapping[str, Config]
+    timeout: float
+    describes: str
+    labels_needed: str
 
 
 def exchange(grid: Grid, messages: Mapping[Key, Message], timeout: float) -> dict[Key, RecordDict | Failure]:
@@ -246,9 +234,9 @@ class GridFederation(Federation):
     is not connected.
 
     `layout` is that of the client app's model. `seats` is the maximum number of clients, by default 1000 more than are
-    connected; `names` are those of the run that is resumed, in order of id. The number of the `round` is sent to
-    clients as ``server-round``. `trained` has metrics of the last training, by client, and `has_losses` says whether
-    all of them reported a loss; a missing loss counts as 0 in what methods report.
+    connected; `names` are at first those of the run that is resumed, later all seen so far, in order of id. The number
+    of the `round` is sent to clients as ``server-round``. `trained` has metrics of the last training, by client, and
+    `has_losses` says whether all of them reported a loss; a missing loss counts as 0 in what methods report.
     """
 
     attempts = 3
@@ -271,13 +259,9 @@ class GridFederation(Federation):
             return names_of(grid, patience, nodes)
 
         self.seats = NodeAssignment(count, ask if self.options.names else None, names)
+        self.names = self.seats.names
         self.connect()
         patience = min(patience, _PATIENCE)
-
-    @property
-    def names(self) -> list[Name]:
-        """Names in results of the clients seen so far."""
-        return self.seats.names
 
     def connect(self) -> None:
         """Update which nodes are connected."""
@@ -292,7 +276,8 @@ class GridFederation(Federation):
     def deliver(self, task: Task, payloads: Mapping[int, Payload]) -> Answers:
         self._useless = {}
         if payloads:
-            yield from self._tasks[task.name](self, task, dict(sorted(payloads.items())))
+            do = self._tasks.get(task.name, GridFederation._query)
+            yield from do(self, task, dict(sorted(payloads.items())))
         if len(self._useless) == len(payloads) > 1:
             reasons = "; ".join(dict.fromkeys(self._useless.values())).rstrip(".")
             sentence = f"No reply of the client app can be used: {reasons}."
@@ -318,12 +303,17 @@ class GridFederation(Federation):
 
     def _exchange(self, kind: str, models: Models) -> dict[tuple[int, int], RecordDict | Failure]:
         """Send models to be trained or evaluated; return the replies under the same keys."""
-        config = self.contract.config(kind, self.round)
+        config = self.contract.configs[kind]
+        try:
+            values = config(self.round) if callable(config) else config
+            record = ConfigRecord({**values, "server-round": self.round})
+        except (TypeError, ValueError) as error:
+            raise FedkinError(f"{kind}_config is no configuration that Flower can send: {error}.") from error
         contents: dict[int, RecordDict] = {}  # what several are sent is one object
         for model in models.values():
             if model.data_ptr() not in contents:
                 arrays = {self.options.arrayrecord_key: self.layout.record(model)}
-                contents[model.data_ptr()] = RecordDict({**arrays, self.options.configrecord_key: config})
+                contents[model.data_ptr()] = RecordDict({**arrays, self.options.configrecord_key: record})
         messages = {key: self._message(key[0], kind, contents[model.data_ptr()]) for key, model in models.items()}
         return exchange(self.grid, messages, self.contract.timeout)
 
@@ -509,22 +499,15 @@ class GridFederation(Federation):
     _tasks: ClassVar[Mapping[str, Callable[[Any, Task, Mapping[int, Payload]], Answers]]] = {
         client_method.describe.name: _describe,
         client_method.train.name: _train,
+        feddrift.train_on_kept.name: _train,
         client_method.losses.name: _losses,
         ifca.choose_and_train.name: _choose_and_train,
         gradient_loss.choose_and_step.name: _choose_and_step,
-        embedding.extent.name: _query,
-        embedding.train_encoder.name: _query,
-        embedding.embed.name: _query,
-        class_sums.send_code_total.name: _query,
-        class_sums.send_class_sums.name: _query,
-        ladd.describe_style.name: _query,
-        pacfl.describe_subspace.name: _query,
         cfl_gp.train_and_profile.name: _train_and_profile,
         fedrc.weigh_and_train.name: _weigh_and_train,
-        flux.describe_distribution.name: _query,
         feddrift.judge.name: _judge,
-        feddrift.train_on_kept.name: _train,
     }
+    """How tasks are done that are no mere queries."""
 
 
 def _one_each(models: Mapping[int, Tensor]) -> Models:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from safetensors.numpy import save
 from fedkin.core.files import write_atomically
 from fedkin.core.progress import RecordLine
 from fedkin.flower.grid_federation import Name
-from fedkin.report.figures import Curve, Figure
+from fedkin.report.figures import Figure
 from fedkin.report.page import write_page
 from fedkin.report.run_page import page_of_rounds
 
@@ -105,7 +105,7 @@ class ClusterResult(Result):
             stale += 1
 
     def report(self, path: str | Path, accuracy_key: str = "eval_acc") -> None:
-        """Write an HTML page of the run: clusters of nodes over rounds, metrics of each cluster, and missing nodes.
+        """Write an HTML page of the run: clusters of nodes over rounds, their accuracy, and missing nodes.
 
         Parameters
         ----------
@@ -121,8 +121,7 @@ class ClusterResult(Result):
         """
         records = [self._line(step, entry, accuracy_key) for step, entry in enumerate(self.records, 1)]
         names = [f"node {name}" for name in self.nodes]
-        title, curves = f"{self.method} on Flower", list(self._curves())
-        write_page(Path(path), page_of_rounds(title, self.figures(records), records, names, curves))
+        write_page(Path(path), page_of_rounds(f"{self.method} on Flower", self.figures(records), records, names))
 
     def _line(self, step: int, entry: Mapping[str, Any], accuracy_key: str) -> RecordLine:
         """Convert an entry of `records` to the form of a run's records."""
@@ -136,20 +135,6 @@ class ClusterResult(Result):
         missing = {str(client): reason for client, reason in entry["missing"].items()}
         return {"step": step, "missing": missing, "values": values, "metrics": metrics, **own}
 
-    def _curves(self) -> Iterator[Curve]:
-        """Yield a chart for each evaluation metric: the mean over all nodes, and over those of each cluster."""
-        steps = {entry["round"]: step for step, entry in enumerate(self.records, 1) if entry["round"]}
-        metrics, parts = self.evaluate_metrics_clientapp, self.evaluate_metrics_by_cluster
-        rounds = [number for number in sorted(steps) if number in metrics]
-        clusters = sorted({cluster for number in rounds for cluster in parts.get(number, {})})
-        caption = "Mean over the nodes, each with its own cluster's model, as the client app reports it."
-        for name in sorted({name for number in rounds for name in metrics[number]} if len(rounds) > 1 else ()):
-            series = {"all nodes": _values(name, (metrics[number] for number in rounds))}
-            for k in clusters if len(clusters) > 1 else ():
-                series[f"cluster {k}"] = _values(name, (parts.get(number, {}).get(k, {}) for number in rounds))
-            if any(value is not None for value in series["all nodes"]):
-                yield Curve(name, caption, [steps[number] for number in rounds], series, x_label="round")
-
     def __repr__(self) -> str:
         """Return the clusters, followed by Flower's own representation of a result."""
         lines = [f"\tCluster {k}: {len(self.members(k))} nodes" for k in range(len(self.arrays_by_cluster))]
@@ -159,8 +144,3 @@ class ClusterResult(Result):
 def _escaped(node: Name) -> str:
     """Escape a node's name for a file name; disallowed characters become their numbers."""
     return "".join(letter if letter.isalnum() or letter in "-_.@+" else f"%{ord(letter):x}" for letter in str(node))
-
-
-def _values(name: str, metrics: Iterable[Mapping[str, Any]]) -> list[float | None]:
-    values = (metric.get(name) for metric in metrics)
-    return [float(value) if isinstance(value, int | float) else None for value in values]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from torch import Tensor
 
@@ -58,11 +57,7 @@ class IFCAStrategy(ClusterStrategy, method="ifca"):
     models, training begins from these; they should differ.
     """
 
-    _fixed: ClassVar[Mapping[str, str]] = {
-        "identity": "always 'all' with a client app that is not fedkin's own",
-        "averaging": "always 'models' with a client app that is not fedkin's own",
-        "start": "given by initial_arrays of start(): one model for 'kmeans', or a list of n_clusters",
-    }
+    _fixed = ("identity", "averaging", "start")  # all, of models, and by initial_arrays
 
     def begin(self, fed: GridFederation, method: Any, models: Tensor) -> ClientMethodState:
         """Return the initial state, with models that are seeded or given."""
@@ -86,10 +81,7 @@ class GradientLossStrategy(ClusterStrategy, method="gradient-loss"):
     `initial_arrays` is a list of `n_clusters` models that differ.
     """
 
-    _fixed: ClassVar[Mapping[str, str]] = {
-        "similarity": "always 'cosine', since the distance of the two needs the client app's learning rate"
-    }
-
+    _fixed = ("similarity",)  # by cosines: the distance of losses and updates needs the client app's learning rate
     _several = True
 
 
@@ -171,7 +163,7 @@ class FedDriftStrategy(ClusterStrategy, method="feddrift"):
     clustering each evaluates as many models as there are nodes.
     """
 
-    _fixed: ClassVar[Mapping[str, str]] = {"held_out": "the samples that the client app evaluates with"}
+    _fixed = ("held_out",)  # the samples that the client app evaluates with
 
 
 class FedRCStrategy(ClusterStrategy, method="fedrc"):
@@ -186,5 +178,5 @@ class FedRCStrategy(ClusterStrategy, method="fedrc"):
 
     _describes = "describes(load, network=Net)"
     _trains = True
-    _fixed: ClassVar[Mapping[str, str]] = {"recipe": "for fedkin's own client app"}
+    _fixed = ("recipe",)  # a registered one, in processes of fedkin's own
     _several = True

@@ -42,16 +42,8 @@ PATIENCE = 1.0
 CHECKPOINT, MODELS, REPORT = "checkpoint.safetensors", "models", "report.html"
 """What the folder of a run holds."""
 OPTIONS = {option.name: option.default for option in dataclasses.fields(StrategyOptions)}
-ELSEWHERE: dict[str, str] = {
-    "initial_parameters": "given to start() as initial_arrays",
-    "evaluate_fn": "given to start()",
-    "on_fit_config_fn": "given to start() as train_config, which may be a function of the round",
-    "on_evaluate_config_fn": "given to start() as evaluate_config, which may be a function of the round",
-    "module": "the client app's; its arrays are given to start() as initial_arrays",
-    "rounds": "given to start() as num_rounds",
-    "participation": "called fraction_train here",
-}
-"""Parameters of a method, or of Flower's earlier strategies, that a strategy lacks, and where they are."""
+NOT_HERE = ("module", "rounds", "participation")
+"""Hyper-parameters that the arguments of `ClusterStrategy.start`, or `StrategyOptions`, take the place of."""
 TRAINING = (
     "local_epochs", "local_steps", "batch_size", "optimizer", "learning_rate", "learning_rates", "momentum",
     "weight_decay", "proximal", "recipe",
@@ -71,8 +63,8 @@ class ClusterStrategy(Strategy):
     """
 
     _method: ClassVar[type[ClientMethod]]
-    _fixed: ClassVar[Mapping[str, str]] = {}
-    """Hyper-parameters that are fixed here, and why."""
+    _fixed: ClassVar[tuple[str, ...]] = ()
+    """Hyper-parameters that are fixed here."""
     _describes: ClassVar[str] = ""
     """The call of `fedkin.flower.describes` that the client app must answer queries by; empty if it need not."""
     _several: ClassVar[bool] = False
@@ -85,16 +77,9 @@ class ClusterStrategy(Strategy):
     def __init_subclass__(cls, method: type[ClientMethod] | str | None = None, **more: Any) -> None:
         """Add the hyper-parameters of `method`, its name or class; by default its base's.
 
-        Raises FedkinError if `method` does not cluster clients, or the class defines a function that Flower's
-        strategies call, but these do not.
+        Raises FedkinError if `method` does not cluster clients.
         """
         super().__init_subclass__(**more)
-        for name in ("configure_train", "aggregate_train", "configure_evaluate", "aggregate_evaluate"):
-            if name in vars(cls):
-                raise FedkinError(
-                    f"{cls.__name__}.{name} would never be called: what is sent and how it is averaged is the "
-                    "method's; train_config of start() may be a function of the round, and evaluate_fn follows each."
-                )
         if method is not None:
             declared = resolve("method", method) if isinstance(method, str) else method
             if not (isinstance(declared, type) and issubclass(declared, ClientMethod)):
@@ -116,10 +101,12 @@ class ClusterStrategy(Strategy):
         )
 
     def __init__(self, **options: Any) -> None:
-        name, defaults, elsewhere = type(self).__name__, self._hyper_parameters(), self._elsewhere()
+        name, defaults = type(self).__name__, self._hyper_parameters()
         for option in options:
-            if option in elsewhere:
-                raise FedkinError(f"{name} has no parameter '{option}': it is {elsewhere[option]}.")
+            if option in self._absent():
+                raise FedkinError(
+                    f"{name} has no parameter '{option}': the client app decides it, or start() takes it."
+                )
             if option not in (allowed := OPTIONS | defaults):
                 end = hint(meant_by(option, allowed), nearest_few(option, allowed, f"help({name})"))
                 raise TypeError(f"{name} has no parameter '{option}'; {end}")
@@ -141,14 +128,13 @@ class ClusterStrategy(Strategy):
         return {
             option.name: option.default if option.default_factory is dataclasses.MISSING else option.default_factory()
             for option in dataclasses.fields(cls._method)
-            if option.name not in cls._elsewhere()
+            if option.name not in cls._absent()
         }
 
     @classmethod
-    def _elsewhere(cls) -> dict[str, str]:
-        """Return the method's hyper-parameters that the strategy lacks, with the place where they are set."""
-        training = dict.fromkeys(TRAINING, "the client app's own, which train_config of start() can set")
-        return ELSEWHERE | ({} if cls._trains else training) | dict(cls._fixed)
+    def _absent(cls) -> tuple[str, ...]:
+        """Return the method's hyper-parameters that the strategy lacks."""
+        return *NOT_HERE, *cls._fixed, *(() if cls._trains else TRAINING)
 
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise FedkinError(
@@ -253,7 +239,15 @@ class ClusterStrategy(Strategy):
             path = None if folder is None else Path(folder)
             if path is not None:
                 stack.enter_context(folder_lock(path))
-            rounds = RoundRunner(self, module, num_rounds, path, self._facts(layout, num_rounds), evaluate_fn)
+            facts = {
+                "strategy": name,
+                "num_rounds": num_rounds,
+                **{option: value for option, value in self.options.items() if not callable(value)},
+                "seed": self.app_options.seed,
+                "names": self.app_options.names,
+                "initial_arrays": {each: list(shape) for each, shape in zip(layout.names, layout.shapes, strict=True)},
+            }
+            rounds = RoundRunner(self, module, num_rounds, path, facts, evaluate_fn)
             result = rounds.run(grid, layout, contract, models)
             if path is not None:
                 result.report(path / REPORT, self.app_options.eval_accuracy_key)
@@ -261,17 +255,6 @@ class ClusterStrategy(Strategy):
         for line in str(result).splitlines():
             log.info("\t%s", line)
         return result
-
-    def _facts(self, layout: ArrayLayout, num_rounds: int) -> dict[str, Any]:
-        """Return the settings in which a run must agree with the checkpoint that it resumes from."""
-        return {
-            "strategy": type(self).__name__,
-            "num_rounds": num_rounds,
-            **{name: value for name, value in self.options.items() if not callable(value)},
-            "seed": self.app_options.seed,
-            "names": self.app_options.names,
-            "initial_arrays": {name: list(shape) for name, shape in zip(layout.names, layout.shapes, strict=True)},
-        }
 
 
 def _models_in(initial_arrays: ArrayRecord | Sequence[ArrayRecord]) -> tuple[ArrayLayout, Tensor]:
