@@ -37,7 +37,6 @@ from fedkin.estimators.metrics import Row, record_rows, score_rows, tidy
 from fedkin.experiment.config import checked_method, encoder_named, encoding_features, preparing_for
 from fedkin.experiment.evaluation import evaluate_clusters
 from fedkin.experiment.registry import resolve
-from fedkin.experiment.revision import kept_of
 from fedkin.experiment.terminal import Bar, Quiet
 from fedkin.features.encoders import Encoder
 

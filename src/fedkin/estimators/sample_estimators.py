@@ -45,7 +45,7 @@ from fedkin.estimators.clients import (
 )
 from fedkin.estimators.estimator import Estimator
 from fedkin.estimators.training import FeaturesOrName, features_of
-from fedkin.experiment.forgetting import kept_of
+from fedkin.experiment.revision import kept_of
 from fedkin.experiment.terminal import fewer_clusters
 from fedkin.features.encoders import EMBEDDED
 from fedkin.methods.samples.kingraph.kingraph_space import nodes_of_samples
