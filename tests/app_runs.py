@@ -14,11 +14,14 @@ def network() -> nn.Module:
     return planted.linear((planted.CLASSES,), planted.CLASSES)
 
 
-def grid(clusters: list[int] = CLUSTERS, **more: Any) -> app_nodes.Fleet:
-    sites = [
+def sites(clusters: list[int] = CLUSTERS) -> list[planted.Client]:
+    return [
         planted.client(at, planted.OPPOSITE[cluster], samples=12 + 12 * (at % 3)) for at, cluster in enumerate(clusters)
     ]
-    return app_nodes.Fleet(app_nodes.client_app(sites, network, **more), len(sites))
+
+
+def grid(clusters: list[int] = CLUSTERS, **more: Any) -> app_nodes.Fleet:
+    return app_nodes.Fleet(app_nodes.client_app(sites(clusters), network, **more), len(clusters))
 
 
 def start(strategy: Any, where: app_nodes.Fleet, **more: Any) -> Any:
