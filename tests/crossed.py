@@ -174,7 +174,7 @@ SOURCES: dict[str, Callable[[], dict[str, Crossing]]] = {
 
 _QUICK = (
     "kfed", "kin-graph private", "kin-graph of sums", "ifca of sums", "gradient-loss", "embedding",
-    "fedcref from kin-graph", "arrays", "tables", "tables by sums",
+    "arrays", "tables", "tables by sums",
 )  # fmt: skip
 
 

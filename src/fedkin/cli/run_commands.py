@@ -51,7 +51,7 @@ _new_folder_in_runs = out("Folder for the results; by default a new one in runs/
 
 @app.command(section="Runs")
 @argument("experiment", "A method's name from `fedkin list`, or a .toml file.", "METHOD-or-FILE", type=METHOD)
-@argument("given", "The data set, as --data takes it.", "[DATA]", required=False, type=DATA)
+@argument("positional", "The data set, as --data takes it.", "[DATA]", required=False, type=DATA)
 @option("--data", "A name from `fedkin list`, a file, a folder, or hf:NAME of the Hugging Face hub.", "DATA", type=DATA)
 @_scenario
 @option("--clients", "Number of clients.", type=int)
@@ -67,14 +67,14 @@ _new_folder_in_runs = out("Folder for the results; by default a new one in runs/
 @flag("--dry-run", "Check the experiment and its data, print both in full, and run nothing.")
 @as_json
 @quiet
-def run(experiment: str, given: str | None, **options: Any) -> None:
+def run(experiment: str, positional: str | None, **options: Any) -> None:
     """Run an experiment and write its results to a folder."""
     data, scenario = options["data"], options["scenario"]
-    if given is not None and data is not None:
-        stop(f"The data set was given twice, as '{given}' and as '{data}'.", REFUSED)
-    if given is not None and "=" in given and not Path(given).exists():
-        stop(f"'{given}' is no data set, but a setting; give it as --set {given}.", REFUSED)
-    data = given if data is None else data
+    if positional is not None and data is not None:
+        stop(f"The data set was given twice, as '{positional}' and as '{data}'.", REFUSED)
+    if positional is not None and "=" in positional and not Path(positional).exists():
+        stop(f"'{positional}' is no data set, but a setting; give it as --set {positional}.", REFUSED)
+    data = positional if data is None else data
     if data is not None and scenario != "files" and ":" not in (scenario or "") and not experiment.endswith(".toml"):
         check_source(data)  # a scenario of one's own may call its data as it likes
     _run(experiment, options | {"data": data, "track": options["track"] or None})

@@ -23,8 +23,8 @@ class Identity(Protocol):
     def sign(self, key: bytes) -> dict[str, str]:
         """Return a signature of a public key, which proves that the key is this client's."""
 
-    def objection(self, own: int, keys: Mapping[int, bytes], signed: Mapping[int, Mapping[str, str]]) -> str | None:
-        """Return why client `own` refuses a secure sum with these public keys; ``None`` if it accepts them."""
+    def objection(self, client: int, keys: Mapping[int, bytes], signed: Mapping[int, Mapping[str, str]]) -> str | None:
+        """Return why a client of this id refuses a secure sum with these public keys; ``None`` if it accepts them."""
 
 
 @dataclass

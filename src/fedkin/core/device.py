@@ -63,7 +63,7 @@ def execution() -> Execution:
 
 
 @contextmanager
-def on(where: torch.device, tf32: bool | None = None, execution: Execution | None = None) -> Iterator[None]:
+def on(place: torch.device, tf32: bool | None = None, execution: Execution | None = None) -> Iterator[None]:
     """Set the device that this thread's networks compute on, inside the context.
 
     A thread that is started inside begins with the processor.
@@ -72,23 +72,23 @@ def on(where: torch.device, tf32: bool | None = None, execution: Execution | Non
     `torch.set_float32_matmul_precision` says, also for convolutions, for which torch itself has another default.
     `execution` says how training steps are executed; by default, as outside of the context.
     """
-    device_token, execution_token = _device.set(where), _execution.set(execution or _execution.get())
+    device_token, execution_token = _device.set(place), _execution.set(execution or _execution.get())
     try:
-        with _deterministic(tf32) if where.type == "cuda" else nullcontext(), _stream(where):
+        with _deterministic(tf32) if place.type == "cuda" else nullcontext(), _stream(place):
             yield
     finally:
         _device.reset(device_token)
         _execution.reset(execution_token)
 
 
-def _stream(where: torch.device) -> AbstractContextManager[Any]:
+def _stream(place: torch.device) -> AbstractContextManager[Any]:
     """Return a context with fedkin's own stream of an NVIDIA GPU, whose default one records no steps."""
-    if where.type != "cuda" or not torch.cuda.is_available():
+    if place.type != "cuda" or not torch.cuda.is_available():
         return nullcontext()
     with _PLACES:
-        if where not in _streams:
-            _streams[where] = torch.cuda.Stream(where)
-        return torch.cuda.stream(_streams[where])
+        if place not in _streams:
+            _streams[place] = torch.cuda.Stream(place)
+        return torch.cuda.stream(_streams[place])
 
 
 @contextmanager

@@ -269,10 +269,10 @@ def room() -> int:
         return 1 << 32
 
 
-def check_room(where: str, needed: int) -> None:
-    """Raise FedkinError if a file, `where`, needs more bytes in memory than there is `room` for."""
-    if needed > room():
+def check_room(origin: str, size: int) -> None:
+    """Raise FedkinError if a file, `origin`, needs more bytes in memory than there is `room` for."""
+    if size > room():
         raise FedkinError(
-            f"{where} needs {needed / 1e9:,.0f} GB once unpacked, more than the {room() / 1e9:,.1f} GB that this "
+            f"{origin} needs {size / 1e9:,.0f} GB once unpacked, more than the {room() / 1e9:,.1f} GB that this "
             "machine has for it; give fewer rows or columns, or a machine with more memory."
         )

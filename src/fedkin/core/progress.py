@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
-from fedkin.core.errors import FedkinError
+from fedkin.core.errors import FedkinError, kind_of
 
 RecordLine = dict[str, Any]
 """One line of ``records.jsonl``: step, answered, missing, values, metrics, the bytes sent and received so far.
@@ -117,14 +117,14 @@ class _Called(Callback):
         self.function(line)
 
 
-def callbacks_of(given: Followers) -> tuple[Callback, ...]:
+def callbacks_of(followers: Followers) -> tuple[Callback, ...]:
     """Return callbacks as a tuple, functions among them wrapped; raise FedkinError if one is neither."""
-    if given is None:
+    if followers is None:
         return ()
-    listed = [given] if isinstance(given, Callback) or callable(given) else list(given)
+    listed = [followers] if isinstance(followers, Callback) or callable(followers) else list(followers)
     for each in listed:
-        if (not isinstance(each, Callback) and not callable(each)) or isinstance(each, type):
-            what = f"the class {each.__name__}" if isinstance(each, type) else f"of type {type(each).__name__}"
+        if isinstance(each, type) or not (isinstance(each, Callback) or callable(each)):
+            what = f"the class {each.__name__}" if isinstance(each, type) else kind_of(each)
             raise FedkinError(f"A callback is {what}; give instances of fedkin.Callback, or functions of a record.")
     return tuple(each if isinstance(each, Callback) else _Called(each) for each in listed)
 

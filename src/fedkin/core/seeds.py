@@ -68,8 +68,6 @@ def seeded_globally(seed: int, accelerators: bool = False) -> Iterator[None]:
 
 KEY = 32
 """Bytes of a secret key."""
-_WORD = 8
-_MANTISSA = 53
 
 
 class Secret:
@@ -95,12 +93,12 @@ class Secret:
     def words(self, count: int) -> NDArray[np.uint64]:
         """Return `count` words of 64 random bits, ``(count,)``."""
         self._calls += 1
-        stream = hashlib.shake_256(self._key + self._calls.to_bytes(_WORD, "little")).digest(_WORD * count)
+        stream = hashlib.shake_256(self._key + self._calls.to_bytes(8, "little")).digest(8 * count)
         return np.frombuffer(stream, dtype="<u8")
 
     def uniform(self, count: int) -> Tensor:
         """Return `count` uniform numbers in [0, 1), float64 ``(count,)``."""
-        return torch.from_numpy((self.words(count) >> np.uint64(64 - _MANTISSA)) * 2.0**-_MANTISSA)
+        return torch.from_numpy((self.words(count) >> np.uint64(11)) * 2.0**-53)
 
 
 Noise = Secret | torch.Generator
@@ -138,7 +136,7 @@ def noise_for(noise: Noise, values: Sequence[Tensor]) -> tuple[Noise, bytes]:
     noise for different values, so that their difference stays hidden. A generator gives its next numbers.
     """
     if isinstance(noise, torch.Generator):
-        return noise, hashlib.sha256(noise.initial_seed().to_bytes(_WORD, "little")).digest()
+        return noise, hashlib.sha256(noise.initial_seed().to_bytes(8, "little")).digest()
     stream = noise.about(b"".join(value.contiguous().numpy().tobytes() for value in values))
     return stream, stream.name
 

@@ -26,10 +26,6 @@ from fedkin.core.tasks import run_task
 
 _MIN_CHUNK, _MAX_CHUNK, _SECONDS = 2, 64, 0.02
 """Clients per call at least, so that small models train as stacks; at most; and the seconds a call should take."""
-_ON_ACCELERATOR = 128
-"""Clients per call on an accelerator, where a step takes about as long for all of their models as for one."""
-_AT_ONCE = 4
-"""Workers on an accelerator at most, each with a client's batch in its memory."""
 
 
 @contextmanager
@@ -119,7 +115,7 @@ class LocalFederation(Federation):
             raise ValueError("Two clients have the same id.")
         self.device, self.execution = device(), execution()
         self.chunk = chunk
-        self.workers = workers or (cores() if self.device.type == "cpu" else min(cores(), _AT_ONCE))
+        self.workers = workers or (cores() if self.device.type == "cpu" else min(cores(), 4))
         # One pool for all exchanges: new threads would fault all their memory in again.
         threads = 1 if self.device.type == "cpu" else torch.get_num_threads()
         self._pool = ThreadPoolExecutor(self.workers, initializer=torch.set_num_threads, initargs=(threads,))
@@ -162,7 +158,7 @@ class LocalFederation(Federation):
     def _chunk(self, task: Task) -> int | None:
         if self.chunk is not None or self.device.type == "cpu":
             return self.chunk
-        return 1 if task.one_by_one else _ON_ACCELERATOR
+        return 1 if task.one_by_one else 128  # whose models take about as long for a step as one
 
     def _secret(self, client: int, count: int) -> bytes:
         return derive_bytes(count, self.seed, "secret", client, self.exchange)

@@ -177,13 +177,13 @@ def context_of_shares(payload: Payload) -> bytes:
     return masks.context_of(content(payload["tag"]), keys_of(payload))
 
 
-def context_of_masks(payload: Payload, publics: Mapping[int, bytes], asked: bytes) -> bytes:
+def context_of_masks(payload: Payload, publics: Mapping[int, bytes], digest: bytes) -> bytes:
     """Return bytes that identify the masks of a sum, of whose clients and tag a request is.
 
-    `publics` are the public keys of those who share masks, by id; `asked` is the digest of what they are all asked, see
+    `publics` are the public keys of those who share masks, by id; `digest` is that of what they are all asked, see
     `question`.
     """
-    return masks.context_of(asked + context_of_shares(payload), publics)
+    return masks.context_of(digest + context_of_shares(payload), publics)
 
 
 def question(payload: Payload) -> bytes:
@@ -244,13 +244,13 @@ def _dealers_objection(client: Client, payload: Payload) -> str | None:
         return "the dealers are not different clients of the sum"
     if client.id not in dealers:
         return "it is not among the dealers"
-    needed = masks.threshold(len(ids))
-    return None if len(dealers) >= needed else f"fewer than {needed} of {len(ids)} clients are dealers"
+    least = masks.threshold(len(ids))
+    return None if len(dealers) >= least else f"fewer than {least} of {len(ids)} clients are dealers"
 
 
 def _survivors_objection(client: Client, payload: Payload) -> str | None:
     """Return why a client reveals nothing for these lists of survivors and dropouts; ``None`` if it does."""
-    survivors, needed = payload["survivors"], masks.threshold(len(payload["ids"]))
+    survivors, least = payload["survivors"], masks.threshold(len(payload["ids"]))
     everyone = [*survivors, *payload["dropped"]]
     if not _are_some(everyone, payload["ids"]):
         return "survivors and dropped are not different clients of the sum"
@@ -259,7 +259,7 @@ def _survivors_objection(client: Client, payload: Payload) -> str | None:
     row, _, same = _memory(client, DEALERS, content(payload["tag"]), _names(everyone))
     if isinstance(client.noise, Secret) and not (len(same) and bool((same == row).all())):
         return "it shares no masks with just these clients"
-    return None if len(survivors) >= needed else f"fewer than {needed} survivors"
+    return None if len(survivors) >= least else f"fewer than {least} survivors"
 
 
 def is_second(client: Client, name: str, tag: bytes, request: bytes) -> bool:

@@ -116,10 +116,10 @@ def mask(client: int, private: bytes, keys: Mapping[int, bytes], context: bytes,
     twice. Raises ValueError if a key is invalid.
     """
     total = np.zeros(length, np.uint64)
-    for other in sorted(keys.keys() - {client}):
-        pair = f"/{min(client, other)}/{max(client, other)}".encode()
-        stream = _stream(agreed(private, keys[other]), context + pair, length)
-        total = total + stream if client < other else total - stream
+    for peer in sorted(keys.keys() - {client}):
+        pair = f"/{min(client, peer)}/{max(client, peer)}".encode()
+        stream = _stream(agreed(private, keys[peer]), context + pair, length)
+        total = total + stream if client < peer else total - stream
     return total
 
 
@@ -180,10 +180,10 @@ def _weights(places: tuple[int, ...]) -> tuple[int, ...]:
     weights = []
     for place in places:
         above = below = 1
-        for other in places:
-            if other != place:
-                above = above * other % PRIME
-                below = below * (other - place) % PRIME
+        for node in places:
+            if node != place:
+                above = above * node % PRIME
+                below = below * (node - place) % PRIME
         weights.append(above * pow(below, -1, PRIME) % PRIME)
     return tuple(weights)
 
@@ -241,13 +241,13 @@ def sealed_shares(
     return publics, [[sealed(place, both, kind) for kind in KINDS] for place, both in enumerate(openers)]
 
 
-def openers_of(channel: bytes, other: bytes, dealer: int, holder: int, context: bytes) -> tuple[bytes, bytes]:
+def openers_of(channel: bytes, peer: bytes, dealer: int, holder: int, context: bytes) -> tuple[bytes, bytes]:
     """Return the keys that decrypt a dealer's shares for a holder in one sum, one for each kind of mask.
 
-    `channel` is the private channel key of either, and `other` the public one of the other. Raises ValueError if the
+    `channel` is the private channel key of either, and `peer` the public one of the other. Raises ValueError if the
     public key is invalid.
     """
-    both = _octets(shared_secret(channel, other), context + f"/{dealer}/{holder}".encode(), 2 * OPENER)
+    both = _octets(shared_secret(channel, peer), context + f"/{dealer}/{holder}".encode(), 2 * OPENER)
     return both[:OPENER], both[OPENER:]
 
 

@@ -43,22 +43,22 @@ class SiteIdentity:
         signature = _private(self.key).sign(self._message(key), ECDSA(SHA256()))
         return {"signer": own_public_text(self.key), "signature": b64encode(signature).decode()}
 
-    def objection(self, own: int, keys: Mapping[int, bytes], signed: Mapping[int, Mapping[str, str]]) -> str | None:
+    def objection(self, client: int, keys: Mapping[int, bytes], signed: Mapping[int, Mapping[str, str]]) -> str | None:
         """Return why the site refuses a secure sum with these keys; ``None`` if it accepts them.
 
-        `own` is the site's id, whose own key needs no signature. `keys` of secure sums, and what `sign` returned for
+        `client` is the site's id, whose own key needs no signature. `keys` of secure sums, and what `sign` returned for
         them, are by id.
         """
         if not self.listed:
             return None
-        signers = {own_public_text(self.key): own} if self.key else {}
-        for client in sorted(keys.keys() - {own}):
-            signer, signature = (signed.get(client, {}).get(part, "") for part in ("signer", "signature"))
-            if signer not in self.listed.values() or not self._is_signed(keys[client], signer, signature):
-                return f"the key of client {client} is signed by nobody that its own site file lists"
+        signers = {own_public_text(self.key): client} if self.key else {}
+        for peer in sorted(keys.keys() - {client}):
+            signer, signature = (signed.get(peer, {}).get(part, "") for part in ("signer", "signature"))
+            if signer not in self.listed.values() or not self._is_signed(keys[peer], signer, signature):
+                return f"the key of client {peer} is signed by nobody that its own site file lists"
             if signer in signers:
-                return f"the keys of clients {signers[signer]} and {client} are of the same site"
-            signers[signer] = client
+                return f"the keys of clients {signers[signer]} and {peer} are of the same site"
+            signers[signer] = peer
         return None
 
     def _is_signed(self, key: bytes, signer: str, signature: str) -> bool:
@@ -76,19 +76,19 @@ class SiteIdentity:
         return b"/".join((b"fedkin key of secure sums", self.run.encode(), key))
 
 
-def public_keys(lines: Mapping[str, str], where: str) -> dict[str, str]:
+def public_keys(lines: Mapping[str, str], place: str) -> dict[str, str]:
     """Check public keys in OpenSSH's format, and return them by name, without comments.
 
-    `lines` are those of ``site.key.pub``; `where` is the place of the keys in error messages. Raises FedkinError if one
+    `lines` are those of ``site.key.pub``; `place` is that of the keys in error messages. Raises FedkinError if one
     is no public key, or is that of two names.
     """
     keys = {name: " ".join(line.split()[:2]) for name, line in lines.items()}
     holders: dict[str, str] = {}
     for name, key in keys.items():
         if not _is_public_key(key):
-            raise FedkinError(f"{where} has no public key of '{name}'; give the line of its site.key.pub, ecdsa-...")
+            raise FedkinError(f"{place} has no public key of '{name}'; give the line of its site.key.pub, ecdsa-...")
         if holders.setdefault(key, name) != name:
-            raise FedkinError(f"{where} has one key for '{holders[key]}' and '{name}'; each has its own.")
+            raise FedkinError(f"{place} has one key for '{holders[key]}' and '{name}'; each has its own.")
     return keys
 
 

@@ -196,7 +196,7 @@ class SumAttempt:
 
     `group` is part of all requests: these ids, the clients' keys and the tag; `signed` has the signatures of the keys,
     where any client signs. By dealer, in order of id, `publics` are its public keys, uint8 ``(2, 32)``, and `shares`
-    the encrypted shares that it has distributed, ``(clients, 2, 48)``. `asked` is a digest of the request, the same for
+    the encrypted shares that it has distributed, ``(clients, 2, 48)``. `digest` is that of the request, the same for
     all clients of a sum. `total` is the sum of the masked replies, and `replied` are the clients in it; those that are
     not are `lost`, and why. Clients are `convicted` that have sent what no honest client sends, and of what. If clients
     disagree about what was distributed, it is `disputed`, and nobody is asked for shares.
@@ -207,7 +207,7 @@ class SumAttempt:
     signed: Payload
     publics: dict[int, Tensor] = field(default_factory=dict)
     shares: dict[int, Tensor] = field(default_factory=dict)
-    asked: bytes = b""
+    digest: bytes = b""
     total: Integers = field(default_factory=lambda: np.zeros(0, np.uint64))
     replied: list[int] = field(default_factory=list)
     lost: dict[int, str] = field(default_factory=dict)
@@ -253,7 +253,7 @@ class SumAttempt:
         many holders as are needed.
         """
         publics = {dealer: content(keys[PAIRS]) for dealer, keys in self.publics.items()}
-        context, length = client_tasks.context_of_masks(self.group, publics, self.asked), len(self.total)
+        context, length = client_tasks.context_of_masks(self.group, publics, self.digest), len(self.total)
         replied, total = {client: publics[client] for client in self.replied}, self.total
         wrong = []
         for dealer in self.publics:
@@ -315,14 +315,14 @@ def collect_masked(
     requests: dict[int, Payload] = {}
     for attempt in open_attempts:
         dealers = list(attempt.publics)
-        asked = {"task": task.name, "terms": [asdict(term) for term in terms]}
-        attempt.asked = client_tasks.question(asked | {"payload": payloads[dealers[0]]})
+        request = {"task": task.name, "terms": [asdict(term) for term in terms]}
+        attempt.digest = client_tasks.question(request | {"payload": payloads[dealers[0]]})
         attempt.total = np.zeros(length, np.uint64)
         publics = {"dealers": dealers, "publics": torch.stack(list(attempt.publics.values()))}
         for client in dealers:
             place = attempt.ids.index(client)
             shares = torch.stack([shares[place] for shares in attempt.shares.values()])
-            requests[client] = attempt.group | attempt.signed | asked | publics
+            requests[client] = attempt.group | attempt.signed | request | publics
             requests[client] |= {"payload": payloads[client], "shares": shares}
     if not requests:
         return
@@ -425,7 +425,7 @@ def _settled(disputes: Mapping[int, Sequence[int]], clients: int) -> dict[int, s
     for holder, dealer in pairs:
         opponents.setdefault(holder, set()).add(dealer)
         opponents.setdefault(dealer, set()).add(holder)
-    wrong = {client for client, others in opponents.items() if 3 * len(others) > clients}
+    wrong = {client for client, against in opponents.items() if 3 * len(against) > clients}
     both = {client for pair in pairs if not wrong & set(pair) for client in pair}
     return {
         client: f"the shares between it and client {', '.join(map(str, sorted(opponents[client])))} do not open"

@@ -36,8 +36,6 @@ from fedkin.secure_aggregation.signatures import public_text
 
 _LOOK_EVERY = 5.0
 """Seconds between two checks whether a client that owes a reply was restarted."""
-_REPORT_EVERY = 30.0
-"""Seconds without a reply after which the server reports the clients it waits for, and between two reports."""
 _RETRY, _LONGEST_RETRY = 3.0, 60.0
 """Seconds before a client that the run cannot continue without is asked again, at first and at most."""
 
@@ -173,7 +171,7 @@ class FlowerFederation(Federation):
             """Report now and then which clients the server waits for, and look for restarted clients."""
             nonlocal reported, looked
             clock = time.monotonic()
-            silent = clock - reported > _REPORT_EVERY
+            silent = clock - reported > 30  # seconds
             if silent and not arrived:
                 names = ", ".join(self.names[client] for client in sorted(owing.values()))
                 self.roster.report(f"Waiting for {names}, for {clock - began:.0f} s so far")
@@ -238,12 +236,6 @@ class FlowerFederation(Federation):
 
 NOWHERE = 0
 """Node of a site that took part and has not come back."""
-_PAUSE = 0.5
-"""Seconds between two looks at who is there."""
-_GONE = 5
-"""Flower's code for a node that cannot be reached: it lists a killed node until it misses its heartbeat."""
-_MAX_REFUSED = 100
-"""Refusals that one record holds at most, as nodes may go on forever; the log has all."""
 
 
 @dataclass(frozen=True)
@@ -366,7 +358,8 @@ class Roster:
                     self._refuse(str(error), member.node)
         for reply in self.grid.pull_messages(list(self._asked)) if self._asked else ():
             node, introduced_node = self._asked.pop(reply.metadata.reply_to_message_id), NOWHERE
-            if reply.has_error() and reply.error.code == _GONE:
+            # Flower's code for a node that cannot be reached: it lists a killed node until it misses its heartbeat.
+            if reply.has_error() and reply.error.code == 5:
                 self.report(f"Node {node} is not there any more, as after a site was killed; it is left alone")
                 continue
             try:
@@ -460,7 +453,7 @@ class Roster:
         self.report(f"Refused: {reason}")
         if node != NOWHERE:
             push(self.grid, {node: Message(content(kind=REFUSED, reason=reason), node, TYPE, group_id="refused")})
-        if reason not in self.refused and len(self.refused) < _MAX_REFUSED:
+        if reason not in self.refused and len(self.refused) < 100:  # nodes may go on forever; the log has all
             self.refused.append(reason)
 
     def agreeing(self) -> list[Member]:
@@ -504,7 +497,7 @@ class Roster:
                 if self.known and names:
                     break
                 raise FedkinError(" ".join([f"After {patience:g} seconds {state}.", *self.differing().values()]))
-            time.sleep(_PAUSE)
+            time.sleep(0.5)
         for node, reason in self.differing().items():
             self._refuse(reason, node)
         seats = max(count, len(self.known))  # with those that have joined since the run began

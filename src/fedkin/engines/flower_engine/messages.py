@@ -21,9 +21,6 @@ from fedkin.core.payload import from_bytes, to_bytes
 from fedkin.core.replies import Failure, failure_of
 from fedkin.engines.site import Request, Site
 
-_FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.05, 0.5, 1.2
-"""Seconds between two polls, at first and at most, and the factor between two pauses without a reply."""
-
 Key = TypeVar("Key", bound=Hashable)
 
 
@@ -42,7 +39,7 @@ def poll(
     in time. `between` is called after every poll that leaves something to wait for, with whether it brought a reply; it
     may change `waiting`.
     """
-    end, pause = time.monotonic() + timeout, _FIRST_PAUSE
+    end, pause = time.monotonic() + timeout, 0.05
     while waiting:
         replies = list(grid.pull_messages(list(waiting)))
         for reply in replies:
@@ -51,7 +48,7 @@ def poll(
         if not waiting or remaining <= 0:
             return
         between(bool(replies))
-        pause = _FIRST_PAUSE if replies else min(_LONGEST_PAUSE, _GROWTH * pause)
+        pause = 0.05 if replies else min(0.5, 1.2 * pause)  # seconds
         time.sleep(min(pause, remaining))
 
 
