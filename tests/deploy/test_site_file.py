@@ -107,9 +107,9 @@ na_values = {nr = [8]}
     assert client.x is one.table.values
     with pytest.raises(FedkinError, match=r"^Unknown column in drop 'nam'; did you mean 'name'\?$"):
         built(minimal(tmp_path, 'drop = ["nam"]\ndecimal = ","\nencoding = "cp1252"', "a.csv"))
-    with pytest.raises(FedkinError, match=r"^ordinal\['pain'\] is \['some'\]; .* each once, in .*site\.toml\.$"):
+    with pytest.raises(FedkinError, match=r"site\.toml: ordinal\['pain'\] is \['some'\]; "):
         built(minimal(tmp_path, 'ordinal = {pain = ["some"]}'))
-    with pytest.raises(FedkinError, match=r"^encoding is 'cp12'; .* in .*site\.toml\.$"):
+    with pytest.raises(FedkinError, match=r"site\.toml: encoding is 'cp12'; "):
         built(minimal(tmp_path, 'encoding = "cp12"'))
     with pytest.raises(FedkinError, match=r"'decimal' is ';' in .*site\.toml; it should be 'auto', '\.' or ','"):
         built(minimal(tmp_path, 'decimal = ";"'))

@@ -75,12 +75,12 @@ class SiteFile(ColumnOptions):
         try:
             table = self.table
         except FedkinError as error:
-            raise FedkinError(f"{str(error).rstrip('.')}, in {path}.") from error
+            raise FedkinError(f"{path}: {error}") from error
         if self.encode is not None:
             kind, colon, name = self.encode.partition(":")
-            is_here = colon and (path.parent / expanded(name.partition("?")[0])).exists()
-            spec = f"{kind}:{path.parent / expanded(name)}" if is_here else self.encode
-            table = replace(table, encoder=encoder_named(spec, str(path.parent / expanded(self.folder))))
+            is_here = colon and (base / expanded(name.partition("?")[0])).exists()
+            spec = f"{kind}:{base / expanded(name)}" if is_here else self.encode
+            table = replace(table, encoder=encoder_named(spec, str(base / expanded(self.folder))))
         device = device_named(self.device, f"'device' in {path}")
         listed = public_keys(self.keys, f"[keys] in {path}")
         data, folder = base / expanded(self.data), base / expanded(self.folder)

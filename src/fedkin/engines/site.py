@@ -59,15 +59,13 @@ class Request:
         """Parse a request from JSON; raise FedkinError if the text is no request. Parts become names of files."""
         try:
             request = TypeAdapter(cls).validate_json(text)
+            if request.task and not is_name(request.task):
+                raise ValueError
         except ValueError as error:
             raise FedkinError("The request is not one of fedkin's.", public=True) from error
-        if request.task and not is_name(request.task):
-            raise FedkinError("The request is not one of fedkin's.", public=True)
         return request
 
 
-# Memory of a client between exchanges, on the disk of the machine it runs on.
-#
 # A site keeps its memory in one file per exchange that changed it. A server that was killed resumes from its last
 # checkpoint and repeats the exchanges after it; the site then starts from the memory it had at that moment and
 # discards what it wrote since. So resuming is exact, and a site that was killed finds its memory. What it must never
@@ -80,7 +78,7 @@ _KEY, _LASTING_FILE, _HELD = "key", "lasting.safetensors", "held"
 
 
 class Memory:
-    """Private state of a client in a folder, one file ``memory-<exchange>.safetensors`` per exchange that changed it.
+    """Memory of a client between exchanges: one file ``memory-<exchange>.safetensors`` per exchange that changed it.
 
     The folder is that of one site and one run. What must never be forgotten is elsewhere, so that who deletes the
     folder resets no privacy account: ``key``, from which noise is made, and ``lasting.safetensors``, in
