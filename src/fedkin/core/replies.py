@@ -248,7 +248,7 @@ def common_shape(replies: Mapping[int, Payload]) -> tuple[int, ...]:
 # Failures: why a client gave no usable reply.
 
 
-FailureKind = Literal["absent", "failed", "declined", "refused", "unusable", "diverged"]
+FailureKind = Literal["absent", "failed", "declined", "refused", "unusable", "diverged", "unsummed"]
 """Kinds of failures, see `Failure`."""
 
 
@@ -258,7 +258,7 @@ class Failure(str):
     ``"absent"`` is a client that did not answer or could not be reached, ``"failed"`` one whose task ended in an error,
     ``"declined"`` one that says why it does not do the task now, and ``"refused"`` one that never will. A reply that is
     not as it must be is ``"unusable"``, and ``"diverged"`` if that is a model or an update that is not finite or beyond
-    `MAX_UPDATE`.
+    `MAX_UPDATE`. ``"unsummed"`` is a client whose secure sum failed because of others.
     """
 
     kind: FailureKind

@@ -25,14 +25,14 @@ from fedkin.core.errors import FedkinError, listing
 from fedkin.core.federation import MAX_ATTEMPTS, Federation
 from fedkin.core.method import allowed_for_sums, display_name
 from fedkin.core.payload import Payload
-from fedkin.core.replies import refusal
+from fedkin.core.replies import Failure, failure_kind, refusal
 from fedkin.core.tasks import Task
 from fedkin.secure_aggregation import client_tasks, masks
 from fedkin.secure_aggregation.client_tasks import MIN_CLIENTS, Term, values_of
 from fedkin.secure_aggregation.masks import KEY, KINDS, OPENER, OWN, PAIRS, SEALED, Integers, content, rows_of
 
-_OTHERS_LOST = "others of its sum were lost"
-_TOO_FEW = f"fewer than {MIN_CLIENTS} clients to sum over"
+_OTHERS_LOST = Failure("unsummed", "others of its sum were lost")
+_TOO_FEW = Failure("unsummed", f"fewer than {MIN_CLIENTS} clients to sum over")
 _BAD_SHARES = "its shares are not those of its keys"
 _NO_PART = "it opens none of its shares of others' keys"
 _TIMES = 3
@@ -163,7 +163,7 @@ def _noted(fed: Federation, sums: Sums) -> Sums:
 
 def direct_failures(missing: Mapping[int, str]) -> dict[int, str]:
     """Return the clients in `missing` that failed themselves, without those whose sum failed because of others."""
-    return {client: reason for client, reason in missing.items() if reason not in (_OTHERS_LOST, _TOO_FEW)}
+    return {client: reason for client, reason in missing.items() if failure_kind(reason) != "unsummed"}
 
 
 def sums_of_all(fed: Federation, task: Task, payload: Payload, terms: Sequence[Term]) -> dict[str, Tensor]:
