@@ -4,7 +4,7 @@ BASE := .venv/base
 READY := .venv/ready
 
 .DEFAULT_GOAL := help
-.PHONY: help run test long pages test-gpu flower lint format options results docs docs-versions linkcheck package pins clean
+.PHONY: help run test long pages test-gpu flower lint format options results docs linkcheck package pins clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,7 +20,7 @@ long: $(READY) ## Test real processes: a federation with keys, a simulation, tra
 
 pages: $(READY) ## Build the documentation, test its pages and run their examples
 	$(BIN)/python -m pytest -q -m pages tests/test_docs_site.py
-	$(BIN)/python -m pytest -q -m pages -n auto --dist worksteal tests/test_docs.py tests/test_docs_versions.py
+	$(BIN)/python -m pytest -q -m pages -n auto --dist worksteal tests/test_docs.py
 
 flower: $(READY) ## Run what stands on Flower with its newest version, where it installs
 	.ci/newest-flower
@@ -47,9 +47,6 @@ results: $(READY) ## Write the tables of docs/results from their data
 
 docs: $(READY) ## Build the documentation into build/docs; with RUN=cache notebooks run and show what they print
 	$(BIN)/python -m sphinx -W --keep-going -n -D nb_execution_mode=$(or $(RUN),off) docs build/docs
-
-docs-versions: $(READY) ## Build the documentation of every tagged version and of this checkout into build/site
-	$(BIN)/python docs/make_versions.py build/site
 
 linkcheck: $(READY) ## Try the documentation's links to other places
 	$(BIN)/python -m sphinx -b linkcheck docs build/linkcheck

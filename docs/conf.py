@@ -7,16 +7,6 @@ from typing import Any
 
 import fedkin
 
-_SIDEBAR = [
-    "sidebar/brand",
-    "versions",
-    "sidebar/search",
-    "sidebar/scroll-start",
-    "sidebar/navigation",
-    "sidebar/scroll-end",
-]
-"""Furo's own, with a choice of versions, which is seen where the site has several (``make docs-versions``)."""
-
 project = "fedkin"
 author = "the authors of fedkin"
 copyright = author
@@ -28,9 +18,6 @@ html_theme = "furo"
 html_title = f"fedkin {release}"
 html_static_path = ["_static"]
 html_css_files = ["fedkin.css"]
-html_js_files = [("versions.js", {"defer": "defer"})]
-templates_path = ["_templates"]
-html_sidebars = {"**": [f"{part}.html" for part in _SIDEBAR]}
 
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4  # as on GitHub, where the same pages are read

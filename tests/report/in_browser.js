@@ -82,34 +82,19 @@ const copied = async (page, clipboard) => {
   await wait(50);
 };
 
-const marked = page => {
-  const table = page.document.querySelector("table");
-  page.getSelection().selectAllChildren(table);
-  const text = page.getSelection().toString();
-  page.getSelection().removeAllRanges();
-  return text;
-};
-
 const check = async page => {
   page.document.querySelectorAll("details").forEach(folded => { folded.open = true; });
   await wait(50);
   const found = {width: page.innerWidth, scrolls: page.document.documentElement.scrollWidth, beyond: beyond(page)};
   Object.assign(found, {scrolled: scrolled(page), hovered: hovered(page), keys: keys(page), touched: touched(page), cell: cell(page)});
-  found.marked = marked(page);
-  const button = page.document.querySelector(".copy");
   found.copied = [];
   found.selected = [];
-  found.buttons = [];
   await copied(page, {writeText: async text => { found.copied.push(text); }});
-  found.buttons.push(button.textContent);
   page.document.execCommand = () => {
     found.selected.push(page.document.activeElement.value);
     return found.selected.length !== 1;
   };
   await copied(page, undefined);
-  found.buttons.push(button.textContent);
-  await wait(2000);
-  found.buttons.push(button.textContent);
   return found;
 };
 
