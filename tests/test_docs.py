@@ -45,11 +45,8 @@ SECTIONS = [section for section in config.SECTIONS.values() if section.__name__ 
 FEW = ["method.rounds=2", "method.local_epochs=1"]
 QUICK = {
     "fedcref": [
-        "method.initial=kmeans",
-        "method.local_epochs=1",
-        "method.rounds=1",
-        "method.min_steps=0",
-        "method.max_iterations=1",
+        f"method.{option}"
+        for option in ("initial=kmeans", "local_epochs=1", "rounds=1", "min_steps=0", "max_iterations=1")
     ],
     "kin-graph": ["simulation.fraction=0.2"],
     "kfed": [],

@@ -73,15 +73,6 @@ def test_the_notebook_of_a_federation_runs(monkeypatch: pytest.MonkeyPatch) -> N
     assert found[-2] == known[-2]  # the clusters
 
 
-@pytest.mark.pages
-@pytest.mark.parametrize("name", NOTEBOOKS)
-def test_a_notebook_can_be_taken_along(site: Path, name: str) -> None:
-    page = (site / f"{name}.html").read_text()
-    notebook = re.search(rf'href="\.\./(_downloads/\w+/{Path(name).name}\.ipynb)"', page)
-    assert notebook
-    assert (site / notebook[1]).exists()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_a_notebook_shows_what_it_made(whole_site: Path, name: str) -> None:

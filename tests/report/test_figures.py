@@ -27,8 +27,6 @@ WHOLE = f.Scale([3], [], 1.0, True)
         lambda: f.Bars("B", "", ["1", "2"], [1.0, 2.0], [False], "x"),
         lambda: f.Graph("G", "", [f.GraphNode(0, 0, 1, 0)], [(0, 1)]),
         lambda: f.ClientClusters(["0"], [1], np.array([[0]]), hidden=["A", "B"]),
-        lambda: f.ClusterPictures(3, 1, 1, np.zeros((4, 4)), np.zeros((2, 4, 5))),
-        lambda: f.SampleMap("M", np.zeros((3, 2)), np.array([0, 1]), {}),
         lambda: f.ScaleTree("S", "", [WHOLE, f.Scale([2, 1], [0, 1], 1.0, False)]),
         lambda: f.ScaleTree("S", "", [WHOLE, f.Scale([2, 1], [0, 0], 1.0, True)]),
     ],

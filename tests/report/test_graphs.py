@@ -11,16 +11,17 @@ from fedkin.report.graphs import WIDTH, arrange, draw_graph
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.none() | st.integers(0, 30), min_size=1, max_size=80), st.sampled_from([0, 3, 9]))
-def test_nodes_never_overlap_and_stay_inside(clusters: list[int | None], letters: int) -> None:
-    layout = arrange(clusters, letters)
+@given(st.lists(st.none() | st.integers(0, 30), min_size=1, max_size=80), st.booleans())
+def test_nodes_never_overlap_and_stay_inside(clusters: list[int | None], tagged: bool) -> None:
+    layout = arrange(clusters, tagged)
     for a, b in combinations(layout.places, 2):
         assert math.hypot(a.x - b.x, a.y - b.y) >= a.room + b.room
     for place in layout.places:
         assert place.room > 1
         assert place.room <= place.x <= WIDTH - place.room
         assert place.room <= place.y <= layout.height - place.room
-    assert [label[0] for label in layout.labels] == sorted({cluster for cluster in clusters if cluster is not None})
+    order = sorted(set(clusters), key=lambda cluster: (cluster is None, cluster or 0))
+    assert [label[0] for label in layout.labels] == order
 
 
 def drawn_of(nodes: list[tuple[str, int, int, int | None]], edges: list[tuple[int, int]] = []) -> str:  # noqa: B006

@@ -4,7 +4,6 @@ from hypothesis import strategies as st
 from fedkin.report.measures import (
     MEASURES,
     phased,
-    phases,
     reached,
     training_rounds,
 )
@@ -36,7 +35,5 @@ def test_training_rounds_are_the_steps_of_training(names: list[str | None], step
 
 def test_phases_are_counted_in_order() -> None:
     records = [{"values": {"phase": name}} for name in ("pre-training", "pre-training", "embedding", "training")]
-    assert phases(records) == {"pre-training": 2, "embedding": 1, "training": 1}
     assert phased(records) == "2 of pre-training, 1 of embedding and 1 of training"
-    assert phases([line(1)]) == {}
     assert phased([line(1)]) == ""

@@ -74,14 +74,17 @@ def line_chart(curve: Curve) -> str:
         low, high = low - 0.02 * abs(high), high + 0.02 * abs(high)
     ticks = nice_ticks(low, high, whole=curve.unit == "count")
     labels = tick_labels(ticks, curve.unit)
-    left, first, last = 14 + 6.6 * max(map(len, labels)), min(curve.x), max(curve.x)
-    x, y = Axis(first, last, left, RIGHT), Axis(ticks[0], ticks[-1], BOTTOM, TOP)
+    x_start, first, last = 14 + 6.6 * max(map(len, labels)), min(curve.x), max(curve.x)
+    x, y = Axis(first, last, x_start, RIGHT), Axis(ticks[0], ticks[-1], BOTTOM, TOP)
     drawing = Drawing("chart")
     for tick, label in zip(ticks, labels, strict=True):
-        drawing.line(left, y(tick), RIGHT, y(tick), "grid")
-        drawing.text(left - 7, y(tick) + 3.8, label, "end")
-    draw_steps(drawing, x, BOTTOM + 17, curve.x)
-    drawing.text((left + RIGHT) / 2, HEIGHT - 5, curve.x_label, "middle")
+        drawing.line(x_start, y(tick), RIGHT, y(tick), "grid")
+        drawing.text(x_start - 7, y(tick) + 3.8, label, "end")
+    ticks = nice_ticks(first, last, count=7, whole=all(float(step).is_integer() for step in curve.x))
+    for tick, label in zip(ticks, tick_labels(ticks, "number"), strict=True):
+        if first <= tick <= last:
+            drawing.text(x(tick), BOTTOM + 17, label, "middle")
+    drawing.text((x_start + RIGHT) / 2, HEIGHT - 5, curve.x_label, "middle")
     for mark in curve.marks:
         if first <= mark.step <= last:
             drawing.line(x(mark.step), TOP, x(mark.step), BOTTOM, "mark dashed" if mark.dashed else "mark")
@@ -93,15 +96,6 @@ def line_chart(curve: Curve) -> str:
     ends = ", ".join(f"{line.name} {_last(curve, line)}" for line in lines)
     svg = drawing.write(HEIGHT, f"{curve.title} by {curve.x_label}; last {ends}.")
     return figure(curve.title, curve.caption, _legend(curve, lines), svg, _number_table(curve, lines))
-
-
-def draw_steps(drawing: Drawing, x: Axis, base: float, steps: Sequence[float]) -> None:
-    """Label an axis of steps at round numbers."""
-    first, last = min(steps), max(steps)
-    ticks = nice_ticks(first, last, count=7, whole=all(float(step).is_integer() for step in steps))
-    for tick, label in zip(ticks, tick_labels(ticks, "number"), strict=True):
-        if first <= tick <= last:
-            drawing.text(x(tick), base, label, "middle")
 
 
 def _runs(curve: Curve, values: Sequence[float | None], x: Axis, y: Axis) -> list[list[Point]]:
@@ -226,8 +220,8 @@ def bar_chart(bars: Bars) -> str:
     names, values = [shortened(name, 26) for name in bars.names], [shown(value, "number") for value in bars.values]
     ends = [0.0, *bars.values, *([] if bars.line is None else [bars.line])]
     # Values stand in a column of their own, where neither bars nor the dashed line reach.
-    left, right = 8 + _LETTER * max(map(len, names)), WIDTH - _LETTER * max(map(len, values)) - 8
-    x, top, bottom = Axis(min(ends), max(ends), left, right), 16.0, 16 + row * count
+    x_start, right = 8 + _LETTER * max(map(len, names)), WIDTH - _LETTER * max(map(len, values)) - 8
+    x, top, bottom = Axis(min(ends), max(ends), x_start, right), 16.0, 16 + row * count
     drawing = Drawing("bars")
     drawing.text(0, 8, bars.x_label)
     drawing.line(x(0), top, x(0), bottom, "grid")

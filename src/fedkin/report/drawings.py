@@ -67,13 +67,13 @@ def _draw_scale(
         drawing.text(WIDTH, base, f"{scale.stability:.2f}", f"end name{chosen}")
     unit = (WIDTH - LEFT - RIGHT) / max(sum(scale.samples), 1)
     ends = [LEFT + unit * end for end in accumulate((scale.samples[cluster] for cluster in order), initial=0)]
-    for cluster, (left, right) in zip(order, pairwise(ends), strict=True):
-        width = max(right - left - 1, 0.4)  # so that blocks do not touch, and the smallest can be seen
+    for cluster, (start, stop) in zip(order, pairwise(ends), strict=True):
+        width = max(stop - start - 1, 0.4)  # so that blocks do not touch, and the smallest can be seen
         part = f"\npart of cluster {scale.parents[cluster]} of the row above" if scale.parents else ""
         tip = f"{_scale_in_words(scale)}\ncluster {cluster}: {pluralize(scale.samples[cluster], 'sample')}{part}"
-        drawing.box(left, top, width, height, f"block {cluster_class(colours[cluster])}{chosen}", tip)
+        drawing.box(start, top, width, height, f"block {cluster_class(colours[cluster])}{chosen}", tip)
         if scale.chosen and width >= 15:
-            drawing.text(left + width / 2, base, cluster, "middle in")
+            drawing.text(start + width / 2, base, cluster, "middle in")
 
 
 def _scale_in_words(scale: Scale) -> str:

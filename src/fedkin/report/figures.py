@@ -186,9 +186,6 @@ class ClusterPictures:
     members: NDArray[np.floating[Any]]
     mostly: str = ""
 
-    def __post_init__(self) -> None:
-        _check_shape(f"member pictures of cluster {self.cluster}", self.members.shape[1:], self.mean.shape)
-
 
 @dataclass(frozen=True, eq=False)
 class PictureTable:
@@ -215,9 +212,6 @@ class SampleMap:
     labels: NDArray[np.integer[Any]]
     names: Mapping[int, str]
     colours: Mapping[int, int] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        _check_shape(f"map '{self.title}'", self.places.shape, (len(self.labels), 2))
 
 
 CellVerdict = Literal["", "within", "higher", "lower", "unsure", "near", "above", "below", "best"]

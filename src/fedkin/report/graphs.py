@@ -46,7 +46,7 @@ def draw_graph(graph: Graph) -> str:
 def _groups(clusters: Sequence[int | None]) -> dict[int | None, list[int]]:
     """Return the positions of each cluster's nodes, in order of cluster, those of unmatched nodes last."""
     order = sorted(set(clusters), key=lambda cluster: (cluster is None, cluster or 0))
-    return {cluster: [at for at, other in enumerate(clusters) if other == cluster] for cluster in order}
+    return {cluster: [index for index, label in enumerate(clusters) if label == cluster] for cluster in order}
 
 
 def _draw(graph: Graph) -> str:
@@ -68,26 +68,23 @@ def _draw(graph: Graph) -> str:
     largest = max(1, *(node.size for node in graph.nodes))
     for node, (x, y, room, *_) in zip(graph.nodes, layout.places, strict=True):
         radius = max(1.8, room * math.sqrt(max(node.size, 0) / largest))
-        name, where = graph.name(node), "unmatched" if node.cluster is None else f"in cluster {node.cluster}"
-        tip = f"{name}, local cluster {node.local_cluster}\n{node.size} samples, {where}"
+        name, state = graph.name(node), "unmatched" if node.cluster is None else f"in cluster {node.cluster}"
+        tip = f"{name}, local cluster {node.local_cluster}\n{node.size} samples, {state}"
         look = f"node {cluster_class(node.cluster)}"
         drawing.parts.append(
             element("circle", cx=x, cy=y, r=radius, class_=look, data_client=name, data_tip=tip)
         )  # fmt: skip
     for tag, place in zip(tags, layout.places, strict=False):
         drawing.text(place.tag_x, place.tag_y + 3, tag, "middle tag")
-    for cluster, x, y in layout.labels:
-        drawing.text(x, y, f"Cluster {cluster}", "middle name")
     unmatched = sum(node.cluster is None for node in graph.nodes)
-    if unmatched:
-        drawing.line(0, layout.unmatched, WIDTH, layout.unmatched, "grid")
-        drawing.text(0, layout.unmatched + 17, f"Unmatched: {unmatched}", "name")
+    for cluster, x, y in layout.labels:
+        drawing.text(x, y, f"Unmatched: {unmatched}" if cluster is None else f"Cluster {cluster}", "middle name")
     key = "A dot is a local cluster, its area the number of samples, a line an association."
     key += " Beside each dot: its client." if tags else ""
     key += " Dashed: between two clusters." if across else ""
     words = (
-        f"{graph.title}: {len(graph.nodes)} local clusters in {len(layout.labels)} clusters, {unmatched} unmatched, "
-        f"{len(graph.edges)} associations. The table below lists the members."
+        f"{graph.title}: {len(graph.nodes)} local clusters, {unmatched} unmatched, {len(graph.edges)} associations. "
+        "The table below lists the members."
     )
     return drawing.write(layout.height, words) + element("p", key, class_="key")
 
@@ -100,7 +97,7 @@ def _tags(graph: Graph) -> list[str]:
     return [number for _, number in tags] if alike else []
 
 
-# Layout: rings row by row in order of cluster, unmatched nodes below.
+# Layout: rings row by row in order of cluster, that of unmatched nodes last.
 
 
 class Place(NamedTuple):
@@ -114,18 +111,17 @@ class Place(NamedTuple):
 
 
 class RingLayout(NamedTuple):
-    """Layout of a graph: node positions, cluster labels as (cluster, x, y), top of the unmatched nodes, and height."""
+    """Layout of a graph: node positions, labels of rings as (cluster, x, y), and height."""
 
     places: list[Place]
-    labels: list[tuple[int, float, float]]
-    unmatched: float
+    labels: list[tuple[int | None, float, float]]
     height: float
 
 
 class _Ring(NamedTuple):
     """Ring of a cluster's nodes, whose `node` is the largest radius of one that does not touch its neighbours."""
 
-    cluster: int
+    cluster: int | None
     positions: list[int]
     radius: float
     node: float
@@ -133,7 +129,7 @@ class _Ring(NamedTuple):
     width: float
 
 
-def _ring(cluster: int, positions: list[int], spacing: float, tagged: bool) -> _Ring:
+def _ring(cluster: int | None, positions: list[int], spacing: float, tagged: bool) -> _Ring:
     count, radius, distance = len(positions), 0.0, spacing
     if count > 1:
         half_turn = 2 * math.sin(math.pi / count)
@@ -150,33 +146,31 @@ def arrange(clusters: Sequence[int | None], tagged: bool) -> RingLayout:
 
     `tagged` nodes have a tag of up to three digits beside them.
     """
-    layouts = (_arrange(_groups(clusters), len(clusters), spacing, tagged) for spacing in _SPACINGS)
+    layouts = (_arrange(clusters, spacing, tagged) for spacing in _SPACINGS)
     layout = next(layouts)
     while layout.height > 440 and (tighter := next(layouts, None)) is not None:
         layout = tighter
     return layout
 
 
-def _arrange(groups: dict[int | None, list[int]], count: int, spacing: float, tagged: bool) -> RingLayout:
-    unmatched = groups.get(None, [])
+def _arrange(clusters: Sequence[int | None], spacing: float, tagged: bool) -> RingLayout:
     rows: list[list[_Ring]] = []
     used = math.inf
-    for cluster, positions in groups.items():
-        if cluster is not None:
-            ring = _ring(cluster, positions, spacing, tagged)
-            if used + ring.width > WIDTH:
-                rows.append([])
-                used = 0.0
-            rows[-1].append(ring)
-            used += ring.width
+    for cluster, positions in _groups(clusters).items():
+        ring = _ring(cluster, positions, spacing, tagged)
+        if used + ring.width > WIDTH:
+            rows.append([])
+            used = 0.0
+        rows[-1].append(ring)
+        used += ring.width
     places: dict[int, Place] = {}
-    labels: list[tuple[int, float, float]] = []
+    labels: list[tuple[int | None, float, float]] = []
     top = 4.0
     for row in rows:
         bottom = top + max(2 * ring.reach + _LABEL for ring in row)
-        spare, left = (WIDTH - sum(ring.width for ring in row)) / len(row), 0.0
+        spare, start = (WIDTH - sum(ring.width for ring in row)) / len(row), 0.0
         for ring in row:
-            x, y = left + (spare + ring.width) / 2, bottom - _LABEL - ring.reach
+            x, y = start + (spare + ring.width) / 2, bottom - _LABEL - ring.reach
             tag = ring.radius + ring.node + _TAG  # tags point outwards
             for turn, position in enumerate(ring.positions):
                 angle = 2 * math.pi * turn / len(ring.positions) - math.pi / 2
@@ -185,15 +179,6 @@ def _arrange(groups: dict[int | None, list[int]], count: int, spacing: float, ta
                     x + ring.radius * across, y + ring.radius * down, ring.node, x + tag * across, y + tag * down
                 )
             labels.append((ring.cluster, x, bottom - 7))
-            left += ring.width + spare
+            start += ring.width + spare
         top = bottom + _GAP
-    height = top - _GAP + 4
-    if unmatched:
-        room = min(_LARGEST_NODE, 0.4 * spacing)
-        step, down = 2.6 * room, 2.6 * room + (_TAG + 3 if tagged else 0)
-        per_row, first = int(WIDTH // step), top + 27 + room + 2
-        for turn, position in enumerate(unmatched):
-            x, y = step * (turn % per_row + 0.5), first + down * (turn // per_row)
-            places[position] = Place(x, y, room, x, y + room + _TAG)
-        height = top + 31 + down * math.ceil(len(unmatched) / per_row)
-    return RingLayout([places[position] for position in range(count)], labels, top, height)
+    return RingLayout([places[position] for position in range(len(clusters))], labels, top - _GAP + 4)

@@ -57,13 +57,15 @@ def _chart(clusters: ClientClusters) -> str:
     last, count = clusters.clusters[:, -1].tolist(), len(clusters.steps)
     order = sorted(range(len(last)), key=lambda client: (last[client] < 0, last[client], client))
     columns = sorted(range(count - 1, -1, -math.ceil(count / 80)))  # of more steps, lanes would be too thin
-    names, hidden = ([shortened(name, _LONGEST_NAME) for name in own] for own in (clusters.clients, clusters.hidden))
-    left = 10 + _LETTER * max(len("client"), *map(len, names))
+    names, hidden = (
+        [shortened(name, _LONGEST_NAME) for name in texts] for texts in (clusters.clients, clusters.hidden)
+    )
+    x_start = 10 + _LETTER * max(len("client"), *map(len, names))
     cluster_x = WIDTH - 28 - _LETTER * max(map(len, ("true", *hidden))) if hidden else WIDTH - 22
     right, bottom = cluster_x - 20, TOP + ROW * len(order)
-    x = Axis(0, len(columns), left, right)
+    x = Axis(0, len(columns), x_start, right)
     drawing = Drawing("lanes")
-    drawing.text(left - 6, TOP - 7, "client", "end")
+    drawing.text(x_start - 6, TOP - 7, "client", "end")
     drawing.text(cluster_x, TOP - 7, "cluster", "middle")
     if hidden:
         drawing.text(WIDTH, TOP - 7, "true", "end")
@@ -71,11 +73,11 @@ def _chart(clusters: ClientClusters) -> str:
     rows = Drawing("")
     for row, client in enumerate(order):
         top, base = TOP + ROW * row, TOP + ROW * (row + 0.5) + 3
-        rows.text(left - 6, base, names[client], "end")
+        rows.text(x_start - 6, base, names[client], "end")
         spans = _spans(clusters.clusters[client, columns].tolist())
         for start, stop, cluster in spans:
-            left_edge, width = short(x(start) + 0.4), x(stop) - x(start) - 0.8
-            box = f"M{left_edge} {short(top + 1.5)}h{short(width)}v{short(ROW - 3)}H{left_edge}z"
+            edge, width = short(x(start) + 0.4), x(stop) - x(start) - 0.8
+            box = f"M{edge} {short(top + 1.5)}h{short(width)}v{short(ROW - 3)}H{edge}z"
             paths[cluster] = paths.get(cluster, "") + box
             # The last cluster stands behind its lane.
             if cluster >= 0 and stop < len(columns) and width >= _LETTER * len(str(cluster)) + 4:
@@ -90,7 +92,7 @@ def _chart(clusters: ClientClusters) -> str:
     for tick in nice_ticks(steps[0], steps[-1], count=7, whole=True) if len(steps) > 1 else steps:
         if steps[0] <= tick <= steps[-1]:
             drawing.text(x(float(np.interp(tick, steps, range(len(steps)))) + 0.5), bottom + 13, plain(tick), "middle")
-    drawing.text((left + right) / 2, bottom + 27, clusters.x_label, "middle")
+    drawing.text((x_start + right) / 2, bottom + 27, clusters.x_label, "middle")
     for mark in clusters.marks:
         if 0 < (column := int(np.searchsorted(steps, mark.step))) < len(steps):
             drawing.line(x(column), TOP - 4, x(column), bottom + 2, "mark dashed" if mark.dashed else "mark")

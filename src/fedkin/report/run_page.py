@@ -213,7 +213,7 @@ def _sample_finding(run: _Run) -> str:
         return ""
     if len(run.clusters) == 1:
         return "No clusters were separated: all samples are in one."
-    holders = [sum(bool((one.state["clusters"] == c).any()) for one in run.clients) for c in run.clusters]
+    holders = [sum(bool((client.state["clusters"] == c).any()) for client in run.clients) for c in run.clusters]
     low, high, count = min(holders), max(holders), len(run.clients)
     across = all_of(count, "clients") if low == count else f"{low} to {high} of {count} clients"
     across = f"{low} of {count} clients" if low == high < count else across
@@ -276,8 +276,8 @@ def _summary(run: _Run, metric: str | None = None, reach: float | None = None) -
         holders = [record for record in records if name in record["metrics"] or name in record["values"]]
         if measure.headline and number(holders[-1], name) is not None:
             explanation, last = measure.meaning, written(holders[-1], name, measure)
-            if (other := named.get(measure.beside)) and number(holders[-1], measure.beside) is not None:
-                explanation += f"; {other.in_sentence}: {written(holders[-1], measure.beside, other)}"
+            if (beside := named.get(measure.beside)) and number(holders[-1], measure.beside) is not None:
+                explanation += f"; {beside.in_sentence}: {written(holders[-1], measure.beside, beside)}"
             rows.append((measure.title, last, explanation))
     rows += moments(records, run.unit, metric, reach)
     traffic = format_bytes(records[-1]["sent"] + records[-1]["received"])

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fedkin.core.table import MEASURED, Kind
 from fedkin.data.encoding import OTHER
-from fedkin.data.population import client_name, short_names
+from fedkin.data.population import short_names
 from fedkin.data.profile import ClusterProfile
 from fedkin.data.scaling import constant
 from fedkin.data.schema import SchemaColumn
@@ -74,8 +74,8 @@ def remarks(
 ) -> list[str]:
     """Return caveats of the profile as sentences.
 
-    They are on one column or client that explains clusters, on samples that clients do not report, because too few show
-    a cluster, and on missing clients.
+    They are on one column that explains clusters, on samples that clients do not report, because too few show a
+    cluster, and on missing clients.
     """
     caveats = []
     named = [column for column in (columns or described(profile))[:2] if column.effect >= MIN_EFFECT]
@@ -83,7 +83,6 @@ def remarks(
         caveats.append(
             f"Column '{named[0].name}' alone explains the clusters; if it is not what you look for, leave it out."
         )
-    caveats += _of_one_client(profile, names)
     if profile.withheld:
         caveats.append(
             f"{profile.withheld:,} of {pluralize(profile.rows, 'sample')} are in no description: a client does not "
@@ -95,33 +94,6 @@ def remarks(
         name = short.get(client, f"client {client}")
         caveats.append(f"The descriptions of clusters are without {name} ({reason.rstrip('.')}).")
     return caveats
-
-
-def _of_one_client(profile: ClusterProfile, names: Sequence[str]) -> list[str]:
-    """Name the clusters that nearly all come from one client of several, since its way to measure may be the reason."""
-    if len(profile.members) < 2 or len(profile.samples) < 2:
-        return []
-    sizes = {client: int(counts.sum()) for client, counts in profile.members.items()}
-    clusters_of: dict[int, list[str]] = {}
-    for cluster in range(len(profile.samples)):
-        members = {client: int(counts[cluster]) for client, counts in profile.members.items()}
-        client = max(members, key=lambda holder: members[holder])
-        reported, count = sum(members.values()), members[client]
-        possible = reported + _unreported(profile, cluster)
-        # A client with nearly all samples has most of every cluster: the others must have clearly fewer of this one
-        # than their part of all samples lets expect, at most half of it less one.
-        expected = (1 - sizes[client] / max(1, sum(sizes.values()))) * possible
-        if count >= max(0.9 * reported, 0.6 * possible) > 0 and possible - count <= 0.5 * expected - 1:
-            clusters_of.setdefault(client, []).append(str(cluster))
-    clauses = [
-        f"of {'cluster' if len(clusters) == 1 else 'clusters'} {join_words(clusters, 10)}"
-        f"{'' if turn else ' come'} from {client_name(client, names)}"
-        for turn, (client, clusters) in enumerate(clusters_of.items())
-    ]
-    return [
-        f"Nearly all samples {join_words(clauses, 5)}: where a client measures or codes differently, its samples look "
-        "like a cluster."
-    ] if clauses else []  # fmt: skip
 
 
 # Columns described over all clusters.
@@ -340,4 +312,4 @@ def _rounded(value: float, spread: float) -> str:
 
 def word_lines(words: Sequence[Sequence[str]]) -> list[str]:
     """Return a line for each cluster of texts with the words that distinguish it."""
-    return [f"Cluster {cluster}: {', '.join(own)}." for cluster, own in enumerate(words) if own]
+    return [f"Cluster {cluster}: {', '.join(terms)}." for cluster, terms in enumerate(words) if terms]
