@@ -16,7 +16,7 @@ HEAVY = ("torch", "sklearn", "scipy", "pandas", "datasets", "plotly", "networkx"
 
 
 REFUSED = [
-    *(f"{command} nowhere" for command in ("report", "resume", "cut", "costs", "attack", "track")),
+    *(f"{command} nowhere" for command in ("resume", "cut", "costs", "attack")),
     *("predict nowhere digits", "assign nowhere digits", "forget nowhere --client 1", "predict . nowhere.csv"),
     *("run nosuch", "run kfed --data nowhere.csv", "run kfed nowhere.csv", "run kfed --scenario nosuch"),
     *(
@@ -27,7 +27,7 @@ REFUSED = [
         "cluster nowhere",
         "pretrain nowhere.csv --out encoder",
     ),
-    *("pretrain nowhere.csv --out encoder", "benchmark nothing", "list nosuch", "report"),
+    *("pretrain nowhere.csv --out encoder", "benchmark nothing", "list nosuch", "resume"),
     *("compare digits --methods nosuch", "benchmark samples --methods kfed,nosuch"),
 ]
 """Commands whose arguments, names and paths alone are wrong."""
@@ -56,7 +56,7 @@ except SystemExit as end:
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert done.stdout.splitlines()[-1] == f"{code} []"
-    assert not code or done.stderr.count("\n") == 1 or words == "report"
+    assert not code or done.stderr.count("\n") == 1 or words == "resume"
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_wrong_usage_is_one_sentence_with_one_suggestion(
         ),
         ("run toy --scenario toy --out .", ". is not an empty folder; "),
         ("run toy --data nowhere.csv", "'nowhere.csv' does not exist"),
-        ("report nowhere", "Invalid value for 'RUN': Directory 'nowhere' does not exist."),
+        ("resume nowhere", "Invalid value for 'RUN': Directory 'nowhere' does not exist."),
         ("predict nowhere wine", "Invalid value for 'RUN': Directory 'nowhere' does not exist."),
         ("pretrain digits --out encoder --epochs 0", "Invalid value for '--epochs': 0 is not in the range x>=1."),
         ("pretrain wine --out encoder --model conv-autoencoder", "The autoencoder 'conv-autoencoder' was asked for "),
@@ -125,12 +125,12 @@ def test_bad_input_is_one_sentence(
 def test_a_fault_is_not_hidden(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Python ends with a traceback and `FAILED`."""
 
-    def fail(_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise RuntimeError("a fault")
 
-    monkeypatch.setattr("fedkin.experiment.run.report", fail)
+    monkeypatch.setattr("fedkin.experiment.run.resume", fail)
     with pytest.raises(RuntimeError, match="a fault"):
-        main(["report", str(tmp_path)])
+        main(["resume", str(tmp_path)])
     assert FAILED == 1
 
 
@@ -152,7 +152,7 @@ def test_no_name_steers_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
     with pytest.raises(SystemExit):
-        main(["report", "a\x1b]0;title\x07\u202eb"])
+        main(["resume", "a\x1b]0;title\x07\u202eb"])
     assert screen.getvalue().endswith("\n")
     assert not {"\x1b", "\x07", "\u202e"} & set(screen.getvalue())
     assert sys.stderr is screen

@@ -9,7 +9,7 @@ from fedkin.cli import app
 @pytest.mark.parametrize(
     ("words", "completed"),
     [
-        ("fedkin rep", ["report", "reproduce"]),
+        ("fedkin rep", ["reproduce"]),
         ("fedkin run kf", ["kfed"]),
         ("fedkin run kfed --scenario dri", ["drift-swap"]),
         ("fedkin run kfed --engine l", ["local"]),

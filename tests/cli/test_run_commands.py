@@ -64,7 +64,6 @@ def test_run_resume_report_predict(capsys: pytest.CaptureFixture[str], tmp_path:
     assert fedkin("run", f"{folder}/config.toml") == 0
     assert (tmp_path / f"{folder}-2" / "result.json").read_bytes() == (tmp_path / folder / "result.json").read_bytes()
     assert fedkin("resume", folder) == 0
-    assert fedkin("report", folder) == 0
     capsys.readouterr()
     np.savez(tmp_path / "new.npz", x=np.array([[-9.0, 0.0], [9.0, 0.0]], dtype=np.float32))
     assert fedkin("predict", folder, "new.npz") == 0

@@ -21,7 +21,7 @@ from fedkin.engines.site import Site
 from fedkin.experiment.config import load_config
 from fedkin.experiment.outputs import load_found
 from fedkin.experiment.prediction import predict
-from fedkin.experiment.revision import cut, forget, plan_forgetting
+from fedkin.experiment.revision import cut, forget
 from fedkin.experiment.run import execute
 from fedkin.experiment.run_folder import LEDGER, run_config
 from nodes import Nodes, nodes_of
@@ -67,7 +67,7 @@ def test_a_run_is_cut_and_forgets_more_than_once(tmp_path: Path) -> None:
         sites.append(read_site(file).site(file))
     own = ["evaluation.map=none", "method.common_micro_clusters=false"]
     serve(nodes_of(sites, keep), config("kin-graph", *own), tmp_path / "out")
-    outcome = forget(plan_forgetting(tmp_path / "out", ["site-3"]), tmp_path / "without")
+    outcome = forget(tmp_path / "out", ["site-3"], tmp_path / "without")
     serve(nodes_of(sites, keep), run_config(outcome.folder), tmp_path / "without")
     for count in (2, 4):
         assert cut(tmp_path / "out", tmp_path / f"cut-{count}", count) is None
@@ -185,7 +185,7 @@ def test_whoever_is_refused_is_in_the_record_and_the_run_goes_on(data: Path, tmp
 def test_a_site_is_forgotten_at_the_server_and_the_others_are_sent_their_clusters(data: Path, tmp_path: Path) -> None:
     chosen = config("kfed", "method.n_clusters=6")
     first = serve(grid(data, tmp_path), chosen, tmp_path / "out")
-    outcome = forget(plan_forgetting(first.folder, ["site-1"]), tmp_path / "without")
+    outcome = forget(first.folder, ["site-1"], tmp_path / "without")
     assert outcome.records[-1]["answered"] == []
     assert json.loads((tmp_path / "without" / "forgotten.json").read_text())[0]["way"] == "exact"
     found = load_found(tmp_path / "without").result["centroids"]

@@ -15,10 +15,9 @@ from fedkin.core import FedkinError
 from fedkin.experiment import registry
 from fedkin.experiment.config import load_config
 from fedkin.experiment.prediction import predict
-from fedkin.experiment.revision import forget, plan_forgetting
-from fedkin.experiment.run import execute, report, resume
+from fedkin.experiment.revision import forget
+from fedkin.experiment.run import execute, resume
 from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, RECORDS, TIMING
-from fedkin.experiment.tracking import track
 from fuzzing import damaged_bytes, fuzzed
 
 pytestmark = [pytest.mark.usefixtures("toy"), pytest.mark.filterwarnings("ignore")]
@@ -54,15 +53,9 @@ def is_used(ask: Callable[[Path], object], folder: Path) -> bool:
     return True
 
 
-def ask_track(folder: Path) -> None:
-    track(folder, ["tensorboard"])
-
-
 USED: dict[Callable[[Path], object], set[str]] = {
-    report: {CONFIG, RECORDS, CHECKPOINT, *RESULTS},
     resume: {CONFIG, RECORDS, CHECKPOINT},
     ask_predict: {CONFIG, *RESULTS},
-    ask_track: {CONFIG, RECORDS},
 }
 """What is refused if a byte of it is another; what is not used, or written again, does not matter."""
 
@@ -122,9 +115,8 @@ def test_broken_records_are_refused_by_line(line: str, folder: Path) -> None:
     first, _, *rest = path.read_text().splitlines(keepends=True)
     path.write_text("".join([first, line, *rest]))
     before = path.read_bytes()
-    for ask in (resume, report):
-        with pytest.raises(FedkinError, match=r"Line 2 of \S*records\.jsonl is damaged"):
-            ask(folder)
+    with pytest.raises(FedkinError, match=r"Line 2 of \S*records\.jsonl is damaged"):
+        resume(folder)
     assert path.read_bytes() == before
 
 
@@ -133,5 +125,5 @@ def test_a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(name: str, 
     (folder / name).unlink(missing_ok=True)
     os.mkfifo(folder / name)
     with pytest.raises(FedkinError, match=r"no regular file, but a pipe|has not finished"):
-        forget(plan_forgetting(folder, [1]), folder.parent / "without")
+        forget(folder, [1], folder.parent / "without")
     assert not (folder.parent / "without").exists()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fedkin.core.progress import Progress
 from fedkin.experiment.config import Config, load_config
 from fedkin.experiment.run import RunOutcome, execute, resume
-from fedkin.experiment.tracking import TOOLS, numbers, track
+from fedkin.experiment.tracking import TOOLS, numbers
 from toy_runs import OPTIONS
 
 pytestmark = pytest.mark.usefixtures("toy")
@@ -39,7 +39,7 @@ class Listens:
     calls: ClassVar[list[Any]] = []
     fails: ClassVar[Callable[[int], bool]]
 
-    def __init__(self, config: Config, folder: Path, run: str | None) -> None:
+    def __init__(self, config: Config, name: str, folder: Path, run: str | None) -> None:
         self.run = "seven"
         self.calls.append(("begin", run))
 
@@ -86,7 +86,7 @@ def test_every_step_is_sent_once_also_by_a_run_that_resumes(
     assert calls == [("begin", None), 1, 2, "interrupted"]
     resume(tmp_path / "run")
     assert calls[4:] == [("begin", "seven"), 3, 4, "finished"]
-    assert track(tmp_path / "run") == 4
+    resume(tmp_path / "run")
     assert calls[8:] == [("begin", "seven"), "finished"]
     run(tmp_path / "untracked")
     assert results(tmp_path / "untracked") == results(tmp_path / "run")
@@ -99,10 +99,13 @@ def test_a_lost_tool_is_one_warning_and_the_run_continues(
     warned = Warned()
     run(tmp_path / "run", TO, progress=warned)
     (text,) = warned.texts
-    assert text.startswith(f"Listener could not be reached for {tmp_path / 'run'} after step 1 (")
+    assert text.startswith("Listener could not be reached after step 1 (")
     assert "Nobody there" in text
     assert "At all" not in text
     assert calls == [("begin", None), 1]
+    monkeypatch.setattr(Listens, "fails", lambda step: False)
+    resume(tmp_path / "run")
+    assert calls[2:] == [("begin", "seven"), 2, 3, 4, "finished"]
     run(tmp_path / "untracked")
     assert results(tmp_path / "untracked") == results(tmp_path / "run")
 

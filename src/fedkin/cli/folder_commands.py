@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedkin.cli.app import app, interruptible, show, warn
+from fedkin.cli.app import app, show, warn
 from fedkin.cli.help_pages import (
     COUNT,
     METHOD,
@@ -30,7 +30,6 @@ from fedkin.cli.help_pages import (
     run_folder,
     run_folders,
     settings,
-    tools,
 )
 from fedkin.core.errors import FILE, NEW_ROWS, FedkinError, at_door
 
@@ -57,18 +56,6 @@ def _new_rows(command: Callable[..., Any]) -> Callable[..., Any]:
     ):  # fmt: skip
         command = add(command)
     return command
-
-
-@app.command(section=_SECTION)
-@run_folder("Folder of a run.")
-@quiet
-def report(folder: Path, quiet: bool) -> None:
-    """Write a run's report.html again."""
-    from fedkin.experiment.run import report as write_again
-
-    page = write_again(folder)
-    if not quiet:
-        print(f"Report: {page}")
 
 
 @app.command(section=_SECTION)
@@ -144,43 +131,22 @@ def cut(
     "--client clients", "Client to forget, by name or number. May be repeated.", "NAME", multiple=True, required=True
 )
 @flag("--retrain", "Run again without it, even where the method can leave it out exactly.")
-@flag("--dry-run", "Say what would be done, and do nothing.")
 @out("Folder for the run without it; by default one beside the run's.")
 @as_json
 @quiet
-def forget(
-    folder: Path, clients: tuple[str, ...], retrain: bool, dry_run: bool, out: Path | None, as_json: bool, quiet: bool
-) -> None:
+def forget(folder: Path, clients: tuple[str, ...], retrain: bool, out: Path | None, as_json: bool, quiet: bool) -> None:
     """Leave a client out of a run. What was done, and what it does not cover, is in forgotten.json."""
     from fedkin.experiment.revision import forget as forgotten
-    from fedkin.experiment.revision import plan_forgetting
     from fedkin.experiment.run_folder import LEDGER
-    from fedkin.experiment.terminal_tables import sentence_text
 
-    plan = plan_forgetting(folder, clients, retrain)
-    if dry_run:
-        print(sentence_text(plan.sentence()))
-        return
-    if not quiet:
-        print(plan.sentence(), file=sys.stderr)
-    target = out or _beside(folder, plan.clients, plan.names)
-    outcome = show(target, lambda progress: forgotten(plan, target, progress), as_json, quiet)
+    called = re.sub(r"[^\w.@+]+", "-", "-".join(clients)).strip("-.")[:50]
+    target = out or folder.with_name(f"{folder.resolve().name}-without-{called}")
+    outcome = show(target, lambda progress: forgotten(folder, clients, target, retrain, progress), as_json, quiet)
     if outcome is not None and (outcome.folder / LEDGER).is_file() and not quiet and not as_json:
         print(
             f"Sites get their new clusters when the federation runs {outcome.folder / 'config.toml'}, copied to its "
             f'experiment.toml, with out = "{outcome.folder.resolve()}".'
         )
-
-
-def _beside(folder: Path, clients: Sequence[int], names: Sequence[str]) -> Path:
-    """Return the folder of a run without some clients, ``<run>-without-<names>``; many are called by position."""
-    from fedkin.data.population import client_name
-
-    called = "-".join(
-        re.sub(r"[^\w.@+]+", "-", client_name(position, names)).strip("-.") or str(position) for position in clients
-    )
-    called = called if len(called.encode(errors="replace")) <= 100 else "-".join(map(str, clients))
-    return folder.with_name(f"{folder.resolve().name}-without-{called}")
 
 
 @app.command(section=_SECTION)
@@ -215,22 +181,6 @@ def attack(folder: Path, out: Path | None, device: str, as_json: bool, quiet: bo
         print(((out or folder) / JSON).read_text(encoding="utf-8"), end="")
     elif not quiet:
         print(text)
-
-
-@app.command(section=_SECTION)
-@run_folders
-@tools("--to", default="; by default, those of the experiment")
-@settings("Any key of [tracking], such as tracking.project=trials.")
-@quiet
-def track(folders: tuple[Path, ...], to: tuple[str, ...], settings: tuple[str, ...], quiet: bool) -> None:
-    """Send the records of runs to tracking tools. Records that a tool already has are left out."""
-    with interruptible("the same command sends what is missing"):
-        from fedkin.experiment.tracking import track as catch_up
-
-        for folder in folders:
-            sent = catch_up(folder, list(to), list(settings))
-            if not quiet:
-                print(f"Sent of {folder}: {sent} steps")
 
 
 def _only_from(packages: tuple[str, ...]) -> AbstractContextManager[None]:

@@ -282,9 +282,6 @@ class EvaluationSection(BaseModel):
     ----------
     every : int
         Interval, in steps, at which models are tested; clusters are scored after each step.
-    common_test : bool
-        Whether the model of each cluster of clients is tested on the common test, too, and not only on the tests of its
-        clients; that is one pass over the common test per cluster.
     map : {"tsne", "pca", "none"}
         How the report projects samples to the plane: by t-SNE, by principal components, or not at all.
     target : str or None
@@ -297,7 +294,6 @@ class EvaluationSection(BaseModel):
 
     model_config = STRICT
     every: PositiveInt = 1
-    common_test: bool = True
     map: Literal["tsne", "pca", "none"] = "tsne"
     target: str | None = None
     reach: FiniteFloat | None = None

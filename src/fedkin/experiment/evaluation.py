@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from fedkin.clustering.metrics import (
     purity,
     soft_scores,
 )
-from fedkin.core import Client, Federation, Method
+from fedkin.core import Federation, Method
 from fedkin.core.method import LinksLocalClusters
 from fedkin.core.runner import predicted_clusters
 from fedkin.data.population import Population
@@ -36,18 +36,18 @@ from fedkin.nn.modules import Classifier
 Evaluator = Callable[[Any, Population, Federation, Any], dict[str, Any]]
 
 
-def evaluator_for(method: Method[Any], models_too: bool = True, common_test: bool = True) -> Evaluator | None:
+def evaluator_for(method: Method[Any], models_too: bool = True) -> Evaluator | None:
     """Return the function ``(method, population, federation, state) -> metrics`` for a method; ``None`` without one.
 
     What the method clusters is evaluated. `models_too` says whether models are evaluated on test samples, too, which
-    takes time; `common_test`, whether clusters' models are evaluated on the common test besides those of their clients.
+    takes time.
     """
     if isinstance(method, LinksLocalClusters):
         return evaluate_associations
     if method.traits.clusters == "samples":
         return functools.partial(evaluate_samples, models_too=models_too)
     if method.traits.clusters == "clients":
-        return functools.partial(evaluate_clusters, models_too=models_too, common_test=common_test)
+        return functools.partial(evaluate_clusters, models_too=models_too)
     return None
 
 
@@ -69,9 +69,6 @@ def with_oracle(method: Method[Any], truth: Callable[[int], Tensor], fed: Federa
 # Evaluation of client clusters and of the models that clusters share.
 
 
-MAX_MODELS = 32
-"""With more models than this, none is tried on the common test."""
-
 _AGREEMENT = {
     "ari": adjusted_rand,
     "ami": adjusted_mutual_information,
@@ -82,20 +79,14 @@ _AGREEMENT = {
 
 
 def evaluate_clusters(
-    method: Any,
-    population: Population,
-    fed: Federation,
-    state: ClientMethodState,
-    models_too: bool = True,
-    common_test: bool = True,
+    method: Any, population: Population, fed: Federation, state: ClientMethodState, models_too: bool = True
 ) -> dict[str, Any]:
     """Score client clusters against the hidden clusters, and their models on test samples.
 
     A model is evaluated once on the tests of all its clients together, and once on the common test: the data set's
     official test set or, without one, the tests of all clients together. Hidden clusters and tests are those of the
-    population at the evaluated step. Models are evaluated only with `models_too`, as that takes time, and on the common
-    test only with `common_test`. Clients that are labelled -1 or away are not evaluated. `method` is ignored; it is
-    part of every evaluator's signature.
+    population at the evaluated step. Models are evaluated only with `models_too`, as that takes time. Clients that are
+    labelled -1 or away are not evaluated. `method` is ignored; it is part of every evaluator's signature.
 
     ``ari``, ``ami``, ``homogeneity``, ``completeness``, ``purity`` are of the clients' clusters, absent without hidden
     ones; with soft clusters so are ``soft_ari`` and ``partition_coefficient``.
@@ -103,7 +94,7 @@ def evaluate_clusters(
     ``personal_accuracy``, ``personal_f1``: mean over clients, each with the model of its cluster on its own test.
     ``client_accuracy``: the same per client in order of id, ``None`` where there is no model or no test.
     ``global_accuracy``, ``global_f1``: mean over clients of the model of their cluster on the common test; absent
-    without `common_test`, and with more than `MAX_MODELS` models, as when every client has its own. ``learning_gap``:
+    with more than 32 models, as when every client has its own. ``learning_gap``:
     distance of the two F1. ``drifted_right``, ``newcomers_right``: fraction of the clients that drifted, or joined
     late, whose cluster is right; absent before that step. A cluster is right for a client if more than half of its
     members that did not drift, or were present from the start, are of the client's hidden cluster; all members count
@@ -117,7 +108,7 @@ def evaluate_clusters(
     scores = _agreement(population.clusters, state, placed) | _rightly_placed(population, fed, placed)
     if not models_too or not population.tests or max(labels, default=-1) < 0:
         return scores
-    return scores | _quality(population, state, labels, common_test)
+    return scores | _quality(population, state, labels)
 
 
 def _changed(population: Population) -> dict[str, list[int]]:
@@ -165,16 +156,14 @@ def _agreement(clusters: Tensor | None, state: ClientMethodState, labels: Tensor
     return {name: score(true, predicted) for name, score in _AGREEMENT.items()} | soft
 
 
-def _quality(
-    population: Population, state: ClientMethodState, labels: Sequence[int], common_test: bool
-) -> dict[str, Any]:
+def _quality(population: Population, state: ClientMethodState, labels: Sequence[int]) -> dict[str, Any]:
     personal = {
         i: _scores(population.tests[i][1], classes)
         for i, classes in predicted_classes(population, state, labels).items()
     }
     each = [personal[i][0] if i in personal else None for i in range(len(labels))]
     quality: dict[str, Any] = {"client_accuracy": each} | _means("personal", list(personal.values()))
-    if common_test and len(state.models) <= MAX_MODELS:
+    if len(state.models) <= 32:  # each is one pass over the common test
         # The official test set, or all clients' tests together.
         x, y = population.common_test or [torch.cat(parts) for parts in zip(*population.tests, strict=True)]
         classifier = Classifier.of(state.module)
@@ -246,25 +235,18 @@ def evaluate_samples(
         for client in sites
     ]
     within = {each.id: (population.truth[each.id], labels) for each, labels in zip(sites, clusters, strict=True)}
+    # A method of one's own may be another class.
+    parts = [method.client_memberships(result, client) for client in sites] if getattr(method, "soft", False) else []
+    memberships = [part for part in parts if part is not None]
+    soft = {}
+    if parts and len(memberships) == len(parts):
+        soft = soft_scores(pooled([truth for truth, _ in within.values()]), np.concatenate(memberships))
     return {
         **_class_agreement(*zip(*within.values(), strict=True)),
-        **_soft(method, sites, population.truth, result),
+        **soft,
         "accuracy": float(np.mean([clustering_accuracy(*pair) for pair in within.values()])),
         "kappas": [cohen_kappa(*within[each.id]) if each.id in within else None for each in population.clients],
     }
-
-
-def _soft(
-    method: SampleMethod, sites: Sequence[Client], truth: Sequence[Tensor], result: Mapping[str, Any]
-) -> dict[str, float]:
-    """Score soft clusters by the samples' memberships; empty if the method has none or a client lacks them."""
-    if not getattr(method, "soft", False):  # a method of one's own may be another class
-        return {}
-    memberships = [method.client_memberships(result, client) for client in sites]
-    parts = [part for part in memberships if part is not None]
-    if len(parts) < len(sites):
-        return {}
-    return soft_scores(np.concatenate([truth[client.id] for client in sites]), np.concatenate(parts))
 
 
 def evaluate_associations(method: Method[Any], population: Population, fed: Federation, state: Any) -> dict[str, Any]:

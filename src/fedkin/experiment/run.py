@@ -15,7 +15,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -64,7 +64,7 @@ from fedkin.experiment.run_folder import (
 )
 from fedkin.experiment.tracking import NOTES, Trackers
 from fedkin.report.page import write_page
-from fedkin.report.run_page import guess_of, latents_of, page_of_run
+from fedkin.report.run_page import latents_of, page_of_run
 from fedkin.secure_aggregation.sums import secure
 
 _REMEDY = "give another --out, or `fedkin resume` it if it is a run"
@@ -89,8 +89,6 @@ class RunOutcome:
         Names of the clients, in order of id; empty if they have ids only.
     notes : list of str
         What was noted of the clients' data.
-    guess : float or None
-        Accuracy of always guessing a client's most frequent class, mean over clients; ``None`` if it is not known.
     sizes : list of int
         Number of members of each cluster, samples or clients; empty where a real federation's samples are clustered.
     """
@@ -101,7 +99,6 @@ class RunOutcome:
     config: Config
     clients: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    guess: float | None = None
     sizes: list[int] = field(default_factory=list)
 
     @property
@@ -195,7 +192,11 @@ def resume(
     """
     if not (folder / CONFIG).is_file():
         raise no_run(folder)
-    _check_here(folder, "`./flwr.sh run . federation --stream` in its app's folder resumes it")
+    if (folder / LEDGER).is_file():
+        raise FedkinError(
+            f"{folder} is the run of a real federation; `./flwr.sh run . federation --stream` in its app's folder "
+            "resumes it."
+        )
     with folder_lock(folder):
         config = run_config(folder, [] if device is None else [f"device.name={json.dumps(device)}"])
         config.tracking.check_installed()
@@ -204,41 +205,14 @@ def resume(
             return Run(config, folder, population, fed, progress, callbacks).finish()
 
 
-def report(folder: Path) -> Path:
-    """Write ``report.html`` of the run in `folder` again, as of its last step, and return its path.
-
-    Raises
-    ------
-    FedkinError
-        If `folder` holds no run that has made a step, or one of another version.
-    """
-    _check_here(folder, "its server writes the report when the run ends")
-    if (folder / CONFIG).is_file() and not (folder / CHECKPOINT).exists():
-        raise FedkinError(f"{folder} has nothing to report yet; resume it with `fedkin resume {folder}`.")
-    config, progress = run_config(folder), Progress()
-    with open_federation(config, folder, progress, read_only=True) as (population, fed):
-        run = Run(config, folder, population, fed, progress)
-        run.write_report(run.last_state())
-    return folder / REPORT
-
-
-def _check_here(folder: Path, instead: str) -> None:
-    """Check that the run's clients are on this machine; `instead` says who does it where they are distant sites."""
-    if (folder / LEDGER).is_file():
-        raise FedkinError(f"{folder} is the run of a real federation; {instead}.")
-
-
 @contextmanager
-def open_federation(
-    config: Config, folder: Path, progress: Callback, read_only: bool = False
-) -> Iterator[tuple[Population, Federation]]:
+def open_federation(config: Config, folder: Path, progress: Callback) -> Iterator[tuple[Population, Federation]]:
     """Open the population of an experiment and the federation that reaches it, as a context manager.
 
-    `folder` is the run's; `progress` receives `phase` and `part`. If it is `read_only`, no client is contacted:
-    Flower's simulation is not started, and no device is needed. Raises FedkinError if there is no such device, or the
+    `folder` is the run's; `progress` receives `phase` and `part`. Raises FedkinError if there is no such device, or the
     data are refused.
     """
-    with nullcontext() if read_only else config.device.used():
+    with config.device.used():
         progress.phase(f"Reading {config.data.source}")
         population = config.population()
         common: dict[str, Any] = {
@@ -248,11 +222,8 @@ def open_federation(
         if config.simulation.engine != "flower":
             yield population, local_federation(config, population.clients, progress, **common)
             return
-        from fedkin.experiment.simulated_clients import UnreachableFederation, simulated
+        from fedkin.experiment.simulated_clients import simulated
 
-        if read_only:
-            yield population, UnreachableFederation(config.seed, population, folder, **common)
-            return
         progress.phase("Starting Flower's simulation")
         with simulated(config, population, folder, on_progress=progress.part, **common) as fed:
             yield population, fed
@@ -369,13 +340,15 @@ class Run(ExperimentRunner):
             preparation = Preparation.from_tree(self.checkpoint["preparation"])
         for i in population.absent:  # nobody asks them, but the evaluator needs their samples
             population.clients[i].x = preparation.of(population.clients[i])
-
-        def untracked(sentence: str) -> None:
-            progress.warn(f"{sentence}; the run continues, and `fedkin track {folder}` sends the rest.")
-
         files = RunFiles(folder, self.checkpoint["state"]["steps"] if self.checkpoint else None)
         # A tracker gets a step once it is on disk, so that it never has one that is repeated.
-        ordered = [files, progress, *callbacks, Trackers(config, folder, untracked), TargetWatch(config, progress.warn)]
+        ordered = [
+            files,
+            progress,
+            *callbacks,
+            Trackers(config, folder, progress.warn),
+            TargetWatch(config, progress.warn),
+        ]
         super().__init__(config, population.prepared(preparation), fed, preparation, Callbacks(ordered))
 
     def finish(self) -> RunOutcome:
@@ -389,14 +362,17 @@ class Run(ExperimentRunner):
             self.callbacks.phase("Writing the results")
             result = result_of(self.method, self.fed, state)
             self._write_results(result)
-            records = self.write_report(state)
+            records = read_records(self.folder, state.steps)
+            profile, words = outputs.load_description(self.folder)
+            latents = latents_of(self.method, self.population, self.method.result(state))
+            page = page_of_run(self.config, self.population, self.preparation, records, latents, profile, words)
+            write_page(self.folder / REPORT, page)
         notes = list(dict.fromkeys([*self.population.notes, *self.preparation.notes]))
         is_of_samples = self.method.traits.clusters == "samples"
         parts = [each.state["clusters"] for each in clustered(self.fed)] if is_of_samples else [result.get("labels")]
         labels = torch.cat([torch.zeros(0, dtype=torch.int64), *(part for part in parts if part is not None)])
         sizes = labels[labels >= 0].bincount().tolist()
-        guess, names = guess_of(self.population), self.population.names
-        return RunOutcome(self.folder, state, records, self.config, names, notes, guess, sizes)
+        return RunOutcome(self.folder, state, records, self.config, self.population.names, notes, sizes)
 
     def _write_results(self, result: Mapping[str, Any]) -> None:
         """Write the clusters, the models and all that `fedkin predict` needs, and the checksums."""
@@ -436,23 +412,13 @@ class Run(ExperimentRunner):
         self.populate(state.steps)
         return state
 
-    def write_report(self, state: State) -> list[RecordLine]:
-        """Write the page of the run after its last step, which left `state`, and return the records shown."""
-        records = read_records(self.folder, state.steps)
-        latents = latents_of(self.method, self.population, self.method.result(state)) if state.finished else None
-        profile, words = outputs.load_description(self.folder) if state.finished else (None, [])
-        view = page_of_run(self.config, self.population, self.preparation, records, latents, profile, words)
-        write_page(self.folder / REPORT, view)
-        return records
-
     def judge(self, state: State, record: Record | None) -> Mapping[str, Any]:
         """Evaluate the clusters after a step, the models too where they are due."""
         if record is None:
             return {}
         models_too = state.finished or state.steps % self.config.evaluation.every == 0
         self.fed.refresh()
-        common_test = self.config.evaluation.common_test
-        evaluate = evaluator_for(self.method, models_too, common_test) if self.population.clients else None
+        evaluate = evaluator_for(self.method, models_too) if self.population.clients else None
         return evaluate(self.method, self.population, self.fed, state) if evaluate else {}
 
     def keep(self, state: State, timing: Timing, line: RecordLine | None) -> State:

@@ -7,13 +7,13 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any, TypeVar, get_origin, get_type_hints
 
 from fedkin.core import Federation, FedkinError, State
+from fedkin.core.errors import in_short
 from fedkin.core.files import (
     LOCK,
     append,
@@ -45,8 +45,6 @@ _FIELDS = {"answered": list, "missing": dict, "values": dict, "metrics": dict, "
 """What a record has besides its step."""
 
 S = TypeVar("S", bound=State)
-LeftOut = Callable[[str, list[str]], set[str]]
-"""Given a folder and the names in it, those that are not copied; see `shutil.copytree`."""
 
 
 # Checkpoints: each is one safetensors file, replaced in one move, so that a killed run finds the last complete one.
@@ -275,25 +273,25 @@ def finished_checkpoint(folder: Path) -> dict[str, Any]:
     return checkpoint
 
 
-def reopen(folder: Path, out: Path, config: Config, checkpoint: Mapping[str, Any], left_out: LeftOut) -> None:
+def reopen(
+    folder: Path, out: Path, config: Config, checkpoint: Mapping[str, Any], forgotten: Collection[int] = ()
+) -> None:
     """Copy the run in `folder` to `out`, an `empty_folder`, with another configuration and checkpoint.
 
-    `checkpoint` is as `load_checkpoint` gives it. `left_out` returns the names that are not copied, as the `ignore` of
-    `shutil.copytree`. On an error `out` is left as it was.
+    `checkpoint` is as `load_checkpoint` gives it; private folders of clients that are `forgotten` are not copied.
     """
     out.mkdir(parents=True, exist_ok=True)
-    partial = Path(mkdtemp(prefix=f".{out.name}.", suffix=".partial", dir=out.parent))
     try:
-        shutil.copytree(folder, partial, ignore=left_out, dirs_exist_ok=True)
-        write_config(partial, config)
-        save_tree(partial / CHECKPOINT, owned(dict(checkpoint)))
-        for path in partial.iterdir():
-            path.replace(out / path.name)
-    except shutil.Error as error:  # with an entry for each file that could not be copied
-        path, _, reason = error.args[0][0]
-        raise FedkinError(f"{path} cannot be copied ({reason}).") from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        for name in (RECORDS, TIMING, LEDGER):
+            if (folder / name).is_file():
+                shutil.copy(folder / name, out / name)  # with its mode, for a ledger is secret
+        for place in folder.glob(f"{CLIENT_FOLDERS}/*"):
+            if place.name not in map(str, forgotten):
+                shutil.copytree(place, out / CLIENT_FOLDERS / place.name)
+    except (OSError, shutil.Error) as error:
+        raise FedkinError(f"{folder} cannot be copied ({in_short(error)}).") from error
+    save_tree(out / CHECKPOINT, owned(dict(checkpoint)))
+    write_config(out, config)
 
 
 # Checksums of the files in a run's folder, which reveal damaged files before they are used.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import functools
+import json
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fedkin.core import Federation, FedkinError, Payload, Task
+from fedkin.core import Federation, FedkinError, Payload
 from fedkin.core.device import device_named
 from fedkin.core.errors import require
 from fedkin.data.population import Population
@@ -45,43 +47,33 @@ def simulated(config: Config, population: Population, folder: Path, **common: An
         from fedkin.engines.flower_engine.simulation import simulated_grid
 
     count, workers = len(population.clients), config.device.workers
-    app = client_app(_Clients(config.tables, folder.resolve()), _keep_nothing)
+    app = client_app(_Clients(json.dumps(config.tables), folder.resolve()), _keep_nothing)
     workers = cores() if workers == "auto" else workers
     with simulated_grid(app, count, min(workers, count)) as grid:
         roster = Roster(grid)
         roster.gather(count, config.federation.patience)
-        watched = _watched(population, folder)
+        memories = {client.id: folder / CLIENT_FOLDERS / str(client.id) / _RUN for client in population.clients}
+        clients = {client.id: client for client in population.clients}
+        watched = WatchedSites(clients, memories, restore_preparation)
         yield FlowerFederation(
             roster, _RUN, config.seed, config.federation.timeout, population.classes, watched, **common
         )
-
-
-class UnreachableFederation(Federation):
-    """Federation that gives access to the stored states of a simulated run's clients, without running them."""
-
-    def __init__(self, seed: int, population: Population, folder: Path, **common: Any) -> None:
-        watched = _watched(population, folder)
-        super().__init__(list(watched.clients), seed, **common)
-        self.clients, self.refresh = watched.clients, watched.refresh  # type: ignore[method-assign]
-
-    def deliver(self, task: Task, payloads: Mapping[int, Payload]) -> Iterable[tuple[int, Payload | str]]:
-        return [(client, "not started") for client in payloads]
 
 
 @dataclass(frozen=True)
 class _Clients:
     """Factory of the client of a simulated node; pickled to Ray's processes."""
 
-    tables: dict[str, Any]
+    tables: str
     folder: Path
 
     def __call__(self, context: Context) -> Site:
         torch.set_num_threads(1)
         number = int(context.node_config["partition-id"])
-        config = config_of(self.tables)
+        population, device = _population(self.tables)
         name = f"{number:09}"  # in the order of numbers, since ids are in the order of names
-        site = simulated_site(_population(config), number, name, _folder(self.folder, number))
-        return replace(site, packages=None, device=device_named(config.device.name, "'device.name'"))
+        site = simulated_site(population, number, name, self.folder / CLIENT_FOLDERS / str(number))
+        return replace(site, packages=None, device=device_named(device, "'device.name'"))
 
 
 def simulated_site(population: Population, number: int, name: str, folder: Path) -> Site:
@@ -91,25 +83,11 @@ def simulated_site(population: Population, number: int, name: str, folder: Path)
     return Site(name, folder, client.x, client.y, *about, simulated=True, table=client.table, samples=client.samples)
 
 
-_built: dict[str, Population] = {}
-
-
-def _population(config: Config) -> Population:
-    """Build the experiment's population, once per process for all nodes there."""
-    text = config.to_toml()
-    if text not in _built:
-        _built.clear()
-        _built[text] = config.population()
-    return _built[text]
-
-
-def _watched(population: Population, folder: Path) -> WatchedSites:
-    memories = {client.id: _folder(folder, client.id) / _RUN for client in population.clients}
-    return WatchedSites({client.id: client for client in population.clients}, memories, restore_preparation)
-
-
-def _folder(run: Path, client: int) -> Path:
-    return run / CLIENT_FOLDERS / str(client)
+@functools.lru_cache(maxsize=1)
+def _population(tables: str) -> tuple[Population, str]:
+    """Build the population of an experiment, whose tables are JSON, once per process for all nodes there."""
+    config = config_of(json.loads(tables))
+    return config.population(), config.device.name
 
 
 def _keep_nothing(site: Site, request: Request, payload: Payload) -> None:
@@ -117,16 +95,12 @@ def _keep_nothing(site: Site, request: Request, payload: Payload) -> None:
 
 
 def _check(config: Config, population: Population) -> None:
-    local = {
-        "device": ("tf32", "cuda_graphs", "chunk"),
-        "simulation": ("drop_rate", "failures"),
-    }
-    for section, names in local.items():
-        for name in names:
-            if config.tables[section][name] != config.defaults[section][name]:
-                raise FedkinError(
-                    f"'{section}.{name}' is for the local engine; leave it out with simulation.engine = \"flower\"."
-                )
+    local = ("device.tf32", "device.cuda_graphs", "device.chunk", "simulation.drop_rate", "simulation.failures")
+    for section, name in (path.split(".") for path in local):
+        if config.tables[section][name] != config.defaults[section][name]:
+            raise FedkinError(
+                f"'{section}.{name}' is for the local engine; leave it out with simulation.engine = \"flower\"."
+            )
     if population.drift is not None or population.arrivals is not None:
         raise FedkinError(
             f"Scenario '{config.simulation.scenario}' changes the federation in the middle of a run, which only "

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from fedkin.core.method import CanCut
 from fedkin.core.progress import Progress, RecordLine, Timing
 from fedkin.core.table import Column, Table
 from fedkin.data.checks import Finding
-from fedkin.data.population import Population, client_name, short_names
+from fedkin.data.population import Population, short_names
 from fedkin.data.preparation import Preparation
 from fedkin.data.profile import ClusterProfile
 from fedkin.data.schema import SchemaColumn
@@ -27,15 +27,12 @@ from fedkin.experiment.terminal_tables import PlainStream, print_table, printabl
 from fedkin.report.measures import (
     measures,
     method_remarks,
-    moments,
     number,
-    phased,
     phases,
     privacy_of_samples,
     written,
 )
 from fedkin.report.numbers import format_bytes, pluralize
-from fedkin.report.run_page import AS_GUESSED
 from fedkin.report.words import described, remarks, sentences, word_lines
 
 
@@ -120,8 +117,6 @@ def outcome_tree(outcome: RunOutcome) -> dict[str, Any]:
     ``sizes`` are the samples or clients of each cluster, ``clients`` the cluster of each client by name where clients
     are clustered, and ``notes`` those on the data, the method and the clusters.
     """
-    labels = _labels(outcome)
-    names = short_names(outcome.clients) or [str(client) for client in range(len(labels))]
     return {
         "run": str(outcome.folder),
         "method": outcome.config.method_name,
@@ -129,7 +124,7 @@ def outcome_tree(outcome: RunOutcome) -> dict[str, Any]:
         **(outcome.records[-1] if outcome.records else {"step": 0}),
         "n_clusters": outcome.n_clusters,
         "sizes": outcome.sizes,
-        "clients": dict(zip(names, labels, strict=False)),
+        "clients": _clients(outcome),
         "sentences": _sentences(outcome),
         "notes": list(dict.fromkeys([*outcome.notes, *_notes(outcome)])),
         "seconds": _seconds(outcome),
@@ -139,70 +134,66 @@ def outcome_tree(outcome: RunOutcome) -> dict[str, Any]:
 
 def print_outcome(outcome: RunOutcome) -> None:
     """Print a table of the last step, sentences on the clusters, warnings, and the path of the report."""
-    print_table(_rows(outcome), left=(0, 1))
-    for text in [*_sentences(outcome), *(f"Note: {note}" for note in [*_notes(outcome), *_next_step(outcome)])]:
+    rows: list[tuple[str, str]] = []
+    for last in outcome.records[-1:]:
+        rows += [*_headlines(last), ("Sent to the clients", format_bytes(last["sent"]))]
+        rows += [("Received from them", format_bytes(last["received"])), ("Steps", str(last["step"]))]
+    if (privacy := privacy_of_samples(outcome.records)) is not None:
+        rows.append(("Privacy of a sample", privacy))
+    if (seconds := _seconds(outcome)) is not None:
+        rows.append(("Training time", f"{seconds:.1f} s"))
+    print_table(rows, left=(0, 1))
+    for text in [*_sentences(outcome), *(f"Note: {note}" for note in _notes(outcome))]:
         print(sentence_text(text, "  "))
-    if len(set(_labels(outcome)) - {-1}) > 1:
+    if len(set(_clients(outcome).values()) - {-1}) > 1:
         print(f"Clients: {outcome.folder / CLIENTS}")
     print(f"Report: {outcome.report}")
 
 
-def _labels(outcome: RunOutcome) -> list[int]:
-    """Return the clusters of the clients, -1 for none, in order of id; empty where samples are clustered."""
+def _clients(outcome: RunOutcome) -> dict[str, int]:
+    """Return the cluster of each client by name, -1 for none; empty where samples are clustered."""
     of_clients = outcome.config.method.traits.clusters == "clients" and bool(outcome.records)
-    return outcome.records[-1]["values"].get("labels", []) if of_clients else []
+    labels = outcome.records[-1]["values"].get("labels", []) if of_clients else []
+    names = short_names(outcome.clients) or [str(client) for client in range(len(labels))]
+    return dict(zip(names, labels, strict=False))
 
 
 def _sentences(outcome: RunOutcome) -> list[str]:
     """Return sentences on the clusters of samples, or a line for each cluster of clients, the first few of them."""
     profile, words = load_description(outcome.folder)
-    lines, labels = [*cluster_lines(profile, outcome.clients), *word_lines(words)], _labels(outcome)
-    names = short_names(outcome.clients) or [str(client) for client in range(len(labels))]
-    clusters = sorted(set(labels) - {-1})
+    lines, labels = [*cluster_lines(profile, outcome.clients), *word_lines(words)], _clients(outcome)
+    clusters = sorted(set(labels.values()) - {-1})
     for cluster in clusters[:6] if len(clusters) > 1 else []:
-        members = [name for name, label in zip(names, labels, strict=False) if label == cluster]
+        members = [name for name, label in labels.items() if label == cluster]
         lines.append(f"Cluster {cluster} has {pluralize(len(members), 'client')}: {listing(members, 10)}")
     return lines
 
 
 def _notes(outcome: RunOutcome) -> list[str]:
-    """Return what a reader of the clusters should not miss, by the method and by their number."""
-    of_clients = outcome.config.method.traits.clusters == "clients"
-    wanted = getattr(outcome.config.method, "n_clusters", None)
-    notes = method_remarks(outcome.records)
-    notes += fewer_clusters(outcome.n_clusters or 0, wanted, "clients" if of_clients else "samples")
-    accuracy = number(outcome.records[-1], "personal_accuracy") if of_clients and outcome.records else None
-    if accuracy is not None and outcome.guess is not None and accuracy <= outcome.guess + AS_GUESSED:
-        than = "worse" if accuracy < outcome.guess - AS_GUESSED else "no better"
-        notes.append(
-            f"An accuracy of {accuracy:.3f} is {than} than the {outcome.guess:.3f} of always guessing each client's "
-            "most frequent class."
-        )
-    labels = [note for note in outcome.notes if isinstance(note, Finding) and note.check == "labels"]
-    return notes + (labels if of_clients and (outcome.n_clusters or 0) > 1 else [])
-
-
-def fewer_clusters(used: int, wanted: object, members: Literal["clients", "samples"]) -> list[str]:
-    """Return a sentence if fewer clusters have `members` than the number that was given, if one was."""
-    if not isinstance(wanted, int | np.integer) or not 0 < used < wanted:
-        return []
-    have = "1 has" if used == 1 else f"{used:,} have"
-    hint = "; another seed may end in more" if members == "clients" else ""
-    return [f"{pluralize(int(wanted), 'cluster')} were asked for, and {have} {members}{hint}."]
-
-
-def _next_step(outcome: RunOutcome) -> list[str]:
-    """Return a sentence on what to do where all is one cluster, though nobody asked for one."""
-    method = outcome.config.method
-    if outcome.n_clusters != 1 or method.traits.baseline or getattr(method, "n_clusters", None) == 1:
-        return []
+    """Return what a reader of the clusters should not miss, and what to do where all is one unasked-for cluster."""
+    method, n_clusters = outcome.config.method, outcome.n_clusters or 0
+    wanted, what = getattr(method, "n_clusters", None), method.traits.clusters
+    notes = [*method_remarks(outcome.records), *fewer_clusters(n_clusters, wanted, what)]
+    if what == "clients" and n_clusters > 1:
+        notes += [note for note in outcome.notes if isinstance(note, Finding) and note.check == "labels"]
+    if n_clusters != 1 or method.traits.baseline or wanted == 1:
+        return notes
     parts = min(3, int(number(outcome.records[-1], "nodes") or 3))
     if isinstance(method, CanCut) and parts > 1:
         advice = f"`fedkin cut {outcome.folder} --clusters {parts}` makes {parts}"
     else:
         more = "give another number of clusters, or " if method.traits.takes_k else ""
         advice = f"{more}try other methods, as `fedkin compare` does"
-    return [f"All {method.traits.clusters} are in one cluster; {advice}."]
+    return [*notes, f"All {what} are in one cluster; {advice}."]
+
+
+def fewer_clusters(used: int, wanted: object, members: str | None) -> list[str]:
+    """Return a sentence if fewer clusters have `members` than the number that was given, if one was."""
+    if not isinstance(wanted, int | np.integer) or not 0 < used < wanted:
+        return []
+    have = "1 has" if used == 1 else f"{used:,} have"
+    hint = "; another seed may end in more" if members == "clients" else ""
+    return [f"{pluralize(int(wanted), 'cluster')} were asked for, and {have} {members}{hint}."]
 
 
 def cluster_lines(profile: ClusterProfile | None, clients: Sequence[str]) -> list[str]:
@@ -216,27 +207,6 @@ def cluster_lines(profile: ClusterProfile | None, clients: Sequence[str]) -> lis
     if unknown:
         rest.append(f"{pluralize(unknown, 'cluster')}: too few samples at any one client to be described.")
     return [*texts[:12], *rest, *remarks(profile, clients, columns)]
-
-
-def _rows(outcome: RunOutcome) -> list[tuple[str, str]]:
-    if not outcome.records:
-        return [("Steps", "0")]
-    last, evaluation = outcome.records[-1], outcome.config.evaluation
-    unit = "step" if phases(outcome.records) else "round"
-    times = moments(outcome.records, unit, evaluation.target, evaluation.reach)
-    rows = [*_headlines(last), *((title, f"{when}, {why}") for title, when, why in times)]
-    if (privacy := privacy_of_samples(outcome.records)) is not None:
-        rows.append(("Privacy of a sample", privacy))
-    if last["missing"]:
-        names = [client_name(int(client), outcome.clients) for client in last["missing"]]
-        rows.append(("Missing in the last step", f"{'client' if len(names) == 1 else 'clients'} {', '.join(names)}"))
-    rows += [
-        ("Sent to the clients", format_bytes(last["sent"])),
-        ("Received from them", format_bytes(last["received"])),
-        ("Steps", ", ".join(filter(None, (str(last["step"]), phased(outcome.records))))),
-    ]
-    seconds = _seconds(outcome)
-    return rows if seconds is None else [*rows, ("Training time", f"{seconds:.1f} s")]
 
 
 def _headlines(line: RecordLine) -> list[tuple[str, str]]:
