@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Callable
@@ -161,7 +162,7 @@ def costs(folders: tuple[Path, ...], target: str | None, as_json: bool) -> None:
     if target is not None and goal is None:
         raise FedkinError(f"--target '{target}' is not NAME=NUMBER, such as personal_accuracy=0.95.")
     measured = accounts.costs_of(folders, goal)
-    print(accounts.as_json(measured, goal) if as_json else accounts.as_text(measured, goal))
+    print(json.dumps(accounts.costs_tree(measured, goal)) if as_json else accounts.as_text(measured, goal))
 
 
 @app.command(section=_SECTION)

@@ -14,15 +14,15 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from importlib import import_module
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from fedkin.core import FedkinError
-from fedkin.core.errors import COMPARE, all_problems, at_door, checked_keywords, flag, kind_of
+from fedkin.core.errors import COMPARE, at_door, checked_keywords, flag, kind_of
 from fedkin.core.files import write_atomically
 from fedkin.core.progress import Progress
 from fedkin.core.seeds import derive_generator
@@ -36,15 +36,13 @@ from fedkin.experiment.terminal import show_progress
 from fedkin.report.page import write_page
 from fedkin.report.run_page import guess_of
 from fedkin.studies.cells import CellResult
-from fedkin.studies.comparison import PAGE, Comparison, judged
+from fedkin.studies.comparison import IN_MEMORY, PAGE, WINNER, Comparison
 from fedkin.studies.question import Candidate, Question, method_named, question_of, role_of
 from fedkin.studies.ranking import Score, best_numbers, finest, score_of
 from fedkin.studies.study import Cell, Study
 
 LADDER = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20)
 """Numbers of clusters of samples that a few cheap methods try where none is known."""
-WINNER = "recommended.toml"
-"""The experiment of the recommended method."""
 
 
 @checked_keywords
@@ -120,7 +118,7 @@ def compare(
             data, label, what, scenario = None, y, str(clients), None
         else:
             data = federation_input(clients, y, entrance="compare")
-            label, what, scenario = data.label, "clients in memory", "files"
+            label, what, scenario = data.label, IN_MEMORY, "files"
         common += [] if label is None else [f"data.label={label}"]
         options: Any = {"scenario": scenario, "seed": seed, "settings": common, "clusters": n_clusters}
         full = question_of(what, question=question, methods=names, **options)
@@ -160,10 +158,16 @@ def compared(
             for schedule in schedules:
                 for candidate in schedule.turns(seed):
                     schedule.run(candidate, seed)
-        comparison = _comparison(schedules, config)
-        take = comparison.choice and comparison.choice.score.candidate
-        if take and in_memory is None:
-            tables = first.config(take, first.seed).tables
+        scenarios = {schedule.question.label: tuple(schedule.rows()) for schedule in schedules}
+        if not first.label and not any(row.results for row in scenarios[""]):
+            row = next(row for row in scenarios[""] if row.remark)
+            raise FedkinError(f"No method has a result on '{first.data}': {row.method}, {row.remark}.")
+        finders = tuple(score for score in schedules[0].scores() if score.number is None)
+        guess = guess_of(population) if population is not None and first.family == "clients" else None
+        notes = population.notes if population is not None else ()
+        comparison = Comparison(first, scenarios, seeds, out, finders, guess, notes)
+        if comparison.choice is not None and in_memory is None:
+            tables = first.config(comparison.choice.score.candidate, first.seed).tables
             write_atomically(out / WINNER, config_of({**tables, "evaluation": {}}).to_toml())
         comparison.write()
         write_page(out / PAGE, comparison.page())
@@ -187,27 +191,17 @@ def parsed_duration(duration: str | float) -> float:
 
 
 def _checked(question: Question) -> Config:
-    """Check the experiments of all candidates, which differ in the method only, and return the first.
+    """Check the experiments of all methods, which differ in nothing else, and return the first.
 
-    Raises FedkinError, with a line for each method whose settings are not allowed, or if a tracker, the device or the
-    engine is not there.
+    Raises FedkinError if a method's settings are not allowed, or a tracker, the device or the engine is not there.
     """
-    # A number of clusters that some method does not take is no mistake of the user's, so two are tried.
-    numbers = (LADDER[0], LADDER[-1]) if question.clusters is None else ()
-    takers = [*question.takers(cheap=True), *question.takers(cheap=False)]
-    candidates = [*question.candidates(), *(Candidate(name, number) for name in takers for number in numbers)]
-    configs: dict[str, Config] = {}
-    problems: dict[str, str] = {}
-    for candidate in candidates:
-        try:
-            configs.setdefault(candidate.method, question.config(candidate, question.seed))
-        except FedkinError as error:
-            problems.setdefault(candidate.method, str(error))
-    if refused := {text: name for name, text in problems.items() if name not in configs}:
-        raise all_problems([f"{name}: {text}" if len(configs) else text for text, name in refused.items()])
-    config = next(iter(configs.values()))
-    check_machine(config)
-    return config
+    candidates = question.candidates()
+    if question.clusters is None:
+        names = [*question.takers(cheap=True), *question.takers(cheap=False)]
+        candidates += [Candidate(name, LADDER[1]) for name in names]  # any number, for methods that need one
+    configs = [question.config(candidate, question.seed) for candidate in candidates]
+    check_machine(configs[0])
+    return configs[0]
 
 
 def _population(config: Config, data: FederationInput) -> Population:
@@ -355,64 +349,18 @@ class Schedule:
         return Cell(candidate.method, self.question.seed + seed, candidate.number, self.question.label)
 
 
-def _comparison(schedules: Sequence[Schedule], config: Config) -> Comparison:
-    """Build the comparison from the runs that finished."""
-    schedule = schedules[0]
-    question, population = schedule.question, schedule.population
-    scenarios = {each.question.label: tuple(each.rows()) for each in schedules}
-    if not question.label and not any(row.results for row in scenarios[""]):
-        reason = next((row.remark for row in scenarios[""] if row.remark), "")
-        raise FedkinError(f"No method has a result on '{question.data}': {scenarios[''][0].method}, {reason}.")
-    settings = {key: value for key, value in config.tables.items() if key != "method"}
-    if question.label:
-        settings = {"data": question.tables["data"], **question.settings}
-    comparison = Comparison(
-        question=question.description,
-        family=question.family,
-        scenarios=scenarios,
-        seeds=schedule.seeds,
-        out=schedule.study.out,
-        settings=settings,
-        notes=population.notes if population else (),
-    )
-    if question.label or population is None:
-        return comparison
-    finders = [score for score in schedule.scores() if score.number is None]
-    comparison = judged(comparison, finders, guess_of(population) if question.family == "clients" else None)
-    return replace(comparison, use=_use(question, comparison))
-
-
-def _use(question: Question, comparison: Comparison) -> tuple[str, ...]:
-    """Return commands that run the recommended method alone, and apply it to new samples or an unseen client.
-
-    Of clients in memory, which no file holds, it is the call in Python.
-    """
-    if comparison.choice is None:
-        return ()
-    take = comparison.choice.score.candidate
-    if question.data == "clients in memory":
-        options = take.settings(question.settings)
-        del options["name"]
-        name = method_named(take.method).__name__.removesuffix("Method")
-        keywords = ", ".join(f"{key}={value!r}" for key, value in options.items())
-        return (f"fedkin.{name}({keywords}).fit(clients)",) if name in import_module("fedkin").__all__ else ()
-    run, apply = f"runs/{question.name}", "predict" if question.family == "samples" else "assign"
-    return f"fedkin run {comparison.out / WINNER} --out {run}", f"fedkin {apply} {run} NEW.csv"
-
-
 def _settings(settings: Any) -> list[str]:
     """Return settings as ``--set`` takes them; raises FedkinError if one is no plain value, or none of a file's."""
     if not isinstance(settings, Mapping):
         return [settings] if isinstance(settings, str) else [str(setting) for setting in settings]
     texts = []
     for path, value in flat(settings):
-        plain = value.tolist() if hasattr(value, "tolist") else value
+        plain = value.item() if isinstance(value, np.generic) else str(value) if isinstance(value, Path) else value
         try:
-            text = json.dumps("none" if plain is None else str(plain) if isinstance(plain, Path) else plain)
+            texts.append(f"{path}={json.dumps('none' if plain is None else plain)}")
         except TypeError as error:
             raise FedkinError(
                 f"'{path}' in settings is {kind_of(value)}, which no experiment's file can hold; of a function give "
                 "the path, such as 'networks:build' for networks.py."
             ) from error
-        texts.append(f"{path}={text}")
     return texts

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any
@@ -15,13 +16,15 @@ from fedkin.experiment.outputs import as_csv
 from fedkin.report.figures import PagePart, PageView, ResultTable, TableCell
 from fedkin.report.numbers import format_bytes, join_words
 from fedkin.studies.pages import duration, page_text
-from fedkin.studies.question import Family, Role, method_named
+from fedkin.studies.question import Family, Question, Role, method_named
 from fedkin.studies.ranking import ALIKE, CHANCE, SAME, SCORE, TRUTH, Choice, Ranking, Score, ranked, recommend
 
 if TYPE_CHECKING:
     import pandas as pd
 
-JSON, CSV, PAGE = "comparison.json", "comparison.csv", "report.html"
+JSON, CSV, PAGE, WINNER = "comparison.json", "comparison.csv", "report.html", "recommended.toml"
+IN_MEMORY = "clients in memory"
+"""What the data of a question are called that no file holds."""
 TITLES = {
     "found_again": "Found again", "accuracy": "Accuracy", "stability": "Stability", "ari": "ARI", "nmi": "NMI",
     "ami": "AMI", "pooled_accuracy": "ACC", "purity": "Purity",
@@ -38,6 +41,10 @@ ROLES: dict[Role, str] = {
     "synthetic": "not recommended: synthetic copies of samples leave",
     "baseline": "forms no clusters",
 }
+SPREADS: dict[Family, str] = {
+    "samples": "standard deviation over splits",
+    "clients": "standard error over clients; the recommendation compares methods client by client",
+}
 
 
 @dataclass(frozen=True, repr=False)
@@ -46,57 +53,43 @@ class Comparison:
 
     Attributes
     ----------
-    question : str
-        What was asked.
-    family : {"samples", "clients"}
+    question : Question
+        What was asked; of a benchmark, of the first scenario.
     scenarios : dict
-        The rows of each scenario, `fedkin.studies.ranking.Score`, by its name; of a comparison under an empty name, in
-        order of rank, the recommended one first and those without a finished run last.
+        The rows of each scenario, `fedkin.studies.ranking.Score`, by its name; of a comparison under an empty name. One
+        row per method, the cheapest first.
     seeds : int
         Runs asked of each method.
     out : Path
         Folder of the comparison.
-    settings : dict
-        The experiment of all runs.
-    choice : Choice or None
-        The recommended row, with the facts that decided; ``None`` if there is none.
-    reason : str
-        Reason of the recommendation, in a sentence.
-    use : tuple of str
-        Commands, or a call in Python, that run the recommended method alone and apply it.
-    warnings : tuple of str
-        Reasons to doubt the recommended clusters, in sentences.
-    better_than_chance : bool or None
-        Whether the clusters of any method are found again; ``None`` of clients.
+    finders : tuple of Score
+        Those that found the number of clusters themselves.
+    guess : float or None
+        Mean accuracy of always answering a client's most frequent class, where clients are clustered.
     notes : tuple of str
         How the data were read, in sentences.
     """
 
-    question: str
-    family: Family
+    question: Question
     scenarios: dict[str, tuple[Score, ...]]
     seeds: int
     out: Path
-    settings: dict[str, Any]
-    choice: Choice | None = None
-    reason: str = "no method that finished may be recommended, or none found more than one cluster"
-    use: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-    better_than_chance: bool | None = None
+    finders: tuple[Score, ...] = ()
+    guess: float | None = None
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"Comparison(recommended={self.recommended!r}, methods={len(self.lines)}, out={str(self.out)!r})"
 
     @property
-    def is_benchmark(self) -> bool:
-        """Whether methods are ranked over scenarios, rather than one recommended."""
-        return "" not in self.scenarios
+    def family(self) -> Family:
+        """What is clustered, samples or clients."""
+        return self.question.family
 
-    @property
-    def lines(self) -> tuple[Score, ...]:
-        """The rows of all scenarios."""
-        return tuple(row for rows in self.scenarios.values() for row in rows)
+    @cached_property
+    def choice(self) -> Choice | None:
+        """The recommended row, with the facts that decided; ``None`` if there is none, and of a benchmark."""
+        return recommend(self.family, [row for row in self.scenarios.get("", ()) if row.results])
 
     @property
     def recommended(self) -> str | None:
@@ -104,9 +97,24 @@ class Comparison:
         return self.choice.score.method if self.choice else None
 
     @property
-    def confident(self) -> bool:
-        """Whether nothing speaks against the recommendation."""
-        return not self.warnings
+    def lines(self) -> tuple[Score, ...]:
+        """The rows, in order of rank: the recommended one first, those without a finished run last."""
+        rows = (row for rows in self.scenarios.values() for row in rows)
+        if self.question.label:
+            return tuple(rows)
+        return tuple(sorted(rows, key=lambda row: (not row.results, row.method != self.recommended, -row.value)))
+
+    @property
+    def better_than_chance(self) -> bool | None:
+        """Whether the clusters of the recommended method are found again; ``None`` of clients."""
+        if self.choice is None or self.family == "clients":
+            return None
+        return self.choice.score.value > CHANCE and not self._single
+
+    @property
+    def _single(self) -> bool:
+        """Whether every method that finds the number of clusters finds one."""
+        return bool(self.finders) and all(max(finder.clusters) == 1 for finder in self.finders)
 
     @property
     def undecided(self) -> bool:
@@ -119,6 +127,78 @@ class Comparison:
         return tuple(score.candidate.name for score in self.choice.as_good) if self.choice else ()
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """Reasons to doubt the recommended clusters, in sentences."""
+        if self.choice is None:
+            return ()
+        score, measures, doubts = self.choice.score, self.choice.score.measures, []
+        if self.family == "samples" and self._single:
+            doubts.append("Every method that finds the number of clusters finds one: the data may have none.")
+        elif self.family == "samples" and not self.better_than_chance:
+            doubts.append(
+                f"No better than chance: halves of the samples agree on the clusters to {score.value:.2f} (ARI), and "
+                f"pieces of a single cloud are found again to {CHANCE:g}, too. The data may have no clusters."
+            )
+        if self.choice.undecided:
+            names = join_words([different.candidate.name for different in self.choice.undecided])
+            doubts.append(f"Undecided: halves do not tell it from {names}, whose clusters differ; look at both.")
+        if self.guess is not None and measures["accuracy"] <= self.guess:
+            doubts.append(
+                f"The clusters' models are no better than a guess: an accuracy of {measures['accuracy']:.3f}, where "
+                f"always answering a client's most frequent class has {self.guess:.3f}. They need more rounds, or "
+                "another model."
+            )
+        if len(score.results) < self.seeds:
+            runs = f"{len(score.results)} of {self.seeds} runs"
+            doubts.append(f"Only {runs} finished; the same with a larger budget resumes.")
+        if measures.get("stability", 1.0) < ALIKE:
+            doubts.append(
+                f"The clusters depend on the seed: those of two runs agree to ARI {measures['stability']:.2f} only."
+            )
+        return tuple(doubts)
+
+    @property
+    def confident(self) -> bool:
+        """Whether nothing speaks against the recommendation."""
+        return not self.warnings
+
+    @property
+    def reason(self) -> str:
+        """Reason of the recommendation, as the rest of a sentence that begins with "it"."""
+        if self.choice is None:
+            return "no method that finished may be recommended, or none found more than one cluster"
+        score, measures, baseline = self.choice.score, self.choice.score.measures, self.choice.baseline
+        if self.family == "samples":
+            parts = [f"finds clusters that the other half of the samples finds again (ARI {score.value:.3f})"]
+            parts += ["finds the number of clusters itself"] if score.number is None else []
+        else:
+            parts = [f"reaches an accuracy of {score.value:.3f} on clients' own test samples"]
+        if baseline is not None:
+            level = baseline.measures["accuracy"]
+            parts.append(f"is not significantly better than {baseline.method}, which forms no clusters ({level:.3f})")
+        if "stability" in measures:
+            stable = measures["stability"]
+            same = f"finds the same clusters over seeds (ARI {stable:.2f})"
+            parts.append(same if stable >= SAME else f"agrees with itself over seeds to ARI {stable:.2f}")
+        return join_words([*parts, f"moves {format_bytes(score.bytes or 0)} in {duration(score.seconds or 0)}"])
+
+    @property
+    def use(self) -> tuple[str, ...]:
+        """Commands that run the recommended method alone, and apply it to new samples or an unseen client.
+
+        Of clients in memory, which no file holds, it is the call in Python.
+        """
+        if self.choice is None:
+            return ()
+        if self.question.data == IN_MEMORY:
+            options = self.choice.score.candidate.settings(self.question.settings)
+            name = method_named(options.pop("name")).__name__.removesuffix("Method")
+            keywords = ", ".join(f"{key}={value!r}" for key, value in options.items())
+            return (f"fedkin.{name}({keywords}).fit(clients)",) if name in import_module("fedkin").__all__ else ()
+        run, apply = f"runs/{self.question.name}", "predict" if self.family == "samples" else "assign"
+        return f"fedkin run {self.out / WINNER} --out {run}", f"fedkin {apply} {run} NEW.csv"
+
+    @property
     def measures(self) -> list[str]:
         """Names of the measures that any method has: the score, stability, agreement with the truth."""
         names = (SCORE[self.family], "stability", *TRUTH[self.family])
@@ -126,19 +206,14 @@ class Comparison:
 
     @cached_property
     def ranking(self) -> Ranking:
-        """Ranks of the methods over all scenarios: of samples by ARI, of clients by accuracy."""
-        measure = "ari" if self.is_benchmark and self.family == "samples" else SCORE[self.family]
-        means = {
-            (scenario, row.method): row.measures[measure]
-            for scenario, rows in self.scenarios.items()
-            for row in rows
-            if measure in row.measures
-        }
-        return ranked(means)
+        """Ranks of the methods over the scenarios of a benchmark: of samples by ARI, of clients by accuracy."""
+        pairs = [(scenario, row) for scenario, rows in self.scenarios.items() for row in rows]
+        measure = "ari" if self.family == "samples" else "accuracy"
+        return ranked({(name, row.method): row.measures[measure] for name, row in pairs if measure in row.measures})
 
     @property
     def table(self) -> pd.DataFrame:
-        """Return a DataFrame with a row per method and scenario and the columns of ``comparison.csv``.
+        """Return a DataFrame with a row per method and scenario, as ``comparison.csv`` has.
 
         Measures are means over runs; ``found_again_std``, ``ari_std`` and so on are their standard deviations, missing
         with a single run; ``accuracy_error`` is the standard error over clients.
@@ -149,6 +224,7 @@ class Comparison:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a dict of plain values per method and scenario; ``None`` where something is not known."""
+        scenarios = self.scenarios if self.question.label else {"": self.lines}
         return [
             {
                 **({"scenario": scenario} if scenario else {}),
@@ -163,18 +239,18 @@ class Comparison:
                 **{f"{name}_std": line.deviations.get(name) for name in self.measures if name != "stability"},
                 "megabytes": None if line.bytes is None else line.bytes / 1e6,
                 "seconds": line.seconds,
-                "remark": _remark(line),
+                "remark": line.remark,
             }
-            for scenario, lines in self.scenarios.items()
+            for scenario, lines in scenarios.items()
             for line in lines
         ]
 
     def to_json(self) -> str:
         """Return the whole comparison as JSON text; its ``lines`` are those of ``comparison.csv``."""
-        names = ("question", "family", "recommended", "reason", "use", "confident", "warnings", "undecided", "as_good")
-        tree = {name: getattr(self, name) for name in (*names, "better_than_chance", "seeds", "settings", "notes")}
-        tree |= {"lines": self.rows(), "out": str(self.out)}
-        tree |= {"ranks": self.ranking.ranks} if self.is_benchmark else {}
+        names = ("family", "recommended", "reason", "use", "confident", "warnings", "undecided", "as_good")
+        tree = {name: getattr(self, name) for name in (*names, "better_than_chance", "seeds", "notes")}
+        tree |= {"lines": self.rows(), "out": str(self.out), "settings": self.question.tables}
+        tree |= {"ranks": self.ranking.ranks} if self.question.label else {}
         return json.dumps(tree, indent=2, sort_keys=True) + "\n"
 
     def write(self) -> None:
@@ -186,7 +262,7 @@ class Comparison:
     @property
     def lead(self) -> str:
         """The recommendation as a sentence, or the ranks."""
-        if self.is_benchmark:
+        if self.question.label:
             return self.ranking.sentence
         if self.recommended is None:
             return f"Nothing recommended: {self.reason}."
@@ -195,66 +271,54 @@ class Comparison:
 
     def text(self) -> str:
         """Return what the page says as text for a terminal, without its explanations."""
-        text = page_text(self.page(), ("doubts", "methods", "remarks", "next"))
-        return f"{text}\nReport: {self.out / PAGE}"
+        return f"{page_text(self.page(), ('doubts', 'methods', 'next'))}\nReport: {self.out / PAGE}"
 
     def page(self) -> PageView:
         """Build the page."""
         doubts = list(self.warnings)
         if self.as_good:
-            separator = "; " if any("," in name for name in self.as_good) else ", "
-            doubts.append(f"About as good by the score: {separator.join(self.as_good)}.")
-        finished = sum(bool(line.results) for line in self.lines)
-        summary = [("Methods", f"{finished} of {len(self.lines)}", "have a result")]
-        if not self.is_benchmark:
-            doubt = "" if self.confident or not self.recommended else ", without confidence"
-            summary.insert(0, ("Recommended", self.recommended or "–", "chosen without the truth" + doubt))
-        table = self._scenario_table() if self.is_benchmark else self._measure_table()
-        remarks: dict[str, list[str]] = {}
+            doubts.append(f"About as good by the score: {'; '.join(self.as_good)}.")
+        notes: dict[str, None] = {}
         for scenario, lines in self.scenarios.items():
             for line in lines:
-                if remark := _remark(line):
-                    name = f"{line.method}, {scenario}" if scenario and line.remark else line.method
-                    remarks.setdefault(remark, []).append(name)
-        notes = [f"{'; '.join(dict.fromkeys(names))}: {remark}." for remark, names in remarks.items()]
+                place = f", {scenario}" if scenario else ""
+                notes |= {f"{line.method}: {ROLES[line.role]}.": None} if line.role else {}
+                notes |= {f"{line.method}{place}: {line.remark}.": None} if line.remark else {}
+        meanings = [f"{TITLES[name]}: {MEANINGS[name]}" for name in self.measures if name in MEANINGS]
+        meanings.append("ARI and what follows it compare with the truth, which has no part in a recommendation.")
+        table = self._scenario_table() if self.question.label else self._measure_table()
         parts = [
             PagePart("doubts", "Before you rely on it", notes=doubts),
-            PagePart("methods", "Methods", figures=[table]),
-            PagePart("remarks", "Remarks", notes=notes),
-            PagePart("measures", "What is measured", notes=self._meanings()),
-            PagePart("leaves", "What leaves a client", figures=[self._leaving()]),
+            PagePart("methods", "Methods", figures=[table], notes=list(notes)),
+            PagePart("measures", "What is measured", notes=meanings),
             PagePart("data", "The data", notes=list(self.notes)),
             PagePart("next", "Next", commands=list(self.use)),
         ]
-        title = f"Which {self.family} belong together: methods compared"
+        opposite = "clients" if self.family == "samples" else "samples"
+        asked = f"Which {self.family} belong together? ({self.question.data}, scenario {self.question.scenario}; "
+        finished = sum(bool(line.results) for line in self.lines)
         return PageView(
-            title=f"Benchmark of methods that cluster {self.family}" if self.is_benchmark else title,
-            lead=self.lead if self.is_benchmark else f"{self.lead}\n{self.question}",
-            summary=summary,
+            title=f"{'Benchmark of methods' if self.question.label else 'Methods'} that cluster {self.family}",
+            lead=self.lead if self.question.label else f"{self.lead}\n{asked}--question {opposite} asks the other.)",
+            summary=[("Results", f"{finished} of {len(self.lines)}", "of methods, chosen without the truth")],
             parts=[part for part in parts if part.figures or part.notes or part.commands],
-            settings=self.settings,
+            settings={**self.question.tables, "method": self.question.settings},
         )
 
     def _measure_table(self) -> ResultTable:
         """Build the table of a comparison: methods by measures."""
         rows = []
-        for line in self.scenarios[""]:
+        for line in self.lines:
             figures = [_number(line.measures.get(name)) for name in self.measures]
             if line.error is not None and self.measures[0] in line.measures:
                 figures[0] += f" ± {line.error:.3f}"
             cells = [TableCell(text) for text in [*figures, *_costs([line]), f"{len(line.results)} of {self.seeds}"]]
-            as_good = line.candidate.name in self.as_good and line.method != self.recommended
-            cells[0] = TableCell(
-                figures[0], "about as good" if as_good else "", "best" if line.method == self.recommended else ""
-            )
+            if line.method == self.recommended:
+                cells[0] = TableCell(figures[0], verdict="best")
             rows.append((line.method, [_clusters([line]), *cells]))
-        error = {
-            "samples": "standard deviation over splits",
-            "clients": "standard error over clients; the recommendation compares methods client by client",
-        }[self.family]
         caption = (
             f"Ranked by {TITLES[SCORE[self.family]].lower()}; the best first, the recommended one marked. Figures are "
-            f"means over the finished runs, bytes and time those of one run. Behind ± stands the {error}."
+            f"means over the finished runs, bytes and time those of one run; behind ± the {SPREADS[self.family]}."
         )
         heads = ["Clusters", *(TITLES[name] for name in self.measures), "Moved", "Time", "Runs"]
         return ResultTable("All methods", caption, "Method", heads, rows)
@@ -282,108 +346,8 @@ class Comparison:
             "rank, marked where it does not differ significantly from the best. No method is tuned, and those that "
             "cannot find the number of clusters are given it. Traffic and computing time are means over scenarios."
         )
-        return ResultTable(
-            "Scores", caption, "Method", [*self.scenarios, "Mean rank", "Clusters", "Moved", "Time"], rows
-        )
-
-    def _leaving(self) -> ResultTable:
-        """Build the table of what a client sends by each method."""
-        rows = []
-        for method in dict.fromkeys(line.method for line in self.lines):
-            traits = method_named(method).traits
-            warned = traits.moves_data or traits.copies_data
-            words = f"{traits.sends[:1].upper()}{traits.sends[1:]}." if traits.sends else "Not said by the method."
-            rows.append((method, [TableCell(words, beside="samples, or copies, leave" if warned else "")]))
-        caption = (
-            "What the server receives, beside shapes, minima, maxima and counts for scaling. The privacy page of the "
-            "documentation says what each can reveal."
-        )
-        return ResultTable("By method", caption, "Method", ["A client sends"], rows)
-
-    def _meanings(self) -> list[str]:
-        notes = [f"{TITLES[name]}: {MEANINGS[name]}" for name in self.measures if name in MEANINGS]
-        if not self.is_benchmark and set(self.measures) & set(TRUTH[self.family]):
-            notes.append("ARI and what follows it compare with the truth, which had no part in the ranking.")
-        return notes
-
-
-def judged(comparison: Comparison, finders: Sequence[Score], guess: float | None) -> Comparison:
-    """Return the comparison with its recommendation, and reasons to doubt it.
-
-    `finders` are the scores of methods that found the number of clusters themselves; `guess` is the accuracy of always
-    answering a client's most frequent class, where clients are clustered.
-    """
-    best = [row for row in comparison.scenarios[""] if row.results]
-    choice, family = recommend(comparison.family, best), comparison.family
-    if choice is None:
-        return replace(comparison, scenarios={"": _in_order(comparison.scenarios[""], None)})
-    score, measures = choice.score, choice.score.measures
-    doubts: list[str] = []
-    chance = None
-    if family == "samples":
-        single = bool(finders) and all(max(finder.clusters) == 1 for finder in finders)
-        again = measures["found_again"]
-        chance = again > CHANCE and not single
-        if single:
-            doubts.append("Every method that finds the number of clusters finds one: the data may have none.")
-        elif not chance:
-            doubts.append(
-                f"No better than chance: halves of the samples agree on the clusters to {again:.2f} (ARI), and pieces "
-                f"of a single cloud are found again to {CHANCE:g}, too. The data may have no clusters."
-            )
-        if choice.undecided:
-            names = join_words([different.candidate.name for different in choice.undecided])
-            doubts.append(f"Undecided: halves do not tell it from {names}, whose clusters differ; look at both.")
-    elif guess is not None and measures["accuracy"] <= guess:
-        doubts.append(
-            f"The clusters' models are no better than a guess: an accuracy of {measures['accuracy']:.3f}, where always "
-            f"answering a client's most frequent class has {guess:.3f}. They need more rounds, or another model."
-        )
-    if len(score.results) < comparison.seeds:
-        runs = f"{len(score.results)} of {comparison.seeds} runs"
-        doubts.append(f"Only {runs} finished; the same with a larger budget resumes.")
-    if measures.get("stability", 1.0) < ALIKE:
-        doubts.append(
-            f"The clusters depend on the seed: those of two runs agree to ARI {measures['stability']:.2f} only."
-        )
-    return replace(
-        comparison,
-        scenarios={"": _in_order(comparison.scenarios[""], score.method)},
-        choice=choice,
-        reason=_reason(family, choice),
-        warnings=tuple(doubts),
-        better_than_chance=chance,
-    )
-
-
-def _in_order(rows: Sequence[Score], recommended: str | None) -> tuple[Score, ...]:
-    return tuple(sorted(rows, key=lambda row: (not row.results, row.method != recommended, -row.value)))
-
-
-def _reason(family: Family, choice: Choice) -> str:
-    """Explain why a method is recommended, as the rest of a sentence that begins with "it"."""
-    score, measures = choice.score, choice.score.measures
-    if family == "samples":
-        again = measures["found_again"]
-        parts = [f"finds clusters that the other half of the samples finds again (ARI {again:.3f})"]
-    else:
-        parts = [f"reaches an accuracy of {measures['accuracy']:.3f} on clients' own test samples"]
-    if choice.baseline is not None:
-        level = choice.baseline.measures["accuracy"]
-        parts.append(
-            f"is not significantly better than {choice.baseline.method}, which forms no clusters ({level:.3f})"
-        )
-    if family == "samples" and score.number is None:
-        parts.append("finds the number of clusters itself")
-    if "stability" in measures:
-        stable = measures["stability"]
-        same = f"finds the same clusters over seeds (ARI {stable:.2f})"
-        parts.append(same if stable >= SAME else f"agrees with itself over seeds to ARI {stable:.2f}")
-    return join_words([*parts, f"moves {format_bytes(score.bytes or 0)} in {duration(score.seconds or 0)}"])
-
-
-def _remark(line: Score) -> str:
-    return "; ".join(filter(None, [ROLES.get(line.role, ""), line.remark]))
+        heads = [*self.scenarios, "Mean rank", "Clusters", "Moved", "Time"]
+        return ResultTable("Scores", caption, "Method", heads, rows)
 
 
 def _number(value: float | None) -> str:
@@ -396,8 +360,7 @@ def _clusters(lines: Sequence[Score]) -> TableCell:
     if not numbers:
         return TableCell("–")
     text = str(numbers[0]) if len(set(numbers)) == 1 else f"{min(numbers)}–{max(numbers)}"
-    beside = "" if lines[0].role == "baseline" else "found" if lines[0].number is None else "given"
-    return TableCell(text, beside)
+    return TableCell(text, "" if lines[0].role == "baseline" else "found" if lines[0].number is None else "given")
 
 
 def _costs(lines: Sequence[Score]) -> list[str]:

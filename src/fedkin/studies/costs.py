@@ -7,7 +7,6 @@ hold it, and its seconds are step 0 of ``timing.jsonl``. Judging the models cost
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -49,7 +48,10 @@ class Cost:
         """Return each amount as a multiple of that of the `whole`; ``None`` if one is unknown or the latter zero."""
         names = ("sent", "received", "both", "client_seconds", "seconds")
         pairs = {name: (getattr(self, name), getattr(whole, name)) for name in names}
-        return {name: _known(part / all_) if all_ else None for name, (part, all_) in pairs.items()}
+        return {
+            name: None if not of or math.isnan(part) or math.isnan(of) else part / of
+            for name, (part, of) in pairs.items()
+        }
 
 
 @dataclass(frozen=True)
@@ -134,33 +136,24 @@ def _costs(folder: Path, records: Sequence[RecordLine], target: CostTarget | Non
     return Costs(str(folder), phases, training_rounds(records, last), last)
 
 
-def _known(amount: float) -> float | None:
-    return None if math.isnan(amount) else amount
+def costs_tree(runs: Sequence[Costs], target: CostTarget | None = None) -> dict[str, Any]:
+    """Return the costs as plain values, ``None`` where one is unknown, further runs also relative to the first."""
 
-
-def _ratios(run: Costs, first: Costs) -> dict[str, float | None] | None:
-    """Return the totals as multiples of the first run's; ``None`` if either did not reach the target."""
-    return None if run.step is None or first.step is None else run.total.over(first.total)
-
-
-def as_json(runs: Sequence[Costs], target: CostTarget | None = None) -> str:
-    """Write the costs as JSON, bytes as whole numbers, in the order of `runs`."""
-
-    def tree(cost: Cost) -> dict[str, float | None]:
-        return {name: _known(amount) for name, amount in vars(cost).items()}
+    def plain(cost: Cost) -> dict[str, float | None]:
+        return {name: None if math.isnan(amount) else amount for name, amount in vars(cost).items()}
 
     trees: list[dict[str, Any]] = [
         {
             "run": run.run,
             "step": run.step,
             "training_rounds": run.rounds,
-            "phases": {name: tree(cost) for name, cost in run.phases.items()},
-            "total": None if run.step is None else tree(run.total),
-            "ratio_to_first": _ratios(run, runs[0]) if len(runs) > 1 else None,
+            "phases": {name: plain(cost) for name, cost in run.phases.items()},
+            "total": None if run.step is None else plain(run.total),
+            "ratio_to_first": None if run.step is None or runs[0].step is None else run.total.over(runs[0].total),
         }
         for run in runs
     ]
-    return json.dumps({"target": asdict(target) if target else None, "runs": trees})
+    return {"target": asdict(target) if target else None, "runs": trees}
 
 
 def as_text(runs: Sequence[Costs], target: CostTarget | None = None) -> str:
@@ -170,20 +163,18 @@ def as_text(runs: Sequence[Costs], target: CostTarget | None = None) -> str:
     ]
     notes = []
     goal = f"{target.metric} {target.reach:g}" if target else ""
-    for run in runs:
+    for run, tree in zip(runs, costs_tree(runs, target)["runs"], strict=True):
         if run.step is None:
             rows.append((run.run, "not reached", "", "", "", "", "", ""))
             notes.append(f"{run.run}: {goal} not reached")
             continue
-        name = run.run
-        for phase, cost in {**run.phases, **({"total": run.total} if len(run.phases) > 1 else {})}.items():
+        for phase, cost in {**run.phases, "total": run.total}.items():
             amounts = [cost.sent / 1e6, cost.received / 1e6, cost.both / 1e6, cost.client_seconds, cost.seconds]
             texts = ("–" if math.isnan(amount) else f"{amount:,.3f}" for amount in amounts)
-            rows.append((name, phase, str(cost.steps), *texts))
-            name = ""
-        if run is not runs[0] and (ratios := _ratios(run, runs[0])) is not None:
-            shares = ("–" if value is None else f"{value:.3g}" for value in ratios.values())
-            rows.append(("", "  of the first run's", "", *shares))
+            rows.append((run.run, phase, str(cost.steps), *texts))
+        if run is not runs[0] and tree["ratio_to_first"]:
+            shares = ("–" if value is None else f"{value:.3g}" for value in tree["ratio_to_first"].values())
+            rows.append((run.run, "of the first run's", "", *shares))
         steps = f"{goal} reached at step {run.step}, after" if target else f"{pluralize(run.step, 'step')},"
         notes.append(f"{run.run}: {steps} {pluralize(run.rounds or 0, 'training round')}")
     return "\n".join([table_text(rows, left=(0, 1)), "", *map(sentence_text, notes)])

@@ -121,13 +121,6 @@ class Question:
         ending = "-clients" if self.family == "clients" and self.scenario == "files" else ""
         return f"{data}-{self.scenario}{ending}" + (f"-seed{self.seed}" if self.seed else "")
 
-    @property
-    def description(self) -> str:
-        """Describe in a sentence what is clustered, and how to ask for the opposite."""
-        opposite = "clients" if self.family == "samples" else "samples"
-        source = f"{self.data}, scenario {self.scenario}"
-        return f"Which {self.family} belong together? ({source}; --question {opposite} asks the other question.)"
-
     def takers(self, cheap: bool) -> list[str]:
         """Return the methods that can be given a number of clusters and are cheap, or costly."""
         return [
@@ -229,7 +222,8 @@ def question_of(
     tables: dict[str, Any] = {}
     if what.endswith(".toml"):
         tables = {name: table for name, table in read_tables(Path(what)).items() if name != "method"}
-        _check_sections(tables, f"in {what}")
+        for section in tables:
+            check_section(tables, section, f"in {what}")
         for key in _TARGET:
             tables.get("evaluation", {}).pop(key, None)
     else:
@@ -238,57 +232,37 @@ def question_of(
         if twice is not None:
             raise FedkinError(f"'{what}' names the {kind} already; leave {flag(kind)} {twice} out.")
         data, scenario = (data, what) if kind == "scenario" else (what, scenario)
-    for section, key, value in (
-        ("data", "source", data), ("simulation", "scenario", scenario),
-        ("simulation", "clients", clients),
-    ):  # fmt: skip
-        if value is not None:
-            tables.setdefault(section, {})[key] = value
+    for section, values in (("data", {"source": data}), ("simulation", {"scenario": scenario, "clients": clients})):
+        chosen = {key: value for key, value in values.items() if value is not None}
+        tables[section] = {**tables.get(section, {}), **chosen}
     for setting in settings:
         apply_setting(tables, setting)
-    _check_sections(tables, current_door().place)
+    for section in tables:
+        check_section(tables, section, current_door().place)
     if aims := [key for key in _TARGET if key in tables.get("evaluation", {})]:
         raise FedkinError(f"'evaluation.{aims[0]}' is not for a comparison, whose runs all come to their end.")
     first_seed, shared = tables.pop("seed", 0), tables.pop("method", {})
-    tables["data"] = dict(tables.get("data", {}))
     tables["evaluation"] = {"every": 1_000_000, "map": "pca"} | tables.get("evaluation", {})
-    tables["simulation"], family = _scenario_and_family(tables, question, methods)
-    _check_keys(shared, methods)
-    names = methods_of(family, methods)
-    return Question(family, names, tables, shared, first_seed if seed is None else seed, clusters)
-
-
-def _check_sections(tables: dict[str, Any], place: str) -> None:
-    for section in tables:
-        check_section(tables, section, place)
-
-
-def _scenario_and_family(
-    tables: dict[str, Any], question: str, methods: Sequence[str]
-) -> tuple[dict[str, Any], Family]:
-    """Return the scenario, and whether samples or clients are to be clustered."""
-    scenario = dict(tables.get("simulation", {}))
-    source = str(tables["data"].get("source", "digits"))
-    if "scenario" not in scenario and ("column" in scenario or files_of_clients(source)):
-        scenario["scenario"] = "files"
-    clustered = {method_named(name).traits.clusters for name in methods if registry.is_known("method", base_name(name))}
-    gives_labels = "scenario" in scenario and issubclass(
-        registry.resolve("scenario", str(scenario["scenario"])), PartitionScenario
+    known = [name for name in methods if registry.is_known("method", base_name(name))]
+    simulation = tables["simulation"]
+    if "scenario" not in simulation and (
+        "column" in simulation or files_of_clients(str(tables["data"].get("source", "digits")))
+    ):
+        simulation["scenario"] = "files"
+    clustered = {method_named(name).traits.clusters for name in known}
+    gives_labels = "scenario" in simulation and issubclass(
+        registry.resolve("scenario", str(simulation["scenario"])), PartitionScenario
     )
     of_clients = clustered == {"clients"} or (clustered != {"samples"} and gives_labels)
     family: Family = "clients" if question == "clients" or (question == "auto" and of_clients) else "samples"
-    scenario.setdefault("scenario", "own-class" if family == "samples" else "label-clusters")
-    if family == "clients" and scenario["scenario"] == "files":
-        scenario.setdefault("test_fraction", 0.2)  # clients' models are judged on samples of their own
-    return scenario, family
-
-
-def _check_keys(settings: Mapping[str, Any], methods: Sequence[str]) -> None:
-    """Check that each hyper-parameter belongs to one of the methods."""
-    listed = {*registry.METHODS, *(name for name in methods if registry.is_known("method", base_name(name)))}
-    names = {field.name for name in listed for field in options_of(method_named(name))}
-    for key in settings:
-        if key not in names or key == "n_clusters":
+    simulation.setdefault("scenario", "own-class" if family == "samples" else "label-clusters")
+    if family == "clients" and simulation["scenario"] == "files":
+        simulation.setdefault("test_fraction", 0.2)  # clients' models are judged on samples of their own
+    fields = {field.name for name in {*registry.METHODS, *known} for field in options_of(method_named(name))}
+    for key in shared:
+        if key not in fields or key == "n_clusters":
             number = f"{flag('clusters')} says how many clusters there are"
             hint = number if key == "n_clusters" else "no method has this key"
             raise FedkinError(f"{flag('set')} method.{key} cannot be applied to the methods compared; {hint}.")
+    names = methods_of(family, methods)
+    return Question(family, names, tables, shared, first_seed if seed is None else seed, clusters)

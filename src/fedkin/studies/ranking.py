@@ -11,7 +11,7 @@ from statistics import mean, stdev
 from typing import Any
 
 import numpy as np
-from scipy.stats import friedmanchisquare, rankdata, studentized_range
+from scipy.stats import rankdata, studentized_range
 
 from fedkin.clustering.metrics import Labels
 from fedkin.studies.cells import CellResult, agreement
@@ -51,7 +51,7 @@ class Score:
     by_client : tuple of (float or None)
         Mean accuracy of each client's own model on its own tests; empty where samples are clustered.
     remark : str
-        Remark, such as why no run has finished.
+        Why no run has finished; empty if one has.
     """
 
     method: str
@@ -87,13 +87,11 @@ class Score:
     def error(self) -> float | None:
         """Spread of the score over splits, or the standard error of mean accuracy over clients; ``None`` if unknown."""
         accuracies = [accuracy for accuracy in self.by_client if accuracy is not None]
-        return (
-            stdev(accuracies) / math.sqrt(len(accuracies))
-            if len(accuracies) > 1
-            else self.deviations.get("found_again")
-        )
+        if len(accuracies) > 1:
+            return stdev(accuracies) / math.sqrt(len(accuracies))
+        return self.deviations.get("found_again")
 
-    @cached_property
+    @property
     def labels(self) -> list[Labels]:
         """Clusters of samples or clients, int64 ``(m,)``, by run."""
         return [np.array(result.labels, dtype=np.int64) for result in self.results]
@@ -106,9 +104,8 @@ class Score:
         """
         numbers = []
         for labels in self.labels:
-            counts = np.unique(labels[labels >= 0], return_counts=True)[1]
-            shares = counts / counts.sum()
-            numbers.append(float(np.exp(-(shares * np.log(shares)).sum())) if len(counts) else 0.0)
+            shares = np.unique(labels[labels >= 0], return_counts=True)[1] / max(1, (labels >= 0).sum())
+            numbers.append(float(np.exp(-(shares * np.log(shares)).sum())) if len(shares) else 0.0)
         return mean(numbers)
 
     @property
@@ -125,6 +122,8 @@ def score_of(family: Family, candidate: Candidate, results: Sequence[CellResult]
         **{name: [result.metrics.get(name) for result in results] for name in TRUTH[family]},
     }
     complete = {name: values for name, values in by_run.items() if None not in values}
+    accuracies = [result.metrics["client_accuracy"] for result in results if "client_accuracy" in result.metrics]
+    columns = ([value for value in column if value is not None] for column in zip(*accuracies, strict=True))
     score = Score(
         candidate.method,
         candidate.number,
@@ -132,18 +131,12 @@ def score_of(family: Family, candidate: Candidate, results: Sequence[CellResult]
         tuple(results),
         {name: mean(values) for name, values in complete.items()},
         {name: stdev(values) for name, values in complete.items() if len(results) > 1},
-        _by_client(results) if family == "clients" else (),
+        tuple(mean(column) if column else None for column in columns) if family == "clients" else (),
     )
     if len(results) > 1 and same_samples:
         pairs = combinations(score.labels, 2)
         score.measures["stability"] = mean(agreement(first, second, single=1.0) for first, second in pairs)
     return score
-
-
-def _by_client(results: Sequence[CellResult]) -> tuple[float | None, ...]:
-    accuracies = [result.metrics["client_accuracy"] for result in results if "client_accuracy" in result.metrics]
-    columns = ([value for value in column if value is not None] for column in zip(*accuracies, strict=True))
-    return tuple(mean(column) if column else None for column in columns)
 
 
 @dataclass(frozen=True)
@@ -165,7 +158,7 @@ def best_numbers(family: Family, scores: Sequence[Score]) -> dict[str, Score]:
     best: dict[str, Score] = {}
     for method in dict.fromkeys(score.method for score in scores):
         numbers = sorted((score for score in scores if score.method == method), key=lambda score: score.number or 0)
-        first = [score_of(family, Candidate(method, score.number), score.results[:1]) for score in numbers]
+        first = [score_of(family, score.candidate, score.results[:1]) for score in numbers]
         best_first = finest(first) if family == "samples" else max(first, key=lambda score: score.value)
         best[method] = numbers[first.index(best_first)]
     return best
@@ -198,41 +191,34 @@ def recommend(family: Family, scores: Sequence[Score]) -> Choice | None:
     ]
     if not scores:
         return None
-    near = _as_good(scores)
-    if family == "clients":
-        return _of_clients(near)
-    fine = finest(scores)
-    same = [score for score in near if score is fine or _agreement(fine, score) >= SAME]
-    take = min(same, key=lambda score: (score.bytes, score.method))
-    rest = sorted((score for score in near if score is not take), key=lambda score: -score.value)
-    different = [score for score in rest if score not in same and _agreement(take, score) < ALIKE]
-    return Choice(take, tuple(rest), tuple(different))
-
-
-def _of_clients(near: Sequence[Score]) -> Choice:
+    near = sorted(_as_good(scores), key=lambda score: -score.value)
+    if family == "samples":
+        fine = finest(scores)
+        same = [score for score in near if score is fine or _agreement(fine, score) >= SAME]
+        take = min(same, key=lambda score: (score.bytes, score.method))
+        rest = tuple(score for score in near if score is not take)
+        return Choice(
+            take, rest, tuple(score for score in rest if score not in same and _agreement(take, score) < ALIKE)
+        )
     forming = [score for score in near if not score.role] or near
     most = max(score.measures.get("stability", -1.0) for score in forming)
     # Stability within 0.05 of the best is as good; where none is known, accuracy comes first.
     stable = [score for score in forming if score.measures.get("stability", -1.0) >= most - 0.05]
     take = min(
-        stable,
-        key=lambda score: (-score.value if most < 0 else 0.0, mean(score.clusters), score.bytes, score.method),
+        stable, key=lambda score: (-score.value if most < 0 else 0.0, mean(score.clusters), score.bytes, score.method)
     )
-    rest = sorted((score for score in forming if score is not take), key=lambda score: -score.value)
+    rest = tuple(score for score in forming if score is not take)
     baselines = [score for score in near if score.role and forming is not near]
-    return Choice(
-        take, tuple(rest), baseline=max(baselines, key=lambda score: (score.value, score.method), default=None)
-    )
+    return Choice(take, rest, baseline=max(baselines, key=lambda score: (score.value, score.method), default=None))
 
 
 def _as_good(scores: Sequence[Score]) -> list[Score]:
-    """Return the best score, and those that cannot be told from it."""
+    """Return the best score, and those that cannot be told from it by paired differences: by split, or by client."""
     best = max(scores, key=lambda score: score.value)
     return [score for score in scores if score is best or _near(best, score)]
 
 
 def _near(best: Score, score: Score) -> bool:
-    """Return whether two scores cannot be told apart by their paired differences: by split, or by client."""
     if "found_again" in best.measures:
         pairs = zip(best.results, score.results, strict=False)
         apart = [(first.again or 0.0) - (second.again or 0.0) for first, second in pairs]
@@ -249,16 +235,14 @@ def _agreement(first: Score, second: Score) -> float:
 
 @dataclass(frozen=True)
 class Ranking:
-    """Mean ranks of methods over scenarios, best first, with tests of their differences.
+    """Mean ranks of methods over scenarios, best first, of those with results of all `scenarios`.
 
     `difference` is the critical one at 5 %: methods whose mean ranks are nearer do not differ significantly. It is
-    ``None`` with fewer than two methods or scenarios. `p` is that of Friedman's test that all methods are alike;
-    ``None`` with fewer than three methods or two scenarios. In `scenarios` all ranked methods have results.
+    ``None`` with fewer than two methods or scenarios.
     """
 
     ranks: dict[str, float]
     difference: float | None
-    p: float | None
     scenarios: list[str]
 
     @property
@@ -272,11 +256,10 @@ class Ranking:
         """The ranks in a sentence."""
         if self.difference is None:
             return "Ranks need at least two methods with results of at least two scenarios."
-        friedman = "" if self.p is None else f" Friedman's test that all are alike: p = {self.p:.2g}."
         return (
             f"Mean ranks over {len(self.scenarios)} scenarios; nearer than the critical difference of "
             f"{self.difference:.2f} (Nemenyi, 5 %) they do not differ significantly. As good as the best: "
-            f"{', '.join(self.as_good)}.{friedman}"
+            f"{', '.join(self.as_good)}."
         )
 
 
@@ -287,21 +270,15 @@ def ranked(means: Mapping[tuple[str, str], float]) -> Ranking:
     that another method has are left out.
     """
     scenarios = list(dict.fromkeys(scenario for scenario, _ in means))
-    methods = [
-        method
-        for method in dict.fromkeys(method for _, method in means)
-        if all((scenario, method) in means for scenario in scenarios)
-    ]
+    methods = sorted({method for _, method in means})
+    methods = [method for method in methods if all((scenario, method) in means for scenario in scenarios)]
     if not methods:
-        return Ranking({}, None, None, scenarios)
+        return Ranking({}, None, scenarios)
     table = np.array([[means[scenario, method] for method in methods] for scenario in scenarios])
     ranks = dict(zip(methods, rankdata(-table, axis=1).mean(0).tolist(), strict=True))
-    p = None
-    if len(methods) > 2 and len(scenarios) > 1 and not np.allclose(table, table[:, :1]):
-        p = float(friedmanchisquare(*table.T).pvalue)
-    order = sorted(methods, key=lambda method: (ranks[method], method))
+    order = sorted(methods, key=lambda method: ranks[method])
     difference = critical_difference(len(methods), len(scenarios))
-    return Ranking({method: ranks[method] for method in order}, difference, p, scenarios)
+    return Ranking({method: ranks[method] for method in order}, difference, scenarios)
 
 
 def critical_difference(methods: int, scenarios: int) -> float | None:
