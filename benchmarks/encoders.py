@@ -23,12 +23,10 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from sklearn.cluster import KMeans
 
-import fedkin
 from fedkin.data.sources import load
 from fedkin.features.encoders import Encoder
-from sources import add, known_cells, scored
+from sources import add, clustered, known_cells
 
 Floats, Labels = NDArray[np.float32], NDArray[np.int64]
 CLIENTS = 10
@@ -85,7 +83,9 @@ def run(given: argparse.Namespace) -> None:
                 if (data, spread, str(seed)) in known:
                     continue
                 began = time.monotonic()
-                scores = clustered(rows, truth, dealt_out(truth, spread, seed), seed)
+                parts = dealt_out(truth, spread, seed)
+                order = np.concatenate(parts)
+                scores = clustered([rows[part] for part in parts], truth[order], rows, truth, "embedded", seed)
                 seconds = round(time.monotonic() - began)
                 add(given.file, {"data": data, "spread": spread, "seed": seed} | scores | {"seconds": seconds})
 
@@ -176,21 +176,6 @@ def dealt_out(truth: Labels, spread: str, seed: int) -> list[Labels]:
         rows = np.flatnonzero(truth == label)
         owner[rows] = rng.choice(CLIENTS, len(rows), p=rng.dirichlet([0.3] * CLIENTS))
     return [rows for client in range(CLIENTS) if len(rows := np.flatnonzero(owner == client))]
-
-
-def clustered(rows: Floats, truth: Labels, parts: Sequence[Labels], seed: int) -> dict[str, Any]:
-    """Scores of kin-graph with the number found and given, and of k-means of all rows."""
-    number, order = len(np.unique(truth)), np.concatenate(parts)
-    scores: dict[str, Any] = {}
-    for way, wanted in (("found", "auto"), ("given", number)):
-        model = fedkin.KinGraph(n_clusters=wanted, features="embedded", random_state=seed)
-        model.fit([rows[part] for part in parts])
-        scores |= scored(way, truth[order], np.concatenate(model.labels_))
-        if wanted == "auto":
-            scores["number"] = model.n_clusters_
-            scores["kilobytes"] = round(model.records_[-1]["received"] / len(parts) / 1000)
-    means = KMeans(number, n_init=10, random_state=seed).fit_predict(rows)
-    return scores | scored("kmeans", truth, means)
 
 
 def shown(known: pd.DataFrame) -> str:

@@ -18,17 +18,13 @@ cells of all seeds are known.
 from __future__ import annotations
 
 import argparse
-import csv
 import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass, fields
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -38,6 +34,7 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.mixture import GaussianMixture
 
 import fedkin
+from sources import add, known_cells
 
 Rows = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -85,39 +82,6 @@ class Cell:
     given: bool
 
 
-@dataclass(frozen=True)
-class Line:
-    """What came of a cell: the index, clusters found and in truth, seconds, and the failure, if there was one."""
-
-    ari: float
-    found: int
-    truth: int
-    samples: int
-    seconds: float
-    failure: str
-
-
-CUT = "fedkin.clustering.graph.cut."
-RULES: dict[str, dict[str, Callable[..., Any]]] = {
-    "modes": {"_is_line": lambda nodes: False},
-    "gaps": {"_by_gaps": lambda nodes: None},
-    "ward": {"_by_ward": lambda *_: None},
-    "view": {"_agreements": lambda _, partitions, __: [1.0] * len(partitions)},
-    "separation": {"_separation": lambda *_: 1.7},
-    "information": {"_information": lambda _, scales: np.array(scales.stability)},
-}
-"""What leaves out each of kin-graph's rules. Without the separation of links agreement counts from 0.7, and without
-information stability does."""
-
-
-def left_out(rule: str | None) -> ExitStack:
-    """Return a context in which kin-graph does without a rule."""
-    stack = ExitStack()
-    for name, instead in RULES[rule].items() if rule else ():
-        stack.enter_context(patch(CUT + name, instead))
-    return stack
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run cells, or print what is known."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -129,12 +93,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--part", type=float, default=1.0, help="part of the samples that a seed draws")
     parser.add_argument("--floors", type=int, nargs="+", choices=FLOORS, default=FLOORS)
     parser.add_argument("--methods", nargs="+", default=["own", "common", *POOLED])
-    parser.add_argument("--without", choices=[*RULES], default=None, help="a rule of kin-graph's to leave out")
     parser.add_argument("--numbers", nargs="+", choices=["found", "given"], default=["found", "given"])
     given = parser.parse_args(arguments)
     if given.what == "run":
-        with left_out(given.without):
-            run(given)
+        run(given)
     else:
         print(summary(pd.read_csv(given.csv, keep_default_na=False)))
 
@@ -166,43 +128,37 @@ def cells(name: str, seed: int) -> Iterator[Cell]:
 
 def run(given: argparse.Namespace) -> None:
     """Append the lines of cells that the file does not have."""
-    path, header = given.csv, [field.name for kind in (Cell, Line) for field in fields(kind)]
-    fresh = not path.exists()
-    known = set() if fresh else {tuple(line) for line in pd.read_csv(path)[header[:6]].astype(str).to_numpy().tolist()}
-    with path.open("a", newline="", buffering=1) as file:
-        writer = csv.DictWriter(file, header)
-        if fresh:
-            writer.writeheader()
-        for seed in given.seeds:
-            for name in given.sets or names():
-                x, truth = data(name)
-                for cell in cells(name, seed) if len(x) <= given.most else ():
-                    wanted = cell.method in given.methods and cell.floor in (0, *given.floors)
-                    wanted = wanted and ("given" if cell.given else "found") in given.numbers
-                    if wanted and tuple(str(value) for value in asdict(cell).values()) not in known:
-                        writer.writerow(asdict(cell) | asdict(line_of(cell, x, truth, given.part)))
+    known = known_cells(given.csv, [field.name for field in fields(Cell)])
+    for seed in given.seeds:
+        for name in given.sets or names():
+            x, truth = data(name)
+            for cell in cells(name, seed) if len(x) <= given.most else ():
+                wanted = cell.method in given.methods and cell.floor in (0, *given.floors)
+                wanted = wanted and ("given" if cell.given else "found") in given.numbers
+                if wanted and tuple(str(value) for value in asdict(cell).values()) not in known:
+                    add(given.csv, asdict(cell) | line_of(cell, x, truth, given.part))
 
 
-def line_of(cell: Cell, x: Rows, truth: Labels, part: float = 1.0) -> Line:
-    """Run a cell on a part of the samples, drawn and dealt by its seed."""
+def line_of(cell: Cell, x: Rows, truth: Labels, part: float = 1.0) -> dict[str, object]:
+    """Run a cell on a part of the samples, drawn and dealt by its seed; return what came of it."""
     order = np.random.default_rng(cell.seed).permutation(len(x))[: int(part * len(x))]
     x, truth = x[order], truth[order]
-    counted, k = truth > 0, len(np.unique(truth[truth > 0]))
-    began, failure, clusters = time.perf_counter(), "", np.zeros(len(x), np.int64)
+    counted, began, failure = truth > 0, time.perf_counter(), ""
+    k, clusters = len(np.unique(truth[counted])), np.zeros(len(x), np.int64)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             clusters = clustered(cell, x, k)
     except fedkin.FedkinError as error:
         failure = str(error)
-    return Line(
-        ari=0.0 if failure else float(adjusted_rand_score(truth[counted], clusters[counted])),
-        found=0 if failure else len(np.unique(clusters)),
-        truth=k,
-        samples=len(x),
-        seconds=round(time.perf_counter() - began, 2),
-        failure=failure,
-    )
+    return {
+        "ari": 0.0 if failure else float(adjusted_rand_score(truth[counted], clusters[counted])),
+        "found": 0 if failure else len(np.unique(clusters)),
+        "truth": k,
+        "samples": len(x),
+        "seconds": round(time.perf_counter() - began, 2),
+        "failure": failure,
+    }
 
 
 def clustered(cell: Cell, x: Rows, k: int) -> Labels:

@@ -24,13 +24,12 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from sklearn.cluster import KMeans
 from torch.nn.functional import avg_pool2d
 
 import fedkin
 from fedkin.data.sources import load
 from fedkin.features.extractors import extract
-from sources import add, known_cells, scored, spread
+from sources import add, clustered, known_cells, spread
 
 Images = NDArray[np.float32]
 Labels = NDArray[np.int64]
@@ -69,11 +68,14 @@ def run(given: argparse.Namespace) -> None:
                     if (data, str(p), str(seed), features) in known:
                         continue
                     began = time.monotonic()
-                    of = FITTED[features]([images[part] for part in parts], given.rounds, seed)
+                    clients, order = [images[part] for part in parts], np.concatenate(parts)
+                    of = FITTED[features](clients, given.rounds, seed)
+                    x = torch.from_numpy(images[order])
+                    rows = extract(of, x).numpy() if isinstance(of, str) else np.asarray(of(x.numpy()))
                     trained = round(time.monotonic() - began)
                     for truth, labels in truths.items():
                         row = {"data": data, "p": p, "seed": seed, "features": features, "truth": truth}
-                        scores = clustered([images[part] for part in parts], [labels[part] for part in parts], of, seed)
+                        scores = clustered(clients, labels[order], rows, labels[order], of, seed)
                         add(given.csv, row | scores | {"trained_s": trained})
 
 
@@ -130,22 +132,6 @@ FITTED: dict[str, Callable[[list[Images], int, int], Any]] = {
 """What makes features, from the clients' images, rounds and seed: a name or a function of samples."""
 
 
-def clustered(clients: list[Images], labels: list[Labels], features: Any, seed: int) -> dict[str, Any]:
-    """Scores of kin-graph, and of k-means of all rows."""
-    truth = np.concatenate(labels)
-    number = len(np.unique(truth))
-    row: dict[str, Any] = {}
-    for name, wanted in (("found", "auto"), ("given", number)):
-        model = fedkin.KinGraph(n_clusters=wanted, features=features, random_state=seed).fit(clients)
-        row |= scored(name, truth, np.concatenate(model.labels_))
-        if wanted == "auto":
-            row["found"] = model.n_clusters_
-    x = torch.from_numpy(np.concatenate(clients))
-    rows = extract(features, x).numpy() if isinstance(features, str) else np.asarray(features(x.numpy()))
-    means = KMeans(number, n_init=10, random_state=seed).fit_predict(rows.reshape(len(rows), -1))
-    return row | scored("kmeans", truth, means)
-
-
 def shown(known: pd.DataFrame) -> str:
     """A table in Markdown: means over seeds, ± their standard deviation."""
     lines = ["| data | truth | p | features | seeds | found: NMI | clusters | given: NMI | k-means of all: NMI |"]
@@ -156,7 +142,7 @@ def shown(known: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
-_SHOWN = ("nmi_found", "found", "nmi_given", "nmi_kmeans")
+_SHOWN = ("nmi_found", "number", "nmi_given", "nmi_kmeans")
 
 
 if __name__ == "__main__":

@@ -244,7 +244,6 @@ def _after_another_round(method: Any, result: Mapping[str, Any], fed: Federation
     payload = {
         "network": result["network"], "model": result["models"][0], "centroids": result["centroids"][0],
         "n_clusters": method.n_clusters, "training": training, "unit": describe_clients(fed).unit,
-        "guided": False,
     }  # fmt: skip
     replies = fed.ask(ccfc.learn_clusters, fed.all(**payload))
     return [replies[client]["model"] for client in sorted(replies)]
