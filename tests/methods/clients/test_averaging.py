@@ -1,6 +1,5 @@
 """What all methods of clustered federated learning share: averages, optimisers, choices, sums."""
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ from torch import Tensor
 
 import planted
 from fedkin.core import Client, FedkinError, State
-from fedkin.core.payload import pack
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.clients.client_method import Trained, renumbered, round_record
 from fedkin.methods.clients.fedavg import FedAvgMethod
@@ -204,43 +202,6 @@ def test_models_are_those_of_the_sums_in_the_open(method):
         assert secret.values["loss"] == pytest.approx(open_.values["loss"], abs=1e-6)
         assert secret.values["losses"] == {}  # nobody knows them
         assert len(open_.values["losses"]) == 6
-
-
-class Watched(LocalFederation):
-    """Keeps everything that clients sent."""
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments, workers=1)
-        self.replies: list[tuple[int, dict[str, Any]]] = []
-
-    def deliver(self, task: Any, payloads: Any) -> Iterator[Any]:
-        for client, reply in super().deliver(task, payloads):
-            self.replies.append((client, reply))
-            yield client, reply
-
-
-@pytest.mark.parametrize(
-    "make", [FedAvgMethod, lambda **options: IFCAMethod(n_clusters=2, **options)], ids=["fedavg", "ifca"]
-)
-def test_no_message_holds_anything_like_an_update(make: Callable[..., Any]):
-    method = make(**(ROUNDS | {"rounds": 1}))
-    fed, open_ = Watched(sites([0, 1, 0, 1, 0, 1])), Watched(sites([0, 1, 0, 1, 0, 1]))
-    secure(fed, method)
-    for one in (open_, fed):
-        method.step(one, method.init(one))
-    updates = {client: reply["update"] for client, reply in open_.replies if "update" in reply}
-    assert len(updates) == 6
-    hidden = [tensor for client, reply in fed.replies for tensor in pack(reply)[0].values()]
-    assert {tensor.dtype for tensor in hidden} == {torch.uint8, torch.int64}  # keys, and numbers behind masks
-    numbers = [tensor for tensor in hidden if tensor.dtype == torch.int64]
-    assert len(numbers) == 6
-    for tensor in numbers:
-        for update in updates.values():
-            found = tensor[: len(update)].double()
-            assert abs(torch.corrcoef(torch.stack([found, update.double()]))[0, 1]) < 5 / len(update) ** 0.5
-            assert (found / 2**32 - update).abs().min() > 1.0
-    plain = {key for _, reply in fed.replies for key in reply}
-    assert plain <= {"shape", "classes", "key", "publics", "shares", "masked", "own", "pairs", "cluster"}
 
 
 def test_lost_clients_are_not_in_the_sum():

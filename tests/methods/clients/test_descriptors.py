@@ -14,7 +14,8 @@ from fedkin.core import Client
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.clients.client_method import UNKNOWN
 from fedkin.methods.clients.ladd import LADDMethod, describe_style, low_frequencies, window_shape
-from fedkin.methods.clients.pacfl import PACFLMethod, vectors_of, without_small
+from fedkin.methods.clients.one_shot.one_shot import without_small
+from fedkin.methods.clients.pacfl import PACFLMethod, vectors_of
 
 SHORT: dict[str, Any] = planted.FULL_BATCH | {"rounds": 2}
 CLUSTERS = [0, 1, 1, 0, 2, 2, 3, 0, 3]
@@ -53,9 +54,9 @@ def test_clients_lost_at_first_join_the_nearest_cluster():
 
 
 def test_small_clusters_join_the_nearest_large_one():
-    angles = torch.tensor([[0.0, 1, 60, 20], [1, 0, 60, 20], [60, 60, 0, 70], [20, 20, 70, 0]], dtype=torch.float64)
-    assert without_small(torch.tensor([0, 0, 1, 2]), angles, 2).tolist() == [0, 0, 0, 0]
-    assert without_small(torch.tensor([0, 1, 2, 3]), angles, 2).tolist() == [0, 1, 2, 3]
+    distances = torch.tensor([[0.5, 60, 20], [0.5, 60, 20], [60, 0, 70], [20, 70, 0]])
+    assert without_small(torch.tensor([0, 0, 1, 2]), 2, distances).tolist() == [0, 0, 0, 0]
+    assert without_small(torch.tensor([0, 0, 1, 2]), 3, distances).tolist() == [0, 0, 1, 2]
 
 
 CLASSES, SIDE = 3, 16

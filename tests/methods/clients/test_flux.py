@@ -12,7 +12,6 @@ from fedkin.methods.clients.flux import (
     dense,
     moments_of,
     nearest_distances,
-    without_small,
 )
 from fedkin.nn.modules import Classifier
 
@@ -46,8 +45,6 @@ def test_dense_regions_and_points_that_are_alone():
     points = torch.tensor([[0.0], [0.9], [1.8], [9.0], [5.0], [9.5]])
     assert nearest_distances(points)[0] == pytest.approx(0.5)
     assert dense(points, 1.0).tolist() == [0, 0, 0, 1, 2, 1]
-    assert without_small(points, dense(points, 1.0), 2).tolist() == [0, 0, 0, 1, 0, 1]
-    assert without_small(points, dense(points, 1.0), 7).tolist() == [0, 0, 0, 1, 2, 1]
     for seed in range(100):
         assert dense(torch.randn(84, generator=torch.Generator().manual_seed(seed)).repeat(5, 1), 0.0).sum() == 0
 

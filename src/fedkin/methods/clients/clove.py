@@ -12,7 +12,6 @@ from fedkin.clustering.matching import cheapest_matching
 from fedkin.core import Federation, Record
 from fedkin.core.method import Count
 from fedkin.methods.clients.client_method import (
-    UNKNOWN,
     ClientMethod,
     ClientMethodState,
     positions,
@@ -35,12 +34,9 @@ class CLoVEMethod(ClientMethod):
     ----------
     n_clusters : int
         K, the number of clusters.
-    clustering_rounds : int or None
-        Rounds in which clients send losses; afterwards clients keep their cluster. None: all.
     """
 
     n_clusters: Count = 3
-    clustering_rounds: Count | None = None
 
     traits = ClientMethod.traits.replace(
         finds_k=False,
@@ -57,9 +53,7 @@ class CLoVEMethod(ClientMethod):
         """Cluster the participants by their losses, have them train, and add to each model its mean update."""
         position, labels = positions(fed), state.labels.clone()
         participants = self.participants(fed, state)
-        clustering = self.clustering_rounds is None or state.steps < self.clustering_rounds
-        clients = [client for client in participants if clustering or labels[position[client]] == UNKNOWN]
-        vectors = self.losses_at(fed, state, clients)
+        vectors = self.losses_at(fed, state, participants)
         if vectors:
             clusters = clusters_of(torch.stack(list(vectors.values())), fed.rng("kmeans", state.steps))
             labels[[position[client] for client in vectors]] = torch.tensor(clusters)

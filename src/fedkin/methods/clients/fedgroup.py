@@ -52,11 +52,9 @@ class FedGroupMethod(UpdateMethod):
 
     traits = UpdateMethod.traits.replace(finds_k=False, takes_k=True)
 
-    def init(self, fed: Federation) -> SplitState:
-        """Return one new model, and all clients in one cluster; refuse a `clustering_round` after the last."""
+    def __post_init__(self) -> None:
+        super().__post_init__()
         check_clustering_round(self.clustering_round, self.rounds)
-        state: SplitState = super().init(fed)
-        return state
 
     def can_split(self, state: SplitState) -> bool:
         """Whether this is the clustering round, or a later one if no client replied in it."""

@@ -18,13 +18,12 @@ from sklearn.cluster import DBSCAN
 from torch import Tensor
 
 from fedkin.clustering.nearest import pairwise_distances
-from fedkin.clustering.nearest_means import joined
 from fedkin.core import Client, Federation, Payload, Record, client_task
 from fedkin.core.federation import Replies
 from fedkin.core.method import Count, Positive
 from fedkin.core.replies import reals, updates
-from fedkin.methods.clients.client_method import UNKNOWN, ClientMethod, labels_of, renumbered, round_record
-from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState, nearest_cluster
+from fedkin.methods.clients.client_method import ClientMethod, labels_of, renumbered, round_record
+from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState, nearest_cluster, without_small
 from fedkin.methods.clients.one_shot.tree_cuts import Clustering
 from fedkin.nn.descent import LocalTraining
 from fedkin.nn.modules import Classifier
@@ -138,7 +137,9 @@ class FLUXMethod(OneShotMethod):
         """Cluster descriptors by density; a client in no dense region joins the nearest, or is a cluster by itself."""
         nearest = nearest_distances(messages)
         radius = self.radius or knee(nearest)
-        labels = without_small(messages, dense(messages, radius), self.smallest(len(messages)))
+        labels = dense(messages, radius)
+        means = torch.stack([messages[labels == region].double().mean(0) for region in range(int(labels.max()) + 1)])
+        labels = without_small(labels, self.smallest(len(messages)), pairwise_distances(messages.double(), means))
         clustering = Clustering(labels, int(labels.max()) > 0, radius, [])
         return clustering, {"mode": "descriptors", "radius": radius, "nearest": nearest}
 
@@ -248,15 +249,3 @@ def dense(points: Tensor, radius: float) -> Tensor:
     distances = pairwise_distances(points.double(), points.double())  # of equal points 0, unlike scikit-learn's
     labels = DBSCAN(eps=max(reach, 1e-9), min_samples=2, metric="precomputed").fit_predict(distances.numpy())
     return torch.tensor(renumbered([-1 - row if label < 0 else label for row, label in enumerate(labels.tolist())]))
-
-
-def without_small(points: Tensor, labels: Tensor, smallest: int) -> Tensor:
-    """Return `labels` ``(n,)`` with points of regions below the `smallest` size moved to the nearest large one.
-
-    Unchanged if no region is large enough.
-    """
-    large = labels.bincount() >= smallest
-    if large.all() or not large.any():
-        return labels
-    settled = torch.where(large[labels], labels, UNKNOWN)
-    return torch.tensor(renumbered(joined(points.double().numpy(), settled.numpy()).tolist()))

@@ -25,7 +25,7 @@ from fedkin.core.federation import Replies
 from fedkin.core.method import Count
 from fedkin.core.replies import MAX_CLASSES, Array, counts_to, one_of
 from fedkin.methods.clients.client_method import UNKNOWN, labels_of, renumbered
-from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState
+from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState, without_small
 from fedkin.methods.clients.one_shot.tree_cuts import Clustering, reported
 
 MAX_VECTORS = 1024
@@ -84,7 +84,8 @@ class PACFLMethod(OneShotMethod):
         """Cluster clients by cutting the tree of the angles."""
         angles = angles_between(self._sets(state, messages), self.angle)
         labels, cut, heights = cut_angles(angles, self.threshold)
-        labels = without_small(labels, angles, self.smallest(len(messages)))
+        to_clusters = _to_clusters(angles, labels, int(labels.max()) + 1)
+        labels = without_small(labels, self.smallest(len(messages)), to_clusters)
         values: dict[str, Any] = {"mode": "principal angles", "cut": cut, "heights": heights}
         sizes, clients = labels.bincount(), len(labels)
         single = int((sizes == 1).sum())
@@ -181,19 +182,6 @@ def cut_angles(angles: Tensor, threshold: float | None) -> tuple[Tensor, float |
         threshold = (lower + upper) / 2 if gap > 0 else None
     labels = [0] * len(angles) if threshold is None else fcluster(tree, threshold, criterion="distance").tolist()
     return torch.tensor(renumbered(labels)), threshold, reported(heights)
-
-
-def without_small(labels: Tensor, angles: Tensor, smallest: int) -> Tensor:
-    """Return `labels` ``(n,)`` with clients of clusters below the `smallest` size moved to the nearest large one.
-
-    Unchanged if no cluster is large enough.
-    """
-    large = labels.bincount() >= smallest
-    if large.all() or not large.any():
-        return labels
-    to_clusters = _to_clusters(angles, labels, len(large))
-    to_clusters[:, ~large] = torch.inf
-    return torch.tensor(renumbered(torch.where(large[labels], labels, to_clusters.argmin(1)).tolist()))
 
 
 def _to_clusters(angles: Tensor, labels: Tensor, clusters: int) -> Tensor:

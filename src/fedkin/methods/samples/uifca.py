@@ -106,8 +106,8 @@ class UIFCAMethod(SampleMethod):
     start : {"centroids", "random"}
         First assignment: by k-means of all clients' k-means centroids, or by random flows.
     aggregation : {"mean", "median", "trimmed-mean"}
-        How models of one cluster are combined: by their mean weighted by samples, or by the coordinate-wise median or
-        trimmed mean, without a fifth of the values at either end, in which clients count equally.
+        How models are combined: by their mean weighted by samples or, against hostile clients, which then count
+        equally, by the coordinate-wise median or the mean without a fifth of the values at either end.
     """
 
     n_clusters: Count = 10

@@ -172,7 +172,7 @@ def file(
 
 
 def test_the_encoder_is_trained_first_and_then_never_again():
-    settings = TRAINING | {"pretraining_rounds": 4, "pretraining_learning_rate": 0.01, "batch_size": 5}
+    settings = TRAINING | {"pretraining_rounds": 4, "pretraining_steps": 100, "batch_size": 5}
     done = planted.run(EmbeddingMethod(**settings), pictures.clients())
     assert [values["phase"] for values in done.values] == ["pre-training"] * 4 + ["embedding"] + ["training"] * 2
     vectors = [state.vector for state in done.states]

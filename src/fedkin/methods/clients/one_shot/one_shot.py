@@ -27,6 +27,7 @@ from fedkin.methods.clients.client_method import (
     ClientMethodState,
     Trained,
     positions,
+    renumbered,
     round_record,
 )
 from fedkin.methods.clients.one_shot.tree_cuts import Clustering
@@ -203,6 +204,18 @@ class OneShotMethod(ClientMethod):
 def centroids_of(state: OneShotState) -> Tensor:
     """Return the mean message of each cluster's clients, float64 ``(K, d)``."""
     return torch.stack([state.messages[state.labels == k].double().mean(0) for k in range(len(state.models))])
+
+
+def without_small(labels: Tensor, smallest: int, distances: Tensor) -> Tensor:
+    """Return `labels` ``(n,)`` with clients of clusters below the `smallest` size moved to the nearest large one.
+
+    `distances` ``(n, K)`` are those of every client from every cluster. Unchanged if no cluster is large enough.
+    """
+    large = labels.bincount() >= smallest
+    if large.all() or not large.any():
+        return labels
+    nearest = distances.masked_fill(~large, torch.inf).argmin(1)
+    return torch.tensor(renumbered(torch.where(large[labels], labels, nearest).tolist()))
 
 
 def nearest_cluster(centroids: Tensor, message: Tensor) -> int:

@@ -123,8 +123,8 @@ class CCFCMethod(SampleMethod):
         clusters of its own, so that scores are meaningful within a client only. New samples take the nearest cluster of
         any client's network. Models are still sent to the server and back, so traffic is the same.
     aggregation : {"mean", "median", "trimmed-mean"}
-        How the clients' models are combined: by their mean weighted by samples, or by the coordinate-wise median or
-        trimmed mean, without a fifth of the values at either end, in which clients count equally.
+        How models are combined: by their mean weighted by samples or, against hostile clients, which then count
+        equally, by the coordinate-wise median or the mean without a fifth of the values at either end.
     """
 
     n_clusters: Count = 10

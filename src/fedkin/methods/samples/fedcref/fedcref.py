@@ -169,9 +169,8 @@ class FedCRefMethod(SampleMethod):
     max_iterations : int
         Maximum number of iterations.
     aggregation : {"mean", "median", "trimmed-mean"}
-        How the models of a community's members are combined: by their mean weighted by samples, or by the
-        coordinate-wise median or trimmed mean, without a fifth of the values at either end, in which members count
-        equally.
+        How models are combined: by their mean weighted by samples or, against hostile clients, which then count
+        equally, by the coordinate-wise median or the mean without a fifth of the values at either end.
     oracle : callable, optional
         Only with ``associations="perfect"``.
     """
