@@ -201,7 +201,7 @@ def round_record(
         "losses": {str(client): loss for client, loss in trained.losses.items()},
     }
     absent = dict(sorted({**(missing or {}), **trained.missing}.items()))
-    return Record(answered=trained.answered, missing=absent, values=common | values)
+    return Record([i for i in trained.answered if i not in absent], absent, common | values)
 
 
 NotNegative = Annotated[float, Ge(0)]
@@ -342,11 +342,20 @@ class ClientMethod(Method[Any]):
             labels=torch.full((len(fed.ids),), UNKNOWN),
         )
 
-    def local_training(self, step: int = 0) -> LocalTraining:
-        """Return the settings of the clients' training in the round after `step` others."""
+    def training_settings(self, state: Any) -> dict[str, Any]:
+        """Return the settings of the clients' training in this round, as a payload."""
+        return dataclasses.asdict(self.local_training(self.rounds_done(state)))
+
+    def rounds_done(self, state: Any) -> int:
+        """Return the number of rounds of training so far."""
+        steps: int = state.steps
+        return steps
+
+    def local_training(self, rounds_done: int = 0) -> LocalTraining:
+        """Return the settings of the clients' training in the round after so many others."""
         rates = self.learning_rates or (self.learning_rate,)
         renamed = {"epochs": self.local_epochs, "steps": self.local_steps}
-        rate = rates[min(step, len(rates) - 1)]
+        rate = rates[min(rounds_done, len(rates) - 1)]
         return LocalTraining(**self.shared_with(LocalTraining) | renamed | {"learning_rate": rate})
 
     def participants(self, fed: Federation, state: State, fraction: float | None = None) -> list[int]:
@@ -390,7 +399,7 @@ class ClientMethod(Method[Any]):
 
     def training(self, state: ClientMethodState, starts: Mapping[int, Tensor], **more: Any) -> dict[int, Payload]:
         """Return payloads of `client_method.train` by client; clients that start from the same model share one."""
-        common = {"module": state.module, "training": dataclasses.asdict(self.local_training(state.steps)), **more}
+        common = {"module": state.module, "training": self.training_settings(state), **more}
         by_model = {model.data_ptr(): common | {"model": model} for model in starts.values()}
         return {client: by_model[model.data_ptr()] for client, model in starts.items()}
 
@@ -462,9 +471,9 @@ class ClientMethod(Method[Any]):
         """Return an empty accumulator of mean updates ``(size,)``, `shared` numbers of which are common to all."""
         return Means(clusters, size, shared, self.aggregation)
 
-    def finished(self, state: State) -> bool:
+    def finished(self, state: Any) -> bool:
         """Whether the current round is the last."""
-        return state.steps + 1 >= self.rounds
+        return self.rounds_done(state) + 1 >= self.rounds
 
     def result(self, state: Any) -> dict[str, Any]:
         """Return the clients' clusters, the models, and what new clients and new samples are assigned by."""

@@ -103,13 +103,13 @@ class FedRCMethod(ClientMethod):
             check_differ(state, 0, "give a module that draws its weights")
         position, labels, memberships = positions(fed), state.labels.clone(), state.memberships.clone()
         count, size = state.models.shape
-        means = [self.means_of(1, size) for _ in range(count)]
+        means = self.means(state)
         masses = torch.zeros(state.frequencies.shape, dtype=torch.float64)
         losses: dict[int, float] = {}
         payload = {
             "module": state.module,
             "models": state.models,
-            "training": dataclasses.asdict(self.local_training()),
+            "training": self.training_settings(state),
             "frequencies": state.frequencies
             if state.steps >= self.warm_up
             else torch.full_like(state.frequencies, 1 / state.frequencies.shape[1]),
@@ -131,17 +131,11 @@ class FedRCMethod(ClientMethod):
             labels[row] = int(memberships[row].argmax())
             weight = self.weight(reply)
             masses += weight * reply["masses"].double()
-            for mean, update in zip(means, reply["updates"], strict=True):
-                mean.add(0, update, weight, client)
+            for cluster, update in enumerate(reply["updates"]):
+                means.add(cluster, update, weight, client)
             losses[client] = reply["loss"]
-        rate = self.server_learning_rate
-        after = state.next(
-            models=torch.cat([mean.moved(model[None], rate) for model, mean in zip(state.models, means, strict=True)]),
-            labels=labels,
-            memberships=memberships,
-            frequencies=frequencies_of(masses) if losses else state.frequencies,
-            finished=self.finished(state),
-        )
+        frequencies = frequencies_of(masses) if losses else state.frequencies
+        after = self.moved(state, means, labels=labels, memberships=memberships, frequencies=frequencies)
         trained = Trained.each(losses, replies.missing)
         return after, round_record(fed, trained, labels, memberships=memberships.tolist())
 

@@ -25,7 +25,6 @@ from fedkin.core.replies import reals, updates
 from fedkin.methods.clients.client_method import ClientMethod, labels_of, renumbered, round_record
 from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState, nearest_cluster, without_small
 from fedkin.methods.clients.one_shot.tree_cuts import Clustering
-from fedkin.nn.descent import LocalTraining
 from fedkin.nn.modules import Classifier
 from fedkin.nn.network_forms import CLASSIFIER
 
@@ -100,20 +99,11 @@ class FLUXMethod(OneShotMethod):
 
     def step(self, fed: Federation, state: Any) -> tuple[FLUXState, Record]:
         """Do a round of warm-up while any is left, then proceed as `OneShotMethod.step`."""
-        if state.steps >= self._warming:
+        if state.steps >= min(self.warm_up, self.rounds - 1):
             return super().step(fed, state)
         trained, means = self.averaged(fed, state)
         record = round_record(fed, trained, state.labels, phase="warm-up")
-        return self.moved(state, means, rounds=state.rounds + 1, finished=False), record
-
-    @property
-    def _warming(self) -> int:
-        """Number of rounds of warm-up."""
-        return min(self.warm_up, self.rounds - 1)
-
-    def local_training(self, step: int = 0) -> LocalTraining:
-        """Return the settings of the clients' training; there is none in the step of descriptors."""
-        return ClientMethod.local_training(self, step if step < self._warming else max(0, step - 1))
+        return self.moved(state, means, rounds=state.rounds + 1), record
 
     def messages(self, fed: Federation, state: FLUXState, clients: Sequence[int]) -> Replies[Tensor]:
         """Ask clients for their descriptors, scaled like those that were clustered, if clusters exist."""

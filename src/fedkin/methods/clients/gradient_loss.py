@@ -113,7 +113,7 @@ class GradientLossMethod(ClientMethod):
             "balance": self.balance,
             "sign": self.sign,
             "similarity": self.similarity,
-            "learning_rate": self.local_training(state.steps).learning_rate,
+            "learning_rate": self.local_training(self.rounds_done(state)).learning_rate,
             "batch_size": self.batch_size,
         }
         payloads = {i: payload | {"stand_in": stand_ins[i]} if i in stand_ins else payload for i in participants}

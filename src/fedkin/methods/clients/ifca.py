@@ -131,8 +131,8 @@ class IFCAMethod(ClientMethod):
         return choices
 
     def _payload(self, state: ClientMethodState) -> Payload:
-        training = dataclasses.asdict(self.local_training(state.steps))
-        return {"module": state.module, "models": state.models, "training": training, "identity": self.identity}
+        common = {"module": state.module, "models": state.models, "training": self.training_settings(state)}
+        return {**common, "identity": self.identity}
 
     def _seeded(self, fed: Federation, state: ClientMethodState) -> Tensor:
         """Return K models, each the first model trained by one client (see `start`)."""

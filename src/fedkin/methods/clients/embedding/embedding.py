@@ -380,11 +380,6 @@ class EmbeddingMethod(OneShotMethod):
             return self.pretraining_rounds
         return 0 if self.encoder else 10
 
-    @property
-    def rounds_before_training(self) -> int:
-        """Number of rounds of pre-training, one of messages and, with sums, one for their centre."""
-        return self.pretraining + 1 + (self.message == "sums")
-
     def _pretrain(self, fed: Federation, state: EmbeddingState) -> tuple[EmbeddingState, Record]:
         """Do one round of federated averaging of the autoencoder."""
         training = LocalTraining(

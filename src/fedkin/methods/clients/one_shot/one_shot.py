@@ -32,7 +32,6 @@ from fedkin.methods.clients.client_method import (
 )
 from fedkin.methods.clients.one_shot.tree_cuts import Clustering
 from fedkin.nn.aggregation import Means
-from fedkin.nn.descent import LocalTraining
 from fedkin.nn.modules import Classifier
 from fedkin.privacy.accounting import MEANINGFUL_EPSILON
 from fedkin.report.figures import Bars, Figure, Text
@@ -97,21 +96,13 @@ class OneShotMethod(ClientMethod):
         state, placed, missing = self._with_late_clients(fed, state)
         values: dict[str, Any] = {"newcomers": placed} if placed else {}
         trained, means = self.averaged(fed, state)
-        missing |= trained.missing
-        rounds = state.rounds + 1
-        record = round_record(fed, trained, state.labels, phase="training", **values)
-        answered = [client for client in record.answered if client not in missing]
-        after = self.moved(state, means, rounds=rounds, finished=rounds >= self.rounds)
-        return after, replace(record, answered=answered, missing=missing)
+        record = round_record(fed, trained, state.labels, missing=missing, phase="training", **values)
+        return self.moved(state, means, rounds=state.rounds + 1), record
 
-    @property
-    def rounds_before_training(self) -> int:
-        """Number of rounds before any cluster's model is trained."""
-        return 1
-
-    def local_training(self, step: int = 0) -> LocalTraining:
-        """Return the settings of the clients' training; learning rates count from the first round of training."""
-        return super().local_training(max(0, step - self.rounds_before_training))
+    def rounds_done(self, state: Any) -> int:
+        """Return the number of rounds of training so far: steps before have none, and may be repeated."""
+        rounds: int = state.rounds
+        return rounds
 
     def means(self, state: ClientMethodState) -> Means:
         """Return an empty accumulator of mean updates, with the shared layers averaged over all clusters."""
