@@ -15,9 +15,9 @@ def network() -> nn.Module:
 
 
 def sites(clusters: list[int] = CLUSTERS) -> list[planted.Client]:
-    return [
-        planted.client(at, planted.OPPOSITE[cluster], samples=12 + 12 * (at % 3)) for at, cluster in enumerate(clusters)
-    ]
+    """Clients of 12, 24 and 36 samples in turn."""
+    sizes = [12 + 12 * (at % 3) for at in range(len(clusters))]
+    return [planted.client(at, planted.OPPOSITE[clusters[at]], samples=size) for at, size in enumerate(sizes)]
 
 
 def grid(clusters: list[int] = CLUSTERS, **more: Any) -> app_nodes.Fleet:

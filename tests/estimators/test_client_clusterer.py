@@ -114,21 +114,10 @@ def test_encoding_loses_nothing(labels: list[list[int]]) -> None:
     assert (np.diff(read.classes) > 0).all()
 
 
-COLUMNS = [(x, y[:, None]) for x, y in CLIENTS]
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        (COLUMNS,),
-        ([x for x, _ in CLIENTS], [y for _, y in COLUMNS]),
-        ([{"x": x, "y": torch.from_numpy(y)} for x, y in COLUMNS],),
-    ],
-    ids=["pairs", "y", "records"],
-)
-def test_labels_may_be_a_column_as_scikit_learn_takes_it(given: tuple[Any, ...], model: ClientClusterer) -> None:
-    assert same(quick("FedAvg").fit(*given), quick("FedAvg").fit(CLIENTS))
-    x, y = COLUMNS[4]
+def test_labels_may_be_a_column_as_scikit_learn_takes_it(model: ClientClusterer) -> None:
+    columns = [(x, y[:, None]) for x, y in CLIENTS]
+    assert same(quick("FedAvg").fit(columns), quick("FedAvg").fit(CLIENTS))
+    x, y = columns[4]
     assert model.score(x, y, client=4) == model.score((x, y), client=4) == model.score(x, y[:, 0], client=4)
     assert model.assign(x, y) == model.assign((x, y)) == model.assign(x, y[:, 0])
 
@@ -151,27 +140,3 @@ def test_questions_that_cannot_be_answered_are_refused(ask: Any, sentence: str, 
         ask(model)
     assert str(raised.value).startswith(sentence)
     assert "\n" not in str(raised.value)
-
-
-@pytest.mark.filterwarnings("ignore:.* clusters were asked for")
-def test_clients_that_have_names_predict_by_them() -> None:
-    named = {f"site {i}": client for i, client in enumerate(CLIENTS)}
-    model = fedkin.IFCA(n_clusters=2, rounds=1, random_state=0).fit(named)
-    x = CLIENTS[1][0]
-    assert np.array_equal(model.predict(x, client="site 1"), model.predict(x, client=1))
-    with pytest.raises(FedkinError, match=r"^Unknown client 'site 99'; allowed: site 0, site 1, "):
-        model.predict(x, client="site 99")
-
-
-def test_clients_with_numbers_for_names_predict_by_position_and_text() -> None:
-    model = fedkin.OCFL(rounds=4, module="perceptron", random_state=0).fit(
-        dict(zip((7, 9, 1, 0, 3, 2), CLIENTS, strict=True))
-    )
-    assert model.client_names_ == ["7", "9", "1", "0", "3", "2"]
-    assert list(model.predict({9: A, 7: A})) == [9, 7]
-    assert model.predict(A, client=0).tolist() == model.predict(A, client="7").tolist()
-    assert model.client_labels_[4] == model.clusters_["3"]
-    with pytest.raises(
-        FedkinError, match="numbers are positions, 0 to 5, in the order of fit; '9', in quotation marks"
-    ):
-        model.predict(A, client=9)

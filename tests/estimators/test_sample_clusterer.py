@@ -9,8 +9,6 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.datasets import load_wine, make_blobs
-from sklearn.feature_extraction.text import HashingVectorizer
-from sklearn.metrics import adjusted_rand_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import fedkin
@@ -114,17 +112,6 @@ def test_the_callers_data_stay_as_they_are() -> None:
     assert all(labels.tolist() == [7, 3] * 24 for labels in given)
 
 
-def test_new_samples_get_the_cluster_of_their_kind(fitted: fedkin.FedCRef) -> None:
-    new, kinds = make_blobs([9, 9, 9], n_features=8, random_state=0)
-    clusters = fitted.predict(new)
-    assert (clusters.dtype, clusters.shape) == (np.int64, (27,))
-    assert adjusted_rand_score(kinds, clusters) > 0.6
-    assert fitted.predict(new[:1]).tolist() == clusters[:1].tolist()
-    sites = fitted.predict([new[:5], new[5:]])
-    assert [site.tolist() for site in sites] == [clusters[:5].tolist(), clusters[5:].tolist()]
-    assert set(clusters) <= set(range(fitted.n_clusters_))
-
-
 def test_clients_with_numbers_for_names_are_called_by_texts_and_numbers_are_positions():
     rng = np.random.default_rng(0)
     clients = {7: rng.normal(size=(30, 3)), 9: rng.normal(size=(40, 3)), 1: rng.normal(size=(50, 3))}
@@ -175,50 +162,6 @@ def test_parts_of_samples_sum_to_one(model) -> None:
         assert np.mean(parts.argmax(1) == model.labels_[name]) > 0.95
         assert np.allclose(model.predict_proba(x).sum(1), 1, atol=1e-5)
     assert [len(parts) for parts in model.predict_proba(list(CLIENTS.values()))] == [60, 60]
-
-
-TOPICS = [
-    "the engine oil pump brake wheel gear motor piston clutch",
-    "goal match team player referee league ball keeper pass",
-    "flour oven sugar butter bake dough yeast pastry cream",
-]
-
-
-def tickets(count: int, seed: int) -> tuple[list[str], list[int]]:
-    """Texts of eight words of a topic each."""
-    rng = np.random.default_rng(seed)
-    topics = rng.integers(len(TOPICS), size=count)
-    return [" ".join(rng.choice(TOPICS[topic].split(), 8)) for topic in topics], topics.tolist()
-
-
-def by_words(texts: list[str]) -> object:
-    return HashingVectorizer(n_features=64, norm="l2").fit_transform(texts)
-
-
-@pytest.mark.parametrize("form", [list, np.array, pd.Series])
-def test_lists_of_texts_are_clustered_by_an_encoder(form: type) -> None:
-    sites = {f"site {at}": tickets(80, at) for at in range(3)}
-    model = fedkin.KinGraph(n_clusters=3, features=by_words, random_state=0)
-    model.fit({name: form(texts) for name, (texts, _) in sites.items()})
-    topics = [topic for _, own in sites.values() for topic in own]
-    assert adjusted_rand_score(topics, np.concatenate(model.labels_)) > 0.9
-    new, topics = tickets(30, 7)
-    assert adjusted_rand_score(topics, model.predict(new)) > 0.9
-    assert model.score({"site 0": new}, {"site 0": topics}) > 0.9
-
-
-@pytest.mark.parametrize(
-    ("features", "words"),
-    [
-        ("auto", "set encode='sentence-transformers:"),
-        (lambda texts: [1.0] * len(texts), r"have the shape \(40,\)"),
-        (lambda texts: texts, "should be numbers"),
-    ],
-)
-def test_texts_without_an_encoder_are_refused(features: object, words: str) -> None:
-    clients = [tickets(40, at)[0] for at in range(2)]
-    with pytest.raises(FedkinError, match=words):
-        fedkin.KinGraph(features=features).fit(clients)
 
 
 @pytest.mark.parametrize("form", [lambda x, y: (x, y), lambda x, y: {"x": x, "y": y}])

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 from flwr.app import ConfigRecord
-from flwr.clientapp.mod import LocalDpMod, fixedclipping_mod
+from flwr.clientapp.mod import LocalDpMod
 from flwr.serverapp.strategy import (
     DifferentialPrivacyClientSideFixedClipping,
     DifferentialPrivacyServerSideFixedClipping,
@@ -50,15 +50,6 @@ def test_noise_at_the_nodes_goes_into_the_clusters_models():
     assert planted.same_partition(list(noisy.clusters.values()), CLUSTERS)
     difference = app_nodes.vector(noisy.arrays) - app_nodes.vector(plain.arrays)
     assert 0.001 < float(difference.std()) < 1
-
-
-def test_clipping_at_the_nodes_takes_its_norm_from_train_config():
-    where = grid(fixedclipping_mod)
-    result = start(flower.FedAvgStrategy(), where, **{"clipping_norm": 0.1})
-    first = app_nodes.vector(app_nodes.arrays(network))
-    assert float((app_nodes.vector(result.arrays) - first).norm()) <= 4 * 0.1 + 1e-5
-    with pytest.raises(FedkinError, match=r"error .*clipping_norm|No reply|Nobody gave"):
-        start(flower.FedAvgStrategy(), grid(fixedclipping_mod))
 
 
 @pytest.mark.parametrize(

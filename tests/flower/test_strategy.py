@@ -7,7 +7,6 @@ import pytest
 import torch
 from flwr.app import ArrayRecord, Error, MessageType, MetricRecord
 from safetensors.torch import load_file
-from torch import nn
 
 import app_nodes
 import planted
@@ -171,39 +170,26 @@ def test_each_cluster_has_metrics_of_its_own():
     assert parts[0]["eval_loss"] != parts[1]["eval_loss"]
 
 
-def strategy_result_network(seed: int) -> nn.Module:
-    torch.manual_seed(seed)
-    return nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
-
-
-@pytest.fixture
-def result() -> ClusterResult:
-    models = [ArrayRecord(strategy_result_network(seed).state_dict()) for seed in range(3)]
-    return ClusterResult(
-        arrays=models[1],
-        arrays_by_cluster=models[:2],
-        clusters={9: 0, 5: 1, 7: 1},
-        own_arrays={5: models[2]},
+def test_a_folder_holds_a_model_for_each_cluster_and_node_with_its_own(tmp_path):
+    models = [app_nodes.arrays(network, seed) for seed in range(3)]
+    result = ClusterResult(
+        arrays=models[1], arrays_by_cluster=models[:2], clusters={9: 0, 5: 1, 7: 1}, own_arrays={5: models[2]},
         nodes=[5, 7, 9, 11],
-    )
-
-
-def test_a_folder_holds_a_model_for_each_cluster(result, tmp_path):
-    result.save(tmp_path / "found")
-    found = json.loads((tmp_path / "found" / "clusters.json").read_text())
-    assert found == {
+    )  # fmt: skip
+    result.save(tmp_path)
+    assert json.loads((tmp_path / "clusters.json").read_text()) == {
         "clusters": [
             {"model": "cluster-0.safetensors", "nodes": [9]},
             {"model": "cluster-1.safetensors", "nodes": [5, 7]},
         ],
         "own models": {"5": "node-5.safetensors"},
     }
-    for seed, name in enumerate(["cluster-0", "cluster-1", "node-5"]):
-        saved, expected = load_file(tmp_path / "found" / f"{name}.safetensors"), strategy_result_network(seed)
-        strategy_result_network(9).load_state_dict(saved)
-        for key, value in expected.state_dict().items():
-            assert torch.equal(saved[key], value)
-            assert saved[key].dtype == value.dtype
+    for arrays, name in zip(models, ["cluster-0", "cluster-1", "node-5"], strict=True):
+        saved = load_file(tmp_path / f"{name}.safetensors")
+        assert all(torch.equal(saved[key], torch.from_numpy(array.numpy())) for key, array in arrays.items())
+    assert [result.arrays_of(node) is model for node, model in ((5, models[2]), (9, models[0]), (11, models[1]))] == [
+        True
+    ] * 3
 
 
 def asking(names: dict[int, object]):
@@ -246,36 +232,18 @@ def test_those_of_an_earlier_process_are_away_until_they_come():
     assert NodeAssignment(5, None, [10, 20]).update([20]) == {1}
 
 
-STRATEGIES_CLUSTERS = [0, 1, 1, 0, 1, 0, 0, 1]
-ROUNDS = 5
+EIGHT = [0, 1, 1, 0, 1, 0, 0, 1]
+"""The cluster of each of eight clients."""
 CUTS = {"cooldown": 1, "mean_below": 0.5, "separation": 1.0}
 """With which Sattler's method cuts early."""
 NETWORKS = {"linear": planted.linear, "normalised": planted.normalised}
 
 
-def make_clients(clusters: list[int] = STRATEGIES_CLUSTERS) -> list[planted.Client]:
-    return planted.clients(clusters, planted.OPPOSITE)
-
-
-def strategies_network(kind: str = "linear") -> nn.Module:
-    return NETWORKS[kind]((planted.CLASSES,), planted.CLASSES)
-
-
-def strategies_grid(clients: list[planted.Client] | None = None, kind: str = "linear", **more: Any) -> app_nodes.Fleet:
-    clients = make_clients() if clients is None else clients
-    return app_nodes.Fleet(app_nodes.client_app(clients, lambda: strategies_network(kind), **more), len(clients))
-
-
-def locally(method: Any, kind: str, rounds: int, **options: Any) -> planted.Run:
-    settings = planted.LEARNING | {"module": f"planted:{kind}", "rounds": rounds} | options
-    return planted.run(method(**settings), make_clients(), seed=1)
-
-
-def started(strategy: Any, where: app_nodes.Fleet, first: Any = None, rounds: int = ROUNDS, **more: Any) -> Any:
-    first = app_nodes.arrays(strategies_network) if first is None else first
-    return strategy.start(
-        grid=where, initial_arrays=first, num_rounds=rounds, timeout=5, train_config=app_nodes.START, **more
-    )
+def fleet(clusters: list[int], kind: str = "linear") -> app_nodes.Fleet:
+    clients = planted.clients(clusters, planted.OPPOSITE)
+    make = NETWORKS[kind]
+    app = app_nodes.client_app(clients, lambda: make((planted.CLASSES,), planted.CLASSES))
+    return app_nodes.Fleet(app, len(clients))
 
 
 def as_records(run: planted.Run, models: torch.Tensor) -> list[ArrayRecord]:
@@ -314,11 +282,13 @@ def test_every_method_that_clusters_clients_has_a_strategy():
 def test_the_same_as_on_the_local_engine(name, options, finds, kind):
     strategy = getattr(flower, f"{name}Strategy")
     judged = {"held_out": 0.0} if name == "FedDrift" else {}  # as the app, which has no others
-    done = locally(strategy._method, kind, ROUNDS, **options, **judged)
+    settings = planted.LEARNING | {"module": f"planted:{kind}", "rounds": 5} | options | judged
+    done = planted.run(strategy._method(**settings), planted.clients(EIGHT, planted.OPPOSITE), seed=1)
     first = as_records(done, done.states[0].models)
-    where = strategies_grid(kind=kind)
+    where = fleet(EIGHT, kind)
     alike = name in ("FeSEM", "CFLGP")  # which make their models from one
-    result = started(strategy(**options, seed=1), where, first if len(first) > 1 and not alike else first[0])
+    arrays = first if len(first) > 1 and not alike else first[0]
+    result = start(strategy(**options, seed=1), where, initial_arrays=arrays, num_rounds=5, timeout=5)
     assert result.clusters == {where.node(client): cluster for client, cluster in enumerate(done.labels)}
     last = as_records(done, done.result["models"])
     assert len(result.arrays_by_cluster) == len(last)
@@ -326,13 +296,12 @@ def test_the_same_as_on_the_local_engine(name, options, finds, kind):
         assert list(got) == list(expected)
         assert torch.allclose(app_nodes.vector(got), app_nodes.vector(expected), atol=2e-5)
     assert [entry["labels"] for entry in result.records] == [values["labels"] for values in done.values]
-    assert planted.same_partition(done.labels, STRATEGIES_CLUSTERS) or not finds
+    assert planted.same_partition(done.labels, EIGHT) or not finds
 
 
 def test_newcomers_find_their_cluster():
-    clients = make_clients([*STRATEGIES_CLUSTERS, 1, 0])
     for strategy in (flower.OCFLStrategy(), flower.IFCAStrategy(n_clusters=2, seed=1)):
-        where = strategies_grid(clients)
+        where = fleet([*EIGHT, 1, 0])
         where.away = {8, 9}
 
         def arrive(message: Any, partition: int, where: app_nodes.Fleet = where) -> None:
@@ -340,8 +309,8 @@ def test_newcomers_find_their_cluster():
                 where.away = set()
 
         where.troubles = arrive
-        result = started(strategy, where, rounds=7)
+        result = start(strategy, where, num_rounds=7, timeout=5)
         clusters = {where.partition(node): cluster for node, cluster in result.clusters.items()}
-        assert planted.same_partition([clusters[one] for one in range(10)], [*STRATEGIES_CLUSTERS, 1, 0])
+        assert planted.same_partition([clusters[one] for one in range(10)], [*EIGHT, 1, 0])
         assert result.nodes == [*sorted(result.nodes[:8]), where.node(8), where.node(9)]
         assert len(result.records[0]["labels"]) == 8

@@ -228,9 +228,9 @@ def encoded(labels: ClassLabels, classes: ClassLabels, subject: str) -> Tensor:
     return torch.from_numpy(np.searchsorted(classes, labels).astype(np.int64))
 
 
-def check_kind(labels: ClassLabels, others: ClassLabels, subject: str, owner: str) -> None:
+def check_kind(labels: ClassLabels, reference: ClassLabels, subject: str, owner: str) -> None:
     """Check that labels are of the same kind as those of another owner, numbers or strings."""
-    kind, expected = ("strings" if array.dtype.kind == "U" else "numbers" for array in (labels, others))
+    kind, expected = ("strings" if array.dtype.kind == "U" else "numbers" for array in (labels, reference))
     if kind != expected:
         raise FedkinError(f"{subject} has {kind} for labels where {owner} has {expected}; give all the same type.")
 

@@ -605,7 +605,7 @@ class KinGraph(SampleClusterer, method="kin-graph"):
         before = {name: value for name, value in self.records_[-1].items() if name not in ("note", "warning")}
         self.records_ = [*self.records_[:-1], {**before, **values}]
         pairs = enumerate(zip(self._votes, self.labels_, strict=True))
-        self._set_labels([y if i in self._absent else counted(own, self.result_).numpy() for i, (own, y) in pairs])
+        self._set_labels([y if i in self._absent else counted(votes, self.result_).numpy() for i, (votes, y) in pairs])
         if "memberships_" in self.__dict__:
             parts = [counted_shares(votes, self.result_).numpy() for votes in self._votes]
             self.memberships_ = ByClient(parts, self.client_names_)

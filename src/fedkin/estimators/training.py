@@ -186,26 +186,26 @@ def training_of(estimator: str, parameters: Mapping[str, Any]) -> tuple[dict[str
     Raises FedkinError if one cannot be called, or two contradict each other.
     """
     optimizer, augmentation = parameters["optimizer"], parameters["augmentation"]
-    own = {"augmentation": ["recipe"]} if augmentation is not None else {}
-    own |= {} if isinstance(optimizer, str) else {"optimizer": ["recipe", "momentum", "weight_decay"]}
-    if not own:
+    excluded = {"augmentation": ["recipe"]} if augmentation is not None else {}
+    excluded |= {} if isinstance(optimizer, str) else {"optimizer": ["recipe", "momentum", "weight_decay"]}
+    if not excluded:
         return {}, None
-    for name, others in own.items():
+    for name, options in excluded.items():
         _called(name, parameters[name], _CALLED[name])
-        if clash := next((other for other in others if parameters[other]), None):
+        if clash := next((option for option in options if parameters[option]), None):
             raise FedkinError(
                 f"{estimator} has {name} and {clash}; leave one out: the first says what the second would."
             )
-    options: dict[str, Any] = {}
+    changes: dict[str, Any] = {}
     factory = None
-    if "optimizer" in own:
+    if "optimizer" in excluded:
         # A class, or a partial of one without a rate, takes the method's rates; a function keeps its own.
         is_class = isinstance(getattr(optimizer, "func", optimizer), type)
         rate = getattr(optimizer, "keywords", {}).get("lr", parameters["learning_rate"])
-        options = {"optimizer": "sgd", "learning_rate": rate}
+        changes = {"optimizer": "sgd", "learning_rate": rate}
         factory = partial(_optimizer, optimizer, is_class or parameters["learning_rates"] is not None)
     recipe = Registered("recipe", Recipe(factory, augmentation), "recipe")
-    return options | {"recipe": recipe.name}, recipe
+    return changes | {"recipe": recipe.name}, recipe
 
 
 def _optimizer(make: Callable[..., Optimizer], takes_rate: bool, parameters: Any, rate: float) -> Optimizer:

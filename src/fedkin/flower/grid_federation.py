@@ -20,6 +20,7 @@ from fedkin.core.errors import listing
 from fedkin.core.method import Fraction
 from fedkin.core.payload import payload_bytes
 from fedkin.core.replies import Failure, failure_kind
+from fedkin.engines.flower_engine.grid import NOWHERE
 from fedkin.engines.flower_engine.messages import Key, content, poll, push, read
 from fedkin.flower import query
 from fedkin.flower.array_layout import ArrayLayout
@@ -42,8 +43,6 @@ _LATECOMERS = 1000
 """Seats for nodes that come during a run: a state has a label for each, so that there are only so many."""
 _PATIENCE = 60.0
 """Seconds that a node that comes during a run has to say its name, by which it holds up the others."""
-NOWHERE = 0
-"""Node of a client that was here in an earlier process and has not come back."""
 
 log = logging.getLogger("flwr")
 
@@ -154,7 +153,7 @@ class NodeAssignment:
     A client keeps its number while it is away. A node that reports a name gets the number of that name back under
     another node id; without names, a new id is a new client. `count` is the maximum number of clients, and `names`
     those of the run that is resumed. A node is known by its id if `ask` is ``None``. `nodes` has the node id of each
-    client, or `NOWHERE`.
+    client, or `NOWHERE` where it was here in an earlier process and has not come back.
     """
 
     def __init__(self, count: int, ask: Ask | None = None, names: Sequence[Name] = ()) -> None:

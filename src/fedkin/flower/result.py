@@ -128,12 +128,12 @@ class ClusterResult(Result):
         by_node = self.evaluate_metrics_by_node.get(entry["round"], {})
         accuracies = [by_node[node].get(accuracy_key) if node in by_node else None for node in self.nodes]
         sound = [value if isinstance(value, int | float) and 0 <= value <= 1 else None for value in accuracies]
-        own = {name: entry[name] for name in ("answered", "sent", "received")}
-        values = {name: value for name, value in entry.items() if name not in ("round", "missing", *own)}
+        shared = {name: entry[name] for name in ("answered", "sent", "received")}
+        values = {name: value for name, value in entry.items() if name not in ("round", "missing", *shared)}
         values["labels"] = [*values["labels"], *[-1] * (len(self.nodes) - len(values["labels"]))]  # of those later
         metrics = {"client_accuracy": sound} if any(value is not None for value in sound) else {}
         missing = {str(client): reason for client, reason in entry["missing"].items()}
-        return {"step": step, "missing": missing, "values": values, "metrics": metrics, **own}
+        return {"step": step, "missing": missing, "values": values, "metrics": metrics, **shared}
 
     def __repr__(self) -> str:
         """Return the clusters, followed by Flower's own representation of a result."""

@@ -220,16 +220,16 @@ class ClusterStrategy(Strategy):
             raise FedkinError(f"num_rounds is {num_rounds!r}; allowed: whole numbers from 1.")
         if timeout is not None and not (isinstance(timeout, int | float) and timeout > 0):
             raise FedkinError(f"timeout is {timeout!r}; allowed: above 0, in seconds, or None.")
-        began, name, needed = time.monotonic(), type(self).__name__, ""
+        began, name, no_labels = time.monotonic(), type(self).__name__, ""
         if self._unlabelled is None or self.options[self._unlabelled[0]] != self._unlabelled[1]:
             option = "" if self._unlabelled is None else ", or use {}({}={!r})".format(name, *self._unlabelled)
-            needed = f"which {name} needs; let the function given to describes() return (x, y){option}"
+            no_labels = f"which {name} needs; let the function given to describes() return (x, y){option}"
         contract = AppContract(
             self.app_options,
             {MessageType.TRAIN: train_config or {}, MessageType.EVALUATE: evaluate_config or {}},
             math.inf if timeout is None else float(timeout),
             self._describes,
-            needed,
+            no_labels,
         )
         layout, models = _models_in(initial_arrays)
         log.info("Starting %s strategy: %d rounds", name, num_rounds)
@@ -315,11 +315,9 @@ class RoundRunner(Runner):
         before = self.facts if self.last is None else self.last.get("facts", {})
         for name, value in sorted(self.facts.items(), key=lambda fact: fact[0] != "strategy"):  # that says most
             if before.get(name) != value:
-                there, here = (
-                    text if len(text := repr(each)) <= 60 else "another" for each in (before.get(name), value)
-                )
+                old, new = (text if len(text := repr(each)) <= 60 else "another" for each in (before.get(name), value))
                 raise FedkinError(
-                    f"{folder} holds another run: {name} is {there} there, and {here} here; give another folder."
+                    f"{folder} holds another run: {name} is {old} there, and {new} here; give another folder."
                 )
 
     def run(self, grid: Grid, layout: ArrayLayout, contract: AppContract, models: Tensor) -> ClusterResult:
@@ -375,8 +373,8 @@ class RoundRunner(Runner):
         if self.folder is not None:
             self._result(state).save(self.folder / MODELS)
             names = list(self.fed.names)
-            own = {"rounds": self.rounds, "records": self.records, "metrics": self.metrics, "facts": self.facts}
-            tree = owned({**snapshot(self.fed, state), "names": names, **own})
+            log_tree = {"rounds": self.rounds, "records": self.records, "metrics": self.metrics, "facts": self.facts}
+            tree = owned({**snapshot(self.fed, state), "names": names, **log_tree})
             save_tree(self.folder / CHECKPOINT, tree)
         return state
 
