@@ -1,6 +1,5 @@
 """Words that distinguish clusters of texts, and what of them leaves a client."""
 
-import hashlib
 from dataclasses import replace
 
 import torch
@@ -10,7 +9,7 @@ import fedkin
 from fedkin.core import Client
 from fedkin.core.seeds import Secret
 from fedkin.core.table import Samples
-from fedkin.data.cluster_words import telling_words, word_counts, word_digests, words_of_clusters
+from fedkin.data.cluster_words import telling_words, word_counts, words_of_clusters
 from fedkin.engines.local import LocalFederation
 
 PUMPS, INVOICES = ["oil leaks below the pump", "the pump leaks"], ["the invoice was paid twice", "wrong invoice"]
@@ -36,41 +35,26 @@ def test_clusters_are_named_by_what_others_lack() -> None:
     assert "the" not in pumps + invoices
 
 
-def test_a_word_of_one_client_alone_never_leaves_it() -> None:
-    told: list[dict[str, object]] = []
-    secret = client(2, ["ms smith has the pump"] * 9 + PUMPS * 3, [0] * 15)
-    fed = federation(secret)
-    deliver = fed.deliver
-
-    def heard(task, payloads):  # type: ignore[no-untyped-def]
-        for number, reply in deliver(task, payloads):
-            told.append(reply)
-            yield number, reply
-
-    fed.deliver = heard  # type: ignore[method-assign]
-    found = words_of_clusters(fed, 2)
-    assert "smith" not in str(found) + str(told)
-    assert "pump" in str(told)
+def test_a_word_of_one_client_alone_names_no_cluster() -> None:
+    found = words_of_clusters(federation(client(2, ["ms smith has the pump"] * 9 + PUMPS * 3, [0] * 15)), 2)
+    assert "smith" not in str(found)
+    assert "pump" in str(found)
 
 
-def test_words_and_cells_of_few_texts_never_leave() -> None:
-    payload = {"salt": "s", "min_members": 1, "n_clusters": 2}
+def test_words_and_cells_of_few_texts_are_not_reported() -> None:
+    payload = {"min_members": 1, "n_clusters": 2}
     few = client(0, ["rare word"] * 4 + ["common word"] * 6, [1, 0, 0, 0, 0, 0, 0, 0, 1, 1])
-    digests = word_digests.run([few], [{name: payload[name] for name in ("salt", "min_members")}])[0]["digests"]
-    reply = word_counts.run([few], [{**payload, "digests": digests}])[0]
+    reply = word_counts.run([few], [payload])[0]
     assert reply["words"] == ["common", "word"]
     assert reply["members"].tolist() == [7, 0]
     assert reply["counts"].tolist() == [[7, 7], [0, 0]]  # one text of seven that lacks a word is hidden, too
     strict = client(0, ["rare word"] * 4 + ["common word"] * 6, [0] * 10, min_members=20)
-    assert word_digests.run([strict], [{"salt": "s", "min_members": 5}])[0]["digests"] == []
+    assert word_counts.run([strict], [payload])[0]["words"] == []
 
 
-def test_a_real_site_sends_not_even_digests() -> None:
+def test_a_real_site_sends_nothing() -> None:
     site = replace(client(0, ["ms smith has the pump"] * 9, [0] * 9), noise=Secret(bytes(32)))
-    payload = {"salt": "s", "min_members": 5}
-    assert word_digests.run([site], [payload]) == [{}]
-    digests = [hashlib.sha256(b"s smith").hexdigest()[:16]]
-    assert word_counts.run([site], [{**payload, "n_clusters": 1, "digests": digests}]) == [{}]
+    assert word_counts.run([site], [{"min_members": 5, "n_clusters": 1}]) == [{}]
 
 
 def test_without_texts_or_with_secure_sums_there_are_no_words() -> None:

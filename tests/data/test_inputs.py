@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,14 +43,13 @@ def test_lists_of_pictures_and_of_their_paths_are_the_same_clients(
     shape: tuple[int, ...], channels: int, tmp_path: Path
 ) -> None:
     clients = [pictures(count, shape) for count in (4, 2)]
-    paths = [[tmp_path / f"{at}-{number}.png" for number in range(len(own))] for at, own in enumerate(clients)]
+    paths = [[str(tmp_path / f"{i}-{number}.png") for number in range(len(own))] for i, own in enumerate(clients)]
     for own, of_client in zip(clients, paths, strict=True):
         for picture, path in zip(own, of_client, strict=True):
             picture.save(path)
     pixels = np.concatenate([np.atleast_3d(np.asarray(one)).transpose(2, 0, 1).ravel() for one in clients[1]])
-    as_texts = [[str(path) for path in own] for own in paths]
-    for given in (clients, paths, as_texts, {"a": as_texts[0], "b": as_texts[1]}):
-        first, second = load_clients(federation_input(given).source)
+    for form in (clients, paths, [list(map(Path, own)) for own in paths], dict(zip("ab", paths, strict=True))):
+        first, second = load_clients(federation_input(form).source)
         assert first.x.shape == (4, channels, 8, 6)
         assert second.x.flatten().numpy() == pytest.approx(pixels / 255)
 
@@ -193,12 +193,8 @@ def test_masked_values_are_missing_values() -> None:
 @pytest.mark.parametrize("kind", ["csv.gz", "npz", "parquet"])
 def test_what_unpacks_beyond_the_memory_is_refused(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, frame = tmp_path / f"zeros.{kind}", pd.DataFrame({name: np.zeros(1_000_000) for name in "ab"})
-    if kind == "csv.gz":
-        frame.to_csv(path, index=False)
-    elif kind == "parquet":
-        frame.to_parquet(path)
-    else:
-        np.savez_compressed(path, x=frame.to_numpy())
+    save = {"csv.gz": partial(frame.to_csv, index=False), "parquet": frame.to_parquet}
+    save.get(kind, partial(np.savez_compressed, x=frame.to_numpy()))(path)
     monkeypatch.setattr("fedkin.core.files.room", lambda: 10_000_000)
     with pytest.raises(FedkinError, match="memory"):
         load(str(path))
@@ -220,24 +216,16 @@ def test_a_tensor_without_plain_numbers_is_refused(form: str) -> None:
         as_tensor(tensors[form](), "It")
 
 
-@pytest.mark.parametrize(
-    "cell", [["x"], {"a": 1}, {1}, np.zeros(2), (1, 2)], ids=["list", "dict", "set", "array", "tuple"]
-)
+@pytest.mark.parametrize("cell", [["x"], {"a": 1}, {1}, np.zeros(2), (1, 2)], ids=lambda cell: type(cell).__name__)
 def test_a_cell_that_is_no_single_value_is_refused_unless_dropped(cell: Any) -> None:
     frame = pd.DataFrame({"a": range(9), "t": pd.Series([cell] * 9, dtype=object)})
-    with pytest.raises(FedkinError):
-        load_clients([frame])
-    with pytest.raises(FedkinError):
-        load_clients([frame], label="t")
+    for label in (None, "t"):
+        with pytest.raises(FedkinError):
+            load_clients([frame], label=label)
     assert load_clients([frame], options=TableOptions(drop=["t"]))[0].features == ["a"]
 
 
-ITEM_X = torch.arange(12.0).view(6, 2)
-
-
-ITEM_Y = torch.tensor([0, 1, 2, 0, 1, 2])
-
-
+ITEM_X, ITEM_Y = torch.arange(12.0).view(6, 2), torch.tensor([0, 1, 2, 0, 1, 2])
 PAIRS = TensorDataset(ITEM_X, ITEM_Y)
 
 
@@ -292,29 +280,22 @@ def test_pictures_have_the_channels_first_and_255_is_1() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "sentence"),
+    ("data", "words"),
     [
-        (Own([]), "Client 0 is empty; every client needs at least one sample."),
-        (
-            Own([(ITEM_X[0], 1), (ITEM_X[0, :1], 1)]),
-            "Item 1 of Client 0 has the shape (1,) where the first has (2,); all need",
-        ),
-        (
-            Own([(ITEM_X[0], 1, 2)]),
-            "Item 0 of Client 0 has 3 parts; an item is x, a pair (x, y), or a dict of these.",
-        ),
-        (Own([("text", 1)]), "Item 0 of Client 0 is of type str, which is no array of numbers."),
+        (Own([]), "is empty"),
+        (Own([(ITEM_X[0], 1), (ITEM_X[0, :1], 1)]), r"Item 1 .*shape \(1,\) where the first has \(2,\)"),
+        (Own([(ITEM_X[0], 1), ITEM_X[0]]), "Item 1 .*no label, unlike the first"),
+        (Own([(ITEM_X[0], 1, 2)]), "3 parts"),
+        (Own([("text", 1)]), "no array of numbers"),
+        (Own([{"a": 1, "b": 2}]), "called x or image"),
     ],
 )
-def test_items_that_cannot_be_used_are_refused(given: Any, sentence: str) -> None:
-    with pytest.raises(FedkinError) as raised:
-        client_input(given, "Client 0")
-    assert str(raised.value).startswith(sentence)
+def test_items_that_cannot_be_used_are_refused(data: Any, words: str) -> None:
+    with pytest.raises(FedkinError, match=words):
+        client_input(data, "Client 0")
 
 
 PIXELS = np.arange(48, dtype=np.uint8).reshape(3, 4, 4)
-
-
 IMAGES = datasets.Dataset.from_dict(
     {"img": list(PIXELS), "fine": [2, 0, 2], "label": [1, 0, 1]},
     features=datasets.Features(

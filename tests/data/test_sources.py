@@ -196,16 +196,10 @@ def test_images_that_cannot_be_used_are_refused(file, words):
 @pytest.mark.data
 @pytest.mark.parametrize(
     ("name", "split", "shape", "classes"),
-    [
-        ("mnist", "test", (10000, 1, 28, 28), 10),
-        ("fashion-mnist", "test", (10000, 1, 28, 28), 10),
-        ("cifar10", "test", (10000, 3, 32, 32), 10),
-        ("pacs", "train", (9991, 3, 64, 64), 7),
-        ("kkanji49", "test", (6056, 1, 28, 28), 49),
-    ],
+    [("mnist", "test", (10000, 1, 28, 28), 10), ("pacs", "train", (9991, 3, 64, 64), 7)],
 )
 def test_real_image_sets(name, split, shape, classes, real):
-    real(name.replace("-", "_"))
+    real(name)
     dataset = load(name, split=split)
     assert dataset.x.shape == shape
     assert (dataset.x.amin(), dataset.x.amax()) == (0, 1)

@@ -178,9 +178,9 @@ def test_texts_and_lists_are_recognised() -> None:
         "images": photographs(2, 0),
         "series": [np.zeros(8), np.zeros(9)],
     }
-    assert all(
-        found is not None and found.kind == kind for kind, own in kinds.items() if (found := listed_samples(own)) or 1
-    )
+    assert {kind: samples and samples.kind for kind, own in kinds.items() if (samples := listed_samples(own)) or 1} == {
+        kind: kind for kind in kinds
+    }
     for other in ([np.zeros(8), np.zeros(8)], [[1.0, 2.0]], ["a.csv", "b.csv"], [], "text", np.zeros((2, 3))):
         assert listed_samples(other) is None
 

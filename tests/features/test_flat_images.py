@@ -1,6 +1,7 @@
 """Images whose pixels are columns are recognised, and what only looks like them is not."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.datasets import load_digits
@@ -30,7 +31,7 @@ OTHERS = {
     "answers": lambda rng: rng.normal(size=(300, 1)) + 0.3 * rng.normal(size=(300, SIDE**2)),
     "curves": curves,
     "walks": lambda rng: np.cumsum(rng.normal(size=(300, SIDE**2)), 1),
-    "constants": lambda rng: np.ones((300, SIDE**2)),
+    "constants": lambda _: np.ones((300, SIDE**2)),
     "no square": lambda rng: np.cumsum(rng.normal(size=(300, 90)), 1),
 }
 
@@ -57,14 +58,10 @@ def test_other_columns_are_none(kind):
 
 
 def test_kin_graph_finds_digits_in_a_table_as_in_images():
-    pandas = pytest.importorskip("pandas")
     parts = np.array_split(np.random.default_rng(0).permutation(len(PIXELS)), 2)
-    frame = pandas.DataFrame(PIXELS, columns=[f"pixel_{at}" for at in range(64)])
+    frame = pd.DataFrame(PIXELS, columns=[f"pixel_{i}" for i in range(64)])
     model = fedkin.KinGraph(random_state=0).fit([frame.iloc[part] for part in parts])
-    truth = np.concatenate([DIGITS[part] for part in parts])
-    assert adjusted_rand_score(truth, np.concatenate(model.labels_)) > 0.75
+    assert adjusted_rand_score(np.concatenate([DIGITS[part] for part in parts]), np.concatenate(model.labels_)) > 0.75
     assert len(model.predict(frame[:5])) == 5
-    lines = [{"values": entry} for entry in model.records_]
+    lines = [{"values": record} for record in model.records_]
     assert method_remarks(lines)[0].startswith("The columns look like the pixels of square images")
-    raw = fedkin.KinGraph(features="raw", random_state=0).fit([frame.iloc[part] for part in parts])
-    assert not method_remarks([{"values": entry} for entry in raw.records_])

@@ -38,13 +38,6 @@ def test_batches_make_no_difference(batch: int, monkeypatch: pytest.MonkeyPatch)
     torch.testing.assert_close(moments(x).scatter, moments_of(x).scatter, rtol=1e-5, atol=1e-4)
 
 
-def test_a_triangle_and_a_sum_cross():
-    sent = moments_of(rows()).payload()
-    assert {name: getattr(value, "shape", None) for name, value in sent.items()} == {
-        "count": None, "total": (12,), "scatter": (78,)
-    }  # fmt: skip
-
-
 def test_standardised_features_count_alike_and_constant_ones_not_at_all():
     x = torch.cat([rows(), torch.full((300, 1), 1e5)], 1)
     found = components(of_clients(x), 13, standardise=True)

@@ -91,13 +91,7 @@ def test_two_runs_at_once_wait_for_each_other(tmp_path: Path):
     assert answers == [True]
 
 
-FLIPS = st.floats(0.001, 0.499)
-
-
-COUNTS = st.integers(1, 300)
-
-
-DELTAS = st.floats(1e-9, 0.5)
+FLIPS, COUNTS, DELTAS = st.floats(0.001, 0.499), st.integers(1, 300), st.floats(1e-9, 0.5)
 
 
 def enumerated_delta(epsilon: float, probability: float, bits: int) -> float:
@@ -160,20 +154,14 @@ def test_the_ends_of_the_range():
 
 
 def test_a_statement_names_every_level():
-    made = statement(0.1, 200, 20)
-    nine = math.log(9)
-    assert made["epsilon_bit"] == pytest.approx(nine)
-    assert made["epsilon_sample"] == pytest.approx(20 * nine)
-    assert made["epsilon_replaced"] == pytest.approx(40 * nine)
-    assert made["epsilon_client"] == pytest.approx(200 * nine)
+    guarantee, nine = statement(0.1, 200, 20), math.log(9)
+    levels = [guarantee[f"epsilon_{level}"] for level in ("bit", "sample", "replaced", "client")]
+    assert levels == pytest.approx([nine, 20 * nine, 40 * nine, 200 * nine])
+    assert guarantee["epsilon_client_delta"] == pytest.approx(epsilon_of(1e-5, 0.1, 200))
     assert statement(0.0, 200, 20)["epsilon_bit"] is None
-    assert made["epsilon_client_delta"] == pytest.approx(epsilon_of(1e-5, 0.1, 200))
-    assert made["delta"] == 1e-5
-
-
-def test_where_segments_depend_on_all_samples_one_sample_counts_as_much_as_the_client():
-    made = statement(0.1, 200, 20, separate=False)
-    assert made["epsilon_sample"] == made["epsilon_replaced"] == made["epsilon_client"]
+    # Where segments depend on all samples, one counts as much as the client.
+    shared = statement(0.1, 200, 20, separate=False)
+    assert shared["epsilon_sample"] == shared["epsilon_replaced"] == shared["epsilon_client"]
 
 
 @pytest.mark.parametrize(

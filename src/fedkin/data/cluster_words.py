@@ -1,108 +1,67 @@
 """Words that distinguish clusters of texts, from sums of how many texts of each cluster hold a word.
 
-No text leaves a client. In a first exchange clients send digests of the words that enough of their texts hold; the
-server asks for those words alone that two clients or more have, and in a second exchange receives their counts by
-cluster, without cells of too few texts.
+Clients of a simulation report the words that enough of their texts hold, and of each cluster how many do, without cells
+of too few texts; the server uses those that two clients or more have.
 
-Real sites report nothing: a digest of a word that one site alone has would leave it, and whoever knows the salt can try
-words, such as names.
+Real sites report nothing: a word that one site alone has would leave it, such as a name, and of a digest whoever knows
+the salt can try words.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
-import re
 from collections import Counter
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import Any
+from contextlib import suppress
 
+import numpy as np
 import torch
+from sklearn.feature_extraction.text import CountVectorizer
 from torch import Tensor
 
 from fedkin.core import Client, Federation, Payload, client_task
-from fedkin.core.replies import Expected, counts_to, int64, is_list, is_name, is_text
+from fedkin.core.replies import counts_to, int64, is_list, is_text
 from fedkin.core.seeds import Secret
 from fedkin.data.options import MIN_MEMBERS
 from fedkin.data.samples import content
 
-SHOWN = 6
-"""Words that name a cluster."""
-_WORD = re.compile(r"[^\W\d_]{3,40}")
-_MOST = 4096
-"""Words of a client that are compared, the most frequent ones."""
-_ATTEMPTS = 5
-_FEW_CLIENTS = 2
-"""Clients that must have a word for it to leave any."""
 
-
-@lru_cache(maxsize=4096)
-def _digest(salt: str, word: str) -> str:
-    return hashlib.sha256(f"{salt} {word}".encode()).hexdigest()[:16]
-
-
-def _vocabulary(client: Client, minimum: int) -> list[set[str]] | None:
-    """Return the words of each of a client's texts that enough of them hold; ``None`` without texts or at a site."""
-    if isinstance(client.noise, Secret):
+def _texts(client: Client) -> list[str] | None:
+    """Return a simulated client's texts, those of several columns together; ``None`` without any, or at a site."""
+    if isinstance(client.noise, Secret) or "clusters" not in client.state:
         return None
-    of_table = (
-        [] if client.table is None else [one.texts for one in client.table.texts.values() if one.rows is not None]
-    )
-    columns = of_table if client.samples is None else [client.samples]
-    if "clusters" not in client.state or not columns or any(one.kind != "texts" for one in columns):
+    columns = [] if client.samples is None else [client.samples]
+    if client.samples is None and client.table is not None:
+        columns = [column.texts for column in client.table.texts.values() if column.rows is not None]
+    if not columns or any(column.kind != "texts" or len(column) != len(client) for column in columns):
         return None
-    if any(len(one) != len(client) for one in columns):
-        return None
-    texts = [
-        " ".join(str(content(item, "texts", "the site")) for item in row)
-        for row in zip(*(one.items for one in columns), strict=True)
-    ]
-    words = [set(_WORD.findall(text.lower())) for text in texts]
-    times = Counter(word for held in words for word in held)
-    common = {word for word, count in sorted(times.items(), key=lambda item: -item[1])[:_MOST] if count >= minimum}
-    return [held & common for held in words]
-
-
-def _minimum(client: Client, payload: Payload) -> int:
-    return max(MIN_MEMBERS, int(payload["min_members"]), client.min_members)
-
-
-_MEMBERS: Expected = {"min_members": counts_to(2**31)}
-
-
-@client_task(takes={"salt": is_text, **_MEMBERS}, holds={"digests": is_list(is_name)}, may_be_empty=True)
-def word_digests(client: Client, payload: Payload) -> Payload:
-    """Report digests of the words that ``min_members`` of a simulated client's texts hold; empty without texts."""
-    words = _vocabulary(client, _minimum(client, payload))
-    if words is None:
-        return {}
-    return {"digests": sorted({_digest(payload["salt"], word) for held in words for word in held})}
+    rows = zip(*(column.items for column in columns), strict=True)
+    return [" ".join(str(content(item, "texts", "the site")) for item in row) for row in rows]
 
 
 @client_task(
-    takes={"salt": is_text, "digests": is_list(is_name), "n_clusters": counts_to(10_000), **_MEMBERS},
+    takes={"n_clusters": counts_to(10_000), "min_members": counts_to(2**31)},
     holds={"words": is_list(is_text), "counts": int64("clusters", None), "members": int64("clusters")},
     may_be_empty=True,
 )
 def word_counts(client: Client, payload: Payload) -> Payload:
-    """Report how many texts of each cluster hold some words, and how many there are; 0 where they are too few.
+    """Report how many texts of each cluster hold a word, and how many there are, at a simulated client; else nothing.
 
-    Where too few texts of a cluster lack a word, all count as holding it.
+    They are words that ``min_members`` of its texts hold. Counts of fewer are 0, and where fewer texts of a cluster
+    lack a word, all count as holding it.
     """
-    minimum = _minimum(client, payload)
-    texts = _vocabulary(client, minimum)
-    if texts is None:
+    if (texts := _texts(client)) is None:
         return {}
-    wanted = set(payload["digests"])
-    words = sorted({word for held in texts for word in held if _digest(payload["salt"], word) in wanted})
-    place = {word: at for at, word in enumerate(words)}
-    clusters, k = client.state["clusters"], int(payload["n_clusters"])
+    k, minimum = int(payload["n_clusters"]), max(MIN_MEMBERS, int(payload["min_members"]), client.min_members)
+    clusters = client.state["clusters"]
     members = clusters[(clusters >= 0) & (clusters < k)].bincount(minlength=k)
-    counts = torch.zeros(k, len(words), dtype=torch.int64)
-    for cluster, held in zip(clusters.tolist(), texts, strict=True):
-        if 0 <= cluster < k:
-            counts[cluster, [place[word] for word in held if word in place]] += 1
+    words, counts = [], torch.zeros(k, 0, dtype=torch.int64)
+    with suppress(ValueError):  # no word is held by so many
+        # Letters alone; the most frequent words tell clusters apart, and others take time.
+        vectorizer = CountVectorizer(binary=True, token_pattern=r"[^\W\d_]{3,40}", min_df=minimum, max_features=4096)
+        holds = vectorizer.fit_transform(texts)
+        sums = [holds[(clusters == cluster).numpy()].sum(0) for cluster in range(k)]
+        words, counts = vectorizer.get_feature_names_out().tolist(), torch.from_numpy(np.concatenate(sums)).long()
     counts = torch.where(members[:, None] - counts < minimum, members[:, None], counts)
     return {"words": words, "counts": counts * (counts >= minimum), "members": members * (members >= minimum)}
 
@@ -115,30 +74,28 @@ def words_of_clusters(fed: Federation, n_clusters: int, min_members: int = MIN_M
     """
     if fed.secure_sums:
         return []
-    question: dict[str, Any] = {"salt": f"{fed.rng('words').initial_seed()}", "min_members": min_members}
-    replies = fed.ask_again(word_digests, fed.all(**question), _ATTEMPTS)
-    times = Counter(digest for reply in replies.values() for digest in reply.get("digests", []))
-    shared = sorted(digest for digest, clients in times.items() if clients >= _FEW_CLIENTS)
-    if not shared:
-        return []
-    question |= {"digests": shared, "n_clusters": n_clusters}
-    replies = fed.ask_again(word_counts, fed.all(**question), _ATTEMPTS)
+    replies = fed.ask_again(word_counts, fed.all(n_clusters=n_clusters, min_members=min_members), 5)
     reports = [
         reply
         for _, reply in sorted(replies.items())
         if reply and tuple(reply["counts"].shape) == (n_clusters, len(reply["words"]))
     ]
-    words = sorted({word for reply in reports for word in reply["words"]})
+    times = Counter(word for reply in reports for word in set(reply["words"]))
+    words = sorted(word for word, clients in times.items() if clients > 1)
+    if not words:
+        return []
+    place = {word: column for column, word in enumerate(words)}
     counts = torch.zeros(n_clusters, len(words), dtype=torch.float64)
     members = torch.zeros(n_clusters, dtype=torch.float64)
     for reply in reports:
-        counts[:, [words.index(word) for word in reply["words"]]] += reply["counts"]
+        shared = [column for column, word in enumerate(reply["words"]) if word in place]
+        counts[:, [place[reply["words"][column]] for column in shared]] += reply["counts"][:, shared]
         members += reply["members"]
     return telling_words(words, counts, members)
 
 
 def telling_words(words: Sequence[str], counts: Tensor, members: Tensor) -> list[list[str]]:
-    """Return the words of each cluster that most raise the odds of a text being in it.
+    """Return the words of each cluster, at most six, that most raise the odds of a text being in it.
 
     `counts`, float64 ``(k, words)``, are texts that hold a word, and `members` ``(k,)`` texts. A word counts by its
     share of the cluster's texts times the logarithm of how many times its share of the others it is.
@@ -148,6 +105,6 @@ def telling_words(words: Sequence[str], counts: Tensor, members: Tensor) -> list
         share = holders / members[cluster].clamp_min(1)
         elsewhere = (counts.sum(0) - holders + 1) / (members.sum() - members[cluster] + 2)
         score = share * (share.clamp_min(1e-9) / elsewhere).log()
-        best = score.argsort(descending=True, stable=True)[:SHOWN].tolist()
-        telling.append([words[at] for at in best if float(score[at]) > 0 and share[at] > math.e * elsewhere[at] / 2])
+        best = score.argsort(descending=True, stable=True)[:6].tolist()
+        telling.append([words[i] for i in best if float(score[i]) > 0 and share[i] > math.e * elsewhere[i] / 2])
     return telling

@@ -119,8 +119,6 @@ class Population:
         it had in the order of names. Raises FedkinError if there is no such client, nobody else is left, or a client's
         place cannot be made up.
         """
-        if not clients:
-            return self
         population = self
         for name in sorted(name for name in clients if isinstance(name, str) and name not in self.names):
             population = population._with_place_of(name)
@@ -129,9 +127,9 @@ class Population:
         gone = sorted({names.index(client) if isinstance(client, str) else client for client in clients})
         if unknown := [client for client in gone if not 0 <= client < count]:
             raise FedkinError(f"'federation.forgotten' names client {unknown[0]}; allowed: 0 to {count - 1}.")
-        if len(gone) == count:
+        if gone and len(gone) == count:
             raise FedkinError("'federation.forgotten' names all clients; at least one must be left.")
-        return population._emptied(gone)
+        return population._emptied(gone) if gone else population
 
     def _with_place_of(self, name: str) -> Population:
         """Insert an empty client of this name at its place in the order of names."""
@@ -142,31 +140,28 @@ class Population:
                 f"Client '{name}' is forgotten, but the others' test samples were drawn with its file in its place; "
                 "put a file of this name there, with any rows of the same columns."
             )
-        place, clients, truth = bisect(self.names, name), list(self.clients), self.truth and list(self.truth)
+        place, clients, truth = bisect(self.names, name), list(self.clients), self.truth
         clients[place:] = [replace(client, id=client.id + 1) for client in clients[place:]]
         if self.clients:
-            clients.insert(place, replace(_emptied(self.clients[0]), id=place))
+            clients.insert(place, replace(_empty(self.clients[0]), id=place))
         if truth:
-            truth.insert(place, truth[0][:0])
-        names = [*self.names[:place], name, *self.names[place:]]
-        return replace(self, clients=clients, names=names, truth=truth)
+            truth = [*truth[:place], truth[0][:0], *truth[place:]]
+        return replace(self, clients=clients, names=[*self.names[:place], name, *self.names[place:]], truth=truth)
 
-    def _emptied(self, forgotten: Sequence[int]) -> Population:
-        gone = set(forgotten)
+    def _emptied(self, gone: list[int]) -> Population:
         drift, arrivals = self.drift, self.arrivals
         if drift is not None:
-            drift = replace(drift, clients=drift.clients[~torch.isin(drift.clients, torch.tensor(list(gone)))])
+            drift = replace(drift, clients=drift.clients[~torch.isin(drift.clients, torch.tensor(gone))])
         if arrivals is not None:
-            arrivals = arrivals.clone()
-            arrivals[list(gone)] = 0
+            arrivals = arrivals.index_fill(0, torch.tensor(gone), 0)
         return replace(
             self,
-            clients=[_emptied(client) if client.id in gone else client for client in self.clients],
+            clients=[_empty(client) if client.id in gone else client for client in self.clients],
             truth=self.truth and [y[:0] if i in gone else y for i, y in enumerate(self.truth)],
             tests=[(x[:0], y[:0]) if i in gone else (x, y) for i, (x, y) in enumerate(self.tests)],
             drift=drift,
             arrivals=arrivals,
-            forgotten=tuple(forgotten),
+            forgotten=tuple(gone),
         )
 
     def prepared(self, preparation: Preparation) -> Population:
@@ -180,7 +175,7 @@ class Population:
         return replace(self, tests=tests, common_test=common)
 
 
-def _emptied(client: Client) -> Client:
+def _empty(client: Client) -> Client:
     """Return a client of the same kind without samples or state."""
     return replace(client.rows(torch.zeros(0, dtype=torch.int64)), state={})
 

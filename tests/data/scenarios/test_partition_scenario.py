@@ -120,6 +120,5 @@ def test_every_scenario_is_built_on_digits_or_says_what_it_needs():
             refused[name] = str(error)
     assert refused == {
         "files": f"'digits' is not a folder; give one with a file ({', '.join(READ)}) per client.",
-        "domain": "'digits' has no column 'domain'; the scenario 'domain' needs data from several domains, such as "
-        "PACS.",
+        "domain": "'digits' is embedded, with labels of its own, and has no column 'domain'.",
     }

@@ -14,7 +14,6 @@ from torch.nn.functional import avg_pool2d
 from fedkin.core.errors import FedkinError
 from fedkin.core.method import Count, Fraction, Positive
 from fedkin.core.seeds import derive_generator, draw_seed
-from fedkin.data.names import EMBEDDED
 from fedkin.data.population import Drift, Population
 from fedkin.data.scenarios.partition_scenario import (
     Labelled,
@@ -162,11 +161,6 @@ class Domain(PartitionScenario):
     shrink: Count = 1
 
     def build(self, seed: int) -> Population:
-        if self.data in EMBEDDED:
-            raise FedkinError(
-                f"'{self.data}' has no column '{self.column}'; the scenario 'domain' needs data from several domains, "
-                "such as PACS."
-            )
         data = load(self.data, self.label, cluster=self.column, options=self.table)
         x = data.x
         if self.shrink > 1:

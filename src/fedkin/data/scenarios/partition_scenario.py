@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,7 +17,6 @@ from fedkin.core.replies import check_same_shape
 from fedkin.core.seeds import derive_generator
 from fedkin.data.checks import check_cells
 from fedkin.data.dataset import Dataset, SplitError, check_are_classes, in_order
-from fedkin.data.names import READ, holds_clients
 from fedkin.data.options import NO_OPTIONS, TableOptions
 from fedkin.data.population import Population
 from fedkin.data.sources import load
@@ -131,15 +129,10 @@ def client_of(number: int, data: Dataset, rows: Tensor | None = None) -> Client:
 def labels_of(dataset: Dataset) -> Tensor:
     """Return the labels of a data set, after checking that it has some."""
     if dataset.y is None:
-        files = ", or take scenario 'files' if it has one file per client" if holds_clients(dataset.name) else ""
-        if Path(dataset.name).suffix.lower() in READ:
-            files = (
-                "; or, to have each client's own rows, give a folder with one file per client, or the column that "
-                f"names each row's client, as by {option('simulation.column', 'site')}"
-            )
         raise FedkinError(
             f"'{dataset.name}' has no labels, but clients of this scenario need them; name their column with "
-            f"{option('label')}{files}."
+            f"{option('label')}, or, to have each client's own rows, give a folder with one file per client, or the "
+            f"column that names each row's client, as by {option('simulation.column', 'site')}."
         )
     return dataset.y
 
