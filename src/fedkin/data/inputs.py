@@ -298,7 +298,11 @@ def federation_input(
             problems += [(client, line) for line in str(error).splitlines()]
     refuse(said_once(problems))
     sources = {key: client.x for key, client in inputs.items()}
-    label = y if isinstance(y, str) else next((own.label for own in inputs.values() if own.label is not None), None)
+    label = (
+        y
+        if isinstance(y, str)
+        else next((client.label for client in inputs.values() if client.label is not None), None)
+    )
     labels = [client.y for client in inputs.values()]
     return FederationInput(sources if by_name else list(sources.values()), labels, label)
 
@@ -531,7 +535,7 @@ def said_once(problems: Sequence[tuple[str, str]]) -> list[str]:
     for client, sentence in problems:
         alike.setdefault(sentence.replace(client, "\0"), []).append((client, sentence))
     sentences = []
-    for (_, sentence), *others in alike.values():
-        also = f" So it is with {listing([client for client, _ in others], 8)}." if others else ""
+    for (_, sentence), *more in alike.values():
+        also = f" So it is with {listing([client for client, _ in more], 8)}." if more else ""
         sentences.append(f"{sentence}{also}")
     return sentences

@@ -95,27 +95,27 @@ def folder_dataset(folder: Path, label: str | None = None) -> Dataset | None:
 # Encoding.
 
 
-def with_embeddings(data: Dataset, options: TableOptions, where: str) -> Dataset:
+def with_embeddings(data: Dataset, options: TableOptions, origin: str) -> Dataset:
     """Return a data set whose samples, if they are to be encoded, are embeddings, float32 ``(n, width)``.
 
     Images of one small size, and arrays, stay what they are without an encoder. A table's rows of numbers are series
-    where the encoder takes these. `where` names the data at the beginning of error messages. Raises FedkinError if
+    where the encoder takes these. `origin` names the data at the beginning of error messages. Raises FedkinError if
     samples that are no numbers have no encoder, it is of other samples, or one cannot be read.
     """
     encoder, samples = options.encoder, data.samples
     if data.table is not None and data.table.texts:
         if encoder is None and not data.table.columns:
-            return _without_encoder(data, next(iter(data.table.texts.values())).texts, where)
-        return _with_texts(data, data.table, encoder, where)
+            return _without_encoder(data, next(iter(data.table.texts.values())).texts, origin)
+        return _with_texts(data, data.table, encoder, origin)
     if encoder is None:
-        return data if samples is None or samples.encoder else _without_encoder(data, samples, where)
+        return data if samples is None or samples.encoder else _without_encoder(data, samples, origin)
     if samples is None and encoder.fingerprint():  # a function of arrays is one of the method's features
         samples = _of_numbers(data)
     if samples is None or samples.encoder:
         return data
     if not encoder.takes(samples.kind):
-        raise FedkinError(f"{where} holds {samples.kind}, which features '{encoder.name}' are not of.")
-    x = encoded(samples, encoder, where)
+        raise FedkinError(f"{origin} holds {samples.kind}, which features '{encoder.name}' are not of.")
+    x = encoded(samples, encoder, origin)
     return replace(data, x=x, table=None, samples=replace(samples, encoder=encoder.fingerprint() or encoder.name))
 
 
@@ -156,26 +156,26 @@ def _of_numbers(data: Dataset) -> Samples | None:
     return Samples("series", list((data.x.flatten(1, 2) if data.x.ndim == 4 else data.x).numpy()))
 
 
-def _without_encoder(data: Dataset, samples: Samples, where: str) -> Dataset:
+def _without_encoder(data: Dataset, samples: Samples, origin: str) -> Dataset:
     if samples.kind == "images":
-        pictures = [pixels_of(content(item, "images", where)) for item in samples.items]
+        pictures = [pixels_of(content(item, "images", origin)) for item in samples.items]
         sizes = {picture.shape[1:] for picture in pictures}
         # Up to 64 pixels a side, as of handwriting and clothes, images are compared by their edges.
         if len(sizes) == 1 and max(*sizes.pop()) <= 64:
-            return replace(data, x=stacked(pictures, where), samples=None)
+            return replace(data, x=stacked(pictures, origin), samples=None)
     spec, more = _SUGGESTED[samples.kind]
     raise FedkinError(
-        f"{where} holds {samples.kind}, which an encoder turns into numbers; {setting('encode', spec)}{more}."
+        f"{origin} holds {samples.kind}, which an encoder turns into numbers; {setting('encode', spec)}{more}."
     )
 
 
-def encoded(samples: Samples, encoder: SampleEncoder, where: str) -> Tensor:
+def encoded(samples: Samples, encoder: SampleEncoder, origin: str) -> Tensor:
     """Return embeddings of samples, float32 ``(n, width)``; those made before are read from beside the data.
 
     Equal samples are encoded once. Raises FedkinError if a sample cannot be read, or the encoder fails.
     """
     how = encoder.fingerprint()
-    hashes = [_hash_of(item, where) for item in samples.items]
+    hashes = [_hash_of(item, origin) for item in samples.items]
     path = _place(samples.items[0], encoder.folder, how)
     embeddings = {digest: row for digest in hashes if (row := _remembered.get((how, digest))) is not None}
     if path is not None and path.is_file():
@@ -184,12 +184,12 @@ def encoded(samples: Samples, encoder: SampleEncoder, where: str) -> Tensor:
     missing = {digest: item for digest, item in zip(hashes, samples.items, strict=True) if digest not in embeddings}
     if missing:
         try:
-            rows = encoder.encode(samples.kind, (content(item, samples.kind, where) for item in missing.values()))
+            rows = encoder.encode(samples.kind, (content(item, samples.kind, origin) for item in missing.values()))
         except FedkinError:
             raise
         except Exception as error:  # whatever a user's function raises
             raise FedkinError(
-                f"Features '{encoder.name}' fail on {samples.kind} of {where}: {in_short(error)}.",
+                f"Features '{encoder.name}' fail on {samples.kind} of {origin}: {in_short(error)}.",
                 public=f"Features '{encoder.name}' fail on a site's {samples.kind}; its log says more.",
             ) from error
         if len(rows) != len(missing):
@@ -213,9 +213,9 @@ def _place(first: Any, folder: str | None, how: str) -> Path | None:
     return parent / KEPT / f"{client}-{hashlib.sha256(how.encode()).hexdigest()[:16]}.safetensors"
 
 
-def _hash_of(item: Any, where: str) -> str:
+def _hash_of(item: Any, origin: str) -> str:
     if isinstance(item, Path):
-        content = _bytes(item, where)
+        content = _bytes(item, origin)
     elif hasattr(item, "getbands"):
         content = f"{item.mode} {item.size}".encode() + item.tobytes()
     elif isinstance(item, str):
@@ -229,30 +229,30 @@ def _hash_of(item: Any, where: str) -> str:
 # Reading.
 
 
-def _bytes(path: Path, where: str) -> bytes:
+def _bytes(path: Path, origin: str) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise FedkinError(f"'{path}' of {where} cannot be read ({error.strerror}).") from error
+        raise FedkinError(f"'{path}' of {origin} cannot be read ({error.strerror}).") from error
 
 
-def content(item: Any, kind: SampleKind, where: str) -> Any:
+def content(item: Any, kind: SampleKind, origin: str) -> Any:
     """Return a sample as encoders take it: a colour or grey Pillow image, a text, or a series ``(channels, steps)``.
 
     Arrays of images stay arrays. Raises FedkinError if a file cannot be read as what it is.
     """
     if kind == "texts":
-        return _bytes(item, where).decode("utf-8", errors="replace") if isinstance(item, Path) else item
+        return _bytes(item, origin).decode("utf-8", errors="replace") if isinstance(item, Path) else item
     if kind == "images":
-        return opened_image(item, f"'{item}' of {where}") if isinstance(item, Path) else item
-    series = np.atleast_2d(np.array(_series(item, where) if isinstance(item, Path) else item, dtype=np.float32))
+        return opened_image(item, f"'{item}' of {origin}") if isinstance(item, Path) else item
+    series = np.atleast_2d(np.array(_series(item, origin) if isinstance(item, Path) else item, dtype=np.float32))
     if series.ndim != 2 or not series.size or not np.isfinite(series).all():
-        raise FedkinError(f"A series of {where} has the shape {series.shape}; it should be numbers, all finite.")
+        raise FedkinError(f"A series of {origin} has the shape {series.shape}; it should be numbers, all finite.")
     return series
 
 
-def opened_image(file: Path | BytesIO, where: str) -> Any:
-    """Return an image of Pillow's, in colour or grey, the right way up; `where` names it in error messages."""
+def opened_image(file: Path | BytesIO, origin: str) -> Any:
+    """Return an image of Pillow's, in colour or grey, the right way up; `origin` names it in error messages."""
     from PIL import Image, ImageOps
 
     try:
@@ -260,9 +260,9 @@ def opened_image(file: Path | BytesIO, where: str) -> Any:
             mode = image.mode
             upright = ImageOps.exif_transpose(image).convert("L" if mode in ("1", "L", "LA") else "RGB")
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise FedkinError(f"{where} is an image that cannot be decoded.") from error
+        raise FedkinError(f"{origin} is an image that cannot be decoded.") from error
     if mode[0] in "IF":  # of more bits conversion cuts off all but the darkest values
-        raise FedkinError(f"{where} is an image of more than 8 bits per channel (mode {mode}).")
+        raise FedkinError(f"{origin} is an image of more than 8 bits per channel (mode {mode}).")
     return upright
 
 
@@ -288,7 +288,7 @@ def stacked(pictures: Sequence[NDArray[Any]], origin: str) -> Tensor:
     return torch.from_numpy(x)
 
 
-def _series(path: Path, where: str) -> NDArray[Any]:
+def _series(path: Path, origin: str) -> NDArray[Any]:
     """Return the series in a file, ``(channels, steps)``: a recording, an array, or columns of numbers by step."""
     try:
         if path.suffix.lower() == ".wav":
@@ -303,7 +303,7 @@ def _series(path: Path, where: str) -> NDArray[Any]:
         has_names = not pd.to_numeric(frame.iloc[0], errors="coerce").notna().all()
         return np.asarray(frame.iloc[int(has_names) :].to_numpy(dtype=np.float32).T)
     except (OSError, ValueError) as error:
-        raise FedkinError(f"'{path}' of {where} cannot be read as a series ({in_short(error)}).") from error
+        raise FedkinError(f"'{path}' of {origin} cannot be read as a series ({in_short(error)}).") from error
 
 
 def thumbnails(samples: Samples, rows: Sequence[int], side: int) -> NDArray[Any]:

@@ -205,13 +205,13 @@ def read_huggingface(
 
 
 def read_rows(
-    rows: Any, origin: str, label: str | None = None, others: Collection[str | None] = ()
+    rows: Any, origin: str, label: str | None = None, excluded: Collection[str | None] = ()
 ) -> tuple[Any, Any, str | None]:
     """Return samples, labels, and the name of the labels' column, which is among the samples if they are a DataFrame.
 
     The first column of images is the samples, or the only column of lists; else all columns are a table. Labels are
     `label`, else a column of a usual name, else the only ``ClassLabel``, else, beside images, the only integers; those
-    of a ``ClassLabel`` are numbers. `others` are columns that are neither labels nor the only ones. Raises FedkinError
+    of a ``ClassLabel`` are numbers. Columns of `excluded` are neither labels nor the only ones. Raises FedkinError
     if it is empty, has no `label`, or images or lists differ in shape.
     """
     import datasets
@@ -219,7 +219,7 @@ def read_rows(
     if len(rows) == 0:
         raise FedkinError(f"{origin} is empty (0 rows).")
     table, features = rows.with_format("arrow")[:], dict(rows.features)
-    kinds = {name: kind for name, kind in features.items() if name not in others}
+    kinds = {name: kind for name, kind in features.items() if name not in excluded}
     images = [name for name, kind in kinds.items() if isinstance(kind, datasets.Image)]
     if label not in (None, NO_LABELS, *features):
         raise no_column(origin, str(label), features)

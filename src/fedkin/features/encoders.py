@@ -160,8 +160,8 @@ class Preprocessing:
         if scale != 1:
             size = [max(new, round(old * scale)) for old, new in zip(x.shape[1:], side, strict=True)]
             x = interpolate(x[None], size, mode="bicubic", antialias=True, align_corners=False)[0].clamp(0, 1)
-        top, left = ((old - new) // 2 for old, new in zip(x.shape[1:], side, strict=True))
-        x = x[:, top : top + side[0], left : left + side[1]]
+        top, first = ((old - new) // 2 for old, new in zip(x.shape[1:], side, strict=True))
+        x = x[:, top : top + side[0], first : first + side[1]]
         mean, std = (torch.tensor(value).expand(3)[:, None, None] for value in (self.mean, self.std))
         return (x - mean) / std
 
@@ -234,10 +234,10 @@ def _timm(name: str) -> Network:
     import timm
 
     network: Any = timm.create_model(name, pretrained=True, num_classes=0).eval()
-    config, where = timm.data.resolve_model_data_config(network), device()
-    network.to(where, memory_format=torch.channels_last)
+    config, place = timm.data.resolve_model_data_config(network), device()
+    network.to(place, memory_format=torch.channels_last)
     usual = Preprocessing(tuple(config["input_size"][-2:]), tuple(config["mean"]), tuple(config["std"]))
-    return Network(lambda x: network(x.to(where)), usual, _hash_of(network))
+    return Network(lambda x: network(x.to(place)), usual, _hash_of(network))
 
 
 def _onnx(name: str) -> Network:
@@ -247,9 +247,9 @@ def _onnx(name: str) -> Network:
 
     path = _file("onnx", name)
     session = onnxruntime.InferenceSession(str(path), providers=onnxruntime.get_available_providers())
-    first, *others = session.get_inputs()
-    if others:
-        raise FedkinError(f"Features 'onnx:{name}' take {1 + len(others)} inputs; an encoder of samples takes one.")
+    first, *more = session.get_inputs()
+    if more:
+        raise FedkinError(f"Features 'onnx:{name}' take {1 + len(more)} inputs; an encoder of samples takes one.")
 
     def run(x: Tensor) -> Tensor:
         if len(first.shape) == 4 and first.shape[1] == 1:
@@ -263,16 +263,16 @@ def _torch(name: str) -> Network:
     """Load a network that `torch.export.save` has written."""
     from torch.export.passes import move_to_device_pass
 
-    path, where = _file("torch", name), device()
+    path, place = _file("torch", name), device()
     program = torch.export.load(str(path))
-    if where.type != "cpu":
-        program = move_to_device_pass(program, where)
+    if place.type != "cpu":
+        program = move_to_device_pass(program, place)
     network = program.module()
     inputs = set(program.graph_signature.user_inputs)
     shapes = [
         node.meta["val"].shape for node in program.graph.nodes if node.op == "placeholder" and node.name in inputs
     ]
-    return _for_shape(lambda x: network(x.to(where)), shapes[0])
+    return _for_shape(lambda x: network(x.to(place)), shapes[0])
 
 
 def _for_shape(run: Callable[[Tensor], Tensor], shape: Iterable[Any]) -> Network:

@@ -26,8 +26,8 @@ def kept_or_computed(x: Tensor, how: tuple[str, *tuple[Hashable, ...]], compute:
     `how` is the name of the features and what else `compute` depends on. Raises FedkinError if they are not one row
     per sample; such features are not kept.
     """
-    if (kept := _kept.get(x)) is not None and kept[0] == how:
-        features: Tensor = kept[1]
+    if (entry := _kept.get(x)) is not None and entry[0] == how:
+        features: Tensor = entry[1]
         return features
     features = torch.cat([compute(batch) for batch in x.split(2048)])  # which bounds the memory of maps of images
     if features.ndim != 2 or len(features) != len(x):
@@ -40,8 +40,8 @@ def feature_batches(name: str, x: Tensor, size: int) -> Iterable[Tensor]:
     """Return features of samples in batches of `size`: those kept of a client's samples, else computed one by one."""
     if not len(x):
         return ()
-    if (kept := _kept.get(x)) is not None and kept[0] == (name,):
-        batches: tuple[Tensor, ...] = kept[1].split(size)
+    if (entry := _kept.get(x)) is not None and entry[0] == (name,):
+        batches: tuple[Tensor, ...] = entry[1].split(size)
         return batches
     return (extract(name, batch) for batch in x.split(size))
 

@@ -97,8 +97,8 @@ class Components:
 
 def moments(rows: Tensor) -> FeatureMoments:
     """Compute the moments of features, float32 ``(n, width)``, n >= 1, a batch at a time."""
-    first, *others = map(moments_of, rows.split(_BATCH))
-    return sum(others, start=first)
+    first, *more = map(moments_of, rows.split(_BATCH))
+    return sum(more, start=first)
 
 
 def moments_of(rows: Tensor) -> FeatureMoments:
@@ -137,8 +137,8 @@ def components(pooled: FeatureMoments, count: int, standardise: bool = False, wh
         # A quarter more, since the spectrum of noise varies, and its median is below its mean.
         floor = max(floor, 1.25 * float(values.median()) * (1 + math.sqrt(width / pooled.count)) ** 2)
     values, vectors = values.flip(0)[:count].clamp_min(0), vectors.flip(1)[:, :count]
-    kept = max(1, int((values > floor).sum()))
-    values, vectors = values[:kept], vectors[:, :kept]
+    count = max(1, int((values > floor).sum()))
+    values, vectors = values[:count], vectors[:, :count]
     largest = vectors.gather(0, vectors.abs().argmax(0, keepdim=True))
     stretch = values.clamp_min(torch.finfo(torch.float64).tiny) ** (-whitening / 2) if whitening else 1.0
     directions = scale[:, None] * vectors * largest.sign() * stretch

@@ -57,12 +57,12 @@ def unexplained_covariance(covariance: Tensor, samples: float, blocks: Tensor) -
     unexplained = torch.zeros_like(covariance)
     for block in joined[joined >= 0].unique():
         members = (joined == block).nonzero()[:, 0]
-        own = torch.linalg.inv(precision[members][:, members])
-        own -= ridge * torch.eye(len(members), dtype=covariance.dtype)
-        others = width - len(members)
+        residual = torch.linalg.inv(precision[members][:, members])
+        residual -= ridge * torch.eye(len(members), dtype=covariance.dtype)
+        predictors = width - len(members)
         # A regression on many columns takes too much of few samples; twice is the most that is given back.
-        factor = min(samples / max(samples - others, 1), 2.0) if others else 1.0
-        unexplained[members[:, None], members] = own * factor
+        factor = min(samples / max(samples - predictors, 1), 2.0) if predictors else 1.0
+        unexplained[members[:, None], members] = residual * factor
     return unexplained
 
 

@@ -191,11 +191,6 @@ class Domain(PartitionScenario):
 # Clients that see different classes: the scenarios of OCFL and of gradient-loss clustering.
 
 
-_DISJOINT = (range(4), range(4, 7), range(7, 10))
-_OVERLAPPING = ((0, 1, 2, 3, 8, 9), range(4, 10), range(6))
-_IMBALANCED = {15: [3, 7, 5], 30: [7, 14, 9]}
-
-
 @dataclass(frozen=True)
 class LabelClusters(PartitionScenario):
     """Three clusters of clients with classes of their own (OCFL, its authors' data library); needs ten classes.
@@ -235,11 +230,14 @@ class LabelClusters(PartitionScenario):
                 "exactly 10."
             )
         sizes = apportion(self.clients, [1, 1, 1] if self.balanced else [3, 7, 5])
-        if not self.balanced:
-            sizes = _IMBALANCED.get(self.clients, sizes)
+        if not self.balanced and self.clients == 30:
+            sizes = [7, 14, 9]  # as printed, where proportions would give 6, 14 and 10
+        classes_of: list[Sequence[int]] = [range(4), range(4, 7), range(7, 10)]
+        if self.overlap:
+            classes_of = [[0, 1, 2, 3, 8, 9], range(4, 10), range(6)]
         clusters = torch.arange(3).repeat_interleave(torch.tensor(sizes))
         weights = torch.zeros(3, 10, dtype=torch.float64)
-        for cluster, classes in enumerate(_OVERLAPPING if self.overlap else _DISJOINT):
+        for cluster, classes in enumerate(classes_of):
             draws = np.random.default_rng(draw_seed(derive_generator(seed, "weights", cluster)))
             shares = np.ones(len(classes)) if self.balanced else draws.dirichlet(np.ones(len(classes)))
             weights[cluster, list(classes)] = torch.from_numpy(shares)
@@ -268,14 +266,6 @@ def _with_replacement(y: Tensor, weights: Tensor, seed: int) -> list[Tensor]:
     ]
 
 
-_MISSING = {
-    "fashion": [[5, 7], [3, 9], [5, 9], [7, 8]],
-    "cifar": [[5, 8], [4, 6], [7, 9], [6, 8]],
-    "": [[7, 9], [5, 8], [3, 8], [8, 9]],  # of MNIST, and of whatever else has ten classes
-}
-_EMNIST_CLASSES = 47
-
-
 @dataclass(frozen=True)
 class MissingClasses(PartitionScenario):
     """Clusters of clients that each lack a few classes (gradient-loss clustering, Fig. 2).
@@ -301,9 +291,8 @@ class MissingClasses(PartitionScenario):
     reindex: bool = False
 
     def partition(self, data: Labelled, seed: int) -> Population:
-        is_emnist = len(data.classes) == _EMNIST_CLASSES
         held = _held(_missing_of_paper(data, seed) if self.missing is None else self.missing, len(data.classes))
-        clients = clients_or_default(self.clients, len(data), paper=200 if is_emnist else 80)
+        clients = clients_or_default(self.clients, len(data), paper=200 if len(data.classes) == 47 else 80)
         if clients < len(held):
             raise FedkinError(f"clients is {clients}; allowed: {len(held)} or more, one for each cluster.")
         sizes = apportion(clients, [1] * len(held))
@@ -324,7 +313,7 @@ class MissingClasses(PartitionScenario):
 
 def _missing_of_paper(data: Labelled, seed: int) -> list[list[int]]:
     classes = len(data.classes)
-    if classes == _EMNIST_CLASSES:  # eight clusters that lack seven classes each
+    if classes == 47:  # EMNIST: eight clusters that lack seven classes each
         rng = derive_generator(seed, "missing")
         return [sorted(torch.randperm(classes, generator=rng)[:7].tolist()) for _ in range(8)]
     if classes != 10:
@@ -332,7 +321,11 @@ def _missing_of_paper(data: Labelled, seed: int) -> list[list[int]]:
             f"'{data.name}' has {classes} classes, but 'missing-classes' knows clusters for 10 and for 47; give others "
             "with 'simulation.missing'."
         )
-    return next(missing for name, missing in _MISSING.items() if name in data.name.lower())
+    if "fashion" in data.name.lower():
+        return [[5, 7], [3, 9], [5, 9], [7, 8]]
+    if "cifar" in data.name.lower():
+        return [[5, 8], [4, 6], [7, 9], [6, 8]]
+    return [[7, 9], [5, 8], [3, 8], [8, 9]]
 
 
 def _held(missing: Sequence[Sequence[int]], classes: int) -> Tensor:

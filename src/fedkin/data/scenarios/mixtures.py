@@ -302,8 +302,9 @@ def label_skew(
         held = {}
         for c in _new_set(sorted(members), size, taken.setdefault(size, set()), rng):
             if len(remaining[c]) < samples_per_class:
-                others = members[c][~torch.isin(members[c], remaining[c])]
-                remaining[c] = torch.cat([remaining[c], others[torch.randperm(len(others), generator=rng)]])
+                taken_rows = members[c][~torch.isin(members[c], remaining[c])]
+                again = taken_rows[torch.randperm(len(taken_rows), generator=rng)]
+                remaining[c] = torch.cat([remaining[c], again])
             held[c], remaining[c] = remaining[c][:samples_per_class], remaining[c][samples_per_class:]
         holdings.append(held)
     if overlap > 0:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -83,15 +82,52 @@ class PartitionScenario(DataSetScenario):
     def partition(self, data: Labelled, seed: int) -> Population:
         """Do the same as `build`, with data that are loaded already; `self.data` and `self.label` are ignored."""
 
-    def populated(self, data: Labelled, parts: Sequence[Tensor], seed: int, **more: Any) -> Population:
-        """Return the clients with the samples allocated to them, see `populate`."""
-        return populate(
-            data,
-            parts,
-            seed,
-            test_fraction=self.test_fraction,
-            samples_per_client=self.samples_per_client,
-            **more,
+    def populated(
+        self,
+        data: Labelled,
+        parts: Sequence[Tensor],
+        seed: int,
+        *,
+        tests: Sequence[Tensor] | None = None,
+        clusters: Tensor | None = None,
+        change: SampleTransform | None = None,
+    ) -> Population:
+        """Build the population from the samples allocated to each client.
+
+        `parts` are int64 indices into the training samples, and `tests` into the test split; without these
+        `test_fraction` of every part is held out. `clusters`, int64 ``(n,)``, are the clients' hidden ones. A `change`
+        is applied to every client's training and test samples; without it, the official test split is everyone's.
+        Raises FedkinError if a client would have nothing to train on.
+        """
+        clients, held_out = [], []
+        for i, part in enumerate(parts):
+            if len(part) == 0:
+                raise FedkinError(
+                    f"Client {i} of {len(parts)} would get no sample of '{data.name}'; take fewer clients."
+                )
+            if tests is not None and data.test is not None:
+                test = (data.test[0][tests[i]], data.test[1][tests[i]])
+            else:
+                part, out = hold_out(part, self.test_fraction, derive_generator(seed, "test", i))
+                test = (data.x[out], data.y[out])
+            if self.samples_per_client is not None and len(part) > self.samples_per_client:
+                order = torch.randperm(len(part), generator=derive_generator(seed, "bound", i))
+                part = part[order[: self.samples_per_client]]
+            client = client_of(i, data, part)
+            client.y = data.y[part]
+            if change is not None:
+                (client.x, client.y), test = change(i, client.x, client.y), change(i, *test)
+            clients.append(client)
+            held_out.append(test)
+        return Population(
+            clients,
+            [client.y for client in clients if client.y is not None],
+            data.classes,
+            data.features,
+            tests=held_out if any(len(y) for _, y in held_out) else [],
+            clusters=clusters,
+            common_test=data.test if change is None else None,
+            notes=() if data.table is None else tuple(check_cells({data.name: data.table})),
         )
 
 
@@ -142,54 +178,6 @@ def unlabelled(data: Labelled | Dataset, parts: Sequence[Tensor]) -> Population:
     y = labels_of(data)
     clients = [client_of(i, data, part) for i, part in enumerate(parts)]
     return Population(clients, [y[part] for part in parts], data.classes, data.features)
-
-
-def populate(
-    data: Labelled,
-    parts: Sequence[Tensor],
-    seed: int,
-    *,
-    test_fraction: float,
-    samples_per_client: int | None = None,
-    tests: Sequence[Tensor] | None = None,
-    clusters: Tensor | None = None,
-    change: SampleTransform | None = None,
-) -> Population:
-    """Build the population from the samples allocated to each client: `parts`, int64 indices into the training samples.
-
-    The scenario's `seed` decides what is held out and left out. `tests` are each client's int64 indices into the test
-    split; without these a `test_fraction` in [0, 1] of every part is held out. `clusters`, int64 ``(n,)``, are the
-    clients' hidden ones. A `change` is applied to every client's training and test samples; without it, the official
-    test split is everyone's. Raises FedkinError if a client would have nothing to train on.
-    """
-    clients, held_out = [], []
-    for i, part in enumerate(parts):
-        if len(part) == 0:
-            raise FedkinError(f"Client {i} of {len(parts)} would get no sample of '{data.name}'; take fewer clients.")
-        if tests is not None and data.test is not None:
-            test = (data.test[0][tests[i]], data.test[1][tests[i]])
-        else:
-            part, out = hold_out(part, test_fraction, derive_generator(seed, "test", i))
-            test = (data.x[out], data.y[out])
-        if samples_per_client is not None and len(part) > samples_per_client:
-            order = torch.randperm(len(part), generator=derive_generator(seed, "bound", i))
-            part = part[order[:samples_per_client]]
-        client = client_of(i, data, part)
-        client.y = data.y[part]
-        if change is not None:
-            (client.x, client.y), test = change(i, client.x, client.y), change(i, *test)
-        clients.append(client)
-        held_out.append(test)
-    return Population(
-        clients,
-        [client.y for client in clients if client.y is not None],
-        data.classes,
-        data.features,
-        tests=held_out if any(len(y) for _, y in held_out) else [],
-        clusters=clusters,
-        common_test=data.test if change is None else None,
-        notes=() if data.table is None else tuple(check_cells({data.name: data.table})),
-    )
 
 
 def hold_out(part: Tensor, share: float, rng: torch.Generator) -> tuple[Tensor, Tensor]:

@@ -14,9 +14,6 @@ from torch import Tensor
 from fedkin.core.errors import FedkinError
 from fedkin.core.seeds import draw_seed
 
-_ATTEMPTS = 1000
-"""Draws of a Dirichlet partition before it counts as impossible; flwr-datasets stops after ten."""
-
 
 def iid_split(n_samples: int, num_partitions: int, rng: torch.Generator) -> list[Tensor]:
     """Partition samples at random, in parts whose sizes differ by at most one; flwr-datasets' ``IidPartitioner``.
@@ -53,7 +50,7 @@ def dirichlet_split(
     if n * min_partition_size > len(y):
         raise FedkinError(f"{len(y)} samples are too few for {n} clients with at least {min_partition_size} each.")
     draws = np.random.default_rng(draw_seed(rng))
-    for _ in range(_ATTEMPTS):
+    for _ in range(1000):
         counts, sizes = [], torch.zeros(n, dtype=torch.int64)
         for members in torch.bincount(y).tolist():
             shares = torch.from_numpy(draws.dirichlet(alphas))
@@ -67,8 +64,8 @@ def dirichlet_split(
         if int(sizes.min()) >= min_partition_size:
             return allocate(y, torch.stack(counts), rng)
     raise FedkinError(
-        f"No Dirichlet split with alpha {alpha} gave each of {n} clients {min_partition_size} of {len(y)} samples in "
-        f"{_ATTEMPTS} attempts; take fewer clients, a larger alpha or a smaller minimum size."
+        f"No Dirichlet split of 1,000 with alpha {alpha} gave each of {n} clients {min_partition_size} of {len(y)} "
+        "samples; take fewer clients, a larger alpha or a smaller minimum size."
     )
 
 
