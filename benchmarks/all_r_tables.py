@@ -47,7 +47,7 @@ def main() -> None:
     parser.add_argument("--tables", nargs="+", help="as PACKAGE/TABLE; all by default")
     options = parser.parse_args()
     if options.what != "show":
-        known = {line["table"] for line in lines(options.jsonl)} if options.jsonl.exists() else set()
+        known = {line["table"] for line in lines(options.jsonl)}
         of_table = {"run": outcome, "checks": alarms}[options.what]
         for name, frame in tables(options.tables):
             if name not in known:
@@ -56,14 +56,9 @@ def main() -> None:
     print({"checks": rates}.get(options.what, summary)(lines(options.jsonl)))
 
 
-def is_judged(name: str) -> bool:
-    """Whether a table is of the half of packages that judges; tables of one package are alike, and stay together."""
-    return crc32(name.partition("/")[0].encode()) % 2 == 1
-
-
 def lines(path: Path) -> list[dict[str, Any]]:
     """What is known, a dict per table."""
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def tables(wanted: list[str] | None) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -135,15 +130,13 @@ def _are_classes(cells: pd.Series) -> bool:
 
 
 def rates(known: list[dict[str, Any]]) -> str:
-    """Return of how many tables of the half that judges each check has findings."""
-    known = [line for line in known if is_judged(line["table"])]
+    """Return of how many tables each check has findings, on the half of R's packages that judges."""
+    # By package, whose tables are alike.
+    known = [line for line in known if crc32(line["table"].partition("/")[0].encode()) % 2 == 1]
     compared = [line["found"] for line in known if "found" in line]
-    counts = Counter(check for found in compared for check in found)
-    lines = [
-        f"{check:12} {counts[check]:4} of {len(compared)} tables, {counts[check] / len(compared):.2%}"
-        for check in get_args(Check)
-    ]
-    return "\n".join([*lines, f"{len(known) - len(compared)} tables are refused"])
+    counts = Counter(check for findings in compared for check in findings)
+    texts = [f"{check:12} {counts[check]:4}, {counts[check] / len(compared):.2%}" for check in get_args(Check)]
+    return "\n".join([f"of {len(compared)} tables; {len(known) - len(compared)} are refused", *texts])
 
 
 def summary(known: list[dict[str, Any]]) -> str:

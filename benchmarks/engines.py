@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
 import signal
@@ -29,16 +30,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from flower_fedavg.workload import REGIMES, Workload, write_data
-
-if TYPE_CHECKING:
-    from fedkin.engines.local import LocalFederation
-    from fedkin.methods.clients.fedavg import FedAvgMethod
 
 CONTESTANTS = ("fedkin", "flower", "plain-1", "plain-default")
 NAMES = {
@@ -93,27 +90,11 @@ def _train(model: nn.Module, x: Tensor, y: Tensor, work: Workload) -> None:
 
 def local_engine(work: Workload) -> Report:
     """The same through fedkin, as its users write it."""
-    from fedkin.nn.modules import Classifier  # not above: plain loops shall not carry fedkin in their memory
-
-    method, fed = federated(work)
-    start_from = nn.utils.parameters_to_vector(work.first_model().parameters()).detach()
-    state = replace(method.init(fed), models=start_from[None])
-    seconds = []
-    while not state.finished:
-        start = perf_counter()
-        state, record = method.step(fed, state)
-        seconds.append(perf_counter() - start)
-        if len(record.answered) != work.clients:
-            raise RuntimeError(f"Only {len(record.answered)} of {work.clients} clients answered.")
-    found = Classifier.of(state.module)
-    return {"seconds": seconds, "loss": work.loss(found.module(state.models[0]))}
-
-
-def federated(work: Workload) -> tuple[FedAvgMethod, LocalFederation]:
-    """The library's method for `work`, and the federation to run it on."""
+    # Not above: plain loops shall not carry fedkin in their memory.
     from fedkin.core import Client
     from fedkin.engines.local import LocalFederation
     from fedkin.methods.clients.fedavg import FedAvgMethod
+    from fedkin.nn.modules import Classifier
 
     work.read_all()
     regime = REGIMES[work.regime]
@@ -125,16 +106,18 @@ def federated(work: Workload) -> tuple[FedAvgMethod, LocalFederation]:
         rounds=work.rounds,
         **({"local_steps": regime.steps} if regime.steps else {"local_epochs": regime.epochs}),
     )
-    return method, LocalFederation([Client(i, *work.client_data(i)) for i in range(work.clients)], work.seed)
-
-
-def carry_out(contestant: str, work: Workload) -> Report:
-    """Run a contestant in this very process."""
-    if contestant == "fedkin":
-        return local_engine(work)
-    if contestant == "plain-1":
-        torch.set_num_threads(1)
-    return plain_loop(work)
+    fed = LocalFederation([Client(i, *work.client_data(i)) for i in range(work.clients)], work.seed)
+    start_from = nn.utils.parameters_to_vector(work.first_model().parameters()).detach()
+    state = replace(method.init(fed), models=start_from[None])
+    seconds = []
+    while not state.finished:
+        start = perf_counter()
+        state, record = method.step(fed, state)
+        seconds.append(perf_counter() - start)
+        if len(record.answered) != work.clients:
+            raise RuntimeError(f"Only {len(record.answered)} of {work.clients} clients answered.")
+    found = Classifier.of(state.module)
+    return {"seconds": seconds, "loss": work.loss(found.module(state.models[0]))}
 
 
 def in_processes(contestant: str, work: Workload, folder: Path, flower_python: Path | None, timeout: float) -> Report:
@@ -179,23 +162,14 @@ def summary(work: Workload, reports: Sequence[Report]) -> Report:
     }
 
 
-def ratios(results: Mapping[str, Report]) -> dict[str, float]:
-    """For every rival, how many times its speed fedkin has."""
-    if "fedkin" not in results:
-        return {}
-    speeds = {name: result["clients_per_second"] for name, result in results.items()}
-    return {name: speeds["fedkin"] / speed for name, speed in speeds.items() if name != "fedkin"}
-
-
 def print_table(results: Mapping[str, Report]) -> None:
-    """Print a row per contestant."""
-    compared = ratios(results)
+    """Print a row per contestant, with how many times its speed fedkin has."""
     print("| contestant | clients/s | first round, s | later round, s | loss | fedkin's speed over its |")
     print("|---|---|---|---|---|---|")
     for name, result in results.items():
-        row = "| {name} | {clients_per_second:.1f} | {first_round:.2f} | {later_round:.3f} | {loss:.3f} |"
-        ratio = f" {compared[name]:.2f} |" if name in compared else " |"
-        print(row.format(name=NAMES[name], **result) + ratio)
+        row = "| {name} | {clients_per_second:.1f} | {first_round:.2f} | {later_round:.3f} | {loss:.3f} | {ratio:.2f} |"
+        ours = results.get("fedkin", {"clients_per_second": math.nan})
+        print(row.format(name=NAMES[name], ratio=ours["clients_per_second"] / result["clients_per_second"], **result))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -205,9 +179,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--clients", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=10, help="at least 2, since the first one is set apart")
     parser.add_argument("--samples", type=int, default=600, help="images per client")
-    parser.add_argument(
-        "--data", choices=["synthetic"], default="synthetic", help="images of MNIST's shape from a seed"
-    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--repeats", type=int, default=1, help="runs of each contestant, taking turns")
     parser.add_argument("--contestants", nargs="+", choices=CONTESTANTS, default=CONTESTANTS)
@@ -217,7 +188,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.contestant:
         name, given, path = options.contestant
-        Path(path).write_text(json.dumps(carry_out(name, Workload(**json.loads(given)))))
+        if name == "plain-1":
+            torch.set_num_threads(1)
+        run = local_engine if name == "fedkin" else plain_loop
+        Path(path).write_text(json.dumps(run(Workload(**json.loads(given)))))
         return
     if min(options.rounds - 1, options.clients - 1, options.samples, options.repeats) < 1:
         parser.error("--rounds and --clients must be at least 2, --samples and --repeats at least 1")
@@ -239,7 +213,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     results = {name: summary(work, reports[name]) for name in names}
     print_table(results)
     machine = {"cores": len(os.sched_getaffinity(0)), "python": platform.python_version(), "torch": torch.__version__}
-    print(json.dumps({**sizes, **machine, "load": os.getloadavg()[0], "ratios": ratios(results), "results": results}))
+    print(json.dumps({**sizes, **machine, "load": os.getloadavg()[0], "results": results}))
 
 
 if __name__ == "__main__":

@@ -1,22 +1,17 @@
-"""Everything that needs a GPU, in parts of at most ten minutes, in order of worth.
+"""Speeds of a GPU, beside its machine's processor and a plain PyTorch loop on the same GPU.
 
-    python benchmarks/gpu.py list
-    python benchmarks/gpu.py run [PART ...] [--device cuda] [--minutes 28] [--results benchmarks/gpu.jsonl]
+    python benchmarks/gpu.py run [PART ...] [--device cuda] [--results benchmarks/gpu.jsonl]
     python benchmarks/gpu.py show [--results benchmarks/gpu.jsonl]
-    python benchmarks/gpu.py time PART [--device cuda]
 
-`run` runs the parts named, or all that the results file does not have of this device, until the minutes are over. Each
-part is a process of its own, and a line of results as soon as it ends: commit, device, versions, seconds, and what it
-measured or why it failed. `show` prints the lines as a table.
-
-Parts are the tests of every method on the device; speeds, which `time` measures in this process; and CCFC at its
-paper's size. With ``--device cpu --tiny`` parts run at a small size, which shows that they work and measures nothing.
-The papers' tables are those of ``fedkin reproduce --scale paper --device cuda``.
+`run` measures the parts named, or all that the results file does not have of this device, and appends a line for each
+as soon as it ends: commit, device, versions, seconds and what it measured. `show` prints the lines as a table. With
+``--device cpu --tiny`` parts run at a small size, which shows that they work and measures nothing. Every method on the
+device is tested by ``make test-gpu``, and the papers' tables are those of ``fedkin reproduce --device cuda``.
 
 Speeds are seconds of the same work on the device, there without recorded steps, on the processor and, where there is
-one, in a plain PyTorch loop on the device with torch's own settings, which on a GPU round convolutions to TF32; and how
-many times as long the others take. Where the processor or the loop would take minutes, some of the clients or models
-are timed, and the time multiplied; on the processor so many that all cores are busy. Work that pays for starting comes
+one, in a plain loop on the device with torch's own settings, which on a GPU round convolutions to TF32; and how many
+times as long the others take. Where the processor or the loop would take minutes, some of the clients or models are
+timed, and the time multiplied; on the processor so many that all cores are busy. Work that pays for starting comes
 first and is left out; the least of two times is kept.
 """
 
@@ -25,16 +20,12 @@ from __future__ import annotations
 import argparse
 import copy
 import json
-import os
 import platform
-import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from itertools import product
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -54,23 +45,9 @@ from fedkin.nn.stack import Autoencoder, StackTraining, widths_for
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "gpu.jsonl"
-LONGEST = 600.0
-"""Seconds of a part at most."""
 CLASSES, BATCH = 10, 32
 
 Values = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Part:
-    """Part of what needs a GPU: `command` makes, from the device and whether it is to be tiny, what is run."""
-
-    name: str
-    what: str
-    command: Callable[[str, bool], list[str]]
-
-
-# Speeds.
 
 
 def rate(device: torch.device, tiny: bool) -> Values:
@@ -234,7 +211,7 @@ def timed(work: Callable[[], object], device: torch.device) -> float:
     return time.perf_counter() - began
 
 
-SPEEDS: dict[str, tuple[str, Callable[[torch.device, bool], Values]]] = {
+PARTS: dict[str, tuple[str, Callable[[torch.device, bool], Values]]] = {
     "rate": ("matrix products per second, float32 and with TF32", rate),
     "fedcref": ("FedCRef's first iteration of 25 clients, 784 columns", fedcref),
     "fedavg-lenet": ("a round of FedAvg, 100 clients with LeNet-5", fedavg),
@@ -242,127 +219,33 @@ SPEEDS: dict[str, tuple[str, Callable[[torch.device, bool], Values]]] = {
 }
 
 
-# Parts.
-
-
-def speed(name: str) -> Callable[[str, bool], list[str]]:
-    """The command of one of `SPEEDS`."""
-    return lambda device, tiny: [sys.executable, __file__, "time", name, "--device", device, *["--tiny"][: int(tiny)]]
-
-
-def ccfc_full(p: float, seed: int, remedies: bool = False) -> Callable[[str, bool], list[str]]:
-    """CCFC at the paper's size, with views and losses of its authors' code; its remedy is decorrelation."""
-    settings: dict[str, object] = {
-        "simulation.scenario": "own-class", "simulation.heterogeneity": p, "method.form": "code",
-        "method.views": "pillow", "method.start": "own", "method.model_weight": 0.001, "evaluation.map": "none",
-        "evaluation.every": 5,
-    }  # fmt: skip
-    settings |= {"method.decorrelation": 1} if remedies else {}
-    small = {"simulation.fraction": 0.005, "method.pretrain_rounds": 1, "method.cluster_rounds": 1}
-
-    def command(device: str, tiny: bool) -> list[str]:
-        on_device = {"device.name": device, "device.tf32": str(device != "cpu").lower()}
-        pairs = settings | on_device | (small if tiny else {})
-        words = [word for key, value in pairs.items() for word in ("--set", f"{key}={value}")]
-        return [sys.executable, "-m", "fedkin", "run", "ccfc", "--data", "mnist", "--seed", str(seed), *words]
-
-    return command
-
-
-def tests(device: str, tiny: bool) -> list[str]:
-    """Every method's training on the device, compared with the processor's; with the processor, on a stand-in."""
-    few = ["-k", "stack or perceptron"] if tiny else []
-    how = ["-q", "-p", "no:cacheprovider", "-p", "no:benchmark", "-n", "4"]
-    return [sys.executable, "-m", "pytest", *how, "tests/on_elsewhere.py", "tests/networks_on_elsewhere.py", *few]
-
-
-PARTS = (
-    Part("tests", "every method on the device, compared with the processor", tests),
-    *(Part(name, what, speed(name)) for name, (what, _) in SPEEDS.items()),
-    *(
-        Part(f"ccfc/full-{p:g}-{seed}", f"CCFC on all of MNIST, p = {p:g}, seed {seed}", ccfc_full(p, seed))
-        for p, seed in product((0.0, 0.5, 1.0), range(3))
-    ),
-    *(
-        Part(f"ccfc/remedies-{p:g}", f"the same with decorrelation, p = {p:g}, seed 0", ccfc_full(p, 0, remedies=True))
-        for p in (0.0, 0.5, 1.0)
-    ),
-)
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
-    """List, run, show or time parts."""
+    """Run or show parts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["list", "run", "show", "time"])
-    parser.add_argument("parts", nargs="*", metavar="PART")
+    parser.add_argument("what", choices=["run", "show"])
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}")
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--minutes", type=float, default=28.0, help="no part begins after these")
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--tiny", action="store_true", help="at a small size; measures nothing")
     options = parser.parse_args(arguments)
-    names = [part.name for part in PARTS]
-    if unknown := set(options.parts) - set(names):
-        parser.error(f"no part is called {', '.join(sorted(unknown))}; there are {', '.join(names)}")
-    if options.what == "list":
-        print("\n".join(f"{part.name:24}{part.what}" for part in PARTS))
-    elif options.what == "show":
+    if unknown := set(options.parts) - set(PARTS):
+        parser.error(f"no part is called {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+    if options.what == "show":
         print(table(lines_of(options.results)))
-    elif options.what == "time":
-        for name in options.parts:
-            print(json.dumps(SPEEDS[name][1](device_named(options.device, "--device"), options.tiny)))
-    else:
-        run(options.parts, options.device, options.minutes, options.results, options.tiny)
-
-
-def run(wanted: Sequence[str], device: str, minutes: float, results: Path, tiny: bool) -> None:
-    """Run parts one after another, and append a line for each; those named, or all that are missing."""
-    facts, began = described(device), time.monotonic()
-    finished = {
+        return
+    facts = described(options.device) | {"tiny": options.tiny, "seeds": [0]}
+    finished = [
         line["part"]
-        for line in lines_of(results)
-        if not line["failed"] and (line["device"], line["tiny"]) == (facts["device"], tiny)
-    }
-    for part in PARTS:
-        if part.name not in wanted and (wanted or part.name in finished):
-            continue
-        left = 60 * minutes - (time.monotonic() - began)
-        if left <= 0:
-            print(f"{part.name}: no time is left", flush=True)
-            break
-        command = part.command(device, tiny)
-        seed = int(command[command.index("--seed") + 1]) if "--seed" in command else 0
-        line = {"part": part.name, "tiny": tiny, "seeds": [seed], **facts}
-        line |= outcome(command, device, min(LONGEST, left))
-        with results.open("a") as file:
+        for line in lines_of(options.results)
+        if (line["device"], line["tiny"]) == (facts["device"], options.tiny)
+    ]
+    for name in options.parts or [name for name in PARTS if name not in finished]:
+        began = time.monotonic()
+        values = PARTS[name][1](device_named(options.device, "--device"), options.tiny)
+        line = {"part": name, **facts, "seconds": time.monotonic() - began, "values": values}
+        with options.results.open("a") as file:
             file.write(json.dumps(line) + "\n")
-        print(f"{part.name}: {line['failed'] or 'done'} in {line['seconds']:.0f} s", flush=True)
-
-
-def outcome(command: Sequence[str], device: str, limit: float) -> Values:
-    """What came of a part: its seconds, the values it printed, or why it failed and its last output."""
-    path = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]))
-    environment = {**os.environ, "PYTHONPATH": path, "HF_HUB_OFFLINE": "1"}
-    environment["FEDKIN_DEVICE"] = "" if device == "cpu" else device
-    began, pipe = time.monotonic(), subprocess.PIPE
-    process = subprocess.Popen(
-        command, cwd=ROOT, env=environment, text=True, stdout=pipe, stderr=subprocess.STDOUT, start_new_session=True
-    )
-    try:
-        printed, failed = process.communicate(timeout=limit)[0], ""
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGINT)  # with all that it has started; runs keep what they have
-        try:
-            printed = process.communicate(timeout=20)[0]
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            printed = process.communicate()[0]
-        failed = f"not finished after {limit:.0f} s"
-    if process.returncode and not failed:
-        failed = f"ended with {process.returncode}"
-    tail = printed.replace(str(ROOT), ".").replace(str(Path.home()), "~")[-2000:] if failed else ""
-    last = printed.strip().splitlines()[-1] if printed.strip() else ""
-    values = json.loads(last) if last.startswith("{") and not failed else {}
-    return {"seconds": time.monotonic() - began, "failed": failed, "values": values, "output": tail}
+        print(f"{name}: {line['seconds']:.0f} s", flush=True)
 
 
 def described(device: str) -> Values:
@@ -386,8 +269,7 @@ def table(lines: Sequence[Values]) -> str:
     rows = ["| part | device | commit | seconds | measured |", "|---|---|---|---|---|"]
     for (device, part), line in last.items():
         values = ", ".join(f"{name} {value:.3g}" for name, value in line["values"].items())
-        measured = line["failed"] or values or "passed"
-        rows.append(f"| {part} | {device} | {line['commit']} | {line['seconds']:.0f} | {measured} |")
+        rows.append(f"| {part} | {device} | {line['commit']} | {line['seconds']:.0f} | {values} |")
     return "\n".join(rows)
 
 
