@@ -30,10 +30,10 @@ from fedkin.studies.compare import LADDER
 from fedkin.studies.question import Candidate
 from fedkin.studies.ranking import best_numbers, recommend, score_of
 from simulated_tables import KINDS
-from sources import add, known_cells, r_sources
+from sources import add, known_cells, r_sources, with_irrelevant
 
 SKLEARN = {"wine": load_wine, "iris": load_iris, "breast-cancer": load_breast_cancer}
-IRRELEVANT = ("", "+1 number", "+4 number", "+1 boolean", "+4 boolean", "+1 category", "+4 category")
+IRRELEVANT = ("", "+1 number", "+4 number", "+1 binary", "+4 binary", "+1 category", "+4 category")
 CHOSEN_ON = (
     "wine", "iris", "breast-cancer", "fcps/lsun", "fcps/chainlink", "sipu/aggregation", "sipu/flame", "fcps/engytime",
     "sipu/s1", "fcps/hepta", "fcps/tetra", "sipu/jain", "graves/dense", "fcps/twodiamonds", "graves/fuzzyx",
@@ -125,9 +125,7 @@ def read_table(name: str, seed: int) -> tuple[pd.DataFrame, NDArray[np.int64]]:
     kept = np.sort(rng.permutation(len(whole))[:_ROWS])
     frame = whole.iloc[kept].reset_index(drop=True)
     count, _, kind = more.partition(" ")
-    for i in range(int(count or 0)):
-        frame[f"irrelevant {i}"] = irrelevant(kind, len(frame), rng)
-    return frame, y[kept]
+    return with_irrelevant(frame, kind, int(count), rng) if count else frame, y[kept]
 
 
 def made(name: str, rng: np.random.Generator) -> tuple[pd.DataFrame, NDArray[np.int64]]:
@@ -153,15 +151,6 @@ def made(name: str, rng: np.random.Generator) -> tuple[pd.DataFrame, NDArray[np.
                 np.where(rng.random(600) < 0.7, habit, rng.integers(4, size=600))
             ]
     return frame, y
-
-
-def irrelevant(kind: str, rows: int, rng: np.random.Generator) -> pd.Series:
-    """A column that has nothing to do with the others."""
-    if kind == "number":
-        return pd.Series(rng.standard_normal(rows))
-    if kind == "boolean":
-        return pd.Series(rng.random(rows) < 0.5)
-    return pd.Series(rng.choice(["a", "b", "c", "d"], rows))
 
 
 def partitioned(truth: NDArray[np.int64], partition: str, seed: int) -> list[NDArray[np.int64]]:

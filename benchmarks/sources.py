@@ -54,11 +54,9 @@ SUITE = {
 """Data sets of ``$FEDKIN_DATA/clustering``."""
 
 VARIANTS = [
-    "plain", *(f"{kind}-{count}" for kind in ("number", "binary", "category") for count in (1, 4, 8)), "missing",
-    "twins-1",
+    "plain", *(f"{kind}-{count}" for kind in ("number", "binary", "category") for count in (1, 4, 8)), "missing"
 ]  # fmt: skip
-"""``KIND-N`` has N irrelevant columns, of which twins are a category and its name; ``missing`` lacks a tenth of its
-cells."""
+"""``KIND-N`` has N irrelevant columns; ``missing`` lacks a tenth of its cells."""
 
 MISSING, LEVELS = 0.1, 4
 
@@ -196,14 +194,8 @@ def table(name: str, variant: str, seed: int) -> LabelledTable:
 
 
 def with_irrelevant(frame: pd.DataFrame, kind: str, count: int, rng: np.random.Generator) -> pd.DataFrame:
-    """The table with irrelevant columns: Gaussian numbers, yes or no, one of four words, or such words and codes."""
+    """The table with irrelevant columns: Gaussian numbers, yes or no, or one of four words."""
     rows = len(frame)
-    if kind == "twins":
-        codes = {f"irrelevant {i}": rng.integers(LEVELS, size=rows) for i in range(count)}
-        words = {
-            f"{name}, {what}": [f"{what} {i}" for i in own] for name, own in codes.items() for what in ("code", "name")
-        }
-        return frame.assign(**words)
     values = {
         "number": lambda: rng.normal(size=rows),
         "binary": lambda: np.array(["no", "yes"])[rng.integers(2, size=rows)],

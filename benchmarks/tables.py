@@ -24,9 +24,9 @@ from __future__ import annotations
 import argparse
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -128,69 +128,40 @@ def main(arguments: Sequence[str] | None = None) -> None:
     run(options)
 
 
-@dataclass(frozen=True)
-class Cell:
-    """A line of the file; `clients` is 0 and `partition` "together" for a method that sees all rows."""
-
-    table: str
-    variant: str
-    seed: int
-    clients: int
-    partition: str
-    method: str
-    k_given: bool
-    ari: float = float("nan")
-    clusters: int = 0
-    classes: int = 0
-    seconds: float = 0.0
-    failure: str = ""
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        return tuple(str(getattr(self, name)) for name in KEYS)
-
-
-KEYS = [field.name for field in fields(Cell)][:7]
+KEYS = ["table", "variant", "seed", "clients", "partition", "method", "k_given"]
+"""Columns that name a cell; `clients` is 0 and `partition` "together" for a method that sees all rows."""
 
 
 def run(options: argparse.Namespace) -> None:
     """Compute all cells that the file lacks."""
     known = known_cells(options.csv, KEYS)
-    for seed in options.seeds:
-        for variant in options.variants:
-            for name in options.tables:
-                for cell in cells(name, variant, seed, options.clients, options.partitions, options.methods, known):
-                    add(options.csv, asdict(cell))
-
-
-def cells(
-    name: str, variant: str, seed: int, clients: Sequence[int], partitions: Sequence[str],
-    methods: Sequence[str] | None, known: set[tuple[str, ...]],
-) -> Iterator[Cell]:  # fmt: skip
-    """All cells of one table that are not `known`."""
-    frame, labels = table(name, variant, seed)
-    classes = len(np.unique(labels[labels >= 0]))
-    everything = {**FEDERATED, **RIVALS, **(PRIVATE if name in IMAGES else {})}
-    wanted = [key for key in {**everything, **POOLED} if key[0] in methods] if methods else [*FEDERATED, *POOLED]
-    for number, how in [(0, TOGETHER), *((number, how) for number in clients for how in partitions)]:
-        of_place: Mapping[tuple[str, bool], object] = POOLED if number == 0 else everything
-        listed = [key for key in wanted if key in of_place and (how != "skew" or key not in PRIVATE or key in RIVALS)]
-        todo = [Cell(name, variant, seed, number, how, *key) for key in listed]
-        todo = [cell for cell in todo if cell.key not in known]
-        if todo and number == 0:
-            x = prepared(frame)
-            for cell in todo:
-                yield scored(cell, partial(POOLED[cell.method, cell.k_given], x, classes, seed), labels)
-        elif todo:
-            parts = partition(labels, number, how, generator(seed, name, number, how))
-            order = np.concatenate(parts)
-            server = generator(seed, name, "server").permutation(len(frame))[: max(1, len(frame) // 20)]
-            for cell in todo:
-                model = everything[cell.method, cell.k_given](classes, seed)
-                own = rows_of(frame, server, name) if cell.method.startswith(SERVER) else None
-                yield scored(
-                    cell, partial(fitted, model, [rows_of(frame, part, name) for part in parts], own), labels[order]
-                )
+    places = [(0, TOGETHER), *product(options.clients, options.partitions)]
+    for seed, variant, name in product(options.seeds, options.variants, options.tables):
+        frame, labels = table(name, variant, seed)
+        classes = len(np.unique(labels[labels >= 0]))
+        everything = {**FEDERATED, **RIVALS, **(PRIVATE if name in IMAGES else {})}
+        wanted = [key for key in {**everything, **POOLED} if key[0] in (options.methods or [key[0]])]
+        if not options.methods:
+            wanted = [*FEDERATED, *POOLED]
+        server = generator(seed, name, "server").permutation(len(frame))[: max(1, len(frame) // 20)]
+        for clients, how in places:
+            of_place: Mapping[tuple[str, bool], Any] = everything if clients else POOLED
+            for key in wanted:
+                cell = dict(zip(KEYS, (name, variant, seed, clients, how, *key), strict=True))
+                if key not in of_place or tuple(map(str, cell.values())) in known:
+                    continue
+                if how == "skew" and key in PRIVATE and key not in RIVALS:
+                    continue
+                if clients:
+                    parts = partition(labels, clients, how, generator(seed, name, clients, how))
+                    model, data = of_place[key](classes, seed), [rows_of(frame, part, name) for part in parts]
+                    if isinstance(model, fedkin.FedDPKMeans) and key[0].startswith(SERVER):
+                        model.set_params(server_data=rows_of(frame, server, name))
+                    find = partial(fitted, model, data)
+                    truth = labels[np.concatenate(parts)]
+                else:
+                    find, truth = partial(of_place[key], prepared(frame), classes, seed), labels
+                add(options.csv, cell | outcome(find, truth))
 
 
 def prepared(frame: pd.DataFrame) -> Rows:
@@ -206,27 +177,24 @@ def rows_of(frame: pd.DataFrame, rows: Labels, name: str) -> pd.DataFrame | NDAr
     return part.to_numpy(np.float32).reshape(len(part), *IMAGES[name]) if name in IMAGES else part
 
 
-def fitted(model: Model, clients: list[Any], server: Any) -> Labels:
+def fitted(model: Model, clients: list[Any]) -> Labels:
     """Clusters of all clients' rows, in order of client."""
-    if isinstance(model, fedkin.FedDPKMeans):
-        return np.concatenate(model.set_params(server_data=server).fit(clients).labels_)
     return np.concatenate(model.fit(clients).labels_)
 
 
-def scored(cell: Cell, find: Callable[[], Labels], labels: Labels) -> Cell:
-    """The cell with the score of what is found for rows with these classes, noise left out, or why there is none."""
-    began = time.perf_counter()
-    known = {**asdict(cell), "classes": len(np.unique(labels[labels >= 0]))}
+def outcome(find: Callable[[], Labels], labels: Labels) -> dict[str, object]:
+    """The score of what is found for rows with these classes, noise left out, or why there is none."""
+    began, classes, counted = time.perf_counter(), len(np.unique(labels[labels >= 0])), labels >= 0
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             clusters = find()
     except ValueError as error:
-        return Cell(**{**known, "failure": str(error).replace("\n", " ")})
-    is_scored = labels >= 0
-    ari = adjusted_rand_score(labels[is_scored], clusters[is_scored])
-    seconds = round(time.perf_counter() - began, 2)
-    return Cell(**{**known, "ari": round(ari, 4), "clusters": len(np.unique(clusters)), "seconds": seconds})
+        failure = str(error).replace("\n", " ")
+        return {"ari": np.nan, "clusters": 0, "classes": classes, "seconds": 0.0, "failure": failure}
+    ari, seconds = adjusted_rand_score(labels[counted], clusters[counted]), round(time.perf_counter() - began, 2)
+    figures = {"ari": round(ari, 4), "clusters": len(np.unique(clusters)), "classes": classes}
+    return {**figures, "seconds": seconds, "failure": ""}
 
 
 def by_silhouette(x: Rows, classes: int, seed: int) -> Labels:
