@@ -543,9 +543,9 @@ def _counts(run: _Run) -> fig.PagePart | None:
 def _curves(run: _Run) -> fig.PagePart | None:
     """Show all numbers over the steps, and how the accuracy of clients spreads."""
     records, unit = run.records, run.unit
-    if len(records) < 2:
-        return None
     named, curves = measures(*records), [figure for figure in run.figures if isinstance(figure, fig.Curve)]
+    if len(records) < 2 and not curves:
+        return None
     for name, measure in named.items():
         holders = [record for record in records if name in record["metrics"] or name in record["values"]]
         if measure.chart and len(holders) > 1:
