@@ -13,15 +13,13 @@ from markupsafe import Markup
 from fedkin.core.files import write_atomically
 from fedkin.report import charts, drawings, markup
 from fedkin.report import figures as fig
-from fedkin.report.graphs import draw_graph
-from fedkin.report.lanes import client_clusters
 from fedkin.report.markup import element, prose
 from fedkin.report.tables import result_table
 
 _DRAWN: dict[type, tuple[str, Callable[[Any], str]]] = {
     fig.Curve: ("gallery of3", charts.line_chart), fig.Bars: ("gallery of2", charts.bar_chart),
-    fig.Graph: ("gallery of2", draw_graph), fig.ScaleTree: ("gallery of2", drawings.scale_tree),
-    fig.SampleMap: ("gallery of2", drawings.sample_map), fig.ClientClusters: ("", client_clusters),
+    fig.Graph: ("gallery of2", drawings.draw_graph), fig.ScaleTree: ("gallery of2", drawings.scale_tree),
+    fig.SampleMap: ("gallery of2", drawings.sample_map), fig.ClientClusters: ("", charts.client_clusters),
     fig.ResultTable: ("tables", result_table), fig.PictureTable: ("", drawings.picture_table),
     fig.Text: ("", lambda figure: markup.paragraphs(figure.sentences)),
 }  # fmt: skip
