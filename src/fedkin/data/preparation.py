@@ -93,7 +93,7 @@ class Preparation:
     encoder: str = ""
 
     def for_clients(self) -> Self:
-        """Return the preparation without what is known of other clients: notes, ends of values and clusters."""
+        """Return the preparation without what is known of other clients: notes and clusters."""
         return replace(self, notes=[], questions=(), centres=None)
 
     def noted(self, notes: Sequence[str], questions: Sequence[str] = ()) -> Self:
@@ -236,14 +236,7 @@ class Preparation:
         return [*check_new_rows(data.table, self.encoding, origin)]
 
     def read(self, source: str) -> Tensor:
-        """Read samples by name or path, see `fedkin.data.sources.load`, and prepare them.
-
-        Raises FedkinError if there are none, they do not fit, or `source` is no text.
-        """
-        if not isinstance(source, str):
-            raise FedkinError(
-                f"read takes a name or a path, not a {type(source).__name__}; apply(x) takes DataFrames and arrays."
-            )
+        """Read samples by name or path, see `fedkin.data.sources.load`, and prepare them."""
         from fedkin.data.sources import load
 
         data = load(source, options=self.reading, must_have=False)
@@ -323,19 +316,19 @@ def prepare(fed: Federation, options: TableOptions = NO_OPTIONS, names: Sequence
     if fed.secure_sums and options.scaling == "auto":
         raise FedkinError("Scaling 'auto' needs minima and maxima; with secure sums it must be 'standard' or 'none'.")
     question: Payload = {} if options.min_members == MIN_MEMBERS else {"min_members": options.min_members}
-    sparing = options.scaling == "none" or fed.secure_sums
-    unscaled: Payload = {"unscaled": True} if options.scaling == "none" else {}
-    replies = fed.keep_majority(
-        fed.ask_until_all_reply(shapes if sparing else moments, unscaled if sparing else question), "scaled"
-    )
+    sparing, unscaled = options.scaling == "none" or fed.secure_sums, options.scaling == "none"
+    if sparing:
+        replies = fed.ask_until_all_reply(shapes, {"unscaled": True} if unscaled else {})
+    else:
+        replies = fed.ask_until_all_reply(moments, question)
+    replies = fed.keep_majority(replies, "scaled")
     if any(reply["scaled"] for reply in replies.values()):
         raise FedkinError("The clients' data are scaled already; make a new federation to scale them again.")
     called = {client: names[client] if client < len(names) else str(client) for client in replies}
     tables = [client for client, reply in replies.items() if "names" in reply]
-    if encoder := _common_encoder(replies, called):
-        prepared = _prepare_arrays(fed, "none", replies, called)
+    if encoder := _common_encoder({called[i]: reply.get("encoder", "") for i, reply in replies.items()}, "samples"):
         note = "Samples are compared by what an encoder makes of them: rows of length 1, whose columns are not scaled."
-        return replace(prepared, encoder=encoder, notes=[note])
+        return replace(_prepare_arrays(fed, "none", replies, called), encoder=encoder, notes=[note])
     if not tables:
         prepared = _prepare_arrays(fed, options.scaling, replies, called)
         return prepared.noted(_not_covered(options, "")) if options.scaling != "none" else prepared
@@ -345,13 +338,9 @@ def prepare(fed: Federation, options: TableOptions = NO_OPTIONS, names: Sequence
             f"Client {called[array]} has an array, but client {called[tables[0]]} a table with named columns; all "
             "clients need the same."
         )
-    columns = sorted(replies[tables[0]]["names"])
-    texts, notes = _common_texts(replies, called, fed.secure_sums)
-    if (
-        options.scaling == "none"
-        and not texts
-        and all(reply["plain"] and sorted(reply["names"]) == columns for reply in replies.values())
-    ):
+    columns, (texts, notes) = sorted(replies[tables[0]]["names"]), _common_texts(replies, called, fed.secure_sums)
+    are_alike = unscaled and all(reply["plain"] and sorted(reply["names"]) == columns for reply in replies.values())
+    if are_alike and not texts:
         return _arrange(fed, replies[tables[0]]["names"])
     if sparing:
         if fed.secure_sums:
@@ -361,40 +350,36 @@ def prepare(fed: Federation, options: TableOptions = NO_OPTIONS, names: Sequence
     return prepared.noted([*notes, *_not_covered(options, ", and names of categories")])
 
 
-def _common_encoder(replies: Mapping[int, Payload], called: Mapping[int, str]) -> str:
-    """Return the fingerprint of the encoder of all clients' samples, empty where they are numbers.
-
-    Raises FedkinError if clients have different ones, whose embeddings cannot be compared.
-    """
+def _common_encoder(by_client: Mapping[str, str], what: str) -> str:
+    """Return the fingerprint of all clients' encoder, empty where they have none; FedkinError if they differ."""
     clients: dict[str, list[str]] = {}
-    for client, reply in replies.items():
-        clients.setdefault(reply.get("encoder", ""), []).append(called[client])
+    for client, encoder in by_client.items():
+        clients.setdefault(encoder, []).append(client)
     if len(clients) > 1:
         each = "; ".join(f"{listing(names, 8)}: {encoder or 'none'}" for encoder, names in clients.items())
-        raise FedkinError(f"Clients have different encoders of samples ({each}); all need the same file and options.")
-    return next(iter(clients))
+        raise FedkinError(f"Clients have different encoders of {what} ({each}); all need the same file and options.")
+    return next(iter(clients), "")
 
 
 def _common_texts(
     replies: Mapping[int, Payload], called: Mapping[int, str], secure: bool
 ) -> tuple[list[str], list[str]]:
-    """Return the columns of free text that all clients have embeddings of, and notes on others.
-
-    Raises FedkinError if clients have encoded them differently.
-    """
-    by_client = {called[client]: reply.get("texts", []) for client, reply in replies.items()}
-    names = list(dict.fromkeys(name for own in by_client.values() for name in own))
-    if len(encoders := {reply["text_encoder"] for reply in replies.values() if "text_encoder" in reply}) > 1:
-        raise FedkinError(f"Clients encode free text differently ({'; '.join(sorted(encoders))}); all need the same.")
-    texts = [name for name in names if all(name in own for own in by_client.values()) and not secure]
-    if not (rest := [name for name in names if name not in texts]):
-        return texts, []
+    """Return the columns of free text that all clients have embeddings of, and notes on others."""
+    encoders = {called[i]: reply["text_encoder"] for i, reply in replies.items() if "text_encoder" in reply}
+    _common_encoder(encoders, "free text")
+    columns = [reply.get("texts", []) for reply in replies.values()]
+    names = list(dict.fromkeys(name for of_client in columns for name in of_client))
+    texts = [name for name in names if all(name in of_client for of_client in columns) and not secure]
+    rest = [name for name in names if name not in texts]
     why = "with secure sums" if secure else "as some clients have none, or no encoder"
-    return texts, [f"Free text is left out {why}: {quoted(rest)}."]
+    return texts, [f"Free text is left out {why}: {quoted(rest)}."] if rest else []
 
 
 def _with_texts(fed: Federation, encoding: TableEncoding, texts: Sequence[str]) -> TableEncoding:
-    """Return the encoding with at most 16 principal components of each text column, of total variance 1."""
+    """Return the encoding with at most 16 principal components of each text column, of total variance 1.
+
+    More say little that several clients share, and each would weigh less.
+    """
     means, directions = [], []
     for name in texts:
         replies = [reply for reply in fed.ask_until_all_reply(text_moments, {"column": name}).values() if reply]
@@ -402,7 +387,7 @@ def _with_texts(fed: Federation, encoding: TableEncoding, texts: Sequence[str]) 
         mean = torch.stack([reply["sum"] for reply in replies]).sum(0) / count
         products = torch.stack([reply["products"].double() for reply in replies]).sum(0)
         values, vectors = torch.linalg.eigh(products / count - torch.outer(mean, mean))
-        values, vectors = values.flip(0)[:_TEXT_COMPONENTS].clamp_min(0), vectors.flip(1)[:, :_TEXT_COMPONENTS]
+        values, vectors = values.flip(0)[:16].clamp_min(0), vectors.flip(1)[:, :16]
         signs = vectors.gather(0, vectors.abs().argmax(0, keepdim=True)).sign()
         means.append(mean.float())
         directions.append((vectors * signs / (values.sum().sqrt() or 1.0)).float())
@@ -414,15 +399,11 @@ def _with_texts(fed: Federation, encoding: TableEncoding, texts: Sequence[str]) 
 
 def _not_covered(options: TableOptions, more: str) -> list[str]:
     """Return a note on what clients have sent for the preparation if a method's guarantee does not cover that."""
-    if not options.private:
-        return []
-    return [
+    sentence = (
         "The privacy guarantee does not cover the preparation of the data, for which clients sent statistics such as "
         f"minima and maxima{more}; scale numbers to [0, 1] by public ones before, and {setting('scaling', 'none')}."
-    ]
-
-
-# Arrays.
+    )
+    return [sentence] if options.private else []
 
 
 def _prepare_arrays(
@@ -433,17 +414,16 @@ def _prepare_arrays(
     width = shape[0]
     if mode == "none":
         return Preparation(Scaling("none", shape, torch.zeros(width).double(), torch.ones(width).double()))
-    low = high = None
     questions: list[str] = []
     if fed.secure_sums:
         check_enough(len(fed.present))
         sums = secure_sums(fed, width)
     else:
-        low = torch.stack([reply["min"] for reply in replies.values()]).amin(0)
-        high = torch.stack([reply["max"] for reply in replies.values()]).amax(0)
-        questions += check_arrays({called[client]: (reply["min"], reply["max"]) for client, reply in replies.items()})
-        if mode == "auto" and in_unit(low, high):
-            scaling = Scaling("unit", shape, torch.zeros_like(low), torch.ones_like(low))
+        ends = {called[client]: (reply["min"], reply["max"]) for client, reply in replies.items()}
+        low, high = (torch.stack(list(side)) for side in zip(*ends.values(), strict=True))
+        questions += check_arrays(ends)
+        if mode == "auto" and in_unit(low.amin(0), high.amax(0)):
+            scaling = Scaling("unit", shape, torch.zeros(width).double(), torch.ones(width).double())
             return Preparation(scaling, None, questions, tuple(questions))
         sums = sums_of_arrays(fed, replies)
     names = [f"column {i + 1}" for i in range(width)]
@@ -451,8 +431,7 @@ def _prepare_arrays(
     scales = fit_scales(sums, names, ["number"] * width, mode, histograms_of(fed))
     scaling = Scaling(scales.mode, shape, scales.mean, scales.scale, scales.low, scales.high)
     fed.ask_until_all_reply(rescale, {"mean": scaling.mean, "scale": scaling.scale, **scaling.limits})
-    notes = [*questions, *scales.notes]
-    return Preparation(scaling, None, notes, tuple(questions))
+    return Preparation(scaling, None, [*questions, *scales.notes], tuple(questions))
 
 
 # Tables.
@@ -475,16 +454,11 @@ _ENCODING: Expected = {
 
 def _is_encoding(value: Any) -> bool:
     """Return whether a value is the tree of a `TableEncoding`, with consistent lengths."""
-    if objection({"encoding": value}, {"encoding": _ENCODING}) is not None or len(value["fill"]) != len(
-        value["columns"]
-    ):
+    unfit = objection({"encoding": value}, {"encoding": _ENCODING}) is not None
+    if unfit or len(value["fill"]) != len(value["columns"]):
         return False
     blocks = TableEncoding.from_tree(value).blocks
     return (blocks[-1][2] if blocks else 0) == len(value["mean"])
-
-
-_TEXT_COMPONENTS = 16
-"""Components of a text column: more say little that several clients share, and each weighs less."""
 
 
 @client_task(takes={"encoding": _is_encoding})
@@ -533,11 +507,7 @@ def _prepare_tables(
     texts: Sequence[str] = (),
 ) -> Preparation:  # fmt: skip
     lengths = {
-        i: {
-            len(reply["names"]),
-            len(reply["columns"]["facts"]),
-            len(reply["sum"] if "sum" in reply else reply["names"]),
-        }
+        i: {len(reply["names"]), len(reply["columns"]["facts"]), len(reply.get("sum", reply["names"]))}
         for i, reply in replies.items()
     }
     fed.drop({i: Failure("unusable", "its columns do not fit together") for i in lengths if len(lengths[i]) > 1})
@@ -552,15 +522,11 @@ def _prepare_tables(
         sums, squares, counts = sums_of_columns(fed, agreed, replies)
         by_name = {called[client]: reports[client] for client in squares}  # who did not fail since
         exact = (sums.mean, *({called[i]: columns[i] for i in squares} for columns in (replies, squares, counts)))
-    schema, sums = _without_places(schema, sums, reports)
-    if options.lacking == "drop":
-        schema, sums = _mostly_filled(schema, sums)
-    left_out = {column.name for column in agreed} - {*schema.names}
+    schema, sums = _comparable(schema, sums, reports, options.lacking == "drop")
     questions = [
         *check_names({client: columns.keys() for client, columns in reports.items()}),
-        *check_columns(agreed, by_name, left_out, *exact),
+        *check_columns(agreed, by_name, {column.name for column in agreed} - {*schema.names}, *exact),
     ]
-    schema, sums = _most_frequent(schema, sums)
     encoding, notes = fit_encoding(fed, replace(schema, notes=[]), sums, options)  # clients get it, but no notes
     encoding = _with_texts(fed, encoding, texts)
     fed.ask_until_all_reply(encode_table, {"encoding": encoding.tree()})
@@ -570,56 +536,43 @@ def _prepare_tables(
     return Preparation(None, encoding, notes, tuple(questions))
 
 
-def _without_places(schema: Schema, sums: ColumnSums, reports: Reports) -> tuple[Schema, ColumnSums]:
-    """Return schema and sums without columns that say at which client a row is, unless no other is left.
+def _comparable(schema: Schema, sums: ColumnSums, reports: Reports, drops: bool) -> tuple[Schema, ColumnSums]:
+    """Return schema and sums of columns to compare samples by, of those with very many categories the frequent ones.
 
-    They have one category at each client, and no rare ones, which stand last in the counts.
+    Left out are columns that say at which client a row is, unless no other is left: they have one category at each
+    client, and no rare ones, which stand last in the counts. And, if it `drops` these, mostly empty columns.
     """
-    dropped = [
+    places = [
         name
         for name, counts in zip(schema.names, sums.counts, strict=True)
         if is_place([columns[name] for columns in reports.values() if name in columns and columns[name].filled])
         and not float(counts[-1])
     ]
-    if not dropped or len(dropped) == len(schema.columns):
-        return schema, sums
-    note = (
-        "Columns are left out that have one value at each client and another at every other, so they say where a row "
-        f"comes from: {quoted(dropped)}; name them in {option('categorical')} to keep them."
-    )
-    return _dropped(schema, sums, dropped, note)
-
-
-def _mostly_filled(schema: Schema, sums: ColumnSums) -> tuple[Schema, ColumnSums]:
-    """Return schema and sums of the columns that are at least half filled; the others are dropped with a note."""
-    rows = sums.samples
     filled = dict(zip(schema.names, sums.filled.tolist(), strict=True))
-    gone = [name for name, cells in filled.items() if 2 * cells < rows]
-    if not gone:
-        return schema, sums
-    empty = listing([f"'{name}' ({rows - int(filled[name]):,})" for name in gone])
-    note = (
-        f"Columns are left out that are empty in more than half of {rows:,} rows: {empty}; "
-        f"{option('lacking', 'impute')} keeps them."
+    empty = [name for name, cells in filled.items() if drops and 2 * cells < sums.samples]
+    cells = listing([f"'{name}' ({sums.samples - int(filled[name]):,})" for name in empty])
+    reasons = {
+        f"have one value at each client and another at every other, so they say where a row comes from: "
+        f"{quoted(places)}; name them in {option('categorical')} to keep them": places,
+        f"are empty in more than half of {sums.samples:,} rows: {cells}; {option('lacking', 'impute')} keeps them": [
+            name for name in empty if name not in places
+        ],
+    }
+    for reason, dropped in reasons.items():
+        if dropped and (dropped is not places or len(dropped) < len(schema.columns)):
+            rest = [i for i, name in enumerate(schema.names) if name not in dropped]
+            schema, sums = without(schema, dropped, f"Columns are left out that {reason}."), sums.of(rest)
+    codes_by_column = [
+        sorted(counts[:-1].argsort(descending=True, stable=True)[:MAX_CATEGORIES].tolist())
+        if len(counts) > MAX_CATEGORIES + 1
+        else list(range(len(column.categories)))
+        for column, counts in zip(schema.columns, sums.counts, strict=True)
+    ]
+    columns = tuple(
+        replace(column, categories=tuple(column.categories[code] for code in codes))
+        for column, codes in zip(schema.columns, codes_by_column, strict=True)
     )
-    return _dropped(schema, sums, gone, note)
-
-
-def _dropped(schema: Schema, sums: ColumnSums, gone: Collection[str], note: str) -> tuple[Schema, ColumnSums]:
-    rest = [i for i, name in enumerate(schema.names) if name not in gone]
-    return without(schema, gone, note), sums.of(rest)
-
-
-def _most_frequent(schema: Schema, sums: ColumnSums) -> tuple[Schema, ColumnSums]:
-    """Return schema and sums with the most frequent categories alone, in columns that have very many."""
-    columns, codes_by_column = [], []
-    for column, counts in zip(schema.columns, sums.counts, strict=True):
-        codes = list(range(len(column.categories)))
-        if len(counts) > MAX_CATEGORIES + 1:
-            codes = sorted(counts[:-1].argsort(descending=True, stable=True)[:MAX_CATEGORIES].tolist())
-        columns.append(replace(column, categories=tuple(column.categories[code] for code in codes)))
-        codes_by_column.append(codes)
-    return replace(schema, columns=tuple(columns)), sums.pooled(codes_by_column)
+    return replace(schema, columns=columns), sums.pooled(codes_by_column)
 
 
 # Clients that join late.
