@@ -317,11 +317,8 @@ def prepare(fed: Federation, options: TableOptions = NO_OPTIONS, names: Sequence
         raise FedkinError("Scaling 'auto' needs minima and maxima; with secure sums it must be 'standard' or 'none'.")
     question: Payload = {} if options.min_members == MIN_MEMBERS else {"min_members": options.min_members}
     sparing, unscaled = options.scaling == "none" or fed.secure_sums, options.scaling == "none"
-    if sparing:
-        replies = fed.ask_until_all_reply(shapes, {"unscaled": True} if unscaled else {})
-    else:
-        replies = fed.ask_until_all_reply(moments, question)
-    replies = fed.keep_majority(replies, "scaled")
+    first: Payload = {"unscaled": True} if unscaled else {} if sparing else question
+    replies = fed.keep_majority(fed.ask_until_all_reply(shapes if sparing else moments, first), "scaled")
     if any(reply["scaled"] for reply in replies.values()):
         raise FedkinError("The clients' data are scaled already; make a new federation to scale them again.")
     called = {client: names[client] if client < len(names) else str(client) for client in replies}
@@ -507,7 +504,7 @@ def _prepare_tables(
     texts: Sequence[str] = (),
 ) -> Preparation:  # fmt: skip
     lengths = {
-        i: {len(reply["names"]), len(reply["columns"]["facts"]), len(reply.get("sum", reply["names"]))}
+        i: {len(reply["names"]), len(reply["columns"]["facts"]), len(reply["sum" if "sum" in reply else "names"])}
         for i, reply in replies.items()
     }
     fed.drop({i: Failure("unusable", "its columns do not fit together") for i in lengths if len(lengths[i]) > 1})

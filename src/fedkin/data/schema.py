@@ -57,23 +57,18 @@ def reports_of(table: Table, min_members: int, origin: str) -> dict[str, Any]:
     public: it has names and lengths.
     """
     reports = [_report(column, table.values[:, i], min_members, table.id) for i, column in enumerate(table.columns)]
-    problems: list[FedkinError] = []
-    for column, report in zip(table.columns, reports, strict=True):
-        name = column.name if len(column.name) <= 60 else f"{column.name[:60]}…"
-        if (length := len(column.name)) > _MAX_TEXT:
-            problem = (
-                f"Column '{name}' of {origin} has a name of {length:,} characters; rename it to at most {_MAX_TEXT}."
-            )
-        elif (length := max(map(len, report.categories), default=0)) > _MAX_TEXT:
-            problem = (
-                f"Column '{name}' of {origin} has a category of {length:,} characters; shorten it to at most "
-                f"{_MAX_TEXT}, or name the column in {option('drop')}."
-            )
-        else:
-            continue
-        problems.append(FedkinError(problem, public=True))
+    problems = [
+        FedkinError(
+            f"Column '{column.name[:60]}' of {origin} has a name of {len(column.name):,} characters, or a category of "
+            f"{max(map(len, report.categories), default=0):,}; shorten it to at most {_MAX_TEXT}, or leave the column "
+            f"out ({option('drop')}).",
+            public=True,
+        )
+        for column, report in zip(table.columns, reports, strict=True)
+        if max(map(len, (column.name, *report.categories))) > _MAX_TEXT
+    ]
     refuse(problems)
-    facts = [[_KINDS.index(one.kind), one.filled, one.unique, one.asked] for one in reports]
+    facts = [[_KINDS.index(report.kind), report.filled, report.unique, report.asked] for report in reports]
     levels = [[i, list(report.categories)] for i, report in enumerate(reports) if report.categories]
     tensor = torch.tensor(facts, dtype=torch.uint8).reshape(-1, 4)
     return {"names": table.names, "columns": {"facts": tensor, "levels": levels}}
@@ -130,12 +125,12 @@ def are_reports(value: Any) -> bool:
 def reports_by_name(reply: Mapping[str, Any]) -> dict[str, ColumnReport]:
     """Return the reports in a client's reply by column, see `reports_of`."""
     levels = {int(i): names for i, names in reply["columns"]["levels"]}
-    return {
-        name: ColumnReport(_KINDS[kind], bool(filled), bool(unique), levels.get(i, ()), bool(is_asked))
-        for i, (name, (kind, filled, unique, is_asked)) in enumerate(
-            zip(reply["names"], reply["columns"]["facts"].tolist(), strict=True)
-        )
-    }
+    facts = enumerate(reply["columns"]["facts"].tolist())
+    reports = [
+        ColumnReport(_KINDS[kind], bool(filled), bool(unique), levels.get(i, ()), bool(asked))
+        for i, (kind, filled, unique, asked) in facts
+    ]
+    return dict(zip(reply["names"], reports, strict=True))
 
 
 # What clients agree on.
@@ -220,24 +215,20 @@ def agree(reports: Reports, id_column: str, lacking: str, client_names: Mapping[
         return listing([client_names[client].removeprefix("Client ") for client in clients], 5)
 
     names = list(dict.fromkeys(name for columns in reports.values() for name in columns))
-    by_column = {
-        name: {client: columns[name] for client, columns in reports.items() if name in columns} for name in names
-    }
-    problems: list[str] = []
-    if id_column not in (AUTO, NO_ID) and id_column not in names:
-        problems.append(str(unknown_name("id column", id_column, names)))
+    problems = [str(unknown_name("id column", id_column, names))] if id_column not in (AUTO, NO_ID, *names) else []
     columns: list[SchemaColumn] = []
-    ids: list[str] = []
+    ids: dict[str, bool] = {}  # and whether they are numbers
     left_out: dict[str, list[str]] = {}  # by the reason
     for name in names:
-        present = {client: report for client, report in by_column[name].items() if report.filled}
+        present = {client: columns[name] for client, columns in reports.items() if name in columns}
+        present = {client: report for client, report in present.items() if report.filled}
         kinds = {report.kind for report in present.values()}
         if name == id_column:
             continue
         if not present:
             left_out.setdefault("are empty at all clients", []).append(name)
         elif id_column != NO_ID and all(report.unique for report in present.values()):
-            ids.append(name)
+            ids[name] = "number" in kinds
         elif lacking == "drop" and len(present) < len(reports):
             absent = [client for client in reports if client not in present]
             keep = f"{option('lacking', 'impute')} keeps them"
@@ -249,7 +240,7 @@ def agree(reports: Reports, id_column: str, lacking: str, client_names: Mapping[
                 for kind in sorted(kinds)
             ]
             problems.append(f"Column '{name}' holds {'; '.join(places)}. {_remedy(kinds)}")
-        elif (levels := _levels(present)) is None:
+        elif (levels := _levels([*present.values()])) is None:
             problems.append(f"Column '{name}' has other levels at one client than at another; {_remedy({'ordinal'})}")
         elif "category" in kinds and not levels:
             left_out.setdefault("have no value that is frequent enough at any client", []).append(name)
@@ -257,13 +248,12 @@ def agree(reports: Reports, id_column: str, lacking: str, client_names: Mapping[
             columns.append(SchemaColumn(name, "category" if "category" in kinds else kinds.pop(), levels))
     row_id = {AUTO: next(iter([*filter(is_called_id, ids), *ids]), None), NO_ID: None}.get(id_column, id_column)
     if ids:
-        numeric = [f"'{name}'" for name in ids if any(report.kind == "number" for report in by_column[name].values())]
-        keeps = f"; {option('id', NO_ID)} keeps {listing(numeric, 8)}" if numeric else ""
-        left_out[f"name the rows or say whose they are, or differ in nearly every row{keeps}"] = ids
+        numeric = [name for name, is_number in ids.items() if is_number]
+        keeps = f"; {option('id', NO_ID)} keeps {quoted(numeric)}" if numeric else ""
+        left_out[f"name the rows or say whose they are, or differ in nearly every row{keeps}"] = [*ids]
     notes = [f"Columns are left out that {reason}: {quoted(gone)}." for reason, gone in left_out.items()]
     if not columns and not problems:
-        filled = {client for by_client in by_column.values() for client, report in by_client.items() if report.filled}
-        bare = [client for client in reports if client not in filled]
+        bare = [client for client, columns in reports.items() if not any(report.filled for report in columns.values())]
         if 0 < len(bare) < len(reports):
             raise FedkinError(f"All cells are empty at clients {listed(bare)}; leave them out.")
         problems.append(f"No column is left to compare samples by: {' '.join(shortened(notes))}")
@@ -271,14 +261,12 @@ def agree(reports: Reports, id_column: str, lacking: str, client_names: Mapping[
     return Schema(tuple(columns), row_id, notes)
 
 
-def _levels(reports: Mapping[int, ColumnReport]) -> tuple[str, ...] | None:
+def _levels(reports: Sequence[ColumnReport]) -> tuple[str, ...] | None:
     """Return the levels of a column of all clients together; ``None`` if those of an ordinal one are not the same."""
-    levels = [tuple(report.categories) for report in reports.values()]
-    if any(report.kind == "ordinal" for report in reports.values()):
+    levels, kinds = [tuple(report.categories) for report in reports], {report.kind for report in reports}
+    if "ordinal" in kinds:
         return levels[0] if len(set(levels)) == 1 else None
-    if any(report.kind == "category" for report in reports.values()):
-        return tuple(in_order(level for names in levels for level in names))
-    return levels[0]
+    return tuple(in_order(level for names in levels for level in names)) if "category" in kinds else levels[0]
 
 
 def _remedy(kinds: Collection[str]) -> str:
