@@ -19,10 +19,10 @@ CONTINUOUS, UNKNOWN = -1, -2
 def common_blocks(by_client: Iterable[Tensor], width: int) -> Tensor:
     """Return which columns are discrete, from the `blocks_of` all clients; those of another width do not count.
 
-    Discrete are categories, truth values, indicators of empty cells or, in arrays, of categories, and numbers of which
-    no client with 20 or more has more than three different values. Return int64 ``(width,)``: the same number, at least
-    0, for the columns that one discrete column is encoded as, and -1 for others. `width` is the number of columns of a
-    row; 0 if samples are no rows.
+    Discrete are categories, truth values, in arrays indicators of categories, and numbers of which no client with 20 or
+    more has more than three different values. Return int64 ``(width,)``: the same number, at least 0, for the columns
+    that one discrete column is encoded as, and -1 for others. `width` is the number of columns of a row; 0 if samples
+    are no rows.
     """
     blocks = torch.stack([torch.full((width,), UNKNOWN), *(each for each in by_client if len(each) == width)])
     numbers = torch.where(blocks >= 0, blocks, MAX_COUNT).amin(0)
@@ -64,7 +64,10 @@ def _looks_discrete(values: Tensor) -> Tensor:
 
 
 def _blocks_of_array(x: Tensor) -> Tensor:
-    """Return the blocks of an array of at most 2,000 columns, in which categories may be indicators already."""
+    """Return the blocks of an array of at most 2,000 columns, in which categories may be indicators already.
+
+    These are columns side by side of which every row has exactly one.
+    """
     if not len(x) or x.shape[1] > 2_000:
         return torch.full((x.shape[1],), UNKNOWN)
     looks = _looks_discrete(x)
@@ -74,19 +77,14 @@ def _blocks_of_array(x: Tensor) -> Tensor:
     may_be = (blocks >= 0) & (ones | (x == low)).all(0)
     start = 0
     while start < x.shape[1]:
-        end = _end_of_indicators(ones, may_be, start)
-        blocks[start:end] = start
-        start = max(end, start + 1)
+        rows, end = torch.zeros(len(x), dtype=torch.int64), start + 1
+        for i in range(start, x.shape[1]):
+            rows = rows + ones[:, i]
+            if not may_be[i] or int(rows.amax()) > 1:
+                break
+            if int(rows.amin()) == 1:
+                end = i + 1
+                blocks[start:end] = start
+                break
+        start = end
     return torch.where((blocks >= 0) & (high == low), UNKNOWN, blocks)
-
-
-def _end_of_indicators(ones: Tensor, may_be: Tensor, start: int) -> int:
-    """Return the end of columns side by side of which every row has exactly one; `start` if there are none."""
-    rows = torch.zeros(len(ones), dtype=torch.int64)
-    for i in range(start, len(may_be)):
-        rows = rows + ones[:, i]
-        if not may_be[i] or int(rows.amax()) > 1:
-            break
-        if int(rows.amin()) == 1:
-            return i + 1
-    return start

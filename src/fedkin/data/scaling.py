@@ -151,28 +151,27 @@ def fit_scales(sums: ColumnSums, names: Sequence[str], kinds: Sequence[Kind], sc
     they have outliers; `ask` is called for histograms then. Numbers that all lie in [0, 1] are left alone. `names` are
     those of the columns as a sentence has them, and `kinds` theirs; categories are scaled as if they were numbers.
     """
-    low, high = sums.low, sums.high
-    if scaling == "none" or (scaling == "auto" and set(kinds) == {"number"} and in_unit(low, high)):
+    low, high, are_plain = sums.low, sums.high, set(kinds) == {"number"}
+    if scaling == "none" or (scaling == "auto" and are_plain and in_unit(low, high)):
         mode: Mode = "none" if scaling == "none" else "unit"
         return ColumnScales(mode, torch.zeros_like(sums.mean), torch.ones_like(sums.mean))
     if low is None or high is None:
         return ColumnScales("standard", sums.mean, torch.where(constant(sums.mean, sums.spread), 1.0, sums.spread))
     shared = torch.zeros_like(low, dtype=torch.bool)
-    if scaling == "auto" and set(kinds) == {"number"}:
+    if scaling == "auto" and are_plain:
         shared = share_unit(low, high, sums.spread)
     common = sums.spread[shared].square().mean().sqrt()
     mean, scale = sums.mean, torch.where(low == high, 1.0, torch.where(shared, common, sums.spread))
-    mode, notes = ("common" if shared.any() else "standard"), _note_on_unit(names, shared, low < high)
-    if scaling != "auto":
-        return ColumnScales(mode, mean, scale, notes=notes)
+    mode, notes = ("common", [_note_on_unit(names, shared, low < high)]) if shared.any() else ("standard", [])
     measured = torch.tensor([kind in MEASURED for kind in kinds]) & (sums.filled > 0)
-    limits = _find_limits(ask, sums, measured & ~shared)
+    limits = _find_limits(ask, sums, low, high, measured & ~shared) if scaling == "auto" else None
     if limits is None:
         return ColumnScales(mode, mean, scale, notes=notes)
-    notes += _note_on_outliers(names, limits, sums, kinds)
+    positions, *parts = limits
+    notes.append(_note_on_outliers(names, kinds, limits, sums, low, high))
     mean, scale, low, high = (
-        column.index_copy(0, limits.positions, values)
-        for column, values in zip((mean, scale, *unlimited(len(mean))), limits[1:], strict=True)
+        column.index_copy(0, positions, values)
+        for column, values in zip((mean, scale, *unlimited(len(mean))), parts, strict=True)
     )
     return ColumnScales(mode, mean, scale, low, high, notes)
 
@@ -219,46 +218,33 @@ def constant(mean: Tensor, spread: Tensor) -> Tensor:
     return spread <= 1e-12 * mean.abs()
 
 
-def _note_on_unit(names: Sequence[str], shared: Tensor, varies: Tensor) -> list[str]:
+def _note_on_unit(names: Sequence[str], shared: Tensor, varies: Tensor) -> str:
     """Return a note on the columns with a common scale; of columns with a single value nothing is said."""
-    if not shared.any():
-        return []
     apart = [name for name, is_apart in zip(names, (varies & ~shared).tolist(), strict=True) if is_apart]
     which = f"{int(shared.sum())} of {len(shared)}" if apart else f"All {len(shared)}"
     rest = f", and {listing(apart, 5)} by their own" if apart else ""
-    return [
+    return (
         f"{which} columns look like measures in one unit, so they are divided by one common scale{rest}; "
         f"{option('scaling', 'standard')} divides each by its own."
-    ]
+    )
 
 
 # Limits of columns with outliers.
 
 
-class _Limits(NamedTuple):
-    """Limits of the columns at `positions`, int64 ``(k,)``.
-
-    All else is float64 ``(k,)``: mean and standard deviation of limited values, read from a histogram between the
-    limits, and the limits.
-    """
-
-    positions: Tensor
-    mean: Tensor
-    spread: Tensor
-    low: Tensor
-    high: Tensor
+_Limits = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
+"""Positions of columns with outliers, int64 ``(k,)``; of limited values mean and standard deviation, and the limits."""
 
 
-def _find_limits(ask: Ask, sums: ColumnSums, among: Tensor) -> _Limits | None:
+def _find_limits(ask: Ask, sums: ColumnSums, low: Tensor, high: Tensor, among: Tensor) -> _Limits | None:
     """Return the limits of the columns with outliers, of those `among` which they may be; ``None`` without any.
 
-    Clients are asked only if some value is five standard deviations from the mean.
+    Clients are asked only if some value is five standard deviations from the mean. Mean and deviation are read from a
+    histogram between the limits.
     """
-    assert sums.low is not None
-    assert sums.high is not None
-    reach = torch.maximum(sums.high - sums.mean, sums.mean - sums.low)
+    reach = torch.maximum(high - sums.mean, sums.mean - low)
     positions = (among & (reach > 5.0 * sums.spread)).nonzero()[:, 0]
-    least, greatest = sums.low[positions], sums.high[positions]
+    least, greatest = low[positions], high[positions]
     first, last, filled = _middle(ask, positions, least, greatest)
     width = last - first
     outlying = filled & ((greatest > last + 2.0 * width) | (least < first - 2.0 * width))
@@ -269,7 +255,7 @@ def _find_limits(ask: Ask, sums: ColumnSums, among: Tensor) -> _Limits | None:
     middles = low[:, None] + (torch.arange(BINS) + 0.5) / BINS * (high - low)[:, None]
     shares = counts / counts.sum(1, keepdim=True).clamp_min(1)
     mean = (shares * middles).sum(1)
-    return _Limits(positions, mean, (shares * (middles - mean[:, None]).square()).sum(1).sqrt(), low, high)
+    return positions, mean, (shares * (middles - mean[:, None]).square()).sum(1).sqrt(), low, high
 
 
 def _middle(ask: Ask, positions: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -292,22 +278,25 @@ def _middle(ask: Ask, positions: Tensor, low: Tensor, high: Tensor) -> tuple[Ten
     return first, last, filled
 
 
-def _note_on_outliers(names: Sequence[str], limits: _Limits, sums: ColumnSums, kinds: Sequence[Kind]) -> list[str]:
+def _note_on_outliers(
+    names: Sequence[str], kinds: Sequence[Kind], limits: _Limits, sums: ColumnSums, low: Tensor, high: Tensor
+) -> str:
     """Return a note on the columns with outliers; those whose standard deviation limits make smallest come first."""
-    assert sums.low is not None
-    assert sums.high is not None
+    positions, _, spread, least, greatest = limits
     listed = []
-    shrunk = (limits.spread / sums.spread[limits.positions]).nan_to_num(1.0)
-    for i in shrunk.argsort(stable=True).tolist():
-        position, low, high = int(limits.positions[i]), float(limits.low[i]), float(limits.high[i])
-        if float(sums.high[position]) > high:
-            listed.append(f"{names[position]} above {_rounded(high, kinds[position])}")
-        if float(sums.low[position]) < low:
-            listed.append(f"{names[position]} below {_rounded(low, kinds[position])}")
-    return [
+    for i in (spread / sums.spread[positions]).nan_to_num(1.0).argsort(stable=True).tolist():
+        column = int(positions[i])
+        for side, limit, is_beyond in (
+            ("above", float(greatest[i]), high[column] > greatest[i]),
+            ("below", float(least[i]), low[column] < least[i]),
+        ):
+            is_date = kinds[column] == "date"
+            text = as_written(limit, "date") if is_date else f"{float(f'{limit:.4g}'):,.15g}"  # four digits
+            listed += [f"{names[column]} {side} {text}"] if is_beyond else []
+    return (
         f"Some values are far from all others and count as a limit: {listing(listed, 5)}; "
         f"{option('scaling', 'standard')} takes them as they are."
-    ]
+    )
 
 
 def as_written(value: float, kind: Kind) -> str:
@@ -315,8 +304,3 @@ def as_written(value: float, kind: Kind) -> str:
     if kind == "date":
         return str(np.datetime64("1970-01-01") + np.timedelta64(math.floor(value), "D"))
     return f"{value:.15g}"
-
-
-def _rounded(value: float, kind: Kind) -> str:
-    """Return a number of four digits with thousands apart, or the day of a date."""
-    return as_written(value, kind) if kind == "date" else f"{float(f'{value:.4g}'):,.15g}"
