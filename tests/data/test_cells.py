@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fedkin.core.errors import FedkinError
 from fedkin.core.table import Column
 from fedkin.data.options import TableOptions
-from fedkin.data.tables import read_column
+from fedkin.data.tables import frame_to_table, read_column
 
 
 def read(cells, **options):
@@ -98,6 +98,12 @@ def test_a_column_with_a_few_other_cells_names_their_kind_and_what_to_do_and_no_
     for cell in {*cells[-3:], *cells[:3]}:
         assert len(cell) < 3 or cell not in said
     assert read(cells, categorical=["c"])[0].kind == "category"
+
+
+def test_of_a_column_that_is_refused_nothing_else_is_said():
+    with pytest.raises(FedkinError) as error:
+        frame_to_table(pd.DataFrame({"a": range(40), "b": [f"Rs{i * i * 977}" for i in range(40)]}), "It")
+    assert len(str(error.value).splitlines()) == 1
 
 
 def test_a_part_that_is_always_1_beside_all_twelve_months_is_the_day():

@@ -208,9 +208,9 @@ def frame_to_table(
             unread.add(i)
             if not options.features or names[i] in options.features:  # of new rows only what is compared has to be read
                 sentences.append(str(error))
-    refuse([*sentences, *_too_large(columns, values, origin)])
     rest = [i for i in range(len(columns)) if i not in unread]
     columns, values = [columns[i] for i in rest], values[:, rest] if unread else values
+    refuse([*sentences, *_too_large(columns, values, origin)])
     return Table(tuple(columns), torch.from_numpy(values), options.id, signs.pop() if len(signs) == 1 else "", of_texts)
 
 
