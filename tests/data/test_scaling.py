@@ -164,15 +164,6 @@ def test_rescaling_twice_is_rescaling_once_and_can_be_restored():
     assert untouched.x is original
 
 
-def test_lost_replies_are_asked_for_again():
-    sites = draw(5, [3, 3, 3], 2)
-    steady, shaky = federation(sites), federation(sites, drop_rate=0.5)
-    scale(steady)
-    scale(shaky)
-    assert torch.equal(pooled(steady), pooled(shaky))
-    assert shaky.exchange > 3
-
-
 def test_what_cannot_be_scaled_is_refused():
     with pytest.raises(FedkinError, match=r"^Client 1 has 3 features where others have 2 features; all"):
         scale(federation([torch.ones(1, 2), torch.ones(1, 3), torch.ones(1, 2)]))
