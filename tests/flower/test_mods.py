@@ -10,18 +10,12 @@ from flwr.serverapp.strategy import (
     DifferentialPrivacyClientSideFixedClipping,
     DifferentialPrivacyServerSideFixedClipping,
 )
-from torch import nn
 
 import app_nodes
 import planted
+from app_runs import CLUSTERS, network
 from fedkin import flower
 from fedkin.core import FedkinError
-
-CLUSTERS = [0, 1, 1, 0, 1, 0]
-
-
-def network() -> nn.Module:
-    return planted.linear((planted.CLASSES,), planted.CLASSES)
 
 
 def grid(mod: Any = None) -> app_nodes.Fleet:

@@ -126,16 +126,15 @@ def test_data_that_cannot_be_used_are_reported(loaded, sentence):
     assert str(refused.value).startswith(sentence)
 
 
-def spoilt(where: app_nodes.Fleet, change: Any, partition: int = 2) -> app_nodes.Fleet:
-    """Have one partition answer every query otherwise."""
+def spoilt(where: app_nodes.Fleet, change: Any) -> app_nodes.Fleet:
+    """Have one partition answer every query otherwise: `change` makes the content of the reply from its payload."""
     real = where.app._registered_funcs["query.fedkin"]
 
     def odd(message: Any, context: Any) -> Any:
         reply = real(message, context)
-        if context.node_config["partition-id"] != partition:
+        if context.node_config["partition-id"] != 2:
             return reply
-        answer = change(dict(read(reply.content).tree()))
-        return Message(content(to_bytes(owned(answer))), reply_to=message)
+        return Message(change(dict(read(reply.content).tree())), reply_to=message)
 
     where.app._registered_funcs["query.fedkin"] = odd
     return where
@@ -151,7 +150,9 @@ def spoilt(where: app_nodes.Fleet, change: Any, partition: int = 2) -> app_nodes
     ],
 )
 def test_a_node_that_lies_at_the_start_is_left_out_and_the_others_get_their_result(lie, reason, caplog):
-    where = spoilt(grid(pictures.clients()), lambda answer: answer | (lie if "classes" in answer else {}))
+    where = spoilt(
+        grid(pictures.clients()), lambda answer: content(to_bytes(owned(answer | (lie if "classes" in answer else {}))))
+    )
     result = start(flower.EmbeddingStrategy(pretraining_rounds=0, flip=0.05), where, rounds=1)
     assert f"Node {where.node(2)} is left out of the run: {reason}" in caplog.text
     assert all(reason in record["missing"][2] for record in result.records)
@@ -167,14 +168,7 @@ _DEEP = json.dumps({"__metadata__": {"tree": 100_000 * "[" + 100_000 * "]"}}).en
     ids=["another record", "nested too deep"],
 )
 def test_what_is_no_answer_is_missing(answer):
-    where = grid(pictures.clients())
-    real = where.app._registered_funcs["query.fedkin"]
-
-    def odd(message: Any, context: Any) -> Any:
-        is_odd = context.node_config["partition-id"] == 2
-        return Message(answer, reply_to=message) if is_odd else real(message, context)
-
-    where.app._registered_funcs["query.fedkin"] = odd
+    where = spoilt(grid(pictures.clients()), lambda _: answer)
     result = start(flower.EmbeddingStrategy(pretraining_rounds=0, flip=0.05), where, rounds=1)
     assert "it is not a reply of fedkin.flower.describes" in result.records[0]["missing"][2]
     assert where.node(2) not in result.clusters

@@ -7,23 +7,18 @@ from typing import Any
 import pytest
 from flwr.app import Context, Message, MessageType
 from safetensors.torch import load_file
-from torch import nn
 
 import app_nodes
 import planted
+from app_runs import CLUSTERS, network
 from fedkin import flower
 from fedkin.core import FedkinError
 
-CLUSTERS = [0, 1, 1, 0, 1, 0]
 CUTS = {"cooldown": 1, "mean_below": 0.5, "separation": 1.0}
 
 
 class KilledError(Exception):
     """Stands for the end of a process."""
-
-
-def network() -> nn.Module:
-    return planted.linear((planted.CLASSES,), planted.CLASSES)
 
 
 def grid(named: bool = False, first: int = 1000) -> app_nodes.Fleet:

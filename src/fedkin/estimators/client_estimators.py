@@ -71,9 +71,6 @@ class ClientClusterer(Estimator):
         All clients' labels, sorted; the order of logits and probabilities.
     n_clusters_ : int
         Number of clusters; where it is given, clusters that no client chose are included.
-    metrics_ : DataFrame
-        Values and scores of every round, a row for each: ``round``, ``client``, ``cluster``, ``split``, ``metric``,
-        ``value``.
     """
 
     _clusters = "clients"
@@ -111,7 +108,7 @@ class ClientClusterer(Estimator):
             for entrance, data in (("eval", eval), ("validation", validation))
             if data is not None
         }
-        network = network_of(self.module, self.loss)
+        network = network_of(self.module, self.loss)  # at every fit again, as what a function makes may have changed
         named, recipe = training_of(type(self).__name__, self.get_params())
         self._run(inputs, named if network is None else named | {"module": network.name}, held_out, callbacks)
         self._registered, self.classes_ = (network, recipe), inputs.classes

@@ -134,6 +134,9 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         Columns of DataFrames, or numbers per sample.
     feature_names_in_ : ndarray of str
         Columns, if the clients are DataFrames.
+    metrics_ : DataFrame
+        Values and scores of every round, a row for each: ``round``, ``client``, ``cluster``, ``split``, ``metric``,
+        ``value``.
     """
 
     _method: ClassVar[type[Any]]
@@ -157,7 +160,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         clusters something else than those of the base, or has an option with a name of the estimator's own.
         """
         super().__init_subclass__(**more)
-        if fit := vars(cls).get("fit"):
+        if fit := vars(cls).get("fit"):  # not one that is inherited, which has it already
             fit.__doc__ = inspect.cleandoc(fit.__doc__ or "") + _OF_EVERY_FIT
         if method is None:
             return
@@ -232,8 +235,10 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             files = {**remembered(client.table for client in clients), "encoder": table.encoder}
             preparation = dataclasses.replace(preparation, files=files).noted(inputs.notes, inputs.questions)
             method = method.for_embeddings(preparation.encoder)
-            looks_wrong = f"The data look wrong, and are used as they are. {_first(preparation.questions)}"
-            _warn(*[f"{looks_wrong} See preparation_.notes."] if preparation.questions else [], *inputs.guesses)
+            if preparation.questions:
+                first = _first(preparation.questions)
+                _warn(f"The data look wrong, and are used as they are. {first} See preparation_.notes.")
+            _warn(*inputs.guesses)
             method = with_server_data(method, self._server_data(preparation, inputs.label))
             splits = {
                 _SPLITS[entrance]: held_out_population(samples, entrance, inputs, preparation)
@@ -244,6 +249,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
                 state = runner.steps()
             result, missing = result_of(method, fed, state), without_result(method, fed)
             columns = list(dict.fromkeys(name for client in clients if client.table for name in client.table.names))
+            # All attributes are set here, at the end: a fit that fails leaves the model as it was.
             self.records_, self._scores, self.n_iter_ = runner.history, runner.scores, state.steps
             self.preparation_, self.client_names_, self._label = preparation, list(names), inputs.label
             self.missing_ = {names[client]: reason for client, reason in missing.items()}
@@ -285,7 +291,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     def _prepared(self, x: Any, subject: str) -> Tensor:
         """Prepare new samples as the method needs them; labels in them are ignored. Warns if they are unlike others."""
         samples, notes = prepared(self.preparation_, client_input(x, subject), subject, self._label)
-        _warn(*[_first(notes)] if notes else [])
+        if notes:
+            _warn(_first(notes))
         return samples
 
     def __sklearn_tags__(self) -> Any:

@@ -79,8 +79,6 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         is clustered alone, the clusters of all clients together.
     result_ : dict
         Complete result of the method, such as ``centroids`` ``(k, width)`` and the ``features`` they are of.
-    metrics_ : DataFrame
-        Values of every step, a row for each: ``round``, ``client``, ``cluster``, ``split``, ``metric``, ``value``.
     certificates_ : list of dict
         Certificate of each call of `forget`.
 
@@ -279,8 +277,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
             One row per cluster: ``samples``, as far as clients report them; ``sentence``, what distinguishes it; and
             the columns of the tables, those that distinguish clusters most first: the mean of numbers, ordinals as
             positions from 0 and booleans as shares of the second value; the mean date; the most frequent category.
-            Means are of the true values, also where values count as a limit for clustering. If few values far beyond
-            hide a difference, the sentence has means within limits, and calls them ``limited``.
+            Means are of the true values, also where values count as a limit for clustering.
             ``attrs["effects"]`` says by column how far it distinguishes clusters, in [0, 1]. Cells of a cluster and a
             column at one client with fewer than five values are left out; ``attrs["remarks"]`` says how many samples
             are missing for it, and what else a reader should know. Of texts: ``samples`` and ``words``, the most

@@ -329,6 +329,7 @@ class GridFederation(Federation):
         if isinstance(reply, str):
             return reply
         records, key = list(reply.metric_records.values()), self.options.weighted_by_key
+        # As with FedAvg, records go by their type: an app may call them as it likes.
         if len(records) != 1:
             return self._refuse(client, f"its reply has {len(records)} MetricRecords instead of one")
         weight = records[0].get(key)
@@ -362,6 +363,7 @@ class GridFederation(Federation):
         has_loss = isinstance(loss, int | float)
         self.has_losses &= has_loss
         samples = metrics[self.options.weighted_by_key]
+        # From the start as it arrived, which a type narrower than float32 has rounded.
         return {"update": model.sub_(start), "samples": samples, "loss": float(loss) if has_loss else 0.0}  # type: ignore[arg-type]
 
     def _judged(self, payloads: Mapping[int, Payload], key: str) -> tuple[dict[int, Tensor | str], dict[int, float]]:
@@ -371,6 +373,7 @@ class GridFederation(Federation):
         """
         values: dict[int, Tensor | str] = {i: torch.zeros(len(payload["models"])) for i, payload in payloads.items()}
         weights: dict[int, float] = {}
+        # All models in one exchange: a node looks for messages every three seconds only.
         for (client, row), reply in self._exchange(MessageType.EVALUATE, _all_of(payloads)).items():
             metrics = self._metrics(client, reply)
             if isinstance(metrics, str):
@@ -405,7 +408,7 @@ class GridFederation(Federation):
 
     def _describe(self, task: Task, payloads: Mapping[int, Payload]) -> Answers:
         """Do `client_method.describe`; answered at the server for methods that need to know nothing of the data."""
-        if not self.contract.describes:
+        if not self.contract.describes:  # placeholders: the stand-in for the network asks for neither
             yield from ((client, {"shape": [1], "classes": 2}) for client in payloads)
             return
         for client, reply in self._query(task, payloads):

@@ -154,6 +154,7 @@ class _Describes:
         if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != 2:
             what = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else f"type {type(logits).__name__}"
             raise FedkinError(f"The network given to describes() turns two samples into {what}, not rows of logits.")
+        # Another name for every task: in a simulation's process, each message brings a copy of this object.
         name, make = f"node-network#{secrets.token_hex(8)}", self.network
         register(name, lambda shape, classes: make())
         try:

@@ -113,7 +113,8 @@ class ClusterStrategy(Strategy):
         self.options: dict[str, Any] = {key: options.get(key, default) for key, default in defaults.items()}
         values = {key: options.get(key, default) for key, default in OPTIONS.items()}
         self.app_options: StrategyOptions = checked_method(StrategyOptions, values)
-        self.method("auto", 1)  # a wrong value is refused here, and not when nodes have connected
+        # A wrong value is refused here, and not when nodes have connected; with more rounds than any option waits for.
+        self.method("auto", 10**6)
 
     def __repr__(self) -> str:
         """Return the strategy with the parameters that differ from their defaults."""
@@ -322,7 +323,7 @@ class RoundRunner(Runner):
 
     def run(self, grid: Grid, layout: ArrayLayout, contract: AppContract, models: Tensor) -> ClusterResult:
         """Run all rounds, or the remaining ones after resuming; training starts from `models` ``(m, size)``."""
-        self._wait(grid)
+        self._wait(grid)  # before there is a federation, whose seats are numbered from the nodes that are there
         last = self.last or {"state": {"labels": ()}, "names": ()}
         names, seats = last["names"], len(last["state"]["labels"])
         fed = GridFederation(grid, layout, contract, None if self.last is None else seats, names)
@@ -339,6 +340,7 @@ class RoundRunner(Runner):
             for record in self.records:  # JSON has made texts of the clients
                 record["missing"] = {int(client): reason for client, reason in record["missing"].items()}
             log.info("Resuming after round %d of %d", self.rounds, self.num_rounds)
+            # The model is registered under another name in every process.
             state = dataclasses.replace(state, module={**state.module, "name": self.module})
         else:
             self._evaluate_here(0, models[0])
@@ -350,6 +352,7 @@ class RoundRunner(Runner):
         """Wait for nodes, of which as many train as Flower's FedAvg samples from those connected."""
         self._gather()
         connected = max(1, len(self.fed.present))
+        # FedAvg's own rounding; how many are connected is known only now, so the method is another one in each round.
         count = max(1, int(self.options.fraction_train * connected), self.options.min_train_nodes)
         self.method = dataclasses.replace(self.method, participation=min(1.0, count / connected))
         self.fed.round, self.fed.trained, self.fed.has_losses = self.rounds + 1, {}, True
