@@ -348,6 +348,8 @@ class Config:
         Instances of the dataclasses that ``method.name`` and ``simulation.scenario`` stand for.
     data, federation, device, simulation, evaluation, tracking
         Their sections.
+    table : TableOptions
+        Options for the columns of tables, with the encoder that ``data.encode`` or else the method's `features` name.
     tables : dict
         The whole configuration as plain values, defaults included.
     defaults : dict
@@ -363,6 +365,7 @@ class Config:
     simulation: SimulationSection
     evaluation: EvaluationSection
     tracking: TrackingSection
+    table: TableOptions
     tables: dict[str, Any]
     defaults: dict[str, dict[str, Any]]
 
@@ -493,6 +496,7 @@ def config_of(tables: dict[str, Any], places: Mapping[str, str] | None = None) -
         method=_built(registry.resolve("method", method_name), checked.method),
         scenario=_built(registry.resolve("scenario", scenario_name), checked.simulation, **from_data),
         **{name: getattr(checked, name) for name in SECTIONS if name != "method"},
+        table=table,
         tables=_plain(checked.model_dump(mode="json")),
         defaults={name: _defaults(getattr(checked, name)) for name in SECTIONS},
     )

@@ -29,13 +29,12 @@ from fedkin.data.preparation import Preparation, id_of
 from fedkin.data.profile import ClusterProfile
 from fedkin.data.sources import load
 from fedkin.experiment import registry
-from fedkin.experiment.config import encoder_named, encoding_features
-from fedkin.experiment.run_folder import CLIENTS, CONFIG, ENCODER, FORMAT, MODELS, RESULT, check_format, check_sum
+from fedkin.experiment.config import encoder_named
+from fedkin.experiment.run_folder import CLIENTS, ENCODER, FORMAT, MODELS, RESULT, check_format, check_sum
 from fedkin.nn.encoder import Pretrained
 
 READING = "reading.toml"
-"""How a site's table was read, in its share of a run, which has no ``config.toml``."""
-_READING_OPTIONS = ("decimal", "encoding", "header", "sheet", "na_values", "dayfirst")
+"""How a site's own table was read, in its share of a run, where it differs from what the result says."""
 
 Columns = dict[str, list[Any]]
 """Cells by heading."""
@@ -67,16 +66,19 @@ def write_result(
     population: Population,
     profile: ClusterProfile | None = None,
     words: Sequence[Sequence[str]] = (),
+    reading: Mapping[str, Any] | None = None,
 ) -> None:
     """Write a method's result: readable values to ``result.json``, tensors to ``models.safetensors``.
 
     ``result.json`` also names the clients, in order of id, and the classes, where there are names; and has the
-    `profile` of the clusters, where clients have tables, or the `words` of each, where they have texts.
+    `profile` of the clusters, where clients have tables, the `words` of each, where they have texts, and the options by
+    which the data were read, `reading`, with ``label`` and otherwise as `TableOptions.of_files`.
     """
     tree = {
         "format": FORMAT,
         "method": method,
         "preparation": preparation.tree(),
+        "reading": dict(reading or {}),
         "result": result,
         "clients": population.names,
         "classes": population.classes,
@@ -104,7 +106,8 @@ class SavedResult:
     """Result of a finished run, ready to predict new samples and new clients.
 
     `name` is the method's, and `method` its class, whose static functions take `result`, which `Method.result`
-    returned. `preparation` says how samples were prepared. Names of `classes` and `clients` may be empty.
+    returned. `preparation` says how samples were read and prepared, and `label` which column of labels the experiment
+    names, if it does. Names of `classes` and `clients` may be empty.
     """
 
     folder: Path
@@ -112,43 +115,14 @@ class SavedResult:
     method: type[Any]
     result: dict[str, Any]
     preparation: Preparation
+    label: str | None
     classes: list[str]
     clients: list[str]
 
     def read(self, source: str, label: str | None, **options: str | None) -> Dataset:
-        """Read new samples, with column types and `na_values` as in the clients' data, and what else is not given."""
-        how = self.how_it_was_read() | {name: value for name, value in options.items() if value is not None}
+        """Read new samples as the clients' data were read, unless `options` that are given say otherwise."""
+        how: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
         return load(source, label, options=replace(self.preparation.reading, **how), must_have=False)
-
-    @property
-    def label(self) -> str | None:
-        """The column of labels that the run's configuration names; ``None`` if it names none."""
-        label = self._configured(CONFIG)[0].get("label")
-        return label if isinstance(label, str) and label not in (AUTO, NO_LABELS) else None
-
-    def how_it_was_read(self) -> dict[str, Any]:
-        """Return the options for reading new rows that a client's share of a run has, or the run's folder."""
-        name = READING if (self.folder / READING).is_file() else CONFIG
-        section, features = self._configured(name)
-        how = {key: section[key] for key in _READING_OPTIONS if key in section}
-        spec = section.get("encode", "none")
-        how["encoder"] = encoder_named(encoding_features(features) if spec == "none" else spec)
-        if how.get("dayfirst") == "none":  # as TOML has None
-            how["dayfirst"] = None
-        try:
-            TableOptions(**how)
-        except FedkinError as error:
-            raise FedkinError(f"{self.folder / name} cannot be used: {error}") from error
-        return how
-
-    def _configured(self, name: str) -> tuple[dict[str, Any], Any]:
-        """Return the section ``[data]`` and the ``features`` of the method in a file of the folder, if it is there."""
-        check_sum(self.folder, name)
-        tables = read_tables(path) if (path := self.folder / name).is_file() else {}
-        data, method = tables.get("data", {}), tables.get("method", {})
-        if not isinstance(data, dict) or not isinstance(method, dict):
-            raise FedkinError(f"{path} is damaged: [data] and [method] should be sections of options.")
-        return data, method.get("features")
 
     def prepared(self, data: Dataset, source: str) -> Tensor:
         """Prepare new samples, read from `source`, as the method needs them."""
@@ -157,32 +131,37 @@ class SavedResult:
 
 
 def load_found(folder: Path) -> SavedResult:
-    """Load the result of the run in `folder`.
+    """Load the result of the run in `folder`, or of a client's share of one.
 
     Raises FedkinError if there is no result, or it is damaged or of another version.
     """
+    if not folder.exists():
+        raise FedkinError(f"'{folder}' does not exist; {similar_path(folder) or 'give the folder of a run.'}")
+    tree = _read_result(folder) or {}
+    check_sum(folder, READING)
+    shared = read_tables(path).get("data", {}) if (path := folder / READING).is_file() else {}
     try:
-        tree = _read_result(folder)
-        if tree is None:
-            raise KeyError(RESULT)
-        name, result, prepared, classes = (tree[key] for key in ("method", "result", "preparation", "classes"))
-        clients, preparation = list(tree["clients"]), Preparation.from_tree(prepared)
+        reading = {**tree["reading"], **shared}
+        label, spec = reading.pop("label", AUTO), reading.pop("encode", None)
+        files = {**reading, "encoder": encoder_named(spec)}
+        TableOptions(**files)
+        preparation = replace(Preparation.from_tree(tree["preparation"]), files=files)
         if tree["profile"] is not None and preparation.encoding is not None:
             centres = ClusterProfile.from_tree(tree["profile"]).centres(preparation.encoding)
             preparation = replace(preparation, centres=centres)
+        name, result, classes, clients = (tree[key] for key in ("method", "result", "classes", "clients"))
+    except FedkinError:
+        raise
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        if isinstance(error, FedkinError):
-            raise
-        if not folder.exists():
-            raise FedkinError(
-                f"'{folder}' does not exist; {similar_path(folder) or 'give the folder of a run.'}"
-            ) from error
+        check_format(folder, tree or {"format": FORMAT})
         raise FedkinError(
             f"{folder} holds no result to predict with; give the folder of a finished run, with {RESULT} and {MODELS} "
             "as it wrote them, or finish it by `fedkin resume`."
         ) from error
     check_format(folder, tree)
-    return SavedResult(folder, name, registry.resolve("method", name), result, preparation, classes, clients)
+    method = registry.resolve("method", name)
+    named = None if label in (AUTO, NO_LABELS) else label
+    return SavedResult(folder, name, method, result, preparation, named, list(classes), list(clients))
 
 
 def load_description(folder: Path) -> tuple[ClusterProfile | None, list[list[str]]]:

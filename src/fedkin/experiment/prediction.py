@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -247,7 +246,7 @@ def load_models(folder: str | Path, packages: Sequence[str] = ()) -> ClusterMode
     labels = enumerate(saved.result["labels"].tolist())
     return ClusterModels(
         models,
-        dataclasses.replace(saved.preparation, files=saved.how_it_was_read()),
+        saved.preparation,
         [int(name) for name in names] if are_whole(names) else names,
         {client_name(position, saved.clients): cluster for position, cluster in labels if cluster >= 0},
     )

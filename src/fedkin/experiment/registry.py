@@ -206,25 +206,16 @@ def outline(target: str) -> type[Any]:
     parents = tuple(base for base in bases if isinstance(base, type) and base.__module__.partition(".")[0] == _ROOT)
     attributes: dict[str, Any] = {"__module__": module, "__qualname__": name, "__doc__": ast.get_docstring(declared)}
     hints: dict[str, Any] = {}
-    for key, annotation, value in _declarations(declared):
-        if annotation is not None and "ClassVar" not in ast.unparse(annotation):
-            hints[key] = _evaluated(module, annotation)
-            if value is not None:
-                attributes[key] = _evaluated(module, value)
-        elif key == "traits" and value is not None:
-            attributes[key] = _evaluated(module, value)
+    for line in declared.body:
+        if isinstance(line, ast.AnnAssign) and "ClassVar" not in ast.unparse(line.annotation):
+            key = ast.unparse(line.target)
+            hints[key] = _evaluated(module, line.annotation)
+            attributes |= {} if line.value is None else {key: _evaluated(module, line.value)}
+        elif isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) == "traits":
+            attributes["traits"] = _evaluated(module, line.value)
     outlined = types.new_class(name, parents, {}, lambda body: body.update(attributes, __annotations__=hints))
     is_dataclass = any("dataclass" in ast.unparse(decorator) for decorator in declared.decorator_list)
     return dataclasses.dataclass(init=False, repr=False, eq=False)(outlined) if is_dataclass else outlined
-
-
-def _declarations(declared: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None, ast.expr | None]]:
-    """Yield the names that a class's body binds, each with its annotation and value, as far as there are any."""
-    for line in declared.body:
-        if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
-            yield line.target.id, line.annotation, line.value
-        elif isinstance(line, ast.Assign):
-            yield from ((name.id, None, line.value) for name in line.targets if isinstance(name, ast.Name))
 
 
 @functools.cache
@@ -249,11 +240,14 @@ def _file(module: str) -> Path:
 
 
 class _Names(dict[str, Any]):
-    """The names of a module, each looked up when an expression needs it."""
+    """The names of a module, each looked up when an expression needs it, also as an attribute, as of a module."""
 
     def __init__(self, module: str) -> None:
         super().__init__()
         self.module = module
+
+    def __getattr__(self, name: str) -> Any:
+        return self[name]
 
     def __missing__(self, name: str) -> Any:
         line = _bindings(self.module).get(name)
@@ -268,19 +262,9 @@ class _Names(dict[str, Any]):
         original = next(alias.name for alias in line.names if (alias.asname or alias.name) == name)
         source = line.module or ""
         if source.partition(".")[0] == _ROOT and source not in _LIGHT:
-            is_module = _file(f"{source}.{original}").is_file()
-            return _Module(f"{source}.{original}") if is_module else _Names(source)[original]
+            inner = f"{source}.{original}"
+            return _Names(inner) if _file(inner).is_file() else _Names(source)[original]
         return Any if source.partition(".")[0] == "torch" else getattr(import_module(source), original)
-
-
-class _Module:
-    """A module whose names are attributes, in the place of an imported one."""
-
-    def __init__(self, module: str) -> None:
-        self._names = _Names(module)
-
-    def __getattr__(self, name: str) -> Any:
-        return self._names[name]
 
 
 def _evaluated(module: str, expression: ast.expr) -> Any:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,7 +25,7 @@ from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Record, State
 from fedkin.core.device import device_named
-from fedkin.core.errors import raised_by, refuse, require
+from fedkin.core.errors import require
 from fedkin.core.files import check_empty, folder_lock
 from fedkin.core.method import with_server_data
 from fedkin.core.payload import owned
@@ -39,7 +39,7 @@ from fedkin.data.preparation import prepare as prepare_data
 from fedkin.data.profile import ClusterProfile, profile_clusters
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.experiment import outputs
-from fedkin.experiment.config import Config, config_of, preparing_for
+from fedkin.experiment.config import Config, preparing_for
 from fedkin.experiment.early_stopping import TargetWatch
 from fedkin.experiment.evaluation import evaluator_for, with_oracle
 from fedkin.experiment.run_folder import (
@@ -252,24 +252,6 @@ def check_machine(config: Config) -> None:
         require("Engine 'flower'", "flwr ray", "flower")
 
 
-def check_all(experiments: Iterable[Mapping[str, Any]], on_part: Callable[[int, int], None] | None = None) -> None:
-    """Check that experiments, as `Config.tables`, can begin on this machine, before the first does; reads their data.
-
-    Experiments that differ in method or seed alone are checked once. `on_part` is called with the number of checked
-    experiments and the total. Raises FedkinError, with a line for each problem: a tracker, the device or the engine is
-    not there, or data are refused.
-    """
-    parts = ("data", "federation", "device", "simulation", "tracking")
-    different = {json.dumps([tables.get(name) for name in parts], sort_keys=True): tables for tables in experiments}
-    problems: dict[str, None] = {}
-    for count, tables in enumerate(different.values(), 1):
-        config = config_of(dict(tables))
-        problems |= dict.fromkeys(raised_by(check_machine, config) or raised_by(config.population))
-        if on_part:
-            on_part(count, len(different))
-    refuse(problems)
-
-
 def _prepare_clients(config: Config, population: Population, fed: Federation, progress: Progress) -> Preparation:
     """Have the clients prepare their data, and show what is noted of them."""
     _connect(config, population, fed)
@@ -393,13 +375,13 @@ class Run(ExperimentRunner):
         if "labels" in result:
             outputs.write_clients(folder, result["labels"], short_names(names), result.get("memberships"))
         outputs.write_encoder(folder, result)
+        table = self.config.table
+        if table.decimal == AUTO:  # of which a single new row may not tell
+            table = replace(table, **remembered(client.table for client in population.clients))
+        reading = {**table.of_files, "label": self.config.data.label}
         method = self.config.method_name
-        outputs.write_result(folder, method, dict(result), self.preparation, population, profile, words)
-        reading = remembered(client.table for client in population.clients)
-        commas = self.config.data.decimal == AUTO and reading.get("decimal") == ","
-        if commas:  # of which a single new row may not tell
-            outputs.write_reading(folder, replace(self.config.data.table, **reading))
-        write_sums(folder, [CONFIG, RECORDS, *RESULTS, *([outputs.READING] if commas else [])])
+        outputs.write_result(folder, method, dict(result), self.preparation, population, profile, words, reading)
+        write_sums(folder, [CONFIG, RECORDS, *RESULTS])
 
     def last_state(self) -> State:
         """Restore the federation and the method's state from the checkpoint."""

@@ -24,7 +24,7 @@ from fedkin.data.sources import keep_read
 from fedkin.engines.local import cores, give_back_memory, keep_freed_memory, one_thread
 from fedkin.experiment.config import config_of
 from fedkin.experiment.outputs import as_csv
-from fedkin.experiment.run import check_all, execute, resume
+from fedkin.experiment.run import check_machine, execute, resume
 from fedkin.experiment.run_folder import CONFIG, is_finished
 from fedkin.experiment.terminal import Bar
 from fedkin.experiment.terminal_tables import sentence_text, table_text
@@ -74,7 +74,8 @@ def reproduce(
         if not (is_finished(out / RUNS / name) and all(is_probed(probe, out / RUNS / name) for probe in probes))
     }
     experiments = {name: run.experiment(out) for name, (run, _) in waiting.items()}
-    check_all(experiments.values(), progress.part)
+    for tables in experiments.values():
+        check_machine(config_of(dict(tables)))
     for place, file in {file.place(out): file for run, _ in runs.values() for file in run.files}.items():
         if not place.exists() or Pretrained.load(place).about["epochs"] < file.epochs:
             progress.phase(f"Training {file.name}")
