@@ -379,43 +379,65 @@ class Roster:
         Raises FedkinError if its name is another site's, its node, folder or key has a seat under another name, it has
         other data than before, or the run began without it.
         """
-        self._check_one_seat(member)
         joins = bool(self.known) and member.name not in self.known
+        if (reason := self._seat_objection(member)) is not None:
+            raise FedkinError(reason)
         if joins and self.newcomers and not self._gathered:
             self._aside.append(member)
             return
-        if joins:
-            self._check_newcomer(member)
-        before = self.members.get(member.name)
-        identity = before.identity if before else self.known.get(member.name, member.identity)
-        if identity != member.identity:
-            raise FedkinError(f"Another site is called '{member.name}' already; every site needs a name of its own.")
-        key = before.key if before else self.keys.get(member.name, "")
-        if key and key != member.key:
-            raise FedkinError(
-                f"A node with another key says that it is site '{member.name}'; the name stays with the key that came "
-                "with it first."
-            )
-        # Who has been away since the run resumed has no data here yet.
-        has_data = self.known and before and before.node != NOWHERE
-        if before and has_data and (before.shape, before.features) != (member.shape, member.features):
-            raise FedkinError(f"Site '{member.name}' came back with {member.described} instead of {before.described}.")
+        if (
+            reason := (self._newcomer_objection(member) if joins else None) or self._name_objection(member)
+        ) is not None:
+            raise FedkinError(reason)
         self.members[member.name] = member
         if joins:
             self.known[member.name], self.keys[member.name] = member.identity, member.key
             self._open -= 1
             self.report(f"Site '{member.name}' joins; its data are {member.described}")
 
-    def _check_newcomer(self, member: Member) -> None:
-        """Refuse a site that joins after the run has begun, if no seat is free or its data do not fit."""
+    def _seat_objection(self, member: Member) -> str | None:
+        """Return why a site's node, private folder or key already belongs to another name; ``None`` if none does."""
+        peers = [peer for name, peer in self.members.items() if name != member.name]
+        for peer in peers:
+            if member.node != NOWHERE and peer.node == member.node:
+                return f"Node {peer.node} is site '{peer.name}' and cannot be '{member.name}' too; a node has one name."
+        identities = self.known | {peer.name: peer.identity for peer in peers}
+        for name, identity in identities.items():
+            if name != member.name and identity == member.identity:
+                return f"Site '{member.name}' has the private folder of site '{name}'; every site needs one of its own."
+        keys = self.keys | {peer.name: peer.key for peer in peers if peer.key}
+        for name, key in keys.items():
+            if name != member.name and key and key == member.key:
+                return f"Site '{member.name}' has the key of site '{name}'; a key has one name in a run."
+        return None
+
+    def _newcomer_objection(self, member: Member) -> str | None:
+        """Return why a site cannot join after the run has begun: no seat is free, or its data do not fit."""
         if self._open <= 0:
             seats = "and all seats for newcomers are taken" if self.newcomers else "so it cannot take part now"
-            raise FedkinError(f"The run began without site '{member.name}', {seats}.")
-        kind = next(iter(self.members.values())).kind
-        if member.kind != kind:
-            raise FedkinError(f"Site '{member.name}' has {member.described}, unlike those that take part.")
+            return f"The run began without site '{member.name}', {seats}."
+        if member.kind != next(iter(self.members.values())).kind:
+            return f"Site '{member.name}' has {member.described}, unlike those that take part."
         if unknown := [name for name in member.classes if self.classes and name not in self.classes]:
-            raise FedkinError(f"Site '{member.name}' has the class '{unknown[0]}', which the run does not know.")
+            return f"Site '{member.name}' has the class '{unknown[0]}', which the run does not know."
+        return None
+
+    def _name_objection(self, member: Member) -> str | None:
+        """Return why a site is not the one that its name belongs to, or has other data than before."""
+        before, name = self.members.get(member.name), member.name
+        if (before.identity if before else self.known.get(name, member.identity)) != member.identity:
+            return f"Another site is called '{name}' already; every site needs a name of its own."
+        key = before.key if before else self.keys.get(name, "")
+        if key and key != member.key:
+            return (
+                f"A node with another key says that it is site '{name}'; the name stays with the key that came with it "
+                "first."
+            )
+        # Who has been away since the run resumed has no data here yet.
+        has_data = self.known and before and before.node != NOWHERE
+        if before and has_data and (before.shape, before.features) != (member.shape, member.features):
+            return f"Site '{name}' came back with {member.described} instead of {before.described}."
+        return None
 
     def there(self) -> set[str]:
         """Return the names of the members whose nodes are connected now."""
@@ -428,25 +450,6 @@ class Roster:
             raise FedkinError(f"Site '{name}' is not among the clients that this run's [federation] lists.")
         if self.listed.get(name, "") not in ("", key):
             raise FedkinError(f"Site '{name}' has another key than 'federation.keys' lists for it.")
-
-    def _check_one_seat(self, member: Member) -> None:
-        """Refuse a site whose node, private folder or key already belongs to another name."""
-        peers = [peer for name, peer in self.members.items() if name != member.name]
-        for peer in peers:
-            if member.node != NOWHERE and peer.node == member.node:
-                raise FedkinError(
-                    f"Node {member.node} is site '{peer.name}' and cannot be '{member.name}' too; a node has one name."
-                )
-        identities = {name: identity for name, identity in self.known.items() if name != member.name}
-        keys = {name: key for name, key in self.keys.items() if name != member.name and key}
-        for name, identity in (identities | {peer.name: peer.identity for peer in peers}).items():
-            if identity == member.identity:
-                raise FedkinError(
-                    f"Site '{member.name}' has the private folder of site '{name}'; every site needs one of its own."
-                )
-        for name, key in (keys | {peer.name: peer.key for peer in peers if peer.key}).items():
-            if key == member.key:
-                raise FedkinError(f"Site '{member.name}' has the key of site '{name}'; a key has one name in a run.")
 
     def _refuse(self, reason: str, node: int) -> None:
         """Report a refusal, and tell the node, unless it is `NOWHERE`: one that has not introduced itself knows why."""
