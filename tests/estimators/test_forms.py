@@ -74,7 +74,7 @@ def test_clients_keep_their_names(model: fedkin.IFCA) -> None:
         (lambda m: m.predict([X["north"]] * 3), "x lists 3 clients where fit has 4; give as many, or a dict by name."),
         (
             lambda m: ifca().fit(TRAIN, eval={"east": (X["east"][:, :2], Y["east"])}),
-            "east in eval does not fit: the samples have shape (2,), but the model was made for (3,).",
+            "east in eval does not fit: The samples have shape (2,), but the model was made for (3,).",
         ),
         (lambda m: ifca().fit(TRAIN, eval={"nort": TEST["north"]}), "Unknown client in eval 'nort'; did you mean"),
         (lambda m: ifca().fit(TRAIN, eval={"north": (X["north"], Y["north"] + 7)}), "north in eval has the label "),

@@ -272,7 +272,7 @@ def held_out_population(
         try:
             x, _ = prepared(preparation, data, subject, inputs.label)
         except FedkinError as error:
-            raise FedkinError(f"{subject} does not fit: {mid_sentence(str(error))}") from error
+            raise FedkinError(f"{subject} does not fit: {error}") from error
         tests[name] = x, encoded(needed_labels(data, subject, len(x)), inputs.classes, subject)
     return Population(list(inputs.clients), None, [], tests=list(tests.values()))
 
