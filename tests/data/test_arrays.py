@@ -71,34 +71,21 @@ def save(path, **arrays):
 def test_npz_with_samples_and_labels(tmp_path):
     path = save(tmp_path / "a.npz", x=np.full((2, 4, 4), 255, np.uint8), other=np.zeros((2, 2)), y=np.array(["b", "a"]))
     dataset = read_npz(path)
-    assert dataset.name == "a.npz"
-    assert dataset.x.shape == (2, 1, 4, 4)
-    assert dataset.x.amin() == 1
-    assert dataset.y.tolist() == [1, 0]
-    assert dataset.classes == ["a", "b"]
+    assert (dataset.name, dataset.x.shape, float(dataset.x.amin())) == ("a.npz", (2, 1, 4, 4), 1)
+    assert (dataset.y.tolist(), dataset.classes) == ([1, 0], ["a", "b"])
 
 
 @pytest.mark.parametrize(
-    ("arrays", "label", "sentence"),
+    ("arrays", "words"),
     [
-        (
-            {"a": np.ones((2, 2)), "b": np.ones((2, 2))},
-            None,
-            "'{}' holds the arrays a, b; name the samples' array 'x'.",
-        ),
-        ({"x": np.ones((2, 2)), "y": np.arange(3)}, None, "'{}' holds 2 samples, but 3 labels in 'y'."),
-        (
-            {"x": np.ones((2, 2)), "y": np.eye(2)},
-            None,
-            "Array 'y' of '{}' has shape (2, 2); labels need one value per sample.",
-        ),
+        ({"a": np.ones((2, 2)), "b": np.ones((2, 2))}, "name the samples' array 'x'"),
+        ({"x": np.ones((2, 2)), "y": np.arange(3)}, "2 samples, but 3 labels"),
+        ({"x": np.ones((2, 2)), "y": np.eye(2)}, "one value per sample"),
     ],
 )
-def test_npz_that_cannot_be_used_is_refused(tmp_path, arrays, label, sentence):
-    path = save(tmp_path / "a.npz", **arrays)
-    with pytest.raises(FedkinError) as error:
-        read_npz(path, label)
-    assert str(error.value) == sentence.format(path)
+def test_npz_that_cannot_be_used_is_refused(tmp_path, arrays, words):
+    with pytest.raises(FedkinError, match=words):
+        read_npz(save(tmp_path / "a.npz", **arrays))
 
 
 @pytest.mark.parametrize("damage", ["stream", "method", "password"])
@@ -112,10 +99,9 @@ def test_damaged_npz_is_refused(tmp_path, damage):
     elif damage == "method":
         content[8], content[directory + 10] = 97, 97
     else:
-        content[6] |= 1
-        content[directory + 8] |= 1
+        content[6], content[directory + 8] = content[6] | 1, content[directory + 8] | 1
     path.write_bytes(content)
-    with pytest.raises(FedkinError, match=r"a\.npz' cannot be read as \.npz; it must hold plain"):
+    with pytest.raises(FedkinError, match="cannot be read as"):
         read_npz(path)
 
 

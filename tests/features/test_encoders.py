@@ -74,13 +74,6 @@ def saved(folder: Path, clients: int = 3, count: int = 12) -> Path:
     return folder
 
 
-def test_every_method_with_features_takes_an_encoder() -> None:
-    series, kinds = cylinders_bells_funnels(300, 4)
-    model = fedkin.KMeans(n_clusters=3, features="rocket", random_state=0).fit(np.array_split(series, 2))
-    assert adjusted_rand_score(kinds, np.concatenate(model.labels_)) > 0.8
-    assert torch.linalg.vector_norm(model.result_["centroids"], dim=1).allclose(torch.ones(3))
-
-
 def test_series_alike_but_for_place_and_size_have_the_same_features() -> None:
     x = torch.randn(5, 40, generator=torch.Generator().manual_seed(0))
     assert torch.allclose(rocket(x), rocket(3 * x + 7), atol=1e-5)
@@ -90,15 +83,14 @@ def test_series_alike_but_for_place_and_size_have_the_same_features() -> None:
         rocket(torch.zeros(1, 5))
 
 
-def test_series_of_different_lengths_are_clustered_by_shape() -> None:
+def test_series_are_clustered_by_shape_whatever_their_length() -> None:
+    series, kinds = cylinders_bells_funnels(300, 4)
+    model = fedkin.KMeans(n_clusters=3, features="rocket", random_state=0).fit(np.array_split(series, 2))
+    assert adjusted_rand_score(kinds, np.concatenate(model.labels_)) > 0.8
+    assert torch.linalg.vector_norm(model.result_["centroids"], dim=1).allclose(torch.ones(3))
     rng = np.random.default_rng(0)
-
-    def series(at: int) -> np.ndarray:
-        steps = np.arange(rng.integers(80, 120))
-        return np.sin(steps / 3) if at % 2 else np.sign(np.sin(steps / 9)) + rng.normal(0, 0.1, len(steps))
-
-    clients = [[series(at) for at in range(20)] for _ in range(2)]
-    model = fedkin.KMeans(n_clusters=2, features="rocket", random_state=0).fit(clients)
+    waves = [np.sin(np.arange(steps) / (3 if i % 2 else 9)) for i, steps in enumerate(rng.integers(80, 120, 40))]
+    model = fedkin.KMeans(n_clusters=2, features="rocket", random_state=0).fit([waves[:20], waves[20:]])
     assert adjusted_rand_score(np.arange(40) % 2, np.concatenate(model.labels_)) == 1
 
 
@@ -279,12 +271,3 @@ def test_a_damaged_image_gets_a_sentence(exported: str, tmp_path: Path) -> None:
     (folder / "site-1" / "01.png").write_bytes(b"no image")
     with pytest.raises(FedkinError, match=r"01.png' .*cannot be decoded"):
         fedkin.KMeans(n_clusters=2, features=exported).fit(folder)
-
-
-def test_methods_are_compared_on_pictures_in_memory(exported: str, tmp_path: Path) -> None:
-    clients = {f"site-{at}": photographs(12, at) for at in range(3)}
-    settings = {"data.encode": exported}
-    found = fedkin.compare(
-        clients, methods=["kmeans", "kfed"], n_clusters=2, seeds=1, settings=settings, out=tmp_path / "c"
-    )
-    assert found.recommended in ("kmeans", "kfed")

@@ -13,7 +13,6 @@ from fedkin.features import kept_features
 from fedkin.features.extractors import extract, forget, register
 from fedkin.features.gradients import gradients, upright
 from fedkin.methods.samples.afcl import AFCLMethod
-from fedkin.methods.samples.centralized import KMeansMethod
 from fedkin.methods.samples.feddp_kmeans import FedDPKMeansMethod
 from fedkin.methods.samples.ffcm import FFCMMethod
 from fedkin.methods.samples.kfed import KFedMethod
@@ -131,7 +130,6 @@ def test_the_channel_with_the_strongest_gradient_counts():
 
 METHODS = {
     "afcl": AFCLMethod(features="counted"),
-    "centralized-kmeans": KMeansMethod(n_clusters=2, features="counted"),
     "feddp-kmeans": FedDPKMeansMethod(n_clusters=2, features="counted"),
     "ffcm": FFCMMethod(n_clusters=2, rounds=3, features="counted"),
     "kfed": KFedMethod(n_clusters=2, features="counted"),

@@ -71,6 +71,7 @@ def form_of(value: Any, any_labels: bool = False) -> Form:
         return "record" if len(value) == 2 and x is not None and _are_labels(y, x) else "other"
     if isinstance(value, Iterator | Set | ValuesView):
         return "other"
+    # A pair comes before an array: of [x, y] with as many columns as rows numpy would make one, too.
     if isinstance(value, list | tuple) and value and (first := form_of(value[0])) not in ("row", "other"):
         are_texts = isinstance(value, list) and first == "samples" and listed_samples(value[-1]) is not None
         if len(value) == 2 and not are_texts and (any_labels or value[1] is None or _are_labels(value[1], value[0])):
@@ -363,10 +364,10 @@ def labels_beside(y: Any, keys: Sequence[Any], by_name: bool) -> Mapping[Any, An
         if not by_name:
             raise FedkinError("y has labels by name, but clients have no names; give both in lists, or both in dicts.")
         labels = {_client_name(name): values for name, values in y.items()}
-        if unknown := next((name for name in labels if name not in keys), None):
-            raise unknown_name("client in y", unknown, keys)
         if missing := next((key for key in keys if key not in labels), None):
             raise FedkinError(f"y has no labels of client '{missing}'; give one array for each client.")
+        if unknown := next((name for name in labels if name not in keys), None):
+            raise unknown_name("client in y", unknown, keys)
         return labels
     if not isinstance(y, list | tuple | np.ndarray) or (len(y) and dimensions(y[0]) == 0):
         raise FedkinError(
@@ -491,6 +492,7 @@ def load_clients(
             f"{table} is a table and {next(iter(arrays))} is an array without names of columns; all clients need "
             "tables, or all arrays."
         )
+    # Which column holds labels is known when all clients are read; then they are read again with it as a feature.
     if label is None and (features := not_labels(clients)):
         return load_clients(source, None, replace(options, features=[*options.features, *features]))
     columns = {

@@ -194,6 +194,7 @@ def read_huggingface(
         raise kind(f"{origin} cannot be loaded as split '{split}' of a Hugging Face data set ({reason}).") from error
     if cluster is not None and cluster not in rows.features:
         raise no_column(origin, cluster, rows.features)
+    # Labels of a directory are read below by the names of classes, also of those that this split lacks.
     x, _, label = read_rows(rows, origin, label, {*options.drop, cluster})
     if (frame := as_frame(x)) is not None:
         for column in filter(None, (label, cluster)):

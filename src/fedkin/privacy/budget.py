@@ -21,7 +21,7 @@ from fedkin.core.client import LASTING, Client
 from fedkin.core.federation import Federation
 from fedkin.core.files import FileError, file_lock, read_json, write_secret
 from fedkin.core.seeds import noise_for
-from fedkin.privacy.gaussian import add_noise, gaussian_epsilon, gaussian_mu, gdp
+from fedkin.privacy.gaussian import add_noise, gaussian_epsilon, gaussian_mu
 
 ACCOUNT = "account.json"
 """The file: the epsilon spent at this delta, and every run's mu."""
@@ -71,7 +71,7 @@ class Account:
             if not all(0.0 <= charged < math.inf for charged in runs.values()):
                 raise FileError(f"{path} is not as fedkin wrote it, so nothing may leave the site.")
             if mu <= runs.get(run, 0.0):
-                return True
+                return True  # also where the site's budget has been lowered since
             runs[run] = mu
             spent = math.hypot(*runs.values())
             if spent > gaussian_mu(self.epsilon, self.delta) * _ROUNDED:
@@ -95,9 +95,10 @@ def released(
     spent = client.state.get(SPENT, torch.zeros(0, dtype=torch.float64))
     row = torch.tensor(list(name), dtype=torch.uint8)
     if not bool((names == row).all(1).any()):
-        spent = torch.cat([spent, spent.new_tensor([gdp(sensitivity, payload["deviation"]) ** 2])])
+        mu = sensitivity / payload["deviation"] if payload["deviation"] > 0 else math.inf
+        spent = torch.cat([spent, spent.new_tensor([mu**2])])
         budget = min(float(payload["budget"]), float(client.state.get(BUDGET, math.inf)))
-        # Written so that a budget of NaN allows nothing.
+        # Charged before anything leaves, so that a site that is killed has paid; written so that NaN allows nothing.
         if not math.sqrt(float(spent.sum())) <= budget * _ROUNDED or not client.reserve(budget):
             return None
         client.state.setdefault(BUDGET, spent.new_tensor(budget))

@@ -77,11 +77,6 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     return bisect_upwards(lambda epsilon: gaussian_delta(epsilon, mu) <= delta)[1]
 
 
-def gdp(sensitivity: float, standard_deviation: float) -> float:
-    """Return mu of Gaussian differential privacy, of sums with `sensitivity` to a sample; infinite without noise."""
-    return sensitivity / standard_deviation if standard_deviation > 0 else math.inf
-
-
 def add_noise(values: Sequence[Tensor], sensitivity: float, standard_deviation: float, noise: Noise) -> list[Tensor]:
     """Add independent discrete Gaussian noise to each number of sums; float64, multiples of a power of two.
 
@@ -116,7 +111,7 @@ def discrete_gaussian(count: int, scale: int, noise: Noise) -> NDArray[np.int64]
     `scale`, at most 2^25). No floating point is involved.
     """
     drawn = np.zeros(count, dtype=np.int64)
-    rejected = np.arange(count)
+    rejected = np.arange(count)  # all at first, then those that are drawn anew
     while len(rejected):
         scales = np.full(len(rejected), scale, dtype=np.int64)
         remainder = integers_below(scales, noise)

@@ -156,19 +156,17 @@ def test_the_authors_draw_leaves_the_distinct_images_of_the_paper():
         assert means == pytest.approx(expected, rel=0.01)
 
 
-def samples(n, classes, channels, seed):
-    return torch.rand(n, channels, 3, 3, generator=torch.Generator().manual_seed(seed)), torch.arange(n) % classes
+def few_images(n_test=900):
+    def drawn(n, seed):
+        return torch.rand(n, 1, 3, 3, generator=torch.Generator().manual_seed(seed)), torch.arange(n) % 10
+
+    return Labelled("pictures", *drawn(900, 0), list("0123456789"), test=None if n_test is None else drawn(n_test, 1))
 
 
-def few_images(n=900, n_test=900, classes=10, channels=1):
-    test = None if n_test is None else samples(n_test, classes, channels, 1)
-    return Labelled("pictures", *samples(n, classes, channels, 0), [str(c) for c in range(classes)], test=test)
-
-
-def world(kind, clients=20, **options):
+def world(kind, clients=20):
     """The scenario without events, and each cluster's samples as any cluster would have them."""
-    made = Rotation if kind == "rotation" else LabelFlip
-    return made(clients=clients, **options).partition(few_images(), 0)
+    scenario = Rotation if kind == "rotation" else LabelFlip
+    return scenario(clients=clients).partition(few_images(), 0)
 
 
 def seen_from(kind, x, y, cluster, other):

@@ -73,47 +73,39 @@ def test_every_sample_is_at_exactly_one_client(sizes, heterogeneity, seed):
 
 def test_the_default_is_digits_at_ten_clients_with_fifty_per_class():
     population = LabelSkew().build(seed=0)
-    assert [client.id for client in population.clients] == list(range(10))
-    assert population.clients[0].x.shape[1:] == (1, 8, 8)
     assert population.classes == list("0123456789")
+    assert len(population.clients) == 10
     for client, truth in zip(population.clients, population.truth, strict=True):
-        assert client.y is None
-        assert client.x.shape == (len(truth), 1, 8, 8)
+        assert (client.y, client.x.shape) == (None, (len(truth), 1, 8, 8))
         assert set(torch.bincount(truth).tolist()) <= {0, 50}
-        assert list(client.state) == ["n_clusters"]
-        assert int(client.state["n_clusters"]) == len(truth.unique())
+        assert client.state == {"n_clusters": torch.tensor(len(truth.unique()))}
         assert 2 <= int(client.state["n_clusters"]) <= 5
 
 
 @pytest.mark.parametrize(
-    ("options", "sentence"),
+    ("options", "words"),
     [
-        ({"n_classes": 11}, "n_classes is 11; allowed: 1 to 10, the number of classes in 'digits'."),
-        ({"n_classes": 3, "max_classes": 4}, "Classes per client are 2 to 4; allowed: 1 <= minimum <= maximum <= 3."),
-        ({"samples_per_class": 500}, "samples_per_class is 500, but the smallest class has only 174 samples."),
+        ({"n_classes": 11}, "allowed: 1 to 10"),
+        ({"n_classes": 3, "max_classes": 4}, "1 <= minimum <= maximum <= 3"),
+        ({"samples_per_class": 500}, "only 174 samples"),
     ],
 )
-def test_options_out_of_range_are_refused(options, sentence):
-    with pytest.raises(FedkinError) as error:
+def test_options_out_of_range_are_refused(options, words):
+    with pytest.raises(FedkinError, match=words):
         LabelSkew(**options).build(0)
-    assert str(error.value).startswith(sentence)
 
 
 def test_a_partitioned_table_is_sliced_with_its_columns(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("a,kind,label\n" + "".join(f"{i},{'uv'[i % 2]},{i % 3}\n" for i in range(30)))
-    for scenario in (LabelSkew(str(path), clients=3), OwnClass(str(path)), Iid(str(path), clients=3)):
+    for scenario in (LabelSkew(str(path), clients=3), OwnClass(str(path), fraction=0.9), Iid(str(path), clients=3)):
         population = scenario.build(0)
-        for at, (client, truth) in enumerate(zip(population.clients, population.truth, strict=True)):
+        assert len(population.tests) == (3 if isinstance(scenario, Iid) else 0)
+        assert all(torch.equal(x[:, 0] % 3, y.double()) for x, y in population.tests)
+        for client, truth in zip(population.clients, population.truth, strict=True):
             assert client.x is client.table.values
-            assert [one.kind for one in client.table.columns] == ["number", "category"]
             assert torch.equal(client.table.of("a") % 3, truth.double())
             assert torch.equal(client.table.of("a") % 2, client.table.of("kind"))
-            if population.tests:
-                x, y = population.tests[at]
-                assert torch.equal(x[:, 0] % 3, y.double())
-    kept = LabelSkew(str(path), clients=2, n_classes=2, min_classes=2).build(0)
-    assert all(torch.equal(one.table.of("a") % 3, y.double()) for one, y in zip(kept.clients, kept.truth, strict=True))
 
 
 TEN = torch.arange(10).repeat(100)

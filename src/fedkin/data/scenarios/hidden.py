@@ -415,6 +415,7 @@ class DriftSwap(_Changing):
         moved = torch.cat(moving).sort().values
         if self.changed_fraction > 0 and len(moved) == 0:
             raise FedkinError(f"clients is {n}; allowed: {count + 1} or more, so that some of a cluster can drift.")
+        # Samples are those of the old cluster when the step comes, so that the change is the difference of two.
         after = before.clone()
         after[moved] = count if self.to == "new" else (before[moved] + 1) % count
         amounts = [*world.amounts, unused[0] if unused else 0]
@@ -441,6 +442,7 @@ class Arrivals(_Changing):
         n = len(population.clients)
         if n < 2 * count:
             raise FedkinError(f"clients is {n}; allowed: {2 * count} or more, so that some of each cluster join later.")
+        # The last are of all clusters in turns, so that as many as there are clusters are one of each.
         late = min(n - count, max(count, round(self.changed_fraction * n)))
         arrivals = torch.zeros(n, dtype=torch.int64)
         arrivals[n - late :] = self.step

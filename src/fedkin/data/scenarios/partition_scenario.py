@@ -108,6 +108,7 @@ class PartitionScenario(DataSetScenario):
             if tests is not None and data.test is not None:
                 test = (data.test[0][tests[i]], data.test[1][tests[i]])
             else:
+                # A generator of its own for each client, so that more clients leave the first ones as they are.
                 part, out = hold_out(part, self.test_fraction, derive_generator(seed, "test", i))
                 test = (data.x[out], data.y[out])
             if self.samples_per_client is not None and len(part) > self.samples_per_client:
