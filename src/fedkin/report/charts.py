@@ -253,8 +253,8 @@ def bar_chart(bars: Bars) -> str:
 
 # Lanes: the cluster of each client over the steps.
 
-_LANES_TOP, _LANE = 18.0, 14.0
-_LANE_LETTER, _LONGEST_NAME = 6.0, 12
+_LANES_TOP, _LANE = 18.0, 14.0  # heights of the headings and of a lane: a line of text each
+_LANE_LETTER, _LONGEST_NAME = 6.0, 12  # names take a third of the drawing at most
 
 
 def client_clusters(clusters: ClientClusters) -> str:

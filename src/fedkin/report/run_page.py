@@ -215,8 +215,9 @@ def _sample_finding(run: _Run) -> str:
         return "No clusters were separated: all samples are in one."
     holders = [sum(bool((client.state["clusters"] == c).any()) for client in run.clients) for c in run.clusters]
     low, high, count = min(holders), max(holders), len(run.clients)
-    across = all_of(count, "clients") if low == count else f"{low} to {high} of {count} clients"
-    across = f"{low} of {count} clients" if low == high < count else across
+    across = (
+        all_of(count, "clients") if low == count else f"{low if low == high else f'{low} to {high}'} of {count} clients"
+    )
     finding = f"{len(run.clusters)} clusters of samples were found"
     finding += f"; each has samples of {across}." if count > 1 else "."
     ari = last_number(run.records, "ari")
