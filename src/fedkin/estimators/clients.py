@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, SupportsIndex
 
@@ -14,7 +14,6 @@ from torch import Tensor
 
 from fedkin.core import Client
 from fedkin.core.errors import PYTHON, FedkinError, at_door, mid_sentence, raised_by, refuse, unknown_name
-from fedkin.data.checks import check_cells, check_labels
 from fedkin.data.dataset import (
     Dataset,
     are_whole,
@@ -40,7 +39,7 @@ from fedkin.data.names import expanded, holds_clients
 from fedkin.data.options import NO_LABELS, TableOptions
 from fedkin.data.population import Population
 from fedkin.data.preparation import Preparation
-from fedkin.data.scenarios.already_split import ClientFiles
+from fedkin.data.scenarios.already_split import ClientFiles, notes_on_sites
 from fedkin.data.scenarios.partition_scenario import client_of
 from fedkin.data.tables import as_frame
 
@@ -88,7 +87,6 @@ def read_labelled_clients(data: Any, y: Any, table: TableOptions, labels_needed:
     beside = read.labels or [None] * len(sites)
     labels = [_labels_in(site) if array is None else array for array, site in zip(beside, sites, strict=True)]
     names = [site.name for site in sites]
-    clients = [client_of(i, site) for i, site in enumerate(sites)]
     without = [name for name, array in zip(names, labels, strict=True) if array is None]
     if without and (labels_needed or len(without) < len(names)):
         unlike = next((f", unlike {name}" for name in names if name not in without), "")
@@ -102,22 +100,17 @@ def read_labelled_clients(data: Any, y: Any, table: TableOptions, labels_needed:
         refuse(said_once([(client[2], line) for client in each for line in raised_by(read_labels, *client)]))
         arrays = [read_labels(*client) for client in each]
         classes = _classes_of(arrays, names)
-        check_are_classes([str(name) for name in classes.tolist()], sum(map(len, sites)), read.label)
-        for client, array, name in zip(clients, arrays, names, strict=True):
-            client.y = encoded(array, classes, name)
+        texts = [str(label) for label in classes.tolist()]
+        check_are_classes(texts, sum(map(len, sites)), read.label)
+        codes = [encoded(array, classes, name) for array, name in zip(arrays, names, strict=True)]
+        sites = [replace(site, y=y, classes=texts) for site, y in zip(sites, codes, strict=True)]
+    clients = [client_of(i, site) for i, site in enumerate(sites)]
+    for client, site in zip(clients, sites, strict=True):
+        client.y = site.y
     # That clients share no labels with others is what clusters of clients are often found for: a note, no question.
-    spelt, apart = check_labels(
-        {name: [str(classes[i]) for i in client.y.unique()] for name, client in _named(names, clients, "y")}
-    )
-    tables = {name: client.table for name, client in _named(names, clients, "table")}
-    outcomes = notes_on_outcomes(table.names for table in tables.values())
-    questions = (*outcomes, *spelt, *check_cells(tables))
+    apart, looks_wrong = notes_on_sites(sites, comparable=not without)
+    questions = (*notes_on_outcomes(site.features for site in sites), *looks_wrong)
     return Inputs(clients, names, read.label, (*questions, *apart), questions, classes=classes)
-
-
-def _named(names: Sequence[str], clients: Sequence[Client], attribute: str) -> list[tuple[str, Any]]:
-    pairs = zip(names, clients, strict=True)
-    return [(name, client) for name, client in pairs if getattr(client, attribute) is not None]
 
 
 # Samples with labels that come after a fit, of one client or of several.

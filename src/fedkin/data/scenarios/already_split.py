@@ -77,7 +77,7 @@ class ClientFiles:
                     clients[i] = clients[i].rows(rest)
                     tests.append((site.x[out], y[out]))
         guesses = (*notes_on_outcomes(site.features for site in sites), *_label_notes(sites, self.label, labelled))
-        apart, questions = _notes_on(sites, labelled and not too_many_labels(len(classes), rows))
+        apart, questions = notes_on_sites(sites, labelled and not too_many_labels(len(classes), rows))
         return Population(
             clients,
             [client.y for client in clients if client.y is not None] if labelled else None,
@@ -91,7 +91,7 @@ class ClientFiles:
         )
 
 
-def _notes_on(sites: Sequence[Dataset], comparable: bool) -> tuple[Sequence[str], tuple[str, ...]]:
+def notes_on_sites(sites: Sequence[Dataset], comparable: bool) -> tuple[Sequence[str], tuple[str, ...]]:
     """Return notes on labels that clients do not share, if they are `comparable`, and on what looks wrong."""
     labelled = [(site.name, site.y, site.classes) for site in sites if site.y is not None]
     classes_of = {name: [classes[i] for i in y.unique().tolist()] for name, y, classes in labelled}
