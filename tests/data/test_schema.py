@@ -38,9 +38,7 @@ def unique(name, values, kind="number"):
 
 
 def test_ids_are_recognised_by_what_they_are_called() -> None:
-    ids = (
-        "id patientId MRN Fallnummer FallNr level_0 PID patient Customer subjid USUBJID SEQN StudyNo barcode"
-    )
+    ids = "id patientId MRN Fallnummer FallNr level_0 PID patient Customer subjid USUBJID SEQN StudyNo barcode"
     for name in ids.split():
         assert unique(name, [*range(0, 60, 2)]), name
     for name in ("age", "paid", "fluid", "rapid", "patients", "casein"):

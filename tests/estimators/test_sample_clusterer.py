@@ -13,7 +13,6 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import fedkin
 from fedkin.core import FedkinError
-from fedkin.data.inputs import COLLECTIONS
 
 QUICK = {
     "initial": "kmeans",
@@ -171,26 +170,6 @@ def test_labels_that_are_texts_are_no_samples(form: object) -> None:
     model = fedkin.KMeans(n_clusters=2, random_state=0).fit(clients)
     assert model.n_features_in_ == 3
     assert -1 < model.score(clients) < 1
-
-
-SINGLE = f"fit takes {COLLECTIONS}; got a single table."
-
-
-@pytest.mark.parametrize(
-    ("clients", "sentence"),
-    [
-        (X, SINGLE),
-        (pd.DataFrame(X), SINGLE.replace("table.", "DataFrame; table.groupby('hospital') divides it by a column.")),
-        ([X, Y], SINGLE),
-        ([], "The list of clients is empty; at least one is needed."),
-        ([X, X[:0]], "Client 1 has shape (0, 8), but samples need (n, features)"),
-        ([X, [[1, 2], [3]]], "Client 1 is no dense array of numbers, with rows of one length."),
-    ],
-)
-def test_clients_that_cannot_be_used_are_refused(clients: Any, sentence: str) -> None:
-    with pytest.raises(FedkinError) as raised:
-        quick().fit(clients)
-    assert str(raised.value).startswith(sentence)
 
 
 def test_a_failed_fit_leaves_the_model_as_it_was(fitted: fedkin.FedCRef) -> None:
