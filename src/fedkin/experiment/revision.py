@@ -7,14 +7,17 @@ without it. ``forgotten.json`` certifies what was done, and what it does not cov
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence, Set
+import shutil
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from fedkin.core import FedkinError
-from fedkin.core.files import read_json, write_atomically
+from fedkin.core.errors import in_short
+from fedkin.core.files import LOCK, check_empty, folder_lock, read_json, write_atomically
 from fedkin.core.method import CanCut, CanForget
-from fedkin.core.payload import save_tree
+from fedkin.core.payload import owned, save_tree
 from fedkin.core.progress import Progress
 from fedkin.data.population import Population, client_name, position_of, short_names
 from fedkin.data.preparation import Preparation
@@ -24,18 +27,20 @@ from fedkin.experiment.outputs import load_found
 from fedkin.experiment.run import Run, RunOutcome, execute, resume
 from fedkin.experiment.run_folder import (
     CHECKPOINT,
+    CLIENT_FOLDERS,
     CONFIG,
     LEDGER,
     MODELS,
     RECORDS,
     RESULT,
     RESULTS,
-    empty_folder,
-    finished_checkpoint,
-    reopen,
+    TIMING,
+    is_finished,
+    load_checkpoint,
     restore,
     run_config,
     sha256_of,
+    write_config,
     write_sums,
 )
 from fedkin.report.numbers import join_words
@@ -253,3 +258,57 @@ def kept_of(method: Any, preparation: Preparation) -> list[str]:
     if preparation.mode in ("standard", "common"):
         facts.append("how samples are scaled and encoded, found from sums over all clients' samples")
     return facts
+
+
+# The folder that a run is made anew in.
+
+
+@contextmanager
+def empty_folder(out: Path) -> Iterator[None]:
+    """Lock `out`, which is empty or absent, and take away what was written there if that ends in a FedkinError."""
+    check_empty(out)
+    with folder_lock(out, reentrant=True):
+        check_empty(out)
+        try:
+            yield
+        except FedkinError:
+            for path in out.iterdir():
+                if path.is_dir():
+                    shutil.rmtree(path)
+                elif path.name != LOCK:
+                    path.unlink()
+            raise
+
+
+def finished_checkpoint(folder: Path) -> dict[str, Any]:
+    """Load the last checkpoint of a finished run.
+
+    Raises FedkinError if the run has not finished, or the checkpoint is absent or of another version.
+    """
+    if not is_finished(folder):
+        raise FedkinError(f"{folder} has not finished; `fedkin resume {folder}` finishes it.")
+    checkpoint = load_checkpoint(folder / CHECKPOINT)
+    if checkpoint is None:
+        raise FedkinError(f"{folder} is damaged: {CHECKPOINT} is absent.")
+    return checkpoint
+
+
+def reopen(
+    folder: Path, out: Path, config: Config, checkpoint: Mapping[str, Any], forgotten: Collection[int] = ()
+) -> None:
+    """Copy the run in `folder` to `out`, an `empty_folder`, with another configuration and checkpoint.
+
+    `checkpoint` is as `load_checkpoint` gives it; private folders of clients that are `forgotten` are not copied.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    try:
+        for name in (RECORDS, TIMING, LEDGER):
+            if (folder / name).is_file():
+                shutil.copy(folder / name, out / name)  # with its mode, for a ledger is secret
+        for place in folder.glob(f"{CLIENT_FOLDERS}/*"):
+            if place.name not in map(str, forgotten):
+                shutil.copytree(place, out / CLIENT_FOLDERS / place.name)
+    except (OSError, shutil.Error) as error:
+        raise FedkinError(f"{folder} cannot be copied ({in_short(error)}).") from error
+    save_tree(out / CHECKPOINT, owned(dict(checkpoint)))
+    write_config(out, config)

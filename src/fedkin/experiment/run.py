@@ -38,30 +38,10 @@ from fedkin.data.preparation import Preparation, admit_joined_clients, prepare_a
 from fedkin.data.preparation import prepare as prepare_data
 from fedkin.data.profile import ClusterProfile, profile_clusters
 from fedkin.engines.local import LocalFederation, one_thread
-from fedkin.experiment import outputs
+from fedkin.experiment import outputs, run_folder
 from fedkin.experiment.config import Config, preparing_for
 from fedkin.experiment.early_stopping import TargetWatch
 from fedkin.experiment.evaluation import evaluator_for, with_oracle
-from fedkin.experiment.run_folder import (
-    CHECKPOINT,
-    CLIENT_FOLDERS,
-    CONFIG,
-    LEDGER,
-    RECORDS,
-    REPORT,
-    RESULTS,
-    SUMS,
-    TIMING,
-    RunFiles,
-    load_checkpoint,
-    no_run,
-    read_records,
-    restore_checkpoint,
-    run_config,
-    snapshot,
-    write_config,
-    write_sums,
-)
 from fedkin.experiment.tracking import NOTES, Trackers
 from fedkin.report.page import write_page
 from fedkin.report.run_page import latents_of, page_of_run
@@ -109,7 +89,7 @@ class RunOutcome:
     @property
     def report(self) -> Path:
         """Path of the run's HTML page."""
-        return self.folder / REPORT
+        return self.folder / run_folder.REPORT
 
 
 def execute(
@@ -140,13 +120,13 @@ def execute(
         check_empty(folder, _REMEDY)  # another process may have come first
         began = False
         try:
-            write_config(folder, config)
+            run_folder.write_config(folder, config)
             with open_federation(config, folder, progress) as (population, fed):
                 run = Run(config, folder, population, fed, progress, callbacks)
                 began = True
                 return run.finish()
         except BaseException as error:
-            refused = isinstance(error, FedkinError) and not (folder / CHECKPOINT).exists()
+            refused = isinstance(error, FedkinError) and not (folder / run_folder.CHECKPOINT).exists()
             if refused or not began:  # the folder is free for another try
                 _clear(folder)
             raise
@@ -154,9 +134,9 @@ def execute(
 
 def _clear(folder: Path) -> None:
     """Delete what a run wrote into its empty folder before it failed in its first step."""
-    for name in (CONFIG, SUMS, TIMING, NOTES):
+    for name in (run_folder.CONFIG, run_folder.SUMS, run_folder.TIMING, NOTES):
         (folder / name).unlink(missing_ok=True)
-    shutil.rmtree(folder / CLIENT_FOLDERS, ignore_errors=True)
+    shutil.rmtree(folder / run_folder.CLIENT_FOLDERS, ignore_errors=True)
 
 
 def check(config: Config, folder: Path, progress: Progress | None = None) -> tuple[Population, Preparation]:
@@ -190,15 +170,15 @@ def resume(
         If `folder` holds no run, its files do not fit together or are of another version, there is no such device,
         or another process works there.
     """
-    if not (folder / CONFIG).is_file():
-        raise no_run(folder)
-    if (folder / LEDGER).is_file():
+    if not (folder / run_folder.CONFIG).is_file():
+        raise run_folder.no_run(folder)
+    if (folder / run_folder.LEDGER).is_file():
         raise FedkinError(
             f"{folder} is the run of a real federation; `./flwr.sh run . federation --stream` in its app's folder "
             "resumes it."
         )
     with folder_lock(folder):
-        config = run_config(folder, [] if device is None else [f"device.name={json.dumps(device)}"])
+        config = run_folder.run_config(folder, [] if device is None else [f"device.name={json.dumps(device)}"])
         config.tracking.check_installed()
         progress = progress or Progress()
         with open_federation(config, folder, progress) as (population, fed):
@@ -314,7 +294,7 @@ class Run(ExperimentRunner):
         callbacks: Sequence[Callback] = (),
     ) -> None:
         self.folder, self.began = folder, time.perf_counter()
-        self.checkpoint = load_checkpoint(folder / CHECKPOINT)
+        self.checkpoint = run_folder.load_checkpoint(folder / run_folder.CHECKPOINT)
         if self.checkpoint is None:
             preparation = _prepare_clients(config, population, fed, progress)
         else:
@@ -322,7 +302,7 @@ class Run(ExperimentRunner):
             preparation = Preparation.from_tree(self.checkpoint["preparation"])
         for i in population.absent:  # nobody asks them, but the evaluator needs their samples
             population.clients[i].x = preparation.of(population.clients[i])
-        files = RunFiles(folder, self.checkpoint["state"]["steps"] if self.checkpoint else None)
+        files = run_folder.RunFiles(folder, self.checkpoint["state"]["steps"] if self.checkpoint else None)
         # A tracker gets a step once it is on disk, so that it never has one that is repeated.
         ordered = [
             files,
@@ -344,11 +324,11 @@ class Run(ExperimentRunner):
             self.callbacks.phase("Writing the results")
             result = result_of(self.method, self.fed, state)
             self._write_results(result)
-            records = read_records(self.folder, state.steps)
+            records = run_folder.read_records(self.folder, state.steps)
             profile, words = outputs.load_description(self.folder)
             latents = latents_of(self.method, self.population, self.method.result(state))
             page = page_of_run(self.config, self.population, self.preparation, records, latents, profile, words)
-            write_page(self.folder / REPORT, page)
+            write_page(self.folder / run_folder.REPORT, page)
         notes = list(dict.fromkeys([*self.population.notes, *self.preparation.notes]))
         is_of_samples = self.method.traits.clusters == "samples"
         parts = [each.state["clusters"] for each in clustered(self.fed)] if is_of_samples else [result.get("labels")]
@@ -381,12 +361,12 @@ class Run(ExperimentRunner):
         reading = {**table.of_files, "label": self.config.data.label}
         method = self.config.method_name
         outputs.write_result(folder, method, dict(result), self.preparation, population, profile, words, reading)
-        write_sums(folder, [CONFIG, RECORDS, *RESULTS])
+        run_folder.write_sums(folder, [run_folder.CONFIG, run_folder.RECORDS, *run_folder.RESULTS])
 
     def last_state(self) -> State:
         """Restore the federation and the method's state from the checkpoint."""
         assert self.checkpoint is not None
-        state = restore_checkpoint(self.fed, self.method.state_type, self.checkpoint)
+        state = run_folder.restore_checkpoint(self.fed, self.method.state_type, self.checkpoint)
         if isinstance(self.fed, LocalFederation):
             for i in self.fed.present:
                 restore_preparation(self.fed.clients[i])
@@ -407,6 +387,6 @@ class Run(ExperimentRunner):
         """Write the checkpoint, and return the state that it gives back; the first step's time has the preparation."""
         if line is None:
             timing = {**timing, "seconds": round(time.perf_counter() - self.began, 3)}
-        tree = {**snapshot(self.fed, state), "preparation": owned(self.preparation.tree())}
+        tree = {**run_folder.snapshot(self.fed, state), "preparation": owned(self.preparation.tree())}
         self.callbacks.checkpoint(tree, timing, line)
-        return restore_checkpoint(self.fed, self.method.state_type, tree)
+        return run_folder.restore_checkpoint(self.fed, self.method.state_type, tree)

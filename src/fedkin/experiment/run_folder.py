@@ -6,20 +6,14 @@ import dataclasses
 import hashlib
 import json
 import re
-import shutil
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_origin, get_type_hints
 
 from fedkin.core import Federation, FedkinError, State
-from fedkin.core.errors import in_short
 from fedkin.core.files import (
-    LOCK,
     append,
-    check_empty,
     check_regular,
-    folder_lock,
     read_tables,
     similar_path,
     write_atomically,
@@ -201,7 +195,7 @@ def _lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
         yield text, line if is_step else None
 
 
-# A run's experiment, and runs made of others.
+# A run's experiment.
 
 
 def write_config(folder: Path, config: Config) -> None:
@@ -241,57 +235,6 @@ def no_run(folder: Path) -> FedkinError:
     """Return the error for a `folder` without a run."""
     meant = "" if folder.exists() else similar_path(folder)
     return FedkinError(f"{folder} holds no run: {CONFIG} is absent{f'; {meant}' if meant else '.'}")
-
-
-@contextmanager
-def empty_folder(out: Path) -> Iterator[None]:
-    """Lock `out`, which is empty or absent, and take away what was written there if that ends in a FedkinError."""
-    check_empty(out)
-    with folder_lock(out, reentrant=True):
-        check_empty(out)
-        try:
-            yield
-        except FedkinError:
-            for path in out.iterdir():
-                if path.is_dir():
-                    shutil.rmtree(path)
-                elif path.name != LOCK:
-                    path.unlink()
-            raise
-
-
-def finished_checkpoint(folder: Path) -> dict[str, Any]:
-    """Load the last checkpoint of a finished run.
-
-    Raises FedkinError if the run has not finished, or the checkpoint is absent or of another version.
-    """
-    if not is_finished(folder):
-        raise FedkinError(f"{folder} has not finished; `fedkin resume {folder}` finishes it.")
-    checkpoint = load_checkpoint(folder / CHECKPOINT)
-    if checkpoint is None:
-        raise FedkinError(f"{folder} is damaged: {CHECKPOINT} is absent.")
-    return checkpoint
-
-
-def reopen(
-    folder: Path, out: Path, config: Config, checkpoint: Mapping[str, Any], forgotten: Collection[int] = ()
-) -> None:
-    """Copy the run in `folder` to `out`, an `empty_folder`, with another configuration and checkpoint.
-
-    `checkpoint` is as `load_checkpoint` gives it; private folders of clients that are `forgotten` are not copied.
-    """
-    out.mkdir(parents=True, exist_ok=True)
-    try:
-        for name in (RECORDS, TIMING, LEDGER):
-            if (folder / name).is_file():
-                shutil.copy(folder / name, out / name)  # with its mode, for a ledger is secret
-        for place in folder.glob(f"{CLIENT_FOLDERS}/*"):
-            if place.name not in map(str, forgotten):
-                shutil.copytree(place, out / CLIENT_FOLDERS / place.name)
-    except (OSError, shutil.Error) as error:
-        raise FedkinError(f"{folder} cannot be copied ({in_short(error)}).") from error
-    save_tree(out / CHECKPOINT, owned(dict(checkpoint)))
-    write_config(out, config)
 
 
 # Checksums of the files in a run's folder, which reveal damaged files before they are used.
