@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from broken_methods import BROKEN
 from fedkin.cli import main
 from fedkin.core import FedkinError
 from fedkin.deploy.app_folder import init
@@ -23,7 +22,6 @@ SOURCE = '''
 from dataclasses import dataclass
 
 from fedkin.core import task
-from fedkin.estimators import SampleClusterer
 from fedkin.methods.samples.kfed import KFedMethod
 
 
@@ -43,14 +41,39 @@ class Mine(KFedMethod):
 def greet(clients, payloads):
     """A task of my own."""
     return [{} for _ in clients]
-
-
-class Door(SampleClusterer, method=Mine):
-    """Its estimator."""
-
-
-number = 3
 '''
+BROKEN = """
+import torch
+from dataclasses import dataclass
+
+from fedkin.core import client_task
+from fedkin.methods.samples.kfed import KFedMethod
+
+
+@dataclass(frozen=True)
+class Arrays(KFedMethod):
+    def init(self, fed):
+        fed.ask_until_all_reply(as_array, {})
+        return super().init(fed)
+
+
+@dataclass(frozen=True)
+class Keeping(KFedMethod):
+    def init(self, fed):
+        fed.ask_until_all_reply(keeping, {})
+        return super().init(fed)
+
+
+@client_task
+def as_array(client, payload):
+    return {"means": client.x.mean(0).numpy()}
+
+
+@client_task
+def keeping(client, payload):
+    client.state["seen"] = {"samples": len(client)}
+    return {}
+"""
 NAME = "own_package.mine:Mine"
 SETTINGS = ["data.source=iris", "method.n_clusters=3", "evaluation.map=none"]
 

@@ -14,7 +14,7 @@ from sklearn.datasets import load_wine
 
 import fedkin
 from fedkin.core import FedkinError
-from fedkin.core.payload import load_tree, owned, save_tree
+from fedkin.core.payload import load_tree, save_tree
 from fedkin.core.progress import Callback
 from fedkin.core.table import Column, Table
 from fedkin.engines.local import LocalFederation
@@ -98,23 +98,6 @@ def test_going_on_from_a_checkpoint_is_going_on(tmp_path: Path) -> None:
     for name, federation, before in (("straight", fed, state), ("resumed", fresh, resumed)):
         save_tree(tmp_path / name, snapshot(federation, method.step(federation, before)[0]))
     assert (tmp_path / "straight").read_bytes() == (tmp_path / "resumed").read_bytes()
-
-
-def test_a_tree_comes_back_with_views_of_one_tensor(tmp_path: Path) -> None:
-    stack = torch.arange(6.0).view(3, 2)
-    save_tree(tmp_path / "tree", owned({"a": stack[0], "b": [stack[0], stack.T], "c": {"d": None, "e": 0.1}}))
-    tree = load_tree(tmp_path / "tree")
-    assert torch.equal(tree["a"], stack[0])
-    assert torch.equal(tree["b"][1], stack.T)
-    assert tree["c"] == {"d": None, "e": 0.1}
-
-
-@pytest.mark.parametrize("content", [b"", b"not safetensors", None])
-def test_what_is_no_checkpoint_is_refused(content: bytes | None, tmp_path: Path) -> None:
-    if content is not None:
-        (tmp_path / "checkpoint").write_bytes(content)
-    with pytest.raises(FedkinError, match=r"^Cannot read .*checkpoint: it is not a file that fedkin wrote"):
-        load_tree(tmp_path / "checkpoint")
 
 
 def test_a_late_step_writes_no_more_than_an_early_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
