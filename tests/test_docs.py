@@ -67,7 +67,7 @@ QUICK = {
     "embedding": [*FEW, "method.pretraining_rounds=1", "method.pretraining_steps=1", "method.pretraining_epochs=1"],
 }
 """What makes a run short, by method; all others are made so by `FEW`. No run draws a map, which takes longest."""
-STUDIES = {"compare": ["--clusters", "5", "--set", "simulation.fraction=0.2"], "reproduce": ["--only", "p = 1"]}
+STUDIES = {"compare": ["--clusters", "5", "--set", "simulation.fraction=0.2"], "reproduce": ["--seeds", "1"]}
 """What makes the runs of a study short and few, by command."""
 
 

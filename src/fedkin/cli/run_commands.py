@@ -253,7 +253,6 @@ def _compare(questions: Any, out: Path, seeds: int, budget: str, as_json: bool, 
 @option("--seeds", "Number of seeds, instead of the entry's.", "INTEGER", type=COUNT)
 @option("-j --jobs", "Runs at a time; by default one per core.", "INTEGER", type=COUNT)
 @out("Folder for runs and tables; existing runs are reused.", default=Path("reproductions"))
-@option("--only", "A row or a column by its name; by default, all. May be repeated.", "NAME", multiple=True)
 @device(f"{NETWORKS}; runs on another device are other runs")
 @flag("--show", "Run nothing; write the tables of existing runs.")
 @as_json

@@ -313,10 +313,10 @@ def verdict(tree: Mapping[str, Any]) -> str:
     success = _level(tree["membership"], flip)
     sure = success["advantage"] - success["margin"]
     if sure > 0:
-        found = f"messages reveal {'' if sure > 0.1 else 'a little of '}who took part"
+        success_text = f"messages reveal {'' if sure > 0.1 else 'a little of '}who took part"
     else:
-        found = "membership inference from messages is no better than chance"
-    return f"{noise}, {guarantee}. In practice {found} (advantage {_advantage(success)})."
+        success_text = "membership inference from messages is no better than chance"
+    return f"{noise}, {guarantee}. In practice {success_text} (advantage {_advantage(success)})."
 
 
 def _weakest(tree: Mapping[str, Any]) -> float | None:
@@ -352,24 +352,11 @@ _NOTES = (
     "other; ± is two standard errors. The bound is of any attacker where one sample changes all bits of a segment.",
     "All of this covers the messages only, not the encoder that clients train, nor the training that follows.",
 )
-_GUARANTEES = {
-    "epsilon_bit": "ε of one bit",
-    "epsilon_sample": "ε of adding or removing one sample",
-    "epsilon_replaced": "ε of replacing one sample",
-    "epsilon_client": "ε of all samples of a client",
-    "epsilon_client_delta": "the same with δ",
-}
 
 
 def page_of(tree: Mapping[str, Any], pictures: Sequence[tuple[str, str, Numbers]]) -> PageView:
     """Build the page; `pictures` are originals, then reconstructions by level, with their errors, or none."""
-    statements, errors = tree["statements"], tree["reconstruction"]
-    guarantees = [
-        *([words, *(_epsilon(statement[name]) for statement in statements)] for name, words in _GUARANTEES.items()),
-        ["δ", *(f"{statement['delta']:g}" for statement in statements)],
-        ["bits of a message", *(f"{statement['bits']:,}" for statement in statements)],
-        ["bits of a segment", *(f"{statement['width']:,}" for statement in statements)],
-    ]
+    errors = tree["reconstruction"]
     base, chance = _level(errors["levels"], 0.0)["error"], 100 / errors["samples"]
     rows = [(_level_name(level["flip"]), level["error"], 100 * level["recognised"], PAPER.get(level["flip"]))
             for level in errors["levels"]]  # fmt: skip
@@ -390,10 +377,6 @@ def page_of(tree: Mapping[str, Any], pictures: Sequence[tuple[str, str, Numbers]
         ("level of noise", "pictures", "error"), pictures,
     )  # fmt: skip
     tables = {
-        "privacy": _table(
-            "Privacy guarantees", "The smaller ε, the less a message reveals about the samples it was made from.",
-            ["bound", *(_level_name(statement["flip"]) for statement in statements)], guarantees,
-        ),
         "reconstruction": _table(
             f"Reconstruction of {errors['samples']} samples", "Mean squared errors: the larger, the less is revealed.",
             ["", "error", "of P = 0 %", "paper, of P = 0 %", "recognised"], reconstructions,

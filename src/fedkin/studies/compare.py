@@ -292,28 +292,19 @@ class Schedule:
             yield from [score.candidate for score in self.best()]
             return
         question, first = self.question, self.question.candidates()
-        yield from self._listed([candidate for candidate in first if candidate.is_cheap])
+        cheap, costly = question.takers(cheap=True), question.takers(cheap=False)
+        yield from [candidate for candidate in first if candidate.is_cheap]
         if question.clusters is None and question.family == "samples" and self.population is not None:
             samples = sum(map(len, self.population.clients))
-            needy = [name for name in question.takers(cheap=True) if not method_named(name).traits.finds_k]
-            finders = [name for name in question.takers(cheap=True) if method_named(name).traits.finds_k]
-            for number in LADDER:
-                if 10 * number <= samples:  # of fewer samples a cluster is hardly found again in each half
-                    yield from self._listed([Candidate(name, number) for name in [*needy[:1], *finders]])
-        yield from self._listed(first)
+            finders = [name for name in cheap if method_named(name).traits.finds_k]
+            climbers = [*[name for name in cheap if name not in finders][:1], *finders]
+            # Of fewer than ten samples a cluster is hardly found again in each half.
+            yield from [Candidate(name, number) for number in LADDER if 10 * number <= samples for name in climbers]
+        yield from first
         if question.clusters is None:
             numbers = self._numbers()
-            yield from self._listed(
-                [Candidate(name, number) for name in question.takers(cheap=True) for number in numbers]
-            )
-            yield from self._listed(
-                [Candidate(name, number) for name in question.takers(cheap=False) for number in numbers[:1]]
-            )
-
-    def _listed(self, candidates: Sequence[Candidate]) -> Iterator[Candidate]:
-        for candidate in candidates:
-            self.tried[candidate] = None
-            yield candidate
+            yield from [Candidate(name, number) for name in cheap for number in numbers]
+            yield from [Candidate(name, number) for name in costly for number in numbers[:1]]
 
     def _numbers(self) -> list[int]:
         """Return up to four numbers of clusters to give, the likeliest first: those of the best candidates so far."""
@@ -331,6 +322,7 @@ class Schedule:
 
     def run(self, candidate: Candidate, seed: int) -> None:
         """Make a run, unless it has a result or time is up."""
+        self.tried[candidate] = None
         cell, question = self._cell(candidate, seed), self.question
         if cell in self.study.results or not self.study.has_time:
             return

@@ -295,11 +295,13 @@ class Comparison:
             PagePart("next", "Next", commands=list(self.use)),
         ]
         opposite = "clients" if self.family == "samples" else "samples"
-        asked = f"Which {self.family} belong together? ({self.question.data}, scenario {self.question.scenario}; "
+        description = f"Which {self.family} belong together? ({self.question.data}, scenario {self.question.scenario}; "
         finished = sum(bool(line.results) for line in self.lines)
         return PageView(
             title=f"{'Benchmark of methods' if self.question.label else 'Methods'} that cluster {self.family}",
-            lead=self.lead if self.question.label else f"{self.lead}\n{asked}--question {opposite} asks the other.)",
+            lead=self.lead
+            if self.question.label
+            else f"{self.lead}\n{description}--question {opposite} asks the other.)",
             summary=[("Results", f"{finished} of {len(self.lines)}", "of methods, chosen without the truth")],
             parts=[part for part in parts if part.figures or part.notes or part.commands],
             settings={**self.question.tables, "method": self.question.settings},

@@ -243,13 +243,13 @@ def question_of(
         raise FedkinError(f"'evaluation.{aims[0]}' is not for a comparison, whose runs all come to their end.")
     first_seed, shared = tables.pop("seed", 0), tables.pop("method", {})
     tables["evaluation"] = {"every": 1_000_000, "map": "pca"} | tables.get("evaluation", {})
-    known = [name for name in methods if registry.is_known("method", base_name(name))]
+    registered = [name for name in methods if registry.is_known("method", base_name(name))]
     simulation = tables["simulation"]
     if "scenario" not in simulation and (
         "column" in simulation or files_of_clients(str(tables["data"].get("source", "digits")))
     ):
         simulation["scenario"] = "files"
-    clustered = {method_named(name).traits.clusters for name in known}
+    clustered = {method_named(name).traits.clusters for name in registered}
     gives_labels = "scenario" in simulation and issubclass(
         registry.resolve("scenario", str(simulation["scenario"])), PartitionScenario
     )
@@ -258,7 +258,7 @@ def question_of(
     simulation.setdefault("scenario", "own-class" if family == "samples" else "label-clusters")
     if family == "clients" and simulation["scenario"] == "files":
         simulation.setdefault("test_fraction", 0.2)  # clients' models are judged on samples of their own
-    fields = {field.name for name in {*registry.METHODS, *known} for field in options_of(method_named(name))}
+    fields = {field.name for name in {*registry.METHODS, *registered} for field in options_of(method_named(name))}
     for key in shared:
         if key not in fields or key == "n_clusters":
             number = f"{flag('clusters')} says how many clusters there are"

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from fedkin.core import FedkinError
-from fedkin.core.errors import unknown_name
 from fedkin.core.files import write_atomically
 from fedkin.core.progress import Progress
 from fedkin.data.sources import keep_read
@@ -56,17 +55,17 @@ def plans_of(names: Sequence[str], scale: ScaleName, seeds: int | None = None, d
 
 
 def reproduce(
-    plans: Sequence[Plan], out: Path, jobs: int, progress: Progress, only: Collection[str] = ()
+    plans: Sequence[Plan], out: Path, jobs: int, progress: Progress
 ) -> tuple[list[EntryTable], dict[str, str]]:
     """Make the missing runs of some plans of one scale, and write their tables; return these, and why runs failed.
 
-    `out` is the folder for runs, shared by all entries, and for tables; `jobs` run in parallel. `only` are names of the
-    rows and columns to run; by default all. Raises FedkinError, before the first run begins, if any could not.
+    `out` is the folder for runs, shared by all entries, and for tables; `jobs` run in parallel. Raises
+    FedkinError, before the first run begins, if any could not.
     """
     runs: dict[str, tuple[PlannedRun, set[str]]] = {}
     # Those of the longest runs first, so that all cores end together.
     for plan in sorted(plans, key=lambda plan: -(plan.scale.core_seconds or 0.0) / len(plan.runs())):
-        for name, (run, probes) in plan.runs(only).items():
+        for name, (run, probes) in plan.runs().items():
             runs.setdefault(name, (run, set()))[1].update(probes)
     waiting = {
         name: (run, probes)
@@ -220,26 +219,21 @@ def reproduced(
     jobs: int | None,
     out: Path,
     show: bool,
-    only: Sequence[str] = (),
     as_json: bool = False,
     quiet: bool = False,
     device: str = "cpu",
 ) -> None:
     """Run entries, or only show them, and print their tables; with `quiet`, print JSON only.
 
-    Raises FedkinError if there is no such entry, row or column, an entry cannot be used, runs failed, or no run has a
+    Raises FedkinError if there is no such entry, an entry cannot be used, runs failed, or no run has a
     number that an entry measures.
     """
     plans = plans_of(names, scale, seeds, device)
-    lines = {line.name for plan in plans for line in (*plan.rows, *plan.columns)}
-    for line in only:
-        if line not in lines:
-            raise unknown_name("row or column", line, lines)
     if show:
         tables, failed = write_tables(plans, out), dict[str, str]()
     else:
         with nullcontext(Progress()) if quiet or not sys.stderr.isatty() else Bar() as progress:
-            tables, failed = reproduce(plans, out, jobs or cores(), progress, only)
+            tables, failed = reproduce(plans, out, jobs or cores(), progress)
     if as_json:
         print(json.dumps([table.tree() for table in tables], indent=2))
     elif not quiet:

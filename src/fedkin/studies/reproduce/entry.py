@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -43,11 +43,6 @@ class Figure:
     half: float | None = None
     seeds: int = 0
     rounding: float = 0.0
-
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        """Both ends of the interval."""
-        return None if self.half is None else (self.value - self.half, self.value + self.half)
 
     def shown(self, digits: int) -> str:
         """Format the figure for a table, such as ``"0.894 ± 0.031"``."""
@@ -188,20 +183,20 @@ def cell_name(row: EntryLine, column: EntryLine) -> str:
     return f"{row.name} | {column.name}"
 
 
-def measure_of(entry: PaperEntry, row: EntryLine, column: EntryLine, where: Path | str = "The entry") -> str:
+def measure_of(entry: PaperEntry, row: EntryLine, column: EntryLine, source: Path | str = "The entry") -> str:
     """Return the measure of a cell: that of its column, else of its row, else of the entry.
 
-    Raises FedkinError if there is none, or it needs the column's position and there is none; `where` names the entry in
-    the message.
+    Raises FedkinError if there is none, or it needs the column's position and there is none; `source` names the entry
+    in the message.
     """
     measure = column.measure or row.measure or entry.measure
     if measure is None:
-        raise FedkinError(f"{where} does not say what to measure in '{cell_name(row, column)}'.")
+        raise FedkinError(f"{source} does not say what to measure in '{cell_name(row, column)}'.")
     measure = measure.replace("{column}", column.name)
     if "{at}" not in measure:
         return measure
     if column.at is None:
-        raise FedkinError(f"{where} measures '{measure}' in column '{column.name}', which has no 'at' to put in.")
+        raise FedkinError(f"{source} measures '{measure}' in column '{column.name}', which has no 'at' to put in.")
     return measure.replace("{at}", f"{column.at:g}")
 
 
@@ -268,13 +263,10 @@ def load_entry(path: Path) -> PaperEntry:
     references = [(f"cell in a claim of {path}:", links, cells)]
     for name, scale in (("quick", entry.scales.quick), ("paper", entry.scales.paper)):
         if scale is not None:
-            references += [
-                (f"row in 'scales.{name}' of {path}:", scale.rows or [], rows),
-                (f"column in 'scales.{name}' of {path}:", scale.columns or [], columns),
-                (f"row or column in 'scales.{name}' of {path}:", list(scale.only), [*rows, *columns]),
-            ]
-    for kind, references_of_kind, names in references:
-        for name in references_of_kind:
+            lines = [*(scale.rows or []), *(scale.columns or []), *scale.only]
+            references.append((f"row or column in 'scales.{name}' of {path}:", lines, [*rows, *columns]))
+    for kind, used, names in references:
+        for name in used:
             if name not in names:
                 raise unknown_name(kind, name, names)
     return entry
@@ -323,32 +315,23 @@ class PlannedCell:
 class Plan:
     """Plan of an entry at a scale, with its cells row by row.
 
-    `asked` is the name by which a user requests it: the entry's, or the path of a user's own file.
+    `request` is the name by which a user requests it: the entry's, or the path of a user's own file.
     """
 
     name: str
-    asked: str
+    request: str
     entry: PaperEntry
     scale_name: ScaleName
     scale: RunScale
     cells: tuple[PlannedCell, ...]
 
-    def runs(self, lines: Collection[str] = ()) -> dict[str, tuple[PlannedRun, set[str]]]:
-        """Return the runs by name, each once, with the names of its probes.
-
-        With names in `lines` they are those in the named rows and columns, without row names all rows, without column
-        names all columns; none if all names belong to other entries.
-        """
-        rows, columns = {row.name for row in self.rows}, {column.name for column in self.columns}
-        if lines and not (rows | columns) & set(lines):
-            return {}
-        rows, columns = rows & set(lines) or rows, columns & set(lines) or columns
+    def runs(self) -> dict[str, tuple[PlannedRun, set[str]]]:
+        """Return the runs by name, each once, with the names of its probes."""
         runs: dict[str, tuple[PlannedRun, set[str]]] = {}
         for cell in self.cells:
-            if cell.row.name in rows and cell.column.name in columns:
-                probe, slash, _ = cell.measure.partition("/")
-                for run in cell.runs:
-                    runs.setdefault(run.name, (run, set()))[1].update({probe} if slash else ())
+            probe, slash, _ = cell.measure.partition("/")
+            for run in cell.runs:
+                runs.setdefault(run.name, (run, set()))[1].update({probe} if slash else ())
         return runs
 
     @property
@@ -363,18 +346,23 @@ class Plan:
 
 
 def plan_of(
-    name: str, entry: PaperEntry, scale_name: ScaleName, seeds: int | None = None, asked: str = "", device: str = "cpu"
+    name: str,
+    entry: PaperEntry,
+    scale_name: ScaleName,
+    seeds: int | None = None,
+    request: str = "",
+    device: str = "cpu",
 ) -> Plan:
-    """Plan the runs of an entry at a scale; its `name` is for messages, `asked` what a user typed, if it differs.
+    """Plan the runs of an entry at a scale; its `name` is for messages, `request` what a user typed, if it differs.
 
     `seeds` is their number, if not the scale's: the first of those, then the numbers that follow the greatest. `device`
     is that of the networks, for methods that have any; runs on another device are different runs. Raises FedkinError if
     the entry does not have the scale, or the settings do not form a valid experiment.
     """
-    asked = asked or name
+    request = request or name
     scale = entry.scales.quick if scale_name == "quick" else entry.scales.paper
     if scale is None:
-        raise FedkinError(f"{asked} has no section [scales.{scale_name}], which says how many seeds to run.")
+        raise FedkinError(f"{request} has no section [scales.{scale_name}], which says how many seeds to run.")
     numbers = scale.seeds
     if seeds is not None:
         after = max(numbers) + 1
@@ -392,7 +380,7 @@ def plan_of(
         for column in entry.columns
         if scale.columns is None or column.name in scale.columns
     ]
-    return Plan(name, asked, entry, scale_name, scale, tuple(cells))
+    return Plan(name, request, entry, scale_name, scale, tuple(cells))
 
 
 def _run(

@@ -367,11 +367,11 @@ def _samples(folder: Path) -> tuple[Tensor, Tensor, Tensor]:
 def _by_neighbours(points: Tensor, y: Tensor, held_out: Tensor) -> Figures:
     """Return the accuracy of a majority vote on the `held_out` samples, bool ``(n,)``, the lowest class in a tie."""
     unit = torch.nn.functional.normalize(points, dim=1).numpy()  # so that the nearest are those by cosine
-    known, unknown = unit[~held_out], unit[held_out]
+    fitted, unseen = unit[~held_out], unit[held_out]
     figures = {}
     for count in (3, 5, 7, 9, 100, 1000, 7000):
-        vote = KNeighborsClassifier(min(count, len(known)), algorithm="brute").fit(known, y[~held_out])
-        figures[str(count)] = float(vote.score(unknown, y[held_out]))
+        vote = KNeighborsClassifier(min(count, len(fitted)), algorithm="brute").fit(fitted, y[~held_out])
+        figures[str(count)] = float(vote.score(unseen, y[held_out]))
     return figures
 
 

@@ -14,8 +14,7 @@ from scipy.stats import t
 
 from fedkin.core.errors import hint, listing, nearest
 from fedkin.experiment.run_folder import is_finished
-from fedkin.report.charts import MIN_STEPS
-from fedkin.report.figures import CellVerdict, Curve, PagePart, PageView, ResultTable, TableCell
+from fedkin.report.figures import CellVerdict, PagePart, PageView, ResultTable, TableCell
 from fedkin.report.numbers import pluralize
 from fedkin.report.tables import MEANINGS
 from fedkin.studies.pages import duration
@@ -192,7 +191,7 @@ class EntryTable:
         runs = pluralize(self.runs, "run")
         finished = runs if self.finished == self.runs else f"{self.finished} of {runs} finished"
         again = f"{finished}, {duration(self.seconds)} of one core." if self.finished else f"{finished}."
-        curves, claims = _curves(self), [claim.sentence for claim in self.claims]
+        claims = [claim.sentence for claim in self.claims]
         return PageView(
             title=entry.title,
             lead=f"{held}\n{place}. {entry.claim}".rstrip(),
@@ -207,13 +206,12 @@ class EntryTable:
                     paragraphs=[f"Differs: {text}" for text in self.differs],
                     figures=[table],
                 ),
-                *([PagePart("curves", "As curves", figures=curves)] if curves else []),
                 *([PagePart("claims", "Claims", notes=claims)] if claims else []),
                 PagePart(
                     "again",
                     "Again",
                     paragraphs=[again],
-                    commands=[f"fedkin reproduce {plan.asked} --scale {plan.scale_name}"],
+                    commands=[f"fedkin reproduce {plan.request} --scale {plan.scale_name}"],
                 ),
             ],
             settings={"run": entry.run, "scale": plan.scale.model_dump(exclude_none=True)},
@@ -268,7 +266,7 @@ def _absent(plan: Plan, finished: Mapping[str, FinishedRun]) -> tuple[str, ...]:
         if len(runs) == len(all_runs) and all(value is None for run in runs for value in run.values(number)):
             measured_names = sorted({name for run in runs for name in run.names} | set(COSTS))
             near = hint(nearest(number, measured_names), f"they have {listing(measured_names)}")
-            sentences.append(f"The records of {plan.asked}'s runs have no number '{number}'; {near}")
+            sentences.append(f"The records of {plan.request}'s runs have no number '{number}'; {near}")
     return tuple(sentences)
 
 
@@ -325,28 +323,3 @@ def _cell(result: Result) -> TableCell:
     verdict = f"; {MEANINGS[result.verdict]}" if result.verdict else ""
     tip = f"{result.row}, {result.column}: {result.measure}, by seed {values}{beside}{verdict}"
     return TableCell(result.ours.shown(result.digits), paper, result.verdict, tip)
-
-
-def _curves(table: EntryTable) -> list[Curve]:
-    """Return a chart of the rows over the columns' positions, if there are enough columns."""
-    places = {column.name: column.at for column in table.plan.columns if column.at is not None}
-    if len(places) < MIN_STEPS:
-        return []
-    columns = sorted(places, key=places.__getitem__)
-    results = {(result.row, result.column): result for result in table.results}
-
-    def of(row: str, whose: Literal["ours", "paper"], part: Literal["value", "interval"]) -> list[Any]:
-        figures = [getattr(results[row, name], whose) for name in columns]
-        return [None if figure is None else getattr(figure, part) for figure in figures]
-
-    rows = [row.name for row in table.plan.rows]
-    curve = Curve(
-        table.plan.entry.title,
-        "Means over seeds with their 95 % intervals; thin, what the paper prints.",
-        [places[name] for name in columns],
-        {row: of(row, "ours", "value") for row in rows},
-        x_label=table.plan.entry.axis,
-        intervals={row: of(row, "ours", "interval") for row in rows},
-        reference={row.name: of(row.name, "paper", "value") for row in table.plan.rows if any(row.paper)},
-    )
-    return [curve]
