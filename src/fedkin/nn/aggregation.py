@@ -83,6 +83,7 @@ class Means:
 
     def all(self) -> Tensor:
         """Return the averages of all clusters ``(clusters, size)``, equal in their shared leading numbers."""
+        # A cluster without updates keeps its own layers, and moves with all others in the shared ones.
         means = torch.stack([self.of(cluster) for cluster in range(len(self.weights))])
         if self.shared and (self._kept or sum(self.weights) > 0):
             means[:, : self.shared] = self._shared_mean()

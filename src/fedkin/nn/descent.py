@@ -277,6 +277,7 @@ def train_locally(
             else resident.through(x, y, order, training.batch_size, step)
             for order in batch_orders(len(x), total, rng, training.batch_size)
         ]
+        # Of the last epoch alone: losses before are of models that nobody has any more.
         losses, counts = (torch.cat(parts)[-per_epoch:] for parts in zip(*epochs, strict=True))
         return resident.vector(), float((losses * counts).sum() / counts.sum())
 

@@ -35,6 +35,7 @@ class Coupling(nn.Module):
         if not fixed.shape[1]:  # samples of one feature: the other half is empty
             fixed = fixed.new_zeros(len(fixed), 1)
         hidden = self.conditioner(fixed)
+        # Bounded, or a few steps make exp(scale) overflow.
         scale = self.scale(hidden).tanh()
         return changed * scale.exp() + self.shift(hidden), scale.sum(1)
 

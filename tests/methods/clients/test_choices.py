@@ -61,18 +61,6 @@ def test_clients_choose_the_model_of_least_loss(seed):
         assert judged.index(min(judged)) == done.labels[client.id]
 
 
-@pytest.mark.parametrize("averaging", ["models", "gradients"])
-def test_shared_layers_stay_equal_in_all_clusters(averaging):
-    settings = ONE_ROUND | {"rounds": 3, "n_clusters": 5}
-    done = planted.run(IFCAMethod(**settings, shared_layers=1, averaging=averaging), make_clients())
-    shared = Classifier.of(done.states[0].module).leading(1)
-    assert 0 < shared < done.states[0].models.shape[1]
-    for state in done.states:
-        assert bool((state.models[:, :shared] == state.models[0, :shared]).all())
-    assert not torch.equal(done.states[0].models[0, :shared], done.states[-1].models[0, :shared])
-    assert not torch.equal(done.states[-1].models[0, shared:], done.states[-1].models[1, shared:])
-
-
 @pytest.mark.parametrize("hidden", [False, True])
 @pytest.mark.parametrize("identity", ["all", "batch"])
 def test_a_model_that_has_diverged_is_nobodys_choice(identity, hidden):

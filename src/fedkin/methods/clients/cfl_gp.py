@@ -157,6 +157,7 @@ class CFLGPMethod(ClientMethod):
         means, counts = state.profiles.clone(), state.counts.clone()
         for row, profile in profiles.items():
             counts[turn, row] += 1
+            # A running mean: the updates of earlier rounds need not be kept.
             means[turn, row].lerp_(profile, 1 / int(counts[turn, row]))
         described = counts.any(0).nonzero()[:, 0]
         matrix = gradient_matrix(means[:, described], counts[:, described])

@@ -78,6 +78,7 @@ def training_task(**declared: Unpack[Declared]) -> Callable[[Callable[[Client, P
 def trained_update(job: Job) -> Training:
     """Train a model; the reply is its ``update``, the number of ``samples`` and the training ``loss``."""
     ((model, loss),) = yield [job]
+    # In place: the trained model is nobody else's, and a second one per client would be half of a round's memory.
     return {"update": model.sub_(job.start), "samples": len(job.x), "loss": loss}
 
 
@@ -369,6 +370,7 @@ class ClientMethod(Method[Any]):
         if fed.secure_sums:
             check_enough(count)
         drawn = torch.randperm(len(present), generator=fed.rng("participants", state.steps))[:count]
+        # In order of id, as the order of a sum decides its last digits.
         return sorted(present[row] for row in drawn.tolist())
 
     def step(self, fed: Federation, state: Any) -> tuple[Any, Record]:
@@ -400,6 +402,7 @@ class ClientMethod(Method[Any]):
     def training(self, state: ClientMethodState, starts: Mapping[int, Tensor], **more: Any) -> dict[int, Payload]:
         """Return payloads of `client_method.train` by client; clients that start from the same model share one."""
         common = {"module": state.module, "training": self.training_settings(state), **more}
+        # A model is sent by reference: one payload for all of its clients, and no copy of it per client.
         by_model = {model.data_ptr(): common | {"model": model} for model in starts.values()}
         return {client: by_model[model.data_ptr()] for client, model in starts.items()}
 

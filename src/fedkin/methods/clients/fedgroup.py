@@ -52,9 +52,12 @@ class FedGroupMethod(UpdateMethod):
 
     traits = UpdateMethod.traits.replace(finds_k=False, takes_k=True)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def init(self, fed: Federation) -> SplitState:
+        """Return one new model, and all clients in one cluster; refuse a `clustering_round` after the last."""
+        # Not when it is made, for a Flower strategy learns the number of rounds only when it starts.
         check_clustering_round(self.clustering_round, self.rounds)
+        state: SplitState = super().init(fed)
+        return state
 
     def can_split(self, state: SplitState) -> bool:
         """Whether this is the clustering round, or a later one if no client replied in it."""

@@ -94,6 +94,7 @@ class LADDMethod(OneShotMethod):
             warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct styles than clusters
             labels = {k: KMeans(k, n_init=10, random_state=seed).fit_predict(points) for k in counts}
         scores = {k: float(silhouette_score(points, labels[k])) for k in counts if len(set(labels[k])) > 1}
+        # Without a score, where all styles are one, the only count that was tried.
         best = max(scores, key=scores.__getitem__, default=counts[0])
         clusters = torch.tensor(renumbered(labels[best].tolist()))
         clustering = Clustering(clusters, separable=best > 1, cut=None, heights=[])

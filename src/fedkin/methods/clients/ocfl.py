@@ -99,6 +99,7 @@ class OCFLMethod(UpdateMethod):
         clusters = self.clustered(fed, state, distances) if fires else None
         if len(part.clients) < 2:  # what was compared last stays
             return Division(clusters, distances, {"temperature": None, "fired": fires})
+        # Once the clients are clustered nothing is compared any more, and the state need not hold the matrix.
         compared = {"present": [], "distances": distances[:0, :0]} if fires else {
             "present": part.clients, "distances": distances,
         }  # fmt: skip

@@ -102,6 +102,7 @@ class SattlerMethod(UpdateMethod):
         largest = float(part.compared.norm(dim=1).max())
         units = (largest, max(largest, state.greatest_norm)) if self.norms == "relative" else (1.0, 1.0)
         halted = mean < self.mean_below * units[0] and largest > self.largest_above * units[1]
+        # A cluster's age, since noise divides a new one whose model has not settled.
         born = max((split["round"] for split in state.splits if part.cluster in split["clusters"]), default=0)
         whole = Division(None, cosine_distances(part.compared), {"norms": {str(part.cluster): [mean, largest]}})
         if not halted or state.steps - born < self.cooldown or len(part.clients) <= 2:

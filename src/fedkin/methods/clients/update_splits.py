@@ -232,6 +232,7 @@ class _Clusters:
             means.add(new, update, weight)
         clusters = [part.cluster, *range(len(self.models), len(self.models) + count - 1)]
         part_of = dict(zip(part.clients, parts, strict=True))
+        # Members without a reply too: the model that they belonged to is gone, and what they have said is too old.
         for client in [client for client in self.position if self.of(client) == part.cluster]:
             self.labels[self.position[client]] = clusters[part_of[client]] if client in part_of else UNKNOWN
             if client not in part_of:

@@ -78,6 +78,7 @@ class KFedMethod(CentroidMethod):
         """Ask clients for the centres of their own clusters, cluster these, and send all clients the centroids."""
 
         def cluster(points: Mapping[str, Tensor], sizes: Mapping[str, Tensor]) -> RoundOutcome:
+            # The first by id and not by arrival, which differs from run to run on a real federation.
             first, pooled = min(points, key=int), torch.cat(list(points.values()))
             start = farthest_points(points[first], pooled, self.n_clusters)
             if self.server == "one-round":

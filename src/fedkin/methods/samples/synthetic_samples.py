@@ -136,6 +136,7 @@ def train(client: Client, payload: Payload) -> Payload:
         state["generator"] = adversaries.generator.initial(client.rng)
         state["discriminator"] = adversaries.discriminator.initial(client.rng)
         state["epochs"] = torch.tensor(0)
+    # By the client's own epochs: one that missed rounds has not learnt as much as the others.
     decay = 0.99 ** int(state["epochs"])
     state["generator"], state["discriminator"], losses = adversaries.epoch(
         state["generator"], state["discriminator"], client.x, client.rng, (0.0018 * decay, 0.0002 * decay),

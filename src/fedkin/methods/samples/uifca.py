@@ -212,6 +212,7 @@ class UIFCAMethod(SampleMethod):
 
     def _payloads(self, fed: Federation, state: UIFCAState, samples: Mapping[str, Tensor]) -> dict[int, Payload]:
         """Return payloads with all flows for clients that must assign samples, otherwise with their clusters' flows."""
+        # The loss has l2 times the sum of squares, whose gradient is twice the parameters.
         training = LocalTraining(
             optimizer="adam", learning_rate=self.learning_rate, weight_decay=2 * self.l2, steps=self.local_steps,
             batch_size=self.batch_size,

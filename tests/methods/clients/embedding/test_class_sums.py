@@ -134,21 +134,14 @@ def rng(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def known_noise_planted(
-    labels: list[int],
-    deviation: float = 1.0,
-    samples: int = 100,
-    seed: int = 0,
-    lacking: dict[int, list[int]] | None = None,
-) -> Tensor:
+def known_noise_planted(labels: list[int], deviation: float, seed: int) -> Tensor:
     """Messages of clients in clusters whose classes have means of their own, of length 1/2."""
     draws = rng(seed)
     means = torch.randn(max(labels) + 1, CLASSES, WIDTH, generator=draws)
     means = 0.5 * torch.nn.functional.normalize(means, dim=2)
     messages = []
-    for client, label in enumerate(labels):
-        counts = torch.full((CLASSES,), float(samples))
-        counts[(lacking or {}).get(client, [])] = 0
+    counts = torch.full((CLASSES,), 100.0)
+    for label in labels:
         spread = torch.randn(CLASSES, WIDTH, generator=draws) * (0.75 / WIDTH) ** 0.5  # of vectors of length 1
         exact = torch.cat(
             [counts[:, None] * means[label] + counts.sqrt()[:, None] * spread, COUNTED * counts[:, None]], 1

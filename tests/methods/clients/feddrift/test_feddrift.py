@@ -86,14 +86,3 @@ def test_samples_that_judge_are_never_trained_on_and_stay_the_same():
     after, _ = steps(method, fed, state, 2)
     assert torch.equal(fed.clients[0].state[HELD_OUT], held)
     assert float(after.models.abs().max()) < 100
-
-
-def test_a_model_that_nobody_has_is_dropped():
-    fed, method = fed_of([0, 0, 1, 1]), FedDriftMethod(**SETTINGS)
-    state, _ = steps(method, fed, method.init(fed), 4)
-    assert len(state.models) == 2
-    for client in (2, 3):
-        drifts(fed, client, 0)
-    state, _ = steps(method, fed, state, 1)
-    assert state.labels.tolist() == [0] * 4
-    assert len(state.models) == 1
