@@ -30,7 +30,6 @@ from fedkin.data.tables import check_columns, frame_to_dataset
 
 if TYPE_CHECKING:
     import pandas as pd
-    from python_calamine import CalamineWorkbook
 
 _PIECE = 1 << 20
 """Bytes that are unpacked at once, and characters that the separator is looked for in."""
@@ -118,9 +117,12 @@ def _separator_of(text: str) -> str:
 
 
 def _text(path: Path, origin: str, encoding: str) -> str:
+    """Return the text of a file, unpacked if it is a gzip archive, whatever it is called."""
     try:
         check_room(origin, _TEXT_COPIES * path.stat().st_size)
-        content = _unpacked(path.read_bytes(), origin)
+        content = path.read_bytes()
+        if content.startswith(b"\x1f\x8b"):
+            content = _unpacked(content, origin)
     except OSError as error:
         raise FedkinError(f"{origin} cannot be read as {ending_of(path)} ({error.strerror or error}).") from error
     except (EOFError, zlib.error) as error:
@@ -129,34 +131,27 @@ def _text(path: Path, origin: str, encoding: str) -> str:
         encoding = "utf-16"
     elif not content.isascii():  # bytes below 128 alone may be of any encoding, such as UTF-16
         with suppress(UnicodeDecodeError):
-            return _with_line_ends(content.decode("utf-8-sig"))
+            content, encoding = content.decode("utf-8-sig").encode(), "utf-8"
     if encoding.startswith("utf-8") and b"\0" in content:
         raise FedkinError(
             f"{origin} has bytes of 0; {setting('encoding', 'utf-16-le')} if it is UTF-16 without a byte order mark, "
             "or save it as CSV, for it is no text."
         )
     try:
-        return _with_line_ends(content.decode(encoding))
+        text = content.decode(encoding).rstrip("\x1a")  # with which DOS ends files
     except UnicodeError as error:
         line = content[: getattr(error, "start", 0)].count(b"\n") + 1
         advice = f"{setting('encoding', 'cp1252')} or what it is in, or save it as UTF-8, in Excel 'CSV UTF-8'"
         raise FedkinError(
             f"{origin} cannot be read as {ending_of(path)} (line {line:,} is no {encoding.upper()}); {advice}."
         ) from error
-
-
-def _with_line_ends(text: str) -> str:
-    """Return a text without the sign that DOS ends files with, and with line ends that pandas knows."""
-    text = text.rstrip("\x1a")
-    return text if "\n" in text else text.replace("\r", "\n")
+    return text if "\n" in text else text.replace("\r", "\n")  # pandas does not know line ends of old Macs
 
 
 def _unpacked(content: bytes, origin: str) -> bytes:
-    """Return the bytes of a file, unpacked if it is a gzip archive, whatever it is called."""
-    if not content.startswith(b"\x1f\x8b"):
-        return content
+    """Return the bytes in a gzip archive; they are looked at in pieces, since a small one may unpack to gigabytes."""
+    pieces = []
     with gzip.GzipFile(fileobj=io.BytesIO(content)) as packed:
-        pieces = []
         while piece := packed.read(_PIECE):
             pieces.append(piece)
             check_room(origin, _TEXT_COPIES * len(pieces) * _PIECE)
@@ -219,47 +214,30 @@ def read_sheet(path: Path, origin: str, names: Sequence[str] = (), header: bool 
     """
     require(f"Reading {origin}", "python_calamine", "excel")
     import pandas as pd
-    from python_calamine import CalamineError, CalamineWorkbook, PasswordError
+    from python_calamine import CalamineError, CalamineWorkbook, SheetTypeEnum, SheetVisibleEnum
 
-    kind = path.suffix.lower()
     try:
         content = path.read_bytes()
-        if zipfile.is_zipfile(io.BytesIO(content)) and b"xl/workbook.bin" in content:  # .xlsb, called otherwise
-            raise FedkinError(f"{origin} is a binary workbook; open it in a spreadsheet, and save it as .xlsx or .csv.")
         _check_extent(content, origin)
-        rows = _rows_of_sheet(CalamineWorkbook.from_filelike(io.BytesIO(content)), origin, names)
-    except PasswordError as error:
-        raise FedkinError(f"{origin} is protected by a password; save it without one.") from error
-    except OSError as error:
-        raise FedkinError(f"{origin} cannot be read as {kind} ({error.strerror or error}).") from error
-    except CalamineError as error:
+        book = CalamineWorkbook.from_filelike(io.BytesIO(content))
+        shown = (SheetTypeEnum.WorkSheet, SheetVisibleEnum.Visible)
+        sheets = [sheet.name for sheet in book.sheets_metadata if (sheet.typ, sheet.visible) == shown]
+        if names:
+            sheets = [name for name in names if name in book.sheet_names][:1]
+        read = {name: book.get_sheet_by_name(name).to_python(skip_empty_area=True) for name in sheets}
+    except (OSError, CalamineError) as error:
         raise FedkinError(
-            f"{origin} cannot be read as {kind} (it is damaged, or no workbook); open it in a spreadsheet, and save it "
-            "as .xlsx or .csv."
+            f"{origin} cannot be read as {path.suffix.lower()} (it is damaged, protected by a password, or no "
+            "workbook); open it in a spreadsheet, and save it as .xlsx or .csv."
         ) from error
-    frame = _with_names(pd.DataFrame(rows, dtype=object), origin, header)
+    filled = {name: rows for name, rows in read.items() if rows}
+    if len(filled) != 1:
+        one = setting("sheet", next(iter(filled), book.sheet_names[0] if book.sheet_names else "NAME"))
+        holds = f"{len(filled)} sheets that hold anything" if not names else f"no sheet {' or '.join(map(repr, names))}"
+        listed = listing([f"'{name}'" for name in filled or book.sheet_names], 5) or "none"
+        raise FedkinError(f"{origin} has {holds}, of {listed}; {one}, for one is read.")
+    frame = _with_names(pd.DataFrame(next(iter(filled.values())), dtype=object), origin, header)
     return frame.mask(frame == "", None)
-
-
-def _rows_of_sheet(book: CalamineWorkbook, origin: str, names: Sequence[str]) -> list[list[Any]]:
-    """Return the rows of the sheet that is named, or of the only one that holds anything."""
-    from python_calamine import SheetTypeEnum, SheetVisibleEnum
-
-    plain = (SheetTypeEnum.WorkSheet, SheetVisibleEnum.Visible)
-    sheets = [sheet.name for sheet in book.sheets_metadata if (sheet.typ, sheet.visible) == plain]
-    if names:
-        sheets = [name for name in names if name in book.sheet_names][:1]
-        if not sheets:
-            has = listing([f"'{name}'" for name in book.sheet_names], 5) or "none"
-            raise FedkinError(f"{origin} has no sheet {' or '.join(map(repr, names))}; it has {has}.")
-    filled = {name: rows for name in sheets if (rows := book.get_sheet_by_name(name).to_python(skip_empty_area=True))}
-    if len(filled) > 1:
-        listed = listing([f"'{name}'" for name in filled], 5)
-        first = setting("sheet", next(iter(filled)))
-        raise FedkinError(f"{origin} has {len(filled)} sheets, {listed}; {first} for the first.")
-    if not filled:
-        raise FedkinError(f"{origin} has no sheet{f' {sheets[0]!r}' if names else ''} that holds anything.")
-    return next(iter(filled.values()))
 
 
 def _check_extent(content: bytes, origin: str) -> None:
@@ -269,6 +247,8 @@ def _check_extent(content: bytes, origin: str) -> None:
     """
     if not zipfile.is_zipfile(io.BytesIO(content)):  # .xls, whose sheets have at most 65,536 rows of 256 cells
         return
+    if b"xl/workbook.bin" in content:  # .xlsb, called otherwise
+        raise FedkinError(f"{origin} is a binary workbook; open it in a spreadsheet, and save it as .xlsx or .csv.")
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             check_room(origin, sum(member.file_size for member in archive.infolist()))
