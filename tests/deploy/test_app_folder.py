@@ -23,37 +23,32 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
     return printed
 
 
-def test_mistakes_end_in_a_sentence_and_leave_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "mine.txt").write_text("mine")
-    assert "is not an empty folder; give a new one" in refused(capsys, "federation", "init", tmp_path / "full")
-    new = tmp_path / "new"
-    assert "did you mean 'kfed'" in refused(capsys, "federation", "init", new, "kfedd")
-    found = refused(capsys, "federation", "init", new, "kfed", "--set", "method.n_cluster=3")
-    assert "did you mean 'method.n_clusters'" in found
-    found = refused(capsys, "federation", "init", new, "kfed", "--sites", "4", "--set", "federation.sites=5")
-    assert "--sites is 4, but 'federation.sites' 5; give one of them." in found
-    found = refused(capsys, "federation", "init", new, "kfed", "--set", "simulation.drop_rate=0.1")
-    assert "'simulation.drop_rate' is for the local engine" in found
-    found = refused(capsys, "federation", "init", new, "ifca", "--set", "simulation.test_fraction=0.2")
-    assert "'simulation.test_fraction' is for simulations: sites of a real federation train on all rows" in found
-    one = refused(capsys, "federation", "init", new, "kfed", "--sites", "1")
-    assert (
-        one == "fedkin: 'federation.sites' is 1, and a federation has at least two sites; give the number of sites.\n"
-    )
-    assert "'federation.sites' is 1" in refused(capsys, "federation", "init", new, "--set", "federation.clients=['a']")
-    found = refused(capsys, "federation", "init", new, "kfed", "--sites", "3", "--set", "federation.min_clients=4")
-    assert (
-        found == "fedkin: 'federation.min_clients' is 4, but there are only 3 sites ('federation.sites'); lower it.\n"
-    )
-    more = ("--sites", "3", "--set", "federation.min_clients=5", "--set", "federation.newcomers=1")
-    assert "only 3 sites ('federation.sites') and 1 newcomer; " in refused(
-        capsys, "federation", "init", new, "ifca", *more
-    )
-    assert not new.exists()
+MISTAKES = {
+    "kfedd": "did you mean 'kfed'",
+    "kfed --set method.n_cluster=3": "did you mean 'method.n_clusters'",
+    "kfed --sites 4 --set federation.sites=5": "--sites is 4, but 'federation.sites' 5",
+    "kfed --set simulation.drop_rate=0.1": "'simulation.drop_rate' is for the local engine",
+    "ifca --set simulation.test_fraction=0.2": "'simulation.test_fraction' is for simulations",
+    "kfed --sites 1": "'federation.sites' is 1, and a federation has at least two sites",
+    "kfed --set federation.clients=['a']": "'federation.sites' is 1",
+    "kfed --sites 3 --set federation.min_clients=4": "but there are only 3 sites ('federation.sites'); lower it.",
+    "ifca --sites 3 --set federation.min_clients=5 --set federation.newcomers=1": "'federation.sites') and 1 new",
+}
+
+
+@pytest.mark.parametrize("words", MISTAKES)
+def test_mistakes_end_in_a_sentence_and_leave_nothing(
+    words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert MISTAKES[words] in refused(capsys, "federation", "init", tmp_path / "new", *words.split())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_there_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_key(tmp_path / "key")
+    assert "is not an empty folder; give a new one" in refused(capsys, "federation", "init", tmp_path)
     assert "exists already; a site keeps its key" in refused(capsys, "federation", "key", tmp_path / "key")
-    assert [path.name for path in (tmp_path / "full").iterdir()] == ["mine.txt"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["key", "key.pub"]
 
 
 @pytest.mark.filterwarnings("ignore:GitWildMatchPattern:DeprecationWarning")  # Flower's own

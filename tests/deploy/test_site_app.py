@@ -54,6 +54,9 @@ def test_data_that_are_refused_are_reported_to_the_site_alone(
     nodes, reported = node(tmp_path / "site", csv, label), []
     assert Roster(nodes, report=reported.append).greet() == []
     assert reported == [f"Refused: Node {nodes.node(0)}: Site 'north': {TOLD}"]
+    (tmp_path / "site" / "site.toml").write_text("nam = 3")
+    assert Roster(nodes, report=reported.append).greet() == []
+    assert reported[-1] == f"Refused: Node {nodes.node(0)}: {TOLD}"  # its name is not known
     assert words in caplog.text
     assert all(record.getMessage().startswith("fedkin: ") for record in caplog.records)
     assert "Once that is mended, start the site again." in caplog.text
@@ -77,21 +80,6 @@ def test_what_looks_wrong_in_its_table_is_told_to_the_site_once_and_to_nobody_el
     assert private.stat().st_mode & 0o777 == 0o700
     assert len(Roster(nodes).greet()) == 1
     assert capsys.readouterr().out == ""
-
-
-def test_notes_are_never_in_a_folder_that_others_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not even until the site says who it is."""
-    seen, private = [], tmp_path / "site" / "private"
-
-    def written(path: Path, text: str) -> None:
-        seen.append(path.parent.stat().st_mode & 0o777)
-
-    monkeypatch.setattr("fedkin.deploy.site_app.write_atomically", written)
-    nodes = node(tmp_path / "site", "a,b\n" + "".join(f"{9999 if row < 5 else row},{row % 7}\n" for row in range(40)))
-    private.mkdir()
-    private.chmod(0o755)
-    Roster(nodes).greet()
-    assert seen == [0o700]
 
 
 def test_where_its_files_are_is_the_sites_own_affair(
@@ -214,13 +202,3 @@ def test_a_site_checks_its_file_and_data_before_anybody_sees_them(
         main(["federation", "check", str(tmp_path / "site" / "site.toml")])
     assert ended.value.code == 2
     assert 'set decimal = ","' in capsys.readouterr().err
-
-
-def test_a_site_file_that_is_refused_is_reported_to_the_site_alone(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    nodes, reported = node(tmp_path / "site", ROWS), []
-    (tmp_path / "site" / "site.toml").write_text("nam = 3")
-    assert Roster(nodes, report=reported.append).greet() == []
-    assert reported == [f"Refused: Node {nodes.node(0)}: {TOLD}"]
-    assert "site.toml" in caplog.text
