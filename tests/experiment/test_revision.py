@@ -221,3 +221,13 @@ def test_a_folder_that_cannot_be_cut_is_refused_and_nothing_is_written(uncut: Pa
         with pytest.raises(FedkinError, match=words):
             cut(folder, out, 2)
     assert [path.name for path in tmp_path.iterdir()] == ["half"]
+
+
+def test_a_cut_that_is_interrupted_leaves_nothing(uncut: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fedkin.experiment.revision.save_tree", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        cut(uncut, tmp_path / "cut", 2)
+    assert list(tmp_path.iterdir()) == []

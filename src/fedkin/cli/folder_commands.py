@@ -137,13 +137,17 @@ def cut(
 @quiet
 def forget(folder: Path, clients: tuple[str, ...], retrain: bool, out: Path | None, as_json: bool, quiet: bool) -> None:
     """Leave a client out of a run. What was done, and what it does not cover, is in forgotten.json."""
+    from fedkin.experiment.revision import FORGOTTEN
     from fedkin.experiment.revision import forget as forgotten
     from fedkin.experiment.run_folder import LEDGER
 
     called = re.sub(r"[^\w.@+]+", "-", "-".join(clients)).strip("-.")[:50]
     target = out or folder.with_name(f"{folder.resolve().name}-without-{called}")
     outcome = show(target, lambda progress: forgotten(folder, clients, target, retrain, progress), as_json, quiet)
-    if outcome is not None and (outcome.folder / LEDGER).is_file() and not quiet and not as_json:
+    if outcome is None or quiet or as_json:
+        return
+    print(f"Certificate: {outcome.folder / FORGOTTEN}")
+    if (outcome.folder / LEDGER).is_file():
         print(
             f"Sites get their new clusters when the federation runs {outcome.folder / 'config.toml'}, copied to its "
             f'experiment.toml, with out = "{outcome.folder.resolve()}".'

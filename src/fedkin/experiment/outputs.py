@@ -34,7 +34,7 @@ from fedkin.experiment.run_folder import CLIENTS, ENCODER, FORMAT, MODELS, RESUL
 from fedkin.nn.encoder import Pretrained
 
 READING = "reading.toml"
-"""How a site's own table was read, in its share of a run, where it differs from what the result says."""
+"""How a site's own table was read, in its share of a run, whatever the result says of the experiment."""
 
 Columns = dict[str, list[Any]]
 """Cells by heading."""
@@ -141,8 +141,8 @@ def load_found(folder: Path) -> SavedResult:
     check_sum(folder, READING)
     shared = read_tables(path).get("data", {}) if (path := folder / READING).is_file() else {}
     try:
-        reading = {**tree["reading"], **shared}
-        label, spec = reading.pop("label", AUTO), reading.pop("encode", None)
+        reading = {**(shared or tree["reading"]), "label": tree["reading"].get("label", AUTO)}
+        label, spec = reading.pop("label"), reading.pop("encode", None)
         files = {**reading, "encoder": encoder_named(spec)}
         TableOptions(**files)
         preparation = replace(Preparation.from_tree(tree["preparation"]), files=files)

@@ -265,18 +265,19 @@ def kept_of(method: Any, preparation: Preparation) -> list[str]:
 
 @contextmanager
 def empty_folder(out: Path) -> Iterator[None]:
-    """Lock `out`, which is empty or absent, and take away what was written there if that ends in a FedkinError."""
+    """Lock `out`, which is empty or absent, and empty it again if that ends in a refusal, or before there is a run."""
     check_empty(out)
     with folder_lock(out, reentrant=True):
         check_empty(out)
         try:
             yield
-        except FedkinError:
-            for path in out.iterdir():
-                if path.is_dir():
-                    shutil.rmtree(path)
-                elif path.name != LOCK:
-                    path.unlink()
+        except BaseException as error:
+            if isinstance(error, FedkinError) or not (out / CONFIG).exists():
+                for path in out.iterdir():
+                    if path.is_dir():
+                        shutil.rmtree(path)
+                    elif path.name != LOCK:
+                        path.unlink()
             raise
 
 
@@ -311,4 +312,4 @@ def reopen(
     except (OSError, shutil.Error) as error:
         raise FedkinError(f"{folder} cannot be copied ({in_short(error)}).") from error
     save_tree(out / CHECKPOINT, owned(dict(checkpoint)))
-    write_config(out, config)
+    write_config(out, config)  # last, for with it there is a run that can be resumed

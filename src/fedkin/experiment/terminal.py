@@ -172,11 +172,11 @@ def _sentences(outcome: RunOutcome) -> list[str]:
 def _notes(outcome: RunOutcome) -> list[str]:
     """Return what a reader of the clusters should not miss, and what to do where all is one unasked-for cluster."""
     method, n_clusters = outcome.config.method, outcome.n_clusters or 0
-    wanted, what = getattr(method, "n_clusters", None), method.traits.clusters
-    notes = [*method_remarks(outcome.records), *fewer_clusters(n_clusters, wanted, what)]
+    requested, what = getattr(method, "n_clusters", None), method.traits.clusters
+    notes = [*method_remarks(outcome.records), *fewer_clusters(n_clusters, requested, what)]
     if what == "clients" and n_clusters > 1:
         notes += [note for note in outcome.notes if isinstance(note, Finding) and note.check == "labels"]
-    if n_clusters != 1 or method.traits.baseline or wanted == 1:
+    if n_clusters != 1 or method.traits.baseline or requested == 1:
         return notes
     parts = min(3, int(number(outcome.records[-1], "nodes") or 3))
     if isinstance(method, CanCut) and parts > 1:
@@ -187,13 +187,13 @@ def _notes(outcome: RunOutcome) -> list[str]:
     return [*notes, f"All {what} are in one cluster; {advice}."]
 
 
-def fewer_clusters(used: int, wanted: object, members: str | None) -> list[str]:
+def fewer_clusters(used: int, requested: object, members: str | None) -> list[str]:
     """Return a sentence if fewer clusters have `members` than the number that was given, if one was."""
-    if not isinstance(wanted, int | np.integer) or not 0 < used < wanted:
+    if not isinstance(requested, int | np.integer) or not 0 < used < requested:
         return []
     have = "1 has" if used == 1 else f"{used:,} have"
     hint = "; another seed may end in more" if members == "clients" else ""
-    return [f"{pluralize(int(wanted), 'cluster')} were asked for, and {have} {members}{hint}."]
+    return [f"{pluralize(int(requested), 'cluster')} were asked for, and {have} {members}{hint}."]
 
 
 def cluster_lines(profile: ClusterProfile | None, clients: Sequence[str]) -> list[str]:

@@ -74,8 +74,8 @@ class MLflow:
     def log(self, step: int, numbers: Mapping[str, float]) -> None:
         from mlflow.entities import Metric
 
-        now = int(1000 * time.time())
-        metrics = [Metric(_key(name), value, now, step) for name, value in numbers.items()]
+        clock = int(1000 * time.time())  # milliseconds
+        metrics = [Metric(_key(name), value, clock, step) for name, value in numbers.items()]
         self.client.log_batch(self.run, metrics=metrics)
 
     def close(self, status: Status) -> None:
