@@ -207,15 +207,11 @@ def test_no_run_begins_after_the_budget_and_one_at_work_is_given_up(
     assert compared([cheap(hospitals)], tmp_path, 1).recommended
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("1h30m", 5400), (2, 2)])
-def test_budgets_are_durations(text: str | float, seconds: float) -> None:
-    assert parsed_duration(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "0s", "10", "m", -1, True, float("inf")])
-def test_other_budgets_are_refused(text: Any) -> None:
-    with pytest.raises(FedkinError):
-        parsed_duration(text)
+def test_budgets_are_durations() -> None:
+    assert [parsed_duration(text) for text in ("90s", "1h30m", 2)] == [90, 5400, 2]
+    for text in ("", "0s", "10", "m", -1, True, float("inf")):
+        with pytest.raises(FedkinError):
+            parsed_duration(text)
 
 
 # Benchmarks.
@@ -275,11 +271,10 @@ def test_every_scenario_has_a_valid_experiment(family: Any) -> None:
             assert config.tables["simulation"].get("step", 2) == 2  # changes come in the middle of two rounds
 
 
-def test_a_method_takes_part_with_settings_of_its_own() -> None:
+def test_options_behind_a_method_are_checked() -> None:
     (question,) = questions_of("samples", ["ccfc+decorrelation=1"], scenarios=["label-skew"])
     (candidate,) = question.candidates()
-    method = question.config(candidate, 0).tables["method"]
-    assert (method["name"], method["decorrelation"], method["n_clusters"]) == ("ccfc", 1.0, 10)
+    assert question.config(candidate, 0).tables["method"]["decorrelation"] == 1.0
     for wrong in ("ccfc+decorrelation", "ccfc+decorelation=1"):
         with pytest.raises(FedkinError):
             question.config(replace(candidate, method=wrong), 0)

@@ -8,10 +8,9 @@ import pytest
 
 from fedkin.core.progress import Callback
 from fedkin.data.scenarios.already_split import ClientFiles
-from fedkin.experiment import registry
 from fedkin.experiment.config import load_config
 from fedkin.studies.cells import CellResult, run_cell
-from fedkin.studies.question import Candidate, method_named, methods_of, question_of
+from fedkin.studies.question import Candidate, methods_of, question_of
 from fedkin.studies.ranking import Score, best_numbers, critical_difference, ranked, recommend, score_of
 from site_files import sites
 
@@ -54,40 +53,17 @@ def test_an_experiment_lends_its_data_scenario_and_engine(tmp_path: Path) -> Non
 
 def test_runs_of_all_seeds_are_of_the_same_clients() -> None:
     question = question_of("wine", seed=3)
-    one, other = (question.check(question.config(Candidate("kfed", 3), seed).population()) for seed in (3, 4))
-    assert all((a.x == b.x).all() for a, b in zip(one.clients, other.clients, strict=True))
-    another = question_of("wine", seed=4)
-    third = another.config(Candidate("kfed", 3), 4).population()
-    assert any(a.x.shape != b.x.shape or (a.x != b.x).any() for a, b in zip(one.clients, third.clients, strict=True))
+    first, second = (question.check(question.config(Candidate("kfed", 3), seed).population()) for seed in (3, 4))
+    assert all((a.x == b.x).all() for a, b in zip(first.clients, second.clients, strict=True))
 
 
 @pytest.mark.parametrize(
-    ("name", "finds_k", "takes_k", "unknown"),
-    [
-        ("kfed", False, True, {}),
-        ("kin-graph", True, True, {"n_clusters": "auto"}),
-        ("ladd", True, True, {"n_clusters": None}),
-        ("fedcref", True, False, {}),
-        ("afcl", True, False, {}),
-        ("ocfl", True, False, {}),
-        ("sattler", True, False, {}),
-        ("fedavg", True, False, {}),
-        ("ifca", False, True, {}),
-    ],
+    ("name", "unknown"), [("kfed", {}), ("kin-graph", {"n_clusters": "auto"}), ("ladd", {"n_clusters": None})]
 )
-def test_who_must_be_given_the_number_of_clusters(
-    name: str, finds_k: bool, takes_k: bool, unknown: dict[str, object]
-) -> None:
-    made = method_named(name)
-    assert (made.traits.finds_k, made.traits.takes_k) == (finds_k, takes_k)
+def test_who_must_be_given_the_number_of_clusters(name: str, unknown: dict[str, object]) -> None:
     assert Candidate(name).settings({}) == {"name": name, **unknown}
-
-
-def test_all_methods_of_the_family_the_cheapest_first() -> None:
-    methods = methods_of("samples", ["all"])
-    assert set(methods) == {name for name in registry.METHODS if method_named(name).traits.clusters == "samples"}
-    assert (methods[0], methods[-1]) == ("kfed", "ccfc")
-    assert question_of("wine").takers(cheap=True)[0] == "kfed"
+    assert Candidate(name, 3).settings({}) == {"name": name, "n_clusters": 3}
+    assert methods_of("samples", ["kin-graph", "kfed"]) == ("kfed", "kin-graph")  # the cheapest first
 
 
 KFED, KIN_GRAPH, FFCM = Candidate("kfed", 3), Candidate("kin-graph"), Candidate("ffcm", 3)

@@ -17,12 +17,6 @@ from fedkin.studies.reproduce.measures import FinishedRun, measured
 from fedkin.studies.reproduce.table import judged, over_seeds
 
 
-def test_an_entry_is_read(tmp_path: Path) -> None:
-    entry = entries.loaded(tmp_path)
-    assert [row.name for row in entry.rows] == ["k-FED", "k-means"]
-    assert entry.scales.paper.seeds == [0, 1, 2]
-
-
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
