@@ -3,6 +3,7 @@
     FEDKIN_DATA=... python benchmarks/kin_graph_suite.py run CSV [--seeds 0 1 2 3 4] [--sets fcps/atom ...]
     FEDKIN_DATA=... python benchmarks/kin_graph_suite.py run PARTS --part 0.9 --most 6000 --floors 2 --methods common \
         --numbers found
+    FEDKIN_DATA=... python benchmarks/kin_graph_suite.py run LEFT_OUT --without RULE
     python benchmarks/kin_graph_suite.py show CSV
 
 `run` appends a line per cell as soon as it is known, and skips those that the file has. A cell is a data set, a seed, a
@@ -12,7 +13,7 @@ installed, Genie, of all samples together. Data sets of at most 20,000 samples c
 samples that the suite calls noise are clustered with the others and not scored. Common micro-clusters of all samples
 hardly depend on the seed; with ``--part`` every seed draws that part of them, and a file should have one part. `show`
 prints the mean adjusted Rand index over data sets, and its standard deviation over seeds; a data set counts where all
-cells of all seeds are known.
+cells of all seeds are known. ``--without`` leaves out one of the rules of kin-graph's cut.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.mixture import GaussianMixture
 
 import fedkin
+from fedkin.clustering.graph import cut
 from sources import add, known_cells
 
 Rows = NDArray[np.float64]
@@ -82,6 +84,17 @@ class Cell:
     given: bool
 
 
+RULES = {
+    "modes": ("_is_line", lambda nodes: False),
+    "gaps": ("_by_gaps", lambda nodes, _: (np.zeros(len(nodes.x), dtype=np.int64), 0.0)),
+    "view": ("_AGREEMENT", -1.0),
+    "density view": ("_density_cuts", lambda _: {}),
+    "few nodes": ("_FEW_NODES", 0),
+    "information": ("_information", lambda _, scales: np.ones(len(scales.partitions))),
+}
+"""What stands in for each rule that is left out. Without information the coarsest scale that counts is taken."""
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run cells, or print what is known."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -94,7 +107,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--floors", type=int, nargs="+", choices=FLOORS, default=FLOORS)
     parser.add_argument("--methods", nargs="+", default=["own", "common", *POOLED])
     parser.add_argument("--numbers", nargs="+", choices=["found", "given"], default=["found", "given"])
+    parser.add_argument("--without", choices=RULES)
     given = parser.parse_args(arguments)
+    if given.without:
+        setattr(cut, *RULES[given.without])
     if given.what == "run":
         run(given)
     else:

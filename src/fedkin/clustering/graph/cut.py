@@ -1,11 +1,14 @@
 """kin-graph's cut: the clusters of nodes, micro-clusters of all clients, and how many there are.
 
-1. Nodes are linked, and communities of their graph found at seventeen resolutions: the scales.
-2. A scale counts if resamples of the nodes find it again, and another view does: Ward's tree or the density tree, cut
-   into as many clusters. Of those that count the one that says most about a sample is taken. If none counts, there is
-   one cluster.
-3. Where the graph shows little, another view decides: on a line the modes of the density, in a plane or a space gaps
-   that HDBSCAN finds, and for few nodes, or places of a grid of categories, Ward's tree with the silhouette.
+A division is real if it is found again. Candidates are communities of the nodes' graph at seventeen resolutions, the
+scales, and in up to three dimensions the clusters between gaps of the density.
+
+1. Gaps that resamples of the nodes find again divide the nodes: no other candidate follows long and bent clusters.
+2. Else a scale counts if resamples find it again, and another view does, Ward's tree or the density tree cut into as
+   many clusters: pieces of a single cloud are stable, too, but each view has its own. Of the scales that count the one
+   that says most about a sample is taken; if none counts, there is one cluster.
+
+On a line, where each number of clusters has one division, the modes of the density decide.
 """
 
 from __future__ import annotations
@@ -13,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import median
 from typing import Any, Literal
 
 import numpy as np
@@ -21,7 +23,6 @@ import torch
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import pdist, squareform
 from sklearn.cluster import HDBSCAN
-from sklearn.metrics import silhouette_score
 from torch import Tensor
 
 from fedkin.clustering.graph.communities import (
@@ -49,43 +50,31 @@ RESOLUTIONS: tuple[float, ...] = tuple(float(r) for r in np.geomspace(0.05, 2.0,
 """Resolutions to try. At the lowest, clusters with less than a twentieth of chance's links stay separate."""
 
 FEW_DIMENSIONS = 3
-"""Dimensions up to which pieces of one cluster are as stable as clusters, so that gaps in the density count first."""
+"""Dimensions up to which nodes are dense enough to show gaps."""
 
-_STABLE, _FIRM, _AS_STABLE = 0.6, 0.85, 0.01
-"""Stability from which a scale counts: halves of a cloud have 0.3 to 0.6, CIFAR-10's classes in embeddings 0.63; from
-which, with `_ALIKE`, it is beyond doubt; and differences that do not count, where the lowest resolution is chosen."""
+FOUND_AGAIN = 0.6
+"""Stability from which a division is found again. Gaps in single clouds have up to 0.56, one of 52 has 0.72; halves of
+a cloud as communities 0.3 to 0.6; CIFAR-10's classes in embeddings 0.63."""
 
-_ALIKE = 0.9
-"""Agreement with another view that needs no more: views of even squares and cubes agree up to 0.86."""
+_FEW_NODES, _OF_FEW = 30, 0.85
+"""Nodes up to which pieces of a single cloud are often found again by chance, and the stability that counts there."""
 
-_AGREEMENT = (0.77, 0.05)
-"""Agreement with another view from which a scale counts, in one dimension, and what each doubling of the dimensions
-takes off, in more than three: that of single clouds falls so, from 0.65 in a plane to 0.4 in twenty columns."""
+_AGREEMENT, _PER_DOUBLING = 0.9, 0.07
+"""Agreement with another view from which a scale counts, less so much for each doubling of the dimensions. Views tile a
+single cloud alike up to 0.75 in two and three columns, and to 0.4 in twenty."""
 
-_APART = 1.2
-"""Agreement times relative length of links between clusters from which a scale counts in up to three dimensions: of
-even squares and cubes, which views tile alike, it is 1.0 to 1.17."""
+_CLUSTER_AGAIN = 0.7
+"""Jaccard index with its most alike in resamples from which a cluster says something: pieces of long ones have less."""
 
-_FOUND_AGAIN = (0.8, 0.7)
-"""Jaccard index with its most alike in resamples, from which a cluster says something: in up to three dimensions, where
-pieces of long clusters have 0.7 to 0.8, and in more."""
+_AS_MUCH, _AS_STABLE = 0.9, 0.01
+"""Part of the most that a scale says, from which it says as much: the coarsest of these is taken. And differences of
+stability that do not count, where the lowest resolution is chosen."""
 
-_AS_MUCH = 0.9
-"""Part of the most that a scale says, from which it says as much: the coarsest of these is taken."""
+_FEWEST_IN_GAPS = 4
+"""Nodes of a cluster between gaps at least, or the cube root of all nodes if that is more."""
 
 _MOST_NODES = 1_000
 """Nodes of a tree at most, more are merged first: trees take the square of their number."""
-
-FEWEST_NODES, FEW_NODES, FEW_IN_SPACE = 6, 30, 60
-"""Nodes from and up to which Ward's tree may decide; and in more than three dimensions, if it finds more clusters than
-the graph, which finds too few where most nearest nodes are of other clusters."""
-
-_PER_CLUSTER, _NODES_EACH = 2, 6
-"""Mean nodes of a cluster at least where Ward's tree finds the number; and mean nodes of as many clusters as are given,
-below which it finds them: it has an ARI of 0.92 on blobs then, and communities 0.68; from six on both are equal."""
-
-_MIN_SHARE, _MAX_NOISE = 0.05, 0.15
-"""Samples in a cluster of HDBSCAN's at least, and without one at most, as fractions of all: else gaps are of chance."""
 
 _UNCLEAR, _TOO_FEW_NODES = 0.8, 100
 """Stability below which a note says that clusters are not clear: of the same rows at other clients they then agree to
@@ -163,8 +152,8 @@ def node_clusters(
     -------
     clusters : Tensor
     values : dict
-        "nodes", "edges", "clusters"; "found_in": "graph", "modes", "density", "ward", "k-means", or "nothing" where no
-        scale counts; "stability" of the clusters and "agreement" on the scale, if they are known; the lists
+        "nodes", "edges", "clusters"; "found_in": "graph", "modes", "density", "k-means", or "nothing" where nothing is
+        found again; "stability" of the clusters and "agreement" on the scale, if they are known; the lists
         "resolutions", "clusters_found" and "stabilities" of what was tried, and the "resolution" chosen; "scales", see
         `scales_of`; a "warning" or a "note".
     """
@@ -182,7 +171,7 @@ def node_clusters(
     same = np.array_equal(renumber(labels), renumber(scales.partitions[at]))
     listed = scales_of(
         zip(scales.resolutions, scales.partitions, scales.stability, strict=True),
-        nodes.size, labels, scales.stability[at] if same else None,
+        nodes.size, labels, values.pop("stability", scales.stability[at] if same else None),
     )  # fmt: skip
     stability = next(scale["stability"] for scale in listed if scale["chosen"])
     values = {
@@ -204,7 +193,8 @@ def node_clusters(
 def _scales(graph: Any, nodes: Nodes, resolution: float | None, rng: np.random.Generator) -> Scales:
     resolutions = sorted({*RESOLUTIONS, *(() if resolution is None else (resolution,))})
     partitions = communities_at(graph, resolutions, rng)
-    return Scales(resolutions, partitions, *resample(graph, nodes.size, partitions, resolutions, rng))
+    again = lambda kept: communities_at(graph[kept][:, kept].tocsr(), resolutions, rng)  # noqa: E731
+    return Scales(resolutions, partitions, *resample(nodes.size, partitions, again, rng))
 
 
 def _in_space(
@@ -217,35 +207,31 @@ def _in_space(
     exact: bool,
     discrete: Discrete,
 ) -> tuple[Labels, dict[str, Any]]:
-    """Return the clusters of nodes, the resolution chosen, and in what they were found."""
+    """Return the clusters of nodes, the resolution chosen, in what they were found, and how well they are found again."""
     if resolution is not None:
         return scales.partitions[scales.resolutions.index(resolution)], {"resolution": resolution, "found_in": "graph"}
-    if n_clusters is None:
-        best, values = _choose(graph, nodes, scales, rng, exact)
-        at = best or 0
-        labels = scales.partitions[at] if best is not None else np.zeros(len(nodes.x), dtype=np.int64)
-        firm = best is not None and scales.stability[at] >= _FIRM and values.get("agreement", 0.0) >= _ALIKE
-    else:
-        at, values = _with_number(scales, n_clusters), {}
+    coarsest = {"resolution": scales.resolutions[0]}
+    if nodes.flat and discrete == "none":  # a grid's gaps are no gaps between clusters
+        labels, stability = _by_gaps(nodes, np.random.default_rng(draw_seed(rng)))
+        if n_clusters == int(labels.max()) + 1 or (n_clusters is None and stability >= FOUND_AGAIN):
+            return labels, {**coarsest, "found_in": "density", "stability": stability}
+    if n_clusters is not None:
+        at = _with_number(scales, n_clusters)
         labels, finer = scales.partitions[at], RESOLUTIONS[-1]
-        firm = scales.numbers[at] == n_clusters and scales.stability[at] >= _FIRM
         while labels.max() + 1 < min(n_clusters, len(nodes.x)):
             finer *= 2
             labels = louvain(graph, finer, np.random.default_rng(draw_seed(rng)))
         labels = join_to(graph, labels, n_clusters, nodes.x, nodes.size)
-    chosen = {"resolution": scales.resolutions[at]}
-    if nodes.flat and discrete == "none" and not firm:
-        gaps = _by_gaps(nodes)
-        if gaps is not None and n_clusters in (None, int(gaps.max()) + 1):
-            return gaps, {**chosen, "found_in": "density"}
-    if exact and (divided := _by_ward(nodes, n_clusters, labels, firm, discrete, rng)) is not None:
-        return divided, {**chosen, "found_in": "ward"}
-    return labels, {**chosen, "found_in": "graph", **values}
+        return labels, {"resolution": scales.resolutions[at], "found_in": "graph"}
+    best, values = _choose(nodes, scales, rng, exact)
+    if best is None:
+        return np.zeros(len(nodes.x), dtype=np.int64), {**coarsest, "found_in": "nothing", **values}
+    return scales.partitions[best], {"resolution": scales.resolutions[best], "found_in": "graph", **values}
 
 
 def _choose(
-    graph: Any, nodes: Nodes, scales: Scales, rng: torch.Generator, exact: bool
-) -> tuple[int | None, dict[str, Any]]:
+    nodes: Nodes, scales: Scales, rng: torch.Generator, exact: bool
+) -> tuple[int | None, dict[str, float]]:
     """Return the index of the resolution to use, ``None`` if no scale counts, and the agreement on it."""
     stability, numbers = np.array(scales.stability), scales.numbers
     single = numbers >= len(nodes.x)  # nodes by themselves are always stable
@@ -255,16 +241,11 @@ def _choose(
     divided = (numbers > 1) & ~single
     agreements = np.zeros(len(numbers))
     agreements[divided] = _agreements(nodes, [scales.partitions[at] for at in np.flatnonzero(divided)], rng)
-    alike = agreements >= _AGREEMENT[0] - _AGREEMENT[1] * np.log2(nodes.x.shape[1])
-    if nodes.flat:
-        lengths = np.array([_separation(graph, nodes.x, labels) for labels in scales.partitions])
-        alike = (agreements >= _ALIKE) | (agreements * lengths >= _APART)
-    needed = _STABLE if len(nodes.x) > FEW_NODES else _FIRM  # pieces of few nodes are found again by chance
-    eligible = divided & alike & (stability >= needed)
+    alike = agreements >= _AGREEMENT - _PER_DOUBLING * np.log2(nodes.x.shape[1])
+    eligible = divided & alike & (stability >= (FOUND_AGAIN if len(nodes.x) > _FEW_NODES else _OF_FEW))
     if not eligible.any():
-        return None, {"found_in": "nothing", "agreement": float(agreements.max())}
-    firm = eligible & (stability >= _FIRM) & (agreements >= _ALIKE)
-    eligible, bits = firm if firm.any() else eligible, _information(nodes, scales)
+        return None, {"agreement": float(agreements.max())}
+    bits = _information(nodes, scales)
     best = int(np.flatnonzero(eligible & (bits >= _AS_MUCH * bits[eligible].max()))[0])
     return best, {"agreement": float(agreements[best])}
 
@@ -274,24 +255,11 @@ def _information(nodes: Nodes, scales: Scales) -> Floats:
 
     Stability alone prefers two clusters that are stable to fifteen that are nearly so.
     """
-    least, bits = _FOUND_AGAIN[0 if nodes.flat else 1], []
+    bits = []
     for labels, overlap in zip(scales.partitions, scales.overlaps, strict=True):
         share = np.bincount(labels, weights=nodes.size) / nodes.size.sum()
-        bits.append(float((-share * np.log2(share) * np.maximum(0.0, (overlap - least) / (1 - least))).sum()))
+        bits.append(float((-share * np.log2(share) * np.maximum(0.0, (overlap - _CLUSTER_AGAIN) / (1 - _CLUSTER_AGAIN))).sum()))
     return np.array(bits)
-
-
-def _separation(graph: Any, x: Floats, labels: Labels) -> float:
-    """Return how long links between clusters are relative to those inside, geometric means; 10 without any between.
-
-    Borders of clusters are sparse, and those of pieces of a sheet are not.
-    """
-    links = graph.tocoo()
-    lengths = np.log(np.maximum(np.linalg.norm(x[links.row] - x[links.col], axis=1), np.finfo(float).tiny))
-    between = labels[links.row] != labels[links.col]
-    if between.all() or not between.any():
-        return 10.0 if not between.all() else 0.0
-    return float(np.exp(lengths[between].mean() - lengths[~between].mean()))
 
 
 def _agreements(nodes: Nodes, partitions: Sequence[Labels], rng: torch.Generator) -> list[float]:
@@ -341,83 +309,27 @@ def _with_number(scales: Scales, n_clusters: int) -> int:
     return int((numbers > n_clusters).argmax()) if (numbers > n_clusters).any() else len(numbers) - 1
 
 
-def _by_gaps(nodes: Nodes) -> Labels | None:
-    """Return the clusters of HDBSCAN (Campello et al. 2013) if there are two or more, and none by chance.
+def _by_gaps(nodes: Nodes, rng: np.random.Generator) -> tuple[Labels, float]:
+    """Return the clusters of HDBSCAN (Campello et al. 2013), and how well resamples find them again; 0 if it is one."""
 
-    Noise joins the cluster of the nearest node that is none. They are by chance if a cluster is small, many nodes are
-    noise, or there are at most ten nodes for each dimension.
-    """
-    count, dimensions = nodes.x.shape
-    if count <= 10 * dimensions:
-        return None
-    found = HDBSCAN(min_cluster_size=max(4, round(count ** (1 / 3))), min_samples=3, copy=True).fit_predict(nodes.x)
-    inside, total = found >= 0, nodes.size.sum()
-    if found.max() < 1 or nodes.size[~inside].sum() > _MAX_NOISE * total:
-        return None
-    if np.bincount(found[inside], weights=nodes.size[inside]).min() < _MIN_SHARE * total:
-        return None
-    found[~inside] = found[inside][nearest_centroids(nodes.points[~inside], nodes.points[inside])]
-    return np.asarray(found, dtype=np.int64)
+    def divide(kept: Labels) -> list[Labels]:
+        x = nodes.x[kept]
+        count = len(x)
+        if count < 2 * _FEWEST_IN_GAPS:
+            return [np.zeros(count, dtype=np.int64)]
+        sizes = {"min_cluster_size": max(_FEWEST_IN_GAPS, round(count ** (1 / 3))), "min_samples": 3}
+        labels = HDBSCAN(**sizes, copy=True).fit_predict(x).astype(np.int64)
+        if labels.max() < 1:
+            return [np.zeros(count, dtype=np.int64)]
+        noise = labels < 0
+        nearest = nearest_centroids(nodes.points[kept][noise], nodes.points[kept][~noise])
+        labels[noise] = labels[~noise][nearest]
+        return [labels]
 
-
-def _by_ward(
-    nodes: Nodes, n_clusters: int | None, labels: Labels, firm: bool, discrete: Discrete, rng: torch.Generator
-) -> Labels | None:
-    """Return the clusters of Ward's tree where it is more to be trusted than the graph, whose clusters are `labels`.
-
-    It has the given number where nodes are few, or places of a grid. It has the number for few nodes, and for places in
-    up to three dimensions: that with the greatest silhouette, if it is above the median of normal clouds with the same
-    covariance, each with its own best number. If all columns are discrete that is one more than dimensions, since
-    columns that vary independently within clusters share so many. For few nodes the graph's clusters stay where they
-    are more and not doubted, for a silhouette is greatest where the nearest of three clusters are one.
-    """
-    count, dimensions = nodes.x.shape
-    few, grid = count <= FEW_NODES, discrete != "none"
-    if count < FEWEST_NODES or not np.ptp(nodes.x, axis=0).any():
-        return None
-    if n_clusters is not None:
-        if not (few or grid or count < _NODES_EACH * n_clusters):
-            return None
-        merged = merged_nodes(nodes.points, nodes.counts, max(_MOST_NODES, _NODES_EACH * n_clusters), rng)
-        return np.asarray(_ward_cut(linkage(merged.centroids.double().numpy(), "ward"), n_clusters)[merged.labels])
-    if not (few or (nodes.flat and grid) or (count <= FEW_IN_SPACE and not nodes.flat)):
-        return None
-    merged = merged_nodes(nodes.points, nodes.counts, _MOST_NODES // 3, rng)
-    x, most = merged.centroids.double().numpy(), min(10, len(merged.counts) // _PER_CLUSTER)
-    every = grid and discrete == "all" and not few
-    numbers = range(2, most + 1) if not every else range(dimensions + 1, dimensions + 2)
-    height, divided = _best_cut(x, numbers)
-    gained = int(divided.max() - labels.max())
-    stays = gained < 0 and firm if few else gained <= 0 and not grid
-    if stays:
-        return None
-    if not (every and gained < 0) and height <= _silhouette_by_chance(x, range(2, most + 1)):
-        return None
-    return np.asarray(divided[merged.labels])
-
-
-def _ward_cut(tree: Floats, number: int) -> Labels:
-    return np.asarray(fcluster(tree, number, "maxclust") - 1, dtype=np.int64)
-
-
-def _best_cut(x: Floats, numbers: range) -> tuple[float, Labels]:
-    """Return the greatest silhouette of the cuts of a Ward tree, and the clusters of that cut."""
-    tree = linkage(x, "ward")
-    return max(((silhouette(x, cut), cut) for cut in (_ward_cut(tree, k) for k in numbers)), key=lambda pair: pair[0])
-
-
-def _silhouette_by_chance(x: Floats, numbers: range) -> float:
-    """Return the median of the best silhouettes of normal points, as many as `x` and with its covariance."""
-    rng = np.random.default_rng(0)
-    centred = (x - x.mean(axis=0)) / np.sqrt(len(x) - 1)
-    return median(_best_cut(rng.standard_normal((len(x), len(x))) @ centred, numbers)[0] for _ in range(21))
-
-
-def silhouette(x: Floats, labels: Labels) -> float:
-    """Return the mean silhouette of points ``(m, d)``; -1 of one cluster or single points."""
-    if not 1 < len(np.unique(labels)) < len(labels):
-        return -1.0
-    return float(silhouette_score(x, labels))
+    (labels,) = divide(np.arange(len(nodes.x)))
+    if not labels.any():
+        return labels, 0.0
+    return labels, resample(nodes.size, [labels], divide, rng)[0][0]
 
 
 def _is_line(nodes: Nodes) -> bool:

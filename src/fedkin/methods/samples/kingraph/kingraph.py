@@ -17,7 +17,7 @@ import torch
 from annotated_types import Ge, Interval
 from torch import Tensor
 
-from fedkin.clustering.graph.cut import FEWEST_NODES, more_than_nodes, node_clusters
+from fedkin.clustering.graph.cut import more_than_nodes, node_clusters
 from fedkin.clustering.node_votes import counted, counted_shares, nearest_nodes, node_margins
 from fedkin.clustering.whitening import fewest_samples
 from fedkin.core import Client, Federation, FedkinError, Record, State
@@ -57,6 +57,8 @@ _FLAT = (
     "The columns look like the pixels of square images, so the edges of these are compared; set method.features "
     'to "raw" to compare the columns.'
 )
+_MOST_PILES = 5
+"""Micro-clusters that may be piles of equal samples at most: more are mostly places of a grid."""
 _UNIT = 1e-6  # shorter than any features, so that all are scaled to length 1
 
 
@@ -309,11 +311,11 @@ class KinGraphMethod(SampleMethod):
         return points_of(result["space"], x)
 
     def _are_piles(self, counts: Tensor) -> bool:
-        """Return whether micro-clusters too few for Ward's tree are piles of equal samples.
+        """Return whether micro-clusters too few for any cut are piles of equal samples.
 
         Each then has samples for two, and was not divided.
         """
-        return self.epsilon is None and 1 < len(counts) < FEWEST_NODES and int(counts.min()) >= 2 * self.min_members
+        return self.epsilon is None and 1 < len(counts) <= _MOST_PILES and int(counts.min()) >= 2 * self.min_members
 
     def _common(self, fed: Federation, counts: Mapping[int, int]) -> bool:
         """Return whether micro-clusters are common; refuse clients with too few samples for their own."""

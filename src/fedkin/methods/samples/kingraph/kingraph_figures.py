@@ -30,8 +30,7 @@ _FOUND_IN = {
     "density": "the gaps between micro-clusters show these clusters (HDBSCAN)",
     "modes": "samples differ in one direction alone, so clusters are the modes of their density",
     "k-means": "samples differ in one direction alone, and its density does not show as many clusters (k-means)",
-    "ward": "micro-clusters are too few for a graph, or places of a grid, so clusters are those of Ward's method",
-    "nothing": "no division is found again by another view of the micro-clusters, so all are one cluster",
+    "nothing": "no division is found again by resamples and by another view of the micro-clusters, so all are one",
 }
 """How clusters were found if not in the graph."""
 

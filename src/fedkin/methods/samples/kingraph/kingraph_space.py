@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import torch
+from sklearn.metrics import silhouette_score
 from torch import Tensor
 
-from fedkin.clustering.graph.cut import FEW_DIMENSIONS, Discrete, silhouette
+from fedkin.clustering.graph.cut import FEW_DIMENSIONS, Discrete
 from fedkin.clustering.micro_clusters import smoothed
 from fedkin.clustering.node_votes import Votes, counted, nearest_nodes, node_margins
 from fedkin.clustering.whitening import whitened
@@ -386,9 +387,13 @@ def are_better_separated(points: Tensor, clusters: Tensor, others: Tensor, evide
     `points`, float32 ``(m, d)``, are in the second space, `clusters` those found there with their `evidence`, see
     `node_clusters`, and `others` those of the first space, both int64 ``(m,)``.
     """
-    stability = evidence.get("stability")
-    if stability is None:  # of the graph at its resolution, where other clusters were taken
-        stability = evidence["stabilities"][evidence["resolutions"].index(evidence["resolution"])]
-    if stability < _STABLE or not clusters.any():
+    if evidence.get("stability", 0.0) < _STABLE or not clusters.any():
         return False
-    return silhouette(points.numpy(), clusters.numpy()) > silhouette(points.numpy(), others.numpy())
+    return _silhouette(points, clusters) > _silhouette(points, others)
+
+
+def _silhouette(points: Tensor, clusters: Tensor) -> float:
+    """Return the mean silhouette of points; -1 of one cluster or single points."""
+    if not 1 < len(clusters.unique()) < len(clusters):
+        return -1.0
+    return float(silhouette_score(points.numpy(), clusters.numpy()))
