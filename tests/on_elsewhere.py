@@ -4,7 +4,6 @@ With FEDKIN_DEVICE=cuda they compare a real device with the processor, see `make
 """
 
 import json
-import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,12 +17,9 @@ from torch.utils._pytree import tree_leaves
 import fedkin
 import second_device
 from fedkin.cli import main
-from fedkin.clustering.k_means import k_means, weighted_lloyd
 from fedkin.clustering.metrics import clustering_accuracy
-from fedkin.clustering.nearest import nearest_centroids, nearest_neighbours
-from fedkin.clustering.node_votes import nearest_nodes
 from fedkin.core import Client, Payload, task
-from fedkin.core.device import device, on
+from fedkin.core.device import device
 from fedkin.core.payload import load_tree
 from fedkin.core.progress import Callback, RecordLine, Timing
 from fedkin.engines.site import Request, Site
@@ -37,97 +33,6 @@ ELSEWHERE = second_device.DEVICE
 @task
 def place(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     return [{"device": device().type} for _ in clients]
-
-
-@pytest.mark.parametrize(
-    ("spread", "dtype"), [(0.5, torch.float64), (2.0, torch.float32), (2.0, torch.float64), (4.0, torch.float32)]
-)
-def test_k_means_is_scikit_learns(spread: float, dtype: torch.dtype) -> None:
-    rng = torch.Generator().manual_seed(1)
-    centres = torch.randn(12, 40, generator=rng)
-    x = (centres[torch.randint(12, (1000,), generator=rng)] + spread * torch.randn(1000, 40, generator=rng)).to(dtype)
-    ours = k_means(x, 10, torch.Generator().manual_seed(7))
-    with on(ELSEWHERE):
-        theirs = k_means(x, 10, torch.Generator().manual_seed(7))
-    assert float((ours.labels == theirs.labels).float().mean()) > 0.999
-    assert torch.allclose(ours.centres, theirs.centres, atol=1e-3)
-    assert second_device.REAL or ours.iterations == theirs.iterations
-
-
-class Turns:
-    """Stands for the lock of an accelerator, and counts who has taken it."""
-
-    def __init__(self) -> None:
-        self.taken, self._lock = 0, threading.RLock()
-
-    def __enter__(self) -> None:
-        self.taken += 1
-        self._lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
-
-
-@pytest.fixture
-def turns(monkeypatch: pytest.MonkeyPatch) -> Turns:
-    counted = Turns()
-    monkeypatch.setattr("fedkin.clustering.search_device.ONE_AT_A_TIME", counted)
-    return counted
-
-
-@pytest.mark.parametrize("memory", [1 << 29, 1 << 19], ids=["at once", "in blocks"])
-def test_large_searches_are_the_same(memory: int, turns: Turns, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedkin.core.device._ASSUMED", memory)
-    points = torch.randn(1 << 14, 5, generator=torch.Generator().manual_seed(0))
-    centres, every = points[:1024].clone(), torch.arange(4096)
-
-    def found() -> tuple[list[Tensor], list[Tensor]]:
-        votes = nearest_nodes(centres, points)
-        near = nearest_centroids(points, centres), nearest_neighbours(points, every, every, 10), votes.nodes
-        return list(near), [votes.squares, weighted_lloyd(points, torch.ones(len(points)), centres, 3)]
-
-    here = found()
-    assert not turns.taken
-    with on(ELSEWHERE):
-        there = found()
-        assert turns.taken >= 4
-        taken = turns.taken
-        nearest_centroids(points[1:], centres)
-        assert turns.taken == taken
-    for one, other in zip(here[0], there[0], strict=True):
-        assert type(other) is Tensor
-        assert float((one == other).double().mean()) > 0.999
-    for one, other in zip(here[1], there[1], strict=True):
-        assert type(other) is Tensor
-        assert float(((one - other).abs() <= 1e-4).double().mean()) > 0.99
-
-
-@pytest.mark.parametrize(
-    "options",
-    second_device.some(
-        [
-            {"smoothing": 10},
-            {"broadcast_nodes": False},
-            {"common_micro_clusters": True},
-            {"max_nodes": 100},
-            {"epsilon": 50.0},
-        ],
-        2,
-    ),
-    ids=lambda options: next(iter(options)),
-)
-def test_kin_graph_finds_the_same(options: dict[str, Any], turns: Turns, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedkin.clustering.search_device.WORTH_A_DEVICE", 1)
-    centres = 5 * torch.randn(4, 6, generator=torch.Generator().manual_seed(2))
-    x = centres[torch.arange(3000) % 4] + torch.randn(3000, 6, generator=torch.Generator().manual_seed(1))
-    here, there = fitted("KinGraph", [part.numpy() for part in x.split(1000)], options)
-    assert turns.taken
-    assert np.array_equal(np.concatenate(there.cut(4).labels_), np.concatenate(there.labels_))
-    assert here.n_clusters_ == there.n_clusters_ == 4
-    assert clustering_accuracy(np.concatenate(here.labels_), np.concatenate(there.labels_)) >= second_device.ALIKE
-    assert clustering_accuracy(here.predict(x.numpy()), there.predict(x.numpy())) >= second_device.ALIKE
-    if not second_device.REAL:  # a point between two centres changes both
-        assert np.allclose(here.result_["centroids"], there.result_["centroids"], atol=1e-4)
 
 
 CONTRAST = {"learning_rate": 1e-5, "latent": 16, "projector_units": 32, "batch_size": 16, "pretrain_rounds": 1}
@@ -294,15 +199,11 @@ class Stopped(Callback):
             ("fedcref", [*WINE, *MATCHED, "method.max_iterations=3", "method.rounds=2"]),
             ("uifca", [*WINE, *FLOWS, "method.rounds=2"]),
             ("ifca", ["data.source=digits", "evaluation.map=none", "method.rounds=3", "method.module=perceptron"]),
-            ("kin-graph", ["data.source=digits", "evaluation.map=none"]),
         ]
     ),
 )
-def test_a_run_resumes_on_another_device_and_back(
-    method: str, options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_resumes_on_another_device_and_back(method: str, options: list[str], tmp_path: Path) -> None:
     """After its first step on the device, and after the second on the processor again; checkpoints fit both."""
-    monkeypatch.setattr("fedkin.clustering.search_device.WORTH_A_DEVICE", 1)
     config, folder, watch = load_config(method, options), tmp_path / "run", Stopped(1)
     execute(config, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):

@@ -9,9 +9,7 @@ from fedkin.clustering import micro_clusters
 from fedkin.clustering.micro_clusters import merged_nodes, smoothed, summarise
 from fedkin.clustering.nearest import nearest_centroids
 from fedkin.clustering.node_votes import counted, nearest_nodes, node_margins
-from fedkin.clustering.search_device import WORTH_A_DEVICE, place_of_search, rows_at_once
 from fedkin.clustering.whitening import local_scatter, whitened
-from fedkin.core.device import on
 
 
 def test_the_nearest_centroid_is_right_far_from_the_origin():
@@ -25,26 +23,6 @@ def test_the_nearest_centroid_is_right_far_from_the_origin():
 def test_the_lowest_of_equal_centroids_is_the_nearest_however_many_there_are():
     points = torch.randn(300, 3, generator=torch.Generator().manual_seed(0))
     assert torch.equal(nearest_centroids(points, torch.cat([points, points])), torch.arange(300))
-
-
-def test_a_search_goes_to_the_device_if_it_is_large_enough_and_fits(monkeypatch: pytest.MonkeyPatch):
-    rows, meta = WORTH_A_DEVICE // 1024, torch.device("meta")
-    with place_of_search(rows, 1024) as where:
-        assert where.type == "cpu"
-    monkeypatch.setattr("fedkin.core.device._ASSUMED", 1 << 20)
-    precision = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high")
-    try:
-        with on(meta):
-            for asked, held, place in ((rows, 0, "meta"), (rows - 1, 0, "cpu"), (rows, 1 << 20, "cpu")):
-                with place_of_search(asked, 1024, held) as where:
-                    assert where.type == place
-                    assert torch.get_float32_matmul_precision() == ("high" if place == "cpu" else "highest")
-            assert torch.get_float32_matmul_precision() == "high"
-            assert rows_at_once(1024, torch.zeros(0)) == 64
-            assert rows_at_once(1 << 20, torch.zeros(0)) == 1
-    finally:
-        torch.set_float32_matmul_precision(precision)
 
 
 def test_near_nodes_vote_and_one_of_its_kind_is_not_lost():

@@ -12,15 +12,12 @@ from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from fedkin.clustering.k_means_on_device import TOLERANCE, best_of_starts
 from fedkin.clustering.nearest import drop_duplicates, nearest_centroids, pairwise_distances
-from fedkin.clustering.search_device import place_of_search
-from fedkin.core.device import device, placed
 from fedkin.core.seeds import draw_seed
 
 _CHUNK = 512
-_WORTH_A_DEVICE = 1 << 20
-"""Products of points, columns and clusters from which an accelerator is asked."""
+TOLERANCE = 1e-4
+"""scikit-learn's: converged when squared moves of centres sum to less than this part of the features' variance."""
 _SPARE_DIRECTIONS, _PASSES = 10, 4
 """Dimensions beyond those wanted, and passes over the points, of the search for leading directions."""
 _ENOUGH = 4
@@ -49,8 +46,6 @@ def k_means(
 ) -> Partition:
     """Run scikit-learn's k-means; the result does not depend on threads, and repeated points raise no warning.
 
-    On an accelerator all starts run there at once, if there is enough to do and no weights, from the same seeds.
-
     `points` are float32 or float64 ``(n, width)``, n >= 1. In float32 some that are very near to each other are one;
     few points that may be so, such as centres of many clients, should come as float64. `start` is the number of
     clusters to find from k-means++ seeds, or initial centres, float32 ``(k, width)``. Of `n_init` sets of seeds that
@@ -59,10 +54,6 @@ def k_means(
     are not so many different points, or starts; also if one lies so far off that rounding leaves others alike.
     """
     seed = draw_seed(rng)
-    may_leave = weights is None and device().type != "cpu"
-    if may_leave and isinstance(start, int) and points.numel() * start >= _WORTH_A_DEVICE:
-        centres, labels, iterations = best_of_starts(points, _at_most(start, points), n_init, max_iterations, seed)
-        return Partition(centres.float(), labels, iterations)
     if isinstance(start, int):
         search = KMeans(_at_most(start, points), n_init=n_init, max_iter=max_iterations, random_state=seed)
     else:
@@ -111,19 +102,14 @@ def weighted_lloyd(points: Tensor, weights: Tensor, centres: Tensor, iterations:
 
     Centres ``(k, width)`` that lose all their points stay where they were. `lloyd` has a step of its own: it
     adds up in double precision about the points' mean, so that one step for both would change the digits of either.
-    Large ones run on the thread's device, see `place_of_search`, where the points are sent once.
     """
-    with place_of_search(len(points), len(centres), held=2 * points.nbytes) as where:
-        if where.type != "cpu":
-            points = placed(points)
-        weights, centres = weights.to(where), centres.to(where)
-        weighted = points * weights[:, None]
-        for _ in range(iterations):
-            labels = nearest_centroids(points, centres)
-            mass = torch.zeros(len(centres), device=where).index_add_(0, labels, weights)
-            sums = torch.zeros_like(centres).index_add_(0, labels, weighted)
-            centres = torch.where(mass[:, None] > 0, sums / mass[:, None].clamp_min(1e-30), centres)
-        return centres.cpu()
+    weighted = points * weights[:, None]
+    for _ in range(iterations):
+        labels = nearest_centroids(points, centres)
+        mass = torch.zeros(len(centres)).index_add_(0, labels, weights)
+        sums = torch.zeros_like(centres).index_add_(0, labels, weighted)
+        centres = torch.where(mass[:, None] > 0, sums / mass[:, None].clamp_min(1e-30), centres)
+    return centres
 
 
 def _nearest(points: Tensor, centres: Tensor) -> Tensor:

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from fedkin.clustering.margins import distance_margin
 from fedkin.clustering.nearest import neighbours_vote
-from fedkin.clustering.search_device import place_of_search, rows_at_once, sent
 
 _VOTERS = 5
 _NEAR = 10
@@ -30,20 +29,13 @@ class Votes(NamedTuple):
 
 
 def nearest_nodes(centroids: Tensor, points: Tensor) -> Votes:
-    """Return the five nodes nearest to each point, or all nodes if there are fewer.
-
-    Many distances are computed on the thread's device, see `place_of_search`.
-    """
+    """Return the five nodes nearest to each point, or all nodes if there are fewer."""
     voters = min(_VOTERS, len(centroids))
     nodes, squares = [torch.zeros(0, voters, dtype=torch.int64)], [torch.zeros(0, voters)]
-    with place_of_search(len(points), len(centroids)) as where:
-        there = centroids.to(where)
-        on_processor = where.type == "cpu"
-        rows = max(1, _PAIRS // len(centroids)) if on_processor else rows_at_once(len(centroids), points)
-        for part in points.split(rows) if on_processor else sent(points, rows):
-            distances, nearest = torch.cdist(part, there).topk(voters, largest=False)
-            nodes.append(nearest.cpu())
-            squares.append(distances.cpu().square().clamp_min(_ZERO_DISTANCE))
+    for part in points.split(max(1, _PAIRS // len(centroids))):
+        distances, nearest = torch.cdist(part, centroids).topk(voters, largest=False)
+        nodes.append(nearest)
+        squares.append(distances.square().clamp_min(_ZERO_DISTANCE))
     return Votes(torch.cat(nodes), torch.cat(squares))
 
 

@@ -31,7 +31,6 @@ _MIN_GAIN = 1e-12
 _FINE = 4.0
 """Resolution of the communities that all coarser ones are composed of: about 60 on images of ten classes."""
 
-CAUTION = 0.0
 _LEFT = 0.8
 """Fraction of the nodes in a resample: as cross-validation in five parts leaves."""
 
@@ -189,8 +188,8 @@ def resample(
         for at, (labels, again) in enumerate(zip(partitions, divide(nodes), strict=True)):
             row[at], overlap = agreement(labels[nodes], again, size[nodes])
             overlaps[at][: len(overlap)] += overlap / resamples
-    lower = np.pad(indices.mean(0) - CAUTION * (indices.std(0) if count <= 2_000 else 0.0), 1, mode="edge")
-    return ((lower[:-2] + lower[1:-1] + lower[2:]) / 3).tolist(), overlaps
+    mean = np.pad(indices.mean(0), 1, mode="edge")
+    return ((mean[:-2] + mean[1:-1] + mean[2:]) / 3).tolist(), overlaps
 
 
 def agreement(a: Labels, b: Labels, size: Floats) -> tuple[float, Floats]:

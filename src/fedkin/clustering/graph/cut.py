@@ -193,8 +193,11 @@ def node_clusters(
 def _scales(graph: Any, nodes: Nodes, resolution: float | None, rng: np.random.Generator) -> Scales:
     resolutions = sorted({*RESOLUTIONS, *(() if resolution is None else (resolution,))})
     partitions = communities_at(graph, resolutions, rng)
-    again = lambda kept: communities_at(graph[kept][:, kept].tocsr(), resolutions, rng)  # noqa: E731
-    return Scales(resolutions, partitions, *resample(nodes.size, partitions, again, rng))
+
+    def divide(left: Labels) -> list[Labels]:
+        return communities_at(graph[left][:, left].tocsr(), resolutions, rng)
+
+    return Scales(resolutions, partitions, *resample(nodes.size, partitions, divide, rng))
 
 
 def _in_space(
@@ -207,7 +210,7 @@ def _in_space(
     exact: bool,
     discrete: Discrete,
 ) -> tuple[Labels, dict[str, Any]]:
-    """Return the clusters of nodes, the resolution chosen, in what they were found, and how well they are found again."""
+    """Return the clusters of nodes, the resolution chosen, in what they were found, and how well they are found."""
     if resolution is not None:
         return scales.partitions[scales.resolutions.index(resolution)], {"resolution": resolution, "found_in": "graph"}
     coarsest = {"resolution": scales.resolutions[0]}
@@ -229,9 +232,7 @@ def _in_space(
     return scales.partitions[best], {"resolution": scales.resolutions[best], "found_in": "graph", **values}
 
 
-def _choose(
-    nodes: Nodes, scales: Scales, rng: torch.Generator, exact: bool
-) -> tuple[int | None, dict[str, float]]:
+def _choose(nodes: Nodes, scales: Scales, rng: torch.Generator, exact: bool) -> tuple[int | None, dict[str, float]]:
     """Return the index of the resolution to use, ``None`` if no scale counts, and the agreement on it."""
     stability, numbers = np.array(scales.stability), scales.numbers
     single = numbers >= len(nodes.x)  # nodes by themselves are always stable
@@ -258,7 +259,9 @@ def _information(nodes: Nodes, scales: Scales) -> Floats:
     bits = []
     for labels, overlap in zip(scales.partitions, scales.overlaps, strict=True):
         share = np.bincount(labels, weights=nodes.size) / nodes.size.sum()
-        bits.append(float((-share * np.log2(share) * np.maximum(0.0, (overlap - _CLUSTER_AGAIN) / (1 - _CLUSTER_AGAIN))).sum()))
+        bits.append(
+            float((-share * np.log2(share) * np.maximum(0.0, (overlap - _CLUSTER_AGAIN) / (1 - _CLUSTER_AGAIN))).sum())
+        )
     return np.array(bits)
 
 
@@ -312,8 +315,8 @@ def _with_number(scales: Scales, n_clusters: int) -> int:
 def _by_gaps(nodes: Nodes, rng: np.random.Generator) -> tuple[Labels, float]:
     """Return the clusters of HDBSCAN (Campello et al. 2013), and how well resamples find them again; 0 if it is one."""
 
-    def divide(kept: Labels) -> list[Labels]:
-        x = nodes.x[kept]
+    def divide(left: Labels) -> list[Labels]:
+        x = nodes.x[left]
         count = len(x)
         if count < 2 * _FEWEST_IN_GAPS:
             return [np.zeros(count, dtype=np.int64)]
@@ -322,7 +325,7 @@ def _by_gaps(nodes: Nodes, rng: np.random.Generator) -> tuple[Labels, float]:
         if labels.max() < 1:
             return [np.zeros(count, dtype=np.int64)]
         noise = labels < 0
-        nearest = nearest_centroids(nodes.points[kept][noise], nodes.points[kept][~noise])
+        nearest = nearest_centroids(nodes.points[left][noise], nodes.points[left][~noise])
         labels[noise] = labels[~noise][nearest]
         return [labels]
 
