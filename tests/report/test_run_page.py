@@ -12,16 +12,14 @@ from fedkin.data.profile import ClusterProfile
 from fedkin.data.schema import SchemaColumn
 from fedkin.experiment import registry
 from fedkin.experiment.config import Config, load_config
+from fedkin.report.figures import PagePart
 from fedkin.report.run_page import (
-    LatentSample,
     MapLayout,
     data_sentence,
-    latents_of,
     marks_of,
     page_of_run,
 )
 from pages import client_record, clustered, part, record, scaling, view
-from toy import Toy
 
 
 @pytest.fixture
@@ -195,19 +193,22 @@ def test_images_show_mean_and_members_as_they_were(config: Config, channels: int
     assert not part(shown, "profiles").figures
 
 
-def latents(samples: int, width: int = 5) -> LatentSample:
+def two_clusters(samples: int) -> Population:
+    """One client's samples, in two clusters far apart, each of a class of its own."""
     clusters = torch.arange(samples) % 2
-    noise = torch.randn(samples, width, generator=torch.Generator().manual_seed(0))
-    return LatentSample(noise + 20 * clusters[:, None], clusters, clusters + 1)
+    noise = torch.randn(samples, 5, generator=torch.Generator().manual_seed(0))
+    clients = [Client(0, noise + 20 * clusters[:, None], state={"clusters": clusters})]
+    return Population(clients, [clusters + 1], ["a", "b", "c"])
+
+
+def map_of(population: Population, layout: MapLayout) -> PagePart:
+    settings = load_config("toy", ["simulation.scenario=toy", f"evaluation.map={layout}"])
+    return part(page_of_run(settings, population, scaling("none", (2,)), [], {}), "map")
 
 
 @pytest.mark.parametrize(("layout", "samples"), [("tsne", 60), ("pca", 60), ("tsne", 5), ("tsne", 1), ("pca", 1)])
 def test_a_map_keeps_clusters_apart_and_is_the_same_again(toy: None, layout: MapLayout, samples: int) -> None:
-    settings = load_config("toy", ["simulation.scenario=toy", f"evaluation.map={layout}"])
-    own = Population([client(0, [0, 1])], None, ["a", "b", "c"])
-    drawn, again = (
-        part(page_of_run(settings, own, scaling("none", (2,)), [], latents(samples)), "map") for _ in range(2)
-    )
+    drawn, again = (map_of(two_clusters(samples), layout) for _ in range(2))
     by_cluster, by_class = drawn.figures
     assert np.array_equal(by_cluster.places, again.figures[0].places)
     assert f"{samples} samples" in drawn.paragraphs[0]
@@ -218,24 +219,17 @@ def test_a_map_keeps_clusters_apart_and_is_the_same_again(toy: None, layout: Map
         assert np.linalg.norm(own[0].mean(0) - own[1].mean(0)) > spread / 2
 
 
-def people(*sizes: int, clustered: bool = True) -> Population:
-    clients = [Client(i, torch.full((size, 2), float(i))) for i, size in enumerate(sizes)]
-    for client in clients:
-        if clustered:
-            client.state["clusters"] = torch.full((len(client),), client.id)
-    return Population(clients, [torch.full((size,), i + 5) for i, size in enumerate(sizes)], [])
-
-
-def test_samples_of_all_clients_keep_cluster_and_class_and_of_many_some_are_taken_evenly() -> None:
-    found = latents_of(Toy(), people(3, 5), {})
-    assert found is not None
-    assert found.points[:, 0].tolist() == found.clusters.tolist() == [0, 0, 0, 1, 1, 1, 1, 1]
-    assert found.truth is not None
-    assert found.truth.tolist() == [5, 5, 5, 6, 6, 6, 6, 6]
-    many = latents_of(Toy(), people(300, 100), {}, limit=40)
-    assert many is not None
-    assert many.clusters.bincount().tolist() == [30, 10]
-    assert latents_of(Toy(), people(3, clustered=False), {}) is None
+def test_of_many_samples_some_are_mapped_evenly_over_clients_with_cluster_and_class(toy: None) -> None:
+    clients = [
+        Client(i, torch.full((size, 2), float(i)), state={"clusters": torch.full((size,), i)})
+        for i, size in enumerate((900, 300))
+    ]
+    people = Population(clients, [torch.full((len(client),), client.id + 5) for client in clients], [])
+    by_cluster, by_class = map_of(people, "pca").figures
+    assert np.bincount(by_cluster.labels).tolist() == [450, 150]
+    assert (by_class.labels == by_cluster.labels + 5).all()
+    assert by_class.colours == {5: 0, 6: 1}
+    assert not map_of(replace(people, clients=[Client(0, torch.zeros(3, 2))]), "pca").figures
 
 
 def test_the_clusters_of_a_table_are_described_by_sentences_and_cells(config: Config) -> None:

@@ -44,7 +44,7 @@ from fedkin.experiment.early_stopping import TargetWatch
 from fedkin.experiment.evaluation import evaluator_for, with_oracle
 from fedkin.experiment.tracking import NOTES, Trackers
 from fedkin.report.page import write_page
-from fedkin.report.run_page import latents_of, page_of_run
+from fedkin.report.run_page import page_of_run
 from fedkin.secure_aggregation.sums import secure
 
 _REMEDY = "give another --out, or `fedkin resume` it if it is a run"
@@ -326,8 +326,8 @@ class Run(ExperimentRunner):
             self._write_results(result)
             records = run_folder.read_records(self.folder, state.steps)
             profile, words = outputs.load_description(self.folder)
-            latents = latents_of(self.method, self.population, self.method.result(state))
-            page = page_of_run(self.config, self.population, self.preparation, records, latents, profile, words)
+            shown = (records, self.method.result(state), profile, words)
+            page = page_of_run(self.config, self.population, self.preparation, *shown)
             write_page(self.folder / run_folder.REPORT, page)
         notes = list(dict.fromkeys([*self.population.notes, *self.preparation.notes]))
         is_of_samples = self.method.traits.clusters == "samples"

@@ -19,7 +19,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
-from torch import Tensor
 
 from fedkin.core import Client, Method
 from fedkin.core.method import display_name
@@ -46,8 +45,6 @@ from fedkin.report.numbers import all_of, format_bytes, join_words, pluralize
 from fedkin.report.words import MIN_EFFECT, NOTHING, described, remarks, sentences
 
 MapLayout = Literal["tsne", "pca", "none"]
-AS_GUESSED = 0.02
-"""Accuracy by which a model must be better than the most frequent class to be called so, or worse."""
 _MAX_ROWS = 40
 """Columns of a table that are shown; more are not read."""
 _MEMBERS = 11
@@ -58,19 +55,6 @@ Classes = Mapping[int, list[tuple[str, float]]]
 
 
 @dataclass(frozen=True)
-class LatentSample:
-    """Subset of all clients' samples in a method's latent representation, with clusters and classes.
-
-    `points` are float32 ``(m, width)``, and `clusters` int64 ``(m,)``. So are the classes, `truth`, or ``None`` where
-    they are not known.
-    """
-
-    points: Tensor
-    clusters: Tensor
-    truth: Tensor | None
-
-
-@dataclass(frozen=True)
 class _Run:
     """What is known of a run when its page is written: its records, its clients' state and its method's figures."""
 
@@ -78,7 +62,8 @@ class _Run:
     records: Sequence[RecordLine]
     figures: Sequence[fig.Figure] = ()
     preparation: Preparation = field(default_factory=Preparation)
-    latents: LatentSample | None = None
+    method: Any = None
+    result: Mapping[str, Any] | None = None
     layout: MapLayout = "none"
     profile: ClusterProfile | None = None
     words: Sequence[Sequence[str]] = ()
@@ -127,18 +112,18 @@ def page_of_run(
     population: Population,
     preparation: Preparation,
     records: Sequence[RecordLine],
-    latents: LatentSample | None = None,
+    result: Mapping[str, Any] | None = None,
     profile: ClusterProfile | None = None,
     words: Sequence[Sequence[str]] = (),
 ) -> fig.PageView:
     """Build the content of a run's page from its records and its clients' state.
 
     `config` is a `fedkin.experiment.config.Config`. Samples of clients with int64 ``state["clusters"]`` are shown by
-    cluster. `records` are the lines of ``records.jsonl``; `latents` some samples in the latent representation of the
-    method; `profile` that of the clusters of a table, and `words` those that distinguish clusters of texts.
+    cluster. `records` are the lines of ``records.jsonl``; `result` is the method's, of a finished run; `profile` that
+    of the clusters of a table, and `words` those that distinguish clusters of texts.
     """
     figures, evaluation = config.method.figures(records), config.evaluation
-    run = _Run(population, records, figures, preparation, latents, evaluation.map, profile, words)
+    run = _Run(population, records, figures, preparation, config.method, result, evaluation.map, profile, words)
     lines = [run.finding, *method_remarks(records), f"{data_sentence(config.method, population)} {run.length}"]
     if questions := preparation.questions:
         more = f" See the notes for {len(questions) - 1} more." if questions[1:] else ""
@@ -191,7 +176,7 @@ def _client_finding(run: _Run) -> str:
     guess = guess_of(run.population)
     if guess is None:
         return f"{finding}."
-    than = "as against" if accuracy > guess + AS_GUESSED else "which is no better than"
+    than = "as against" if accuracy > guess + 0.02 else "which is no better than"
     return f"{finding}, {than} {100 * guess:.0f} % by always guessing its most frequent class."
 
 
@@ -451,11 +436,20 @@ _MAP_CAPTIONS = {
 
 
 def _map(run: _Run) -> fig.PagePart | None:
-    """Show samples projected to the plane, by their clusters and, where known, their classes."""
-    latents, layout = run.latents, run.layout
-    if latents is None or layout == "none":
+    """Show some samples, evenly of all clients, in the plane, by their clusters and, where known, their classes."""
+    layout, population, sizes = run.layout, run.population, list(map(len, run.clients))
+    if run.result is None or layout == "none" or not sum(sizes):
         return None
-    points, clusters = latents.points.double().numpy(), latents.clusters.numpy()
+    rows = torch.linspace(0, sum(sizes) - 1, min(600, sum(sizes)), dtype=torch.float64).round().long()
+    ends = torch.tensor([0, *sizes]).cumsum(0)
+    chosen = [
+        (client, rows[(rows >= start) & (rows < stop)] - start)
+        for client, (start, stop) in zip(run.clients, pairwise(ends), strict=True)
+    ]
+    clusters = torch.cat([client.state["clusters"][rows] for client, rows in chosen]).numpy()
+    x = torch.cat([client.x[rows] for client, rows in chosen])
+    of_samples = run.method.traits.clusters == "samples"
+    points = (run.method.embed(run.result, x) if of_samples else x.flatten(1)).double().numpy()
     # t-SNE starts from two components, and needs some neighbours that differ.
     if len(points) < 12 or points.shape[1] < 2 or not np.ptp(points, axis=0).any():
         layout = "pca"
@@ -463,8 +457,9 @@ def _map(run: _Run) -> fig.PagePart | None:
     caption = f"{len(points):,} samples of all clients. {_MAP_CAPTIONS[layout]}"
     names = {cluster: f"Cluster {cluster}" for cluster in np.unique(clusters).tolist()}
     maps = [fig.SampleMap("By cluster found", places, clusters, names)]
-    if latents.truth is not None:
-        truth, class_names = latents.truth.numpy(), dict(enumerate(run.population.classes))
+    if population.truth is not None:
+        truth = torch.cat([population.truth[client.id][rows] for client, rows in chosen]).numpy()
+        class_names = dict(enumerate(population.classes))
         names = {label: class_names.get(label, f"Class {label}") for label in np.unique(truth).tolist()}
         colours = {label: int(np.bincount(clusters[truth == label]).argmax()) for label in names}
         maps.append(fig.SampleMap("By true class", places, truth, names, colours))
@@ -614,26 +609,3 @@ SECTIONS: tuple[Callable[[_Run], fig.PagePart | None], ...] = (
 
 def _sections(run: _Run) -> list[fig.PagePart]:
     return [part for section in SECTIONS if (part := section(run)) is not None]
-
-
-def latents_of(method: Any, population: Population, result: Mapping[str, Any], limit: int = 600) -> LatentSample | None:
-    """Embed at most `limit` clustered samples, spread evenly over all clients; ``None`` if no sample has a cluster.
-
-    The embedding is `SampleMethod.embed`; for other methods the samples themselves are returned.
-    """
-    holders = [client for client in population.clients if "clusters" in client.state]
-    count = sum(map(len, holders))
-    if not count:
-        return None
-    rows = torch.linspace(0, count - 1, min(limit, count), dtype=torch.float64).round().long()
-    ends = torch.tensor([0, *map(len, holders)]).cumsum(0)
-    pairs = [
-        (client, rows[(rows >= start) & (rows < stop)] - start)
-        for client, (start, stop) in zip(holders, pairwise(ends), strict=True)
-    ]
-    x = torch.cat([client.x[chosen] for client, chosen in pairs])
-    clusters = torch.cat([client.state["clusters"][chosen] for client, chosen in pairs])
-    truth = population.truth
-    classes = None if truth is None else torch.cat([truth[client.id][chosen] for client, chosen in pairs])
-    points = method.embed(result, x) if method.traits.clusters == "samples" else x.flatten(1)
-    return LatentSample(points, clusters, classes)
