@@ -7,7 +7,6 @@ import gzip
 import io
 import subprocess
 import sys
-import time
 import zipfile
 from collections import Counter
 from pathlib import Path
@@ -102,15 +101,6 @@ def test_codes_and_long_numbers_stay_texts_and_all_other_numbers_are_numbers(tmp
 def test_what_cannot_be_read_says_why(content: str | bytes, said: str, tmp_path: Path) -> None:
     with pytest.raises(FedkinError, match=f"(?s){said}"):
         table(tmp_path / "t.csv", content)
-
-
-def test_thousands_of_columns_of_integers_and_texts_are_read_in_seconds(tmp_path: Path) -> None:
-    names = ";".join(f"c{at}" for at in range(4_000))
-    rows = [";".join([number, text] * 2_000) for number, text in (("7", "x"), ("8", "y"), ("9", "x"))]
-    began = time.process_time()
-    found = table(tmp_path / "t.csv", "\n".join([names, *rows]))
-    assert [one.kind for one in found.columns[:2]] == ["number", "category"]
-    assert time.process_time() - began < 20
 
 
 def test_encodings_and_archives(tmp_path: Path) -> None:
@@ -246,12 +236,6 @@ def array_file() -> bytes:
     return stream.getvalue()
 
 
-def packed_array_file() -> bytes:
-    stream = io.BytesIO()
-    np.savez_compressed(stream, x=np.arange(12.0).reshape(4, 3), y=np.arange(4))
-    return stream.getvalue()
-
-
 def parquet_file() -> bytes:
     stream = io.BytesIO()
     cells = {"a": [1.5, None, 3.0], "b": ["x", "y", None], "label": [0, 1, 0], "c": pd.to_datetime(["2020-01-01"] * 3)}
@@ -291,9 +275,7 @@ def test_odd_cells_are_read_or_refused(tmp_path: Path) -> None:
     assert min(ends[True], ends[False]) > 2
 
 
-@pytest.mark.parametrize(
-    ("name", "make"), [("t.npz", array_file), ("t.npz", packed_array_file), ("t.parquet", parquet_file)]
-)
+@pytest.mark.parametrize(("name", "make"), [("t.npz", array_file), ("t.parquet", parquet_file)])
 def test_damaged_binary_files_are_read_or_refused(name: str, make, tmp_path: Path) -> None:
     ends = Counter[bool]()
 

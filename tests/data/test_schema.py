@@ -78,15 +78,6 @@ def test_columns_that_contradict_are_one_list_and_other_spellings_are_other_colu
     ]
 
 
-@pytest.mark.parametrize("levels", [["4", "6", "8"], ["8", "6", "5", "4"]])
-def test_ordinal_columns_need_the_same_levels(levels):
-    rng = np.random.default_rng(0)
-    orders = [["4", "5", "6", "8"], levels]
-    frames = [pd.DataFrame({"c": pd.Categorical(rng.choice(own, 40), own, ordered=True)}) for own in orders]
-    with pytest.raises(FedkinError, match="'c' has other levels at one client than at another; name its levels in ord"):
-        prepare(federation(*(frame_to_table(frame.assign(x=range(40)), "It") for frame in frames)))
-
-
 @pytest.mark.parametrize("name", ["c", "c" * 600])
 def test_names_and_categories_too_long_to_be_reported_are_refused_with_column_client_and_limit(name):
     fine, long = (pd.DataFrame({name: [text] * 30, "age": np.arange(30) % 7 + 0.5}) for text in ("a", "b" * 505))

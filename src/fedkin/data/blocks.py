@@ -24,7 +24,7 @@ def common_blocks(by_client: Iterable[Tensor], width: int) -> Tensor:
     that one discrete column is encoded as, and -1 for others. `width` is the number of columns of a row; 0 if samples
     are no rows.
     """
-    blocks = torch.stack([torch.full((width,), UNKNOWN), *(each for each in by_client if len(each) == width)])
+    blocks = torch.stack([torch.full((width,), UNKNOWN), *(columns for columns in by_client if len(columns) == width)])
     numbers = torch.where(blocks >= 0, blocks, MAX_COUNT).amin(0)
     return torch.where((blocks == CONTINUOUS).any(0) | (numbers == MAX_COUNT), CONTINUOUS, numbers)
 

@@ -104,9 +104,9 @@ def _parts(values: Mapping[str, set[str]]) -> list[list[str]]:
     """Return clients in parts that share values, the part of most clients first."""
     parts: list[tuple[list[str], set[str]]] = []
     for client, names in values.items():
-        met = [part for part in parts if part[1] & names]
-        joined = [*(name for part in met for name in part[0]), client], names.union(*(part[1] for part in met))
-        parts = [*(part for part in parts if part not in met), joined]
+        sharing = [part for part in parts if part[1] & names]
+        joined = [*(name for part in sharing for name in part[0]), client], names.union(*(part[1] for part in sharing))
+        parts = [*(part for part in parts if part not in sharing), joined]
     return sorted((part for part, _ in parts), key=lambda part: -len(part))
 
 

@@ -232,10 +232,10 @@ def read_sheet(path: Path, origin: str, names: Sequence[str] = (), header: bool 
         ) from error
     filled = {name: rows for name, rows in read.items() if rows}
     if len(filled) != 1:
-        one = setting("sheet", next(iter(filled), book.sheet_names[0] if book.sheet_names else "NAME"))
+        choice = setting("sheet", next(iter(filled), book.sheet_names[0] if book.sheet_names else "NAME"))
         holds = f"{len(filled)} sheets that hold anything" if not names else f"no sheet {' or '.join(map(repr, names))}"
         listed = listing([f"'{name}'" for name in filled or book.sheet_names], 5) or "none"
-        raise FedkinError(f"{origin} has {holds}, of {listed}; {one}, for one is read.")
+        raise FedkinError(f"{origin} has {holds}, of {listed}; {choice}, for one is read.")
     frame = _with_names(pd.DataFrame(next(iter(filled.values())), dtype=object), origin, header)
     return frame.mask(frame == "", None)
 

@@ -126,11 +126,11 @@ def samples_in(folder: Path) -> dict[SampleKind, list[str]]:
     names = sorted(shown_in(folder))
     if not any((folder / name).is_file() for name in names):
         names = [f"{inner}/{name}" for inner in names for name in sorted(shown_in(folder / inner))]
-    found: dict[SampleKind, list[str]] = {}
+    by_kind: dict[SampleKind, list[str]] = {}
     for name in names:
         if kind := KINDS.get(ending_of(name)):
-            found.setdefault(kind, []).append(name)
-    return {kind: own for kind, own in found.items() if kind != "series" or len(own) > 1}
+            by_kind.setdefault(kind, []).append(name)
+    return {kind: samples for kind, samples in by_kind.items() if kind != "series" or len(samples) > 1}
 
 
 def folders_of_samples(source: str | Path) -> list[str]:

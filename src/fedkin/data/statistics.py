@@ -166,8 +166,8 @@ def _facts_of(client: Client) -> Payload:
     facts: Payload = {"shape": list(client.x.shape[1:]), "scaled": is_prepared(client)}
     if client.samples is not None:
         return {**facts, "encoder": client.samples.encoder}
-    known = {} if client.table is None else client.table.texts
-    texts = {name: column.texts.encoder for name, column in known.items() if column.rows is not None}
+    columns = {} if client.table is None else client.table.texts
+    texts = {name: column.texts.encoder for name, column in columns.items() if column.rows is not None}
     return {**facts, "texts": list(texts), "text_encoder": next(iter(texts.values()))} if texts else facts
 
 
