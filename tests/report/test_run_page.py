@@ -27,12 +27,6 @@ def config(toy: None) -> Config:
     return load_config("toy", ["simulation.scenario=toy"])
 
 
-def test_notes_begin_with_how_the_data_were_prepared(config: Config) -> None:
-    prepared = replace(scaling("none", (2,)), notes=["Column 'id' names the rows."])
-    population = Population([Client(0, torch.rand(2, 2))], None, [])
-    assert part(page_of_run(config, population, prepared, []), "notes").notes == ["Column 'id' names the rows."]
-
-
 def test_numbers_become_curves_headlines_and_notes(config: Config) -> None:
     records = (
         record(

@@ -8,7 +8,7 @@ import torch
 
 from fedkin.data.profile import ClusterProfile
 from fedkin.data.schema import SchemaColumn
-from fedkin.report.words import _how_often, described, sentences
+from fedkin.report.words import described, sentences
 
 COLUMNS = (
     SchemaColumn("age", "number"),
@@ -89,12 +89,6 @@ def test_a_typical_sample_is_in_the_units_of_the_data():
 
 
 # Columns.
-
-
-def test_words_of_shares_are_true():
-    assert [_how_often(*pair) for pair in ((0.6, 0.3), (0.5, 0.3), (0.4, 0.3), (0.2, 0.3), (0.6, 0.8))] == [
-        "mostly", "often", "often", "rarely", "less often",
-    ]  # fmt: skip
 
 
 def test_a_difference_that_is_not_seen_is_not_said():
