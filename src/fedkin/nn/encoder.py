@@ -148,10 +148,6 @@ class Encoder(Architecture):
             parts = [decoder(resident.placed(part)).cpu() for part in codes.split(_BATCH)]
         return torch.cat(parts).contiguous() if parts else torch.zeros(0, *self.shape)
 
-    def errors(self, vector: Tensor, x: Tensor) -> Tensor:
-        """Return the mean squared reconstruction error of every sample ``(n,)``."""
-        return (self.decoded(vector, self.codes(vector, x)) - x).square().flatten(1).mean(1)
-
 
 @dataclass(frozen=True)
 class Pretrained:

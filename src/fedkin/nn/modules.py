@@ -36,10 +36,6 @@ _factories: dict[str, Factory] = {
 _losses: dict[str, Criterion] = {}
 
 
-class LogitsError(FedkinError):
-    """Error of a model that does not return one logit for each class."""
-
-
 def register(name: str, factory: Factory, loss: Criterion | None = None) -> None:
     """Register `factory` as the classifier `name` in this process. Registering the same factory again changes nothing.
 
@@ -122,7 +118,7 @@ def _check_logits(module: nn.Module, name: str, shape: tuple[int, ...], classes:
         raise FedkinError(f"Model '{name}' fails on samples of shape {shape}: {in_short(error)}.") from error
     if not isinstance(logits, Tensor) or logits.shape != (2, classes):
         gave = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else f"type {type(logits).__name__}"
-        raise LogitsError(
+        raise FedkinError(
             f"Model '{name.partition('#')[0]}' turns two samples of shape {shape} into {gave}; it must be logits of "
             f"shape (2, {classes})."
         )
