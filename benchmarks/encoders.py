@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from fedkin.data.sources import load
 from fedkin.features.encoders import Encoder
-from sources import add, clustered, known_cells
+from sources import add, clustered, known_cells, means
 
 Floats, Labels = NDArray[np.float32], NDArray[np.int64]
 CLIENTS = 10
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     if given.command == "run":
         run(given)
-    print(shown(pd.read_csv(given.file)))
+    print(means(given.file, ["data", "spread"]))
 
 
 def export(path: Path) -> None:
@@ -176,19 +176,6 @@ def dealt_out(truth: Labels, spread: str, seed: int) -> list[Labels]:
         rows = np.flatnonzero(truth == label)
         owner[rows] = rng.choice(CLIENTS, len(rows), p=rng.dirichlet([0.3] * CLIENTS))
     return [rows for client in range(CLIENTS) if len(rows := np.flatnonzero(owner == client))]
-
-
-def shown(known: pd.DataFrame) -> str:
-    """A table in Markdown: means over seeds, NMI / ARI / ACC."""
-    lines = ["| data | spread | seeds | found | clusters | given | k-means of all |", "|" + "---|" * 7]
-    for (data, spread), own in known.groupby(["data", "spread"], sort=False):
-        cells = [
-            " / ".join(f"{own[f'{score}_{way}'].mean():.3f}" for score in ("nmi", "ari", "acc"))
-            for way in ("found", "given", "kmeans")
-        ]
-        numbers = ", ".join(map(str, own["number"]))
-        lines.append(f"| {data} | {spread} | {len(own)} | {cells[0]} | {numbers} | {cells[1]} | {cells[2]} |")
-    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch.nn.functional import avg_pool2d
@@ -29,7 +28,7 @@ from torch.nn.functional import avg_pool2d
 import fedkin
 from fedkin.data.sources import load
 from fedkin.features.extractors import extract
-from sources import add, clustered, known_cells, spread
+from sources import add, clustered, known_cells, means
 
 Images = NDArray[np.float32]
 Labels = NDArray[np.int64]
@@ -53,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     if given.command == "run":
         run(given)
-    print(shown(pd.read_csv(given.csv)))
+    print(means(given.csv, ["data", "truth", "p", "features"]))
 
 
 def run(given: argparse.Namespace) -> None:
@@ -130,19 +129,6 @@ FITTED: dict[str, Callable[[list[Images], int, int], Any]] = {
     "siamese": siamese,
 }
 """What makes features, from the clients' images, rounds and seed: a name or a function of samples."""
-
-
-def shown(known: pd.DataFrame) -> str:
-    """A table in Markdown: means over seeds, ± their standard deviation."""
-    lines = ["| data | truth | p | features | seeds | found: NMI | clusters | given: NMI | k-means of all: NMI |"]
-    lines.append("|" + "---|" * 9)
-    for (data, truth, p, features), own in known.groupby(["data", "truth", "p", "features"], sort=False):
-        numbers = [spread(list(own[name]), digits) for name, digits in zip(_SHOWN, (3, 0, 3, 3), strict=True)]
-        lines.append(f"| {data} | {truth} | {p} | {features} | {len(own)} | {' | '.join(numbers)} |")
-    return "\n".join(lines)
-
-
-_SHOWN = ("nmi_found", "number", "nmi_given", "nmi_kmeans")
 
 
 if __name__ == "__main__":

@@ -147,6 +147,11 @@ def add(path: Path, row: dict[str, Any]) -> None:
     print(row, flush=True)
 
 
+def means(path: Path, by: Sequence[str]) -> str:
+    """Means over seeds of what a CSV file has, as text."""
+    return pd.read_csv(path).groupby(list(by), sort=False).mean(numeric_only=True).round(3).to_string()
+
+
 def known_cells(path: Path, columns: Sequence[str]) -> set[tuple[str, ...]]:
     """The cells that a CSV file has, as text."""
     if not path.exists():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from fedkin.cli import main
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run import execute, resume
-from fedkin.studies.costs import Cost, costs_of
+from fedkin.studies.costs import Cost, costs_of, costs_tree
 
 STEPS = [
     ("pre-training", 100, 100, 0.5, 1.0, None),
@@ -46,13 +46,15 @@ def test_phases_are_told_apart_and_what_came_before_counts_to_the_first(tmp_path
     }
     assert found.total == Cost(6, 3200, 2910, 13.375, 8.75)
     assert (found.rounds, found.step) == (3, 6)
-    assert found.phases["embedding"].over(found.phases["training"]) == {
-        "sent": 0.0,
-        "received": 10 / 2700,
-        "both": 10 / 5700,
-        "client_seconds": 0.25 / 12,
-        "seconds": 0.5 / 6,
-    }
+
+
+def test_a_run_is_relative_to_the_first(tmp_path: Path) -> None:
+    folders = [saved(tmp_path / "first"), saved(tmp_path / "second", STEPS[:3])]
+    ratio = costs_tree(costs_of(folders))["runs"][1]["ratio_to_first"]
+    assert ratio == pytest.approx(
+        {"sent": 200 / 3200, "received": 210 / 2910, "both": 410 / 6110, "client_seconds": 1.375 / 13.375,
+         "seconds": 2.75 / 8.75}
+    )  # fmt: skip
 
 
 @given(st.integers(1, 5))

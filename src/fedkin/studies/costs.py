@@ -8,7 +8,7 @@ hold it, and its seconds are step 0 of ``timing.jsonl``. Judging the models cost
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from fedkin.core.progress import RecordLine
 from fedkin.experiment.run_folder import CONFIG, RECORDS, no_run, read_lines, read_timing
 from fedkin.experiment.terminal_tables import sentence_text, table_text
 from fedkin.report.measures import measures, phase_of, reached, training_rounds
-from fedkin.report.numbers import pluralize
+from fedkin.report.numbers import format_bytes, pluralize
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,12 @@ class Cost:
         """Bytes sent and received."""
         return self.sent + self.received
 
-    def over(self, whole: Cost) -> dict[str, float | None]:
-        """Return each amount as a multiple of that of the `whole`; ``None`` if one is unknown or the latter zero."""
+    @property
+    def amounts(self) -> dict[str, float | None]:
+        """Bytes and seconds by name, ``None`` if unknown; ``both`` are the bytes sent and received together."""
         names = ("sent", "received", "both", "client_seconds", "seconds")
-        pairs = {name: (getattr(self, name), getattr(whole, name)) for name in names}
-        return {
-            name: None if not of or math.isnan(part) or math.isnan(of) else part / of
-            for name, (part, of) in pairs.items()
-        }
+        values = {name: getattr(self, name) for name in names}
+        return {name: None if math.isnan(value) else value for name, value in values.items()}
 
 
 @dataclass(frozen=True)
@@ -137,44 +135,42 @@ def _costs(folder: Path, records: Sequence[RecordLine], target: CostTarget | Non
 
 
 def costs_tree(runs: Sequence[Costs], target: CostTarget | None = None) -> dict[str, Any]:
-    """Return the costs as plain values, ``None`` where one is unknown, further runs also relative to the first."""
-
-    def plain(cost: Cost) -> dict[str, float | None]:
-        return {name: None if math.isnan(amount) else amount for name, amount in vars(cost).items()}
-
-    trees: list[dict[str, Any]] = [
-        {
-            "run": run.run,
-            "step": run.step,
-            "training_rounds": run.rounds,
-            "phases": {name: plain(cost) for name, cost in run.phases.items()},
-            "total": None if run.step is None else plain(run.total),
-            "ratio_to_first": None if run.step is None or runs[0].step is None else run.total.over(runs[0].total),
+    """Return the costs as plain values, ``None`` where one is unknown, those of each run also relative to the first."""
+    trees: list[dict[str, Any]] = []
+    for run in runs:
+        pairs = zip(run.total.amounts.items(), runs[0].total.amounts.values(), strict=True)
+        ratio = {name: None if part is None or not whole else part / whole for (name, part), whole in pairs}
+        phases = {
+            name: {"steps": cost.steps, **cost.amounts} for name, cost in {**run.phases, "total": run.total}.items()
         }
-        for run in runs
-    ]
+        reached_both = run.step is not None and runs[0].step is not None
+        trees.append(
+            {
+                "run": run.run,
+                "step": run.step,
+                "training_rounds": run.rounds,
+                "phases": {} if run.step is None else phases,
+                "ratio_to_first": ratio if reached_both else None,
+            }
+        )
     return {"target": asdict(target) if target else None, "runs": trees}
 
 
-def as_text(runs: Sequence[Costs], target: CostTarget | None = None) -> str:
-    """Write the costs as a table, with notes below it on the steps that were counted."""
-    rows: list[tuple[str, ...]] = [
-        ("run", "phase", "steps", "MB sent", "MB received", "MB in all", "client seconds", "wall seconds")
-    ]
+def as_text(tree: Mapping[str, Any]) -> str:
+    """Write a tree of `costs_tree` as a table, with notes below it on the steps that were counted."""
+    heads = ("run", "phase", "steps", "sent", "received", "in all", "client seconds", "wall seconds")
+    rows: list[tuple[str, ...]] = [heads]
     notes = []
-    goal = f"{target.metric} {target.reach:g}" if target else ""
-    for run, tree in zip(runs, costs_tree(runs, target)["runs"], strict=True):
-        if run.step is None:
-            rows.append((run.run, "not reached", "", "", "", "", "", ""))
-            notes.append(f"{run.run}: {goal} not reached")
-            continue
-        for phase, cost in {**run.phases, "total": run.total}.items():
-            amounts = [cost.sent / 1e6, cost.received / 1e6, cost.both / 1e6, cost.client_seconds, cost.seconds]
-            texts = ("–" if math.isnan(amount) else f"{amount:,.3f}" for amount in amounts)
-            rows.append((run.run, phase, str(cost.steps), *texts))
-        if run is not runs[0] and tree["ratio_to_first"]:
-            shares = ("–" if value is None else f"{value:.3g}" for value in tree["ratio_to_first"].values())
-            rows.append((run.run, "of the first run's", "", *shares))
-        steps = f"{goal} reached at step {run.step}, after" if target else f"{pluralize(run.step, 'step')},"
-        notes.append(f"{run.run}: {steps} {pluralize(run.rounds or 0, 'training round')}")
+    goal = "{metric} {reach:g}".format(**tree["target"]) if tree["target"] else ""
+    for run in tree["runs"]:
+        for phase, cost in run["phases"].items():
+            *traffic, clients, wall = (cost[name] for name in ("sent", "received", "both", "client_seconds", "seconds"))
+            seconds = ["–" if value is None else f"{value:,.3f}" for value in (clients, wall)]
+            rows.append((run["run"], phase, str(cost["steps"]), *map(format_bytes, traffic), *seconds))
+        if run is not tree["runs"][0] and run["ratio_to_first"]:
+            shares = ("–" if value is None else f"{value:.3g}" for value in run["ratio_to_first"].values())
+            rows.append((run["run"], "of the first run's", "", *shares))
+        reach = f"{goal} reached at step {run['step']}, after" if goal else f"{pluralize(run['step'] or 0, 'step')},"
+        rounds = f"{reach} {pluralize(run['training_rounds'] or 0, 'training round')}"
+        notes.append(f"{run['run']}: {f'{goal} not reached' if run['step'] is None else rounds}")
     return "\n".join([table_text(rows, left=(0, 1)), "", *map(sentence_text, notes)])
