@@ -68,8 +68,7 @@ class MLflow:
         number = experiment.experiment_id if experiment else self.client.create_experiment(project)
         self.run = self.client.create_run(number, run_name=name).info.run_id
         parameters = [Param(_key(path), json.dumps(value)) for path, value in flat(config.tables)]
-        for first in range(0, len(parameters), 100):  # as many as MLflow takes in one call
-            self.client.log_batch(self.run, params=parameters[first : first + 100])
+        self.client.log_batch(self.run, params=parameters)
 
     def log(self, step: int, numbers: Mapping[str, float]) -> None:
         from mlflow.entities import Metric
