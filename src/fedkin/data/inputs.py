@@ -237,7 +237,7 @@ def _sample_and_label(item: Any, origin: str, label: str | None) -> list[Any]:
     if len(item) not in (1, 2):
         raise FedkinError(f"{origin} has {len(item)} parts; an item is x, a pair (x, y), or a dict of these.")
     labels = [part.tolist() if isinstance(part, Tensor | np.ndarray | np.generic) else part for part in item[1:]]
-    x = pixels_of(item[0]) if hasattr(item[0], "convert") else item[0]
+    x = torch.tensor(pixels_of(item[0])) / 255 if hasattr(item[0], "convert") else item[0]
     try:
         x = x.detach().cpu() if isinstance(x, Tensor) else torch.from_numpy(np.array(x))
     except (TypeError, ValueError, RuntimeError) as error:

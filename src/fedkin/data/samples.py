@@ -258,7 +258,10 @@ def opened_image(file: Path | BytesIO, origin: str) -> Any:
     try:
         with Image.open(file) as image:
             mode = image.mode
-            upright = ImageOps.exif_transpose(image).convert("L" if mode in ("1", "L", "LA") else "RGB")
+            image.load()  # what follows may need no copy, and the file is closed
+            upright = ImageOps.exif_transpose(image) if "exif" in image.info else image
+            colours = "L" if mode in ("1", "L", "LA") else "RGB"
+            upright = upright if mode == colours else upright.convert(colours)
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise FedkinError(f"{origin} is an image that cannot be decoded.") from error
     if mode[0] in "IF":  # of more bits conversion cuts off all but the darkest values
@@ -267,25 +270,26 @@ def opened_image(file: Path | BytesIO, origin: str) -> Any:
 
 
 def pixels_of(image: Any) -> NDArray[Any]:
-    """Return an image as float32 ``(channels, height, width)`` in [0, 1]: three channels, or one of a grey image."""
+    """Return a Pillow image as uint8 ``(channels, height, width)``, three channels or one, and an array as float32."""
     if not hasattr(image, "convert"):
         return np.asarray(image, dtype=np.float32)
-    grey = image.mode in ("1", "L", "LA")
-    pixels = np.asarray(image.convert("L" if grey else "RGB"), dtype=np.float32) / 255
-    return pixels[None] if grey else np.ascontiguousarray(pixels.transpose(2, 0, 1))
+    mode = "L" if image.mode in ("1", "L", "LA") else "RGB"
+    pixels = np.asarray(image if image.mode == mode else image.convert(mode))
+    return pixels[None] if mode == "L" else pixels.transpose(2, 0, 1)
 
 
 def stacked(pictures: Sequence[NDArray[Any]], origin: str) -> Tensor:
-    """Return images of one size as a tensor ``(n, channels, height, width)``; of three channels if any has colours."""
+    """Return images of one size as float32 ``(n, channels, height, width)``, bytes as fractions.
+
+    They have three channels if any has colours.
+    """
     for row, picture in enumerate(pictures):
         if picture.shape[1:] != pictures[0].shape[1:]:
             sizes = "{} x {} where row 0 is {} x {}".format(*picture.shape[1:], *pictures[0].shape[1:])
             raise FedkinError(f"{origin} has images of different sizes: row {row} is {sizes}.")
-    channels = max(len(picture) for picture in pictures)
-    x = np.empty((len(pictures), channels, *pictures[0].shape[1:]), dtype=np.float32)
-    for row, picture in zip(x, pictures, strict=True):
-        row[:] = picture
-    return torch.from_numpy(x)
+    shape = (max(len(picture) for picture in pictures), *pictures[0].shape[1:])
+    x = np.stack([np.broadcast_to(picture, shape) for picture in pictures])
+    return torch.from_numpy(x).float().div_(255 if x.dtype == np.uint8 else 1)
 
 
 def _series(path: Path, origin: str) -> NDArray[Any]:
@@ -314,6 +318,7 @@ def thumbnails(samples: Samples, rows: Sequence[int], side: int) -> NDArray[Any]
     for row in rows:
         pixels = pixels_of(content(samples.items[row], "images", "the data"))
         colours = np.broadcast_to(pixels[:3], (3, *pixels.shape[1:])).transpose(1, 2, 0)
-        image = ImageOps.fit(Image.fromarray((255 * colours).astype(np.uint8)), (side, side))
+        colours = colours if colours.dtype == np.uint8 else (255 * colours).astype(np.uint8)
+        image = ImageOps.fit(Image.fromarray(np.ascontiguousarray(colours)), (side, side))
         squares.append(np.asarray(image, dtype=np.float32) / 255)
     return np.stack(squares)

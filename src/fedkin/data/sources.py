@@ -187,7 +187,6 @@ def read_huggingface(
     origin = f"'{name}'"
     try:
         rows = datasets.load_dataset(source, split=split)
-        rows.with_format("arrow")[:]
     except Exception as error:  # whatever the hub, the network or a reader inside `datasets` can raise
         reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
         kind = SplitError if reason.startswith("Unknown split") else FedkinError
@@ -202,7 +201,8 @@ def read_huggingface(
         return frame_to_dataset(frame, name, origin, label or NO_LABELS, cluster, options)
     y, classes = (None, []) if label is None else _labels(rows, label, origin)
     clusters = None if cluster is None else _labels(rows, cluster, origin)
-    return Dataset(name, as_tensor(x, origin), y, classes, clusters=clusters)
+    x = x if isinstance(x, Tensor) else as_tensor(x, origin)  # pictures are as clients hold them
+    return Dataset(name, x, y, classes, clusters=clusters)
 
 
 def read_rows(
@@ -255,7 +255,8 @@ def _named(cells: pd.Series, kind: Any) -> pd.Series:
 
 def _labels(rows: Any, column: str, origin: str) -> tuple[Tensor, list[str]]:
     """Return labels as indices into the names of classes; of a ``ClassLabel`` in its order, also those without rows."""
-    cells, names = rows.with_format("arrow")[:].column(column), getattr(rows.features[column], "names", None)
+    cells = rows.select_columns([column]).with_format("arrow")[:].column(column)
+    names = getattr(rows.features[column], "names", None)
     if names is None:
         return encode_labels(cells.to_numpy(), f"Column '{column}' of {origin}")
     y = torch.tensor(cells.fill_null(-1).to_numpy(), dtype=torch.int64)
