@@ -87,6 +87,12 @@ def empties(frame: pd.DataFrame, **options: object) -> dict[str, list[int]]:
     return {name: np.flatnonzero(table.of(name).isnan().numpy()).tolist() for name in table.names}
 
 
+@pytest.mark.parametrize("cell", [[1], {1}, {"a": 1}, np.zeros(2)])
+def test_cells_that_are_no_values_are_refused_beside_named_empty_ones(cell: object) -> None:
+    with pytest.raises(FedkinError, match="'b' of It holds values of type"):
+        empties(pd.DataFrame({"a": [1, -9], "b": pd.Series([cell, cell], dtype=object)}), na_values=[-9])
+
+
 def test_numbers_and_texts_are_emptied_in_every_column() -> None:
     frame = pd.DataFrame(
         {"a": [1, -9, 3, 4], "b": [0.5, 2.0, -9.0, 1.0], "c": ["x", "unknown", "y", " unknown "], "d": [9, 8, 7, 6]}

@@ -284,12 +284,20 @@ def _with_empty_cells(frame: pd.DataFrame, origin: str, options: TableOptions) -
     codes, values_of = {value: list[str]() for value in bare}, {value: list[str]() for value in bare}
     for i, name in enumerate(map(composed, frame.columns)):
         cells, values = frame.iloc[:, i], [*bare, *options.na_values_of.get(name, ())]
-        if not values or any(isinstance(cell, list | dict | set | np.ndarray) for cell in cells):
+        if not values:
             continue
-        distinct = pd.Series(cells.dropna().unique(), dtype=object)
-        words = distinct.map(composed).str.strip().str.removesuffix(" 00:00:00")  # of a date the day
-        numbers = _numbers(words)
-        emptied = words.isin({composed(value).strip() for value in values}) | numbers.isin(_numbers(values).dropna())
+        try:
+            distinct = pd.Series(cells.dropna().unique())
+        except TypeError:  # of lists and the like, which are refused later
+            continue
+        if cells.dtype.kind in "iuf":  # a million numbers are not written as words
+            numbers = distinct.astype(np.float64)
+            emptied = numbers.isin(_numbers(values).dropna())
+        else:
+            words = distinct.map(composed).str.strip().str.removesuffix(" 00:00:00")  # of a date the day
+            numbers = _numbers(words)
+            texts = {composed(value).strip() for value in values}
+            emptied = words.isin(texts) | numbers.isin(_numbers(values).dropna())
         for value, number in zip(bare, _numbers(bare), strict=True):
             rest = np.unique(numbers[np.isfinite(numbers) & (numbers != number)])
             count = int(cells.isin(distinct[numbers == number]).sum())
