@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from fedkin.core import FedkinError
 from fedkin.core.errors import in_short
@@ -27,22 +27,8 @@ from fedkin.experiment.run_folder import RECORDS, read_lines, read_timing
 NOTES = "tracking.json"
 
 
-class Tracker(Protocol):
-    """A tracking tool, built with the experiment, the run's name and folder, and the id that the tool gave it, if any.
-
-    `run` is that id, which is no secret. Any exception means that the tool could not be reached.
-    """
-
-    title: str
-    run: str
-
-    def __init__(self, config: Config, name: str, folder: Path, run: str | None) -> None: ...
-
-    def log(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Send the numbers of a step, the first of which is 1."""
-
-    def close(self, status: Status) -> None:
-        """Close the tracked run."""
+# Each tool is built with the experiment, the run's name and folder, and the id that it gave an earlier process, if any;
+# `run` is that id, which is no secret. Any exception means that the tool could not be reached.
 
 
 class MLflow:
@@ -141,6 +127,7 @@ class WandB:
         self.live.finish(exit_code=0 if status == "finished" else 1)
 
 
+Tracker = MLflow | TensorBoard | WandB
 TOOLS: dict[str, type[Tracker]] = {"tensorboard": TensorBoard, "mlflow": MLflow, "wandb": WandB}
 """Trackers by name, which is also that of the package that each needs."""
 
