@@ -452,7 +452,7 @@ def apply_setting(tables: dict[str, Any], override: str) -> str:
     *parents, key = path.strip().split(".")
     if not equals or not key or not all(parents):
         raise FedkinError(f"{flag('set')} takes section.key=value, such as method.local_epochs=30, not '{override}'.")
-    try:
+    try:  # bare words are texts, since a shell takes the quotation marks
         value: Any = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text
@@ -483,6 +483,7 @@ def config_of(tables: dict[str, Any], places: Mapping[str, str] | None = None) -
     scenario: Any = registry.declared("scenario", scenario_name)
     model = _experiment(method, scenario, usual)
     try:
+        # As JSON, for in its strict mode pydantic takes lists for tuples, but of Python's values only tuples.
         checked: Any = model.model_validate_json(json.dumps(_with_none(tables, model), default=str))
     except ValidationError as error:
         raise _sentence(error, model, tables, places) from error

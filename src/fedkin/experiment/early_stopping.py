@@ -81,7 +81,7 @@ class EarlyStopping(Callback):
             advice = " Give fit validation, samples by client." if "validation" in self.monitor else ""
             raise FedkinError(f"EarlyStopping monitors '{self.monitor}', {_not_measured(line)}.{advice}")
         value = measured[self.monitor]
-        is_number = value is not None and math.isfinite(value)
+        is_number = value is not None and math.isfinite(value)  # a loss may diverge, which is no improvement
         if is_number and (self.best is None or self.sign * (value - self.best) > self.min_delta):
             self.best, self.best_step = float(value), int(line["step"])
         return bool(line["step"] - self.best_step >= self.patience)

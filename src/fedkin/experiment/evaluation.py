@@ -190,7 +190,7 @@ def predicted_classes(population: Population, state: ClientMethodState, labels: 
         mixed, models = classifier.mixed_logits, state.models
         return {i: mixed(models, state.memberships[i], tests[i][0]).argmax(1) for i in tested}
     classes: dict[int, Tensor] = {}
-    for cluster in sorted(set(tested.values())):
+    for cluster in sorted(set(tested.values())):  # one pass of a model over the tests of all its clients
         members = [i for i, label in tested.items() if label == cluster]
         logits = classifier.logits(state.models[cluster], torch.cat([tests[i][0] for i in members]))
         classes |= dict(zip(members, logits.argmax(1).split([len(tests[i][1]) for i in members]), strict=True))

@@ -208,9 +208,10 @@ def label_file(folder: Path, client: int, names: Sequence[str] = ()) -> Path:
     It is ``labels/client-3.csv``, or ``_client-3.csv``, if clients have no names, or where this one's makes no file
     name that every system holds and no other client has. Characters that a file name cannot hold become underscores.
     """
+    # Composed letters, for macOS has files' names decomposed, and two names may differ in nothing else.
     safe = [re.sub(r"[^\w.@+ -]", "_", unicodedata.normalize("NFC", name)).strip(". ") for name in short_names(names)]
     stem = safe[client] if client < len(safe) else ""
-    taken = Counter(map(str.casefold, safe))
+    taken = Counter(map(str.casefold, safe))  # file systems of Windows and macOS do not tell cases apart
     too_long = len(stem.encode(errors="replace")) > _LONGEST
     if not stem or too_long or _RESERVED.fullmatch(stem) or taken[stem.casefold()] > 1:
         stem = f"client-{client}"

@@ -84,7 +84,7 @@ def restore_checkpoint(fed: Federation, state_type: type[S], tree: Mapping[str, 
     gives back, including order of keys and memory layout, and resuming is exact by construction.
     """
     fed.restore(tree)
-    if isinstance(fed, LocalFederation):
+    if isinstance(fed, LocalFederation):  # on Flower each site has its own state
         for number, client in fed.clients.items():
             client.state = tree["clients"][str(number)]
     return restore(state_type, tree["state"])
@@ -189,7 +189,7 @@ def _lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
             return
         try:
             line = json.loads(text)
-        except (ValueError, RecursionError):
+        except (ValueError, RecursionError):  # damaged, perhaps nested beyond what the parser takes
             line = None
         is_step = isinstance(line, dict) and type(line.get("step")) is int and line["step"] >= 0
         yield text, line if is_step else None

@@ -68,7 +68,7 @@ class _Clients:
     folder: Path
 
     def __call__(self, context: Context) -> Site:
-        torch.set_num_threads(1)
+        torch.set_num_threads(1)  # there is a process per core
         number = int(context.node_config["partition-id"])
         population, device = _population(self.tables)
         name = f"{number:09}"  # in the order of numbers, since ids are in the order of names
@@ -83,6 +83,7 @@ def simulated_site(population: Population, number: int, name: str, folder: Path)
     return Site(name, folder, client.x, client.y, *about, simulated=True, table=client.table, samples=client.samples)
 
 
+# One, for a process of Ray's outlives a run, and data are large.
 @functools.lru_cache(maxsize=1)
 def _population(tables: str) -> tuple[Population, str]:
     """Build the population of an experiment, whose tables are JSON, once per process for all nodes there."""

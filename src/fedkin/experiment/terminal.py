@@ -80,6 +80,7 @@ class Bar(Quiet):
         self.display.stop()
 
     def phase(self, text: str) -> None:
+        # A new task, since rich resets neither the clock nor the total of one.
         self.display.remove_task(self.task)
         self.task = self.display.add_task(printable(text), total=None)
 
