@@ -175,7 +175,8 @@ def read_labels(y: Any, samples: int, subject: str) -> ClassLabels:
         array = np.empty(0)
     if array.shape == (samples, 1):  # a column, as scikit-learn takes it
         array = array[:, 0]
-    if array.shape != (samples,) or np.ma.getmaskarray(y if isinstance(y, np.ma.MaskedArray) else array).any():
+    is_masked = isinstance(y, np.ma.MaskedArray) and np.ma.getmaskarray(y).any()  # which asarray forgets
+    if array.shape != (samples,) or is_masked:
         one_hot = ", as y.argmax(1) has of one-hot labels" if array.ndim == 2 and len(array) == samples else ""
         raise FedkinError(
             f"{subject} has labels of shape {array.shape} for {samples} samples; it needs one for each{one_hot}, none "
@@ -183,10 +184,10 @@ def read_labels(y: Any, samples: int, subject: str) -> ClassLabels:
         )
     if array.dtype.kind == "O":
         values = array.tolist()
-        kinds = {str if isinstance(value, str) else type(value) for value in values}
-        if kinds != {str} and not all(issubclass(kind, bool | int | float | np.number) for kind in kinds):
-            odd = next(value for value in values if not isinstance(value, bool | int | float | np.number))
-            raise FedkinError(f"{subject} has the label {odd!r}; they should be all numbers or all strings.")
+        odd = [value for value in values if not isinstance(value, bool | int | float | np.number)]
+        if odd and not all(isinstance(value, str) for value in values):
+            example = next((value for value in odd if not isinstance(value, str)), odd[0])
+            raise FedkinError(f"{subject} has the label {example!r}; they should be all numbers or all strings.")
         array = np.array(values)
     if array.dtype.kind not in "biufU":
         raise FedkinError(f"{subject} has labels of type {array.dtype}; they should be integers, booleans or strings.")
