@@ -1,4 +1,4 @@
-"""What only Python can give: networks, features, losses, optimisers, schedules and augmentation of a user's own.
+"""What only Python can give: networks, features, losses, optimisers and augmentation of a user's own.
 
 Tasks find them by name, as all that clients are sent is plain; so each is registered under one. What such code does
 wrong is said where it is first called, by `fedkin.nn`.
