@@ -13,7 +13,7 @@ from fedkin.deploy.site_app import read_site
 from fedkin.engines.site import Request, Site
 from fedkin.methods.samples.kingraph.own_micro_clusters import send_moments, send_summary
 from fedkin.privacy.gaussian import gaussian_mu
-from fedkin.secure_aggregation.signatures import SiteIdentity
+from fedkin.secure_aggregation.client_tasks import SiteIdentity
 
 
 def written(folder: Path, text: str) -> Path:

@@ -20,9 +20,8 @@ from fedkin.deploy.app_folder import make_key
 from fedkin.engines.flower_engine.grid import FlowerFederation
 from fedkin.engines.site import Site
 from fedkin.experiment.run_folder import restore_checkpoint, snapshot
-from fedkin.secure_aggregation.client_tasks import Term
+from fedkin.secure_aggregation.client_tasks import SiteIdentity, Term, own_public_text, public_keys, public_text
 from fedkin.secure_aggregation.masks import public_key
-from fedkin.secure_aggregation.signatures import SiteIdentity, own_public_text, public_keys, public_text
 from fedkin.secure_aggregation.sums import Sum, summed
 from nodes import federation, nodes_of
 

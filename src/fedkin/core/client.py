@@ -59,7 +59,7 @@ class Client:
         Samples below which it reports no category, cell of a cluster or micro-cluster of its data, where the server
         asks for less; 0 if it leaves that to the server.
     identity : Identity or None
-        Signing identity of a client in a real federation, see `fedkin.secure_aggregation.signatures`.
+        Signing identity of a client in a real federation, see `fedkin.secure_aggregation.client_tasks`.
     samples : Samples or None
         The images, texts or series that `x` are embeddings of; ``None`` where data are numbers.
     """

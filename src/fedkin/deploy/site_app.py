@@ -33,7 +33,7 @@ from fedkin.engines.site import Request, Site
 from fedkin.experiment.config import ColumnOptions, encoder_named, load_config
 from fedkin.privacy.budget import Account
 from fedkin.report.numbers import pluralize
-from fedkin.secure_aggregation.signatures import public_keys
+from fedkin.secure_aggregation.client_tasks import public_keys
 
 # TOML file of a site: its name, its data and its private folder.
 

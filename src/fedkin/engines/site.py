@@ -28,7 +28,7 @@ from fedkin.core.replies import failure_of, is_name
 from fedkin.core.seeds import KEY, Secret, derive_generator
 from fedkin.core.table import Samples, Table
 from fedkin.core.tasks import known_task, run_task, trusted_packages
-from fedkin.secure_aggregation.signatures import SiteIdentity, own_public_text
+from fedkin.secure_aggregation.client_tasks import SiteIdentity, own_public_text
 
 
 @dataclass(frozen=True)

@@ -208,7 +208,7 @@ class FederationSection(BaseModel):
                 f"'federation.keys' has a key of '{unknown[0]}', which 'federation.clients' does not list."
             )
         if self.keys:
-            from fedkin.secure_aggregation.signatures import public_keys
+            from fedkin.secure_aggregation.client_tasks import public_keys
 
             public_keys(self.keys, "'federation.keys'")
         if self.listed and self.sites is not None and self.sites > len(self.listed):

@@ -32,7 +32,7 @@ from fedkin.engines.flower_engine.messages import (
     read,
 )
 from fedkin.engines.site import Request, WatchedSites
-from fedkin.secure_aggregation.signatures import public_text
+from fedkin.secure_aggregation.client_tasks import public_text
 
 _LOOK_EVERY = 5.0
 """Seconds between two checks whether a client that owes a reply was restarted."""
