@@ -288,7 +288,9 @@ def stacked(pictures: Sequence[NDArray[Any]], origin: str) -> Tensor:
             sizes = "{} x {} where row 0 is {} x {}".format(*picture.shape[1:], *pictures[0].shape[1:])
             raise FedkinError(f"{origin} has images of different sizes: row {row} is {sizes}.")
     shape = (max(len(picture) for picture in pictures), *pictures[0].shape[1:])
-    x = np.stack([np.broadcast_to(picture, shape) for picture in pictures])
+    x = np.empty((len(pictures), *shape), dtype=pictures[0].dtype)  # numpy.stack would keep the channels last in memory
+    for row, picture in zip(x, pictures, strict=True):
+        row[:] = picture
     return torch.from_numpy(x).float().div_(255 if x.dtype == np.uint8 else 1)
 
 
