@@ -1,16 +1,17 @@
 import datetime
 import decimal
+from contextlib import suppress
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedkin.core.errors import FedkinError
 from fedkin.core.table import Column
 from fedkin.data.options import TableOptions
-from fedkin.data.tables import frame_to_table, read_column
+from fedkin.data.tables import frame_to_dataset, frame_to_table, read_column
 
 
 def read(cells, **options):
@@ -104,6 +105,29 @@ def test_of_a_column_that_is_refused_nothing_else_is_said():
     with pytest.raises(FedkinError) as error:
         frame_to_table(pd.DataFrame({"a": range(40), "b": [f"Rs{i * i * 977}" for i in range(40)]}), "It")
     assert len(str(error.value).splitlines()) == 1
+
+
+CELLS = [
+    1, -9, 2**70, 1.5, np.nan, np.inf, None, pd.NA, pd.NaT, True, np.True_, np.int8(3), "x", "", "1.234", "1,5", "58%",
+    "007", "None", "2024-01-01", "01/02/2024", "31.12.2024", "9" * 400, "1" + " 0" * 9, "\u0660", "\ud800", "a\x00b",
+    datetime.date(2024, 1, 1), datetime.datetime(9999, 12, 31), datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC),
+    datetime.time(7, 30), datetime.time(7, 30, tzinfo=datetime.UTC), datetime.timedelta(hours=1),
+    decimal.Decimal("1.5"), decimal.Decimal("NaN"), pd.Interval(0, 1), pd.Period("2024-01"), 1 + 2j, b"x", (1, 2), [1],
+    {1}, np.zeros(2), object(),
+]  # fmt: skip
+READING = [{}, {"na_values": [-9, "x"]}, {"categorical": ["a"]}, {"ordinal": {"a": ["x", "y"]}}, {"text": ["a"]}]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.sampled_from(range(len(CELLS))), min_size=1, max_size=3), st.sampled_from(READING), st.booleans())
+def test_whatever_cells_hold_is_read_or_refused(indices, options, as_label):
+    cells = pd.Series([None] * 3 * len(indices), dtype=object)
+    for i in range(len(cells)):
+        cells.iat[i] = CELLS[indices[i % len(indices)]]
+    with suppress(FedkinError):
+        frame = pd.DataFrame({"a": cells, "b": range(len(cells))})
+        table = frame_to_dataset(frame, "t", "It", "a" if as_label else None, options=TableOptions(**options)).table
+        assert not table.values.isinf().any()
 
 
 def test_a_part_that_is_always_1_beside_all_twelve_months_is_the_day():

@@ -287,14 +287,15 @@ def _with_empty_cells(frame: pd.DataFrame, origin: str, options: TableOptions) -
         if not values:
             continue
         try:
-            distinct = pd.Series(cells.dropna().unique())
+            distinct = pd.Series(cells.dropna().unique(), dtype=cells.dtype if cells.dtype.kind in "iuf" else object)
         except TypeError:  # of lists and the like, which are refused later
             continue
-        if cells.dtype.kind in "iuf":  # a million numbers are not written as words
+        if distinct.dtype != object:  # a million numbers are not written as words
             numbers = distinct.astype(np.float64)
             emptied = numbers.isin(_numbers(values).dropna())
         else:
-            words = distinct.map(composed).str.strip().str.removesuffix(" 00:00:00")  # of a date the day
+            days = [composed(value).strip().removesuffix(" 00:00:00") for value in distinct]  # of a date the day
+            words = pd.Series(days, dtype=object)
             numbers = _numbers(words)
             texts = {composed(value).strip() for value in values}
             emptied = words.isin(texts) | numbers.isin(_numbers(values).dropna())
@@ -375,9 +376,11 @@ def _typed(cells: pd.Series) -> pd.Series:
 
     kind = pd.api.types.infer_dtype(cells, skipna=True)
     if kind == "decimal":
-        return cells.astype(np.float64)
+        return cells.where(cells.notna(), np.nan).astype(np.float64)
+    if kind == "time":
+        cells = cells.map(lambda time: str(time.replace(tzinfo=None)), na_action="ignore")
     if kind in ("time", "timedelta"):
-        return pd.Series(pd.to_timedelta(cells.map(str, na_action="ignore")))
+        return pd.Series(pd.to_timedelta(cells))
     if kind in ("datetime", "date"):
         return pd.Series(pd.to_datetime(cells, utc=True))
     # Not texts, which have a word for empty cells that pandas does not know.
