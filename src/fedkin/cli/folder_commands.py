@@ -155,6 +155,19 @@ def forget(folder: Path, clients: tuple[str, ...], retrain: bool, out: Path | No
 
 
 @app.command(section=_SECTION)
+@run_folder()
+@argument("pairs", "A cluster's number and its name; without a name it has none.", "[CLUSTER=NAME]...", nargs=-1)
+@as_json
+def name(folder: Path, pairs: tuple[str, ...], as_json: bool) -> None:
+    """Name the clusters of a run. Without names to give, list the clusters, and names that might suit."""
+    from fedkin.experiment.cluster_names import cluster_list, list_text, name_clusters
+
+    if pairs:
+        name_clusters(folder, pairs)
+    print(json.dumps(cluster_list(folder), ensure_ascii=False) if as_json else list_text(folder))
+
+
+@app.command(section=_SECTION)
 @run_folders
 @option("--target", "Count until a number is reached, such as personal_accuracy=0.95.", "METRIC=NUMBER")
 @as_json

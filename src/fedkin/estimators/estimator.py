@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -20,6 +20,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from fedkin.clustering.matching import corresponding
 from fedkin.core import Client, FedkinError, Method, Record
 from fedkin.core.device import device_named, on
 from fedkin.core.errors import PYTHON, FedkinWarning, at_door, hint, listing, meant_by, nearest_few
@@ -34,6 +35,7 @@ from fedkin.data.preparation import Preparation, prepare, remembered
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.estimators.clients import Inputs, held_out_population, prepared
 from fedkin.estimators.metrics import Row, record_rows, score_rows, tidy
+from fedkin.experiment.cluster_names import checked_names
 from fedkin.experiment.config import checked_method, encoder_named, encoding_features, preparing_for
 from fedkin.experiment.evaluation import evaluate_clusters
 from fedkin.experiment.registry import resolve
@@ -134,6 +136,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         Columns of DataFrames, or numbers per sample.
     feature_names_in_ : ndarray of str
         Columns, if the clients are DataFrames.
+    cluster_names_ : dict of int to str
+        Names that `rename` has given clusters; empty after `fit`.
     metrics_ : DataFrame
         Values and scores of every round, a row for each: ``round``, ``client``, ``cluster``, ``split``, ``metric``,
         ``value``.
@@ -258,6 +262,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             self.__dict__.pop("feature_names_in_", None)
             if columns:
                 self.feature_names_in_ = np.array(columns, dtype=object)
+            self.cluster_names_: dict[int, str] = {}
             self._take(method, fed, state, result, clients)
         if missing:
             have = "has" if len(missing) == 1 else "have"
@@ -269,6 +274,28 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     ) -> None:
         """Set the attributes that follow from a state and its result."""
         self.result_, self.n_clusters_ = result, int(result["n_clusters"])
+
+    def rename(self, names: Mapping[int, str]) -> Self:
+        """Name clusters, as in ``model.rename({0: "frail"})``; an empty name takes one away.
+
+        All that describes clusters shows the names; `cut` and `forget` keep them where clusters have mostly the same
+        members.
+
+        Raises
+        ------
+        FedkinError
+            If a cluster does not exist, two would have the same name, or a name is no line of up to 60 letters.
+        """
+        check_is_fitted(self, "result_")
+        if not isinstance(names, Mapping):
+            raise FedkinError("names should be a dict of cluster and name, such as {0: 'frail'}.")
+        self.cluster_names_ = checked_names(names, int(self.result_["n_clusters"]), self.cluster_names_)
+        return self
+
+    def _carry_names(self, names: Mapping[int, str], before: Sequence[Any], after: Sequence[Any]) -> None:
+        """Keep the names of clusters that have mostly the same members, by the labels of each client."""
+        pairs = corresponding(np.concatenate(before), np.concatenate(after))
+        self.cluster_names_ = {new: names[old] for old, new in sorted(pairs.items()) if old in names}
 
     @property
     def metrics_(self) -> pd.DataFrame:

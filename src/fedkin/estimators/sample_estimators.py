@@ -45,6 +45,7 @@ from fedkin.estimators.clients import (
 )
 from fedkin.estimators.estimator import Estimator
 from fedkin.estimators.training import FeaturesOrName, features_of
+from fedkin.experiment.cluster_names import named
 from fedkin.experiment.revision import kept_of
 from fedkin.experiment.terminal import fewer_clusters
 from fedkin.features.encoders import EMBEDDED
@@ -274,7 +275,8 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         Returns
         -------
         DataFrame
-            One row per cluster: ``samples``, as far as clients report them; ``sentence``, what distinguishes it; and
+            One row per cluster: its ``name``, if any has one; ``samples``, as far as clients report them;
+            ``sentence``, what distinguishes it; and
             the columns of the tables, those that distinguish clusters most first: the mean of numbers, ordinals as
             positions from 0 and booleans as shares of the second value; the mean date; the most frequent category.
             Means are of the true values, also where values count as a limit for clustering.
@@ -295,7 +297,9 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
             return _by_cluster({"samples": sizes, "words": words}, {})
         profile = self._described()
         columns = described(profile)
-        leading = {"samples": profile.samples.numpy(), "sentence": sentences(profile, self.client_names_)}
+        names = {"name": [self.cluster_names_.get(i, "") for i in range(len(profile.samples))]}
+        spoken = named(sentences(profile, self.client_names_), self.cluster_names_)
+        leading = (names if self.cluster_names_ else {}) | {"samples": profile.samples.numpy(), "sentence": spoken}
         leading |= {"words": words} if any(words) else {}
         frame = _by_cluster(leading, {column.name: column.values for column in columns})
         frame.attrs["effects"] = {column.name: column.effect for column in columns}
@@ -375,7 +379,9 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
             else:
                 state, values = self._without_rows(method, fed, position, rows)
                 certificate |= values
+            before = self.labels_
             self._take(method, fed, state, method.result(state), clients)
+            self._carry_names(self.cluster_names_, before, self.labels_)
         if rows is None:
             self.records_ = [*self.records_[:-1], {**self.records_[-1], **values}]
         certificate["not_covered"] = [
@@ -591,6 +597,7 @@ class KinGraph(SampleClusterer, method="kin-graph"):
         cut.set_params(n_clusters=n_clusters or "auto", resolution=resolution or "auto")
         with cut._on_device():
             cut._cut_again({"n_clusters": n_clusters} if resolution is None else {"resolution": resolution})
+        cut._carry_names(self.cluster_names_, self.labels_, cut.labels_)
         return cut
 
     def _cut_again(self, changes: Mapping[str, Any]) -> None:

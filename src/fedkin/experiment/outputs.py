@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import tomli_w
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
@@ -239,6 +240,31 @@ def labels_of(table: Table | None, state: Mapping[str, Tensor]) -> str | None:
     columns = row_names(len(clusters), table, id_of(state))
     columns |= cluster_columns(clusters, fitting.get("confidence"), fitting.get("memberships"))
     return as_csv(rows_of(columns))
+
+
+def read_labels(folder: Path) -> dict[str, pd.Series[Any]]:
+    """Read the clusters that a run in `folder` has written, by client: those of rows, or ``{"": those of clients}``.
+
+    Each is int64, with ids as its index, or numbers of rows where ids are absent or not unique. Empty without such
+    files, as at the server of a real federation. Raises FedkinError if a file is damaged.
+    """
+    labels = {}
+    for path in [folder / CLIENTS, *sorted((folder / "labels").glob("*.csv"))]:
+        if not path.is_file():
+            continue
+        is_of_clients = path.name == CLIENTS and path.parent == folder
+        check_sum(folder, path.relative_to(folder).as_posix())
+        try:
+            frame = pd.read_csv(path, dtype=str, keep_default_na=False)
+            values = frame["cluster"].astype("int64").to_numpy()
+            names = [name for name in (["name"] if is_of_clients else frame.columns[1:2]) if name in frame]
+            ids = frame[names[0]] if names and names[0] != "cluster" else frame.iloc[:, 0].astype("int64")
+        except (ValueError, KeyError) as error:
+            raise FedkinError(f"{path} is damaged; `fedkin resume` of a run writes its results again.") from error
+        if not ids.is_unique:
+            ids = pd.Series(range(len(ids)))
+        labels["" if is_of_clients else path.stem] = pd.Series(values, index=pd.Index(ids, name=str(ids.name)))
+    return labels
 
 
 def cluster_columns(clusters: Tensor, confidence: Tensor | None, memberships: Tensor | None = None) -> Columns:

@@ -19,6 +19,7 @@ from fedkin.data.dataset import Dataset, are_whole
 from fedkin.data.names import expanded, files_of_clients, folders_of_samples, samples_in
 from fedkin.data.population import client_name, position_of, short_names
 from fedkin.data.preparation import Preparation
+from fedkin.experiment.cluster_names import read_names
 from fedkin.experiment.outputs import Columns, SavedResult, as_csv, cluster_columns, load_found, row_names, rows_of
 from fedkin.nn.modules import Classifier
 
@@ -43,8 +44,8 @@ def predict(
     run, by its name or position, or the cluster of a client unseen in training, as `assign` returns it. By default a
     file in a folder is the client's that it is called after.
 
-    Columns are ``row``, the table's id if the clients' had it, ``cluster`` and, if known, ``confidence``, and with
-    `memberships` one for each cluster; or ``class`` in place of these, where a method clusters clients. Before them is
+    Columns are ``row``, the table's id if the clients' had it, ``cluster``, ``cluster_name`` where clusters have names,
+    if known ``confidence``, and with `memberships` one for each cluster; or ``class`` in place of these, where a method clusters clients. Before them is
     ``client``, where `source` is a folder.
 
     `warn` is called with a sentence on each column in which the samples are unlike those of the run. Raises FedkinError
@@ -141,7 +142,10 @@ def _columns(
     parts = saved.method.memberships(saved.result, x) if memberships else None
     if memberships and parts is None:
         raise FedkinError(f"The clusters of {saved.folder} are hard, without memberships; leave --memberships out.")
-    return columns | cluster_columns(predicted, None if confident is None else confident(saved.result, x), parts)
+    found = cluster_columns(predicted, None if confident is None else confident(saved.result, x), parts)
+    names = read_names(saved.folder)
+    named = {"cluster_name": [names.get(cluster, "") for cluster in found["cluster"]]} if names else {}
+    return columns | {"cluster": found.pop("cluster")} | named | found
 
 
 def assign(folder: Path, source: str, label: str | None = None, **how: str | None) -> int:

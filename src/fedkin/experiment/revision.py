@@ -22,6 +22,7 @@ from fedkin.core.progress import Progress
 from fedkin.data.population import Population, client_name, position_of, short_names
 from fedkin.data.preparation import Preparation
 from fedkin.engines.local import LocalFederation
+from fedkin.experiment.cluster_names import carry_names
 from fedkin.experiment.config import Config
 from fedkin.experiment.outputs import load_found
 from fedkin.experiment.run import Run, RunOutcome, execute, resume
@@ -97,7 +98,11 @@ def cut(
     state = method.before_cut(restore(method.state_type, checkpoint["state"]))  # as it was before its last step
     with empty_folder(out):
         reopen(folder, out, config, {**checkpoint, "state": state.tree()})
-        return None if (out / LEDGER).is_file() else resume(out, progress)
+        if (out / LEDGER).is_file():
+            return None
+        outcome = resume(out, progress)
+        carry_names(folder, out)
+        return outcome
 
 
 FORGOTTEN = "forgotten.json"
@@ -162,6 +167,7 @@ def forget(
         else:
             start = _cleared({**checkpoint, "state": dict(state.tree())}, {str(i) for i in gone})
             outcome = _go_on(folder, config, out, start, gone, progress)
+        carry_names(folder, out)
         labels = [label for i in gone for each in (names, short_names(names)) for label in each[i : i + 1]]
         certificate = {
             "method": config.method_name,

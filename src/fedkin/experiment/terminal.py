@@ -20,6 +20,7 @@ from fedkin.data.population import Population, short_names
 from fedkin.data.preparation import Preparation
 from fedkin.data.profile import ClusterProfile
 from fedkin.data.schema import SchemaColumn
+from fedkin.experiment.cluster_names import named, read_names
 from fedkin.experiment.outputs import load_description
 from fedkin.experiment.run import RunOutcome
 from fedkin.experiment.run_folder import CLIENTS, read_timing
@@ -125,6 +126,7 @@ def outcome_tree(outcome: RunOutcome) -> dict[str, Any]:
         **(outcome.records[-1] if outcome.records else {"step": 0}),
         "n_clusters": outcome.n_clusters,
         "sizes": outcome.sizes,
+        "names": {str(cluster): name for cluster, name in read_names(outcome.folder).items()},
         "clients": _clients(outcome),
         "sentences": _sentences(outcome),
         "notes": list(dict.fromkeys([*outcome.notes, *_notes(outcome)])),
@@ -167,7 +169,7 @@ def _sentences(outcome: RunOutcome) -> list[str]:
     for cluster in clusters[:6] if len(clusters) > 1 else []:
         members = [name for name, label in labels.items() if label == cluster]
         lines.append(f"Cluster {cluster} has {pluralize(len(members), 'client')}: {listing(members, 10)}")
-    return lines
+    return named(lines, read_names(outcome.folder))
 
 
 def _notes(outcome: RunOutcome) -> list[str]:

@@ -1,0 +1,167 @@
+"""Names of a run's clusters, which users give: kept in ``cluster_names.json``, shown wherever a cluster's number is."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedkin.clustering.matching import corresponding
+from fedkin.core import FedkinError
+from fedkin.core.files import folder_lock, read_json, write_atomically
+from fedkin.experiment.outputs import load_description, load_found, read_labels
+from fedkin.experiment.run_folder import REPORT, is_finished
+from fedkin.experiment.terminal_tables import table_text
+from fedkin.report.markup import element, text
+from fedkin.report.words import suggestions
+
+CLUSTER_NAMES = "cluster_names.json"
+_LONGEST = 60
+"""Letters of a name, which stands in headings of tables."""
+_NAME = re.compile(r'<span class="cluster-name">[^<]*</span>')
+_PLACES = re.compile(
+    r'(?<=aria-hidden="true"></span>)Cluster (\d+)|(?<=<th scope="col">)(<span class="dot [^>]*></span>)(\d+)'
+)
+"""In a page, where a cluster's coloured mark stands before its number: sentences, legends and headings of tables."""
+
+
+def checked_names(names: Mapping[Any, Any], n_clusters: int, before: Mapping[int, str] | None = None) -> dict[int, str]:
+    """Return the names of clusters after a change; an empty name takes one away.
+
+    `names` are by number, of which `n_clusters` exist, and replace those of `before`. Raises FedkinError if a cluster
+    does not exist, a name is no line of up to 60 letters, or two clusters would have the same.
+    """
+    merged = dict(before or {})
+    for cluster, name in names.items():
+        if isinstance(cluster, bool) or not isinstance(cluster, int | np.integer) or not 0 <= cluster < n_clusters:
+            raise FedkinError(f"There is no cluster {cluster!r}; allowed: 0 to {n_clusters - 1}.")
+        if not isinstance(name, str) or not name.isprintable() or len(name.strip()) > _LONGEST:
+            raise FedkinError(f"The name of cluster {cluster} should be one line of at most {_LONGEST} letters.")
+        merged[int(cluster)] = name.strip()
+    merged = {cluster: merged[cluster] for cluster in sorted(merged) if merged[cluster]}
+    holders: dict[str, int] = {}
+    for cluster, name in merged.items():
+        first = holders.setdefault(name.casefold(), cluster)
+        if first != cluster:
+            raise FedkinError(f"Clusters {first} and {cluster} would both be called '{name}'; give each its own name.")
+    return merged
+
+
+def read_names(folder: Path) -> dict[int, str]:
+    """Read the names of the clusters of the run in `folder`; empty without any.
+
+    Raises FedkinError if the file is damaged.
+    """
+    path = folder / CLUSTER_NAMES
+    if not path.is_file():
+        return {}
+    tree = read_json(path, dict[str, str])
+    if not all(key.isdecimal() for key in tree):
+        raise FedkinError(f"{path} is damaged: its keys should be numbers of clusters; remove it and give names again.")
+    return {int(key): name for key, name in tree.items()}
+
+
+def named(lines: Iterable[str], names: Mapping[int, str]) -> list[str]:
+    """Add names to lines that begin with ``Cluster`` and a number."""
+
+    def title(match: re.Match[str]) -> str:
+        return match[0] + (f", {names[int(match[1])]}" if int(match[1]) in names else "")
+
+    return [re.sub(r"^Cluster (\d+)\b", title, line) for line in lines]
+
+
+def name_clusters(folder: Path, pairs: Sequence[str]) -> dict[int, str]:
+    """Name clusters of the finished run in `folder` by texts such as ``0=frail``; an empty name takes one away.
+
+    The page is written again with them. Returns all names. Raises FedkinError if the run has not finished, or a text or
+    a name cannot be used; nothing is written then.
+    """
+    if not is_finished(folder):
+        raise FedkinError(f"{folder} has not finished; `fedkin resume {folder}` finishes it.")
+    changes: dict[int, str] = {}
+    for pair in pairs:
+        match = re.fullmatch(r"\s*(\d{1,9})\s*=(.*)", pair, re.DOTALL)
+        if match is None:
+            raise FedkinError(f"'{pair}' is not NUMBER=NAME, such as '0=frail'.")
+        if int(match[1]) in changes:
+            raise FedkinError(f"Cluster {int(match[1])} is named twice.")
+        changes[int(match[1])] = match[2]
+    with folder_lock(folder):
+        names = checked_names(changes, number_of_clusters(folder), read_names(folder))
+        write_names(folder, names)
+    return names
+
+
+def write_names(folder: Path, names: Mapping[int, str]) -> None:
+    """Write the names of a run's clusters, and its page with them."""
+    tree = {str(cluster): name for cluster, name in names.items()}
+    write_atomically(folder / CLUSTER_NAMES, json.dumps(tree, indent=2, ensure_ascii=False) + "\n")
+    name_page(folder)
+
+
+def name_page(folder: Path) -> None:
+    """Write the names of clusters, if there are any, into the page of the run in `folder`, in place of earlier ones."""
+    if not (folder / CLUSTER_NAMES).is_file():
+        return
+    names, page = read_names(folder), folder / REPORT
+
+    def title(match: re.Match[str]) -> str:
+        cluster = int(match[1] or match[3])
+        name = element("span", text(f", {names[cluster]}"), class_="cluster-name") if cluster in names else ""
+        return f"{match[0]}{name}"
+
+    write_atomically(page, _PLACES.sub(title, _NAME.sub("", page.read_text(encoding="utf-8"))))
+
+
+def carry_names(before: Path, after: Path) -> None:
+    """Give clusters of the run in `after` the names of those in `before` that have mostly the same members."""
+    if not (names := read_names(before)):
+        return
+    earlier, later = read_labels(before), read_labels(after)
+    common = [client for client in earlier if client in later and len(earlier[client]) == len(later[client])]
+    pairs = corresponding(
+        *(np.concatenate([[], *(labels[c].to_numpy() for c in common)]) for labels in (earlier, later))
+    )
+    if carried := {new: names[old] for old, new in pairs.items() if old in names}:
+        write_names(after, dict(sorted(carried.items())))
+
+
+def number_of_clusters(folder: Path) -> int:
+    """Return how many clusters the result of the run in `folder` counts."""
+    return int(load_found(folder).result["n_clusters"])
+
+
+def cluster_list(folder: Path) -> list[dict[str, Any]]:
+    """Return the ``cluster``, ``members``, ``name`` and ``suggested`` name of each cluster of a finished run.
+
+    Members are samples or clients. What is not known is ``None``.
+    """
+    count, names = number_of_clusters(folder), read_names(folder)
+    profile, words = load_description(folder)
+    suggested = [", ".join(each[:2]) for each in words] if any(words) else suggestions(profile) if profile else []
+    labels = [each.to_numpy() for each in read_labels(folder).values()]
+    sizes = None if profile is None else profile.samples
+    if labels:
+        everybody = torch.from_numpy(np.concatenate(labels).astype(np.int64))
+        sizes = everybody[everybody >= 0].bincount(minlength=count)
+    return [
+        {
+            "cluster": cluster,
+            "members": None if sizes is None else int(sizes[cluster]),
+            "name": names.get(cluster),
+            "suggested": (suggested[cluster] if cluster < len(suggested) else "") or None,
+        }
+        for cluster in range(count)
+    ]
+
+
+def list_text(folder: Path) -> str:
+    """Return the clusters of a finished run as a table: numbers, members, names, and names that might suit."""
+    rows = [["cluster", "members", "name", "suggested"]]
+    rows += [[*("" if value is None else str(value) for value in row.values())] for row in cluster_list(folder)]
+    return table_text(rows, left=(2, 3))
