@@ -45,8 +45,8 @@ def predict(
     file in a folder is the client's that it is called after.
 
     Columns are ``row``, the table's id if the clients' had it, ``cluster``, ``cluster_name`` where clusters have names,
-    if known ``confidence``, and with `memberships` one for each cluster; or ``class`` in place of these, where a method clusters clients. Before them is
-    ``client``, where `source` is a folder.
+    if known ``confidence``, and with `memberships` one for each cluster; or ``class`` in place of these, where a method
+    clusters clients. Before them is ``client``, where `source` is a folder.
 
     `warn` is called with a sentence on each column in which the samples are unlike those of the run. Raises FedkinError
     if the run has no result, its method cannot be applied to new samples, or the data do not fit.
