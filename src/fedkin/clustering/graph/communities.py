@@ -34,6 +34,9 @@ _FINE = 4.0
 _LEFT = 0.8
 """Fraction of the nodes in a resample: as cross-validation in five parts leaves."""
 
+FEW = 2_000
+"""Nodes up to which partitions of resamples vary."""
+
 
 def neighbour_graph(points: Tensor, counts: Tensor, neighbours: int) -> Any:
     """Link every node to its nearest neighbours, with weights by their common neighbours (Jaccard index).
@@ -160,13 +163,8 @@ def resample(
     partitions: Sequence[Labels],
     divide: Callable[[Labels], Sequence[Labels]],
     rng: np.random.Generator,
-) -> tuple[list[float], list[Floats]]:
+) -> tuple[Floats, list[Floats]]:
     """Return how well partitions are found again without a fifth of the nodes: each whole, and each cluster.
-
-    The stability of a partition, at most 1, is the mean adjusted Rand index over samples, averaged with the partitions
-    before and after. Up to 2,000 nodes, which vary more, there are twenty resamples in place of five. Of each cluster
-    it is the mean Jaccard index with the most alike one of a resample, ``(k,)``. Resamples have at most 8,000 nodes,
-    where the index hardly varies.
 
     Parameters
     ----------
@@ -177,10 +175,18 @@ def resample(
     divide : callable
         Takes the indices of nodes that are left, int64 ``(r,)`` in order, and returns as many partitions of these.
     rng : numpy.random.Generator
-        Draws the nodes that are left.
+        Draws the nodes that are left, at most 8,000: with more the index hardly varies.
+
+    Returns
+    -------
+    indices : ndarray
+        float64 ``(resamples, partitions)``, adjusted Rand indices of each with what `divide` finds. Up to `FEW` nodes,
+        which vary more, there are twenty resamples in place of five.
+    overlaps : list of ndarray
+        float64 ``(k,)`` of each partition: the mean Jaccard index of a cluster with the most alike one of a resample.
     """
     count = len(size)
-    left, resamples = min(max(1, round(_LEFT * count)), 8_000), 20 if count <= 2_000 else 5
+    left, resamples = min(max(1, round(_LEFT * count)), 8_000), 20 if count <= FEW else 5
     indices = np.zeros((resamples, len(partitions)))
     overlaps = [np.zeros(int(labels.max()) + 1) for labels in partitions]
     for row in indices:
@@ -188,8 +194,7 @@ def resample(
         for at, (labels, again) in enumerate(zip(partitions, divide(nodes), strict=True)):
             row[at], overlap = agreement(labels[nodes], again, size[nodes])
             overlaps[at][: len(overlap)] += overlap / resamples
-    mean = np.pad(indices.mean(0), 1, mode="edge")
-    return ((mean[:-2] + mean[1:-1] + mean[2:]) / 3).tolist(), overlaps
+    return indices, overlaps
 
 
 def agreement(a: Labels, b: Labels, size: Floats) -> tuple[float, Floats]:

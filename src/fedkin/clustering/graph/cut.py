@@ -26,6 +26,7 @@ from sklearn.cluster import HDBSCAN
 from torch import Tensor
 
 from fedkin.clustering.graph.communities import (
+    FEW,
     Floats,
     Labels,
     agreement,
@@ -53,8 +54,12 @@ FEW_DIMENSIONS = 3
 """Dimensions up to which nodes are dense enough to show gaps."""
 
 FOUND_AGAIN = 0.6
-"""Stability from which a division is found again. Gaps in single clouds have up to 0.56, one of 52 has 0.72; halves of
-a cloud as communities 0.3 to 0.6; CIFAR-10's classes in embeddings 0.63."""
+"""Stability from which a division is found again. Halves of a single cloud, as communities, have 0.3 to 0.6, CIFAR-10's
+classes in embeddings 0.63."""
+
+_SMALL_SHARE, _OF_SMALL = 0.05, 0.7
+"""Part of the samples below which a cluster between gaps is small, and the stability that counts then: small pieces of
+a cloud are found again because neighbours stay together. Of 96 clouds none of 900 to 3,000 rows is divided then."""
 
 _FEW_NODES, _OF_FEW = 30, 0.85
 """Nodes up to which pieces of a single cloud are often found again by chance, and the stability that counts there."""
@@ -197,7 +202,11 @@ def _scales(graph: Any, nodes: Nodes, resolution: float | None, rng: np.random.G
     def divide(left: Labels) -> list[Labels]:
         return communities_at(graph[left][:, left].tocsr(), resolutions, rng)
 
-    return Scales(resolutions, partitions, *resample(nodes.size, partitions, divide, rng))
+    indices, overlaps = resample(nodes.size, partitions, divide, rng)
+    # Communities that sometimes fall apart are not stable, nor are those of one resolution alone.
+    lower = indices.mean(0) - (0.5 * indices.std(0) if len(nodes.x) <= FEW else 0.0)
+    padded = np.pad(lower, 1, mode="edge")
+    return Scales(resolutions, partitions, ((padded[:-2] + padded[1:-1] + padded[2:]) / 3).tolist(), overlaps)
 
 
 def _in_space(
@@ -216,7 +225,9 @@ def _in_space(
     coarsest = {"resolution": scales.resolutions[0]}
     if nodes.flat and discrete == "none":  # a grid's gaps are no gaps between clusters
         labels, stability = _by_gaps(nodes, np.random.default_rng(draw_seed(rng)))
-        if n_clusters == int(labels.max()) + 1 or (n_clusters is None and stability >= FOUND_AGAIN):
+        small = np.bincount(labels, weights=nodes.size).min() < _SMALL_SHARE * nodes.size.sum()
+        needed = _OF_SMALL if small else FOUND_AGAIN
+        if n_clusters == int(labels.max()) + 1 or (n_clusters is None and stability >= needed):
             return labels, {**coarsest, "found_in": "density", "stability": stability}
     if n_clusters is not None:
         at = _with_number(scales, n_clusters)
@@ -332,7 +343,7 @@ def _by_gaps(nodes: Nodes, rng: np.random.Generator) -> tuple[Labels, float]:
     (labels,) = divide(np.arange(len(nodes.x)))
     if not labels.any():
         return labels, 0.0
-    return labels, resample(nodes.size, [labels], divide, rng)[0][0]
+    return labels, float(resample(nodes.size, [labels], divide, rng)[0].mean())
 
 
 def _is_line(nodes: Nodes) -> bool:
