@@ -1,12 +1,13 @@
 """kin-graph's cut: the clusters of nodes, micro-clusters of all clients, and how many there are.
 
 A division is real if it is found again. Candidates are communities of the nodes' graph at seventeen resolutions, the
-scales, and in up to three dimensions the clusters between gaps of the density.
+scales (of few nodes, cuts of Ward's tree), and in up to three dimensions the clusters between gaps of the density.
 
 1. Gaps that resamples of the nodes find again divide the nodes: no other candidate follows long and bent clusters.
 2. Else a scale counts if resamples find it again, and another view does, Ward's tree or the density tree cut into as
-   many clusters: pieces of a single cloud are stable, too, but each view has its own. Of the scales that count the one
-   that says most about a sample is taken; if none counts, there is one cluster.
+   many clusters: pieces of a single cloud are stable, too, but each view has its own. Of the scales that count, of
+   those beyond doubt if there are any, the one that says most about a sample is taken; if none counts, there is one
+   cluster.
 
 On a line, where each number of clusters has one division, the modes of the density decide.
 """
@@ -61,8 +62,12 @@ _SMALL_SHARE, _OF_SMALL = 0.05, 0.7
 """Part of the samples below which a cluster between gaps is small, and the stability that counts then: small pieces of
 a cloud are found again because neighbours stay together. Of 96 clouds none of 900 to 3,000 rows is divided then."""
 
-_FEW_NODES, _OF_FEW = 30, 0.85
-"""Nodes up to which pieces of a single cloud are often found again by chance, and the stability that counts there."""
+_FIRM, _ALIKE = 0.85, 0.9
+"""Stability and agreement with another view that are beyond doubt: pieces of three clouds of 20 nodes have less."""
+
+_FEW_NODES = 30
+"""Nodes up to which scales are cuts of Ward's tree, for most nearest nodes are of other clusters; pieces of a cloud are
+often found again by chance then, so that stability must be beyond doubt."""
 
 _AGREEMENT, _PER_DOUBLING = 0.9, 0.07
 """Agreement with another view from which a scale counts, less so much for each doubling of the dimensions. Views tile a
@@ -170,7 +175,9 @@ def node_clusters(
     if exact and resolution is None and _is_line(nodes):
         labels, scales, values = _on_a_line(nodes, n_clusters, discrete == "all", rng)
     else:
-        scales = _scales(graph, nodes, resolution, np.random.default_rng(draw_seed(rng)))
+        few = exact and resolution is None and 2 < len(nodes.x) <= _FEW_NODES
+        numpy_rng = np.random.default_rng(draw_seed(rng))
+        scales = _cuts_of_few(nodes, numpy_rng) if few else _scales(graph, nodes, resolution, numpy_rng)
         labels, values = _in_space(graph, nodes, scales, n_clusters, resolution, rng, exact, discrete)
     at = scales.resolutions.index(values["resolution"])
     same = np.array_equal(renumber(labels), renumber(scales.partitions[at]))
@@ -207,6 +214,23 @@ def _scales(graph: Any, nodes: Nodes, resolution: float | None, rng: np.random.G
     lower = indices.mean(0) - (0.5 * indices.std(0) if len(nodes.x) <= FEW else 0.0)
     padded = np.pad(lower, 1, mode="edge")
     return Scales(resolutions, partitions, ((padded[:-2] + padded[1:-1] + padded[2:]) / 3).tolist(), overlaps)
+
+
+def _cuts_of_few(nodes: Nodes, rng: np.random.Generator) -> Scales:
+    """Return the cuts of Ward's tree into up to a third as many clusters as nodes, whose number is their resolution."""
+    numbers = range(1, round(len(nodes.x) / 3) + 1)
+
+    def divide(left: Labels) -> list[Labels]:
+        tree = linkage(nodes.x[left], "ward")
+        return [_cut(tree, number) for number in numbers]
+
+    partitions = divide(np.arange(len(nodes.x)))
+    indices, overlaps = resample(nodes.size, partitions, divide, rng)
+    return Scales([float(number) for number in numbers], partitions, indices.mean(0).tolist(), overlaps)
+
+
+def _cut(tree: Floats, number: int) -> Labels:
+    return np.asarray(fcluster(tree, number, "maxclust") - 1, dtype=np.int64)
 
 
 def _in_space(
@@ -254,10 +278,11 @@ def _choose(nodes: Nodes, scales: Scales, rng: torch.Generator, exact: bool) -> 
     agreements = np.zeros(len(numbers))
     agreements[divided] = _agreements(nodes, [scales.partitions[at] for at in np.flatnonzero(divided)], rng)
     alike = agreements >= _AGREEMENT - _PER_DOUBLING * np.log2(nodes.x.shape[1])
-    eligible = divided & alike & (stability >= (FOUND_AGAIN if len(nodes.x) > _FEW_NODES else _OF_FEW))
+    eligible = divided & alike & (stability >= (FOUND_AGAIN if len(nodes.x) > _FEW_NODES else _FIRM))
     if not eligible.any():
         return None, {"agreement": float(agreements.max())}
-    bits = _information(nodes, scales)
+    firm = eligible & (stability >= _FIRM) & (agreements >= _ALIKE)
+    eligible, bits = firm if firm.any() else eligible, _information(nodes, scales)
     best = int(np.flatnonzero(eligible & (bits >= _AS_MUCH * bits[eligible].max()))[0])
     return best, {"agreement": float(agreements[best])}
 
@@ -285,12 +310,15 @@ def _agreements(nodes: Nodes, partitions: Sequence[Labels], rng: torch.Generator
     if len(merged.counts) == 1:
         return [0.0] * len(partitions)
     away = pdist(merged.centroids.double().numpy())
-    ward, dense, place = linkage(away, "ward"), _density_cuts(squareform(away)), merged.labels.numpy()
+    # Partitions of few nodes are cuts of Ward's tree themselves, and average linkage divides a cloud as that does.
+    tree = linkage(away, "ward" if len(nodes.x) > _FEW_NODES else "single")
+    dense, place = _density_cuts(squareform(away)), merged.labels.numpy()
     greatest = []
     for labels in partitions:
         number = int(labels.max()) + 1
-        views = [fcluster(ward, number, "maxclust") - 1, *([dense[number]] if number in dense else [])]
-        greatest.append(max(agreement(labels, view[place], nodes.size)[0] for view in views))
+        views = [dense[number]] if number in dense else []
+        views.append(_cut(tree, number))
+        greatest.append(max((agreement(labels, view[place], nodes.size)[0] for view in views), default=0.0))
     return greatest
 
 
