@@ -183,6 +183,34 @@ def costs(folders: tuple[Path, ...], target: str | None, as_json: bool) -> None:
 
 
 @app.command(section=_SECTION)
+@run_folders
+def methods(folders: tuple[Path, ...]) -> None:
+    """Write a run's methods paragraph for a paper. Further runs are the same with other seeds."""
+    from fedkin.studies.paper import methods_paragraph
+
+    print(methods_paragraph(folders))
+
+
+@app.command(section=_SECTION)
+@run_folders
+@flag("--latex", "Write LaTeX instead of Markdown.")
+def table(folders: tuple[Path, ...], latex: bool) -> None:
+    """Write a table of runs for a paper. A row has mean ± deviation over the seeds of a method and setting."""
+    from fedkin.studies.paper import table as table_of
+
+    print(table_of(folders, "latex" if latex else "markdown"))
+
+
+@app.command(section=_SECTION)
+@argument("method", "A method's name, for its paper, too.", "[METHOD]", required=False, type=METHOD)
+def cite(method: str | None) -> None:
+    """Print BibTeX entries of fedkin, and of a method's paper."""
+    from fedkin.studies.citations import cite as entries
+
+    print(entries([] if method is None else [method]))
+
+
+@app.command(section=_SECTION)
 @run_folder("Folder of a finished run of `embedding`.")
 @out("Folder for the results; by default, the run's.")
 @device("the encoder computes")
