@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from fedkin.experiment.early_stopping import EarlyStopping
     from fedkin.experiment.prediction import load_models
     from fedkin.studies.compare import compare
+    from fedkin.studies.two_runs import diff
 
 __version__ = "0.2.0"
 __all__ = [
@@ -89,6 +90,7 @@ __all__ = [
     "Sattler",
     "__version__",
     "compare",
+    "diff",
     "load_history",
     "load_models",
 ]
@@ -100,6 +102,7 @@ _FROM = {
     "FedkinError": "fedkin.core.errors",
     "FedkinWarning": "fedkin.core.errors",
     "compare": "fedkin.studies.compare",
+    "diff": "fedkin.studies.two_runs",
     "load_history": "fedkin.estimators.metrics",
     "load_models": "fedkin.experiment.prediction",
 }

@@ -18,6 +18,7 @@ from fedkin.cli.help_pages import (
     METHOD,
     NETWORKS,
     PATH,
+    RUN,
     SAMPLES,
     Group,
     argument,
@@ -180,6 +181,21 @@ def costs(folders: tuple[Path, ...], target: str | None, as_json: bool) -> None:
         raise FedkinError(f"--target '{target}' is not NAME=NUMBER, such as personal_accuracy=0.95.")
     tree = accounts.costs_tree(accounts.costs_of(folders, goal), goal)
     print(json.dumps(tree) if as_json else accounts.as_text(tree))
+
+
+@app.command(section=_SECTION)
+@run_folder(name="before")
+@argument("after", "Folder of another one, on some of the same samples or clients.", "RUN", type=RUN)
+@option("--rows", "Folder for the rows that are in another cluster: a file per client, for its eyes.", type=PATH)
+@as_json
+def diff(before: Path, after: Path, rows: Path | None, as_json: bool) -> None:
+    """Compare the clusters of two runs. Says which match, and how many moved where."""
+    from fedkin.studies.two_runs import diff as difference_of
+
+    difference = difference_of(before, after)
+    if rows is not None:
+        difference.write_rows(rows)
+    print(json.dumps(difference.tree(), ensure_ascii=False) if as_json else difference)
 
 
 @app.command(section=_SECTION)

@@ -262,7 +262,7 @@ def read_labels(folder: Path) -> dict[str, pd.Series[Any]]:
         except (ValueError, KeyError) as error:
             raise FedkinError(f"{path} is damaged; `fedkin resume` of a run writes its results again.") from error
         if not ids.is_unique:
-            ids = pd.Series(range(len(ids)))
+            ids = pd.Series(range(len(ids)), name="row")
         labels["" if is_of_clients else path.stem] = pd.Series(values, index=pd.Index(ids, name=str(ids.name)))
     return labels
 

@@ -1,0 +1,207 @@
+"""Two runs on the same samples or clients: which clusters match, and who is in another one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.optimize import linear_sum_assignment
+
+from fedkin.clustering.metrics import adjusted_rand
+from fedkin.core import FedkinError
+from fedkin.core.files import check_empty, write_atomically
+from fedkin.experiment.cluster_names import read_names
+from fedkin.experiment.outputs import as_csv, read_labels, rows_of
+from fedkin.experiment.run_folder import is_finished, run_config
+from fedkin.experiment.terminal_tables import table_text
+from fedkin.report.numbers import join_words, pluralize
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How the clusters of two runs differ; printed, it is a text.
+
+    Attributes
+    ----------
+    counts : DataFrame
+        Members that both runs have, by cluster before (rows) and after (columns).
+    matched : dict of int to int
+        The cluster after of each cluster before, so that as many members as possible stay; clusters without one have
+        vanished, or are new.
+    ari : float
+        Adjusted Rand index of both clusterings of these members, at most 1; NaN of fewer than two.
+    moved : dict of str to DataFrame
+        Members whose cluster is not the one that theirs is matched to, by client: columns ``before`` and ``after``, by
+        id or number of the row. They are rows of a client, and for its eyes alone. Of clusters of clients the key is
+        ``"clients"``.
+    common : dict of str to int
+        Members that both runs have, by client.
+    sizes : pair of dict of int to int
+        All members of each cluster before and after, also those that only one run has.
+    names : pair of dict of int to str
+        Names of the clusters before and after, as far as they have any.
+    notes : list of str
+        What could not be compared.
+    """
+
+    counts: pd.DataFrame
+    matched: dict[int, int]
+    ari: float
+    moved: dict[str, pd.DataFrame]
+    common: dict[str, int]
+    sizes: tuple[dict[int, int], dict[int, int]]
+    names: tuple[dict[int, str], dict[int, str]]
+    notes: list[str]
+
+    def tree(self) -> dict[str, Any]:
+        """Return plain values for JSON: counts by cluster and client, and no rows."""
+        keyed = [{str(cluster): value for cluster, value in each.items()} for each in (*self.sizes, *self.names)]
+        return {
+            "ari": None if np.isnan(self.ari) else self.ari,
+            "common": self.common,
+            "moved": {client: len(rows) for client, rows in self.moved.items()},
+            "matched": {str(old): new for old, new in self.matched.items()},
+            "counts": [
+                {"before": int(old), "after": int(new), "members": int(self.counts.loc[old, new])}
+                for old in self.counts.index
+                for new in self.counts.columns
+                if self.counts.loc[old, new]
+            ],
+            "sizes_before": keyed[0], "sizes_after": keyed[1], "names_before": keyed[2], "names_after": keyed[3],
+            "notes": self.notes,
+        }  # fmt: skip
+
+    def __str__(self) -> str:
+        def title(cluster: int, side: int) -> str:
+            return f"{cluster}, {self.names[side][cluster]}" if cluster in self.names[side] else str(cluster)
+
+        what = "client" if "clients" in self.common else "sample"
+        moved, total = sum(map(len, self.moved.values())), sum(self.common.values())
+        where = f" of {pluralize(len(self.common), 'client')}" if what == "sample" else ""
+        lines = [
+            f"{pluralize(total, what)}{where} {'is' if total == 1 else 'are'} in both; {moved:,} "
+            f"{'is' if moved == 1 else 'are'} in another cluster. ARI {self.ari:.3f}.",
+            "",
+        ]
+        rows = [["before", "is now", "size", "size now", *(f"in {title(new, 1)}" for new in self.counts.columns)]]
+        for old in self.counts.index:
+            new = self.matched.get(old)
+            heads = [title(old, 0), "gone" if new is None else title(new, 1), str(self.sizes[0].get(old, 0))]
+            heads.append("" if new is None else str(self.sizes[1].get(new, 0)))
+            rows.append([*heads, *(f"{count:,}" for count in self.counts.loc[old])])
+        lines += [table_text(rows, left=(0, 1))]
+        fresh = [title(new, 1) for new in self.counts.columns if new not in self.matched.values()]
+        lines += [f"New: {join_words(fresh)}."] if fresh else []
+        parts = [
+            f"{client} {len(rows):,} of {self.common[client]:,}" for client, rows in self.moved.items() if len(rows)
+        ]
+        lines += [f"In another cluster: {join_words(parts, 12)}."] if parts and what == "sample" else []
+        return "\n".join([*lines, *(f"Note: {note}" for note in self.notes)])
+
+    def write_rows(self, folder: Path) -> None:
+        """Write the rows that are in another cluster to `folder`, which is empty or absent: one file per client."""
+        check_empty(folder, "give another --rows")
+        for client, rows in self.moved.items():
+            columns = {str(rows.index.name): rows.index.tolist(), **{name: rows[name].tolist() for name in rows}}
+            write_atomically(folder / f"{client}.csv", as_csv(rows_of(columns)))
+
+
+def diff(before: Any, after: Any) -> Difference:
+    """Compare the clusters of two runs on samples, or clients, that they have in common.
+
+    Samples are the same by their ids, or else by their order, where a client has as many in both.
+
+    Parameters
+    ----------
+    before, after : str or Path, or fitted estimator
+        Folders of finished runs, or estimators.
+
+    Raises
+    ------
+    FedkinError
+        If there are no clusters, as at the server of a real federation, which never learns them; or nothing in common.
+
+    Examples
+    --------
+    >>> import fedkin
+    >>> print(fedkin.diff("runs/2026-11", "runs/2026-12"))  # doctest: +SKIP
+    """
+    (old, names_before), (new, names_after) = _clusters(before), _clusters(after)
+    in_order, parts, notes = _dealt_alike(before, after), {}, []
+    for client in old:
+        if client not in new:
+            notes.append(f"{client or 'Clients'}: not in the second run.")
+        elif (joined := _joined(old[client], new[client], in_order)) is None:
+            notes.append(
+                f"{client or 'Clients'}: without ids, and not the same {'rows' if client else 'data'} in order."
+            )
+        else:
+            parts[client or "clients"] = joined[(joined >= 0).all(axis=1)]
+    notes += [f"{client or 'Clients'}: not in the first run." for client in new if client not in old]
+    both = pd.concat([pd.DataFrame({"before": [], "after": []}, dtype="int64"), *parts.values()])
+    if both.empty:
+        raise FedkinError(f"The two runs have nothing in common to compare. {' '.join(notes[:3])}".rstrip())
+    sizes = tuple(_sizes(labels) for labels in (old, new))
+    counts = pd.crosstab(both["before"], both["after"])
+    counts = counts.reindex(index=sorted(sizes[0]), columns=sorted(sizes[1]), fill_value=0)
+    rows, columns = linear_sum_assignment(counts.to_numpy(), maximize=True)
+    pairs = zip(counts.index[rows].tolist(), counts.columns[columns].tolist(), strict=True)
+    matched = {a: b for a, b in pairs if counts.loc[a, b]}
+    return Difference(
+        counts,
+        matched,
+        adjusted_rand(both["before"].to_numpy(), both["after"].to_numpy()) if len(both) > 1 else float("nan"),
+        {client: part[part["before"].map(matched) != part["after"]] for client, part in parts.items()},
+        {client: len(part) for client, part in parts.items()},
+        (sizes[0], sizes[1]),
+        (names_before, names_after),
+        notes,
+    )
+
+
+def _clusters(run: Any) -> tuple[dict[str, pd.Series[Any]], dict[int, str]]:
+    """Return the clusters of a run or an estimator by client, and the names of clusters."""
+    if isinstance(run, str | Path):
+        folder = Path(run).expanduser()
+        if not is_finished(folder):
+            raise FedkinError(f"{folder} holds no finished run.")
+        if not (labels := read_labels(folder)):
+            raise FedkinError(f"{folder} has no clusters of rows: in a real federation each site has its own.")
+        return labels, read_names(folder)
+    if not hasattr(run, "result_"):
+        raise FedkinError(f"{run!r} is neither the folder of a run nor a fitted estimator.")
+    if hasattr(run, "client_labels_"):
+        names = pd.Index(run.client_names_, name="name")
+        return {"": pd.Series(run.client_labels_, index=names)}, run.cluster_names_
+    labels = {name: pd.Series(each).rename_axis("row") for name, each in run.labels_.items()}
+    return labels, run.cluster_names_
+
+
+def _dealt_alike(before: Any, after: Any) -> bool:
+    """Return whether a number of a client or row means the same in both; another seed deals data out otherwise."""
+    if not (isinstance(before, str | Path) and isinstance(after, str | Path)):
+        return True
+    first, second = (run_config(Path(run).expanduser()) for run in (before, after))
+    if first.simulation.scenario == second.simulation.scenario == "files":
+        return True
+    dealt = [(c.tables["simulation"], c.data.source, c.data_seed) for c in (first, second)]
+    return dealt[0] == dealt[1]
+
+
+def _joined(before: pd.Series[Any], after: pd.Series[Any], in_order: bool) -> pd.DataFrame | None:
+    """Return the clusters ``before`` and ``after`` of common members; ``None`` where these cannot be known."""
+    if before.index.name == after.index.name not in ("row", "client"):
+        return pd.concat({"before": before, "after": after}, axis=1, join="inner")
+    if len(before) != len(after) or not in_order:
+        return None
+    return pd.DataFrame({"before": before, "after": after.to_numpy()})
+
+
+def _sizes(labels: Mapping[str, pd.Series[Any]]) -> dict[int, int]:
+    everybody = np.concatenate([each.to_numpy() for each in labels.values()])
+    values, counts = np.unique(everybody[everybody >= 0], return_counts=True)
+    return dict(zip(values.tolist(), counts.tolist(), strict=True))
