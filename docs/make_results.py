@@ -5,6 +5,8 @@ A page marks where a table stands, by its name in the page's data, and which col
     <!-- table mnist; columns: p = 0 | p = 1; rows: kin-graph | kfed -->
     <!-- /table -->
 
+``coverage`` is a table of what was measured of each paper, from the entries of ``experiments`` and all of these data.
+
 ``results/data/PAGE.csv`` has a line per figure: table, row, column, value, spread (behind ±), paper (in brackets) and
 verdict; ``sources.csv`` a line per table: heading of its first column, command, seeds, device, and the commit that
 recorded it. ``PAGE:NAME`` is a table of another page's data.
@@ -13,10 +15,14 @@ recorded it. ``PAGE:NAME`` is a table of another page's data.
 from __future__ import annotations
 
 import csv
+import json
 import re
+import tomllib
 from collections import Counter
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 DOCS = Path(__file__).parent
 DATA = DOCS / "results" / "data"
@@ -44,10 +50,12 @@ def lines(name: str) -> list[Line]:
 
 
 def _table(page: str, name: str, options: str) -> str:
+    shown = dict(option.split(": ", 1) for option in options.split("; ")[1:])
     if name == "verdicts":
         return _verdicts()
+    if name == "coverage":
+        return _entries(shown["paper"]) if "paper" in shown else _papers()
     page, name = name.split(":") if ":" in name else (page, name)
-    shown = dict(option.split(": ", 1) for option in options.split("; ")[1:])
     cells = {(line["row"], line["column"]): _cell(line) for line in lines(page) if line["table"] == name}
     rows, columns = (
         _chosen([key[axis] for key in cells], shown.get(option)) for axis, option in enumerate(("rows", "columns"))
@@ -107,6 +115,138 @@ def _verdicts() -> str:
             row += [f"{held['holds']}/{tested}" if tested else "", " / ".join(map(str, beside)) if any(beside) else ""]
         text += _row(row)
     return text + "\n"
+
+
+_LESS = ("unmatched", "false_matches", "steps", "seconds", "target/", "both_mb", "client_seconds", "learning_gap")
+"""Beginnings of measures of which less is better."""
+_NEITHER = ("communities", "local_clusters", "temperature", "imbalance", "reconstruction", "global_f1")
+"""Beginnings of measures of which neither more nor less is better."""
+_MEASURED = ["full size", "small only", "never", "no data"]
+
+
+def _entries(paper: str) -> str:
+    """By table and figure of a paper: printed cells by how they were measured, and how full size compares."""
+    text = _row(["", "printed", *_MEASURED, "own data, network", "seeds", "inside/better/worse/open", "two cores"])
+    text += _row(["---"] * 10, "|")
+    for line in lines("coverage"):
+        if line["entry"].startswith(f"{paper}/"):
+            counts, seeds, entry = coverage(line["entry"])
+            full = "0" if len(seeds) == 0 else f"{min(seeds)}–{max(seeds)}" if len(seeds) > 1 else f"{min(seeds)}"
+            small = len(entry["scales"]["quick"]["seeds"])
+            text += _row(
+                [
+                    line["entry"].split("/")[1].replace("-", " "),
+                    *(str(counts[key]) for key in ("printed", *_MEASURED)),
+                    f"{line['data']}, {line['network']}",
+                    f"{full}, {small}",
+                    _beside(counts),
+                    _time(entry["scales"]["paper"]["core_seconds"] / 2),
+                ]
+            )
+    return text + "\n"
+
+
+def _papers() -> str:
+    """By paper the sums of its entries, and what was timed on a GPU."""
+    timed = map(json.loads, (DOCS.parent / "benchmarks" / "gpu.jsonl").read_text().splitlines())
+    seconds = {line["part"]: line["values"].get("seconds") for line in timed}
+    text = _row(["paper", "printed", *_MEASURED, "inside/better/worse/open", "two cores", "GPU"])
+    text += _row(["---"] * 9, "|")
+    total: Counter[str] = Counter()
+    for paper in dict.fromkeys(line["entry"].split("/")[0] for line in lines("coverage")):
+        entries = [coverage(line["entry"]) for line in lines("coverage") if line["entry"].startswith(f"{paper}/")]
+        counts = sum((counts for counts, _, _ in entries), Counter())
+        # Tables that share all runs, such as NMI and kappa of CCFC, have equal times, which count once.
+        times = {entry["scales"]["paper"]["core_seconds"] for _, _, entry in entries}
+        part = seconds.get(paper)
+        gpu = f"a part: {part:.2f} s" if part else "not measured"
+        text += _row([f"`{paper}`", *_sums(counts), _time(sum(times) / 2), gpu])
+        total += counts
+    return text + _row(["all", *_sums(total), "", ""]) + "\n"
+
+
+def _sums(counts: Counter[str]) -> list[str]:
+    return [*(str(counts[key]) for key in ("printed", *_MEASURED)), _beside(counts)]
+
+
+def _beside(counts: Counter[str]) -> str:
+    return "/".join(str(counts[key]) for key in ("inside", "better", "worse", "open"))
+
+
+def _time(seconds: float) -> str:
+    hours = seconds / 3600
+    return f"{hours / 24:.0f} d" if hours >= 48 else f"{hours:.0f} h" if hours >= 1 else f"{seconds / 60:.0f} min"
+
+
+@cache
+def coverage(name: str) -> tuple[Counter[str], set[int], dict[str, Any]]:
+    """How the printed cells of an entry were measured, the numbers of seeds at full size, and the entry."""
+    entry = tomllib.loads((DOCS.parent / "experiments" / f"{name}.toml").read_text())
+    about = next(line for line in lines("coverage") if line["entry"] == name)
+    full, small = (
+        {f"{line['row']} | {line['column']}": line for line in lines("reproduce") if line["table"] == f"{scale}/{name}"}
+        for scale in ("paper", "quick")
+    )
+    counts: Counter[str] = Counter()
+    counts["no data"] = counts["printed"] = int(about["printed without an entry"])
+    seeds: set[int] = set()
+    for cell, figure, measure, tolerance in _printed(entry):
+        counts["printed"] += 1
+        if measured := _elsewhere(name, cell):
+            values, runs = measured
+            counts["full size"] += 1
+            counts[_compared(values, figure, tolerance, measure)] += 1
+            seeds.add(runs)
+        elif cell in full and full[cell]["value"]:
+            counts["full size"] += 1
+            counts[_judged(full[cell]["verdict"], measure)] += 1
+            seeds.add(_seeds(name, bool(full[cell]["spread"])))
+        elif cell in small and small[cell]["value"]:
+            counts["small only"] += 1
+        else:
+            counts["no data" if about["without"] and cell.startswith(about["without"]) else "never"] += 1
+    return counts, seeds, entry
+
+
+def _printed(entry: dict[str, Any]) -> Iterator[tuple[str, float, str, float]]:
+    """Name, figure, measure and tolerance of each cell that has a figure of the paper."""
+    for row in entry["rows"]:
+        for column, text in zip(entry["columns"], row.get("paper", ()), strict=False):
+            if text not in ("", "-", "–"):
+                each = {**entry, **row, **column}
+                figure = float(text.split("±")[0])
+                yield f"{row['name']} | {column['name']}", figure, each["measure"], each.get("tolerance", 0.03)
+
+
+def _elsewhere(name: str, cell: str) -> tuple[list[float], int] | None:
+    """Values and number of seeds of a cell at full size in another page's data; no value where none was reached."""
+    for line in lines("coverage-elsewhere"):
+        if (line["entry"], line["cell"]) == (name, cell):
+            page, table = line["source"].split(":")
+            row, column = line["source cell"].split(" | ")
+            key = (table, row, column)
+            source = next(each for each in lines(page) if (each["table"], each["row"], each["column"]) == key)
+            return [float(value) for value in re.findall(r"[\d.]+", source["value"].split("(")[0])], int(line["seeds"])
+    return None
+
+
+def _seeds(name: str, spread: bool) -> int:
+    """How many seeds a cell at full size has: as its source says of all cells, or of those with a spread."""
+    source = next(line for line in lines("sources") if (line["page"], line["table"]) == ("reproduce", f"paper/{name}"))
+    return len(re.findall(r"\d+", source["seeds"].split(";")[-1 if spread else 0]))
+
+
+def _compared(values: list[float], figure: float, tolerance: float, measure: str) -> str:
+    apart = sum(values) / len(values) - figure if values else float("inf")
+    return "inside" if abs(apart) <= tolerance + 1e-9 else _judged("▲" if apart > 0 else "▼", measure)
+
+
+def _judged(verdict: str, measure: str) -> str:
+    if verdict in ("✓", "≈"):
+        return "inside"
+    if verdict == "?" or measure.startswith(_NEITHER):
+        return "open"
+    return "better" if (verdict in ("▲", "△")) != measure.startswith(_LESS) else "worse"
 
 
 if __name__ == "__main__":

@@ -194,6 +194,26 @@ def test_tables_of_results_are_those_of_their_data() -> None:
         assert all((ROOT / script).exists() for script in scripts), line["command"]
 
 
+def test_the_page_of_coverage_counts_every_printed_cell_once() -> None:
+    """Of every entry, each printed cell is measured in one way, and those at full size are compared once."""
+    results = runpy.run_path(str(ROOT / "docs" / "make_results.py"))
+    entries = {f"{file.parent.name}/{file.stem}" for file in (ROOT / "experiments").glob("*/*.toml")}
+    assert [line["entry"] for line in results["lines"]("coverage")] == sorted(entries, key=by_number)
+    for name in entries:
+        counts, seeds, _ = results["coverage"](name)
+        assert sum(counts[way] for way in results["_MEASURED"]) == counts["printed"]
+        assert sum(counts[outcome] for outcome in ("inside", "better", "worse", "open")) == counts["full size"]
+        assert bool(seeds) == bool(counts["full size"])
+    elsewhere = [(line["entry"], line["cell"]) for line in results["lines"]("coverage-elsewhere")]
+    printed = {name: {cell for cell, *_ in results["_printed"](results["coverage"](name)[2])} for name in entries}
+    dashes = {"ocfl/table-1"}  # where the paper prints a dash, ours has a figure
+    assert [cell for name, cell in elsewhere if cell not in printed[name] and name not in dashes] == []
+
+
+def by_number(name: str) -> list[int | str]:
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
+
+
 @pytest.mark.parametrize("spec", sorted((ROOT / "benchmarks").glob("*.toml")), ids=lambda spec: spec.stem)
 def test_cells_of_a_spec_of_the_benchmarks_are_experiments(spec: Path) -> None:
     from fedkin.studies.reproduce.entry import load_entry, plan_of
