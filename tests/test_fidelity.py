@@ -97,3 +97,15 @@ def test_a_setting_that_does_not_exist_is_told() -> None:
     assert not is_allowed(None, "no_option", "1", ["ocfl"])
     assert is_allowed(None, "trigger", '"printed"', ["ocfl"])
     assert is_allowed("simulation.", "drawing", '"replacement"', ["ocfl"])
+
+
+def test_a_summary_says_where_defaults_are_not_the_papers() -> None:
+    """A method whose page says so has a summary that does, and the other way round."""
+    summaries = {name for name, entry in registry.METHODS.items() if entry.summary.endswith("fedkin's form.")}
+    pages = {
+        page.stem
+        for page in (ROOT / "docs" / "methods").glob("*.md")
+        if "**The default is fedkin's form" in page.read_text()
+    }
+    assert summaries == pages
+    assert {"ocfl", "fedcref", "ccfc"} <= summaries

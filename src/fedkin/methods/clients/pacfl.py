@@ -44,8 +44,9 @@ class PACFLMethod(OneShotMethod):
     Attributes
     ----------
     bases : {"class", "client"}
-        Whether vectors are those of each class by itself, as in the authors' code, which also separates clients with
-        swapped labels; or of all samples together, as in algorithm 1, for which an unseen client needs no labels.
+        Whether vectors are those of each class by itself and compared class by class, which also separates clients
+        with swapped labels (the authors' code takes them by class, too, but compares them whatever their class); or of
+        all samples together, as in algorithm 1, for which an unseen client needs no labels.
     vectors : int
         p, the number of singular vectors of each class or client. The paper takes 3 to 5 and a threshold for each data
         set; with few samples all but the first are noise, and with one vector a threshold serves more data sets.
