@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -131,6 +132,9 @@ class ClientClusterer(Estimator):
         self.__dict__.pop("memberships_", None)
         if "memberships" in result:
             self.memberships_ = result["memberships"].numpy().copy()
+
+    def _members(self) -> pd.DataFrame:
+        return pd.DataFrame({"client": self.client_names_, "cluster": self.client_labels_})
 
     @checked_keywords
     def predict(self, x: Any, client: int | str | None = None, cluster: int | None = None) -> Any:

@@ -35,6 +35,7 @@ from fedkin.data.preparation import Preparation, prepare, remembered
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.estimators.clients import Inputs, held_out_population, prepared
 from fedkin.estimators.metrics import Row, record_rows, score_rows, tidy
+from fedkin.estimators.shown import ShownClusters
 from fedkin.experiment.cluster_names import checked_names
 from fedkin.experiment.config import checked_method, encoder_named, encoding_features, preparing_for
 from fedkin.experiment.evaluation import evaluate_clusters
@@ -112,7 +113,7 @@ def common_options() -> list[Option]:
     ]
 
 
-class Estimator(BaseEstimator):  # type: ignore[misc]
+class Estimator(ShownClusters, BaseEstimator):  # type: ignore[misc]
     """Base class of all estimators: a method's options as scikit-learn parameters, and the loop of its steps.
 
     Attributes

@@ -44,6 +44,7 @@ from fedkin.estimators.clients import (
     read_clients,
 )
 from fedkin.estimators.estimator import Estimator
+from fedkin.estimators.shown import samples_frame
 from fedkin.estimators.training import FeaturesOrName, features_of
 from fedkin.experiment.cluster_names import named
 from fedkin.experiment.revision import kept_of
@@ -146,6 +147,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         if isinstance(method, CanForget):
             self._state = state
             self._private = [{} if client.id in absent else dict(client.state) for client in clients]
+        self._confidence = [client.state.get("confidence") for client in clients]
         self._set_labels(
             [
                 np.full(len(client), -1) if client.id in absent else client.state["clusters"].numpy()
@@ -174,6 +176,36 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         """Set the clusters of every client's samples, and the number of clusters that have samples."""
         self.labels_ = ByClient(labels, self.client_names_)
         self.n_clusters_ = used_clusters(map(torch.from_numpy, labels))
+
+    def _members(self) -> pd.DataFrame:
+        # Of some methods margins are those of another assignment, such as of rows that were left out since.
+        fitting = [
+            margins if margins is not None and len(margins) == len(labels) and client not in self._absent else None
+            for client, (margins, labels) in enumerate(zip(self._confidence, self.labels_, strict=True))
+        ]
+        return samples_frame(self.client_names_, self.labels_, fitting)
+
+    @property
+    def cluster_centers_(self) -> NDArray[np.float64]:
+        """Centroids in the units of the data, float64 ``(k, *shape)``, where the method finds centroids of raw samples.
+
+        Of tables, columns are those of ``preparation_.columns``. Otherwise an `AttributeError` names what there is.
+        """
+        check_is_fitted(self, "result_")
+        preparation, centroids = self.preparation_, self.result_.get("centroids")
+        encoding, shape = preparation.encoding, preparation.shape
+        is_raw = self.result_.get("features") == "raw" and not preparation.encoder
+        is_measured = encoding is None or not any(column.kind == "category" for column in encoding.schema.columns)
+        if centroids is None or not is_raw or not is_measured or preparation.has_texts:
+            raise AttributeError(
+                f"This {type(self).__name__} has no centroids in the units of the data; describe() has means and "
+                "representatives() typical samples of clusters of tables, to_frame() has the cluster of each sample."
+            )
+        values, means = centroids.double().reshape(len(centroids), *shape), encoding or preparation.scaling
+        if means is not None and means.mode in ("standard", "common"):
+            by_column = (1, -1, *(1 for _ in shape[1:]))
+            values = values * means.scale.reshape(by_column) + means.mean.reshape(by_column)
+        return np.asarray(values)
 
     @checked_keywords
     def predict(self, X: Any) -> Any:  # noqa: N803
@@ -613,7 +645,7 @@ class KinGraph(SampleClusterer, method="kin-graph"):
         if "memberships_" in self.__dict__:
             parts = [counted_shares(votes, self.result_).numpy() for votes in self._votes]
             self.memberships_ = ByClient(parts, self.client_names_)
-        self._profile = None
+        self._profile, self._confidence = None, [None for _ in self.labels_]
 
     def _take(
         self, method: Any, fed: LocalFederation, state: Any, result: dict[str, Any], clients: Sequence[Client]
