@@ -186,15 +186,12 @@ def costs(folders: tuple[Path, ...], target: str | None, as_json: bool) -> None:
 @app.command(section=_SECTION)
 @run_folder(name="before")
 @argument("after", "Folder of another one, on some of the same samples or clients.", "RUN", type=RUN)
-@option("--rows", "Folder for the rows that are in another cluster: a file per client, for its eyes.", type=PATH)
 @as_json
-def diff(before: Path, after: Path, rows: Path | None, as_json: bool) -> None:
+def diff(before: Path, after: Path, as_json: bool) -> None:
     """Compare the clusters of two runs. Says which match, and how many moved where."""
     from fedkin.studies.two_runs import diff as difference_of
 
     difference = difference_of(before, after)
-    if rows is not None:
-        difference.write_rows(rows)
     print(json.dumps(difference.tree(), ensure_ascii=False) if as_json else difference)
 
 
@@ -223,7 +220,7 @@ def cite(method: str | None) -> None:
     """Print BibTeX entries of fedkin, and of a method's paper."""
     from fedkin.studies.citations import cite as entries
 
-    print(entries([] if method is None else [method]))
+    print(entries(method))
 
 
 @app.command(section=_SECTION)

@@ -44,7 +44,6 @@ from fedkin.estimators.clients import (
     read_clients,
 )
 from fedkin.estimators.estimator import Estimator
-from fedkin.estimators.shown import samples_frame
 from fedkin.estimators.training import FeaturesOrName, features_of
 from fedkin.experiment.cluster_names import named
 from fedkin.experiment.revision import kept_of
@@ -178,12 +177,14 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         self.n_clusters_ = used_clusters(map(torch.from_numpy, labels))
 
     def _members(self) -> pd.DataFrame:
-        # Of some methods margins are those of another assignment, such as of rows that were left out since.
-        fitting = [
-            margins if margins is not None and len(margins) == len(labels) and client not in self._absent else None
-            for client, (margins, labels) in enumerate(zip(self._confidence, self.labels_, strict=True))
-        ]
-        return samples_frame(self.client_names_, self.labels_, fitting)
+        parts = []
+        for name, labels, margins in zip(self.client_names_, self.labels_, self._confidence, strict=True):
+            part = pd.DataFrame({"client": name, "sample": np.arange(len(labels)), "cluster": labels})
+            # Margins stay as they were when rows were left out since.
+            if margins is not None and len(margins) == len(labels):
+                part["confidence"] = np.where(labels < 0, np.nan, margins.double().numpy())
+            parts.append(part)
+        return pd.concat(parts, ignore_index=True)
 
     @property
     def cluster_centers_(self) -> NDArray[np.float64]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
@@ -101,19 +100,3 @@ class ShownClusters:
 
     def _repr_html_inner(self) -> str:
         return self._notebook_html() if hasattr(self, "result_") else super()._repr_html_inner()  # type: ignore[misc]
-
-
-def samples_frame(names: Sequence[str], labels: Sequence[Any], confidence: Sequence[Any]) -> pd.DataFrame:
-    """Return a row per sample: ``client``, ``sample``, ``cluster`` and, if known of any client, ``confidence``."""
-    sizes = [len(each) for each in labels]
-    frame = pd.DataFrame(
-        {
-            "client": np.repeat(np.array(names, dtype=object), sizes),
-            "sample": np.concatenate([np.arange(size) for size in sizes]),
-            "cluster": np.concatenate(labels).astype(np.int64),
-        }
-    )
-    if any(each is not None for each in confidence):
-        parts = [np.full(n, np.nan) if each is None else each for n, each in zip(sizes, confidence, strict=True)]
-        frame["confidence"] = np.where(frame["cluster"] < 0, np.nan, np.concatenate(parts).astype(np.float64))
-    return frame

@@ -68,11 +68,8 @@ def read_names(folder: Path) -> dict[int, str]:
 
 def named(lines: Iterable[str], names: Mapping[int, str]) -> list[str]:
     """Add names to lines that begin with ``Cluster`` and a number."""
-
-    def title(match: re.Match[str]) -> str:
-        return match[0] + (f", {names[int(match[1])]}" if int(match[1]) in names else "")
-
-    return [re.sub(r"^Cluster (\d+)\b", title, line) for line in lines]
+    titles = {f"Cluster {cluster}": f"Cluster {cluster}, {name}" for cluster, name in names.items()}
+    return [re.sub(r"^Cluster \d+\b", lambda match: titles.get(match[0], match[0]), line) for line in lines]
 
 
 def name_clusters(folder: Path, pairs: Sequence[str]) -> dict[int, str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 
 from fedkin import __version__
 from fedkin.core import FedkinError
@@ -18,9 +19,9 @@ from fedkin.core.progress import RecordLine
 from fedkin.experiment.config import Config, flat
 from fedkin.experiment.outputs import SavedResult, load_description, load_found, read_labels
 from fedkin.experiment.run_folder import LEDGER, RECORDS, is_finished, read_lines, run_config
-from fedkin.report.measures import measures, number, scaled
+from fedkin.report.measures import measures, scaled
 from fedkin.report.numbers import join_words, pluralize, shown
-from fedkin.studies.citations import PAPERS, cite
+from fedkin.studies.citations import cite, in_text, papers_of
 
 _SCALED = {
     "standard": "Columns were scaled to mean 0 and variance 1 by sums over all clients.",
@@ -44,8 +45,9 @@ class _Runs:
 
     def values(self, name: str) -> list[float]:
         """Return a number of the last records, in the unit of its measure, of the runs that have it."""
-        measure = measures(*self.lines)[name]
-        return [value for line in self.lines if (value := scaled(line, name, measure)) is not None]
+        measure = measures(*self.lines).get(name)
+        values = [] if measure is None else [scaled(line, name, measure) for line in self.lines]
+        return [value for value in values if value is not None]
 
 
 def _grouped(folders: Sequence[Path]) -> list[_Runs]:
@@ -70,7 +72,9 @@ def _settings(config: Config) -> dict[str, Any]:
 
 
 def _mean(values: Sequence[float], unit: Any) -> str:
-    """Return a mean, with the standard deviation (of a sample) where there are several values."""
+    """Return a mean, with the standard deviation (of a sample) where there are several values; a dash of none."""
+    if not values:
+        return "–"
     mean = shown(float(np.mean(values)), unit)
     return mean if len(values) < 2 else f"{mean} ± {shown(float(np.std(values, ddof=1)), unit)}"
 
@@ -93,35 +97,18 @@ def table(folders: Sequence[Path], form: Literal["markdown", "latex"] = "markdow
     rows = [["method", "settings", "seeds", *(named[name].title for name in columns), "MB sent and received"]]
     for runs, each in zip(groups, settings, strict=True):
         differences = [f"{key.split('.')[-1]} = {value}" for key, value in each.items() if key in differing]
-        cells = []
-        for name in columns:
-            values = runs.values(name) if any(number(line, name) is not None for line in runs.lines) else []
-            cells.append(_mean(values, named[name].unit) if values else "–")
+        cells = [_mean(runs.values(name), named[name].unit) for name in columns]
         traffic = [round((line["sent"] + line["received"]) / 1e6, 3) for line in runs.lines]
         rows.append(
             [runs.config.method_name, ", ".join(differences), str(len(runs.seeds)), *cells, _mean(traffic, "share")]
         )
-    if not any(row[1] for row in rows[1:]):
-        rows = [[*row[:1], *row[2:]] for row in rows]
-    return _latex(rows) if form == "latex" else _markdown(rows)
-
-
-def _markdown(rows: Sequence[Sequence[str]]) -> str:
-    lines = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
-    return "\n".join([lines[0], f"|{'---|' * len(rows[0])}", *lines[1:]])
-
-
-_LATEX = str.maketrans({
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "–": "--",
-})  # fmt: skip
-
-
-def _latex(rows: Sequence[Sequence[str]]) -> str:
-    head, *body = [" & ".join(cell.translate(_LATEX) for cell in row) + r" \\" for row in rows]
-    look = f"l{'r' * (len(rows[0]) - 1)}"
-    lines = [rf"\begin{{tabular}}{{{look}}}", r"\toprule", head, r"\midrule", *body, r"\bottomrule", r"\end{tabular}"]
-    return "\n".join(["% needs \\usepackage{booktabs}", *lines])
+    frame = pd.DataFrame(rows[1:], columns=rows[0])
+    if not differing:
+        del frame["settings"]
+    if form == "latex":  # with booktabs
+        return str(frame.to_latex(index=False, escape=True)).rstrip()
+    lines = [frame.columns, ["---"] * len(frame.columns), *frame.to_numpy()]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
 
 
 def methods_paragraph(folders: Sequence[Path]) -> str:
@@ -139,7 +126,7 @@ def methods_paragraph(folders: Sequence[Path]) -> str:
     (runs,) = groups
     config, saved = runs.config, load_found(runs.folders[0])
     name, traits = config.method_name, type(config.method).traits
-    papers = "; ".join(paper.in_text for paper in PAPERS.get(name, ()))
+    papers = "; ".join(in_text(entry) for entry in papers_of(name))
     title = display_name(type(config.method)) + (f" ({papers})" if papers else "")
     left = "samples left the clients" if config.method.sends_samples() else "no sample left a client"
     left = "synthetic samples left the clients" if traits.copies_data else left
@@ -153,7 +140,7 @@ def methods_paragraph(folders: Sequence[Path]) -> str:
         f"Software: Python {platform.python_version()}, "
         + join_words([f"{label} {version(package)}" for label, package in _PACKAGES.items()]) + ".",
     ]  # fmt: skip
-    return f"{' '.join(filter(None, sentences))}\n\n{cite([name])}"
+    return f"{' '.join(filter(None, sentences))}\n\n{cite(name)}"
 
 
 _PACKAGES = {"PyTorch": "torch", "NumPy": "numpy", "scikit-learn": "scikit-learn", "pandas": "pandas"}

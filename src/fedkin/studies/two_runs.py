@@ -13,9 +13,8 @@ from scipy.optimize import linear_sum_assignment
 
 from fedkin.clustering.metrics import adjusted_rand
 from fedkin.core import FedkinError
-from fedkin.core.files import check_empty, write_atomically
 from fedkin.experiment.cluster_names import read_names
-from fedkin.experiment.outputs import as_csv, read_labels, rows_of
+from fedkin.experiment.outputs import read_labels
 from fedkin.experiment.run_folder import is_finished, run_config
 from fedkin.experiment.terminal_tables import table_text
 from fedkin.report.numbers import join_words, pluralize
@@ -101,13 +100,6 @@ class Difference:
         ]
         lines += [f"In another cluster: {join_words(parts, 12)}."] if parts and what == "sample" else []
         return "\n".join([*lines, *(f"Note: {note}" for note in self.notes)])
-
-    def write_rows(self, folder: Path) -> None:
-        """Write the rows that are in another cluster to `folder`, which is empty or absent: one file per client."""
-        check_empty(folder, "give another --rows")
-        for client, rows in self.moved.items():
-            columns = {str(rows.index.name): rows.index.tolist(), **{name: rows[name].tolist() for name in rows}}
-            write_atomically(folder / f"{client}.csv", as_csv(rows_of(columns)))
 
 
 def diff(before: Any, after: Any) -> Difference:
