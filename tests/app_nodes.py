@@ -1,6 +1,7 @@
 """Nodes of Flower in this process: a grid that hands every message, as bytes and back, to a real client app."""
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -9,7 +10,6 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
-from flwr.supercore.task_identity import TaskIdentity
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
@@ -33,7 +33,10 @@ class Fleet(Grid):
     """
 
     def __init__(self, app: ClientApp, nodes: int) -> None:
-        TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1  # as Flower tells a ServerApp's process
+        with suppress(ImportError):  # Flower has it since 1.38
+            from flwr.supercore.task_identity import TaskIdentity
+
+            TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1  # as Flower tells a ServerApp's process
         self.app, self.sent, self.away = app, [], set()
         self.contexts = {
             1000 + 7 * at: Context(

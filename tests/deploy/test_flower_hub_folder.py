@@ -53,7 +53,7 @@ def test_flowers_own_checks_before_it_publishes_pass(folder, capsys):
     publish._validate_files(found)
     assert "Skip" not in capsys.readouterr().out
     assert len(found) == 8
-    assert normalize_and_validate_fab_format(config).flwr_version_min == "1.41"
+    assert normalize_and_validate_fab_format(config).flwr_version_min == "1.28"
     assert len(build_fab_from_disk(folder)) < 100_000
 
 

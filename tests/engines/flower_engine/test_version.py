@@ -23,13 +23,13 @@ def installed(monkeypatch: pytest.MonkeyPatch, found: str | None) -> None:
     monkeypatch.setattr(engine, "version", version)
 
 
-@pytest.mark.parametrize("found", ["1.41.0", "1.41.3", "1.43.0.dev20261101", "2.0.0"])
+@pytest.mark.parametrize("found", ["1.28.0", "1.41.3", "1.43.0.dev20261101", "2.0.0"])
 def test_versions_since_the_oldest_are_taken(monkeypatch, found):
     installed(monkeypatch, found)
     assert check_flower() == found
 
 
-@pytest.mark.parametrize(("found", "words"), [(None, "not installed"), ("1.40.2", "fedkin needs 1.41.0 or newer")])
+@pytest.mark.parametrize(("found", "words"), [(None, "not installed"), ("1.27.2", "fedkin needs 1.28.0 or newer")])
 def test_versions_that_do_not_work_get_a_sentence(monkeypatch, found, words):
     installed(monkeypatch, found)
     with pytest.raises(FlowerError, match=words) as refused:

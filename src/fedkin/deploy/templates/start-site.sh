@@ -16,13 +16,15 @@ KEY="$$folder/site.key"
 SERVER="$${SUPERLINK:-$host:$port}"
 $make_key
 trap 'kill $$node; exit' INT TERM
+own=--port=
+[ "$$minor" -ge 35 ] || own=--clientappio-api-address=127.0.0.1:
 # Flower admits a site again only once it has noticed, within a minute, that the site was away; so this retries.
 free='import socket; one = socket.socket(); one.bind(("127.0.0.1", 0)); print(one.getsockname()[1])'
 while :; do
   # A port of its own for the site's processes, so that several sites can run on one machine.
   port="$$(python3 -c "$$free" 2>/dev/null)" || port=9094
   flower-supernode --superlink "$$SERVER" --node-config "site=\"$$site\"" \
-    --port "$$port" $site_options "$$@" &
+    "$$own$$port" $site_options "$$@" &
   node=$$!
   wait $$node && exit
   echo "fedkin: $refused Trying again in 5 seconds." >&2

@@ -13,7 +13,7 @@ from packaging.version import Version
 
 from fedkin.core.errors import FedkinError
 
-OLDEST, NEWEST = "1.41.0", "1.42.0"
+OLDEST, NEWEST = "1.28.0", "1.42.0"
 """The oldest version that works, and the newest that the tests have run with; newer ones are tried, not refused."""
 
 

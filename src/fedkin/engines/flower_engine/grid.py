@@ -31,6 +31,7 @@ from fedkin.engines.flower_engine.messages import (
     push,
     read,
 )
+from fedkin.engines.flower_engine.versions import check_listed_keys, connected_nodes
 from fedkin.engines.site import Request, WatchedSites
 from fedkin.secure_aggregation.client_tasks import public_text
 
@@ -325,6 +326,7 @@ class Roster:
         forgotten: Collection[str] = (),
         columns: Mapping[str, Any] | None = None,
     ) -> None:
+        check_listed_keys(grid, listed or {})
         self.grid, self.known, self.report, self.labels = grid, dict(identities or {}), report, labels
         self.keys, self.listed = dict(keys or {}), dict(listed or {})
         self.newcomers, self.classes, self.forgotten = newcomers, list[str](), set(forgotten)
@@ -338,8 +340,8 @@ class Roster:
 
     def greet(self) -> list[Member]:
         """Ask new nodes to introduce themselves; return the sites that have done so since the last call."""
-        nodes = {node.node_id: node for node in self.grid.get_nodes()}
-        new = [number for number, node in nodes.items() if self._greeted.get(number) != node.last_activated_at]
+        nodes = connected_nodes(self.grid)
+        new = [number for number, node in nodes.items() if self._greeted.get(number) != node.started]
         if new:
             columns = self.columns or None
             hello = {
@@ -347,7 +349,7 @@ class Roster:
                 for node in new
             }
             self._asked |= push(self.grid, hello)
-            self._greeted |= {node: nodes[node].last_activated_at for node in new}
+            self._greeted |= {node: nodes[node].started for node in new}
         came = []
         if self._gathered:
             waiting, self._aside = self._aside, []
@@ -363,7 +365,7 @@ class Roster:
                 self.report(f"Node {node} is not there any more, as after a site was killed; it is left alone")
                 continue
             try:
-                key = public_text(nodes[node].public_key) if node in nodes else ""
+                key = public_text(nodes[node].key) if node in nodes else ""
                 member = introduced(reply, node, key)
                 introduced_node = node
                 self._check_listed(member.name, key)
@@ -441,7 +443,7 @@ class Roster:
 
     def there(self) -> set[str]:
         """Return the names of the members whose nodes are connected now."""
-        nodes = {node.node_id for node in self.grid.get_nodes()}
+        nodes = set(self.grid.get_node_ids())
         return {name for name, member in self.members.items() if member.node in nodes}
 
     def _check_listed(self, name: str, key: str) -> None:

@@ -1,0 +1,47 @@
+"""What differs between the versions of Flower that fedkin works with, as far as Python goes.
+
+Options of Flower's programs differ, too: the scripts that `fedkin federation init` writes take them by version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+
+from flwr.serverapp import Grid
+
+from fedkin.core import FedkinError
+
+
+@dataclass(frozen=True)
+class Node:
+    """A connected node: when it was last started, as Flower writes it, and its public key in PEM format.
+
+    Before 1.38 Flower tells apps neither, and both are empty: a site that was restarted while it owed a reply is then
+    missing in that exchange, and names are not bound to keys.
+    """
+
+    started: str = ""
+    key: bytes = b""
+
+
+def connected_nodes(grid: Grid) -> dict[int, Node]:
+    """Return the nodes that are connected, by Flower's number."""
+    if tells_keys(grid):
+        return {node.node_id: Node(node.last_activated_at, node.public_key) for node in grid.get_nodes()}
+    return {number: Node() for number in grid.get_node_ids()}
+
+
+def tells_keys(grid: Grid) -> bool:
+    """Return whether this version of Flower tells an app the keys of its nodes, as since 1.38."""
+    return hasattr(grid, "get_nodes")
+
+
+def check_listed_keys(grid: Grid, listed: Mapping[str, str]) -> None:
+    """Raise FedkinError if an experiment lists keys of sites, by name, and Flower does not tell those of its nodes."""
+    if any(listed.values()) and not tells_keys(grid):
+        raise FedkinError(
+            f"'federation.keys' lists keys of sites, which Flower tells since 1.38, and {version('flwr')} is installed "
+            "at the server: update it there and at the sites, or give the names alone in 'federation.clients'."
+        )
