@@ -33,10 +33,10 @@ class Fleet(Grid):
     """
 
     def __init__(self, app: ClientApp, nodes: int) -> None:
-        with suppress(ImportError):  # Flower has it since 1.38
+        with suppress(ImportError):  # as Flower tells a ServerApp's process, since 1.38
             from flwr.supercore.task_identity import TaskIdentity
 
-            TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1  # as Flower tells a ServerApp's process
+            TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1
         self.app, self.sent, self.away = app, [], set()
         self.contexts = {
             1000 + 7 * at: Context(

@@ -22,18 +22,26 @@ from fedkin.core.replies import Expected, Failure, objection, refusal
 
 _trusted: ContextVar[tuple[Sequence[str] | None, str]] = ContextVar("trusted", default=(None, ""))
 """The only packages that a client imports from when a server names tasks, models or features, and why."""
+_check: ContextVar[Callable[[Task], None]] = ContextVar("check", default=lambda task: None)
+"""What raises RefusalError if a client does not do a task that a server names, alone or for a secure sum."""
 
 
 @contextmanager
-def trusted_packages(packages: Sequence[str] | None, why: str = "so this client does not run it") -> Iterator[None]:
+def trusted_packages(
+    packages: Sequence[str] | None,
+    why: str = "so this client does not run it",
+    check: Callable[[Task], None] = lambda task: None,
+) -> Iterator[None]:
     """Allow imports by name only from these packages inside the context; ``None`` allows all.
 
-    `why` is the end of the sentence that refuses another.
+    `why` is the end of the sentence that refuses another. `check` is called with every task that is looked up by name,
+    and raises RefusalError if it is not to be done.
     """
-    token = _trusted.set((packages, why))
+    token, token_of_check = _trusted.set((packages, why)), _check.set(check)
     try:
         yield
     finally:
+        _check.reset(token_of_check)
         _trusted.reset(token)
 
 
@@ -108,6 +116,10 @@ class Task:
     accounted : bool
         Whether its replies reveal about samples only what `Client.reserve` accounts for; a client with a privacy budget
         does no other task.
+    extremes : bool
+        Whether a reply reveals values of single samples at the ends of a column: its exact minimum and maximum, or
+        counts between limits that the server chooses. A site's policy may refuse such tasks, except in a
+        secure sum.
     one_by_one : bool
         Whether the function is one of a single client, so that clients gain nothing from being handed over together.
     """
@@ -120,6 +132,7 @@ class Task:
     may_be_empty: bool = False
     moves_data: bool = False
     accounted: bool = False
+    extremes: bool = False
     one_by_one: bool = False
 
     def objection(self, payload: Payload) -> str | None:
@@ -142,6 +155,7 @@ class Declared(TypedDict, total=False):
     may_be_empty: bool
     moves_data: bool
     accounted: bool
+    extremes: bool
 
 
 @overload
@@ -202,13 +216,15 @@ def known_task(name: str) -> Task:
     """Return the task of this name, and import its module; raise FedkinError if it is not trusted or not there."""
     try:
         named_module(name.rpartition(".")[0])
-        return _TASKS[name]
+        task = _TASKS[name]
     except FedkinError:
         raise
     except (ImportError, KeyError, TypeError, ValueError, SystemExit) as error:  # SystemExit: the module is a script
         raise FedkinError(
             f"Task '{name}' is not known here; client and server need the same version of fedkin.", public=True
         ) from error
+    _check.get()(task)
+    return task
 
 
 def run_task(task: Task, clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:

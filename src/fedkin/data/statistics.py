@@ -151,6 +151,7 @@ def shapes(client: Client, payload: Payload) -> Payload:
         "count": is_count, "sum": _FEATURES, "min": _FEATURES, "max": _FEATURES, "shape": is_shape, "scaled": is_flag,
     },
     may_hold={"names": are_names, "columns": are_reports, "filled": _FEATURES, **_ENCODERS},
+    extremes=True,
 )  # fmt: skip
 def moments(client: Client, payload: Payload) -> Payload:
     """Report count, sum, minimum and maximum of each column or channel; for a table also its columns."""
@@ -252,6 +253,7 @@ def hidden_squares(clients: Sequence[Client], payloads: Sequence[Payload]) -> li
 @client_task(
     takes={**_COLUMNS, "at": Optional(int64("columns")), "low": doubles(None), "high": doubles(None)},
     holds={"histograms": doubles("columns", BINS, minimum=0)},
+    extremes=True,
 )
 def column_histograms(client: Client, payload: Payload) -> Payload:
     """Report how many values of columns, or those ``at`` positions of an array, lie in each bin; ends take the rest."""

@@ -27,10 +27,11 @@ from fedkin.data.preparation import remembered, restore_preparation
 from fedkin.data.samples import note_on_texts
 from fedkin.data.sources import load
 from fedkin.deploy.app_folder import own_packages
+from fedkin.deploy.site_policy import POLICY, policy_lines, read_policy
 from fedkin.engines.flower_engine.messages import SiteDataError
 from fedkin.engines.flower_engine.messages import client_app as answering
 from fedkin.engines.site import Request, Site
-from fedkin.experiment.config import ColumnOptions, encoder_named, load_config
+from fedkin.experiment.config import ColumnOptions, Config, encoder_named, load_config
 from fedkin.privacy.budget import Account
 from fedkin.report.numbers import pluralize
 from fedkin.secure_aggregation.client_tasks import public_keys
@@ -49,6 +50,7 @@ class SiteFile(ColumnOptions):
     folder. `label` is the column of labels, if it has no usual name; "none" to use no labels. Each task has so many
     `threads` of torch, and may come from `packages` besides fedkin. `epsilon`, with `delta`, is the privacy budget,
     if there is one. `min_members` are samples below which nothing is reported, where the server asks for less.
+    Of these two, ``policy.toml`` beside the file may ask for more, and the stricter holds.
     `keys` are public keys of the sites that it shares a secure sum with, by name.
     """
 
@@ -68,10 +70,12 @@ class SiteFile(ColumnOptions):
     def site(self, path: Path) -> Site:
         """Read the site's data, and build the site whose file this is.
 
-        Raises FedkinError if an option for tables or a key is not allowed, the device does not exist here, or the data
-        cannot be read.
+        Raises FedkinError if an option for tables, a key or a rule of the policy is not allowed, the device does not
+        exist here, or the data cannot be read.
         """
         base = path.parent
+        policy = read_policy(path.with_name(POLICY))
+        budgets = [epsilon for epsilon in (self.epsilon, policy.epsilon) if epsilon is not None]
         try:
             table = self.table
         except FedkinError as error:
@@ -105,8 +109,9 @@ class SiteFile(ColumnOptions):
             ),
             packages=tuple(dict.fromkeys(["fedkin", *self.packages])),
             device=device,
-            min_members=self.min_members or 0,
-            reserve=None if self.epsilon is None else Account(folder, self.epsilon, self.delta).reserve,
+            min_members=max(self.min_members or 0, policy.min_members or 0),
+            reserve=Account(folder, min(budgets), self.delta).reserve if budgets else None,
+            policy=policy.rules(),
         )
 
 
@@ -234,10 +239,11 @@ def site_of(context: Context) -> Site:
     return site
 
 
-def checked(path: Path) -> list[str]:
+def checked(path: Path, config: Config | None = None) -> list[str]:
     """Read a site's file and its data; return what they hold, how a table's columns are read, and what looks wrong.
 
-    Raises FedkinError if the file or the data cannot be read. Nothing but embeddings is written.
+    The rules of its policy come last, with what they would refuse of an experiment, see `site_policy.refused`. Raises
+    FedkinError if the file or the data cannot be read. Nothing but embeddings is written.
     """
     from fedkin.experiment.terminal import columns_text  # every message starts a process, which needs it not
 
@@ -248,7 +254,9 @@ def checked(path: Path) -> list[str]:
     named = {} if site.table is None else {column.name: column for column in site.table.columns}
     columns = [] if site.table is None else ["\n" + columns_text([site.table], named, site.table.id)]
     first, notes = f"Site '{site.name}' has {pluralize(len(site.x), 'sample')} of {what}, and {labels}.", _notes(site)
-    return [first, *columns, *([""] if columns and notes else []), *notes]
+    policy = policy_lines(path, site, config)
+    policy = ["", *policy] if columns and policy else policy
+    return [first, *columns, *([""] if columns and notes else []), *notes, *policy]
 
 
 def _notes(site: Site) -> list[str]:

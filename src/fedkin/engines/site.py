@@ -28,6 +28,7 @@ from fedkin.core.replies import failure_of, is_name
 from fedkin.core.seeds import KEY, Secret, derive_generator
 from fedkin.core.table import Samples, Table
 from fedkin.core.tasks import known_task, run_task, trusted_packages
+from fedkin.engines.policy import Policy
 from fedkin.secure_aggregation.client_tasks import SiteIdentity, own_public_text
 
 
@@ -226,7 +227,8 @@ class Site:
     refuses tasks whose release is not accounted for. `key` is the file of the private key that Flower authenticates the
     site's node with, and `listed` are public keys of the only sites that it shares a secure sum with, by name; if
     empty, any site. `check_columns` is called with what an experiment says of columns, and refuses it where the site's
-    own file lacks lines to agree with it. `min_members` and `samples` are as in `Client`.
+    own file lacks lines to agree with it. `min_members` and `samples` are as in `Client`. The `policy` is
+    checked before anything leaves.
     """
 
     name: str
@@ -248,6 +250,7 @@ class Site:
     check_columns: Callable[[Mapping[str, Any]], None] = lambda columns: None
     min_members: int = 0
     samples: Samples | None = None
+    policy: Policy = field(default_factory=Policy)
 
     @property
     def identity(self) -> str:
@@ -269,8 +272,9 @@ class Site:
 
         They are never sent under a privacy budget: a class may be that of a single sample. `columns` is what the
         experiment says of columns; it never changes how the site reads them. Raises FedkinError if the site's own file
-        is ignorant of it.
+        is ignorant of it, RefusalError if the site's policy is over.
         """
+        self.policy.check_date()
         self.check_columns(columns or {})
         return {
             "name": self.name,
@@ -284,12 +288,14 @@ class Site:
     def answer(self, request: Request, payload: Payload) -> tuple[Payload, float]:
         """Run a task on this site's data; return the reply and the seconds of computing.
 
-        Raises RefusalError if the task moves data, releases what a privacy budget does not account for, or does not
-        take this payload; FedkinError if it is not known here or fails with this payload, or the folder is in use by
-        another process, or cannot be written.
+        Raises RefusalError if the site's policy forbids the task or its reply, the task moves data, releases what a
+        privacy budget does not account for, or does not take this payload; FedkinError if it is not known here or fails
+        with this payload, or the folder is in use by another process, or cannot be written.
         """
-        with trusted_packages(self.packages, _WHY):
+        self.policy.check_date()
+        with trusted_packages(self.packages, _WHY, self.policy.check_allowed):
             task = known_task(request.task)
+        self.policy.check_extremes(task)
         if task.moves_data and not self.simulated:
             raise RefusalError(
                 f"Task '{task.name}' would have the site's samples sent away, so it is not done here.",
@@ -310,7 +316,7 @@ class Site:
                 client.noise = Secret(memory.key()).about(request.task.encode() + to_bytes(owned(payload)))
             self.prepare(client)
             began = time.thread_time()
-            with trusted_packages(self.packages, _WHY), on(self.device):
+            with trusted_packages(self.packages, _WHY, self.policy.check_allowed), on(self.device):
                 try:
                     (reply,) = run_task(task, [client], [payload])
                 except FedkinError:
@@ -319,6 +325,7 @@ class Site:
                     _log.exception("fedkin: Task '%s' could not be done", task.name)
                     raise FailedTaskError(failure_of(error), public=True) from error
             seconds = time.thread_time() - began
+            self.policy.check_reply(reply)  # before the state is kept: a reply that is not sent changes nothing
             memory.keep(client, request)
         return reply, seconds
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from fedkin.core import Client, Federation, FedkinError, Method, Payload, Record, State, Task, client_task
 from fedkin.core.federation import MAX_ATTEMPTS
 from fedkin.core.method import Traits
-from fedkin.core.replies import common_shape, is_count, is_number, is_shape, objection
+from fedkin.core.replies import common_shape, is_count, is_flag, is_shape, objection
 from fedkin.core.runner import check_result
 from fedkin.features.encoders import EMBEDDED, is_encoder
 
@@ -127,11 +127,11 @@ class Facts:
     unit: bool
 
 
-@client_task(takes={}, holds={"shape": is_shape, "samples": is_count, "lowest": is_number, "highest": is_number})
+@client_task(takes={}, holds={"shape": is_shape, "samples": is_count, "unit": is_flag})
 def describe(client: Client, payload: Payload) -> Payload:
-    """Send the shape of a sample, the number of samples, and the range of their values."""
-    lowest, highest = float(client.x.min()), float(client.x.max())
-    return {"shape": list(client.x.shape[1:]), "samples": len(client), "lowest": lowest, "highest": highest}
+    """Send the shape of a sample, the number of samples, and whether all their values lie in [0, 1]."""
+    unit = bool(((client.x >= 0) & (client.x <= 1)).all())
+    return {"shape": list(client.x.shape[1:]), "samples": len(client), "unit": unit}
 
 
 def describe_clients(fed: Federation) -> Facts:
@@ -140,8 +140,8 @@ def describe_clients(fed: Federation) -> Facts:
     Raises FedkinError if samples of two clients differ in shape, or a client cannot be reached.
     """
     replies = fed.keep_majority(fed.ask_until_all_reply(describe, {}))
-    unit = all(reply["lowest"] >= 0.0 and reply["highest"] <= 1.0 for reply in replies.values())
-    return Facts(common_shape(replies), {client: reply["samples"] for client, reply in replies.items()}, unit)
+    samples = {client: reply["samples"] for client, reply in replies.items()}
+    return Facts(common_shape(replies), samples, all(reply["unit"] for reply in replies.values()))
 
 
 def broadcast(fed: Federation, task: Task, payloads: Mapping[int, Payload]) -> None:

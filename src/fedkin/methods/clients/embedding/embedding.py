@@ -59,7 +59,7 @@ the seed of its k-means, as centres in another order would give other answers fo
 # What clients do: train the encoder, and describe their data in a few bits.
 
 
-@client_task(takes={}, holds={"least": is_number, "greatest": is_number})
+@client_task(takes={}, holds={"least": is_number, "greatest": is_number}, extremes=True)
 def extent(client: Client, payload: Payload) -> Payload:
     """Report the lowest and the highest value of a client's samples."""
     return {"least": float(client.x.min()), "greatest": float(client.x.max())}
