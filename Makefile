@@ -22,8 +22,8 @@ pages: $(READY) ## Build the documentation, test its pages and run their example
 	$(BIN)/python -m pytest -q -m pages tests/test_docs_site.py
 	$(BIN)/python -m pytest -q -m pages -n auto --dist worksteal tests/test_docs.py
 
-flower: $(READY) ## Run what stands on Flower with its newest version, where it installs
-	.ci/newest-flower
+flower: $(READY) ## Run what stands on Flower with its newest version, or with others: VERSIONS="1.28 1.36"
+	.ci/newest-flower $(VERSIONS)
 
 test-gpu: $(READY) ## Compare every method's training on a GPU with the processor's
 	FEDKIN_DEVICE=$${FEDKIN_DEVICE:-cuda} $(BIN)/python -m pytest tests/on_elsewhere.py tests/networks_on_elsewhere.py

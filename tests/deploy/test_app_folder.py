@@ -113,8 +113,8 @@ def test_every_name_of_a_host_is_in_the_certificate_and_the_scripts(host: str, k
     server = x509.load_pem_x509_certificate((tmp_path / "app" / "certificates" / "server.crt").read_bytes())
     names = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.DNSName) == [known]
-    for script in ("flwr.sh", "start-site.sh"):
-        assert f"{known}:8443" in (tmp_path / "app" / script).read_text()
+    assert f"{known}:8443" in (tmp_path / "app" / "start-site.sh").read_text()
+    assert f"{known}:$api" in (tmp_path / "app" / "flwr.sh").read_text()
     for key in ("ca.key", "server.key"):
         assert (tmp_path / "app" / "certificates" / key).stat().st_mode & 0o077 == 0
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from flwr.serverapp import Grid
 from running import Deployment, fedkin, wait_until
 from safetensors.torch import load_file
 from sklearn.datasets import load_digits
@@ -95,7 +96,9 @@ def test_two_sites_with_keys_find_what_the_local_engine_finds(tmp_path: Path) ->
         found, expected = (load_file(folder / "models.safetensors") for folder in (results, local))
         assert all(torch.allclose(found[key], expected[key], atol=1e-5) for key in expected)
         assert "clients took part; their samples never left them" in (results / "report.html").read_text()
-        assert json.loads((results / "federation.json").read_text())["keys"] == public_keys(deployed, files)
+        assert json.loads((results / "federation.json").read_text())["keys"] == (
+            public_keys(deployed, files) if hasattr(Grid, "get_nodes") else {}  # which Flower tells since 1.38
+        )
 
 
 @pytest.mark.slow

@@ -32,7 +32,7 @@ def test_nodes_of_one_rotation_share_a_model(
 
 
 def test_it_has_the_form_of_a_baseline() -> None:
-    assert normalize_and_validate_fab_format(PROJECT).flwr_version_min == "1.41"
+    assert normalize_and_validate_fab_format(PROJECT).flwr_version_min == "1.28"
     parts = {path.name for path in (FOLDER / "ifca").glob("*.py")}
     assert parts == {
         "__init__.py", "client_app.py", "dataset.py", "model.py", "server_app.py", "strategy.py",

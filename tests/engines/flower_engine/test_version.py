@@ -5,10 +5,14 @@ from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
+import torch
 
-from fedkin.core import FedkinError
+from fedkin.core import Client, FedkinError
 from fedkin.engines import flower_engine as engine
 from fedkin.engines.flower_engine import FlowerError, check_flower, importing_flower
+from fedkin.engines.flower_engine.grid import Roster
+from fedkin.engines.flower_engine.versions import Node, connected_nodes
+from nodes import Nodes, nodes_of, sites_of
 
 ROOT = Path(__file__).parents[3]
 
@@ -54,3 +58,21 @@ def test_only_public_modules_of_flowers_are_used():
     used = {module for text in texts for module in re.findall(r"^ *(?:from|import) (flwr[\w.]*)", text, re.MULTILINE)}
     allowed = {"flwr.app", "flwr.clientapp", "flwr.serverapp", "flwr.serverapp.strategy", "flwr.simulation"}
     assert used - allowed == {"flwr.serverapp.strategy.strategy_utils"}
+
+
+class OldGrid(Nodes):
+    """Nodes as Flower tells them before 1.38: by number alone."""
+
+    get_nodes = property()  # raises AttributeError, so that there is none
+
+
+def test_without_keys_of_nodes_a_federation_runs_and_listed_keys_are_refused(tmp_path: Path) -> None:
+    clients = [Client(i, torch.ones(4, 2)) for i in range(2)]
+    grid = OldGrid(nodes_of(sites_of(clients, tmp_path)).app, 2)
+    assert connected_nodes(grid) == {1000: Node(), 1007: Node()}
+    roster = Roster(grid)
+    assert [member.key for member in roster.gather(2, 5)] == ["", ""]
+    assert roster.there() == {"site-0", "site-1"}
+    Roster(grid, listed={"site-0": ""})  # a name alone
+    with pytest.raises(FedkinError, match=r"'federation\.keys' lists keys"):
+        Roster(grid, listed={"site-0": "ecdsa-sha2-nistp384 AAAA"})
