@@ -44,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--texts", type=Path)
     parser.add_argument("--images", help="Spec of an encoder of images.")
     parser.add_argument("--minilm", help="Folder of all-MiniLM-L6-v2.")
+    parser.add_argument("--refine", action="store_true", help="Whether kin-graph's head refines the clusters.")
     given = parser.parse_args(arguments)
     if given.command == "export":
         export(given.file)
@@ -85,7 +86,9 @@ def run(given: argparse.Namespace) -> None:
                 began = time.monotonic()
                 parts = dealt_out(truth, spread, seed)
                 order = np.concatenate(parts)
-                scores = clustered([rows[part] for part in parts], truth[order], rows, truth, "embedded", seed)
+                scores = clustered(
+                    [rows[part] for part in parts], truth[order], rows, truth, "embedded", seed, refine=given.refine
+                )
                 seconds = round(time.monotonic() - began)
                 add(given.file, {"data": data, "spread": spread, "seed": seed} | scores | {"seconds": seconds})
 

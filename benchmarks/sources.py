@@ -123,15 +123,16 @@ def scored(way: str, truth: Labels, labels: Any) -> dict[str, float]:
 
 
 def clustered(
-    clients: Sequence[Any], truth: Labels, rows: Any, classes: Labels, features: Any, seed: int
+    clients: Sequence[Any], truth: Labels, rows: Any, classes: Labels, features: Any, seed: int, **options: Any
 ) -> dict[str, Any]:
     """Scores of kin-graph with the number of clusters found and given, and of k-means of all `rows` together.
 
-    `truth` has the class of each sample of all clients, in their order, and `classes` those of the rows.
+    `truth` has the class of each sample of all clients, in their order, and `classes` those of the rows. `options` are
+    kin-graph's.
     """
     number, scores = len(np.unique(truth)), dict[str, Any]()
     for way, wanted in (("found", "auto"), ("given", number)):
-        model = fedkin.KinGraph(n_clusters=wanted, features=features, random_state=seed).fit(clients)
+        model = fedkin.KinGraph(n_clusters=wanted, features=features, random_state=seed, **options).fit(clients)
         scores |= scored(way, truth, np.concatenate(model.labels_))
         if wanted == "auto":
             scores["number"] = model.n_clusters_

@@ -416,7 +416,8 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
             self._take(method, fed, state, method.result(state), clients)
             self._carry_names(self.cluster_names_, before, self.labels_)
         if rows is None:
-            self.records_ = [*self.records_[:-1], {**self.records_[-1], **values}]
+            records = [record for record in self.records_ if record.get("phase") != "refinement"]
+            self.records_ = [*records[:-1], {**records[-1], **values}]
         certificate["not_covered"] = [
             "copies of the model, such as pickles, and what it has predicted",
             "the data of the client",
@@ -581,7 +582,7 @@ class KinGraph(SampleClusterer, method="kin-graph"):
         Among others ``centroids`` ``(m, d)``, ``counts`` and ``clusters`` ``(m,)`` of the graph's nodes.
     records_ : list of dict
         Three entries: on principal components, on differences between neighbours and on the graph, with the bytes sent
-        and received.
+        and received; with `refine` also one for each round of the head.
 
     Examples
     --------
@@ -615,8 +616,8 @@ class KinGraph(SampleClusterer, method="kin-graph"):
         Returns
         -------
         KinGraph
-            A fitted copy with these parameters, whose labels are those of a fit with the same `random_state`. It cannot
-            `describe` its clusters, since clients describe those of `fit`.
+            A fitted copy with these parameters, whose labels are those of a fit with the same `random_state`, and no
+            `refine`. It cannot `describe` its clusters, since clients describe those of `fit`.
 
         Raises
         ------
@@ -627,7 +628,7 @@ class KinGraph(SampleClusterer, method="kin-graph"):
         if (n_clusters is None) == (resolution is None):
             raise FedkinError("Give either n_clusters or resolution.")
         cut = copy.copy(self)
-        cut.set_params(n_clusters=n_clusters or "auto", resolution=resolution or "auto")
+        cut.set_params(n_clusters=n_clusters or "auto", resolution=resolution or "auto", refine=False)
         with cut._on_device():
             cut._cut_again({"n_clusters": n_clusters} if resolution is None else {"resolution": resolution})
         cut._carry_names(self.cluster_names_, self.labels_, cut.labels_)
@@ -639,8 +640,9 @@ class KinGraph(SampleClusterer, method="kin-graph"):
         state, values = method.clusters_of(method.before_cut(self._graph), rng)
         self.result_ = {**method.result(state), "space": self.result_["space"]}
         self.scales_ = self.result_["scales"]
-        before = {name: value for name, value in self.records_[-1].items() if name not in ("note", "warning")}
-        self.records_ = [*self.records_[:-1], {**before, **values}]
+        records = [record for record in self.records_ if record["phase"] != "refinement"]  # a cut has no head
+        before = {name: value for name, value in records[-1].items() if name not in ("note", "warning")}
+        self.records_ = [*records[:-1], {**before, **values}]
         pairs = enumerate(zip(self._votes, self.labels_, strict=True))
         self._set_labels([y if i in self._absent else counted(votes, self.result_).numpy() for i, (votes, y) in pairs])
         if "memberships_" in self.__dict__:

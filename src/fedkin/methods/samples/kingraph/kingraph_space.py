@@ -96,6 +96,8 @@ class KinGraphState(State):
         where they are common.
     scales : list of dict
         Partitions of the nodes, see `fedkin.clustering.graph.scales`.
+    head : dict
+        The softmax head that refines the clusters, see `fedkin.methods.samples.kingraph.refinement`; empty without one.
     """
 
     features: str = "raw"
@@ -120,10 +122,15 @@ class KinGraphState(State):
     clusters: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
     own: Tensor = field(default_factory=lambda: torch.zeros(0, 3, dtype=torch.int64))
     scales: list[dict[str, Any]] = field(default_factory=list)
+    head: dict[str, Any] = field(default_factory=dict)
 
     def before_cut(self) -> KinGraphState:
-        """Return the finished state reset to before its last step, with its nodes, to find clusters again."""
-        return replace(self, steps=self.steps - 1, finished=False, clusters=self.clusters[:0], scales=[])
+        """Return the finished state reset to before its clusters were found, with its nodes, to find them again.
+
+        There is no head then: the step that finds clusters again asks clients for nothing.
+        """
+        steps = self.steps - 1 - (self.head["rounds"] if self.head else 0)
+        return replace(self, steps=steps, finished=False, clusters=self.clusters[:0], scales=[], head={})
 
     def with_categories_downweighted(self) -> KinGraphState:
         """Return the state with directions and nodes in the second space, where it stays; itself if there is none."""
