@@ -40,7 +40,7 @@ ROUNDS = 100
 docs/photographs.md."""
 _BETA, _TEMPERATURE = 0.6, 0.1
 """The paper's exponent and temperature."""
-_LEARNING_RATE, _DECAY, _SECOND_DECAY = 0.1, 0.9, 0.999
+_LEARNING_RATE, _DECAY, _SECOND_DECAY = 0.05, 0.9, 0.999
 """Of Adam, with its usual decays; rows of the head have length 1, so that a step turns them by some degrees at most."""
 _TEACHER = 0.9
 """Weight of the teacher in its moving average: the paper's is nearly 1, with many more steps."""
