@@ -68,7 +68,13 @@ def _grouped(folders: Sequence[Path]) -> list[_Runs]:
 
 
 def _settings(config: Config) -> dict[str, Any]:
-    return {key: value for key, value in flat(config.tables) if not key.startswith(_ELSEWHERE)}
+    """Return all settings but those of `_ELSEWHERE`, of a scenario those that differ from its defaults."""
+    usual = dict(flat({"simulation": config.defaults["simulation"]}))
+    return {
+        key: value
+        for key, value in flat(config.tables)
+        if not key.startswith(_ELSEWHERE) and (key not in usual or usual[key] != value)
+    }
 
 
 def _mean(values: Sequence[float], unit: Any) -> str:
@@ -87,23 +93,25 @@ def table(folders: Sequence[Path], form: Literal["markdown", "latex"] = "markdow
     """
     groups = _grouped(folders)
     settings = [_settings(runs.config) for runs in groups]
-    several: dict[str, set[str]] = {}
-    for each in settings:
-        for key, value in each.items():
-            several.setdefault(key, set()).add(repr(value))
-    differing = {key for key, values in several.items() if len(values) > 1} - {"method.name"}
     named = measures(*(line for runs in groups for line in runs.lines))
     columns = [name for name, measure in named.items() if measure.headline]
     rows = [["method", "settings", "seeds", *(named[name].title for name in columns), "MB sent and received"]]
     for runs, each in zip(groups, settings, strict=True):
-        differences = [f"{key.split('.')[-1]} = {value}" for key, value in each.items() if key in differing]
+        # An option of a method is compared among runs of the method, for others may not have it.
+        alike = [other for other in settings if other["method.name"] == each["method.name"]]
+        differences = [
+            f"{key.split('.')[-1]} = {value}"
+            for key, value in each.items()
+            if key != "method.name"
+            and any(other.get(key) != value for other in (alike if key.startswith("method.") else settings))
+        ]
         cells = [_mean(runs.values(name), named[name].unit) for name in columns]
         traffic = [round((line["sent"] + line["received"]) / 1e6, 3) for line in runs.lines]
         rows.append(
             [runs.config.method_name, ", ".join(differences), str(len(runs.seeds)), *cells, _mean(traffic, "share")]
         )
     frame = pd.DataFrame(rows[1:], columns=rows[0])
-    if not differing:
+    if not frame["settings"].any():
         del frame["settings"]
     if form == "latex":  # with booktabs
         return str(frame.to_latex(index=False, escape=True)).rstrip()
@@ -128,13 +136,13 @@ def methods_paragraph(folders: Sequence[Path]) -> str:
     name, traits = config.method_name, type(config.method).traits
     papers = "; ".join(in_text(entry) for entry in papers_of(name))
     title = display_name(type(config.method)) + (f" ({papers})" if papers else "")
+    done = f"{str(traits.clusters).capitalize()} were clustered" if _forms_clusters(config) else "Models were trained"
     left = "samples left the clients" if config.method.sends_samples() else "no sample left a client"
     left = "synthetic samples left the clients" if traits.copies_data else left
     sentences = [
         _data(runs, saved),
         _SCALED[saved.preparation.mode],
-        f"{traits.clusters.capitalize() if traits.clusters else 'Clients'} were clustered by {title} as implemented in "
-        f"fedkin {__version__}, with {_differing(config)}.",
+        f"{done} by {title} as implemented in fedkin {__version__}, with {_differing(config)}.",
         f"A client sent {traits.sends}; {left}." if traits.sends else f"{left.capitalize()}.",
         _results(runs),
         f"Software: Python {platform.python_version()}, "
@@ -148,24 +156,24 @@ _PACKAGES = {"PyTorch": "torch", "NumPy": "numpy", "scikit-learn": "scikit-learn
 
 def _data(runs: _Runs, saved: SavedResult) -> str:
     """Say how many clients and samples there were; only simulations of clients' clusters need their data for it."""
-    config, folder = runs.config, runs.folders[0]
+    config, folder, encoding = runs.config, runs.folders[0], saved.preparation.encoding
     labels, profile = read_labels(folder), load_description(folder)[0]
-    sizes = [len(each) for client, each in labels.items() if client]
-    clients = len(sizes) or len(saved.clients) or len(labels.get("", ()))
-    if not sizes and not (folder / LEDGER).is_file():
+    sizes, is_real = [len(each) for client, each in labels.items() if client], (folder / LEDGER).is_file()
+    if not sizes and not is_real:
         try:
             sizes = [len(client) for client in config.population().clients]
         except (FedkinError, OSError):  # the data have moved
             sizes = []
+    clients = len(sizes) or len(saved.clients) or len(labels.get("", ()))
     rows = sum(sizes) or (0 if profile is None else profile.rows)
-    number = pluralize(rows, "sample") if rows else "[number] samples"
     spread = f", {min(sizes):,} to {max(sizes):,} each" if sizes and min(sizes) < max(sizes) else ""
-    source = Path(config.data.source).name
-    columns = saved.preparation.encoding
-    of = f" with {pluralize(len(columns.schema.columns), 'column')}" if columns is not None else ""
-    dealt = config.simulation.scenario
-    simulated = "" if dealt == "files" or (folder / LEDGER).is_file() else f", dealt to simulated clients by '{dealt}'"
-    return f"{pluralize(len(sizes) or clients, 'client')} held {number}{spread} ({source}{simulated}){of}."
+    source, scenario = Path(config.data.source).name, config.simulation.scenario
+    dealt = "" if scenario == "files" else f", dealt to simulated clients by '{scenario}'"
+    columns = "" if encoding is None else f" with {pluralize(len(encoding.schema.columns), 'column')}"
+    return (
+        f"{pluralize(clients, 'client')} held {pluralize(rows, 'sample') if rows else '[number] samples'}{spread} "
+        f"({'[which data]' if is_real else source + dealt}){columns}."
+    )
 
 
 def _differing(config: Config) -> str:
@@ -179,6 +187,11 @@ def _differing(config: Config) -> str:
     return f"default settings except {join_words(changed)}" if changed else "default settings"
 
 
+def _forms_clusters(config: Config) -> bool:
+    traits = type(config.method).traits
+    return traits.clusters is not None and not (traits.baseline and traits.finds_k)
+
+
 def _results(runs: _Runs) -> str:
     """Say how the number of clusters came about, the seeds, and the headline measures."""
     counts = [int(load_found(folder).result["n_clusters"]) for folder in runs.folders]
@@ -187,6 +200,7 @@ def _results(runs: _Runs) -> str:
         f"The method found {join_words([str(count) for count in dict.fromkeys(counts)])} "
         f"cluster{'' if set(counts) == {1} else 's'}"
     )  # fmt: skip
+    number = number if _forms_clusters(runs.config) else "No clusters were formed"
     seeds = f"seed{'s' if len(runs.seeds) > 1 else ''} {join_words([str(seed) for seed in runs.seeds])}"
     named = measures(*runs.lines)
     texts = [
