@@ -123,6 +123,7 @@ def test_a_sum_in_secret_is_no_way_round_the_methods(tmp_path: Path) -> None:
         ("extremes = false", "kin-graph", ["federation.secure_sums=true", "data.scaling=standard"], set()),
         ('methods = ["kin-graph"]\nmax_reply_bytes = 50', "kfed", [], {"methods", "max_reply_bytes"}),
         ('methods = ["kfed"]', "kfed", [], set()),
+        ("epsilon = 1.0", "kfed", [], {"epsilon"}),
     ],
 )
 def test_check_tells_beforehand(policy: str, method: str, settings: list[str], rules: set[str], tmp_path: Path) -> None:

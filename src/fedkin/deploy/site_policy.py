@@ -114,11 +114,13 @@ class _Rehearsal(LocalFederation):
             for i in range(count)
         ]  # fmt: skip
         super().__init__(clients, seed, **common)
-        self.policy, self.refusals = site.policy, dict[str, str]()
+        self.policy, self.has_budget, self.refusals = site.policy, site.reserve is not None, dict[str, str]()
 
     def deliver(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
         self._try(self.policy.check_allowed, task, task)
         self._try(self.policy.check_extremes, task, task)
+        if self.has_budget and not task.accounted:
+            self.refusals.setdefault("The site's privacy budget refuses this: epsilon.", task.name)
         for client, reply in super().deliver(task, payloads):
             if not isinstance(reply, str):
                 self._try(self.policy.check_reply, reply, task)
@@ -162,4 +164,4 @@ def policy_lines(path: Path, site: Site, config: Config | None) -> list[str]:
     except FedkinError as error:
         raise FedkinError(f"The experiment cannot be rehearsed on this site's data: {error}") from error
     what = f"the preparation and first step of '{config.method_name}'"
-    return [*lines, *(refusals or [f"The site's policy refuses nothing of {what}."])]
+    return [*lines, *(refusals or [f"The site refuses nothing of {what}."])]
