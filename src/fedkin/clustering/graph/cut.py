@@ -3,11 +3,11 @@
 A division is real if it is found again. Candidates are communities of the nodes' graph at seventeen resolutions, the
 scales (of few nodes, cuts of Ward's tree), and in up to three dimensions the clusters between gaps of the density.
 
-1. Gaps that resamples of the nodes find again divide the nodes: no other candidate follows long and bent clusters.
-2. Else a scale counts if resamples find it again, and another view does, Ward's tree or the density tree cut into as
-   many clusters: pieces of a single cloud are stable, too, but each view has its own. Of the scales that count, of
-   those beyond doubt if there are any, the one that says most about a sample is taken; if none counts, there is one
-   cluster.
+1. A scale counts if resamples find it again, and another view does, Ward's tree or the density tree cut into as many
+   clusters: pieces of a single cloud are stable, too, but each view has its own. Of the scales that count, of those
+   beyond doubt if there are any, the one that says most about a sample is taken.
+2. If none is beyond doubt, gaps that resamples find again, or that are clear, come first: no other candidate follows
+   long and bent clusters. If nothing counts, there is one cluster.
 
 On a line, where each number of clusters has one division, the modes of the density decide.
 """
@@ -60,7 +60,11 @@ classes in embeddings 0.63."""
 
 _SMALL_SHARE, _OF_SMALL = 0.05, 0.7
 """Part of the samples below which a cluster between gaps is small, and the stability that counts then: small pieces of
-a cloud are found again because neighbours stay together. Of 96 clouds none of 900 to 3,000 rows is divided then."""
+a cloud are found again because neighbours stay together."""
+
+_MAX_NOISE = 0.15
+"""Part of the nodes between clusters up to which gaps are clear, if no cluster is small: of few nodes a fifth less is
+too few to find long clusters again. Of 124 single clouds of 900 to 3,000 rows 5 have such gaps."""
 
 _FIRM, _ALIKE = 0.85, 0.9
 """Stability and agreement with another view that are beyond doubt: pieces of three clouds of 20 nodes have less."""
@@ -247,11 +251,10 @@ def _in_space(
     if resolution is not None:
         return scales.partitions[scales.resolutions.index(resolution)], {"resolution": resolution, "found_in": "graph"}
     coarsest = {"resolution": scales.resolutions[0]}
-    if nodes.flat and discrete == "none":  # a grid's gaps are no gaps between clusters
-        labels, stability = _by_gaps(nodes, np.random.default_rng(draw_seed(rng)))
-        small = np.bincount(labels, weights=nodes.size).min() < _SMALL_SHARE * nodes.size.sum()
-        needed = _OF_SMALL if small else FOUND_AGAIN
-        if n_clusters == int(labels.max()) + 1 or (n_clusters is None and stability >= needed):
+    best, values, firm = _choose(nodes, scales, rng, exact) if n_clusters is None else (None, {}, False)
+    if nodes.flat and discrete == "none" and not firm:  # a grid's gaps are no gaps between clusters
+        labels, stability, clear = _by_gaps(nodes, np.random.default_rng(draw_seed(rng)))
+        if n_clusters == int(labels.max()) + 1 or (n_clusters is None and clear):
             return labels, {**coarsest, "found_in": "density", "stability": stability}
     if n_clusters is not None:
         at = _with_number(scales, n_clusters)
@@ -261,30 +264,31 @@ def _in_space(
             labels = louvain(graph, finer, np.random.default_rng(draw_seed(rng)))
         labels = join_to(graph, labels, n_clusters, nodes.x, nodes.size)
         return labels, {"resolution": scales.resolutions[at], "found_in": "graph"}
-    best, values = _choose(nodes, scales, rng, exact)
     if best is None:
         return np.zeros(len(nodes.x), dtype=np.int64), {**coarsest, "found_in": "nothing", **values}
     return scales.partitions[best], {"resolution": scales.resolutions[best], "found_in": "graph", **values}
 
 
-def _choose(nodes: Nodes, scales: Scales, rng: torch.Generator, exact: bool) -> tuple[int | None, dict[str, float]]:
-    """Return the index of the resolution to use, ``None`` if no scale counts, and the agreement on it."""
+def _choose(
+    nodes: Nodes, scales: Scales, rng: torch.Generator, exact: bool
+) -> tuple[int | None, dict[str, float], bool]:
+    """Return the index of the scale to use, ``None`` if none counts, the agreement on it, and if it is beyond doubt."""
     stability, numbers = np.array(scales.stability), scales.numbers
     single = numbers >= len(nodes.x)  # nodes by themselves are always stable
     if not exact:  # noisy positions agree on little
         stability = np.where(single, -1.0, stability)
-        return int(np.flatnonzero(stability >= stability.max() - _AS_STABLE)[0]), {}
+        return int(np.flatnonzero(stability >= stability.max() - _AS_STABLE)[0]), {}, False
     divided = (numbers > 1) & ~single
     agreements = np.zeros(len(numbers))
     agreements[divided] = _agreements(nodes, [scales.partitions[at] for at in np.flatnonzero(divided)], rng)
     alike = agreements >= _AGREEMENT - _PER_DOUBLING * np.log2(nodes.x.shape[1])
     eligible = divided & alike & (stability >= (FOUND_AGAIN if len(nodes.x) > _FEW_NODES else _FIRM))
     if not eligible.any():
-        return None, {"agreement": float(agreements.max())}
+        return None, {"agreement": float(agreements.max())}, False
     firm = eligible & (stability >= _FIRM) & (agreements >= _ALIKE)
     eligible, bits = firm if firm.any() else eligible, _information(nodes, scales)
     best = int(np.flatnonzero(eligible & (bits >= _AS_MUCH * bits[eligible].max()))[0])
-    return best, {"agreement": float(agreements[best])}
+    return best, {"agreement": float(agreements[best])}, bool(firm.any())
 
 
 def _information(nodes: Nodes, scales: Scales) -> Floats:
@@ -351,27 +355,34 @@ def _with_number(scales: Scales, n_clusters: int) -> int:
     return int((numbers > n_clusters).argmax()) if (numbers > n_clusters).any() else len(numbers) - 1
 
 
-def _by_gaps(nodes: Nodes, rng: np.random.Generator) -> tuple[Labels, float]:
-    """Return the clusters of HDBSCAN (Campello et al. 2013), and how well resamples find them again; 0 if it is one."""
+def _by_gaps(nodes: Nodes, rng: np.random.Generator) -> tuple[Labels, float, bool]:
+    """Return the clusters of HDBSCAN (Campello et al. 2013), how well resamples find them again, and if they count."""
 
     def divide(left: Labels) -> list[Labels]:
-        x = nodes.x[left]
-        count = len(x)
-        if count < 2 * _FEWEST_IN_GAPS:
-            return [np.zeros(count, dtype=np.int64)]
-        sizes = {"min_cluster_size": max(_FEWEST_IN_GAPS, round(count ** (1 / 3))), "min_samples": 3}
-        labels = HDBSCAN(**sizes, copy=True).fit_predict(x).astype(np.int64)
-        if labels.max() < 1:
-            return [np.zeros(count, dtype=np.int64)]
-        noise = labels < 0
-        nearest = nearest_centroids(nodes.points[left][noise], nodes.points[left][~noise])
-        labels[noise] = labels[~noise][nearest]
-        return [labels]
+        return [_hdbscan(Nodes(nodes.points[left], nodes.counts[left]))[0]]
 
-    (labels,) = divide(np.arange(len(nodes.x)))
+    labels, noise = _hdbscan(nodes)
     if not labels.any():
+        return labels, 0.0, False
+    stability = float(resample(nodes.size, [labels], divide, rng)[0].mean())
+    small = np.bincount(labels, weights=nodes.size).min() < _SMALL_SHARE * nodes.size.sum()
+    again = stability >= (_OF_SMALL if small else FOUND_AGAIN)
+    return labels, stability, again or (not small and noise <= _MAX_NOISE)
+
+
+def _hdbscan(nodes: Nodes) -> tuple[Labels, float]:
+    """Return HDBSCAN's clusters, all 0 if it is one, with noise joined to the nearest, and the part of noise."""
+    count = len(nodes.x)
+    labels = np.zeros(count, dtype=np.int64)
+    if count < 2 * _FEWEST_IN_GAPS:
         return labels, 0.0
-    return labels, float(resample(nodes.size, [labels], divide, rng)[0].mean())
+    least = max(_FEWEST_IN_GAPS, round(count ** (1 / 3)))
+    dense = HDBSCAN(min_cluster_size=least, min_samples=3, copy=True).fit_predict(nodes.x).astype(np.int64)
+    if dense.max() < 1:
+        return labels, 0.0
+    inside = dense >= 0
+    dense[~inside] = dense[inside][nearest_centroids(nodes.points[~inside], nodes.points[inside])]
+    return dense, float(nodes.size[~inside].sum() / nodes.size.sum())
 
 
 def _is_line(nodes: Nodes) -> bool:
