@@ -136,3 +136,5 @@ def test_clients_that_differ_from_a_clear_majority_are_left_out():
     assert list(fed.keep_majority(replies)) == [0, 2, 3, 4]
     assert "is not the others' [3]" in fed.dropped[1]
     assert len(Scripted().keep_majority({0: {"shape": [1]}, 1: {"shape": [2]}, 2: {"shape": [2]}})) == 3
+    undecided = {client: {"shape": [1 if client < 3 else 2]} for client in range(5)}
+    assert len(federation(5).keep_majority(undecided)) == 5, "three of five are no two thirds"
