@@ -144,11 +144,11 @@ def validation_sentence(
             value, place = first["input"], "by default"
             break
         value = value[part]
-    messages = [problem["msg"] for problem in problems if problem["loc"][:depth] == key]
+    branches = [problem for problem in problems if problem["loc"][:depth] == key]
     # Pydantic says "Input should be ..." or "List should have ...", of each branch of a union.
-    rules = [message.partition(" should ")[2].removeprefix("be ") or message for message in messages]
+    rules = [problem["msg"].partition(" should ")[2].removeprefix("be ") or problem["msg"] for problem in branches]
     rule = " or ".join(dict.fromkeys(rules))
-    if "a valid list" in rules and isinstance(value, str):
+    if isinstance(value, str) and any(problem["type"] in ("list_type", "tuple_type") for problem in branches):
         parts = [part.strip(" '\"") for part in value.strip("[]").split(",")]
         rule = f"a list, such as {toml_text(parts)}{' between single quotes' if value.startswith('[') else ''}"
     verb = "should" if rule.startswith("have ") else "should be"
