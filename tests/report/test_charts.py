@@ -47,9 +47,9 @@ def test_pointing_shows_the_values_and_the_table_holds_all_of_them() -> None:
 
 
 def test_what_happened_is_marked_and_reported_where_it_can_be_seen() -> None:
-    marks = [Mark(1, "before"), Mark(3, "4 clients joined"), Mark(4, "2 clients moved", dashed=True)]
+    marks = [Mark(1, "before"), Mark(3, "4 clients joined"), Mark(4, "2 clients moved")]
     drawn = line_chart(Curve("C", "", [2, 3, 4], {"a": [1.0, 2.0, 3.0]}, x_label="round", marks=marks))
-    assert re.findall(r'class="(mark[^"]*)"', drawn) == ["mark", "mark dashed"]
+    assert re.findall(r'class="(mark[^"]*)"', drawn) == ["mark", "mark"]
     assert 'data-tip="round 3\na: 2\n4 clients joined"' in drawn
     assert "before" not in drawn
 

@@ -106,16 +106,11 @@ def population(*truth: list[int], classes: tuple[str, ...] = ()) -> Population:
     return Population(clients, [torch.tensor(own) for own in truth] or None, list(classes))
 
 
-def test_events_are_marks_up_to_the_last_record_and_counts_of_the_same_name_are_none() -> None:
+def test_what_the_scenario_does_is_marked_up_to_the_last_record() -> None:
     drift = Drift(3, torch.tensor([0, 1]), lambda client, x, y: (x, y), torch.zeros(3))
     changed = replace(population(), drift=drift, arrivals=torch.tensor([0, 2, 9]))
-    records = [record(1, values={"moved": 0.5}), record(3, values={"moved": [[1, 0, 1]]})]
-    marks = [(mark.step, mark.meaning, mark.dashed) for mark in marks_of(records, changed)]
-    assert marks == [
-        (2, "1 client joined", False),
-        (3, "2 clients: data changed", False),
-        (3, "1 client moved to another cluster", True),
-    ]
+    marks = [(mark.step, mark.meaning) for mark in marks_of([record(1), record(3)], changed)]
+    assert marks == [(2, "1 client joined"), (3, "2 clients: data changed")]
 
 
 def test_one_cluster_of_everything_is_no_finding_and_a_single_client_holds_its_samples() -> None:

@@ -55,9 +55,8 @@ class Record:
         Clients that failed to give a usable reply at least once, and why.
     values : dict
         Plain JSON values the method reports, such as losses or the number of communities. A run's page and the
-        terminal know ``phase``, a text; ``labels``, the cluster of each client; ``moved``, lists of client and the
-        clusters from and to; ``newcomers``, lists of client and cluster; ``founded``, numbers of new clusters;
-        ``fired``, whether clusters are formed now; ``note`` and ``warning``, sentences; and show all other numbers,
+        terminal know ``phase``, a text; ``labels``, the cluster of each client; ``newcomers``, lists of client and
+        cluster; ``fired``, whether clusters are formed now; ``note`` and ``warning``, sentences; and show all other numbers,
         see `fedkin.report.measures`.
     """
 

