@@ -56,8 +56,8 @@ class Record:
     values : dict
         Plain JSON values the method reports, such as losses or the number of communities. A run's page and the
         terminal know ``phase``, a text; ``labels``, the cluster of each client; ``newcomers``, lists of client and
-        cluster; ``fired``, whether clusters are formed now; ``note`` and ``warning``, sentences; and show all other numbers,
-        see `fedkin.report.measures`.
+        cluster; ``fired``, whether clusters are formed now; ``note`` and ``warning``, sentences; and show all other
+        numbers, see `fedkin.report.measures`.
     """
 
     answered: list[int]
