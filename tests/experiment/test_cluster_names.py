@@ -14,7 +14,7 @@ from fedkin.clustering.matching import corresponding
 from fedkin.experiment.cluster_names import CLUSTER_NAMES, read_names
 from shell import fedkin as command
 
-NAMED = 'Cluster 0<span class="cluster-name">, &lt;b&gt;frail</span>'
+TITLE = 'data-cluster="0"'
 
 
 @pytest.fixture
@@ -37,7 +37,10 @@ def test_names_are_in_every_output_and_stay_where_clusters_do(run: Path, capsys:
     assert [each["members"] for each in listed] == [80, 80, 80]
     assert {each["suggested"] for each in listed} == {"low age, low weight", "high weight, high age", None}
     shown = (run / "report.html").read_text()
-    assert shown.count(NAMED) > 1
+    assert shown.count(TITLE) > 1
+    *_, data = shown.splitlines()
+    assert json.loads(data.partition(">")[2].partition("</")[0]) == {"0": "<b>frail", "1": "young and well"}
+    assert "<b>frail" not in shown
     assert command("predict", "run", "sites/north.csv") == 0
     rows = [line.split(",") for line in capsys.readouterr().out.splitlines()]
     assert rows[0][:3] == ["row", "cluster", "cluster_name"]

@@ -45,7 +45,6 @@ from fedkin.estimators.clients import (
 )
 from fedkin.estimators.estimator import Estimator
 from fedkin.estimators.training import FeaturesOrName, features_of
-from fedkin.experiment.cluster_names import named
 from fedkin.experiment.revision import kept_of
 from fedkin.experiment.terminal import fewer_clusters
 from fedkin.features.encoders import EMBEDDED
@@ -331,7 +330,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         profile = self._described()
         columns = described(profile)
         names = {"name": [self.cluster_names_.get(i, "") for i in range(len(profile.samples))]}
-        spoken = named(sentences(profile, self.client_names_), self.cluster_names_)
+        spoken = sentences(profile, self.client_names_, columns, self.cluster_names_)
         leading = (names if self.cluster_names_ else {}) | {"samples": profile.samples.numpy(), "sentence": spoken}
         leading |= {"words": words} if any(words) else {}
         frame = _by_cluster(leading, {column.name: column.values for column in columns})

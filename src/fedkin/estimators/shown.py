@@ -9,10 +9,9 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from fedkin.core.errors import listing
-from fedkin.experiment.cluster_names import named
 from fedkin.report.notebook import notebook_block
 from fedkin.report.numbers import pluralize
-from fedkin.report.words import sentences
+from fedkin.report.words import cluster_title, sentences
 
 _SHOWN = 20
 """Clusters and clients in a notebook; more are counted."""
@@ -61,17 +60,18 @@ class ShownClusters:
         """Return each cluster that has members, with a sentence: from the profile, or on its members."""
         profile, frame = getattr(self, "_profile", None), self._members()
         sizes = frame.loc[frame["cluster"] >= 0, "cluster"].value_counts().sort_index()
-        spoken = [] if profile is None else sentences(profile, self.client_names_)
+        names = self.cluster_names_
+        spoken = [] if profile is None else sentences(profile, self.client_names_, cluster_names=names)
         lines = []
         for cluster, size in zip(sizes.index.tolist(), sizes.tolist(), strict=True):
             if cluster < len(spoken):
                 text = spoken[cluster]
             elif "sample" in frame:
-                text = f"Cluster {cluster}: {pluralize(size, 'sample')}."
+                text = f"{cluster_title(cluster, names)}: {pluralize(size, 'sample')}."
             else:
                 members = frame.loc[frame["cluster"] == cluster, "client"].tolist()
-                text = f"Cluster {cluster}: {pluralize(size, 'client')}: {listing(members, 10)}."
-            lines.append((cluster, named([text], self.cluster_names_)[0]))
+                text = f"{cluster_title(cluster, names)}: {pluralize(size, 'client')}: {listing(members, 10)}."
+            lines.append((cluster, text))
         return lines
 
     def _notebook_html(self) -> str:

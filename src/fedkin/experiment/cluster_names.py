@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +17,12 @@ from fedkin.core.files import folder_lock, read_json, write_atomically
 from fedkin.experiment.outputs import load_description, load_found, read_labels
 from fedkin.experiment.run_folder import REPORT, is_finished
 from fedkin.experiment.terminal_tables import table_text
-from fedkin.report.markup import element, text
+from fedkin.report.page import give_names
 from fedkin.report.words import suggestions
 
 CLUSTER_NAMES = "cluster_names.json"
 _LONGEST = 60
 """Letters of a name, which stands in headings of tables."""
-_NAME = re.compile(r'<span class="cluster-name">[^<]*</span>')
-_PLACES = re.compile(
-    r'(?<=aria-hidden="true"></span>)Cluster (\d+)|(?<=<th scope="col">)(<span class="dot [^>]*></span>)(\d+)'
-)
-"""In a page, where a cluster's coloured mark stands before its number: sentences, legends and headings of tables."""
 
 
 def checked_names(names: Mapping[Any, Any], n_clusters: int, before: Mapping[int, str] | None = None) -> dict[int, str]:
@@ -66,16 +61,10 @@ def read_names(folder: Path) -> dict[int, str]:
     return {int(key): name for key, name in tree.items()}
 
 
-def named(lines: Iterable[str], names: Mapping[int, str]) -> list[str]:
-    """Add names to lines that begin with ``Cluster`` and a number."""
-    titles = {f"Cluster {cluster}": f"Cluster {cluster}, {name}" for cluster, name in names.items()}
-    return [re.sub(r"^Cluster \d+\b", lambda match: titles.get(match[0], match[0]), line) for line in lines]
-
-
 def name_clusters(folder: Path, pairs: Sequence[str]) -> dict[int, str]:
     """Name clusters of the finished run in `folder` by texts such as ``0=frail``; an empty name takes one away.
 
-    The page is written again with them. Returns all names. Raises FedkinError if the run has not finished, or a text or
+    The page shows them. Returns all names. Raises FedkinError if the run has not finished, or a text or
     a name cannot be used; nothing is written then.
     """
     if not is_finished(folder):
@@ -95,24 +84,10 @@ def name_clusters(folder: Path, pairs: Sequence[str]) -> dict[int, str]:
 
 
 def write_names(folder: Path, names: Mapping[int, str]) -> None:
-    """Write the names of a run's clusters, and its page with them."""
+    """Write the names of a run's clusters, into its page, too."""
     tree = {str(cluster): name for cluster, name in names.items()}
     write_atomically(folder / CLUSTER_NAMES, json.dumps(tree, indent=2, ensure_ascii=False) + "\n")
-    name_page(folder)
-
-
-def name_page(folder: Path) -> None:
-    """Write the names of clusters, if there are any, into the page of the run in `folder`, in place of earlier ones."""
-    if not (folder / CLUSTER_NAMES).is_file():
-        return
-    names, page = read_names(folder), folder / REPORT
-
-    def title(match: re.Match[str]) -> str:
-        cluster = int(match[1] or match[3])
-        name = element("span", text(f", {names[cluster]}"), class_="cluster-name") if cluster in names else ""
-        return f"{match[0]}{name}"
-
-    write_atomically(page, _PLACES.sub(title, _NAME.sub("", page.read_text(encoding="utf-8"))))
+    give_names(folder / REPORT, names)
 
 
 def carry_names(before: Path, after: Path) -> None:

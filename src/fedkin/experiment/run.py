@@ -39,12 +39,12 @@ from fedkin.data.preparation import prepare as prepare_data
 from fedkin.data.profile import ClusterProfile, profile_clusters
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.experiment import outputs, run_folder
-from fedkin.experiment.cluster_names import name_page
+from fedkin.experiment.cluster_names import read_names
 from fedkin.experiment.config import Config, preparing_for
 from fedkin.experiment.early_stopping import TargetWatch
 from fedkin.experiment.evaluation import evaluator_for, with_oracle
 from fedkin.experiment.tracking import NOTES, Trackers
-from fedkin.report.page import write_page
+from fedkin.report.page import give_names, write_page
 from fedkin.report.run_page import page_of_run
 from fedkin.secure_aggregation.sums import secure
 
@@ -330,7 +330,8 @@ class Run(ExperimentRunner):
             shown = (records, self.method.result(state), profile, words)
             page = page_of_run(self.config, self.population, self.preparation, *shown)
             write_page(self.folder / run_folder.REPORT, page)
-            name_page(self.folder)
+            if names := read_names(self.folder):
+                give_names(self.folder / run_folder.REPORT, names)
         notes = list(dict.fromkeys([*self.population.notes, *self.preparation.notes]))
         is_of_samples = self.method.traits.clusters == "samples"
         parts = [each.state["clusters"] for each in clustered(self.fed)] if is_of_samples else [result.get("labels")]

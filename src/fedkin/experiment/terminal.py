@@ -20,7 +20,7 @@ from fedkin.data.population import Population, short_names
 from fedkin.data.preparation import Preparation
 from fedkin.data.profile import ClusterProfile
 from fedkin.data.schema import SchemaColumn
-from fedkin.experiment.cluster_names import named, read_names
+from fedkin.experiment.cluster_names import read_names
 from fedkin.experiment.outputs import load_description
 from fedkin.experiment.run import RunOutcome
 from fedkin.experiment.run_folder import CLIENTS, read_timing
@@ -34,7 +34,7 @@ from fedkin.report.measures import (
     written,
 )
 from fedkin.report.numbers import format_bytes, pluralize
-from fedkin.report.words import described, remarks, sentences, word_lines
+from fedkin.report.words import cluster_title, described, remarks, sentences, word_lines
 
 
 class Quiet(Progress):
@@ -163,13 +163,14 @@ def _clients(outcome: RunOutcome) -> dict[str, int]:
 
 def _sentences(outcome: RunOutcome) -> list[str]:
     """Return sentences on the clusters of samples, or a line for each cluster of clients, the first few of them."""
-    profile, words = load_description(outcome.folder)
-    lines, labels = [*cluster_lines(profile, outcome.clients), *word_lines(words)], _clients(outcome)
+    (profile, words), names, labels = load_description(outcome.folder), read_names(outcome.folder), _clients(outcome)
+    lines = [*cluster_lines(profile, outcome.clients, names), *word_lines(words, names)]
     clusters = sorted(set(labels.values()) - {-1})
     for cluster in clusters[:6] if len(clusters) > 1 else []:
         members = [name for name, label in labels.items() if label == cluster]
-        lines.append(f"Cluster {cluster} has {pluralize(len(members), 'client')}: {listing(members, 10)}")
-    return named(lines, read_names(outcome.folder))
+        has = f"has {pluralize(len(members), 'client')}"
+        lines.append(f"{cluster_title(cluster, names)} {has}: {listing(members, 10)}")
+    return lines
 
 
 def _notes(outcome: RunOutcome) -> list[str]:
@@ -199,12 +200,15 @@ def fewer_clusters(used: int, requested: object, members: str | None) -> list[st
     return [f"{pluralize(int(requested), 'cluster')} were asked for, and {have} {members}{hint}."]
 
 
-def cluster_lines(profile: ClusterProfile | None, clients: Sequence[str]) -> list[str]:
+def cluster_lines(
+    profile: ClusterProfile | None, clients: Sequence[str], cluster_names: Mapping[int, str] | None = None
+) -> list[str]:
     """Return sentences on the first clusters of a run's samples, and what a reader should know; none without any."""
     if profile is None:
         return []
     columns = described(profile)
-    texts = [text for text, size in zip(sentences(profile, clients, columns), profile.samples, strict=True) if size > 0]
+    spoken = sentences(profile, clients, columns, cluster_names or {})
+    texts = [text for text, size in zip(spoken, profile.samples, strict=True) if size > 0]
     more, unknown = len(texts) - 12, len(profile.samples) - len(texts)
     rest = [f"... and {pluralize(more, 'more cluster')}, in the report."] if more > 0 else []
     if unknown:

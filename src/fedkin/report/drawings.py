@@ -21,6 +21,7 @@ from fedkin.report.markup import (
     Drawing,
     cluster_class,
     cluster_mark,
+    cluster_title,
     element,
     figure,
     folded,
@@ -97,7 +98,8 @@ def sample_map(view: SampleMap) -> str:
         look = f"cloud {cluster_class(colour)}"
         drawing.parts.append(element("g", *dots, class_=look, data_tip=view.names[label]))
         counts.append(f"{view.names[label]}: {len(cloud)}")
-        entries.append(element("li", cluster_mark(colour, view.names[label])))
+        is_class = label in view.colours
+        entries.append(element("li", cluster_mark(colour, view.names[label]) if is_class else cluster_title(label)))
     points = drawing.write(float(places[:, 1].max()) + margin, f"{view.title}. {', '.join(counts)}.")
     return figure(view.title, "", points, element("ul", *entries, class_="legend"))
 
@@ -116,7 +118,7 @@ def picture_card(cluster: ClusterPictures, side: int) -> str:
     label = f"Cluster {cluster.cluster}: its mean image, then {count} of its members"
     style = f"--sprite:url({sprite(cluster.mean, cluster.members, side)});--tiles:{count + 1};--shape:{width}/{height}"
     strip = element("div", *tiles, class_="strip", role="img", aria_label=label, style=style)
-    title = element("h3", cluster_mark(cluster.cluster, f"Cluster {cluster.cluster}"))
+    title = element("h3", cluster_title(cluster.cluster))
     facts = element("p", f"{pluralize(cluster.size, 'sample')} from {pluralize(cluster.clients, 'client')}")
     classes = element("p", text(cluster.mostly)) if cluster.mostly else ""
     return element("figure", element("figcaption", title, facts, classes), strip, class_="card")

@@ -150,6 +150,11 @@ def cluster_mark(cluster: int, name: str = "") -> Markup:
     return Markup(element("span", class_=f"dot {cluster_class(cluster)}", aria_hidden="true") + text(name))
 
 
+def cluster_title(cluster: int, before: str = "Cluster ") -> Markup:
+    """Write a cluster's mark and its number behind `before`, where the page's script adds the name that it is given."""
+    return cluster_mark(cluster, Markup(element("span", f"{before}{cluster}", data_cluster=cluster)))
+
+
 def cluster_class(cluster: int | None) -> str:
     """Return the CSS classes that give a cluster one of 8 colours and one of 3 marks."""
     return "alone" if cluster is None else f"c{cluster % 8} m{cluster // 8 % 3}"

@@ -3,6 +3,15 @@
   const graphs = document.querySelectorAll(".graph");
   let chosen = null; // what the tip is about
 
+  // Names of clusters, which are the page's last line.
+
+  document.addEventListener("DOMContentLoaded", () => {
+    const names = JSON.parse(document.getElementById("cluster-names").textContent);
+    document.querySelectorAll("[data-cluster]").forEach(title => {
+      if (title.dataset.cluster in names) title.append(", " + names[title.dataset.cluster]);
+    });
+  });
+
   // Tips: of cells, bars, dots and lanes, and of the steps of a curve, which a guide shows.
 
   const write = over => {

@@ -25,6 +25,8 @@ _DRAWN: dict[type, tuple[str, Callable[[Any], str]]] = {
 }  # fmt: skip
 """How each kind of figure is placed among its like, and drawn."""
 
+_NAMES = '<script type="application/json" id="cluster-names">%s</script></body></html>'
+
 
 def write_page(path: Path, view: fig.PageView) -> None:
     """Write `view` as one HTML file that needs nothing else; equal views give equal bytes.
@@ -43,13 +45,21 @@ def render(view: fig.PageView) -> str:
     return markup.fill(
         "page.html", title=view.title, lead=[Markup(prose(line)) for line in view.lead.splitlines()],
         summary=view.summary, sections=sections,
-        style=Markup(markup.source("page.css")), script=Markup(markup.source("page.js")),
+        style=Markup(markup.source("page.css")), script=Markup(markup.source("page.js")), names=Markup(_NAMES % "{}"),
     )  # fmt: skip
+
+
+def give_names(path: Path, names: Mapping[int, str]) -> None:
+    """Put names of clusters into the page at `path`: its last line is their data, which its script shows."""
+    *page, _ = Path(path).read_text(encoding="utf-8").splitlines(keepends=True)
+    data = json.dumps({str(cluster): name for cluster, name in names.items()}).replace("<", "\\u003c")
+    write_atomically(Path(path), f"{''.join(page)}{_NAMES % data}")
 
 
 def _body(part: fig.PagePart) -> str:
     sentences = [
-        element("li", markup.cluster_mark(cluster), prose(text)) for cluster, text in enumerate(part.of_clusters)
+        element("li", markup.cluster_title(cluster), prose(text.removeprefix(f"Cluster {cluster}")))
+        for cluster, text in enumerate(part.of_clusters)
     ]
     blocks = [element("ul", *sentences, class_="described")] if sentences else []
     blocks += [markup.paragraphs(part.paragraphs), *_figures(part.figures), markup.notes_list(part.notes)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from fedkin.report.figures import CellVerdict, ResultTable, TableCell
-from fedkin.report.markup import cluster_mark, element, figure, sheet, text
+from fedkin.report.markup import cluster_title, element, figure, sheet, text
 
 MEANINGS: dict[CellVerdict, str] = {
     "within": "within the spread",
@@ -30,7 +30,7 @@ def result_table(table: ResultTable) -> str:
     looks = [_look(table, column) for column in range(len(table.columns))]
     heads = [element("th", text(table.corner), scope="col")]
     for name, look in zip(table.columns, looks, strict=True):
-        content = cluster_mark(name, str(name)) if isinstance(name, int) else text(name)
+        content = cluster_title(name, "") if isinstance(name, int) else text(name)
         heads.append(element("th", content, scope="col", class_=look))
     rows = []
     for name, cells in table.rows:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -25,17 +25,26 @@ MIN_EFFECT = 0.06
 _MIN_SHIFT, _MIN_DIFFERENCE = 0.5, 0.15
 """Standard deviations that a cluster's mean lies off the mean of all others, for its sentence to name the column, and
 the same for the share of a category or of a truth value. The first is Cohen's medium effect."""
+_NO_NAMES: Mapping[int, str] = {}
 NOTHING = "–"
 """What stands where nothing is known."""
 
 
+def cluster_title(cluster: int, names: Mapping[int, str]) -> str:
+    """Return a cluster's number, and the name that a user gave it, if any."""
+    return f"Cluster {cluster}, {names[cluster]}" if cluster in names else f"Cluster {cluster}"
+
+
 def sentences(
-    profile: ClusterProfile, names: Sequence[str] = (), columns: Sequence[DescribedColumn] | None = None
+    profile: ClusterProfile,
+    names: Sequence[str] = (),
+    columns: Sequence[DescribedColumn] | None = None,
+    cluster_names: Mapping[int, str] = _NO_NAMES,
 ) -> list[str]:
     """Describe each cluster in a sentence: its size, what distinguishes it, and the clients with samples in it.
 
     `names` are the clients', in order of id; by default their ids. `columns` are those of the profile, where they are
-    described already.
+    described already, and `cluster_names` those that users gave clusters.
     """
     named = [column for column in columns or described(profile) if column.effect >= MIN_EFFECT]
     texts = []
@@ -45,8 +54,9 @@ def sentences(
         nothing = "no column by itself distinguishes it from the others"
         words = words or ["the only cluster" if len(profile.samples) == 1 else nothing]
         parts = "; ".join(filter(None, [", ".join(words), _held_by(profile, cluster, names)]))
-        text = f"Cluster {cluster} ({pluralize(samples, 'sample')}): {parts}."
-        texts.append(text if samples else f"Cluster {cluster}: too few samples at any one client to be described.")
+        title = cluster_title(cluster, cluster_names)
+        text = f"{title} ({pluralize(samples, 'sample')}): {parts}."
+        texts.append(text if samples else f"{title}: too few samples at any one client to be described.")
     return texts
 
 
@@ -320,6 +330,6 @@ def _rounded(value: float, spread: float) -> str:
     return f"{rounded:.{max(math.floor(math.log10(abs(rounded))) - exponent + 1, 0)}e}"
 
 
-def word_lines(words: Sequence[Sequence[str]]) -> list[str]:
-    """Return a line for each cluster of texts with the words that distinguish it."""
-    return [f"Cluster {cluster}: {', '.join(terms)}." for cluster, terms in enumerate(words) if terms]
+def word_lines(words: Sequence[Sequence[str]], names: Mapping[int, str] = _NO_NAMES) -> list[str]:
+    """Return a line for each cluster of texts, by its name if it has one, with the words that distinguish it."""
+    return [f"{cluster_title(cluster, names)}: {', '.join(terms)}." for cluster, terms in enumerate(words) if terms]
