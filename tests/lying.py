@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -39,6 +40,7 @@ class Watched(LocalFederation):
         self.requests: dict[str, dict[int, Payload]] = {}
         self.replies: dict[str, dict[int, Payload]] = {}
         self.asked: list[str] = []
+        self.answers = Counter[tuple[str, int]]()
 
     def deliver(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
         name = task.name.rpartition(".")[2]
@@ -48,6 +50,7 @@ class Watched(LocalFederation):
             if isinstance(reply, dict):
                 reply = self.lies.get((name, client), lambda honest: honest)(reply)
                 self.replies.setdefault(name, {})[client] = reply
+                self.answers[name, client] += 1
             yield client, reply
 
     def as_real(self) -> None:

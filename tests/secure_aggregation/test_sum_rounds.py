@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from fedkin.core import Payload, Task
 from fedkin.engines.flower_engine.grid import FlowerFederation
 from fedkin.engines.site import Site
-from fedkin.secure_aggregation import masks
+from fedkin.secure_aggregation import masks, sums
 from fedkin.secure_aggregation.client_tasks import context_of_masks, context_of_shares, question, secret_of
 from fedkin.secure_aggregation.masks import OWN, PAIRS, decode, mask, own_mask, sum_keys, threshold
-from fedkin.secure_aggregation.sums import Sum, summed
+from fedkin.secure_aggregation.sums import Sum, summed, sums_of_all
 from lying import TERMS, Watched, flipped, give
 from nodes import Nodes, federation, nodes_of
 
@@ -242,3 +242,36 @@ def test_a_key_that_is_none_stops_nobody():
     fed = Watched(5, {("send_key", 1): lambda reply: {"key": torch.zeros(32, dtype=torch.uint8)}})
     assert sum_of(fed).clients == [0, 2, 3, 4]
     assert fed.missing == {1: "its key is invalid"}
+
+
+def test_many_clients_add_up_in_groups_that_lose_clients_each_for_itself():
+    lost = {DEAL: [0, 3, 6], HEAR: [1], UNCOVER: [2]}
+    failures = [(exchange, client) for exchange, clients in lost.items() for client in clients]
+    fed = Watched(130, failures=failures)
+    found = sum_of(fed, attempts=1)
+    ids = [i for i in range(130) if i not in (0, 1, 3, 6)]
+    assert found.clients == ids
+    assert {len(request["ids"]) for request in fed.requests["masked"].values()} == {43, 44}
+    exact = (torch.stack([fed.clients[i].x[0] for i in ids]).double() * 2**32).round().to(torch.int64).sum(0)
+    assert torch.equal(found.totals["x"], exact.double() / 2**32)  # the bits of a single group's
+    assert fed.exchange == UNCOVER
+
+
+def test_a_group_that_loses_too_many_starts_again_without_the_others():
+    failures = [(HEAR, client) for client in range(0, 45, 3)]  # 15 of the 44 of a group
+    fed = Watched(130, failures=failures)
+    found = sum_of(fed)
+    assert found.clients == [i for i in range(130) if (HEAR, i) not in failures]
+    assert fed.asked.count("masked") == 2
+    assert set(fed.replies["reveal_shares"]) == set(found.clients)
+
+
+def test_a_group_with_a_sum_is_not_asked_again_whoever_leaves(monkeypatch):
+    monkeypatch.setattr(sums, "GROUP", 10)
+    fed = Watched(26, failures=[(exchange, 4) for exchange in range(HEAR, 200)])
+    fed.pause = lambda attempt: None
+    totals = sums_of_all(fed, give, {}, TERMS)
+    assert fed.dropped == {4: "lost on purpose"}
+    torch.testing.assert_close(totals["x"], fed.total(fed.present), rtol=0, atol=1e-7)
+    assert fed.answers["send_shares", 1] == 21  # in the group of client 4
+    assert {fed.answers["send_shares", client] for client in range(26) if client % 3 != 1} == {1}

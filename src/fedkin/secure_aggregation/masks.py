@@ -49,9 +49,14 @@ def encode(values: Tensor, clients: int) -> Integers:
     return (values * 2.0**BITS).round().to(torch.int64).numpy().view(np.uint64)
 
 
-def decode(total: Integers) -> Tensor:
-    """Decode a sum of fixed-point numbers to float64 ``(n,)``."""
-    return torch.from_numpy(total.view(np.int64)).double() / 2.0**BITS
+def decode(totals: Integers) -> Tensor:
+    """Decode a sum of fixed-point numbers ``(n,)``, or the total of several ``(groups, n)``, to float64 ``(n,)``.
+
+    Groups are added up exactly, which may take more than 64 bits, and rounded once.
+    """
+    signed = np.atleast_2d(totals.view(np.int64))
+    whole, fraction = (signed >> BITS).sum(0), (signed & (2**BITS - 1)).sum(0)
+    return torch.from_numpy(whole + fraction / 2.0**BITS)
 
 
 def content(octets: Tensor) -> bytes:

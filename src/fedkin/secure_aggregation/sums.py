@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -37,14 +38,42 @@ _BAD_SHARES = "its shares are not those of its keys"
 _NO_PART = "it opens none of its shares of others' keys"
 _TIMES = 3
 """Requests for one exchange where a repetition costs no privacy: for shares, and for sums of `ClientSums`."""
+GROUP = 64
+"""Clients of a group at most: in one process they take 1 s a sum, and twice as many take four times as long."""
+Group = tuple[int, int]
+"""Cluster of a group, and its number among those of the cluster."""
 
 
 @dataclass(frozen=True)
 class Sum:
-    """Result of a secure sum over clients, in order of id: totals, float64, by name of the term."""
+    """Result of a secure sum over clients, in order of id, as the sums ``(groups, length)`` of their groups."""
 
     clients: list[int]
-    totals: dict[str, Tensor]
+    by_group: Integers
+    terms: Sequence[Term]
+
+    @cached_property
+    def totals(self) -> dict[str, Tensor]:
+        """Totals over all groups, float64, by name of the term."""
+        parts = masks.decode(self.by_group).split([prod(term.shape) for term in self.terms])
+        return {term.name: part.view(term.shape) for term, part in zip(self.terms, parts, strict=True)}
+
+    @classmethod
+    def of(cls, parts: Iterable[Sum]) -> Sum:
+        """Return the sum of several of the same terms, over different clients."""
+        parts = list(parts)
+        clients = sorted(client for part in parts for client in part.clients)
+        return cls(clients, np.concatenate([part.by_group for part in parts]), parts[0].terms)
+
+
+def groups_of(clients: Sequence[int]) -> list[list[int]]:
+    """Return the groups of a sum over `clients`, each of which adds up in secret for itself.
+
+    Each has at most `GROUP` clients, and more than half as many where there are several: masks and shares of a group
+    grow with the square of its clients. They are dealt out in turn, since clients listed side by side may be alike.
+    """
+    count = -(-len(clients) // GROUP)
+    return [list(clients[group::count]) for group in range(count)]
 
 
 def secure(fed: Federation, method: Any) -> None:
@@ -103,7 +132,8 @@ def summed(
     A sum takes three exchanges: clients distribute shares of their keys, do the task, and reveal the shares that take
     the masks off. It survives up to a third of its clients who drop out at any moment. If more do, the others are asked
     again, from the start, so `task` must leave the clients' states alone. Who is
-    found to lie is left out of the run, if enough others remain.
+    found to lie is left out of the run, if enough others remain. All of this is said of each of the `groups_of` a
+    cluster: the server sees their sums, and a cluster's is over those that came to one.
 
     Parameters
     ----------
@@ -119,39 +149,44 @@ def summed(
     attempts : int
         Maximum number of attempts at the sum of a cluster.
     complete : bool
-        Whether a sum must be over all of its clients. The difference of two sums of the same numbers is what those
-        gave who are in one of them, so that it must not be asked for once more to have the others in it, too.
+        Whether a group's sum must be over all of its clients. The difference of two sums of the same numbers is what
+        those gave who are in one of them, so that it must not be asked for once more to have the others in it, too.
 
     Returns
     -------
     Sums
     """
     missing = _ask_keys(fed, payloads)
-    if complete and missing:
-        return _noted(fed, Sums({}, missing))
-    waiting: dict[int, list[int]] = {}
-    for client in sorted(payloads.keys() - missing.keys()):
-        waiting.setdefault(clusters[client] if clusters else 0, []).append(client)
-    sums: dict[int, Sum] = {}
+    members: dict[int, list[int]] = {}
+    for client in sorted(payloads):
+        members.setdefault(clusters[client] if clusters else 0, []).append(client)
+    waiting: dict[Group, list[int]] = {}
+    for cluster, clients in members.items():
+        for number, ids in enumerate(groups_of(clients)):
+            with_key = [client for client in ids if client not in missing]
+            if with_key == ids or not complete:
+                waiting[cluster, number] = with_key
+    parts: dict[int, list[Sum]] = {}
     convicted: dict[int, str] = {}
     for _ in range(attempts):
-        for cluster in [cluster for cluster, clients in waiting.items() if len(clients) < MIN_CLIENTS]:
-            missing |= dict.fromkeys(waiting.pop(cluster), _TOO_FEW)
+        for group in [group for group, clients in waiting.items() if len(clients) < MIN_CLIENTS]:
+            missing |= dict.fromkeys(waiting.pop(group), _TOO_FEW)
         if not waiting:
             break
         tries = share_keys(fed, waiting)
         collect_masked(fed, task, payloads, terms, tries, complete)
         totals = unmask(fed, tries, complete)
-        for cluster, attempt in tries.items():
+        for group, attempt in tries.items():
             missing |= attempt.lost
             convicted |= attempt.convicted
-            waiting[cluster] = [i for i in attempt.ids if i not in attempt.lost and i not in attempt.convicted]
-            if cluster in totals:
-                sums[cluster] = Sum(attempt.replied, _by_term(totals[cluster], terms))
-                del waiting[cluster]
+            waiting[group] = [i for i in attempt.ids if i not in attempt.lost and i not in attempt.convicted]
+            if group in totals:
+                parts.setdefault(group[0], []).append(Sum(attempt.replied, totals[group][None], terms))
+                del waiting[group]
     missing |= {client: _OTHERS_LOST for clients in waiting.values() for client in clients}
     if convicted and fed.can_spare(convicted):
         fed.drop(convicted)
+    sums = {cluster: Sum.of(groups) for cluster, groups in parts.items()}
     return _noted(fed, Sums(sums, missing | convicted))
 
 
@@ -167,24 +202,34 @@ def direct_failures(missing: Mapping[int, str]) -> dict[int, str]:
 
 
 def sums_of_all(fed: Federation, task: Task, payload: Payload, terms: Sequence[Term]) -> dict[str, Tensor]:
-    """Return secure sums over every client present, by name of the term; repeated until all have taken part.
+    """Return secure sums over every client present, by name of the term; groups repeat until all have taken part.
 
-    Clients that have given nothing in 20 attempts are left out of the run. Raises FedkinError if fewer than three, or
-    than `min_clients`, would remain.
+    A group with a sum is not asked again, whoever leaves: two sums of the same numbers tell their difference. Clients
+    that have given nothing in 20 attempts are left out of the run. Raises FedkinError if fewer than three in a group,
+    or than `min_clients`, would remain.
     """
-    for attempt in range(MAX_ATTEMPTS):
+    waiting, attempt, missing = dict(enumerate(groups_of(fed.present))), 0, dict[int, str]()
+    sums: list[Sum] = []
+    while waiting:
+        if attempt == MAX_ATTEMPTS:
+            lost = direct_failures(missing)
+            smallest = min(len(set(clients) - lost.keys()) for clients in waiting.values())
+            if not lost or smallest < MIN_CLIENTS or len(fed.present) - len(lost) < fed.min_clients:
+                reasons = lost or missing or dict.fromkeys(fed.present, _TOO_FEW)
+                silent = listing([f"client {client}: {reason}" for client, reason in reasons.items()])
+                raise FedkinError(f"A sum over all clients failed {attempt} times ({silent}); too few clients remain.")
+            fed.drop(lost)
+            attempt = 0
         if attempt:
             fed.pause(attempt)
-        sums = summed(fed, task, dict.fromkeys(fed.present, payload), terms, attempts=1, complete=True)
-        if (total := sums.get(0)) and total.clients == fed.present:
-            return total.totals
-    lost = direct_failures(sums.missing)
-    if not lost or len(fed.present) - len(lost) < max(MIN_CLIENTS, fed.min_clients):
-        reasons = lost or sums.missing or dict.fromkeys(fed.present, _TOO_FEW)
-        silent = listing([f"client {client}: {reason}" for client, reason in reasons.items()])
-        raise FedkinError(f"A sum over all clients failed {MAX_ATTEMPTS} times ({silent}); too few clients remain.")
-    fed.drop(lost)
-    return sums_of_all(fed, task, payload, terms)
+        present = set(fed.present)
+        group_of = {client: group for group, clients in waiting.items() for client in clients if client in present}
+        payloads = dict.fromkeys(group_of, payload)
+        replies = summed(fed, task, payloads, terms, group_of, attempts=1, complete=True)
+        sums += replies.values()
+        waiting = {group: clients for group, clients in waiting.items() if group not in replies}
+        missing, attempt = replies.missing, attempt + 1
+    return Sum.of(sums).totals
 
 
 # The server's side of a secure sum, in three exchanges.
@@ -192,7 +237,7 @@ def sums_of_all(fed: Federation, task: Task, payload: Payload, terms: Sequence[T
 
 @dataclass
 class SumAttempt:
-    """One attempt at a secure sum over the clients `ids` of a cluster, in order.
+    """One attempt at a secure sum over the clients `ids` of a group, in order.
 
     `group` is part of all requests: these ids, the clients' keys and the tag; `signed` has the signatures of the keys,
     where any client signs. By dealer, in order of id, `publics` are its public keys, uint8 ``(2, 32)``, and `shares`
@@ -271,16 +316,16 @@ class SumAttempt:
         return None if wrong else total
 
 
-def share_keys(fed: Federation, clusters: Mapping[int, Sequence[int]]) -> dict[int, SumAttempt]:
-    """First exchange: have each cluster's clients distribute shares of their keys of a new sum; return the attempts."""
-    attempts: dict[int, SumAttempt] = {}
-    for cluster, clients in clusters.items():
+def share_keys(fed: Federation, groups: Mapping[Group, Sequence[int]]) -> dict[Group, SumAttempt]:
+    """First exchange: have each group's clients distribute shares of their keys of a new sum; return the attempts."""
+    attempts: dict[Group, SumAttempt] = {}
+    for number, clients in groups.items():
         # The tag is not from the seed: a run that is resumed may repeat an exchange, and its masks must be others.
         tag = masks.octets_of([os.urandom(client_tasks.TAG)], client_tasks.TAG)
         group: Payload = {"ids": list(clients), "keys": torch.stack([fed.keys[i] for i in clients]), "tag": tag}
         unsigned = {"signer": "", "signature": ""}
         signed = {"signed": [fed.signed.get(client, unsigned) for client in clients]} if fed.signed else {}
-        attempts[cluster] = SumAttempt(list(clients), group, signed)
+        attempts[number] = SumAttempt(list(clients), group, signed)
     attempt_of = {client: attempt for attempt in attempts.values() for client in attempt.ids}
     requests = {client: attempt.group | attempt.signed for client, attempt in attempt_of.items()}
     for client, reply in fed.stream(client_tasks.send_shares, requests):
@@ -302,12 +347,12 @@ def collect_masked(
     task: Task,
     payloads: Mapping[int, Payload],
     terms: Sequence[Term],
-    attempts: Mapping[int, SumAttempt],
+    attempts: Mapping[Group, SumAttempt],
     complete: bool,
 ) -> None:
     """Second exchange: have the dealers do `task`, and add up their masked replies, where there are enough dealers.
 
-    `fed`, `task`, `payloads`, `terms` and `complete` are as for `summed`; `attempts` at sums are by cluster.
+    `fed`, `task`, `payloads`, `terms` and `complete` are as for `summed`; `attempts` at sums are by group.
     """
     length = sum(prod(term.shape) for term in terms)
     open_attempts = [attempt for attempt in attempts.values() if attempt.goes_on(attempt.publics, complete)]
@@ -344,13 +389,13 @@ def collect_masked(
         attempt.lost |= _settled(within, len(attempt.publics))
 
 
-def unmask(fed: Federation, attempts: Mapping[int, SumAttempt], complete: bool) -> dict[int, Integers]:
-    """Third exchange: collect shares from those who replied, remove the masks, and return sums by cluster.
+def unmask(fed: Federation, attempts: Mapping[Group, SumAttempt], complete: bool) -> dict[Group, Integers]:
+    """Third exchange: collect shares from those who replied, remove the masks, and return sums by group.
 
-    Clusters in which too few replied, or too few reveal their shares, have no sum.
+    Groups in which too few replied, or too few reveal their shares, have no sum.
     """
     open_attempts = {
-        cluster: attempt for cluster, attempt in attempts.items() if attempt.goes_on(attempt.replied, complete)
+        group: attempt for group, attempt in attempts.items() if attempt.goes_on(attempt.replied, complete)
     }
     attempt_of = {client: attempt for attempt in open_attempts.values() for client in attempt.replied}
     revealed: dict[int, dict[int, int]] = {}
@@ -377,13 +422,13 @@ def unmask(fed: Federation, attempts: Mapping[int, SumAttempt], complete: bool) 
             else:
                 revealed[client] = shares
         silent |= replies.missing
-    totals: dict[int, Integers] = {}
-    for cluster, attempt in attempts.items():
+    totals: dict[Group, Integers] = {}
+    for group, attempt in attempts.items():
         holders = [client for client in attempt.replied if client in revealed]
         if len(holders) < attempt.needed:
             attempt.lost |= {i: silent[i] for i in attempt.replied if i not in revealed and i in silent}
         elif (total := attempt.unmasked({i: revealed[i] for i in holders[: attempt.needed]})) is not None:
-            totals[cluster] = total
+            totals[group] = total
     return totals
 
 
@@ -438,18 +483,10 @@ def _rejection(reply: Payload, expected: Mapping[str, tuple[int, ...]]) -> str |
     return str(reply["refused"]) if "refused" in reply else refusal(reply, expected)
 
 
-def _by_term(total: Integers, terms: Sequence[Term]) -> dict[str, Tensor]:
-    """Split a sum ``(length,)`` into the tensors of its terms."""
-    parts = masks.decode(total).split([prod(term.shape) for term in terms])
-    return {term.name: part.view(term.shape) for term, part in zip(terms, parts, strict=True)}
-
-
 class ClientSums:
     """Sums over all clients present, one exchange after another, and the clients that took part.
 
-    More than 64 clients make groups of their own sums, since the masks of a sum grow with the square of its clients: in
-    one process 64 take 1 s a sum. Where a run asks for secure sums, all are one group. Hidden or not, values are
-    rounded alike, so that the sums are the same.
+    Hidden or not, values are rounded alike and added up by `groups_of` clients, so that the sums are the same.
 
     Attributes
     ----------
@@ -468,9 +505,7 @@ class ClientSums:
             check_enough(len(fed.present))
         self.fed = fed
         self.hidden = fed.secure_sums or (fed.hides_sums and len(fed.present) >= MIN_CLIENTS)
-        count = 1 if fed.secure_sums else -(-len(fed.present) // 64)
-        # Dealt out in turn, since clients listed side by side may be alike.
-        self.groups = [fed.present[group::count] for group in range(count)]
+        self.groups = groups_of(fed.present)
         self.answered, self.missing = list(fed.present), dict[int, str]()
         self._tasks: list[str] = []
 
@@ -492,9 +527,7 @@ class ClientSums:
         sums = (self._hidden if self.hidden else self._plain)(task, payload, terms, group_of)
         away = group_of.keys() - {client for part in sums.values() for client in part.clients}
         self.answered[:] = [client for client in self.answered if client not in away]
-        if not sums:
-            return None
-        return {name: torch.stack([sums[group].totals[name] for group in sorted(sums)]).sum(0) for name in shapes}
+        return Sum.of(sums.values()).totals if sums else None
 
     def _hidden(
         self, task: Task, payload: Payload, terms: Sequence[Term], group_of: Mapping[int, int]
@@ -537,7 +570,7 @@ class ClientSums:
             waiting = sorted(replies.missing)
             if not waiting:
                 break
-        return {group: Sum(replied[group], _by_term(total, terms)) for group, total in totals.items()}
+        return {group: Sum(replied[group], total[None], terms) for group, total in totals.items()}
 
     def facts(self) -> dict[str, object]:
         """Return how the sums were made, for the record."""
