@@ -3,13 +3,17 @@
 import importlib.util
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import fedkin
 from fedkin.core import FedkinError
+from fedkin.core.errors import toml_text
+from fedkin.core.method import display_name
 from fedkin.core.options import options_of
 from fedkin.experiment import registry
-from fedkin.experiment.config import load_config
+from fedkin.experiment.config import checked_method, load_config
 
 ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "docs" / "fidelity"
@@ -100,12 +104,32 @@ def test_a_setting_that_does_not_exist_is_told() -> None:
 
 
 def test_a_summary_says_where_defaults_are_not_the_papers() -> None:
-    """A method whose page says so has a summary that does, and the other way round."""
+    """A method whose traits have options of the paper says so in its summary and on its page, and no other does."""
+    papers = {name for name in registry.METHODS if registry.declared("method", name).traits.paper}
     summaries = {name for name, entry in registry.METHODS.items() if entry.summary.endswith("fedkin's form.")}
-    pages = {
-        page.stem
-        for page in (ROOT / "docs" / "methods").glob("*.md")
-        if "**The default is fedkin's form" in page.read_text()
-    }
-    assert summaries == pages
-    assert {"ocfl", "fedcref", "ccfc"} <= summaries
+    texts = {page.stem: page.read_text() for page in (ROOT / "docs" / "methods").glob("*.md")}
+    pages = {name for name, text in texts.items() if "**The default is fedkin's form" in text}
+    assert papers == summaries == pages
+    assert {"ocfl", "fedcref", "ccfc", "embedding"} <= papers
+
+
+@pytest.mark.parametrize("name", [name for name in registry.METHODS if registry.declared("method", name).traits.paper])
+def test_variant_paper_sets_what_is_not_given_at_every_door(name: str) -> None:
+    """Every option of the paper differs from the default, is set by the variant alone, and gives way to one given."""
+    declared = registry.resolve("method", name)
+    paper, defaults = declared.traits.paper, {option.name: option.default for option in options_of(declared)}
+    assert all(paper[key] != defaults[key] for key in paper)
+    configured = load_config(name, ["method.variant=paper"])
+    estimator: Any = getattr(fedkin, display_name(declared))(variant="paper")
+    for made in (configured.method, checked_method(declared, estimator._options())):
+        assert {key: getattr(made, key) for key in paper} == paper
+        assert declared.traits.form(vars(made)) == "the paper's form"
+    first = next(iter(paper))
+    setting = f"method.{first}={toml_text(defaults[first])}"
+    assert getattr(load_config(name, ["method.variant=paper", setting]).method, first) == defaults[first]
+
+
+def test_strategies_have_the_variant() -> None:
+    strategies = pytest.importorskip("fedkin.flower")
+    assert strategies.EmbeddingStrategy(variant="paper").method("auto", 5).clustering == "bayes"
+    assert strategies.OCFLStrategy(variant="paper", clusterer="kmeans").method("auto", 5).clusterer == "kmeans"

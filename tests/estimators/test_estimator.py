@@ -65,7 +65,7 @@ def test_the_signature_is_the_methods(name: str) -> None:
     fields = {field.name for field in dataclasses.fields(made._method)} - {"oracle", "read", "first"}
     own = {option.name for option in common_options()} - (set() if made._method.traits.has_device else {"device"})
     parameters, plain = inspect.signature(made).parameters, made._method()
-    assert set(parameters) == fields | own == set(made().get_params())
+    assert set(parameters) == fields | own | {"variant"} == set(made().get_params())
     assert all(parameters[field].default == getattr(plain, field) for field in fields)
     wrong, meant = ("n_seeds", "seeds") if name == "AFCL" else ("clusters", "n_clusters")
     with pytest.raises(TypeError, match=rf"^{name} has no parameter '{wrong}'; did you mean '{meant}'\?$"):

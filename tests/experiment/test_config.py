@@ -44,7 +44,7 @@ def test_a_method_name_gives_a_complete_experiment() -> None:
     assert (config.method, config.scenario) == (Toy(), Blobs("digits"))
     assert config.tables["method"] == {
         "name": "toy", "rounds": 4, "rate": 0.5, "kind": "auto", "parts": "auto", "limit": 3, "widths": "none",
-        "center": "origin", "pause": 0.0,
+        "center": "origin", "pause": 0.0, "variant": "fedkin",
     }  # fmt: skip
     sections = ["method", "data", "federation", "device", "simulation", "evaluation", "tracking"]
     assert list(config.tables) == ["seed", *sections]

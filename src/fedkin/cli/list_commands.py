@@ -75,6 +75,7 @@ def _print_one(name: str, sections: Mapping[str, Mapping[str, str]], as_json: bo
         if "." in name or "/" in name:
             target_of("method", name)  # which knows what modules and files are meant for
         raise unknown_name("name", name, [*sections, *(each for names in sections.values() for each in names)])
+    from fedkin.core.errors import toml_text
     from fedkin.core.options import options_of
     from fedkin.experiment import registry
     from fedkin.experiment.config import FROM_DATA, MethodSection, SimulationSection, model_of
@@ -94,6 +95,9 @@ def _print_one(name: str, sections: Mapping[str, Mapping[str, str]], as_json: bo
     print(_lines(f"{name}: {summary}" if summary else name))
     if kind == "method":
         print(_lines(_in_words(declared_class)))
+        if paper := declared_class.traits.paper:
+            texts = [f"{key} = {toml_text(value)}" for key, value in paper.items()]
+            print(_lines(f'variant = "paper" stands for {", ".join(texts)}.'))
     place = "method" if kind == "method" else "simulation"
     how = f"Options, set by --set {place}.NAME=VALUE or in [{place}] of an experiment's file:"
     print(f"\n{_lines(how)}")

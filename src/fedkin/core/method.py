@@ -131,6 +131,9 @@ class Traits:
     sums_suffice : mapping or None
         Settings with which sums over clients are all it needs, several allowed values in a tuple; ``None`` if it always
         needs more.
+    paper : mapping
+        Options that make it the paper's, or its published code's, by ``variant = "paper"``; empty where the defaults
+        are that already.
     """
 
     clusters: Literal["samples", "clients"] | None = None
@@ -144,13 +147,19 @@ class Traits:
     has_device: bool = False
     scenario: str = "label-skew"
     sums_suffice: Mapping[str, Any] | None = None
+    paper: Mapping[str, Any] = field(default_factory=dict)
 
     def replace(self, **changes: Any) -> Traits:
-        """Return the traits of a subclass: the same but for `changes`, and without `baseline` and `sums_suffice`.
+        """Return the traits of a subclass: the same but for `changes`, without `baseline`, `sums_suffice` and `paper`.
 
         A subclass may form clusters where its base forms none, and need more than its base.
         """
-        return dataclasses.replace(self, **{"baseline": False, "sums_suffice": None, **changes})
+        return dataclasses.replace(self, **{"baseline": False, "sums_suffice": None, "paper": {}, **changes})
+
+    def form(self, options: Mapping[str, Any]) -> str:
+        """Return "the paper's form" or "fedkin's form", which these options give; empty where they are the same."""
+        is_papers = options.get("variant") == "paper" or all(options.get(key) == self.paper[key] for key in self.paper)
+        return "" if not self.paper else "the paper's form" if is_papers else "fedkin's form"
 
 
 class Method(ABC, Generic[S]):

@@ -46,8 +46,17 @@ class Option:
         return "" if self.default is dataclasses.MISSING else toml_text(self.default)
 
 
+_VARIANT = Option(
+    "variant",
+    Literal["fedkin", "paper"],
+    "fedkin",
+    "Whose form options have that are not given: fedkin's defaults, or what the method's paper, or its published code, "
+    "has where it differs. In Python an option at its default is not given.",
+)
+
+
 def options_of(declared: type[Any]) -> list[Option]:
-    """Return the options of a dataclass, or of a pydantic model, in the order of its fields.
+    """Return the options of a dataclass, or of a pydantic model, in the order of its fields; a method's `variant` last.
 
     Fields that take a function are no options, as only Python can give them.
     """
@@ -61,11 +70,13 @@ def options_of(declared: type[Any]) -> list[Option]:
         }
     else:
         defaults = {name: field.get_default(call_default_factory=True) for name, field in declared.model_fields.items()}
-    return [
+    options = [
         Option(name, kinds[name], default, meanings.get(name, ""))
         for name, default in defaults.items()
         if not any(get_origin(part) is Callable for part in (kinds[name], *get_args(kinds[name])))
     ]
+    has_variant = hasattr(declared, "traits") and _VARIANT.name not in defaults
+    return [*options, _VARIANT] if has_variant else options
 
 
 def first_sentences(declared: type[Any]) -> str:

@@ -484,7 +484,9 @@ def config_of(tables: dict[str, Any], places: Mapping[str, str] | None = None) -
     model = _experiment(method, scenario, usual)
     try:
         # As JSON, for in its strict mode pydantic takes lists for tuples, but of Python's values only tuples.
-        checked: Any = model.model_validate_json(json.dumps(_with_none(tables, model), default=str))
+        filled = _with_none(tables, model)
+        filled["method"] = _with_paper(method, filled.get("method", {}))
+        checked: Any = model.model_validate_json(json.dumps(filled, default=str))
     except ValidationError as error:
         raise _sentence(error, model, tables, places) from error
     _check(method, checked)
@@ -512,11 +514,15 @@ def checked_method(declared: Any, values: dict[str, Any]) -> Any:
     model = model_of(declared)
     options = {name: value for name, value in values.items() if name in model.model_fields}
     plain = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in options.items()}
+    if plain.get("variant") == "paper":  # an estimator gives all its options, and cannot tell which it was given
+        defaults = {name: field.get_default() for name, field in model.model_fields.items()}
+        plain = {name: value for name, value in plain.items() if value != defaults[name]}
+    plain = _with_paper(declared, plain)
     try:
         checked = model.model_validate_json(json.dumps(plain, default=str))
     except ValidationError as error:
         raise _sentence(error, model, values, dict.fromkeys(values, f"in {display_name(declared)}"), depth=1) from error
-    return _built(declared, checked, **{name: value for name, value in values.items() if name not in plain})
+    return _built(declared, checked, **{name: value for name, value in values.items() if name not in options})
 
 
 def preparing_for(method: Method[Any], options: TableOptions) -> TableOptions:
@@ -586,6 +592,11 @@ def _built(declared: type[Any], options: BaseModel, **more: Any) -> Any:
     """Build an instance of a dataclass from checked options and `more` fields, as far as it has them."""
     values = {**dict(options), **more}
     return declared(**{name: values[name] for name in values.keys() & _fields(declared)})
+
+
+def _with_paper(method: type[Any], options: dict[str, Any]) -> dict[str, Any]:
+    """Return a method's options, and with ``variant = "paper"`` also the paper's where they are not among these."""
+    return {**method.traits.paper, **options} if options.get("variant") == "paper" else options
 
 
 def _with_none(tables: Mapping[str, Any], model: type[BaseModel]) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def _entries(package: str, entries: Mapping[str, tuple[str, str]]) -> dict[str, 
 
 
 _SAMPLES = {
-    "kfed": ("kfed:KFedMethod", "k-means at every client, and again over the clients' centroids; one round."),
+    "kfed": ("kfed:KFedMethod", "k-means at every client, and again of the centroids; one round; fedkin's form."),
     "mufc": ("mufc:MUFCMethod", "Seeds of every client, clustered once; samples and clients can be forgotten."),
     "feddp-kmeans": ("feddp_kmeans:FedDPKMeansMethod", "Private k-means of noisy sums, from samples of the server."),
     "kmeans": ("centralized:KMeansMethod", "k-means of all samples; a centralised baseline, moves the data."),
@@ -50,8 +50,8 @@ _SAMPLES = {
         "Refines local clusters by autoencoders; finds how many; fedkin's form.",
     ),
     "uifca": ("uifca:UIFCAMethod", "Samples choose among K flows that clients train together; fedkin's form."),
-    "scfc": ("ccfc.ccfc:SCFCMethod", "Trains a SimSiam network together, then k-means of its latents."),
-    "sda-fc": ("sda_fc:SDAFCMethod", "Clusters synthetic samples from a generative network of each client."),
+    "scfc": ("ccfc.ccfc:SCFCMethod", "Trains a SimSiam network together, then k-means of latents; fedkin's form."),
+    "sda-fc": ("sda_fc:SDAFCMethod", "Clusters synthetic samples of each client's generative network; fedkin's form."),
     "ppfc-gan": ("ppfc_gan:PPFCGANMethod", "Clusters latents of an autoencoder trained on synthetic samples."),
     "ccfc": ("ccfc.ccfc:CCFCMethod", "Trains a contrastive network by clusters of its own latents; fedkin's form."),
 }
@@ -61,7 +61,7 @@ _CLIENTS = {
     "fedopt": ("fedopt:FedOptMethod", "One model for all clients, with momentum, Adam or others at the server."),
     "ocfl": ("ocfl:OCFLMethod", "Clusters clients once, when updates differ enough; finds how many; fedkin's form."),
     "hierarchical": ("hierarchical:HierarchicalMethod", "Cuts a tree of the clients' updates once (Briggs)."),
-    "ladd": ("ladd:LADDMethod", "Clusters clients before training, by the style of their images."),
+    "ladd": ("ladd:LADDMethod", "Clusters clients before training, by their images' style; fedkin's form."),
     "pacfl": ("pacfl:PACFLMethod", "Clusters clients before training, by angles between their data; fedkin's form."),
     "embedding": (
         "embedding.embedding:EmbeddingMethod",
@@ -71,11 +71,14 @@ _CLIENTS = {
     "cfl-gp": ("cfl_gp:CFLGPMethod", "Clusters clients by updates accumulated over rounds, spectrally."),
     "fedgroup": ("fedgroup:FedGroupMethod", "Clusters clients once by the directions of their first updates."),
     "fesem": ("fesem:FeSEMMethod", "Clusters clients by the distance of their models from K centres."),
-    "sattler": ("sattler:SattlerMethod", "Cuts clusters of clients in two, again and again, by their updates."),
+    "sattler": (
+        "sattler:SattlerMethod",
+        "Cuts clusters in two, again and again, by clients' updates; fedkin's form.",
+    ),
     "clove": ("clove:CLoVEMethod", "Clusters clients in every round by their losses under K models."),
     "feddrift": ("feddrift:FedDriftMethod", "Clusters clients again in every time step, as their data drift."),
     "fedrc": ("fedrc:FedRCMethod", "Clients belong to K clusters to a part; parts concept shift only."),
-    "ifca": ("ifca:IFCAMethod", "Clients choose among K models by their loss, in every round."),
+    "ifca": ("ifca:IFCAMethod", "Clients choose among K models by their loss, in every round; fedkin's form."),
     "gradient-loss": ("gradient_loss:GradientLossMethod", "Clients choose among K models by loss and gradient."),
 }
 METHODS = _entries("methods.samples", _SAMPLES) | _entries("methods.clients", _CLIENTS)

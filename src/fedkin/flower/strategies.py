@@ -144,6 +144,7 @@ class FLUXStrategy(ClusterStrategy, method="flux"):
     """
 
     _describes = "describes(load, network=Net)"
+    _fixed = ("latents",)  # the last layer's: arrays do not say where the first linear one begins
 
     def begin(self, fed: GridFederation, method: Any, models: Tensor) -> ClientMethodState:
         """Return the initial state, with as many directions as the network's latent width."""

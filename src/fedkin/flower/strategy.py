@@ -23,6 +23,7 @@ from fedkin.core import FedkinError, Record
 from fedkin.core.errors import hint, meant_by, nearest_few
 from fedkin.core.files import folder_lock
 from fedkin.core.method import display_name
+from fedkin.core.options import options_of
 from fedkin.core.payload import owned, save_tree
 from fedkin.core.progress import RecordLine, Timing
 from fedkin.core.runner import Runner
@@ -126,11 +127,8 @@ class ClusterStrategy(Strategy):
     @classmethod
     def _hyper_parameters(cls) -> dict[str, Any]:
         """Return the method's hyper-parameters and their defaults."""
-        return {
-            option.name: option.default if option.default_factory is dataclasses.MISSING else option.default_factory()
-            for option in dataclasses.fields(cls._method)
-            if option.name not in cls._absent()
-        }
+        options = options_of(cls._method)
+        return {option.name: option.default for option in options if option.name not in cls._absent()}
 
     @classmethod
     def _absent(cls) -> tuple[str, ...]:

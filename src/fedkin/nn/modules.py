@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -150,14 +151,15 @@ class Classifier(Architecture):
         return torch.cat(parts) if parts else torch.zeros(0, self.classes)
 
     @torch.no_grad()
-    def latents(self, vector: Tensor, x: Tensor) -> Tensor:
-        """Return the inputs of the last linear layer of the model `vector`: ``(n, width)``.
+    def latents(self, vector: Tensor, x: Tensor, of: Literal["first", "last"] = "last") -> Tensor:
+        """Return the inputs of the last or first linear layer of the model `vector`: ``(n, width)``.
 
         The logits, if the module has no linear layer.
         """
         inputs: dict[str, Tensor] = {}
 
         def keep(layer: nn.Module, arguments: tuple[Tensor, ...]) -> None:
+            inputs.setdefault("first", arguments[0])
             inputs["last"] = arguments[0]
 
         parts = []
@@ -166,8 +168,9 @@ class Classifier(Architecture):
             hooks = [layer.register_forward_pre_hook(keep) for layer in layers]
             try:
                 for part in _parts(x):
+                    inputs.clear()
                     output = resident.output(part)
-                    parts.append(inputs.get("last", output).flatten(1).cpu())
+                    parts.append(inputs.get(of, output).flatten(1).cpu())
             finally:
                 for hook in hooks:
                     hook.remove()

@@ -124,7 +124,8 @@ def page_of_run(
     """
     figures, evaluation = config.method.figures(records), config.evaluation
     run = _Run(population, records, figures, preparation, config.method, result, evaluation.map, profile, words)
-    lines = [run.finding, *method_remarks(records), f"{data_sentence(config.method, population)} {run.length}"]
+    data = f"{data_sentence(config.method, population)} {run.length}"
+    lines = [run.finding, _whose_form(config), *method_remarks(records), data]
     if questions := preparation.questions:
         more = f" See the notes for {len(questions) - 1} more." if questions[1:] else ""
         lines.append(f"Something in the data looks wrong, and was used as it is: {questions[0]}{more}")
@@ -135,6 +136,13 @@ def page_of_run(
         parts=_sections(run),
         settings={name: table for name, table in config.tables.items() if name != "tracking"},
     )
+
+
+def _whose_form(config: Any) -> str:
+    """Return a sentence on whose form the method's options are, where the paper's are others than the defaults."""
+    form, name = config.method.traits.form(config.tables["method"]), display_name(type(config.method))
+    other = "; method.variant = 'paper' has the paper's" if form == "fedkin's form" else ""
+    return f"Options are {form} of {name}{other}." if form else ""
 
 
 def page_of_rounds(

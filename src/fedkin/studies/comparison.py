@@ -16,7 +16,7 @@ from fedkin.experiment.outputs import as_csv
 from fedkin.report.figures import PagePart, PageView, ResultTable, TableCell
 from fedkin.report.numbers import format_bytes, join_words
 from fedkin.studies.pages import duration, page_text
-from fedkin.studies.question import Family, Question, Role, method_named
+from fedkin.studies.question import Candidate, Family, Question, Role, method_named
 from fedkin.studies.ranking import ALIKE, CHANCE, SAME, SCORE, TRUTH, Choice, Ranking, Score, ranked, recommend
 
 if TYPE_CHECKING:
@@ -362,7 +362,9 @@ def _clusters(lines: Sequence[Score]) -> TableCell:
     if not numbers:
         return TableCell("–")
     text = str(numbers[0]) if len(set(numbers)) == 1 else f"{min(numbers)}–{max(numbers)}"
-    return TableCell(text, "" if lines[0].role == "baseline" else "found" if lines[0].number is None else "given")
+    how = "" if lines[0].role == "baseline" else "found" if lines[0].number is None else "given"
+    options = Candidate(lines[0].method).settings({})
+    return TableCell(text, "; ".join(filter(None, [how, method_named(lines[0].method).traits.form(options)])))
 
 
 def _costs(lines: Sequence[Score]) -> list[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import torch
 from annotated_types import Ge
@@ -21,7 +21,7 @@ from fedkin.clustering.nearest import pairwise_distances
 from fedkin.core import Client, Federation, Payload, Record, client_task
 from fedkin.core.federation import Replies
 from fedkin.core.method import Count, Positive
-from fedkin.core.replies import reals, updates
+from fedkin.core.replies import Optional, one_of, reals, updates
 from fedkin.methods.clients.client_method import ClientMethod, labels_of, renumbered, round_record
 from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState, nearest_cluster, without_small
 from fedkin.methods.clients.one_shot.tree_cuts import Clustering
@@ -50,11 +50,10 @@ class FLUXState(OneShotState):
 class FLUXMethod(OneShotMethod):
     """Clusters clients once by moments of their samples' latents, after some rounds of one common model.
 
-    Descriptors are sent without noise. Differences from the authors' code: latents are the inputs of the last linear
-    layer, where the code takes those of the first one. They are projected on random directions, where the code
-    takes principal components of random points. Warm-up is a fixed number of rounds, where the code waits for the
-    clients' accuracy to rise more slowly. A client in no dense region joins the nearest one. A client with labels that
-    joins later is assigned by its whole descriptor.
+    Descriptors are sent without noise. Differences from the authors' code: latents are those of another layer, see
+    `latents`. They are projected on random directions, where the code takes principal components of random points.
+    Warm-up is a fixed number of rounds, where the code waits for the clients' accuracy to rise more slowly. A client in
+    no dense region joins the nearest one. A client with labels that joins later is assigned by its whole descriptor.
 
     Attributes
     ----------
@@ -67,6 +66,8 @@ class FLUXMethod(OneShotMethod):
     radius : float or None
         Clients within this distance of each other are in one cluster (DBSCAN's eps), for descriptors scaled to [0, 1].
         None finds it at the knee of the sorted distances to the nearest client (Kneedle; Satopaa et al. 2011).
+    latents : {"last", "first"}
+        Which linear layer's inputs latents are: the last one's, or the first one's, as in the authors' code.
     min_size : int or None
         Minimum number of clients in a cluster; smaller ones join the nearest. By default a tenth of all, and at least
         two. With 1, a client with none within the radius is a cluster by itself, as in the authors' code.
@@ -75,12 +76,14 @@ class FLUXMethod(OneShotMethod):
     warm_up: Annotated[int, Ge(0)] = 3
     dimensions: Count = 10
     radius: Positive | None = None
+    latents: Literal["last", "first"] = "last"
 
     traits = OneShotMethod.traits.replace(
         sends=(
             "the mean and standard deviation of its samples' latents, of all and of each class, without noise; in "
             "warm-up and training the change of its model, the number of its samples and its loss"
-        )
+        ),
+        paper={"latents": "first", "min_size": 1},
     )
     state_type = FLUXState
 
@@ -88,7 +91,7 @@ class FLUXMethod(OneShotMethod):
         """Return one new model, all clients in one cluster, and random directions."""
         state: FLUXState = ClientMethod.init(self, fed)
         classifier = Classifier.of(state.module)
-        width = classifier.latents(state.models[0], torch.zeros(1, *classifier.shape)).shape[1]
+        width = classifier.latents(state.models[0], torch.zeros(1, *classifier.shape), self.latents).shape[1]
         return replace(state, projection=self.directions(fed, width))
 
     def directions(self, fed: Federation, width: int) -> Tensor:
@@ -141,7 +144,8 @@ class FLUXMethod(OneShotMethod):
     def _how(self, state: FLUXState) -> dict[str, Any]:
         """Return the settings of descriptors: the model (before the first, that of all clients) and the projection."""
         reference = state.reference if state.reference.numel() else state.models[0]
-        return {"module": state.module, "reference": reference, "projection": state.projection}
+        how = {"module": state.module, "reference": reference, "projection": state.projection}
+        return how if self.latents == "last" else how | {"latents": self.latents}
 
     @staticmethod
     def assign(result: Mapping[str, Any], unseen: Client) -> int:
@@ -158,9 +162,12 @@ class FLUXMethod(OneShotMethod):
 
 
 @client_task(
-    takes={"module": CLASSIFIER, "reference": updates("size"), "projection": reals("width", "dimensions")},
+    takes={
+        "module": CLASSIFIER, "reference": updates("size"), "projection": reals("width", "dimensions"),
+        "latents": Optional(one_of("first")),
+    },
     holds={"means": reals("segments", "dimensions"), "deviations": reals("segments", "dimensions", minimum=_ABSENT)},
-)
+)  # fmt: skip
 def describe_distribution(client: Client, payload: Payload) -> Payload:
     """Report ``means`` and ``deviations`` of projected latents, over all samples and by class."""
     labels_of(client)
@@ -176,7 +183,8 @@ def moments_of(client: Client, how: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
     `FLUXState`.
     """
     classifier = Classifier.of(how["module"])
-    latents = classifier.latents(how["reference"], client.x).double() @ how["projection"].double()
+    latents = classifier.latents(how["reference"], client.x, how.get("latents", "last"))
+    latents = latents.double() @ how["projection"].double()
     means = torch.full((1 + classifier.classes, latents.shape[1]), _ABSENT)
     deviations = means.clone()
     parts = {0: latents}

@@ -74,6 +74,7 @@ class IFCAMethod(ClientMethod):
         sends="the change of its model, the number of its samples and its loss, and which model it chose",
         cost="cheap",
         sums_suffice={"averaging": "models", "start": "random", "aggregation": "mean"},
+        paper={"weighting": "clients"},
     )
 
     def init(self, fed: Federation) -> ClientMethodState:

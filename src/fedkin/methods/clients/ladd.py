@@ -59,6 +59,7 @@ class LADDMethod(OneShotMethod):
             "and its loss"
         ),
         cost="cheap",
+        paper={"n_clusters": None, "style": "client"},
     )
 
     def init(self, fed: Federation) -> OneShotState:

@@ -73,6 +73,7 @@ class OCFLMethod(UpdateMethod):
     noise: from_distances.NoiseRule = "cluster"
     weighting: Literal["samples", "clients"] = "clients"
 
+    traits = UpdateMethod.traits.replace(paper={"clusterer": "hdbscan"})
     state_type: ClassVar[type[SplitState]] = OCFLState
 
     def __post_init__(self) -> None:

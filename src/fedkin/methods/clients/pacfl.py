@@ -72,6 +72,7 @@ class PACFLMethod(OneShotMethod):
             "number of its samples and its loss"
         ),
         cost="cheap",
+        paper={"bases": "client", "vectors": 3, "angle": "smallest", "threshold": None},
     )
 
     def messages(self, fed: Federation, state: OneShotState, clients: Sequence[int]) -> Replies[Tensor]:

@@ -77,6 +77,9 @@ class SattlerMethod(UpdateMethod):
     cooldown: Annotated[int, Ge(0)] = 5
     cache: bool = True
 
+    traits = UpdateMethod.traits.replace(
+        paper={"norms": "absolute", "mean_below": 0.4, "largest_above": 1.6, "cooldown": 20}
+    )
     state_type: ClassVar[type[SplitState]] = SattlerState
 
     def can_split(self, state: SattlerState) -> bool:

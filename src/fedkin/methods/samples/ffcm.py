@@ -77,6 +77,7 @@ class FFCMMethod(CentroidMethod):
         sends="a centroid and a sum of weights for each cluster, in every round",
         cost="cheap",
         sums_suffice={"aggregation": "mean", "start": "uniform"},
+        paper={"fuzziness": 2.0, "start": "uniform", "rounds": 1000},
     )
     state_type: ClassVar[type[State]] = FFCMState
     soft = True

@@ -68,7 +68,9 @@ class KFedMethod(CentroidMethod):
     assign: Literal["nearest", "induced"] = "nearest"
 
     traits = CentroidMethod.traits.replace(
-        sends="the centroids of its own clusters, and how many there are", cost="cheap"
+        sends="the centroids of its own clusters, and how many there are",
+        cost="cheap",
+        paper={"assign": "induced", "server": "one-round"},
     )
     state_type: ClassVar[type[State]] = KFedState
     without = staticmethod(without_points)

@@ -58,6 +58,7 @@ class SDAFCMethod(SyntheticMethod, CentroidMethod):
     clustering: Literal["kmeans", "fuzzy"] = "kmeans"
     fuzziness: Annotated[float, Gt(1)] = 1.1
 
+    traits = SyntheticMethod.traits.replace(paper={"synthetic_samples": 7000, "min_steps": 1})
     state_type: ClassVar[type[State]] = SDAFCState
     assign_task: ClassVar[Task] = assign
     soft = True

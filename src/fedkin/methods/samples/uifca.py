@@ -127,7 +127,11 @@ class UIFCAMethod(SampleMethod):
     traits = SampleMethod.traits.replace(
         sends="trained flows, how many of its samples chose each, and the centres and sizes of its own clusters once",
         has_device=True,
-    )
+        paper={
+            "start": "random", "cluster_rounds": 20, "rounds": 40, "local_steps": 100, "width": 512,
+            "learning_rate": 1e-4,
+        },
+    )  # fmt: skip
     state_type: ClassVar[type[State]] = UIFCAState
     assign_task: ClassVar[Task] = assign
 

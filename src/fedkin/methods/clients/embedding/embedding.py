@@ -320,7 +320,8 @@ class EmbeddingMethod(OneShotMethod):
         sends=(
             "one message of flipped bits, or of sums with noise; in pre-training and training the change of its "
             "model, the number of its samples and its loss"
-        )
+        ),
+        paper={"clustering": "bayes"},
     )
     state_type: ClassVar[type[ClientMethodState]] = EmbeddingState
 

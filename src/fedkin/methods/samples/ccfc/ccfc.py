@@ -146,7 +146,9 @@ class CCFCMethod(SampleMethod):
     aggregation: Aggregation = "mean"
 
     traits = SampleMethod.traits.replace(
-        sends="its trained network, the number of its samples, and centroids of latents", has_device=True
+        sends="its trained network, the number of its samples, and centroids of latents",
+        has_device=True,
+        paper={"form": "code", "views": "pillow"},
     )
     state_type: ClassVar[type[State]] = CCFCState
 
@@ -315,6 +317,8 @@ class SCFCMethod(CCFCMethod):
     """CCFC without cluster contrast: federated SimSiam, then k-means of representations (section 4.4)."""
 
     cluster_rounds: Annotated[int, Ge(0)] = 0
+
+    traits = CCFCMethod.traits.replace(paper={"form": "code", "views": "pillow"})
 
 
 # Tasks of CCFC's clients: one function per exchange of the algorithm.

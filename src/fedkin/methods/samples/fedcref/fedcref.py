@@ -207,7 +207,11 @@ class FedCRefMethod(SampleMethod):
         ),
         has_device=True,
         scenario="label-skew",
-    )
+        paper={
+            "associations": "paper", "safeguard": "all", "stability": 0.8, "min_steps": 0, "n_clusters": "given",
+            "max_iterations": 20,
+        },
+    )  # fmt: skip
     state_type: ClassVar[type[State]] = FedCRefState
 
     def init(self, fed: Federation) -> FedCRefState:
