@@ -132,9 +132,6 @@ class Federation(ABC):
         Signatures of these keys, by client, where clients sign; part of a checkpoint.
     attempts : int
         Number of attempts at a client that gives no usable reply, where all are needed.
-    hides_sums : bool
-        Whether sums over clients are hidden even if the run does not ask for it: between machines, where a server
-        would see each client's part, and not in one process, where nobody is hidden from anybody.
     has_latecomers : bool
         Whether clients that are silent when all are needed may still take part later, rather than being dropped.
     clients : dict of int to Client
@@ -142,7 +139,6 @@ class Federation(ABC):
     """
 
     attempts: ClassVar[int] = MAX_ATTEMPTS
-    hides_sums: ClassVar[bool] = True
     has_latecomers: ClassVar[bool] = False
 
     def __init__(
@@ -276,6 +272,13 @@ class Federation(ABC):
             return task.refusal(reply, expected)
         except Exception as error:
             return Failure("unusable", f"its reply cannot be read ({type(error).__name__})")
+
+    def sums(self) -> Any:
+        """Return sums over the clients present, `fedkin.secure_aggregation.sums.ClientSums`, as the engine makes them.
+
+        Plain ones in one process, where nobody is hidden from anybody; hidden ones between machines.
+        """
+        raise NotImplementedError(f"{type(self).__name__} makes no sums over clients.")
 
     def ask_again(
         self, task: Task, payloads: Mapping[int, Payload], attempts: int, expected: Wanted | None = None

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from fedkin.core.client import Client
-    from fedkin.core.federation import Federation
-    from fedkin.core.payload import Traffic
+    from fedkin.core.federation import Federation, Replies
+    from fedkin.core.payload import Payload, Traffic
 
 Count = Annotated[int, Ge(1)]
 Positive = Annotated[float, Gt(0)]
@@ -202,8 +202,8 @@ class Method(ABC, Generic[S]):
         A dry run calls it on a federation that is not used afterwards.
         """
 
-    def conclude(self, fed: Federation, state: S) -> None:
-        """Send clients what they need of the last state, such as the clusters of their samples.
+    def conclude(self, fed: Federation, state: S) -> Replies[Payload] | None:
+        """Send clients what they need of the last state, such as the clusters of their samples; return their replies.
 
         The last step calls it, and so does a run that ends early because its target is reached.
         """

@@ -23,6 +23,7 @@ from fedkin.core import Client, Federation, FedkinError, Payload, Task
 from fedkin.core.device import device, execution, on
 from fedkin.core.seeds import derive_bytes, derive_generator
 from fedkin.core.tasks import run_task
+from fedkin.secure_aggregation.sums import ClientSums
 
 _MIN_CHUNK, _MAX_CHUNK, _SECONDS = 2, 64, 0.02
 """Clients per call at least, so that small models train as stacks; at most; and the seconds a call should take."""
@@ -96,8 +97,6 @@ class LocalFederation(Federation):
         As of `Federation`.
     """
 
-    hides_sums = False
-
     def __init__(
         self,
         clients: Sequence[Client],
@@ -154,6 +153,10 @@ class LocalFederation(Federation):
                 replied += len(ids)
                 if self.on_progress:
                     self.on_progress(replied, len(clients))
+
+    def sums(self) -> ClientSums:
+        """Return plain sums over the clients present."""
+        return ClientSums(self)
 
     def _chunk(self, task: Task) -> int | None:
         if self.chunk is not None or self.device.type == "cpu":

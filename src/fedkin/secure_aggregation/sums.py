@@ -3,8 +3,8 @@
 Hiding is a task like any other, `masked`, around the task whose reply is summed, so every engine can carry it out.
 docs/privacy.md says what it protects and what not.
 
-For methods that only need sums, `ClientSums` masks them where clients are elsewhere and at least three take part. Then
-what each of them adds is hidden, whether or not the run asks for secure sums. Otherwise replies are just added up.
+Methods that only need sums ask for `Federation.sums`. In one process these are `ClientSums`, which just add replies up;
+where clients are elsewhere and at least three take part, or the run asks for it, they are `HiddenSums`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from copy import copy
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -90,6 +90,7 @@ def secure(fed: Federation, method: Any) -> None:
         if (value := getattr(method, name)) not in allowed:
             raise FedkinError(f"With secure sums, '{name}' must be {' or '.join(map(repr, allowed))}, not {value!r}.")
     fed.secure_sums = True
+    fed.sums = lambda: HiddenSums(fed)  # type: ignore[method-assign]
 
 
 def check_enough(clients: int) -> None:
@@ -486,12 +487,10 @@ def _rejection(reply: Payload, expected: Mapping[str, tuple[int, ...]]) -> str |
 class ClientSums:
     """Sums over all clients present, one exchange after another, and the clients that took part.
 
-    Hidden or not, values are rounded alike and added up by `groups_of` clients, so that the sums are the same.
+    Values are rounded as where sums are hidden, and added up by `groups_of` clients, so that the sums are the same.
 
     Attributes
     ----------
-    hidden : bool
-        Whether the server sees the sums of groups alone.
     groups : list of list of int
         The clients of each group.
     answered : list of int
@@ -500,11 +499,11 @@ class ClientSums:
         Clients that are not, and why.
     """
 
+    hidden: ClassVar[bool] = False
+    """Whether the server sees the sums of groups alone."""
+
     def __init__(self, fed: Federation) -> None:
-        if fed.secure_sums:
-            check_enough(len(fed.present))
         self.fed = fed
-        self.hidden = fed.secure_sums or (fed.hides_sums and len(fed.present) >= MIN_CLIENTS)
         self.groups = groups_of(fed.present)
         self.answered, self.missing = list(fed.present), dict[int, str]()
         self._tasks: list[str] = []
@@ -524,30 +523,17 @@ class ClientSums:
         self._tasks.append(task.name)
         group_of = {client: group for group, clients in enumerate(self.groups) for client in clients}
         terms = [Term(name, shape) for name, shape in shapes.items()]
-        sums = (self._hidden if self.hidden else self._plain)(task, payload, terms, group_of)
+        sums = self._sums(task, payload, terms, group_of)
         away = group_of.keys() - {client for part in sums.values() for client in part.clients}
         self.answered[:] = [client for client in self.answered if client not in away]
         return Sum.of(sums.values()).totals if sums else None
 
-    def _hidden(
-        self, task: Task, payload: Payload, terms: Sequence[Term], group_of: Mapping[int, int]
-    ) -> dict[int, Sum]:
-        sums: dict[int, Sum] = {}
-        for time in range(_TIMES):
-            waiting = {client: group for client, group in group_of.items() if group not in sums}
-            if not waiting:
-                break
-            if time:
-                self.fed.pause(time)
-            more = summed(self.fed, task, dict.fromkeys(waiting, payload), terms, waiting)
-            sums |= more
-            self.missing.update(more.missing)
-        return sums
+    def facts(self) -> dict[str, object]:
+        """Return how the sums were made, for the record."""
+        return {"exchanges": len(self._tasks), "sums": "hidden" if self.hidden else "plain"}
 
-    def _plain(
-        self, task: Task, payload: Payload, terms: Sequence[Term], group_of: Mapping[int, int]
-    ) -> dict[int, Sum]:
-        """Add up replies in the fixed point of secure sums."""
+    def _sums(self, task: Task, payload: Payload, terms: Sequence[Term], group_of: Mapping[int, int]) -> dict[int, Sum]:
+        """Add up replies by group, in the fixed point of secure sums."""
         sizes, totals = Counter(group_of.values()), dict[int, Integers]()
         replied: dict[int, list[int]] = {group: [] for group in sizes}
         waiting = sorted(group_of)
@@ -572,6 +558,25 @@ class ClientSums:
                 break
         return {group: Sum(replied[group], total[None], terms) for group, total in totals.items()}
 
-    def facts(self) -> dict[str, object]:
-        """Return how the sums were made, for the record."""
-        return {"exchanges": len(self._tasks), "sums": "hidden" if self.hidden else "plain"}
+
+class HiddenSums(ClientSums):
+    """The same sums, masked, so that the server sees those of groups alone; over at least three clients."""
+
+    hidden = True
+
+    def __init__(self, fed: Federation) -> None:
+        check_enough(len(fed.present))
+        super().__init__(fed)
+
+    def _sums(self, task: Task, payload: Payload, terms: Sequence[Term], group_of: Mapping[int, int]) -> dict[int, Sum]:
+        sums: dict[int, Sum] = {}
+        for time in range(_TIMES):
+            waiting = {client: group for client, group in group_of.items() if group not in sums}
+            if not waiting:
+                break
+            if time:
+                self.fed.pause(time)
+            more = summed(self.fed, task, dict.fromkeys(waiting, payload), terms, waiting)
+            sums |= more
+            self.missing.update(more.missing)
+        return sums

@@ -34,6 +34,8 @@ from fedkin.engines.flower_engine.messages import (
 from fedkin.engines.flower_engine.versions import check_listed_keys, connected_nodes
 from fedkin.engines.site import Request, WatchedSites
 from fedkin.secure_aggregation.client_tasks import public_text
+from fedkin.secure_aggregation.client_tasks import MIN_CLIENTS
+from fedkin.secure_aggregation.sums import ClientSums, HiddenSums
 
 _LOOK_EVERY = 5.0
 """Seconds between two checks whether a client that owes a reply was restarted."""
@@ -106,6 +108,10 @@ class FlowerFederation(Federation):
                 self.on_progress(count, len(payloads))
             while waiting and waiting[0] in ready:
                 yield waiting[0], ready.pop(waiting.pop(0))
+
+    def sums(self) -> ClientSums:
+        """Return sums over the clients present, hidden if they are enough for it."""
+        return HiddenSums(self) if len(self.present) >= MIN_CLIENTS else ClientSums(self)
 
     def conclude(self, results: Mapping[int, Payload]) -> dict[int, str]:
         """Have clients save their part of the result; return the clients that did not, and why."""

@@ -222,9 +222,8 @@ def one_round_of_points(
     if state.points:
         changes, values = cluster(state.points, state.sizes)
         after = state.next(finished=True, **changes)
-        method.conclude(fed, after)
-        answered = [client for client in fed.present if client not in fed.missing]
-        return after, Record(answered, dict(fed.missing), values)
+        replies = method.conclude(fed, after)
+        return after, Record(list(replies), replies.missing, values)
 
     def cluster_replies(replies: Replies[Payload]) -> RoundOutcome:
         points = {str(client): reply["centres"] for client, reply in replies.items()}

@@ -21,6 +21,7 @@ from torch import Tensor
 from fedkin.clustering.k_means import awasthi_sheffet, farthest_points, k_means
 from fedkin.clustering.nearest import nearest_centroids
 from fedkin.core import Client, Federation, Payload, Record, State, client_task
+from fedkin.core.federation import Replies
 from fedkin.core.method import Count
 from fedkin.core.replies import counts_to, int64, is_count, is_name, reals
 from fedkin.features.kept_features import cached_features
@@ -96,7 +97,7 @@ class KFedMethod(CentroidMethod):
         payload = {"features": state.features, "local_clusters": self.local_clusters or self.n_clusters}
         return one_round_of_points(self, fed, state, cluster_locally, payload, cluster)
 
-    def conclude(self, fed: Federation, state: KFedState) -> None:
+    def conclude(self, fed: Federation, state: KFedState) -> Replies[Payload]:
         """Have every client assign its samples."""
         if self.assign == "nearest":
             return super().conclude(fed, state)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self, TypeVar, cast
 from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Method, Payload, Record, State, Task, client_task
-from fedkin.core.federation import MAX_ATTEMPTS
+from fedkin.core.federation import MAX_ATTEMPTS, Replies
 from fedkin.core.method import Traits
 from fedkin.core.replies import common_shape, is_count, is_flag, is_shape, objection
 from fedkin.core.runner import check_result
@@ -73,10 +73,11 @@ class SampleMethod(Method[Any]):
             return stored
         return cls.memberships(result, client.x)
 
-    def conclude(self, fed: Federation, state: Any) -> None:
+    def conclude(self, fed: Federation, state: Any) -> Replies[Payload]:
         """Have every client assign its samples by the result of `state`."""
-        if self.assign_task is not None:
-            broadcast(fed, self.assign_task, fed.all(result=checked_result(self, state, self.assign_task)))
+        if self.assign_task is None:
+            return Replies({}, {})
+        return broadcast(fed, self.assign_task, fed.all(result=checked_result(self, state, self.assign_task)))
 
     def encodes_samples(self) -> bool:
         return is_encoder(getattr(self, "features", ""))
@@ -144,9 +145,9 @@ def describe_clients(fed: Federation) -> Facts:
     return Facts(common_shape(replies), samples, all(reply["unit"] for reply in replies.values()))
 
 
-def broadcast(fed: Federation, task: Task, payloads: Mapping[int, Payload]) -> None:
+def broadcast(fed: Federation, task: Task, payloads: Mapping[int, Payload]) -> Replies[Payload]:
     """Send the last `task` of a run with `payloads`; clients that do not reply are asked up to five times."""
-    fed.ask_again(task, payloads, FINAL_ATTEMPTS)
+    return fed.ask_again(task, payloads, FINAL_ATTEMPTS)
 
 
 def checked_result(method: Method[Any], state: Any, task: Task) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from fedkin.clustering.k_means import k_means
 from fedkin.clustering.margins import distance_margin
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, client_task
 from fedkin.core import replies as forms
-from fedkin.core.federation import MAX_ATTEMPTS
+from fedkin.core.federation import MAX_ATTEMPTS, Replies
 from fedkin.core.method import Count, Positive
 from fedkin.methods.samples.ccfc.augmentation import Views, augmentation_for
 from fedkin.methods.samples.ccfc.contrastive import (
@@ -185,7 +185,7 @@ class CCFCMethod(SampleMethod):
             self.conclude(fed, state)
         return state, Record([i for i in replies if i not in missing], missing, values)
 
-    def conclude(self, fed: Federation, state: CCFCState) -> None:
+    def conclude(self, fed: Federation, state: CCFCState) -> Replies[Payload]:
         """Have every client assign its samples (line 22), with `standalone` by its own network."""
         result = self.result(state)
         together: Payload = {"result": result, "first": 0}
@@ -195,7 +195,7 @@ class CCFCMethod(SampleMethod):
                 single = {"network": state.network, "models": [model], "centroids": [centroids]}
                 payloads[int(client)] = {"result": single, "first": first}
                 first += len(centroids)
-        broadcast(fed, finish, payloads)
+        return broadcast(fed, finish, payloads)
 
     def result(self, state: CCFCState) -> dict[str, Any]:
         """Return networks and centroids, one of each unless `standalone`; clusters are numbered over all networks."""

@@ -260,14 +260,14 @@ class FedCRefMethod(SampleMethod):
             self.conclude(fed, state)
         return state, _record(work, state, used, unchanged)
 
-    def conclude(self, fed: Federation, state: FedCRefState) -> None:
+    def conclude(self, fed: Federation, state: FedCRefState) -> Replies[Payload]:
         """Send every client the clusters of its local clusters, or the models if its local clusters are unknown."""
         if not len(state.cluster_models):
             raise FedkinError("No client could be reached in any iteration, so no clusters were found.")
         by_model = {**tasks.spec(state.model), "models": state.cluster_models}
         payloads: dict[int, Payload] = dict.fromkeys(fed.present, by_model)
         payloads |= {int(client): {"clusters": clusters} for client, clusters in state.clusters.items()}
-        broadcast(fed, tasks.finish, payloads)
+        return broadcast(fed, tasks.finish, payloads)
 
     def result(self, state: FedCRefState) -> dict[str, Any]:
         """Return ``models`` ``(clusters, size)``, and by cluster its local clusters in ``communities``."""

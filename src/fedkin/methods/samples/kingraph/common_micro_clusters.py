@@ -148,7 +148,7 @@ class SumsPath:
 
     def step(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState | None, Record]:
         """Return the state with the step's findings, and its record; ``None`` for the state to repeat the step."""
-        sums = ClientSums(fed)
+        sums: ClientSums = fed.sums()
         if not len(state.mean):
             phase, (after, values) = "components", self._components(sums, state)
         elif self.local_whitening > 0 and not state.whitened:

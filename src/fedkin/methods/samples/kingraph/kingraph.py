@@ -21,7 +21,8 @@ from fedkin.clustering.graph.cut import more_than_nodes, node_clusters
 from fedkin.clustering.margins import share_margin
 from fedkin.clustering.node_votes import counted, counted_shares, nearest_nodes, node_margins
 from fedkin.clustering.whitening import fewest_samples
-from fedkin.core import Client, Federation, FedkinError, Record, State
+from fedkin.core import Client, Federation, FedkinError, Payload, Record, State
+from fedkin.core.federation import Replies
 from fedkin.core.method import Count, Fraction, Positive
 from fedkin.core.seeds import draw_seed
 from fedkin.features import extractors as named
@@ -287,13 +288,12 @@ class KinGraphMethod(SampleMethod):
         values = {"phase": "graph", **found, **values_of_own(state.own, clusters)}
         return replace(state, finished=True, clusters=clusters, scales=found["scales"]), values
 
-    def conclude(self, fed: Federation, state: KinGraphState) -> None:
+    def conclude(self, fed: Federation, state: KinGraphState) -> Replies[Payload]:
         """Send clients the clusters of their micro-clusters, or of all nodes, or the head."""
         if not len(state.clusters):
-            return
+            return Replies({}, {})
         if state.head:
-            broadcast(fed, assign_by_head, fed.all(head=final_head(state.head)))
-            return
+            return broadcast(fed, assign_by_head, fed.all(head=final_head(state.head)))
         rounds = 1 if self.epsilon is None else self.smoothing_rounds
         result = cut_nodes(state)
         payloads = fed.all(result=result, smoothing=state.smoothing, rounds=rounds)
@@ -304,7 +304,7 @@ class KinGraphMethod(SampleMethod):
             for client, nodes in zip(clients.tolist(), state.own[:, 1].split(sizes.tolist()), strict=True):
                 if client in payloads:
                     payloads[client] = {"clusters": state.clusters[nodes], "confidence": margins[nodes]}
-        broadcast(fed, receive_clusters, payloads)
+        return broadcast(fed, receive_clusters, payloads)
 
     @staticmethod
     def predict(result: Mapping[str, Any], x: Tensor) -> Tensor:
@@ -375,9 +375,8 @@ class KinGraphMethod(SampleMethod):
             after, values = checked_smoothing(fed, (after, values), self.clusters_of, self.smoothing == "auto")
         if self.refine and again:
             values["note"] = "Clusters that are found again are not refined."
-        self.conclude(fed, after)
-        answered = [client for client in fed.present if client not in fed.missing]
-        record = Record(answered, dict(fed.missing), values)
+        replies = self.conclude(fed, after)
+        record = Record(list(replies), replies.missing, values)
         if self.refine and not again and after.clusters.any():
             # Clients have received clusters before, which `cut` divides anew.
             after = replace(after, finished=False, head=begin(fed, after, self.min_members))

@@ -33,7 +33,6 @@ from fedkin.features.kept_features import drop
 from fedkin.methods.samples.kingraph.kingraph_space import SPACE, KinGraphState, client_points, points_of
 from fedkin.methods.samples.sample_method import broadcast
 from fedkin.nn.network_forms import MANY
-from fedkin.secure_aggregation.sums import ClientSums
 
 ROUNDS = 100
 """Rounds: after 50, PACS and AG News had gained nothing yet; after 150, CBF lost more (seed 0)."""
@@ -158,7 +157,7 @@ def begin(fed: Federation, state: KinGraphState, least: int) -> dict[str, Any]:
 
 def refine(fed: Federation, head: Mapping[str, Any]) -> tuple[dict[str, Any], Record]:
     """Return the head after one more round, and the round's record; unchanged but for the round without a sum."""
-    sums, student = ClientSums(fed), head["student"]
+    sums, student = fed.sums(), head["student"]
     payload = {name: head[name] for name in ("student", "teacher", "marginal")}
     shapes = {"gradient": tuple(student.shape), "marginal": (len(student),)}
     totals = sums.ask(send_gradient, payload, shapes)
