@@ -114,9 +114,13 @@ def __getattr__(name: str) -> Any:
     if name in _FROM:
         return getattr(import_module(_FROM[name]), name)
     if name in __all__:
-        from fedkin.estimators import client_estimators, sample_estimators
+        from fedkin.experiment.registry import METHODS
 
-        return getattr(sample_estimators if hasattr(sample_estimators, name) else client_estimators, name)
+        of_samples = any(
+            entry.target.endswith(f":{name}Method") for entry in METHODS.values() if ".samples." in entry.target
+        )
+        kind = "sample" if of_samples else "client"
+        return getattr(import_module(f"fedkin.estimators.{kind}_estimators"), name)
     from fedkin.core.errors import nearest
 
     near = nearest(name, __all__)

@@ -16,7 +16,6 @@ from contextlib import suppress
 
 import numpy as np
 import torch
-from sklearn.feature_extraction.text import CountVectorizer
 from torch import Tensor
 
 from fedkin.core import Client, Federation, Payload, client_task
@@ -55,6 +54,8 @@ def word_counts(client: Client, payload: Payload) -> Payload:
     k, minimum = int(payload["n_clusters"]), max(MIN_MEMBERS, int(payload["min_members"]), client.min_members)
     clusters = client.state["clusters"]
     members = clusters[(clusters >= 0) & (clusters < k)].bincount(minlength=k)
+    from sklearn.feature_extraction.text import CountVectorizer  # for texts alone
+
     words, counts = [], torch.zeros(k, 0, dtype=torch.int64)
     with suppress(ValueError):  # no word is held by so many
         # Letters alone; the most frequent words tell clusters apart, and others take time.

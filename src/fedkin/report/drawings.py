@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
-from PIL import Image
 
 from fedkin.report.figures import ClusterPictures, Graph, PictureTable, SampleMap, Scale, ScaleTree
 from fedkin.report.markup import (
@@ -143,6 +142,8 @@ def sprite(mean: NDArray[np.floating[Any]], members: NDArray[np.floating[Any]], 
     They are ``(H, W)`` or ``(H, W, 3)``; values are clipped to [0, 1], and NaN becomes black. `side` is the longest
     side of a tile in pixels; larger images are reduced to it, smaller ones kept.
     """
+    from PIL import Image  # for pages with pictures alone
+
     pixels = np.round(np.clip(np.nan_to_num(np.concatenate([mean[None], members])), 0, 1) * 255).astype(np.uint8)
     tiles = [Image.fromarray(tile) for tile in pixels]
     for tile in tiles:

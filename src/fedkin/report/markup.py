@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from importlib import resources
 from itertools import groupby
 
-from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from fedkin.core.errors import listing
@@ -23,14 +22,14 @@ def source(name: str) -> str:
     return resources.files("fedkin.report").joinpath(name).read_text(encoding="utf-8")
 
 
-_TEMPLATES = Environment(
-    loader=FunctionLoader(source), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-)
-
-
 def fill(template: str, **values: object) -> str:
     """Fill a template; every value is escaped, except `markupsafe.Markup`."""
-    return _TEMPLATES.get_template(template).render(**values)
+    from jinja2 import Environment, FunctionLoader, StrictUndefined  # at the end of a run alone
+
+    templates = Environment(
+        loader=FunctionLoader(source), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return templates.get_template(template).render(**values)
 
 
 def text(value: object) -> str:

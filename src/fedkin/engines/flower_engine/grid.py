@@ -33,8 +33,7 @@ from fedkin.engines.flower_engine.messages import (
 )
 from fedkin.engines.flower_engine.versions import check_listed_keys, connected_nodes
 from fedkin.engines.site import Request, WatchedSites
-from fedkin.secure_aggregation.client_tasks import public_text
-from fedkin.secure_aggregation.client_tasks import MIN_CLIENTS
+from fedkin.secure_aggregation.client_tasks import MIN_CLIENTS, public_text
 from fedkin.secure_aggregation.sums import ClientSums, HiddenSums
 
 _LOOK_EVERY = 5.0

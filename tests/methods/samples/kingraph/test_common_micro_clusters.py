@@ -99,7 +99,7 @@ def test_the_server_sees_sums_alone_where_three_take_part():
             yield client, reply
 
     fed.deliver = watched  # type: ignore[method-assign]
-    assert common_micro_clusters(ClientSums(fed), raw(3), 5, 100) is not None
+    assert common_micro_clusters(fed.sums(), raw(3), 5, 100) is not None
     assert seen == {"key", "publics", "shares", "masked", "own", "pairs"}
 
 
