@@ -124,7 +124,13 @@ def full_view(clusters: int = 3) -> PageView:
     bars = Bars("Heights", "Falling.", ["1", "2"], [2.0, 1.0], [True, False], "merge", 1.5, "cut")
     scales = ScaleTree("Scales", "Rows.", [Scale([9, 1], [], 0.9, True), Scale([5, 4, 1], [0, 0, 1], 0.5, False)])
     pictures = [ClusterPictures(g, 5, 1, rng.random((4, 4)), rng.random((2, 4, 4))) for g in range(clusters)]
-    places = SampleMap("By cluster", rng.random((9, 2)), np.arange(9) % 2, {0: "Cluster 0", 1: "Cluster 1"})
+    places = SampleMap(
+        "", "Nine samples.", rng.random((9, 2)), np.array([[0] * 9, np.arange(9) % 2, np.arange(9) % 3]), chosen=1,
+        scales=["1 cluster", "2 clusters (found)", "3 clusters"],
+        sentences=[{0: "Cluster 0: all."}, {0: "Cluster 0: old.", 1: "Cluster 1: young."}, {2: "Cluster 2: tall."}],
+        clients=np.array([0] * 6 + [1] * 3), client_names=["north", "south"], confidence=np.linspace(0, 1, 9),
+        ids=[f"p{at}" for at in range(9)], id_name="patient",
+    )  # fmt: skip
     return PageView(
         "A run",
         "What it found.",

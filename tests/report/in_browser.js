@@ -75,6 +75,40 @@ const cell = page => {
   return tipOf(page);
 };
 
+// A map by its controls: what is shown, how it looks, and what is said, after each of them.
+const mapped = page => {
+  const figure = page.document.querySelector(".plane");
+  if (!figure) return null;
+  const [colour, client, cluster] = figure.querySelectorAll("select");
+  const svg = figure.querySelector("svg"), [search] = figure.querySelectorAll("input[type=search]");
+  const scale = figure.querySelector("input[type=range]");
+  const set = (control, value) => {
+    control.value = value;
+    control.dispatchEvent(new page.Event("input", {bubbles: true}));
+  };
+  const seen = () => ({
+    looks: [...svg.querySelectorAll("circle")].map(dot => dot.getAttribute("class")),
+    shown: svg.querySelectorAll("circle[data-tip]").length, said: [...figure.querySelectorAll(".described li")].map(line => line.textContent),
+    title: figure.querySelector(".scale output").textContent, box: svg.getAttribute("viewBox"),
+  });
+  const found = {begin: seen()};
+  set(scale, 2); found.finer = seen();
+  set(scale, 0); found.coarser = seen();
+  set(scale, 1); set(client, "1"); found.client = seen();
+  set(client, ""); set(cluster, "1"); found.cluster = seen();
+  set(cluster, ""); set(colour, "confidence"); found.confidence = seen();
+  set(colour, "cluster"); set(search, "P4");
+  found.search = {...seen(), tip: tipOf(page), hits: svg.querySelectorAll(".hit").length};
+  svg.focus();
+  for (const [name, key, more] of [["near", "+"], ["moved", "ArrowRight", {shiftKey: true}], ["whole", "0"]]) {
+    svg.dispatchEvent(new page.KeyboardEvent("keydown", {bubbles: true, key, ...more}));
+    found[name] = seen().box.split(" ").map(Number);
+  }
+  svg.dispatchEvent(new page.KeyboardEvent("keydown", {bubbles: true, key: "Home"}));
+  found.first = tipOf(page);
+  return found;
+};
+
 // The clipboard of a browser without a window cannot be read, so what is handed to it is looked at.
 const copied = async (page, clipboard) => {
   Object.defineProperty(page.navigator, "clipboard", {value: clipboard, configurable: true});
@@ -86,7 +120,7 @@ const check = async page => {
   page.document.querySelectorAll("details").forEach(folded => { folded.open = true; });
   await wait(50);
   const found = {width: page.innerWidth, scrolls: page.document.documentElement.scrollWidth, beyond: beyond(page)};
-  Object.assign(found, {scrolled: scrolled(page), hovered: hovered(page), keys: keys(page), touched: touched(page), cell: cell(page)});
+  Object.assign(found, {scrolled: scrolled(page), hovered: hovered(page), keys: keys(page), touched: touched(page), cell: cell(page), map: mapped(page)});
   found.copied = [];
   found.selected = [];
   await copied(page, {writeText: async text => { found.copied.push(text); }});

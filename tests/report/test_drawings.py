@@ -89,18 +89,19 @@ def test_values_outside_the_range_are_clipped_and_nan_is_black() -> None:
 # Maps.
 
 PLACES = np.array([[0.0, 0.0], [4.0, 1.0], [2.0, 2.0]])
-NAMES = {0: "cat", 3: "<dog>"}
+LABELS = np.array([[0, 0, 3]])
 
 
-def test_samples_have_the_colour_of_their_label_and_are_named() -> None:
-    drawn = sample_map(SampleMap("By class", PLACES, np.array([0, 0, 3]), NAMES, {0: 3}))
-    assert drawn.count("<circle") == 3
-    assert re.findall(r'class="cloud (c\d) m0" data-tip="([^"]*)"', drawn) == [("c3", "cat"), ("c3", "&lt;dog&gt;")]
+def test_points_have_the_colour_of_their_cluster_and_larger_groups_are_larger() -> None:
+    drawn = sample_map(SampleMap("Map", "", PLACES, LABELS, sizes=np.array([5, 5, 80])), is_still=True)
+    assert re.findall(r'class="cloud (c\d) m0" data-tip="([^"]*)"', drawn) == [("c0", "Cluster 0"), ("c3", "Cluster 3")]
+    radii = [float(r) for r in re.findall(r' r="(\S+)"/>', drawn)]
+    assert radii[0] == radii[1] < radii[2]
 
 
 @pytest.mark.parametrize("places", [PLACES, np.zeros((3, 2)), PLACES * 1e6 - 5e5])
 def test_every_dot_lies_inside_the_picture(places: np.ndarray) -> None:
-    drawn = sample_map(SampleMap("By class", places, np.array([0, 0, 3]), NAMES))
+    drawn = sample_map(SampleMap("Map", "", places, LABELS))
     height = float(re.search(r'viewBox="0 0 400 (\S+)"', drawn)[1])  # type: ignore[index]
     numbers = [(float(x), float(y)) for x, y in re.findall(r'cx="(\S+)" cy="(\S+)"', drawn)]
     assert len(numbers) == 3

@@ -93,6 +93,27 @@ def test_what_a_finger_touched_stays_until_it_touches_elsewhere(seen: dict[str, 
     assert touched["elsewhere"] is None
 
 
+def test_a_map_is_recut_filtered_and_searched(seen: dict[str, Any]) -> None:
+    steps = seen["run"]["map"]
+    assert len(set(steps["coarser"]["looks"])) == 1
+    assert len(set(steps["finer"]["looks"])) == 3
+    assert len(set(steps["begin"]["looks"])) == 2
+    assert (steps["begin"]["title"], steps["begin"]["said"][1]) == ("2 clusters (found)", "Cluster 1: young.")
+    assert (steps["finer"]["title"], steps["finer"]["said"][0]) == ("3 clusters", "Cluster 2: tall.")
+    assert [steps[name]["shown"] for name in ("begin", "client", "cluster")] == [9, 3, 4]
+    assert {look.split()[0] for look in steps["confidence"]["looks"]} == {"graded"}
+    assert steps["search"]["hits"] == 1
+    assert steps["search"]["tip"] == "Cluster 0\nnorth, 60 % of the cluster\npatient p4\nconfidence 50 %"
+    assert steps["first"].startswith("Cluster 0\nnorth")
+
+
+def test_a_map_zooms_and_moves_by_keyboard(seen: dict[str, Any]) -> None:
+    near, moved, whole = (seen["run"]["map"][name] for name in ("near", "moved", "whole"))
+    assert near[2] < whole[2] == 400
+    assert moved[0] > near[0]
+    assert moved[1:] == near[1:]
+
+
 def test_a_cell_tells_more_when_pointed_at(seen: dict[str, Any]) -> None:
     assert seen["comparison"]["cell"] == "three pairs of seeds\nminimum 0.961"
 

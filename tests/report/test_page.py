@@ -162,7 +162,7 @@ def figures_named(bad: str) -> list[Figure]:
         Curve(bad, bad, range(4), {bad: [1.0, 2.0, 3.0, 4.0]}, x_label=bad, marks=[Mark(0, bad)]),
         Graph(bad, bad, [GraphNode(0, 0, 1, 0), GraphNode(0, 1, 1, None)], [(0, 1)], [bad]),
         ResultTable(bad, bad, bad, [0, bad], [(bad, [TableCell(bad)] * 2)], foot=[(bad, [TableCell(bad)] * 2)]),
-        SampleMap(bad, np.zeros((1, 2)), np.array([0]), {0: bad}),
+        SampleMap(bad, bad, np.zeros((1, 2)), np.array([[0]]), ids=[bad], client_names=[bad], sentences=[{0: bad}]),
     ]
 
 
@@ -173,10 +173,19 @@ def test_results_cannot_break_out_of_the_page() -> None:
     bars = Bars(bad, bad, [bad], [1.0], [True], bad, 1.0, bad)
     part = PagePart("a", bad, [bad], [bad], [table, curve, bars, *figures_named(bad)], [bad], [bad])
     page = Page(render(PageView(bad, bad, [(bad, bad, bad)], [part], {bad: bad})))
-    assert len(page.of("script")) == 2  # what the page does, and the names of clusters
+    assert len(page.of("script")) == 3  # what the page does, a map's data, and the names of clusters
     assert page.of("img") == []
     assert page.words.count(bad) >= 22
     assert bad in [a.get("data-client") for _, a in page.elements]
+
+
+def test_a_map_adds_at_most_thirty_kilobytes_to_a_page_and_none_to_one_without() -> None:
+    dot = SampleMap("", "", np.zeros((1, 2)), np.array([[0]]))
+    sizes = [
+        len(render(PageView("P", parts=[PagePart("map", "Map", figures=figures)])).encode()) for figures in ([], [dot])
+    ]
+    assert sizes[1] - sizes[0] < 30_000
+    assert "plane" not in render(comparison()).partition("<script>")[2]
 
 
 def test_sixty_clusters_and_three_hundred_nodes_stay_small() -> None:

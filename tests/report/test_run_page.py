@@ -7,18 +7,15 @@ import pytest
 import torch
 
 from fedkin.core import Client
+from fedkin.core.method import Nodes
 from fedkin.data.population import Drift, Population
 from fedkin.data.profile import ClusterProfile
 from fedkin.data.schema import SchemaColumn
 from fedkin.experiment import registry
 from fedkin.experiment.config import Config, load_config
 from fedkin.report.figures import PagePart
-from fedkin.report.run_page import (
-    MapLayout,
-    data_sentence,
-    marks_of,
-    page_of_run,
-)
+from fedkin.report.run_page import data_sentence, marks_of, page_of_client, page_of_run
+from fedkin.report.sample_map import MapLayout
 from pages import client_record, clustered, part, record, scaling, view
 
 
@@ -195,15 +192,14 @@ def map_of(population: Population, layout: MapLayout) -> PagePart:
     return part(page_of_run(settings, population, scaling("none", (2,)), [], {}), "map")
 
 
-@pytest.mark.parametrize(("layout", "samples"), [("tsne", 60), ("pca", 60), ("tsne", 5), ("tsne", 1), ("pca", 1)])
+@pytest.mark.parametrize(("layout", "samples"), [("tsne", 60), ("pca", 60), ("tsne", 900), ("tsne", 5), ("pca", 1)])
 def test_a_map_keeps_clusters_apart_and_is_the_same_again(toy: None, layout: MapLayout, samples: int) -> None:
-    drawn, again = (map_of(two_clusters(samples), layout) for _ in range(2))
-    by_cluster, by_class = drawn.figures
-    assert np.array_equal(by_cluster.places, again.figures[0].places)
-    assert f"{samples} samples" in drawn.paragraphs[0]
-    assert by_class.names.get(2, "c") == "c"
+    (drawn,), (again,) = (map_of(two_clusters(samples), layout).figures for _ in range(2))
+    assert np.array_equal(drawn.places, again.places)
+    assert f"{samples} sample" in drawn.caption
+    assert drawn.class_names == {label: "abc"[label] for label in np.unique(drawn.classes).tolist()}
     if samples > 1:
-        own = [by_cluster.places[by_cluster.labels == cluster] for cluster in (0, 1)]
+        own = [drawn.places[drawn.cuts[0] == cluster] for cluster in (0, 1)]
         spread = max(np.ptp(each, axis=0).max() for each in own)
         assert np.linalg.norm(own[0].mean(0) - own[1].mean(0)) > spread / 2
 
@@ -211,14 +207,42 @@ def test_a_map_keeps_clusters_apart_and_is_the_same_again(toy: None, layout: Map
 def test_of_many_samples_some_are_mapped_evenly_over_clients_with_cluster_and_class(toy: None) -> None:
     clients = [
         Client(i, torch.full((size, 2), float(i)), state={"clusters": torch.full((size,), i)})
-        for i, size in enumerate((900, 300))
+        for i, size in enumerate((3000, 1000))
     ]
     people = Population(clients, [torch.full((len(client),), client.id + 5) for client in clients], [])
-    by_cluster, by_class = map_of(people, "pca").figures
-    assert np.bincount(by_cluster.labels).tolist() == [450, 150]
-    assert (by_class.labels == by_cluster.labels + 5).all()
-    assert by_class.colours == {5: 0, 6: 1}
+    (drawn,) = map_of(people, "pca").figures
+    assert np.bincount(drawn.cuts[0]).tolist() == np.bincount(drawn.clients).tolist() == [1500, 500]
+    assert (drawn.classes == drawn.cuts[0] + 5).all()
+    assert "2,000 samples of 4,000" in drawn.caption
     assert not map_of(replace(people, clients=[Client(0, torch.zeros(3, 2))]), "pca").figures
+
+
+def nodes_of(cuts: list[list[int]], owners: list[int]) -> Nodes:
+    found = torch.tensor([0, 0, 1, 1])
+    means = torch.tensor([[-1.0], [-1.0], [1.0], [1.0]])
+    places = means + torch.tensor([[0.0], [0.1], [0.0], [0.1]])
+    return Nodes(places, torch.tensor([9, 7, 6, 5]), found, torch.ones(4), torch.tensor(owners), torch.tensor(cuts),
+                 [0.9] * len(cuts), means)  # fmt: skip
+
+
+def test_a_server_without_samples_shows_its_micro_clusters_at_every_scale(toy: None) -> None:
+    settings = load_config("toy", ["simulation.scenario=toy", "evaluation.map=pca"])
+    alone = Population([], None, [], ["age"], names=["north", "south"])
+    nodes = nodes_of([[0, 0, 0, 0], [1, 1, 0, 0], [2, 2, 1, 0]], [0, 0, 1, 1])
+    scaled = scaling("standard", (1,), mean=50.0, scale=10.0)
+    (drawn,) = part(page_of_run(settings, alone, scaled, [], {}, nodes=nodes), "map").figures
+    assert drawn.chosen == 1
+    assert drawn.cuts.tolist() == [[0, 0, 0, 0], [0, 0, 1, 1], [0, 0, 1, 2]]
+    assert drawn.sizes.tolist() == [9, 7, 6, 5]
+    assert "mean of 5 rows or more" in drawn.caption
+    assert drawn.sentences[1][0].startswith("Cluster 0 (16 samples): low age (40 against 48")
+    assert "client south" in drawn.sentences[2][2]
+
+
+def test_a_client_finds_its_rows_by_their_ids_on_its_own_page() -> None:
+    (drawn,) = part(page_of_client(Client(7, torch.rand(3, 2), state={"clusters": torch.tensor([0, 1, 1])}), "north",
+                                   ["a", "b", "c"], "patient"), "map").figures  # fmt: skip
+    assert (list(drawn.ids), drawn.id_name, list(drawn.client_names)) == (["a", "b", "c"], "patient", ["north"])
 
 
 def test_the_clusters_of_a_table_are_described_by_sentences_and_cells(config: Config) -> None:

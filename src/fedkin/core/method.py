@@ -15,6 +15,7 @@ from typing import (
     ClassVar,
     Generic,
     Literal,
+    NamedTuple,
     Protocol,
     Self,
     TypeVar,
@@ -280,6 +281,34 @@ class CanForget(Protocol):
 
     def remains(self) -> str:
         """Return what remains in the state of a client that is left out, in words; empty if nothing does."""
+
+
+class Nodes(NamedTuple):
+    """Groups of samples as the server has them, which a map shows where samples stay at their clients.
+
+    Of m groups: `centroids`, float32 ``(m, d)``, are where `embed` puts samples; `counts` and `clusters`, int64
+    ``(m,)``, the samples and the cluster of each; `confidence`, float32 ``(m,)``; and `owners`, int64 ``(m,)``, the
+    client of each, -1 where it is of several. `cuts`, int64 ``(s, m)``, are the clusters at coarser and finer scales,
+    fewest first, and `stabilities` those of the scales; both may be empty. `means`, float32 ``(m, width)``, are those
+    of the prepared columns; of width 0 where the space does not tell them.
+    """
+
+    centroids: Tensor
+    counts: Tensor
+    clusters: Tensor
+    confidence: Tensor
+    owners: Tensor
+    cuts: Tensor
+    stabilities: Sequence[float | None]
+    means: Tensor
+
+
+@runtime_checkable
+class HasNodes(Protocol):
+    """Has groups of samples at the server."""
+
+    def nodes(self, state: Any) -> Nodes:
+        """Return the groups of a finished run's `state`."""
 
 
 @runtime_checkable

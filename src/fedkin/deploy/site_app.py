@@ -170,18 +170,29 @@ def _population(experiment: Path, data: str, clients: int) -> Population:
 
 
 def keep(site: Site, request: Request, payload: Payload) -> None:
-    """Write a site's results to ``results/<run>`` in its folder: clusters of its samples, and its cluster's model.
+    """Write a site's results to ``results/<run>`` in its folder: clusters of its samples, with a page of its own, and
+    its cluster's model.
 
     `fedkin predict` works with that folder as with a run's, and reads new rows as the site's table was read. The site's
     log names columns that the run left out. Where the clusters are others than before, as after `fedkin cut` at the
     server, the earlier result is removed, which the site was given by hand.
     """
     # Only this message needs them, and every message starts a process.
-    from fedkin.data.preparation import Preparation, encoding_of
-    from fedkin.experiment.outputs import READING, label_file, labels_of, remove_result, write_reading, write_result
+    from fedkin.data.preparation import Preparation, encoding_of, id_of
+    from fedkin.experiment.outputs import (
+        READING,
+        id_texts,
+        label_file,
+        labels_of,
+        remove_result,
+        write_reading,
+        write_result,
+    )
     from fedkin.experiment.run_folder import RESULTS as FOUND
     from fedkin.experiment.run_folder import write_sums
     from fedkin.report.numbers import join_words
+    from fedkin.report.page import write_page
+    from fedkin.report.run_page import page_of_client
 
     folder = site.folder / RESULTS / request.run
     with site.memory(request.run) as memory:
@@ -196,7 +207,13 @@ def keep(site: Site, request: Request, payload: Payload) -> None:
                 "them from the server's new results to predict with these.",
                 flush=True,
             )
-        write_atomically(path, labels)
+        if not path.is_file() or path.read_bytes() != labels.encode():
+            write_atomically(path, labels)
+            client = replace(site.client(request), state=dict(state))
+            site.prepare(client)
+            name = id_of(state) if site.table is not None and id_of(state) in site.table.names else None
+            ids = [] if name is None or site.table is None else id_texts(site.table, name)
+            write_page(path.with_suffix(".html"), page_of_client(client, site.name, ids, name or "row"))
     if "result" in payload:
         alone = Population([], None, payload["classes"], site.features, [site.name])
         preparation = Preparation.from_tree(payload["preparation"])

@@ -27,7 +27,7 @@ from fedkin.core import Client, Federation, FedkinError, Record, State
 from fedkin.core.device import device_named
 from fedkin.core.errors import require
 from fedkin.core.files import check_empty, folder_lock
-from fedkin.core.method import with_server_data
+from fedkin.core.method import HasNodes, with_server_data
 from fedkin.core.payload import owned
 from fedkin.core.progress import Callback, Callbacks, Progress, RecordLine, Timing, run_with_callbacks
 from fedkin.core.runner import Runner, clustered, result_of
@@ -327,7 +327,8 @@ class Run(ExperimentRunner):
             self._write_results(result)
             records = run_folder.read_records(self.folder, state.steps)
             profile, words = outputs.load_description(self.folder)
-            shown = (records, self.method.result(state), profile, words)
+            nodes = self.method.nodes(state) if isinstance(self.method, HasNodes) else None
+            shown = (records, self.method.result(state), profile, words, nodes)
             page = page_of_run(self.config, self.population, self.preparation, *shown)
             write_page(self.folder / run_folder.REPORT, page)
             if names := read_names(self.folder):

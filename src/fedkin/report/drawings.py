@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 import math
 import re
 from collections.abc import Sequence
@@ -84,23 +85,50 @@ def _scale_in_words(scale: Scale) -> str:
     return f"{pluralize(len(scale.samples), 'cluster')}{stability}{' (found)' if scale.chosen else ''}"
 
 
-def sample_map(view: SampleMap) -> str:
-    """Draw a scatter plot of samples, with one scale for both axes."""
+_DOT = 2.4  # radius of a sample, so that some hundred can be told apart on a phone
+
+
+def sample_map(view: SampleMap, is_still: bool = False) -> str:
+    """Draw a scatter plot with one scale for both axes; ``map.js`` makes it move, unless it `is_still`."""
     low, high = view.places.min(axis=0), view.places.max(axis=0)
     extent, margin = float((high - low).max()) or 1.0, 8.0
     places = (view.places - (low + high) / 2) / extent * (WIDTH - 2 * margin) + WIDTH / 2
     places[:, 1] -= float(places[:, 1].min()) - margin  # a flat cloud takes no more height than it needs
-    drawing, counts, entries = Drawing("map"), [], []
-    for label in np.unique(view.labels).tolist():
-        colour, cloud = view.colours.get(label, label), places[view.labels == label]
-        dots = [f'<circle cx="{short(x)}" cy="{short(y)}" r="2.4"/>' for x, y in cloud.tolist()]
-        look = f"cloud {cluster_class(colour)}"
-        drawing.parts.append(element("g", *dots, class_=look, data_tip=view.names[label]))
-        counts.append(f"{view.names[label]}: {len(cloud)}")
-        is_class = label in view.colours
-        entries.append(element("li", cluster_mark(colour, view.names[label]) if is_class else cluster_title(label)))
-    points = drawing.write(float(places[:, 1].max()) + margin, f"{view.title}. {', '.join(counts)}.")
-    return figure(view.title, "", points, element("ul", *entries, class_="legend"))
+    labels = view.cuts[view.chosen]
+    sizes = np.ones(len(labels)) if view.sizes is None else np.sqrt(np.clip(view.sizes, 1, None))
+    radii = _DOT * sizes / (sizes.mean() if view.sizes is not None else 1.0)
+    drawing, counts, entries, order = Drawing("map"), [], [], np.argsort(labels, kind="stable")
+    for label in np.unique(labels).tolist():
+        name = f"Cluster {label}" if label >= 0 else "In no cluster"
+        members, colour = order[labels[order] == label], None if label < 0 else label
+        dots = [
+            f'<circle cx="{short(x)}" cy="{short(y)}" r="{short(r)}"/>'
+            for (x, y), r in zip(places[members].tolist(), np.clip(radii[members], 1.0, 9.0).tolist(), strict=True)
+        ]
+        drawing.parts.append(element("g", *dots, class_=f"cloud {cluster_class(colour)}", data_tip=name))
+        counts.append(f"{name}: {len(members)}")
+        entries.append(element("li", text(name) if colour is None else cluster_title(label)))
+    words = f"{view.title or 'Map'}. {', '.join(counts)}."
+    points = drawing.write(max(float(places[:, 1].max()) + margin, WIDTH / 4), words)
+    legend = element("ul", *entries, class_="legend")
+    data = "" if is_still else f'<script type="application/json">{_map_data(view, order)}</script>'
+    return figure(view.title, view.caption, points, legend, data, look="card plane")
+
+
+def _map_data(view: SampleMap, order: NDArray[np.integer[Any]]) -> str:
+    """Return what ``map.js`` reads, as JSON that ends no script: lists by point are in the order of the circles."""
+    tree: dict[str, Any] = {"cuts": view.cuts[:, order].tolist(), "chosen": view.chosen, "scales": list(view.scales)}
+    tree["sentences"] = [{str(cluster): spoken for cluster, spoken in each.items()} for each in view.sentences]
+    for name, values in (("sizes", view.sizes), ("clients", view.clients), ("classes", view.classes)):
+        if values is not None:
+            tree[name] = np.asarray(values)[order].astype(np.int64).tolist()
+    if view.confidence is not None:
+        tree["confidence"] = np.nan_to_num(100 * view.confidence[order]).round().astype(np.int64).tolist()
+    if view.ids:
+        tree |= {"ids": [view.ids[at] for at in order.tolist()], "idName": view.id_name}
+    tree["names"] = list(view.client_names)
+    tree["classNames"] = {str(label): name for label, name in view.class_names.items()}
+    return json.dumps(tree, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def tile_side(clusters: Sequence[ClusterPictures]) -> int:

@@ -201,16 +201,35 @@ class PictureTable:
 
 @dataclass(frozen=True, eq=False)
 class SampleMap:
-    """Samples as points ``(n, 2)`` in the plane, coloured by `labels`, whose names are in `names` by label.
+    """Points in the plane ``(n, 2)``, each a sample or the mean of several, coloured by cluster.
 
-    `colours` are by label the cluster whose colour and mark it has; by default that of the same number.
+    `cuts`, int64 ``(s, n)``, are their clusters at one scale or several, the coarsest first. Of these `chosen` is the
+    one found, `scales` say what each is, and `sentences` what its clusters are, by number. The others are ``(n,)``:
+    `sizes`, samples in each point; `clients`, positions in `client_names`, -1 of several; `confidence` in [0, 1];
+    `classes`, true classes, whose names are `class_names`; `ids`, texts to search for, each an `id_name`. ``None`` or
+    empty are not known.
     """
 
     title: str
+    caption: str
     places: NDArray[np.floating[Any]]
-    labels: NDArray[np.integer[Any]]
-    names: Mapping[int, str]
-    colours: Mapping[int, int] = field(default_factory=dict)
+    cuts: NDArray[np.integer[Any]]
+    chosen: int = 0
+    scales: Sequence[str] = ()
+    sentences: Sequence[Mapping[int, str]] = ()
+    sizes: NDArray[Any] | None = None
+    clients: NDArray[np.integer[Any]] | None = None
+    client_names: Sequence[str] = ()
+    confidence: NDArray[np.floating[Any]] | None = None
+    classes: NDArray[np.integer[Any]] | None = None
+    class_names: Mapping[int, str] = field(default_factory=dict)
+    ids: Sequence[str] = ()
+    id_name: str = "row"
+
+    def __post_init__(self) -> None:
+        of_points = (self.sizes, self.clients, self.confidence, self.classes, self.ids or None)
+        for values in (self.places, *self.cuts, *(each for each in of_points if each is not None)):
+            _check_shape(f"row of map '{self.title}'", (len(values),), (len(self.places),))
 
 
 CellVerdict = Literal["", "within", "higher", "lower", "unsure", "near", "above", "below", "best"]

@@ -109,7 +109,7 @@
   document.addEventListener("focusout", hide);
   document.addEventListener("keydown", event => {
     if (event.key === "Escape") hide();
-    if (!event.target.matches("svg") || event.ctrlKey || event.altKey || event.metaKey) return;
+    if (!event.target.matches("svg") || event.ctrlKey || event.altKey || event.metaKey || event.shiftKey) return;
     const tips = all(event.target);
     const before = tips.indexOf(chosen);
     const next = {ArrowLeft: before - 1, ArrowUp: before - 1, ArrowRight: before + 1, ArrowDown: before + 1, Home: 0, End: tips.length - 1}[event.key];

@@ -42,10 +42,13 @@ def render(view: fig.PageView) -> str:
     if view.settings:
         settings = markup.sheet(markup.table([], list(_flat(view.settings)), "settings"), "Settings")
         sections.append(("settings", "Settings", markup.folded("Every setting", settings), "fitting"))
+    script = markup.source("page.js")
+    if any(isinstance(figure, fig.SampleMap) for part in view.parts for figure in part.figures):
+        script += markup.source("map.js")
     return markup.fill(
         "page.html", title=view.title, lead=[Markup(prose(line)) for line in view.lead.splitlines()],
         summary=view.summary, sections=sections,
-        style=Markup(markup.source("page.css")), script=Markup(markup.source("page.js")), names=Markup(_NAMES % "{}"),
+        style=Markup(markup.source("page.css")), script=Markup(script), names=Markup(_NAMES % "{}"),
     )  # fmt: skip
 
 

@@ -11,17 +11,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from fedkin.core import Client, Method
-from fedkin.core.method import display_name
+from fedkin.core.method import Nodes, display_name
 from fedkin.core.progress import RecordLine
 from fedkin.data.population import Population, client_name, short_names
 from fedkin.data.preparation import Preparation
@@ -42,9 +39,9 @@ from fedkin.report.measures import (
     written,
 )
 from fedkin.report.numbers import all_of, format_bytes, join_words, pluralize
+from fedkin.report.sample_map import MapLayout, map_of_nodes, map_of_samples, with_scales
 from fedkin.report.words import MIN_EFFECT, NOTHING, described, remarks, sentences
 
-MapLayout = Literal["tsne", "pca", "none"]
 _MAX_ROWS = 40
 """Columns of a table that are shown; more are not read."""
 _MEMBERS = 11
@@ -67,6 +64,7 @@ class _Run:
     layout: MapLayout = "none"
     profile: ClusterProfile | None = None
     words: Sequence[Sequence[str]] = ()
+    nodes: Nodes | None = None
 
     @cached_property
     def rounds(self) -> list[RecordLine]:
@@ -115,15 +113,17 @@ def page_of_run(
     result: Mapping[str, Any] | None = None,
     profile: ClusterProfile | None = None,
     words: Sequence[Sequence[str]] = (),
+    nodes: Nodes | None = None,
 ) -> fig.PageView:
     """Build the content of a run's page from its records and its clients' state.
 
     `config` is a `fedkin.experiment.config.Config`. Samples of clients with int64 ``state["clusters"]`` are shown by
     cluster. `records` are the lines of ``records.jsonl``; `result` is the method's, of a finished run; `profile` that
-    of the clusters of a table, and `words` those that distinguish clusters of texts.
+    of the clusters of a table, `words` those that distinguish clusters of texts, and `nodes` the groups of samples that
+    the server has.
     """
     figures, evaluation = config.method.figures(records), config.evaluation
-    run = _Run(population, records, figures, preparation, config.method, result, evaluation.map, profile, words)
+    run = _Run(population, records, figures, preparation, config.method, result, evaluation.map, profile, words, nodes)
     data = f"{data_sentence(config.method, population)} {run.length}"
     lines = [run.finding, _whose_form(config), *method_remarks(records), data]
     if questions := preparation.questions:
@@ -157,6 +157,19 @@ def page_of_rounds(
     data = f"{pluralize(len(names), 'client')} took part; their samples never left them. {run.length}"
     lead = "\n".join(filter(None, [run.finding, *method_remarks(records), data]))
     return fig.PageView(title=title, lead=lead, summary=_summary(run), parts=_sections(run))
+
+
+def page_of_client(client: Client, name: str, ids: Sequence[str] = (), id_name: str = "row") -> fig.PageView:
+    """Build a client's own page, which stays there: its samples with clusters on a map, by `ids` if there are any."""
+    alone = Population([replace(client, id=0)], None, [], names=[name])
+    drawn = map_of_samples(None, {}, alone.clients, alone, "tsne")
+    parts = []
+    if drawn is not None:
+        view = drawn[0]
+        view = replace(view, ids=[ids[int(row)] for row in view.ids], id_name=id_name) if ids else view
+        parts = [fig.PagePart("map", "Map of the samples", figures=[view])]
+    lead = f"This page is of {pluralize(len(client), 'row')} of {name}, and stays there."
+    return fig.PageView(f"Clusters of {name}", lead, parts=parts)
 
 
 # What was found, and in which data.
@@ -430,58 +443,18 @@ def _photographs(run: _Run, cluster: int) -> fig.ClusterPictures:
     return fig.ClusterPictures(cluster, size, len(holders), images.mean(0), images[:_MEMBERS])
 
 
-_MAP_CAPTIONS = {
-    "tsne": "t-SNE of the representation that clusters were found in: neighbours lie together, distances between "
-    "islands mean little.",
-    "pca": "First two principal components of the representation that clusters were found in.",
-}
-
-
 def _map(run: _Run) -> fig.PagePart | None:
-    """Show some samples, evenly of all clients, in the plane, by their clusters and, where known, their classes."""
-    layout, population, sizes = run.layout, run.population, list(map(len, run.clients))
-    if run.result is None or layout == "none" or not sum(sizes):
+    """Show some samples, or the groups of them that the server has, in the plane."""
+    if run.result is None:
         return None
-    rows = torch.linspace(0, sum(sizes) - 1, min(600, sum(sizes)), dtype=torch.float64).round().long()
-    ends = torch.tensor([0, *sizes]).cumsum(0)
-    chosen = [
-        (client, rows[(rows >= start) & (rows < stop)] - start)
-        for client, (start, stop) in zip(run.clients, pairwise(ends), strict=True)
-    ]
-    clusters = torch.cat([client.state["clusters"][rows] for client, rows in chosen]).numpy()
-    x = torch.cat([client.x[rows] for client, rows in chosen])
-    of_samples = run.method.traits.clusters == "samples"
-    points = (run.method.embed(run.result, x) if of_samples else x.flatten(1)).double().numpy()
-    # t-SNE starts from two components, and needs some neighbours that differ.
-    if len(points) < 12 or points.shape[1] < 2 or not np.ptp(points, axis=0).any():
-        layout = "pca"
-    places = _neighbours(points) if layout == "tsne" else _components(points)
-    caption = f"{len(points):,} samples of all clients. {_MAP_CAPTIONS[layout]}"
-    names = {cluster: f"Cluster {cluster}" for cluster in np.unique(clusters).tolist()}
-    maps = [fig.SampleMap("By cluster found", places, clusters, names)]
-    if population.truth is not None:
-        truth = torch.cat([population.truth[client.id][rows] for client, rows in chosen]).numpy()
-        class_names = dict(enumerate(population.classes))
-        names = {label: class_names.get(label, f"Class {label}") for label in np.unique(truth).tolist()}
-        colours = {label: int(np.bincount(clusters[truth == label]).argmax()) for label in names}
-        maps.append(fig.SampleMap("By true class", places, truth, names, colours))
-        caption += " A class has the colour of the cluster that holds most of it."
-    return fig.PagePart("map", "Map of the samples", paragraphs=[caption], figures=maps)
-
-
-def _neighbours(points: NDArray[Any]) -> NDArray[Any]:
-    from sklearn.manifold import TSNE  # slow to import, and only needed at the end of a run
-
-    perplexity = min(30.0, (len(points) - 1) / 3)
-    with threadpool_limits(1, user_api="openmp"):  # sums over several threads depend on which is first
-        search = TSNE(perplexity=perplexity, init="pca", max_iter=500, random_state=0, n_jobs=1)
-        return np.asarray(search.fit_transform(points.astype(np.float32)), dtype=np.float64)
-
-
-def _components(points: NDArray[Any]) -> NDArray[Any]:
-    directions, scale, _ = np.linalg.svd(points - points.mean(0), full_matrices=False)
-    places = (directions * scale)[:, :2]
-    return np.pad(places, ((0, 0), (0, 2 - places.shape[1])))
+    title, drawn = "Map of the samples", map_of_samples(run.method, run.result, run.clients, run.population, run.layout)
+    if drawn is None and run.nodes is not None and not run.population.clients:
+        title, drawn = "Map of the micro-clusters", map_of_nodes(run.nodes, run.population.names, run.layout)
+    if drawn is None:
+        return None
+    spoken = [] if run.profile is None else sentences(run.profile, run.population.names)
+    view = with_scales(drawn, run.nodes, run.preparation, run.population, spoken)
+    return fig.PagePart("map", title, figures=[view])
 
 
 def _means(run: _Run) -> fig.PagePart | None:

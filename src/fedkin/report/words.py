@@ -52,10 +52,10 @@ def sentences(
         phrases = sorted((column.phrases[cluster] for column in named), key=lambda phrase: -phrase[0])
         words = [words for weight, words in phrases if weight > 0][:4]
         nothing = "no column by itself distinguishes it from the others"
-        words = words or ["the only cluster" if len(profile.samples) == 1 else nothing]
+        words = words or ["the only cluster" if len(profile.samples) == 1 else nothing if profile.columns else ""]
         parts = "; ".join(filter(None, [", ".join(words), _held_by(profile, cluster, names)]))
         title = cluster_title(cluster, cluster_names)
-        text = f"{title} ({pluralize(samples, 'sample')}): {parts}."
+        text = f"{title} ({pluralize(samples, 'sample')}){f': {parts}' if parts else ''}."
         texts.append(text if samples else f"{title}: too few samples at any one client to be described.")
     return texts
 

@@ -39,6 +39,7 @@ def test_a_cluster_is_part_of_the_one_with_most_of_its_samples():
     coarse, fine = np.array([0, 0, 0, 1, 1, 1]), np.array([0, 0, 2, 2, 1, 1])
     size = np.array([1.0, 1.0, 5.0, 1.0, 2.0, 2.0])
     first, second = scales_of([(0.1, coarse, 0.9), (0.5, fine, 0.7), (0.6, fine, 0.8)], size, fine)
+    assert first.pop("labels").tolist() == coarse.tolist()
     assert first == {
         "n_clusters": 2,
         "resolutions": [0.1, 0.1],

@@ -189,6 +189,8 @@ def node_clusters(
         zip(scales.resolutions, scales.partitions, scales.stability, strict=True),
         nodes.size, labels, values.pop("stability", scales.stability[at] if same else None),
     )  # fmt: skip
+    for scale in listed:
+        scale["labels"] = scale["labels"][np.argsort(order)]
     stability = next(scale["stability"] for scale in listed if scale["chosen"])
     values = {
         "nodes": len(labels),

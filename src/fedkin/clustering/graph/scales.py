@@ -32,8 +32,8 @@ def scales_of(
         ``n_clusters``; ``resolutions``, the lowest and highest that give the partition, ``None`` where it is the result
         and none gives it; their mean ``stability``, or that of the result, ``None`` where it is not known; ``samples``
         of each cluster, most first; ``parents``, for each cluster the one of the entry before that has most of its
-        samples, and empty in the first entry; and whether it is the one ``chosen``. Apart from that one, none has more
-        than 100 clusters.
+        samples, and empty in the first entry; whether it is the one ``chosen``; and the ``labels`` of the nodes.
+        Apart from the one chosen, none has more than 100 clusters.
     """
     scales: dict[bytes, tuple[Labels, list[float], list[float]]] = {}
     for resolution, labels, stable in partitions:
@@ -62,6 +62,7 @@ def scales_of(
                 "samples": np.bincount(labels, weights=size).astype(np.int64).tolist(),
                 "parents": [] if coarser is None else parents.argmax(1).tolist(),  # ties: the largest
                 "chosen": key == result,
+                "labels": labels,
             }
         )
         coarser = labels

@@ -23,7 +23,7 @@ from fedkin.clustering.node_votes import counted, counted_shares, nearest_nodes,
 from fedkin.clustering.whitening import fewest_samples
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State
 from fedkin.core.federation import Replies
-from fedkin.core.method import Count, Fraction, Positive
+from fedkin.core.method import Count, Fraction, Nodes, Positive
 from fedkin.core.seeds import draw_seed
 from fedkin.features import extractors as named
 from fedkin.features.encoders import EMBEDDED, is_encoder
@@ -38,6 +38,7 @@ from fedkin.methods.samples.kingraph.kingraph_space import (
     memory_of,
     points_of,
     receive_clusters,
+    without_labels,
 )
 from fedkin.methods.samples.kingraph.own_micro_clusters import (
     KEPT_OF_FORGOTTEN,
@@ -249,7 +250,25 @@ class KinGraphMethod(SampleMethod):
     def result(self, state: KinGraphState) -> dict[str, Any]:
         """Return the nodes of the graph with their clusters, and the parameters that turn samples into points."""
         head = {"head": final_head(state.head)} if state.head else {}
-        return {**cut_nodes(state), "scales": state.scales, **head}
+        return {**cut_nodes(state), "scales": without_labels(state.scales), **head}
+
+    def nodes(self, state: KinGraphState) -> Nodes:
+        """Return the nodes of the graph; of tables with the means of their columns."""
+        cuts = [scale["labels"].long() for scale in state.scales if "labels" in scale]
+        owners, spread = torch.full_like(state.clusters, -1), len(state.own) != len(state.centroids)
+        if len(state.own) and not spread:
+            owners[state.own[:, 1]] = state.own[:, 0]
+        is_raw = state.features == "raw" and state.projection is None and state.bound is None
+        back = (
+            torch.linalg.pinv(state.directions) if is_raw else state.directions.new_zeros(state.directions.shape[1], 0)
+        )
+        return Nodes(
+            state.centroids, state.counts, state.clusters,
+            node_margins(cut_nodes(state), state.centroids, state.clusters), owners,
+            torch.stack(cuts) if len(cuts) > 1 else state.clusters.new_zeros(0, len(state.clusters)),
+            [scale["stability"] for scale in state.scales],
+            state.centroids @ back + (state.mean if is_raw else 0.0),
+        )  # fmt: skip
 
     @classmethod
     def figures(cls, records: Sequence[Mapping[str, Any]]) -> Sequence[Figure]:
@@ -286,7 +305,9 @@ class KinGraphMethod(SampleMethod):
             if are_better_separated(second.centroids, of_second[0], clusters, of_second[1]):
                 state, clusters, found = second, of_second[0], {**of_second[1], "categories_downweighted": True}
         values = {"phase": "graph", **found, **values_of_own(state.own, clusters)}
-        return replace(state, finished=True, clusters=clusters, scales=found["scales"]), values
+        scales = [{**scale, "labels": torch.from_numpy(scale["labels"]).short()} for scale in found["scales"]]
+        values["scales"] = without_labels(scales)
+        return replace(state, finished=True, clusters=clusters, scales=scales), values
 
     def conclude(self, fed: Federation, state: KinGraphState) -> Replies[Payload]:
         """Send clients the clusters of their micro-clusters, or of all nodes, or the head."""

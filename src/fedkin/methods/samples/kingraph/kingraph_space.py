@@ -95,7 +95,7 @@ class KinGraphState(State):
         int64 ``(p, 3)``, client, node and samples of each micro-cluster that a client sent, in order of clients; empty
         where they are common.
     scales : list of dict
-        Partitions of the nodes, see `fedkin.clustering.graph.scales`.
+        Partitions of the nodes, see `fedkin.clustering.graph.scales`, with ``labels`` int16 ``(m,)``.
     head : dict
         The softmax head that refines the clusters, see `fedkin.methods.samples.kingraph.refinement`; empty without one.
     """
@@ -290,6 +290,11 @@ def cut_nodes(state: KinGraphState) -> Payload:
     n_clusters = int(state.clusters.max()) + 1 if len(state.clusters) else 0
     nodes = {"centroids": state.centroids, "counts": state.counts, "clusters": state.clusters}
     return {"n_clusters": n_clusters, "space": state.space, **nodes}
+
+
+def without_labels(scales: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return scales as results and records have them, without the labels of all nodes."""
+    return [{name: value for name, value in scale.items() if name != "labels"} for scale in scales]
 
 
 def _are_counts(value: Any) -> bool:
