@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from fedkin.clustering.nearest import drop_duplicates, nearest_centroids, pairwise_distances
+from fedkin.clustering.nearest import drop_duplicates, nearest_centroids, pairwise_distances, repeats
 from fedkin.core.seeds import draw_seed
 
 _CHUNK = 512
@@ -20,6 +21,8 @@ TOLERANCE = 1e-4
 """scikit-learn's: converged when squared moves of centres sum to less than this part of the features' variance."""
 _SPARE_DIRECTIONS, _PASSES = 10, 4
 """Dimensions beyond those wanted, and passes over the points, of the search for leading directions."""
+_FEW = 256
+"""Points up to which all distances between them are computed for k-means++: half a megabyte of a set."""
 _ENOUGH = 4
 """Among so many points per cluster to find, there are nearly always as many different ones as there are clusters."""
 
@@ -69,32 +72,78 @@ def k_means(
     return Partition(centres, torch.from_numpy(label.astype(np.int64)), int(search.n_iter_))
 
 
-def lloyd(points: Tensor, start: Tensor, max_iterations: int = 300) -> Partition:
+class Partitions(NamedTuple):
+    """Result of k-means of several sets of points of one size, such as those of several clients.
+
+    `centres` are float32 ``(sets, k, width)``, `labels`, int64 ``(sets, n)``, the centre of each point, and `sizes`,
+    int64 ``(sets, k)``, the points of each centre; of some there may be none. `iterations` are int64 ``(sets,)``.
+    """
+
+    centres: Tensor
+    labels: Tensor
+    sizes: Tensor
+    iterations: Tensor
+
+    @property
+    def packed_labels(self) -> Tensor:
+        """Labels among the centres that have points, int64 ``(sets, n)``."""
+        return ((self.sizes > 0).cumsum(1) - 1).gather(1, self.labels)
+
+    @property
+    def only(self) -> Partition:
+        """The partition of a single set."""
+        return Partition(self.centres[0, self.sizes[0] > 0], self.packed_labels[0], int(self.iterations[0]))
+
+
+def lloyd(points: Tensor, start: Tensor, max_iterations: int = 300, weights: Tensor | None = None) -> Partition:
     """Run Lloyd's algorithm, reading points in chunks.
 
     scikit-learn's copies them all, which leaves memory in pieces when hundreds of clients have their turn. `points` are
     float32 ``(n, width)``, n >= 1, and the centres `start` float32 ``(k, width)``; these move `max_iterations` times at
-    most. A centre that lost all its points stays where it was while others move, and is left out in the end.
+    most. A centre that lost all its points stays where it was while others move, and is left out in the end. `weights`
+    are how much points count, float32 ``(n,)``; by default all alike.
     """
-    middle = points.mean(0)
+    return lloyd_of_sets(points[None], start[None], None, max_iterations, weights).only
+
+
+def lloyd_of_sets(
+    points: Tensor, start: Tensor, valid: Tensor | None, max_iterations: int = 300, weights: Tensor | None = None
+) -> Partitions:
+    """Run `lloyd` on several sets of points ``(sets, n, width)``, from centres ``(sets, k, width)`` of their own.
+
+    `valid`, bool ``(sets, k)``, says which centres there are; all by default. `weights` ``(n,)`` are of a single set.
+    """
+    middle = points.mean(1, keepdim=True)
     centres = start - middle  # near the origin, rounding is smallest
-    squares = sum(float((part - middle).square().sum(dtype=torch.float64)) for part in points.split(_CHUNK))
-    limit = TOLERANCE * squares / points.numel()
-    shift, iterations = torch.inf, 0
-    while shift > limit and iterations < max_iterations:
-        sums, counts = torch.zeros(centres.shape, dtype=torch.float64), torch.zeros(len(centres), dtype=torch.float64)
-        for part in points.split(_CHUNK):
-            near = part - middle
-            members = torch.zeros(len(centres), len(part)).scatter_(0, _nearest(near, centres)[None], 1.0)
+    off = torch.zeros(centres.shape[:2]) if valid is None else torch.where(valid, 0.0, torch.inf)
+    limit = torch.zeros(len(points), dtype=torch.float64)
+    for part in points.split(_CHUNK, dim=1):
+        limit += (part - middle).square().sum((1, 2), dtype=torch.float64)
+    limit *= TOLERANCE / (points.shape[1] * points.shape[2])
+    iterations = torch.zeros(len(points), dtype=torch.int64)
+    # Sets whose centres move still, with their points and their mean.
+    rows, moving, mean = torch.arange(len(points)), points, middle
+    for _ in range(max_iterations):
+        before, far = centres[rows], off[rows]
+        sums, counts = torch.zeros(before.shape, dtype=torch.float64), torch.zeros(far.shape, dtype=torch.float64)
+        for number, part in enumerate(moving.split(_CHUNK, dim=1)):
+            near = part - mean
+            members = torch.zeros(*far.shape, part.shape[1]).scatter_(1, _nearest(near, before, far)[:, None], 1.0)
+            if weights is not None:
+                members *= weights[number * _CHUNK :][: part.shape[1]]
             sums += members @ near
-            counts += members.sum(1)
-        after = torch.where(counts[:, None] > 0, sums / counts[:, None], centres.double()).float()
-        shift = float((after - centres).square().sum())
-        centres = after
-        iterations += 1
-    labels = torch.cat([_nearest(part - middle, centres) for part in points.split(_CHUNK)])
-    kept, labels = labels.unique(return_inverse=True)
-    return Partition(centres[kept] + middle, labels, iterations)
+            counts += members.sum(2)
+        after = torch.where(counts[..., None] > 0, sums / counts[..., None], before.double()).float()
+        centres[rows] = after
+        iterations[rows] += 1
+        move = (after - before).square().sum((1, 2)) > limit[rows]
+        if not bool(move.all()):
+            rows, moving, mean = rows[move], moving[move], mean[move]
+        if not len(rows):
+            break
+    labels = torch.cat([_nearest(part - middle, centres, off) for part in points.split(_CHUNK, dim=1)], dim=1)
+    sizes = torch.zeros(off.shape, dtype=torch.int64).scatter_add_(1, labels, torch.ones_like(labels))
+    return Partitions(centres + middle, labels, sizes, iterations)
 
 
 def weighted_lloyd(points: Tensor, weights: Tensor, centres: Tensor, iterations: int) -> Tensor:
@@ -112,9 +161,13 @@ def weighted_lloyd(points: Tensor, weights: Tensor, centres: Tensor, iterations:
     return centres
 
 
-def _nearest(points: Tensor, centres: Tensor) -> Tensor:
-    """Return the nearest of `centres` ``(k, width)`` to each of `points` ``(n, width)``, int64 ``(n,)``."""
-    return torch.addmm(centres.square().sum(1)[:, None], centres, points.T, alpha=-2.0).argmin(0)
+def _nearest(points: Tensor, centres: Tensor, off: Tensor) -> Tensor:
+    """Return the nearest centre to each point, int64 ``(sets, n)``.
+
+    `points` are ``(sets, n, width)``, `centres` ``(sets, k, width)``, and infinite `off` ``(sets, k)`` are no centres.
+    """
+    lengths = centres.square().sum(2) + off
+    return torch.baddbmm(lengths[:, :, None], centres, points.mT, alpha=-2.0).argmin(1)
 
 
 def farthest_points(first: Tensor, points: Tensor, count: int) -> Tensor:
@@ -138,8 +191,45 @@ def kmeans_plusplus_seeds(points: Tensor, count: int, rng: torch.Generator) -> T
 
     `points` are float32 ``(n, width)``; there are fewer seeds if there are not so many different points.
     """
-    seeds, _ = kmeans_plusplus(points.numpy(), min(count, len(points)), random_state=draw_seed(rng))
-    return drop_duplicates(torch.from_numpy(seeds))
+    (rows,) = kmeans_plusplus_rows(points[None], count, [draw_seed(rng)])
+    return drop_duplicates(points[rows])
+
+
+def kmeans_plusplus_rows(points: Tensor, count: int, random_states: Sequence[int]) -> Tensor:
+    """Return the rows that scikit-learn's k-means++ draws of several sets of points: int64 ``(sets, k)``.
+
+    `points` are float32 ``(sets, n, width)``, k is `count` or n, and each set has its own random state. Of few points
+    the distances between all are computed at once, for which scikit-learn is called many times in vain.
+    """
+    sets, n, _ = points.shape
+    count = min(count, n)
+    if n > _FEW:
+        drawn = zip(points.numpy(), random_states, strict=True)
+        return torch.from_numpy(np.stack([kmeans_plusplus(x, count, random_state=state)[1] for x, state in drawn]))
+    exact = points.double()
+    lengths = exact.square().sum(2)
+    squares = torch.baddbmm(lengths[:, None] + lengths[:, :, None], exact, exact.mT, alpha=-2.0).clamp_min_(0).float()
+    squares.diagonal(dim1=1, dim2=2).zero_()
+    between, every, trials = squares.numpy(), np.arange(sets), 2 + int(np.log(count))
+    random, numbers = np.random.RandomState(), np.empty((sets, 1 + (count - 1) * trials))
+    for row, state in zip(numbers, random_states, strict=True):
+        random.seed(state)
+        row[:] = random.random_sample(len(row))
+    shares = np.full(n, np.float32(1) / np.float32(n), dtype=np.float64).cumsum()
+    rows = np.empty((sets, count), dtype=np.int64)
+    rows[:, 0] = (shares / shares[-1]).searchsorted(numbers[:, 0], side="right")
+    closest = between[every, rows[:, 0]]
+    left = closest.sum(1)
+    for place in range(1, count):
+        # As in scikit-learn, of some candidates the one that leaves the smallest distances.
+        values = numbers[:, 1 + (place - 1) * trials :][:, :trials] * left[:, None]
+        below = closest.cumsum(1)[:, None] < values[:, :, None]
+        candidates = below.sum(2).clip(max=n - 1)
+        distances = np.minimum(closest[:, None], between[every[:, None], candidates])
+        potentials = distances.sum(2)
+        best = potentials.argmin(1)
+        rows[:, place], closest, left = candidates[every, best], distances[every, best], potentials[every, best]
+    return torch.from_numpy(rows)
 
 
 def _at_most(count: int, points: Tensor) -> int:
@@ -156,29 +246,41 @@ def awasthi_sheffet(points: Tensor, count: int, rng: torch.Generator) -> Partiti
     nearer to one seed than to any other are averaged, and Lloyd's algorithm on all points starts from the averages.
     There are fewer clusters than `count` if there are fewer distinct points.
     """
-    directions = leading_directions(points, min(count, *points.shape), rng)
+    return awasthi_sheffet_of_sets(points[None], count, [rng]).only
+
+
+def awasthi_sheffet_of_sets(points: Tensor, count: int, rngs: Iterable[torch.Generator]) -> Partitions:
+    """Cluster several sets of points ``(sets, n, width)``, each with a generator, which may be one object reseeded."""
+    n, width = points.shape[1:]
+    rank = min(count, n, width)
+    bases = torch.empty(len(points), width, min(rank + _SPARE_DIRECTIONS, n, width))
+    states = []
+    for basis, rng in zip(bases, rngs, strict=True):
+        torch.randn(basis.shape, generator=rng, out=basis)
+        states.append(draw_seed(rng))
+    directions = _leading(points, rank, bases)
     projected = points @ directions
-    seeds = kmeans_plusplus_seeds(projected, count, rng)
-    near, at = pairwise_distances(projected, seeds).topk(min(2, len(seeds)), largest=False)
-    clear = 3 * near[:, 0] <= near[:, -1] if len(seeds) > 1 else torch.ones(len(points), dtype=torch.bool)
-    start = seeds.clone()
-    for r in range(len(seeds)):
-        members = clear & (at[:, 0] == r)
-        if bool(members.any()):
-            start[r] = projected[members].mean(0)
-    return lloyd(points, start @ directions.T)
+    rows = kmeans_plusplus_rows(projected, count, states)
+    seeds = projected.gather(1, rows[:, :, None].expand(-1, -1, rank))
+    valid = ~repeats(seeds)
+    distances = pairwise_distances(projected, seeds) + torch.where(valid, 0.0, torch.inf)[:, None]
+    near, at = distances.topk(min(2, rows.shape[1]), largest=False)
+    clear = (3 * near[..., 0] <= near[..., -1]) | (valid.sum(1) == 1)[:, None]
+    members = torch.zeros(distances.shape).scatter_(2, at[..., :1], clear[..., None].float())
+    counts = members.sum(1)[..., None]
+    start = torch.where(counts > 0, members.mT @ projected / counts, seeds)
+    return lloyd_of_sets(points, start @ directions.mT, valid)
 
 
-def leading_directions(points: Tensor, rank: int, rng: torch.Generator) -> Tensor:
-    """Return the leading right singular vectors of `points` ``(n, width)``: orthonormal columns ``(width, rank)``.
+def _leading(points: Tensor, rank: int, basis: Tensor) -> Tensor:
+    """Return the leading right singular vectors of each set of points: orthonormal columns ``(sets, width, rank)``.
 
-    They are computed by iteration on a random subspace with ten more dimensions (Halko, Martinsson, Tropp 2011).
+    They are computed by iteration on a random subspace `basis` ``(sets, width, rank + 10)`` (Halko, Martinsson, Tropp
+    2011).
     """
-    wide = min(rank + _SPARE_DIRECTIONS, *points.shape)
-    basis = torch.randn(points.shape[1], wide, generator=rng)
     for _ in range(_PASSES):
-        basis = torch.linalg.qr(points.T @ (points @ basis)).Q
+        basis = torch.linalg.qr(points.mT @ (points @ basis)).Q
     projected = points @ basis
-    _, vectors = torch.linalg.eigh(projected.T @ projected)  # in ascending order
-    directions: Tensor = basis @ vectors.flip(1)[:, :rank]
+    _, vectors = torch.linalg.eigh(projected.mT @ projected)  # in ascending order
+    directions: Tensor = basis @ vectors.flip(2)[..., :rank]
     return directions

@@ -25,10 +25,15 @@ def pairwise_distances(points: Tensor, others: Tensor) -> Tensor:
 
 def drop_duplicates(points: Tensor) -> Tensor:
     """Return `points` ``(k, width)`` without those that, but for rounding, repeat an earlier one."""
+    return points[~repeats(points)]
+
+
+def repeats(points: Tensor) -> Tensor:
+    """Return which of `points` ``(..., k, width)``, but for rounding, repeat an earlier one of their set: ``(..., k)``."""
     distances = pairwise_distances(points.double(), points.double())
-    lengths = points.double().norm(dim=1)
-    repeats = (distances <= ROUNDING * torch.maximum(lengths[:, None], lengths)).tril(-1).any(1)
-    return points[~repeats]
+    lengths = points.double().norm(dim=-1)
+    limits = ROUNDING * torch.maximum(lengths[..., None], lengths[..., None, :])
+    return (distances <= limits).tril(-1).any(-1)
 
 
 def nearest_centroids(points: Tensor, centroids: Tensor) -> Tensor:

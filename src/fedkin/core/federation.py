@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core.client import Client
+from fedkin.core.client_array import ReplyArrays
 from fedkin.core.errors import FedkinError, kind_of, listing, option
 from fedkin.core.payload import Payload, Traffic, find_unsupported, payload_bytes
 from fedkin.core.replies import Expected, Failure, failure_kind, lasts
@@ -32,7 +33,7 @@ V = TypeVar("V")
 W = TypeVar("W")
 
 
-class Replies(dict[int, V]):
+class Replies(Mapping[int, V]):
     """Usable replies by client id, in order of id, or what is made of each.
 
     Attributes
@@ -42,8 +43,34 @@ class Replies(dict[int, V]):
     """
 
     def __init__(self, values: Mapping[int, V], missing: Mapping[int, str]) -> None:
-        super().__init__(values)
+        self.by_client = values if isinstance(values, ReplyArrays) else dict(values)
         self.missing = dict(missing)
+
+    def __getitem__(self, client: int) -> V:
+        return self.by_client[client]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.by_client)
+
+    def __len__(self) -> int:
+        return len(self.by_client)
+
+    def cat(self, name: str) -> Tensor:
+        """Return an entry of all replies, tensors that are joined along the first dimension."""
+        replies: Any = self.by_client
+        return replies.cat(name) if isinstance(replies, ReplyArrays) else torch.cat(self.each(name))
+
+    def each(self, name: str) -> list[Any]:
+        """Return an entry of all replies."""
+        replies: Any = self.by_client
+        return replies.each(name) if isinstance(replies, ReplyArrays) else [reply[name] for reply in replies.values()]
+
+    def owners(self, name: str) -> Tensor:
+        """Return the client of each row of `cat`, int64."""
+        replies: Any = self.by_client
+        arrays = isinstance(replies, ReplyArrays)
+        sizes = replies.entries[name].sizes if arrays else torch.tensor([len(value) for value in self.each(name)])
+        return torch.tensor(list(self), dtype=torch.int64).repeat_interleave(sizes)
 
     def map(self, function: Callable[[V], W]) -> Replies[W]:
         """Return the same with `function` of each value."""
@@ -165,7 +192,7 @@ class Federation(ABC):
         self.refused: list[str] = []
         self.keys: dict[int, Tensor] = {}
         self.signed: dict[int, dict[str, str]] = {}
-        self.clients: dict[int, Client] = {}
+        self.clients: Mapping[int, Client] = {}
         self._replied: set[str] = set()
 
     @property
@@ -298,9 +325,12 @@ class Federation(ABC):
                 self.pause(attempt)
             self.needs_all = True
             try:
-                replies.update(self.ask(task, waiting, expected))
+                answer = self.ask(task, waiting, expected)
             finally:
                 self.needs_all = False
+            if not attempt and not answer.missing:
+                return answer
+            replies.update(answer)
             for client, reason in self.missing.items():
                 kind = failure_kind(reason)
                 unusable[client] += kind in ("unusable", "diverged")

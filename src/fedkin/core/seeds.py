@@ -14,6 +14,7 @@ import threading
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
@@ -37,6 +38,45 @@ def derive_seed(seed: int, *path: int | str) -> int:
 def derive_generator(seed: int, *path: int | str) -> torch.Generator:
     """Return a CPU generator for `path` below the run's `seed`."""
     return torch.Generator().manual_seed(derive_seed(seed, *path))
+
+
+def derive_seeds(seed: int, name: str, numbers: NDArray[np.int64], last: int) -> list[int]:
+    """Return ``derive_seed(seed, name, number, last)`` for each of many `numbers` in [0, 2^32).
+
+    It is `numpy.random.SeedSequence`, whose algorithm numpy documents as stable, on arrays.
+    """
+    words: list[Any] = [*_words_of(seed), zlib.crc32(name.encode()), numbers.astype(np.uint32), *_words_of(last)]
+    factor = 0x43B0D7E5  # this and all below as in numpy's SeedSequence
+    pool: list[Any]
+
+    def hashed(value: Any, multiplier: int = 0x931E8875) -> Any:
+        nonlocal factor
+        mixed = np.bitwise_xor(np.asarray(value, np.uint32), np.uint32(factor))
+        factor = factor * multiplier % 2**32
+        mixed = mixed * np.uint32(factor)
+        return mixed ^ (mixed >> np.uint32(16))
+
+    def mixed_with(value: Any, other: Any) -> Any:
+        mixed = value * np.uint32(0xCA01F9DD) - hashed(other) * np.uint32(0x4973F715)
+        return mixed ^ (mixed >> np.uint32(16))
+
+    with np.errstate(over="ignore"):
+        pool = [hashed(word) for word in words[:4]]
+        for source in range(4):
+            for place in range(4):
+                if place != source:
+                    pool[place] = mixed_with(pool[place], pool[source])
+        for word in words[4:]:
+            pool = [mixed_with(part, word) for part in pool]
+        factor = 0x8B51F9DD
+        high, low = (hashed(part, 0x58F38DED).astype(np.int64) for part in pool[:2])
+    seeds: list[int] = ((high << 31) ^ low).tolist()
+    return seeds
+
+
+def _words_of(number: int) -> list[int]:
+    """Return the 32-bit words of an integer that is not negative, lowest first."""
+    return [number % 2**32, *(_words_of(number >> 32) if number >> 32 else [])]
 
 
 def draw_seed(rng: torch.Generator) -> int:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core.client import Client
+from fedkin.core.client_array import BlockFunction
 from fedkin.core.errors import FedkinError, RefusalError, in_short, kind_of, nearest
 from fedkin.core.payload import PLAIN_VALUES, Payload, detached, find_unsupported
 from fedkin.core.replies import Expected, Failure, objection, refusal
@@ -122,6 +123,8 @@ class Task:
         secure sum.
     one_by_one : bool
         Whether the function is one of a single client, so that clients gain nothing from being handed over together.
+    block : list of callable
+        At most one function that does the task for a block of clients at once, see `on_blocks`.
     """
 
     name: str
@@ -134,6 +137,15 @@ class Task:
     accounted: bool = False
     extremes: bool = False
     one_by_one: bool = False
+    block: list[BlockFunction] = field(default_factory=list, compare=False)
+
+    def on_blocks(self, run: BlockFunction) -> BlockFunction:
+        """Decorate a function that does the task for clients of one array, a `fedkin.core.client_array.Block` at a time.
+
+        Its replies are those that `run` gives one client at a time, but for rounding.
+        """
+        self.block[:] = [run]
+        return run
 
     def objection(self, payload: Payload) -> str | None:
         """Return why the task must not be done with a payload, naming the entry; ``None`` if it may."""

@@ -15,15 +15,21 @@ from contextvars import copy_context
 from functools import cache, partial
 from itertools import islice
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from fedkin.core import Client, Federation, FedkinError, Payload, Task
+from fedkin.core.client_array import ClientArray
 from fedkin.core.device import device, execution, on
+from fedkin.core.federation import Replies, Wanted
 from fedkin.core.seeds import derive_bytes, derive_generator
 from fedkin.core.tasks import run_task
+from fedkin.engines.array_exchange import ArrayExchange, shared_payload
 from fedkin.secure_aggregation.sums import ClientSums
+
+C = TypeVar("C")
+R = TypeVar("R")
 
 _MIN_CHUNK, _MAX_CHUNK, _SECONDS = 2, 64, 0.02
 """Clients per call at least, so that small models train as stacks; at most; and the seconds a call should take."""
@@ -77,8 +83,9 @@ class LocalFederation(Federation):
 
     Parameters
     ----------
-    clients : sequence of Client
-        The clients; ids must be unique.
+    clients : sequence of Client, or ClientArray
+        The clients; ids must be unique. Those of one array are asked a block at a time, where a task can do so; what
+        they reply then may differ in the last digits.
     seed : int
         Seed of the run.
     chunk : int, optional
@@ -99,7 +106,7 @@ class LocalFederation(Federation):
 
     def __init__(
         self,
-        clients: Sequence[Client],
+        clients: Sequence[Client] | ClientArray,
         seed: int = 0,
         chunk: int | None = None,
         workers: int | None = None,
@@ -108,10 +115,11 @@ class LocalFederation(Federation):
         on_progress: Callable[[int, int], None] | None = None,
         **common: Any,
     ) -> None:
-        super().__init__([client.id for client in clients], seed, **common)
-        self.clients = {client.id: client for client in clients}
-        if len(self.clients) != len(clients):
+        by_id = clients if isinstance(clients, ClientArray) else {client.id: client for client in clients}
+        if len(by_id) != len(clients):
             raise ValueError("Two clients have the same id.")
+        super().__init__(list(by_id), seed, **common)
+        self.clients = by_id
         self.device, self.execution = device(), execution()
         self.chunk = chunk
         self.workers = workers or (cores() if self.device.type == "cpu" else min(cores(), 4))
@@ -123,22 +131,33 @@ class LocalFederation(Federation):
         self.on_progress = on_progress
         self.failures = {(int(exchange), int(client)) for exchange, client in failures}
 
+    def ask(self, task: Task, payloads: Mapping[int, Payload], expected: Wanted | None = None) -> Replies[Payload]:
+        if isinstance(self.clients, ClientArray) and not callable(expected):
+            shared = shared_payload(task, payloads)
+            if shared is not None:
+                return ArrayExchange(self, task, shared, payloads).ask(expected)
+        return super().ask(task, payloads, expected)
+
     def deliver(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
         clients = sorted(payloads)
         _check(task, payloads)
-        lost = {i for i in clients if self._is_lost(i)}
+        lost = {i for i in clients if self.is_lost(i)}
         present = [i for i in clients if i not in lost]
         pace = _Pace(self._chunk(task), self.workers)
 
         def work(ids: list[int]) -> list[Payload]:
             began = time.perf_counter()
-            for i in ids:
-                self.clients[i].rng = derive_generator(self.seed, "client", i, self.exchange)
-                self.clients[i].noise = self.clients[i].rng
-                self.clients[i].secret = partial(self._secret, i)
+            members = [self.clients[i] for i in ids]
+            for i, client in zip(ids, members, strict=True):
+                client.rng = derive_generator(self.seed, "client", i, self.exchange)
+                client.noise = client.rng
+                client.secret = partial(self._secret, i)
+            before = [dict(client.state) for client in members]
             spent = -time.thread_time()
             with on(self.device, execution=self.execution):
-                replies = run_task(task, [self.clients[i] for i in ids], [payloads[i] for i in ids])
+                replies = run_task(task, members, [payloads[i] for i in ids])
+            if isinstance(self.clients, ClientArray):
+                self.clients.keep_of(members, before)
             spent += time.thread_time()
             with self._clock:
                 self.seconds += spent
@@ -146,13 +165,19 @@ class LocalFederation(Federation):
             return replies
 
         yield from ((i, "lost on purpose") for i in sorted(lost))
+        replied = len(lost)
+        for ids, replies in self.in_order(work, pace.chunks(present)):
+            yield from zip(ids, replies, strict=True)
+            replied += len(ids)
+            if self.on_progress:
+                self.on_progress(replied, len(clients))
+        if isinstance(self.clients, ClientArray):
+            self.clients.settle()
+
+    def in_order(self, work: Callable[[C], R], chunks: Iterator[C]) -> Iterator[tuple[C, R]]:
+        """Yield chunks of clients with what `work` makes of each, in order, as workers come to them."""
         with one_thread() if self.device.type == "cpu" else nullcontext():
-            replied = len(lost)
-            for ids, replies in _in_order(self._pool, work, pace.chunks(present), ahead=2 * self.workers):
-                yield from zip(ids, replies, strict=True)
-                replied += len(ids)
-                if self.on_progress:
-                    self.on_progress(replied, len(clients))
+            yield from _in_order(self._pool, work, chunks, ahead=2 * self.workers)
 
     def sums(self) -> ClientSums:
         """Return plain sums over the clients present."""
@@ -166,7 +191,7 @@ class LocalFederation(Federation):
     def _secret(self, client: int, count: int) -> bytes:
         return derive_bytes(count, self.seed, "secret", client, self.exchange)
 
-    def _is_lost(self, client: int) -> bool:
+    def is_lost(self, client: int) -> bool:
         if (self.exchange, client) in self.failures:
             return True
         if self.drop_rate == 0.0:
@@ -204,10 +229,10 @@ class _Pace:
 
 
 def _in_order(
-    pool: ThreadPoolExecutor, work: Callable[[list[int]], list[Payload]], chunks: Iterator[list[int]], ahead: int
-) -> Iterator[tuple[list[int], list[Payload]]]:
+    pool: ThreadPoolExecutor, work: Callable[[C], R], chunks: Iterator[C], ahead: int
+) -> Iterator[tuple[C, R]]:
     """Yield chunks with their replies in order; at most `ahead` chunks are computed before they are read."""
-    waiting: deque[tuple[list[int], Future[list[Payload]]]] = deque()
+    waiting: deque[tuple[C, Future[R]]] = deque()
     try:
         while True:
             waiting.extend(

@@ -1,0 +1,327 @@
+"""Clients that are one array: the rows of all, one after another, and the offset at which each client's begin.
+
+An engine hands such clients to a task a block at a time, where the task says how many at once are done, see
+`Task.on_blocks`, and one by one otherwise. What clients reply and what they keep stays an array for each name, until
+somebody asks for one client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from fedkin.core.client import Client
+from fedkin.core.errors import FedkinError
+from fedkin.core.payload import Payload
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class PerClient:
+    """A tensor of each of several clients, as one: `values` ``(clients, ...)``.
+
+    With `offsets`, int64 ``(clients + 1,)``, the tensors differ in length: that of client i is
+    ``values[offsets[i]:offsets[i + 1]]``.
+    """
+
+    values: Tensor
+    offsets: Tensor | None = None
+
+    @classmethod
+    def of(cls, tensors: Sequence[Tensor]) -> PerClient:
+        """Return clients' tensors as one; they differ in the first dimension at most."""
+        if len({tensor.shape for tensor in tensors}) == 1:
+            return cls(torch.stack(list(tensors)))
+        return cls(torch.cat(list(tensors)), offsets_of(torch.tensor([len(tensor) for tensor in tensors])))
+
+    @classmethod
+    def where(cls, values: Tensor, mask: Tensor) -> PerClient:
+        """Return the `values` ``(clients, k, ...)`` at which `mask`, bool ``(clients, k)``, is true."""
+        return cls(values[mask], offsets_of(mask.sum(1)))
+
+    @classmethod
+    def join(cls, parts: Sequence[PerClient]) -> PerClient:
+        """Return the tensors of several groups of clients, in their order."""
+        if len(parts) == 1:
+            return parts[0]
+        fixed = all(part.offsets is None for part in parts)
+        if fixed and len({part.values.shape[1:] for part in parts}) == 1:
+            return cls(joined([part.values for part in parts]))
+        flat = [part.values if part.offsets is not None else part.values.flatten(0, 1) for part in parts]
+        return cls(joined(flat), offsets_of(torch.cat([part.sizes for part in parts])))
+
+    @property
+    def sizes(self) -> Tensor:
+        """Lengths of the clients' tensors, int64 ``(clients,)``."""
+        if self.offsets is not None:
+            return self.offsets.diff()
+        return torch.full((len(self.values),), self.values.shape[1] if self.values.ndim > 1 else 1)
+
+    def __len__(self) -> int:
+        return len(self.values) if self.offsets is None else len(self.offsets) - 1
+
+    def __getitem__(self, place: int) -> Tensor:
+        if self.offsets is None:
+            return self.values[place]
+        return self.values[int(self.offsets[place]) : int(self.offsets[place + 1])]
+
+    def take(self, places: Tensor) -> PerClient:
+        """Return the tensors of the clients at int64 `places`, in this order."""
+        if self.offsets is None:
+            return PerClient(self.values[places])
+        sizes = self.sizes[places]
+        return PerClient(self.values[_runs(self.offsets[places], sizes)], offsets_of(sizes))
+
+
+def joined(parts: Sequence[Tensor]) -> Tensor:
+    """Return tensors joined along the first dimension, without a copy where they lie one after another in memory."""
+    first, total = parts[0], sum(map(len, parts))
+    follow = all(
+        after.data_ptr() == before.data_ptr() + before.nbytes for before, after in zip(parts, parts[1:], strict=False)
+    )
+    room = first.untyped_storage().nbytes() - first.storage_offset() * first.element_size()
+    if follow and all(part.is_contiguous() for part in parts) and room >= sum(part.nbytes for part in parts):
+        return first.as_strided((total, *first.shape[1:]), first.stride())
+    return torch.cat(list(parts))
+
+
+def offsets_of(sizes: Tensor) -> Tensor:
+    """Return where runs of these `sizes` ``(clients,)`` begin, one after another, and where the last ends."""
+    return torch.nn.functional.pad(sizes.cumsum(0), (1, 0))
+
+
+def _runs(starts: Tensor, sizes: Tensor) -> Tensor:
+    """Return the numbers ``start, ..., start + size - 1`` of each run, int64 ``(total,)``."""
+    places = torch.arange(int(sizes.sum()))
+    return places + (starts - offsets_of(sizes)[:-1]).repeat_interleave(sizes)
+
+
+@dataclass
+class Block:
+    """Clients with the same number of rows, which a task does at once.
+
+    Attributes
+    ----------
+    ids : Tensor
+        int64 ``(clients,)``.
+    x : Tensor
+        float32 ``(clients, rows, *shape)``; of a file in memory only while the block is at work.
+    seeds : list of int
+        Seed of each client's generator in this exchange.
+    state : mapping of str to PerClient
+        What the clients keep; a task adds to `kept` what they are to keep from now on.
+    min_members : int
+        As of `Client`.
+    """
+
+    ids: Tensor
+    x: Tensor
+    seeds: list[int]
+    state: Mapping[str, PerClient]
+    min_members: int = 0
+    kept: dict[str, PerClient] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def rows(self) -> Tensor:
+        """Rows of all its clients, ``(clients * rows, *shape)``."""
+        return self.x.flatten(0, 1)
+
+    def by_client(self, values: Tensor) -> Tensor:
+        """Return what belongs to `rows` ``(clients * rows, ...)`` by client, ``(clients, rows, ...)``."""
+        return values.unflatten(0, self.x.shape[:2])
+
+    def rngs(self) -> Iterator[torch.Generator]:
+        """Yield each client's generator: one object, seeded anew for every client."""
+        rng = torch.Generator()
+        for seed in self.seeds:
+            yield rng.manual_seed(seed)
+
+
+class ClientArray(Mapping[int, Client]):
+    """Clients 0 to n - 1 of one array.
+
+    Parameters
+    ----------
+    rows : Tensor
+        float32 ``(rows, *shape)``, all finite; may be a file that is mapped into memory, see
+        `fedkin.data.client_arrays`.
+    offsets : sequence of int
+        ``(clients + 1,)``: client i has ``rows[offsets[i]:offsets[i + 1]]``, at least one row.
+    min_members : int
+        As of `Client`, the same for all.
+    """
+
+    def __init__(self, rows: Tensor, offsets: Tensor | Sequence[int], min_members: int = 0) -> None:
+        self.rows, self.min_members = rows, min_members
+        self.offsets = torch.as_tensor(offsets, dtype=torch.int64)
+        self.sizes = self.offsets.diff()
+        if len(self.offsets) < 2 or int(self.offsets[0]) or int(self.offsets[-1]) != len(rows):
+            raise FedkinError(
+                f"Offsets of clients begin with 0 and end with the number of rows, {len(rows)}; these do not."
+            )
+        if int(self.sizes.min()) < 1:
+            raise FedkinError("A client has no rows; offsets of clients grow by at least 1.")
+        if rows.dtype != torch.float32:
+            raise FedkinError(f"Rows of clients are of {rows.dtype}; they need to be float32.")
+        self._state: dict[str, tuple[Tensor, PerClient]] = {}
+        self._written: list[tuple[Tensor, dict[str, PerClient]]] = []
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(len(self)))
+
+    def __getitem__(self, client: int) -> Client:
+        """Return a client, which nothing else knows of: what it is to keep is handed back by `keep`."""
+        if not 0 <= client < len(self):
+            raise KeyError(client)
+        x = self.rows[int(self.offsets[client]) : int(self.offsets[client + 1])]
+        state = {name: part[int(place[client])] for name, (place, part) in self._state.items() if place[client] >= 0}
+        return Client(client, x, state=state, min_members=self.min_members)
+
+    def state(self, name: str) -> PerClient | None:
+        """Return what all clients keep under a name, in order of id; ``None`` if one of them does not."""
+        place, part = self._state.get(name, (torch.full((1,), -1), None))
+        return None if part is None or int(place.min()) < 0 else part.take(place)
+
+    def blocks(self, ids: Tensor, seeds: Sequence[int], rows: int) -> Iterator[Block]:
+        """Yield `ids` in blocks of up to so many `rows`, of clients with the same number; `seeds` are by id."""
+        order = ids[self.sizes[ids].argsort(stable=True)]
+        seed_of = dict(zip(ids.tolist(), seeds, strict=True)) if not torch.equal(order, ids) else None
+        begun = 0
+        for size, count in zip(*(part.tolist() for part in self.sizes[order].unique_consecutive(return_counts=True)), strict=True):
+            for part in order[begun : begun + count].split(max(1, rows // size)):
+                those = [seed_of[i] for i in part.tolist()] if seed_of else list(seeds[begun : begun + len(part)])
+                begun += len(part)
+                yield Block(part, self._rows_of(part, size), those, _BlockState(self, part), self.min_members)
+
+    def _rows_of(self, ids: Tensor, size: int) -> Tensor:
+        first, last = int(self.offsets[ids[0]]), int(self.offsets[ids[-1]]) + size
+        if last - first == len(ids) * size:
+            x = self.rows[first:last]
+        else:
+            x = self.rows[_runs(self.offsets[ids], torch.full_like(ids, size))]
+        return x.unflatten(0, (len(ids), size))
+
+    def keep(self, ids: Tensor, kept: dict[str, PerClient]) -> None:
+        """Take over what clients keep, once `settle` is called; a block is read by none of the same exchange."""
+        with self._lock:
+            self._written.append((ids, kept))
+
+    def keep_of(self, clients: Sequence[Client], before: Sequence[Mapping[str, Tensor]]) -> None:
+        """Take over what single clients keep, if it is not what they had `before`."""
+        for client, had in zip(clients, before, strict=True):
+            kept = {name: PerClient(value[None]) for name, value in client.state.items() if value is not had.get(name)}
+            if kept:
+                self.keep(torch.tensor([client.id]), kept)
+
+    def settle(self) -> None:
+        """Put what clients have kept in this exchange in place of what they kept before."""
+        for name in {name for _, kept in self._written for name in kept}:
+            parts = [(ids, kept[name]) for ids, kept in self._written if name in kept]
+            place = torch.full((len(self),), -1)
+            ids = torch.cat([ids for ids, _ in parts])
+            place[ids] = torch.arange(len(ids))
+            part = PerClient.join([part for _, part in parts])
+            if name in self._state and (others := (place < 0) & (self._state[name][0] >= 0)).any():
+                before = self._state[name][1].take(self._state[name][0][others])
+                place[others] = len(ids) + torch.arange(len(before))
+                part = PerClient.join([part, before])
+            self._state[name] = place, part
+        self._written = []
+
+
+class _BlockState(Mapping[str, PerClient]):
+    """What the clients of a block keep, taken from the whole when it is asked for."""
+
+    def __init__(self, clients: ClientArray, ids: Tensor) -> None:
+        self._clients, self._ids = clients, ids
+
+    def __getitem__(self, name: str) -> PerClient:
+        place, part = self._clients._state[name]
+        if int(place[self._ids].min()) < 0:
+            raise KeyError(name)
+        return part.take(place[self._ids])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._clients._state)
+
+    def __len__(self) -> int:
+        return len(self._clients._state)
+
+
+BlockFunction = Callable[[Block, Payload], Mapping[str, Any]]
+"""Does a task for all clients of a block with the same payload.
+
+It returns the entries of their replies: a `PerClient`, or a tensor ``(clients, ...)``, of which one of one dimension
+holds a plain number of each client; anything else is the same in every reply.
+"""
+
+
+class ReplyArrays(Mapping[int, Payload]):
+    """Replies of many clients, which become single ones when asked for.
+
+    `ids` are int64 ``(clients,)`` in order, and `entries` by name as of `BlockFunction`.
+    """
+
+    def __init__(self, blocks: Sequence[tuple[Tensor, Mapping[str, Any]]]) -> None:
+        ids = torch.cat([torch.zeros(0, dtype=torch.int64), *(ids for ids, _ in blocks)])
+        order = ids.argsort()
+        in_order = bool((ids.diff() > 0).all())
+        self.ids = ids if in_order else ids[order]
+        self.entries: dict[str, Any] = {}
+        for name in blocks[0][1] if blocks else ():
+            parts = [entries[name] for _, entries in blocks]
+            if isinstance(parts[0], PerClient):
+                whole = PerClient.join(parts)
+                self.entries[name] = whole if in_order else whole.take(order)
+            else:
+                self.entries[name] = parts[0]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.ids.tolist())
+
+    def __getitem__(self, client: int) -> Payload:
+        place = int(torch.searchsorted(self.ids, client))
+        if place >= len(self.ids) or int(self.ids[place]) != client:
+            raise KeyError(client)
+        return single(self.entries, place)
+
+    def each(self, name: str) -> list[Any]:
+        """Return an entry of all replies, a plain number or a tensor each."""
+        part = self.entries[name]
+        if not isinstance(part, PerClient):
+            return [part] * len(self)
+        if part.offsets is None and part.values.ndim == 1:
+            numbers: list[Any] = part.values.tolist()
+            return numbers
+        return list(part.values.split(part.sizes.tolist()) if part.offsets is not None else part.values)
+
+    def cat(self, name: str) -> Tensor:
+        """Return an entry of all replies, one after another."""
+        part = self.entries[name]
+        return part.values if part.offsets is not None else part.values.flatten(0, 1)
+
+
+def single(entries: Mapping[str, Any], place: int) -> Payload:
+    """Return the reply of the client at a `place` among those of `entries`."""
+    return {name: _item(value, place) if isinstance(value, PerClient) else value for name, value in entries.items()}
+
+
+def _item(part: PerClient, place: int) -> Any:
+    item = part[place]
+    return item.item() if part.offsets is None and part.values.ndim == 1 else item

@@ -1,0 +1,112 @@
+"""Exchange with clients of one array: a task does them a block at a time, and no reply is made for any of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch import Tensor
+
+from fedkin.core import FedkinError, Payload, Task
+from fedkin.core.client_array import Block, ClientArray, PerClient, ReplyArrays, single
+from fedkin.core.federation import Replies
+from fedkin.core.payload import payload_bytes
+from fedkin.core.replies import Expected, extremes
+from fedkin.core.seeds import derive_seeds
+
+if TYPE_CHECKING:
+    from fedkin.engines.local import LocalFederation
+
+_ROWS = 1 << 14
+"""Rows of a block: with 64 numbers each 4 MB, which two cores' caches about hold beside what is computed of them."""
+
+
+Entries = dict[str, Any]
+
+
+def shared_payload(task: Task, payloads: Mapping[int, Payload]) -> Payload | None:
+    """Return the payload that all clients share, if the task does clients in blocks; ``None`` otherwise."""
+    if not (isinstance(task, Task) and task.block and payloads):
+        return None
+    first = next(iter(payloads.values()))
+    return first if all(payload is first for payload in payloads.values()) else None
+
+
+class ArrayExchange:
+    """One exchange of a local federation with clients of one array, all sent the same payload."""
+
+    def __init__(self, fed: LocalFederation, task: Task, payload: Payload, clients: Collection[int]) -> None:
+        self.fed, self.task, self.payload = fed, task, payload
+        self.clients = cast("ClientArray", fed.clients)
+        fed.exchange += 1
+        present = sorted(set(fed.present).intersection(clients))
+        self.missing: dict[int, str] = dict.fromkeys(sorted(set(clients).difference(present)), "not there yet")
+        self.missing |= {client: "lost on purpose" for client in present if fed.is_lost(client)}
+        self.ids = torch.tensor([client for client in present if client not in self.missing], dtype=torch.int64)
+        fed.requested += len(present)
+        fed.traffic.sent += payload_bytes(payload) * len(present)
+
+    def ask(self, expected: Expected | None) -> Replies[Payload]:
+        """Return the usable replies."""
+        if (reason := self.task.objection(self.payload)) is not None:
+            raise FedkinError(f"Clients refuse task '{self.task.name}': {reason}.")
+        blocks = [self._usable(*replied, expected) for replied in self._replied()]
+        self.clients.settle()
+        arrays = ReplyArrays([(ids, entries) for ids, entries in blocks if len(ids)])
+        self.fed.usable += len(arrays)
+        self.fed.note_missing(self.missing)
+        return Replies(arrays, self.fed.missing)
+
+    def _replied(self) -> Iterator[tuple[Tensor, Entries]]:
+        """Yield the clients of each block, in any order of these, and the entries of their replies."""
+        seeds = derive_seeds(self.fed.seed, "client", self.ids.numpy(), self.fed.exchange)
+        replied = 0
+        for block, (entries, seconds) in self.fed.in_order(self._work, self.clients.blocks(self.ids, seeds, _ROWS)):
+            self.fed.seconds += seconds
+            replied += len(block)
+            if self.fed.on_progress:
+                self.fed.on_progress(replied, len(self.ids))
+            yield block.ids, entries
+
+    def _work(self, block: Block) -> tuple[Entries, float]:
+        began = time.thread_time()
+        replied = self.task.block[0](block, self.payload)
+        entries = {name: PerClient(part) if isinstance(part, Tensor) else part for name, part in replied.items()}
+        self.clients.keep(block.ids, block.kept)
+        return entries, time.thread_time() - began
+
+    def _usable(self, ids: Tensor, entries: Entries, expected: Expected | None) -> tuple[Tensor, Entries]:
+        """Count and check the replies of a block; return the clients with usable ones, and the entries of these."""
+        self.fed.traffic.received += _bytes_of(entries, len(ids))
+        if self.task.refusal(single(entries, 0), expected) is None and all(map(_is_small, entries.values())):
+            return ids, entries  # blocks have replies of one form, which the first one shows
+        reasons = [self.task.refusal(single(entries, place), expected) for place in range(len(ids))]
+        self.missing |= {i: reason for i, reason in zip(ids.tolist(), reasons, strict=True) if reason is not None}
+        places = torch.tensor([place for place, reason in enumerate(reasons) if reason is None], dtype=torch.int64)
+        return ids[places], {n: e.take(places) if isinstance(e, PerClient) else e for n, e in entries.items()}
+
+
+def _is_small(entry: Any) -> bool:
+    """Return whether an entry needs no closer look: its numbers are finite, and none is near a bound of replies."""
+    if not isinstance(entry, PerClient) or not entry.values.is_floating_point() or not entry.values.numel():
+        return True
+    lowest, highest = extremes(entry.values)
+    return -1e10 <= lowest and highest <= 1e10  # the least bound of `fedkin.core.replies`; beyond, each is looked at
+
+
+def _bytes_of(entries: Mapping[str, Any], clients: int) -> int:
+    """Return the size of all replies when sent, as `payload_bytes` counts them."""
+    total = payload_bytes(single(entries, 0)) * clients
+    for entry in entries.values():
+        if not isinstance(entry, PerClient):
+            continue
+        if entry.offsets is None and entry.values.ndim == 1:
+            numbers, counts = entry.values.unique(return_counts=True)
+            digits = [len(str(number)) for number in numbers.tolist()]
+            total += sum(d * c for d, c in zip(digits, counts.tolist(), strict=True))
+            total -= clients * len(str(entry.values[0].item()))
+        else:
+            total += entry.values.nbytes - clients * entry[0].nbytes
+    return total
