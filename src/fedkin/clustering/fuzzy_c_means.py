@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -46,17 +47,56 @@ def fuzzy_c_means(
     above 1.
     """
     _check(points, start, fuzziness)
+    found = fuzzy_c_means_of_sets(points[None], start[None], None, fuzziness, tolerance, max_iterations)
+    return Clusters(found.centres[0], found.supports[0], int(found.iterations[0]), float(found.moved[0]))
+
+
+class ClustersOfSets(NamedTuple):
+    """Result of fuzzy c-means of several sets of points, as `Clusters` with a first dimension more."""
+
+    centres: Tensor
+    supports: Tensor
+    iterations: Tensor
+    moved: Tensor
+
+
+def fuzzy_c_means_of_sets(
+    points: Tensor,
+    start: Tensor,
+    valid: Tensor | None,
+    fuzziness: float,
+    tolerance: float = 1e-4,
+    max_iterations: int = 1000,
+) -> ClustersOfSets:
+    """Run `fuzzy_c_means` on points ``(sets, n, width)`` from centres ``(sets, k, width)`` of each set's own.
+
+    `valid`, bool ``(sets, k)``, says which centres there are; all by default.
+    """
     middle = _middle(points)
     centres = start - middle  # near the origin, rounding is smallest
-    moved = torch.inf
-    iteration = 0
-    while moved > tolerance and iteration < max_iterations:
-        sums, masses = _sums(points, middle, centres, fuzziness)
-        after = torch.where(masses[:, None] > 0, sums / masses[:, None], centres.double()).float()
-        moved = float((after - centres).norm(dim=1).max())
-        centres = after
-        iteration += 1
-    return Clusters(centres + middle, _supports(points, middle, centres, fuzziness), iteration, moved)
+    off = torch.zeros(centres.shape[:2]) if valid is None else torch.where(valid, 0.0, torch.inf)
+    moved, iterations = torch.full((len(points),), torch.inf), torch.zeros(len(points), dtype=torch.int64)
+    # Sets whose centres move still, with their points and their mean.
+    rows, moving, mean = torch.arange(len(points)), points, middle
+    for _ in range(max_iterations):
+        before, far = centres[rows], off[rows]
+        sums, masses = torch.zeros(before.shape, dtype=torch.float64), torch.zeros(far.shape, dtype=torch.float64)
+        for part in _near(moving, mean):
+            pull = (fuzziness * _log_memberships(part, before, far, fuzziness)).exp()
+            sums += pull @ part
+            masses += pull.sum(2)
+        after = torch.where(masses[..., None] > 0, sums / masses[..., None], before.double()).float()
+        centres[rows], moved[rows] = after, (after - before).norm(dim=2).amax(1)
+        iterations[rows] += 1
+        move = moved[rows] > tolerance
+        if not bool(move.all()):
+            rows, moving, mean = rows[move], moving[move], mean[move]
+        if not len(rows):
+            break
+    supports = torch.zeros(off.shape, dtype=torch.float64)
+    for part in _near(points, middle):
+        supports += _log_memberships(part, centres, off, fuzziness).exp().sum(2)
+    return ClustersOfSets(centres + middle, supports.float(), iterations, moved)
 
 
 def memberships(points: Tensor, centres: Tensor, fuzziness: float) -> Tensor:
@@ -65,52 +105,46 @@ def memberships(points: Tensor, centres: Tensor, fuzziness: float) -> Tensor:
     A point on centres belongs only to them, in equal parts. Raises FedkinError as `fuzzy_c_means` does.
     """
     _check(points, centres, fuzziness)
-    middle = centres.mean(0)
-    parts = [_log_memberships(part, centres - middle, fuzziness) for part in _near(points, middle)]
-    return torch.cat(parts, dim=1).exp().T
+    return memberships_of_sets(points[None], centres, fuzziness)[0]
 
 
-def _sums(points: Tensor, middle: Tensor, centres: Tensor, fuzziness: float) -> tuple[Tensor, Tensor]:
-    """Return, by centre, sums of points relative to `middle` weighted by ``membership ** m``, and of the weights."""
-    sums, masses = torch.zeros(centres.shape, dtype=torch.float64), torch.zeros(len(centres), dtype=torch.float64)
-    for part in _near(points, middle):
-        pull = (fuzziness * _log_memberships(part, centres, fuzziness)).exp()
-        sums += pull @ part
-        masses += pull.sum(1)
-    return sums, masses
+def memberships_of_sets(points: Tensor, centres: Tensor, fuzziness: float) -> Tensor:
+    """Return the `memberships` of points ``(sets, n, width)`` in the same centres for all: ``(sets, n, k)``."""
+    middle = centres.mean(0, keepdim=True)
+    near, off = (centres - middle).expand(len(points), -1, -1), torch.zeros(len(points), len(centres))
+    parts = [_log_memberships(part, near, off, fuzziness) for part in _near(points, middle[None])]
+    return torch.cat(parts, dim=2).exp().mT
 
 
-def _supports(points: Tensor, middle: Tensor, centres: Tensor, fuzziness: float) -> Tensor:
-    supports = torch.zeros(len(centres), dtype=torch.float64)
-    for part in _near(points, middle):
-        supports += _log_memberships(part, centres, fuzziness).exp().sum(1)
-    return supports.float()
+def _log_memberships(part: Tensor, centres: Tensor, off: Tensor, fuzziness: float) -> Tensor:
+    """Return logarithms of memberships, ``(sets, k, n)``: centres by points, the order that makes products fastest.
 
-
-def _log_memberships(part: Tensor, centres: Tensor, fuzziness: float) -> Tensor:
-    """Return logarithms of memberships, ``(k, n)``: centres by points, the order in which both products are fastest."""
-    lengths = centres.square().sum(1)[:, None] + part.square().sum(1)
-    squared = torch.addmm(lengths, centres, part.T, alpha=-2.0)
+    Infinite `off` ``(sets, k)`` are no centres.
+    """
+    lengths = centres.square().sum(2)[..., None] + part.square().sum(2)[:, None]
+    squared = torch.baddbmm(lengths, centres, part.mT, alpha=-2.0)
     on = squared <= ROUNDING * lengths
+    if bool(off.any()):
+        squared += off[..., None]
+        on &= off[..., None] == 0
     logits = squared.log().div_(1.0 - fuzziness)
     if bool(on.any()):
-        somewhere = on.any(0)
-        logits[:, somewhere] = torch.where(on[:, somewhere], 0.0, -torch.inf)
-    return logits.log_softmax(0)
+        logits = torch.where(on.any(1, keepdim=True), torch.where(on, 0.0, -torch.inf), logits)
+    return logits.log_softmax(1)
 
 
 def _near(points: Tensor, middle: Tensor) -> Iterator[Tensor]:
-    """Yield `points` relative to `middle`, some at a time, in one buffer that is overwritten."""
-    place = torch.empty_like(points[:_CHUNK])
-    for part in points.split(_CHUNK):
-        yield torch.sub(part, middle, out=place[: len(part)])
+    """Yield `points` ``(sets, n, width)`` relative to `middle`, some at a time, in one buffer that is overwritten."""
+    place = torch.empty_like(points[:, :_CHUNK])
+    for part in points.split(_CHUNK, dim=1):
+        yield torch.sub(part, middle, out=place[:, : part.shape[1]])
 
 
 def _middle(points: Tensor) -> Tensor:
-    total = torch.zeros(points.shape[1], dtype=torch.float64)
-    for part in points.split(_CHUNK):
-        total += part.sum(0)
-    return (total / len(points)).float()
+    total = torch.zeros(len(points), 1, points.shape[2], dtype=torch.float64)
+    for part in points.split(_CHUNK, dim=1):
+        total += part.sum(1, keepdim=True)
+    return (total / points.shape[1]).float()
 
 
 def _check(points: Tensor, centres: Tensor, fuzziness: float) -> None:

@@ -19,6 +19,8 @@ from fedkin.core.seeds import draw_seed
 _CHUNK = 512
 TOLERANCE = 1e-4
 """scikit-learn's: converged when squared moves of centres sum to less than this part of the features' variance."""
+MANY_POINTS = 1 << 20
+"""Points beyond which scikit-learn's k-means, which copies them in float64, takes gigabytes and minutes."""
 _SPARE_DIRECTIONS, _PASSES = 10, 4
 """Dimensions beyond those wanted, and passes over the points, of the search for leading directions."""
 _FEW = 256
@@ -70,6 +72,27 @@ def k_means(
     kept, label = np.unique(search.labels_, return_inverse=True)
     centres = torch.from_numpy(search.cluster_centers_[kept]).float()
     return Partition(centres, torch.from_numpy(label.astype(np.int64)), int(search.n_iter_))
+
+
+def k_means_of_centres(
+    points: Tensor,
+    start: int | Tensor,
+    rng: torch.Generator,
+    n_init: int = 10,
+    max_iterations: int = 300,
+    weights: Tensor | None = None,
+) -> Partition:
+    """Run `k_means` on what clients send, such as centres, in float64, since few of them may be very near each other.
+
+    Of more than a million points, `points` float32 ``(n, width)``, seeds are sought among some that `rng` draws, and
+    `lloyd` goes on with all of them from the best.
+    """
+    if len(points) <= MANY_POINTS:
+        return k_means(points.double(), start, rng, n_init, max_iterations, weights)
+    if isinstance(start, int):
+        some = torch.randint(len(points), (MANY_POINTS // 4,), generator=rng).unique()
+        start = k_means(points[some], start, rng, n_init, weights=None if weights is None else weights[some]).centres
+    return lloyd(points, start, max_iterations, None if weights is None else weights.float())
 
 
 class Partitions(NamedTuple):

@@ -29,7 +29,7 @@ def drop_duplicates(points: Tensor) -> Tensor:
 
 
 def repeats(points: Tensor) -> Tensor:
-    """Return which of `points` ``(..., k, width)``, but for rounding, repeat an earlier one of their set: ``(..., k)``."""
+    """Return which of `points` ``(..., k, width)`` repeat an earlier one, but for rounding: bool ``(..., k)``."""
     distances = pairwise_distances(points.double(), points.double())
     lengths = points.double().norm(dim=-1)
     limits = ROUNDING * torch.maximum(lengths[..., None], lengths[..., None, :])

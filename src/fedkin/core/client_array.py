@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,8 +19,6 @@ from torch import Tensor
 from fedkin.core.client import Client
 from fedkin.core.errors import FedkinError
 from fedkin.core.payload import Payload
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -82,9 +81,7 @@ class PerClient:
 def joined(parts: Sequence[Tensor]) -> Tensor:
     """Return tensors joined along the first dimension, without a copy where they lie one after another in memory."""
     first, total = parts[0], sum(map(len, parts))
-    follow = all(
-        after.data_ptr() == before.data_ptr() + before.nbytes for before, after in zip(parts, parts[1:], strict=False)
-    )
+    follow = all(after.data_ptr() == before.data_ptr() + before.nbytes for before, after in pairwise(parts))
     room = first.untyped_storage().nbytes() - first.storage_offset() * first.element_size()
     if follow and all(part.is_contiguous() for part in parts) and room >= sum(part.nbytes for part in parts):
         return first.as_strided((total, *first.shape[1:]), first.stride())
@@ -137,7 +134,8 @@ class Block:
 
     def by_client(self, values: Tensor) -> Tensor:
         """Return what belongs to `rows` ``(clients * rows, ...)`` by client, ``(clients, rows, ...)``."""
-        return values.unflatten(0, self.x.shape[:2])
+        shaped: Tensor = values.unflatten(0, self.x.shape[:2])
+        return shaped
 
     def rngs(self) -> Iterator[torch.Generator]:
         """Yield each client's generator: one object, seeded anew for every client."""
@@ -199,8 +197,9 @@ class ClientArray(Mapping[int, Client]):
         """Yield `ids` in blocks of up to so many `rows`, of clients with the same number; `seeds` are by id."""
         order = ids[self.sizes[ids].argsort(stable=True)]
         seed_of = dict(zip(ids.tolist(), seeds, strict=True)) if not torch.equal(order, ids) else None
+        counts = self.sizes[order].unique_consecutive(return_counts=True)
         begun = 0
-        for size, count in zip(*(part.tolist() for part in self.sizes[order].unique_consecutive(return_counts=True)), strict=True):
+        for size, count in zip(*(part.tolist() for part in counts), strict=True):
             for part in order[begun : begun + count].split(max(1, rows // size)):
                 those = [seed_of[i] for i in part.tolist()] if seed_of else list(seeds[begun : begun + len(part)])
                 begun += len(part)
@@ -212,7 +211,8 @@ class ClientArray(Mapping[int, Client]):
             x = self.rows[first:last]
         else:
             x = self.rows[_runs(self.offsets[ids], torch.full_like(ids, size))]
-        return x.unflatten(0, (len(ids), size))
+        shaped: Tensor = x.unflatten(0, (len(ids), size))
+        return shaped
 
     def keep(self, ids: Tensor, kept: dict[str, PerClient]) -> None:
         """Take over what clients keep, once `settle` is called; a block is read by none of the same exchange."""
@@ -313,12 +313,12 @@ class ReplyArrays(Mapping[int, Payload]):
 
     def cat(self, name: str) -> Tensor:
         """Return an entry of all replies, one after another."""
-        part = self.entries[name]
+        part: PerClient = self.entries[name]
         return part.values if part.offsets is not None else part.values.flatten(0, 1)
 
 
 def single(entries: Mapping[str, Any], place: int) -> Payload:
-    """Return the reply of the client at a `place` among those of `entries`."""
+    """Return the reply of the client at a `place` among those of `entries`, whose own it is."""
     return {name: _item(value, place) if isinstance(value, PerClient) else value for name, value in entries.items()}
 
 

@@ -43,11 +43,12 @@ class Replies(Mapping[int, V]):
     """
 
     def __init__(self, values: Mapping[int, V], missing: Mapping[int, str]) -> None:
-        self.by_client = values if isinstance(values, ReplyArrays) else dict(values)
+        self.by_client: Mapping[int, Any] = values if isinstance(values, ReplyArrays) else dict(values)
         self.missing = dict(missing)
 
     def __getitem__(self, client: int) -> V:
-        return self.by_client[client]
+        value: V = self.by_client[client]
+        return value
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.by_client)
@@ -57,19 +58,20 @@ class Replies(Mapping[int, V]):
 
     def cat(self, name: str) -> Tensor:
         """Return an entry of all replies, tensors that are joined along the first dimension."""
-        replies: Any = self.by_client
-        return replies.cat(name) if isinstance(replies, ReplyArrays) else torch.cat(self.each(name))
+        arrays = self.by_client
+        return arrays.cat(name) if isinstance(arrays, ReplyArrays) else torch.cat(self.each(name))
 
     def each(self, name: str) -> list[Any]:
         """Return an entry of all replies."""
-        replies: Any = self.by_client
-        return replies.each(name) if isinstance(replies, ReplyArrays) else [reply[name] for reply in replies.values()]
+        arrays = self.by_client
+        return arrays.each(name) if isinstance(arrays, ReplyArrays) else [reply[name] for reply in arrays.values()]
 
     def owners(self, name: str) -> Tensor:
         """Return the client of each row of `cat`, int64."""
-        replies: Any = self.by_client
-        arrays = isinstance(replies, ReplyArrays)
-        sizes = replies.entries[name].sizes if arrays else torch.tensor([len(value) for value in self.each(name)])
+        arrays = self.by_client
+        if isinstance(arrays, ReplyArrays):
+            return arrays.ids.repeat_interleave(arrays.entries[name].sizes)
+        sizes = torch.tensor([len(value) for value in self.each(name)])
         return torch.tensor(list(self), dtype=torch.int64).repeat_interleave(sizes)
 
     def map(self, function: Callable[[V], W]) -> Replies[W]:
@@ -357,19 +359,20 @@ class Federation(ABC):
         self.drop({i: reason for i, reason in replies.missing.items() if not may_wait or lasts(reason)})
         return replies
 
-    def keep_majority(self, replies: Mapping[int, Payload], name: str = "shape") -> dict[int, Payload]:
+    def keep_majority(self, replies: Mapping[int, Payload], name: str = "shape") -> Replies[Payload]:
         """Return the replies that have the most common value of `name`; the other clients are dropped.
 
         Unless three clients and more than two thirds agree, all are returned: who is wrong is for the person at the
         keyboard to say.
         """
-        values = Counter(str(reply[name]) for reply in replies.values())
+        replies = replies if isinstance(replies, Replies) else Replies(replies, {})
+        values = Counter(map(str, replies.each(name)))
         common, count = values.most_common(1)[0] if values else ("", 0)
         if count == len(replies) or 3 * count <= 2 * len(replies) or count < max(3, self.min_clients):
-            return dict(replies)
+            return replies
         odd = {i: reply[name] for i, reply in replies.items() if str(reply[name]) != common}
         self.drop({i: f"its {name} {value} is not the others' {common}" for i, value in odd.items()})
-        return {i: reply for i, reply in replies.items() if i not in odd}
+        return Replies({i: reply for i, reply in replies.items() if i not in odd}, replies.missing)
 
     def drop(self, reasons: Mapping[int, str]) -> None:
         """Go on without clients that gave no usable reply, for these reasons, for the rest of the run.

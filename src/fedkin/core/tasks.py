@@ -140,7 +140,7 @@ class Task:
     block: list[BlockFunction] = field(default_factory=list, compare=False)
 
     def on_blocks(self, run: BlockFunction) -> BlockFunction:
-        """Decorate a function that does the task for clients of one array, a `fedkin.core.client_array.Block` at a time.
+        """Decorate a function that does the task for a `fedkin.core.client_array.Block` of clients at a time.
 
         Its replies are those that `run` gives one client at a time, but for rounding.
         """

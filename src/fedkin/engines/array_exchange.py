@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,9 +15,6 @@ from fedkin.core.federation import Replies
 from fedkin.core.payload import payload_bytes
 from fedkin.core.replies import Expected, extremes
 from fedkin.core.seeds import derive_seeds
-
-if TYPE_CHECKING:
-    from fedkin.engines.local import LocalFederation
 
 _ROWS = 1 << 14
 """Rows of a block: with 64 numbers each 4 MB, which two cores' caches about hold beside what is computed of them."""
@@ -37,9 +34,9 @@ def shared_payload(task: Task, payloads: Mapping[int, Payload]) -> Payload | Non
 class ArrayExchange:
     """One exchange of a local federation with clients of one array, all sent the same payload."""
 
-    def __init__(self, fed: LocalFederation, task: Task, payload: Payload, clients: Collection[int]) -> None:
+    def __init__(self, fed: Any, task: Task, payload: Payload, clients: Collection[int]) -> None:
         self.fed, self.task, self.payload = fed, task, payload
-        self.clients = cast("ClientArray", fed.clients)
+        self.clients: ClientArray = fed.clients
         fed.exchange += 1
         present = sorted(set(fed.present).intersection(clients))
         self.missing: dict[int, str] = dict.fromkeys(sorted(set(clients).difference(present)), "not there yet")
@@ -93,7 +90,7 @@ def _is_small(entry: Any) -> bool:
     if not isinstance(entry, PerClient) or not entry.values.is_floating_point() or not entry.values.numel():
         return True
     lowest, highest = extremes(entry.values)
-    return -1e10 <= lowest and highest <= 1e10  # the least bound of `fedkin.core.replies`; beyond, each is looked at
+    return lowest >= -1e10 and highest <= 1e10  # the least bound of `fedkin.core.replies`; beyond, each is looked at
 
 
 def _bytes_of(entries: Mapping[str, Any], clients: int) -> int:

@@ -15,11 +15,13 @@ from annotated_types import Gt
 from torch import Tensor
 
 from fedkin.clustering.fuzzy_c_means import fuzzy_c_means
-from fedkin.clustering.k_means import k_means, kmeans_plusplus_seeds
+from fedkin.clustering.k_means import MANY_POINTS, k_means, k_means_of_centres, kmeans_plusplus_seeds
 from fedkin.core import Client, Federation, Payload, Record, client_task
+from fedkin.core.client_array import Block
 from fedkin.core.federation import Replies
 from fedkin.core.method import Count, Positive
 from fedkin.core.replies import features, is_name
+from fedkin.features.extractors import extract
 from fedkin.features.kept_features import cached_features
 from fedkin.methods.samples.centroid_method import (
     CentroidMethod,
@@ -40,6 +42,11 @@ def send_samples(client: Client, payload: Payload) -> Payload:
     return {"points": cached_features(payload["features"], client.x)}
 
 
+@send_samples.on_blocks
+def _send_block(block: Block, payload: Payload) -> Payload:
+    return {"points": block.by_client(extract(payload["features"], block.rows))}
+
+
 def cluster_all(
     method: CentroidMethod,
     fed: Federation,
@@ -52,7 +59,7 @@ def cluster_all(
     """
 
     def cluster(replies: Replies[Payload]) -> RoundOutcome:
-        points = torch.cat([reply["points"] for reply in replies.values()])
+        points = replies.cat("points")
         centroids, values = search(points, fed.rng("centroids"))
         return {"centroids": scaled_like_features(state.features, centroids)}, values
 
@@ -80,7 +87,10 @@ class KMeansMethod(CentroidMethod):
         """Cluster all samples, and send clients the centroids."""
 
         def search(points: Tensor, rng: torch.Generator) -> tuple[Tensor, dict[str, Any]]:
-            best = k_means(points, self.n_clusters, rng, self.n_init, self.max_iter)
+            if len(points) <= MANY_POINTS:
+                best = k_means(points, self.n_clusters, rng, self.n_init, self.max_iter)
+            else:
+                best = k_means_of_centres(points, self.n_clusters, rng, self.n_init, max_iterations=self.max_iter)
             return best.centres, {"iterations": best.iterations}
 
         return cluster_all(self, fed, state, search)

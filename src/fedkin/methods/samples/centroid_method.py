@@ -14,13 +14,21 @@ from torch.nn.functional import normalize
 from fedkin.clustering.margins import distance_margin, share_margin
 from fedkin.clustering.nearest import nearest_centroids, pairwise_distances
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, Task, client_task
+from fedkin.core.client_array import Block, PerClient
 from fedkin.core.federation import MAX_ATTEMPTS, Replies
 from fedkin.core.method import Count, display_name
 from fedkin.core.replies import Expected, Optional, is_count, is_name, positive, reals
 from fedkin.features.encoders import is_encoder
 from fedkin.features.extractors import extract, width_of
 from fedkin.features.kept_features import cached_features, feature_batches
-from fedkin.methods.samples.sample_method import SampleMethod, assign_samples, describe_clients, reasons, repeat_step
+from fedkin.methods.samples.sample_method import (
+    SampleMethod,
+    assign_samples,
+    assigned,
+    describe_clients,
+    reasons,
+    repeat_step,
+)
 
 _BATCH = 4096
 """Samples whose distances are in memory at once."""
@@ -52,6 +60,14 @@ CENTROIDS: Expected = {
 def assign_to_centroids(client: Client, payload: Payload) -> Payload:
     """Assign every sample to its nearest centroid; clusters stay at the client."""
     return assign_to_nearest(client, payload)
+
+
+@assign_to_centroids.on_blocks
+def assign_block(block: Block, payload: Payload) -> Payload:
+    """Do `assign_to_nearest` for many clients."""
+    values = assigned(block.rows, payload["result"], CentroidMethod)
+    block.kept.update({name: PerClient(block.by_client(part)) for name, part in values.items()})
+    return {}
 
 
 def assign_to_nearest(client: Client, payload: Payload) -> Payload:
@@ -109,11 +125,11 @@ class CentroidMethod(SampleMethod):
         """
         margins = [torch.zeros(0)]
         parts = repeat(None) if clusters is None else clusters.split(_BATCH)
-        for distances, assigned in zip(_distances(result, x), parts, strict=False):
+        for distances, labels in zip(_distances(result, x), parts, strict=False):
             if clusters is None and "fuzziness" in result:
                 margins.append(share_margin(_memberships(distances, result["fuzziness"])))
             else:
-                margins.append(distance_margin(distances, assigned))
+                margins.append(distance_margin(distances, labels))
         return torch.cat(margins)
 
     @staticmethod
@@ -198,13 +214,15 @@ def one_round(
 
 @dataclass(frozen=True)
 class PointsState(CentroidState):
-    """State of methods that keep what clients sent, by client id as text, and can so forget a client.
+    """State of methods that keep what clients sent, and can so forget a client.
 
-    They are `points`, float32 ``(m, width)``, and `sizes`, int64 ``(m,)``, the number of samples that each stands for.
+    They are `points`, float32 ``(m, width)``, by client in order of id; `sizes`, int64 ``(m,)``, the number of samples
+    that each stands for; and `owners`, int64 ``(m,)``, the client of each.
     """
 
-    points: dict[str, Tensor] = field(default_factory=dict)
-    sizes: dict[str, Tensor] = field(default_factory=dict)
+    points: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
+    sizes: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
+    owners: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
 
 
 def one_round_of_points(
@@ -213,36 +231,40 @@ def one_round_of_points(
     state: Any,
     task: Task,
     payload: Payload,
-    cluster: Callable[[Mapping[str, Tensor], Mapping[str, Tensor]], RoundOutcome],
+    cluster: Callable[[Any], RoundOutcome],
 ) -> tuple[Any, Record]:
-    """Do `one_round` of ``centres`` and ``sizes``, which the state keeps; `cluster` takes them as in `PointsState`.
+    """Do `one_round` of ``centres`` and ``sizes``, which the state keeps; `cluster` takes a state that has them.
 
     Nobody is asked if the state has some already, because others' were left out (`without_points`).
     """
-    if state.points:
-        changes, values = cluster(state.points, state.sizes)
+
+    def clustered(state: PointsState) -> RoundOutcome:
+        changes, values = cluster(state)
+        return changes, {**values, "local_clusters": state.owners.unique_consecutive(return_counts=True)[1].tolist()}
+
+    if len(state.points):
+        changes, values = clustered(state)
         after = state.next(finished=True, **changes)
         replies = method.conclude(fed, after)
         return after, Record(list(replies), replies.missing, values)
 
     def cluster_replies(replies: Replies[Payload]) -> RoundOutcome:
-        points = {str(client): reply["centres"] for client, reply in replies.items()}
-        sizes = {str(client): reply["sizes"] for client, reply in replies.items()}
-        changes, values = cluster(points, sizes)
-        if iterations := {str(i): reply["iterations"] for i, reply in replies.items() if "iterations" in reply}:
-            values = {**values, "iterations": iterations}
-        return {**changes, "points": points, "sizes": sizes}, values
+        sent = {"points": replies.cat("centres"), "sizes": replies.cat("sizes"), "owners": replies.owners("sizes")}
+        changes, values = clustered(replace(state, **sent))
+        if "iterations" in task.holds:
+            values["iterations"] = dict(zip(map(str, replies), replies.each("iterations"), strict=True))
+        return {**changes, **sent}, values
 
     return one_round(method, fed, state, task, payload, cluster_replies)
 
 
 def without_points(state: Any, clients: Collection[int]) -> Any:
     """Return a finished `PointsState` reset to before its step, without the points of `clients`."""
-    points = {name: part for name, part in state.points.items() if int(name) not in clients}
-    if not points:
+    kept = ~torch.isin(state.owners, torch.tensor(sorted(clients), dtype=torch.int64))
+    if not bool(kept.any()):
         raise FedkinError("Nothing would be left to cluster.")
-    sizes, none = {name: state.sizes[name] for name in points}, torch.zeros(0, 0)
-    return replace(state, steps=state.steps - 1, finished=False, points=points, sizes=sizes, centroids=none)
+    left = {name: getattr(state, name)[kept] for name in ("points", "sizes", "owners")}
+    return replace(state, steps=state.steps - 1, finished=False, centroids=torch.zeros(0, 0), **left)
 
 
 def nothing_remains() -> str:

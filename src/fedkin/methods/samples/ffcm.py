@@ -10,7 +10,7 @@ own, and the server clusters their centres by k-means.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite
 from typing import Annotated, Any, ClassVar, Literal
@@ -20,11 +20,14 @@ from annotated_types import Gt
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from fedkin.clustering.fuzzy_c_means import fuzzy_c_means, memberships
-from fedkin.clustering.k_means import k_means, kmeans_plusplus_seeds
+from fedkin.clustering.fuzzy_c_means import fuzzy_c_means_of_sets, memberships_of_sets
+from fedkin.clustering.k_means import k_means_of_centres, kmeans_plusplus_rows
+from fedkin.clustering.nearest import repeats
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, client_task
 from fedkin.core import replies as forms
+from fedkin.core.client_array import Block, PerClient, single
 from fedkin.core.method import Count, Positive
+from fedkin.core.seeds import draw_seed
 from fedkin.features.extractors import extract
 from fedkin.features.kept_features import cached_features
 from fedkin.methods.samples.centroid_method import CentroidMethod, CentroidState, features_for, scaled_like_features
@@ -32,6 +35,9 @@ from fedkin.methods.samples.sample_method import describe_clients, reasons
 from fedkin.nn.network_forms import MANY
 from fedkin.secure_aggregation.client_tasks import Term
 from fedkin.secure_aggregation.sums import check_enough, summed
+
+_CHUNK = 1 << 16
+"""Centres at a time whose products with weights are in memory, of millions of clients."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +106,7 @@ class FFCMMethod(CentroidMethod):
             "tolerance": self.tolerance,
             "local_clusters": self.local_clusters if self.local_clusters is not None else self.n_clusters,
         }
-        answered, missing, centroids, iterations = self._moved(fed, state, payload)
+        answered, missing, centroids, iterations = self._aggregated(fed, state, payload)
         last = state.steps + 1 == self.rounds
         if answered:
             moved, in_two = (_distance(before, centroids) for before in (state.centroids, state.before))
@@ -119,7 +125,7 @@ class FFCMMethod(CentroidMethod):
         centroids = scaled_like_features(state.features, state.centroids)
         return super().result(state) | {"centroids": centroids, "fuzziness": self.fuzziness}
 
-    def _moved(
+    def _aggregated(
         self, fed: Federation, state: FFCMState, payload: Payload
     ) -> tuple[list[int], dict[int, str], Tensor, dict[str, int]]:
         """Ask clients for centres; return who replied and who did not, the new centres, and iterations per client.
@@ -138,12 +144,13 @@ class FFCMMethod(CentroidMethod):
         replies = fed.ask(move_centres, fed.all(**payload), {"centres": (None, state.width), "indices": indices})
         if not replies:
             return [], replies.missing, before, {}
-        iterations = {str(client): reply["iterations"] for client, reply in replies.items()}
+        iterations = dict(zip(map(str, replies), replies.each("iterations"), strict=True))
+        pooled = replies.cat("centres")
         if self.aggregation == "mean" and len(before):
-            return list(replies), replies.missing, mean_by_index(before, list(replies.values())), iterations
-        pooled = torch.cat([reply["centres"] for reply in replies.values()])
+            means = mean_by_index(before, pooled, replies.cat("supports"), replies.cat("indices"))
+            return list(replies), replies.missing, means, iterations
         # The same seeds in every round, so that centres stay once clients no longer move them; ten starts.
-        centres = k_means(pooled.double(), self.n_clusters, fed.rng("kmeans"), 10).centres
+        centres = k_means_of_centres(pooled, self.n_clusters, fed.rng("kmeans"), 10).centres
         centres = in_order_of(before, centres) if len(before) else centres
         return list(replies), replies.missing, centres, iterations
 
@@ -167,52 +174,66 @@ def move_centres(client: Client, payload: Payload) -> Payload:
     The reply has ``centres`` ``(k_l, width)``, their ``supports`` ``(k_l,)``, and ``indices``, int64 ``(k_l,)``: the
     received centre that each started from.
     """
-    points, centroids = cached_features(payload["features"], client.x), payload["centroids"]
-    count = min(payload["local_clusters"], len(points))
+    points = cached_features(payload["features"], client.x)
+    return single(_moved(points[None], payload, [client.rng]), 0)
+
+
+@move_centres.on_blocks
+def _move_block(block: Block, payload: Payload) -> Payload:
+    return _moved(block.by_client(extract(payload["features"], block.rows)), payload, block.rngs())
+
+
+def _moved(points: Tensor, payload: Payload, rngs: Iterable[torch.Generator]) -> Payload:
+    """Return the entries of replies of clients with points ``(clients, n, width)``."""
+    centroids, fuzziness = payload["centroids"], payload["fuzziness"]
+    clients, n, _ = points.shape
+    count, valid = min(payload["local_clusters"], n), None
     if len(centroids):
-        indices = torch.arange(len(centroids))
+        indices = torch.arange(len(centroids)).expand(clients, -1)
         if count < len(centroids):
-            support = memberships(points, centroids, payload["fuzziness"]).sum(0)
+            support = memberships_of_sets(points, centroids, fuzziness).sum(1)
             indices = support.topk(count).indices.sort().values
         start = centroids[indices]
     else:
-        start = kmeans_plusplus_seeds(points, count, client.rng)
-        indices = torch.arange(len(start))
-    moved = fuzzy_c_means(points, start, payload["fuzziness"], payload["tolerance"])
+        rows = kmeans_plusplus_rows(points, count, [draw_seed(rng) for rng in rngs])
+        start = points.gather(1, rows[..., None].expand(-1, -1, points.shape[2]))
+        valid = ~repeats(start)
+        indices = valid.cumsum(1) - 1
+    moved = fuzzy_c_means_of_sets(points, start, valid, fuzziness, payload["tolerance"])
     # Of centres with hardly a sample the server hears nothing, unless there are no others.
-    supported = moved.supports >= min(0.5, float(moved.supports.max()))
-    return {
-        "centres": moved.centres[supported],
-        "supports": moved.supports[supported],
-        "indices": indices[supported],
-        "iterations": moved.iterations,
-    }
+    supported = moved.supports >= moved.supports.amax(1, keepdim=True).clamp_max(0.5)
+    if valid is not None:
+        supported &= valid
+    parts = {"centres": moved.centres, "supports": moved.supports, "indices": indices}
+    sent = {name: PerClient.where(part, supported) for name, part in parts.items()}
+    return {**sent, "iterations": PerClient(moved.iterations)}
 
 
 @client_task(takes=_MOVE)
 def move_centres_in_place(client: Client, payload: Payload) -> Payload:
     """Move centres as `move_centres` does, with replies that can be summed over clients (see `_by_index`)."""
     (reply,) = move_centres.run([client], [payload])
-    sums, supports = _by_index(payload["centroids"], reply)
+    sums, supports = _by_index(payload["centroids"], reply["centres"], reply["supports"], reply["indices"])
     return {"sums": sums, "supports": supports}
 
 
-def mean_by_index(before: Tensor, replies: Sequence[Payload]) -> Tensor:
-    """Return the means of centres that started from the same row of `before`, weighted by their supports.
+def mean_by_index(before: Tensor, centres: Tensor, supports: Tensor, indices: Tensor) -> Tensor:
+    """Return the means of `centres` ``(m, width)`` that started from the same row of `before` ``(k, width)``.
 
-    A reply has ``centres`` ``(k_l, width)``, ``supports`` ``(k_l,)`` and ``indices`` int64 ``(k_l,)``.
+    They are weighted by their `supports` ``(m,)``; `indices`, int64 ``(m,)``, are the rows.
     """
-    sums, supports = zip(*(_by_index(before, reply) for reply in replies), strict=True)
-    # One after another, as the order of a sum changes its last digits.
-    return _means(before, sum(sums, torch.zeros(())), sum(supports, torch.zeros(())))
+    return _means(before, *_by_index(before, centres, supports, indices))
 
 
-def _by_index(before: Tensor, reply: Payload) -> tuple[Tensor, Tensor]:
-    """Return a client's centres times supports ``(k, width)``, float64, and supports ``(k,)``, by starting centre."""
-    supports = reply["supports"].double()
-    sums = torch.zeros(before.shape, dtype=torch.float64)
-    sums.index_add_(0, reply["indices"], supports[:, None] * reply["centres"])
-    return sums, torch.zeros(len(before), dtype=torch.float64).index_add_(0, reply["indices"], supports)
+def _by_index(before: Tensor, centres: Tensor, supports: Tensor, indices: Tensor) -> tuple[Tensor, Tensor]:
+    """Return centres times supports ``(k, width)``, float64, and supports ``(k,)``, summed by starting centre."""
+    sums, mass = torch.zeros(before.shape, dtype=torch.float64), torch.zeros(len(before), dtype=torch.float64)
+    for rows in torch.arange(len(centres)).split(_CHUNK):
+        weights = supports[rows].double()
+        # One after another, as the order of a sum changes its last digits.
+        sums.index_add_(0, indices[rows], weights[:, None] * centres[rows])
+        mass.index_add_(0, indices[rows], weights)
+    return sums, mass
 
 
 def _means(before: Tensor, sums: Tensor, supports: Tensor) -> Tensor:

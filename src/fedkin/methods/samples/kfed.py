@@ -11,19 +11,20 @@ centroids.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from fedkin.clustering.k_means import awasthi_sheffet, farthest_points, k_means
+from fedkin.clustering.k_means import awasthi_sheffet, awasthi_sheffet_of_sets, farthest_points, k_means_of_centres
 from fedkin.clustering.nearest import nearest_centroids
 from fedkin.core import Client, Federation, Payload, Record, State, client_task
+from fedkin.core.client_array import Block, PerClient
 from fedkin.core.federation import Replies
 from fedkin.core.method import Count
 from fedkin.core.replies import counts_to, int64, is_count, is_name, reals
+from fedkin.features.extractors import extract
 from fedkin.features.kept_features import cached_features
 from fedkin.methods.samples.centroid_method import (
     CENTROIDS,
@@ -41,9 +42,9 @@ from fedkin.nn.network_forms import MANY
 
 @dataclass(frozen=True)
 class KFedState(PointsState):
-    """State of k-FED: the clients' centres, and by client id as text the cluster of each local cluster, int64."""
+    """State of k-FED: the clients' centres, and the cluster of each, int64 ``(m,)``."""
 
-    clusters: dict[str, Tensor] = field(default_factory=dict)
+    clusters: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
 
 
 @dataclass(frozen=True)
@@ -80,19 +81,17 @@ class KFedMethod(CentroidMethod):
     def step(self, fed: Federation, state: KFedState) -> tuple[KFedState, Record]:
         """Ask clients for the centres of their own clusters, cluster these, and send all clients the centroids."""
 
-        def cluster(points: Mapping[str, Tensor], sizes: Mapping[str, Tensor]) -> RoundOutcome:
+        def cluster(state: PointsState) -> RoundOutcome:
             # The first by id and not by arrival, which differs from run to run on a real federation.
-            first, pooled = min(points, key=int), torch.cat(list(points.values()))
-            start = farthest_points(points[first], pooled, self.n_clusters)
+            points = state.points
+            start = farthest_points(points[state.owners == state.owners[0]], points, self.n_clusters)
             if self.server == "one-round":
-                clusters, labels = nearest_centroids(pooled, start).unique(return_inverse=True)
-                centroids = torch.stack([pooled[labels == cluster].mean(0) for cluster in range(len(clusters))])
+                clusters, labels = nearest_centroids(points, start).unique(return_inverse=True)
+                centroids = torch.stack([points[labels == cluster].mean(0) for cluster in range(len(clusters))])
             else:
-                centroids, labels, _ = k_means(pooled.double(), start, fed.rng("centroids"))
-            counts = [len(part) for part in points.values()]
-            by_client = dict(zip(points, labels.split(counts), strict=True))
-            changes = {"centroids": scaled_like_features(state.features, centroids), "clusters": by_client}
-            return changes, {"start": int(first), "local_clusters": counts}
+                centroids, labels, _ = k_means_of_centres(points, start, fed.rng("centroids"))
+            values = {"start": int(state.owners[0])}
+            return {"centroids": scaled_like_features(state.features, centroids), "clusters": labels}, values
 
         payload = {"features": state.features, "local_clusters": self.local_clusters or self.n_clusters}
         return one_round_of_points(self, fed, state, cluster_locally, payload, cluster)
@@ -102,7 +101,9 @@ class KFedMethod(CentroidMethod):
         if self.assign == "nearest":
             return super().conclude(fed, state)
         result, unknown = checked_result(self, state, assign_by_local_cluster), torch.zeros(0, dtype=torch.int64)
-        payloads = {i: {"result": result, "clusters": state.clusters.get(str(i), unknown)} for i in fed.present}
+        clients, sizes = state.owners.unique_consecutive(return_counts=True)
+        clusters = dict(zip(clients.tolist(), state.clusters.split(sizes.tolist()), strict=True))
+        payloads = {i: {"result": result, "clusters": clusters.get(i, unknown)} for i in fed.present}
         return broadcast(fed, assign_by_local_cluster, payloads)
 
 
@@ -117,6 +118,16 @@ def cluster_locally(client: Client, payload: Payload) -> Payload:
     client.state["local_clusters"] = local.labels
     sizes = local.labels.bincount(minlength=len(local.centres))
     return {"centres": local.centres, "sizes": sizes, "iterations": local.iterations}
+
+
+@cluster_locally.on_blocks
+def _cluster_block(block: Block, payload: Payload) -> Payload:
+    points = block.by_client(extract(payload["features"], block.rows))
+    local = awasthi_sheffet_of_sets(points, payload["local_clusters"], block.rngs())
+    block.kept["local_clusters"] = PerClient(local.packed_labels)
+    filled = local.sizes > 0
+    parts = {"centres": PerClient.where(local.centres, filled), "sizes": PerClient.where(local.sizes, filled)}
+    return {**parts, "iterations": local.iterations}
 
 
 @client_task(takes={"result": CENTROIDS, "clusters": int64(None)})

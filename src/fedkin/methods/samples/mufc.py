@@ -9,24 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, cast
 
 import torch
 from annotated_types import Ge
 from torch import Tensor
 
-from fedkin.clustering.k_means import k_means
+from fedkin.clustering.k_means import k_means_of_centres
 from fedkin.clustering.nearest import pairwise_distances
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, Task, client_task
+from fedkin.core.client_array import Block, PerClient, single
 from fedkin.core.federation import Replies
 from fedkin.core.method import Count
 from fedkin.core.replies import Expected, counts_to, int64, is_count, is_name, reals, within
+from fedkin.features.extractors import extract
 from fedkin.features.kept_features import cached_features
 from fedkin.methods.samples.centroid_method import (
     CENTROIDS,
     CentroidMethod,
     PointsState,
     RoundOutcome,
+    assign_block,
     assign_to_nearest,
     nothing_remains,
     one_round_of_points,
@@ -80,6 +83,15 @@ def assign_remaining(client: Client, payload: Payload) -> Payload:
     return {}
 
 
+@assign_remaining.on_blocks
+def _assign_block(block: Block, payload: Payload) -> Payload:
+    assign_block(block, payload)
+    if (present := block.state.get(_PRESENT)) is not None:
+        forgotten = present.values.view(block.x.shape[:2]) == 0
+        block.kept["clusters"].values[forgotten], block.kept["confidence"].values[forgotten] = FORGOTTEN, 0.0
+    return {}
+
+
 @dataclass(frozen=True)
 class MUFCState(PointsState):
     """State of MUFC: the clients' rounded centroids and their sizes, and the number of requests to forget so far."""
@@ -121,9 +133,8 @@ class MUFCMethod(CentroidMethod):
     def step(self, fed: Federation, state: MUFCState) -> tuple[MUFCState, Record]:
         """Ask clients for rounded centroids, cluster these by weighted k-means, and send all clients the result."""
 
-        def cluster(points: Mapping[str, Tensor], sizes: Mapping[str, Tensor]) -> RoundOutcome:
-            changes = {"centroids": self._centroids(fed, state.features, points, sizes)}
-            return changes, {"local_clusters": [len(part) for part in points.values()]}
+        def cluster(state: PointsState) -> RoundOutcome:
+            return {"centroids": self._centroids(fed, state.features, state.points, state.sizes)}, {}
 
         return one_round_of_points(self, fed, state, draw_centroids, self.payload(state), cluster)
 
@@ -141,8 +152,9 @@ class MUFCMethod(CentroidMethod):
         client as text, ``rows`` forgotten (``None``: all), and the numbers of centroids ``kept`` and ``drawn`` anew;
         ``request``, counted from 1; ``samples``, the number left at all clients.
         """
+        taking_part = set(state.owners.tolist())
         for client in rows:
-            if str(client) not in state.points:
+            if client not in taking_part:
                 label = fed.client_label(client)
                 raise FedkinError(f"{label} has no part in the clusters, so there is nothing to forget.")
         payload = self.payload(state)
@@ -152,69 +164,90 @@ class MUFCMethod(CentroidMethod):
         for client, reason in replies.missing.items():
             label = fed.client_label(client)
             raise FedkinError(f"{label} has not forgotten its samples ({reason}); nothing is changed.")
-        points, sizes = dict(state.points), dict(state.sizes)
-        certificates: dict[str, Any] = {}
-        for client, part in rows.items():
-            name = str(client)
-            before = len(points.pop(name))
-            sizes.pop(name)
-            certificates[name] = {"rows": None, "kept": 0, "drawn": 0}
-            if part is not None:
-                reply = replies[client]
-                count, kept = len(reply["centres"]), min(reply["kept"], before)
-                if count:
-                    points[name], sizes[name] = reply["centres"], reply["sizes"]
-                certificates[name] = {"rows": len(part), "kept": kept, "drawn": max(0, count - kept)}
-        if not points:
+        left = ~torch.isin(state.owners, torch.tensor(list(rows), dtype=torch.int64))
+        sent = {"points": state.points[left], "sizes": state.sizes[left], "owners": state.owners[left]}
+        if replies:
+            anew = {"points": replies.cat("centres"), "sizes": replies.cat("sizes"), "owners": replies.owners("sizes")}
+            order = torch.cat([sent["owners"], anew["owners"]]).argsort(stable=True)
+            sent = {name: torch.cat([part, anew[name]])[order] for name, part in sent.items()}
+        certificates: dict[str, Any] = {str(client): {"rows": None, "kept": 0, "drawn": 0} for client in rows}
+        for client, reply in replies.items():
+            kept = min(reply["kept"], int((state.owners == client).sum()))
+            drawn = max(0, len(reply["centres"]) - kept)
+            certificates[str(client)] = {"rows": len(payloads[client]["rows"]), "kept": kept, "drawn": drawn}
+        if not len(sent["points"]):
             raise FedkinError("Nothing would be left to cluster.")
-        points, sizes = ({name: parts[name] for name in sorted(parts, key=int)} for parts in (points, sizes))
-        centroids, requests = self._centroids(fed, state.features, points, sizes), state.requests + 1
-        after = replace(state, points=points, sizes=sizes, centroids=centroids, requests=requests)
+        centroids = self._centroids(fed, state.features, sent["points"], sent["sizes"])
+        requests = state.requests + 1
+        after: MUFCState = replace(cast(Any, state), **sent, centroids=centroids, requests=requests)
         self.conclude(fed, after)
-        samples = sum(int(part.sum()) for part in sizes.values())
-        return after, {"request": requests, "clients": certificates, "samples": samples}
+        certificate = {"request": after.requests, "clients": certificates, "samples": int(after.sizes.sum())}
+        return after, certificate
 
-    def _centroids(
-        self, fed: Federation, features: str, points: Mapping[str, Tensor], sizes: Mapping[str, Tensor]
-    ) -> Tensor:
-        pooled, weights = torch.cat(list(points.values())), torch.cat(list(sizes.values()))
-        weights = weights.double().clamp_min(1e-9)  # a centroid without samples
+    def _centroids(self, fed: Federation, features: str, points: Tensor, sizes: Tensor) -> Tensor:
+        weights = sizes.double().clamp_min(1e-9)  # a centroid without samples
         rng = fed.rng("centroids")  # independent of forgotten samples
-        return scaled_like_features(features, k_means(pooled.double(), self.n_clusters, rng, weights=weights).centres)
+        found = k_means_of_centres(points, self.n_clusters, rng, weights=weights)
+        return scaled_like_features(features, found.centres)
 
 
 def _drawn(client: Client, payload: Payload, kept: Sequence[int], draws: bool) -> Payload:
     """Return a reply with centroids that begin with the rows `kept`; further ones are drawn only if `draws`."""
     points = cached_features(payload["features"], client.x)
     present = client.state[_PRESENT].bool()
-    rows = drawn_rows(points, present, payload["local_clusters"], client.rng, kept) if draws else list(kept)
-    client.state[_ROWS] = torch.tensor(rows, dtype=torch.int64)
-    centres, grid = points[rows], payload["grid"]
-    nearest = pairwise_distances(points[present], centres).argmin(1) if rows else torch.zeros(0, dtype=torch.int64)
+    if draws:
+        rows = drawn_rows(points[None], present[None], payload["local_clusters"], [client.rng], kept)
+    else:
+        rows = torch.tensor([kept], dtype=torch.int64)
+    client.state[_ROWS] = rows[0, rows[0] >= 0]
+    return single(_replies(points[None], present[None], rows, payload), 0) | {"kept": len(kept)}
+
+
+@draw_centroids.on_blocks
+def _draw_block(block: Block, payload: Payload) -> Payload:
+    points = block.by_client(extract(payload["features"], block.rows))
+    present = torch.ones(block.x.shape[:2], dtype=torch.uint8)
+    rngs = [torch.Generator().manual_seed(seed) for seed in block.seeds]
+    rows = drawn_rows(points, present.bool(), payload["local_clusters"], rngs)
+    block.kept.update({_PRESENT: PerClient(present), _ROWS: PerClient.where(rows, rows >= 0)})
+    return _replies(points, present.bool(), rows, payload) | {"kept": 0}
+
+
+def _replies(points: Tensor, present: Tensor, rows: Tensor, payload: Payload) -> dict[str, PerClient]:
+    """Return rounded centres at `rows` ``(clients, k)``, -1 for none, and how many present points are nearest."""
+    drawn, grid = rows >= 0, payload["grid"]
+    centres = points.gather(1, rows.clamp_min(0)[..., None].expand(-1, -1, points.shape[2]))
+    distances = pairwise_distances(points, centres) + torch.where(drawn, 0.0, torch.inf)[:, None]
+    sizes = torch.zeros(rows.shape, dtype=torch.int64)
+    if rows.shape[1]:
+        sizes.scatter_add_(1, distances.argmin(2), present.long())
     rounded = (centres / grid).round() * grid if grid > 0 else centres
-    return {"centres": rounded, "sizes": nearest.bincount(minlength=len(rows)), "kept": len(kept)}
+    return {"centres": PerClient.where(rounded, drawn), "sizes": PerClient.where(sizes, drawn)}
 
 
 def drawn_rows(
-    points: Tensor, present: Tensor, count: int, rng: torch.Generator, kept: Sequence[int] = ()
-) -> list[int]:
+    points: Tensor, present: Tensor, count: int, rngs: Sequence[torch.Generator], kept: Sequence[int] = ()
+) -> Tensor:
     """Draw rows as k-means++ seeds: each with probability proportional to its squared distance from those before.
 
-    Only rows that are `present`, bool ``(n,)``, may be drawn. There are `count` rows in all, fewer if there are not so
-    many distinct points; the first are those `kept`, which were drawn before.
+    `points` are ``(clients, n, width)``, and only rows that are `present`, bool ``(clients, n)``, may be drawn, with a
+    generator for each client. Return the rows, int64 ``(clients, count)``, of which those at the end are -1 if there
+    are not so many distinct points; the first are those `kept`, which were drawn before.
     """
-    rows: list[int] = []
+    clients = torch.arange(len(points))
+    rows = torch.full((len(points), max(count, len(kept))), -1)
     exact, chances = points.double(), present.double()
-
-    def add(row: int) -> Tensor:
-        """Return the squared distances from the nearest seed after `row` was added to the seeds, as chances."""
-        squares = (exact - exact[row]).square().sum(1)
-        nearest = torch.minimum(chances, squares) if rows else squares
-        rows.append(row)
-        return nearest * present
-
-    for row in kept:
-        chances = add(row)
-    while len(rows) < count and chances.sum() > 0:
-        chances = add(int(torch.multinomial(chances, 1, generator=rng)))
+    for place in range(rows.shape[1]):
+        if place < len(kept):
+            row, may = torch.tensor([kept[place]]), torch.ones(1, dtype=torch.bool)
+        else:
+            may = chances.sum(1) > 0
+            draws = torch.ones_like(chances)
+            for draw, rng, goes_on in zip(draws, rngs, may.tolist(), strict=True):
+                if goes_on:
+                    draw.exponential_(generator=rng)
+            row = (chances / draws).argmax(1)  # as `torch.multinomial` draws one
+        rows[:, place] = torch.where(may, row, -1)
+        squares = (exact - exact[clients, row][:, None]).square().sum(2)
+        chances = (torch.minimum(chances, squares) if place else squares) * present
     return rows

@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self, TypeVar, cast
 
+import torch
 from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Method, Payload, Record, State, Task, client_task
+from fedkin.core.client_array import Block
 from fedkin.core.federation import MAX_ATTEMPTS, Replies
 from fedkin.core.method import Traits
 from fedkin.core.replies import common_shape, is_count, is_flag, is_shape, objection
@@ -108,11 +110,15 @@ def assign_samples(client: Client, payload: Payload, method: type[Any]) -> Paylo
 
     `method` is a class of methods that cluster samples.
     """
-    parts = {"clusters": method.predict, "confidence": method.confidence, "memberships": method.memberships}
-    for name, part in parts.items():
-        if (values := part(payload["result"], client.x)) is not None:
-            client.state[name] = values
+    client.state.update(assigned(client.x, payload["result"], method))
     return {}
+
+
+def assigned(x: Tensor, result: Mapping[str, Any], method: type[Any]) -> dict[str, Tensor]:
+    """Return clusters, confidence and memberships of samples ``(n, *shape)``, as far as a class of methods has them."""
+    parts = {"clusters": method.predict, "confidence": method.confidence, "memberships": method.memberships}
+    values = {name: part(result, x) for name, part in parts.items()}
+    return {name: part for name, part in values.items() if part is not None}
 
 
 @dataclass(frozen=True)
@@ -135,14 +141,21 @@ def describe(client: Client, payload: Payload) -> Payload:
     return {"shape": list(client.x.shape[1:]), "samples": len(client), "unit": unit}
 
 
+@describe.on_blocks
+def _describe_block(block: Block, payload: Payload) -> dict[str, Any]:
+    lowest, highest = (extreme(block.x.flatten(1), 1) for extreme in (torch.amin, torch.amax))
+    samples = torch.full((len(block),), block.x.shape[1])
+    return {"shape": list(block.x.shape[2:]), "samples": samples, "unit": (lowest >= 0) & (highest <= 1)}
+
+
 def describe_clients(fed: Federation) -> Facts:
     """Ask all clients for facts about their data.
 
     Raises FedkinError if samples of two clients differ in shape, or a client cannot be reached.
     """
     replies = fed.keep_majority(fed.ask_until_all_reply(describe, {}))
-    samples = {client: reply["samples"] for client, reply in replies.items()}
-    return Facts(common_shape(replies), samples, all(reply["unit"] for reply in replies.values()))
+    samples = dict(zip(replies, replies.each("samples"), strict=True))
+    return Facts(common_shape(replies), samples, all(replies.each("unit")))
 
 
 def broadcast(fed: Federation, task: Task, payloads: Mapping[int, Payload]) -> Replies[Payload]:

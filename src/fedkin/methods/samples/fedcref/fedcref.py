@@ -443,7 +443,7 @@ class FedCRefMethod(SampleMethod):
 def average_models(
     models: Tensor,
     members: dict[int, list[tuple[int, int]]],
-    replies: dict[int, Payload],
+    replies: Mapping[int, Payload],
     aggregation: Aggregation = "mean",
 ) -> None:
     """Average models per community, weighted by samples, in place; without replies a community keeps its model.
