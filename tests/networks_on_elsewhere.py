@@ -162,7 +162,7 @@ def jobs(module: str, shape: tuple[int, ...], descent: LocalTraining) -> list[Jo
 )
 @pytest.mark.parametrize(("module", "shape"), [("lenet5", IMAGES), ("perceptron", VECTORS), (NORMED, COLOURS)])
 def test_clients_train_together_as_alone(module: str, shape: tuple[int, ...], descent: LocalTraining) -> None:
-    alone = [job.alone() for job in jobs(module, shape, descent)]
+    alone = [job.train() for job in jobs(module, shape, descent)]
     with on(ELSEWHERE):
         assert can_stack(jobs(module, shape, descent)[0].architecture, descent)
         together = train_all(jobs(module, shape, descent))

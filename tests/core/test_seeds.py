@@ -66,7 +66,7 @@ def test_the_same_values_get_the_same_noise_and_others_get_another():
     other, other_name = noise_for(Secret(KEY), others)
     assert name == same_name != other_name
     assert uniform((4,), noise).equal(uniform((4,), again))
-    assert not uniform((4,), Secret(KEY).about(b"a")).equal(uniform((4,), Secret(KEY).about(b"b")))
+    assert not uniform((4,), Secret(KEY).stream_for(b"a")).equal(uniform((4,), Secret(KEY).stream_for(b"b")))
     assert not uniform((4,), noise).equal(uniform((4,), other))
     rng = torch.Generator().manual_seed(1)
     assert noise_for(rng, values)[0] is rng

@@ -176,7 +176,7 @@ def test_a_column_that_some_lack_is_dropped_or_imputed():
     [note] = found.notes
     assert "'b'" in note
     assert "south.csv" in note
-    kept = prepare(federation(*fed), TableOptions(lacking="impute"))
+    kept = prepare(federation(*fed), TableOptions(missing_columns="impute"))
     assert names(kept) == ["a", "b"]
     assert float(kept.encoding.fill[1]) == pytest.approx(4, abs=0.1)
 

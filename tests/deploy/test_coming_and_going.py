@@ -39,7 +39,7 @@ def sites(deployed: Deployment) -> dict[str, list[str]]:
 def test_sites_join_leave_return_and_are_late(tmp_path: Path) -> None:
     settings = [
         "method.n_clusters=2", "method.start=kmeans", "method.rounds=24", "federation.newcomers=1",
-        "federation.quorum=0.6", "federation.late=count",
+        "federation.quorum=0.6", "federation.late_replies=count",
     ]  # fmt: skip
     options = [word for setting in settings for word in ("--set", setting)]
     with Deployment(tmp_path, "ifca", "--sites", "3", *options) as deployed:

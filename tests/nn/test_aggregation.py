@@ -47,7 +47,7 @@ def test_one_of_five_cannot_move_the_middle_beyond_the_others(aggregation: Aggre
         means.add(0, torch.full((3,), value), 1e6 if value > 2 else 1.0, client)
     assert float(means.of(0).min()) >= 1.0
     assert float(means.of(0).max()) <= 1.3
-    moved = means.moved(torch.zeros(2, 3))
+    moved = means.apply_to(torch.zeros(2, 3))
     assert float(moved.abs().max()) <= 1.3
     assert moved[1].tolist() == [float(moved[0, 0]) if at < shared else 0.0 for at in range(3)]
 
@@ -57,9 +57,9 @@ def test_a_model_that_one_client_moves_by_many_times_its_length_has_exploded() -
     for client, value in ((3, 1.0), (5, 1e3), (8, -1.0)):
         means.add(0, torch.full((4,), value), 1.0, client)
     with pytest.raises(DivergedError, match="exploded") as caught:
-        means.moved(torch.ones(2, 4))
+        means.apply_to(torch.ones(2, 4))
     assert list(caught.value.culprits) == [5]
-    assert means.moved(torch.full((2, 4), 50.0)).isfinite().all()
+    assert means.apply_to(torch.full((2, 4), 50.0)).isfinite().all()
 
 
 def test_models_beyond_use_are_refused_with_or_without_a_culprit() -> None:
@@ -67,7 +67,7 @@ def test_models_beyond_use_are_refused_with_or_without_a_culprit() -> None:
     for client in range(3):
         means.add(0, torch.full((2,), 9e7), 1.0, client)
     with pytest.raises(DivergedError, match="no client's update stands out") as caught:
-        means.moved(torch.full((1, 2), 5e7))
+        means.apply_to(torch.full((1, 2), 5e7))
     assert caught.value.culprits == {}
     with pytest.raises(DivergedError, match="not finite"):
         means.check(torch.tensor([[torch.nan, 0.0]]))
@@ -86,4 +86,4 @@ def test_honest_updates_are_not_refused(updates: list[float]) -> None:
     means = Means(1, 2)
     for client, value in enumerate(updates):
         means.add(0, torch.full((2,), value), 1.0, client)
-    assert means.moved(torch.full((1, 2), 3.0)).isfinite().all()
+    assert means.apply_to(torch.full((1, 2), 3.0)).isfinite().all()

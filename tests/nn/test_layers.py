@@ -61,7 +61,7 @@ def test_steps_are_those_of_torch_and_go_on_from_what_was_kept():
     optimizer = torch.optim.Adam([theirs], lr=0.1)
     state: dict[str, torch.Tensor] = {}
     for gradient in gradients:
-        moments = AdamMoments.kept(state, 7)
+        moments = AdamMoments.of_client(state, 7)
         moments.step(params, gradient, 0.1)
         moments.keep(state)
         theirs.grad = gradient.clone()

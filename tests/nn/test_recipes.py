@@ -151,7 +151,7 @@ def test_images_have_autograds_gradient_and_are_left_alone(layers, channels_last
     plain, resident = Resident(module, channels_last), SequenceResident(module, channels_last)
     torch.testing.assert_close(resident.gradient(x, y), plain.gradient(x, y))
     torch.testing.assert_close(resident.grad, plain.grad)
-    found, expected = (one.descend(x, y, order, 4, 0.5) for one in (resident, plain))
+    found, expected = (one.train_batches(x, y, order, 4, 0.5) for one in (resident, plain))
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(resident.vector(), plain.vector())
     assert not torch.equal(resident.vector(), vector_of(module))
@@ -186,7 +186,7 @@ def test_targets_may_be_given_and_weigh_their_samples(rate: float) -> None:
     gradient = torch.cat([part.grad.flatten() for part in module.parameters() if part.grad is not None])
     before = resident.vector()
     if rate:
-        losses, _ = resident.descend(x, targets, torch.arange(7), 7, rate)
+        losses, _ = resident.train_batches(x, targets, torch.arange(7), 7, rate)
         assert torch.allclose(resident.vector(), before - rate * gradient, atol=1e-6)
         assert float(losses[0]) == pytest.approx(float(loss.detach()), abs=1e-6)
     else:

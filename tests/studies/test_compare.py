@@ -187,10 +187,10 @@ def test_data_without_structure_are_recommended_nothing_with_confidence(tmp_path
 
 
 def test_a_method_is_compared_with_options_of_its_own_and_called_with_them(tmp_path: Path) -> None:
-    options = {**OPTIONS, "methods": "kfed+server=one-round", "seeds": 1}
+    options = {**OPTIONS, "methods": "kfed+max_iter=1", "seeds": 1}
     comparison = fedkin.compare(SITES, TRUTH, out=tmp_path, **options)
-    assert comparison.recommended == "kfed+server=one-round"
-    assert comparison.use == ("fedkin.KFed(n_clusters=2, server='one-round').fit(clients)",)
+    assert comparison.recommended == "kfed+max_iter=1"
+    assert comparison.use == ("fedkin.KFed(n_clusters=2, max_iter=1).fit(clients)",)
     assert comparison.confident
 
 

@@ -264,10 +264,10 @@ def _compare(questions: Any, out: Path, seeds: int, budget: str, as_json: bool, 
 @quiet
 def reproduce(names: tuple[str, ...], out: Path, as_json: bool, **options: Any) -> None:
     """Reproduce tables of the papers. Figures become tables, too."""
-    from fedkin.studies.reproduce.entry import chosen
+    from fedkin.studies.reproduce.entry import entries_named
 
     for name in names:
-        chosen(name)
+        entries_named(name)
     from fedkin.studies.reproduce import command
 
     if not names:

@@ -72,7 +72,7 @@ def fuzzy_c_means_of_sets(
 
     `valid`, bool ``(sets, k)``, says which centres there are; all by default.
     """
-    middle = _middle(points)
+    middle = _mean_of_chunks(points)
     centres = start - middle  # near the origin, rounding is smallest
     off = torch.zeros(centres.shape[:2]) if valid is None else torch.where(valid, 0.0, torch.inf)
     moved, iterations = torch.full((len(points),), torch.inf), torch.zeros(len(points), dtype=torch.int64)
@@ -140,7 +140,7 @@ def _near(points: Tensor, middle: Tensor) -> Iterator[Tensor]:
         yield torch.sub(part, middle, out=place[:, : part.shape[1]])
 
 
-def _middle(points: Tensor) -> Tensor:
+def _mean_of_chunks(points: Tensor) -> Tensor:
     total = torch.zeros(len(points), 1, points.shape[2], dtype=torch.float64)
     for part in points.split(_CHUNK, dim=1):
         total += part.sum(1, keepdim=True)

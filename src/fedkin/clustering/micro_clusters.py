@@ -74,7 +74,7 @@ def summarise(points: Tensor, clusters: int, minimum: int, rng: torch.Generator)
     centres.
     """
     if clusters >= len(points) // minimum:
-        return merged(points, _moved(points, _halved(points, minimum), minimum), minimum)
+        return merged(points, _reassigned(points, _halved(points, minimum), minimum), minimum)
     order = torch.randperm(len(points), generator=rng)
     fitted = points if len(points) <= _FITTED * clusters else points[order[: _FITTED * clusters]]
     centres = weighted_lloyd(fitted, torch.ones(len(fitted)), points[order[:clusters]], _ITERATIONS)
@@ -117,7 +117,7 @@ def _leading_order(points: Tensor, minimum: int) -> tuple[Tensor, int]:
     return order, minimum + int(between[minimum - 1 : count - minimum].argmax())
 
 
-def _moved(points: Tensor, labels: Tensor, minimum: int) -> Tensor:
+def _reassigned(points: Tensor, labels: Tensor, minimum: int) -> Tensor:
     """Reassign points to nearer means for two rounds; return the labels.
 
     A micro-cluster keeps `minimum` points, but for those more than twice as far from its mean as from another.

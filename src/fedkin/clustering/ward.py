@@ -70,7 +70,7 @@ class Tree:
         stand = (self.sizes[self.merges] >= min_size).all(1)
         return np.flatnonzero(stand)[::-1]
 
-    def divided(self, splits: Integers, min_size: int) -> Integers:
+    def labels_after(self, splits: Integers, min_size: int) -> Integers:
         """Return the clusters ``(n,)`` after `splits`, the first of `Tree.splits`; there is one more than splits.
 
         Points that leave a cluster in pieces below `min_size`, on the way down to a split, have -1.

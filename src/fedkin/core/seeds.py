@@ -126,7 +126,7 @@ class Secret:
         """Digest of 32 bytes that identifies the stream and reveals nothing of its numbers."""
         return hmac.digest(self._key, b"name", "sha256")
 
-    def about(self, question: bytes) -> Secret:
+    def stream_for(self, question: bytes) -> Secret:
         """Return the stream for a question: the same each time, and independent of those for other questions."""
         return Secret(hmac.digest(self._key, hashlib.sha256(question).digest(), "sha256"))
 
@@ -177,7 +177,7 @@ def noise_for(noise: Noise, values: Sequence[Tensor]) -> tuple[Noise, bytes]:
     """
     if isinstance(noise, torch.Generator):
         return noise, hashlib.sha256(noise.initial_seed().to_bytes(8, "little")).digest()
-    stream = noise.about(b"".join(value.contiguous().numpy().tobytes() for value in values))
+    stream = noise.stream_for(b"".join(value.contiguous().numpy().tobytes() for value in values))
     return stream, stream.name
 
 

@@ -242,7 +242,16 @@ def fit_encoding(
         mean, scale = torch.zeros_like(mean), torch.ones_like(scale)
     low, high = unlimited(len(columns)) if scales.low is None or scales.high is None else (scales.low, scales.high)
     encoding = TableEncoding(
-        schema, scales.mode, low, high, fill, mean, scale, has_other, options.lacking == "impute", options.imputation
+        schema,
+        scales.mode,
+        low,
+        high,
+        fill,
+        mean,
+        scale,
+        has_other,
+        options.missing_columns == "impute",
+        options.imputation,
     )
     return encoding, [*_notes(columns, sums, encoding), *scales.notes]
 

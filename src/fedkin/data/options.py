@@ -103,7 +103,7 @@ class TableOptions:
         by one scale, and each column of others is standardised, where a few values far from all others count as a
         limit; not with secure sums, for it needs minimum and maximum. "standard" always standardises, without limits,
         and "none" leaves numbers as they are.
-    lacking : {"drop", "impute"}
+    missing_columns : {"drop", "impute"}
         What happens to a column that a client lacks, or of which all its cells are empty, or more than half of all
         clients' cells.
     imputation : {"neighbours", "median"}
@@ -131,7 +131,7 @@ class TableOptions:
     features: Sequence[str] = ()
     levels: Mapping[str, Sequence[str]] = field(default_factory=dict)
     scaling: Literal["auto", "standard", "none"] = "auto"
-    lacking: Literal["drop", "impute"] = "drop"
+    missing_columns: Literal["drop", "impute"] = "drop"
     imputation: Imputation = "neighbours"
     min_members: Annotated[int, Ge(MIN_MEMBERS)] = MIN_MEMBERS
     private: bool = False
@@ -145,7 +145,7 @@ class TableOptions:
         put("id", self.id or NO_ID)  # estimators take None
         if not isinstance(self.id, str):
             raise FedkinError(f"id is {self.id!r}; it should be the name of a column, 'auto' or 'none'.")
-        for name in ("decimal", "scaling", "lacking", "imputation"):
+        for name in ("decimal", "scaling", "missing_columns", "imputation"):
             choices = get_args(get_type_hints(type(self))[name])
             if (value := getattr(self, name)) not in choices:
                 raise unknown_name(name, str(value), choices)
@@ -232,7 +232,7 @@ NO_OPTIONS = TableOptions()
 # What an experiment says of columns beside what a site's own file says.
 
 
-PREPARING = ("scaling", "lacking", "imputation", "min_members")
+PREPARING = ("scaling", "missing_columns", "imputation", "min_members")
 """Options that say how columns are prepared; an experiment has them, and no site."""
 COLUMN_KEYS = (
     "label", "drop", "id", "categorical", "ordinal", "decimal", "encoding", "header", "sheet", "na_values", "dayfirst",

@@ -510,7 +510,7 @@ def _prepare_tables(
     fed.drop({i: Failure("unusable", "its columns do not fit together") for i in lengths if len(lengths[i]) > 1})
     replies = {i: reply for i, reply in replies.items() if len(lengths[i]) == 1}
     reports = {client: reports_by_name(reply) for client, reply in replies.items()}
-    schema = agree(reports, options.id, options.lacking, called)
+    schema = agree(reports, options.id, options.missing_columns, called)
     agreed, by_name = schema.columns, {called[client]: columns for client, columns in reports.items()}
     exact: tuple[Any, ...] = ()
     if fed.secure_sums:
@@ -519,7 +519,7 @@ def _prepare_tables(
         sums, squares, counts = sums_of_columns(fed, agreed, replies)
         by_name = {called[client]: reports[client] for client in squares}  # who did not fail since
         exact = (sums.mean, *({called[i]: columns[i] for i in squares} for columns in (replies, squares, counts)))
-    schema, sums = _comparable(schema, sums, reports, options.lacking == "drop")
+    schema, sums = _comparable(schema, sums, reports, options.missing_columns == "drop")
     questions = [
         *check_names({client: columns.keys() for client, columns in reports.items()}),
         *check_columns(agreed, by_name, {column.name for column in agreed} - {*schema.names}, *exact),
@@ -548,10 +548,11 @@ def _comparable(schema: Schema, sums: ColumnSums, reports: Reports, drops: bool)
     filled = dict(zip(schema.names, sums.filled.tolist(), strict=True))
     empty = [name for name, cells in filled.items() if drops and 2 * cells < sums.samples]
     cells = listing([f"'{name}' ({sums.samples - int(filled[name]):,})" for name in empty])
+    imputed = option("missing_columns", "impute")
     reasons = {
         f"have one value at each client and another at every other, so they say where a row comes from: "
         f"{quoted(places)}; name them in {option('categorical')} to keep them": places,
-        f"are empty in more than half of {sums.samples:,} rows: {cells}; {option('lacking', 'impute')} keeps them": [
+        f"are empty in more than half of {sums.samples:,} rows: {cells}; {imputed} keeps them": [
             name for name in empty if name not in places
         ],
     }

@@ -245,7 +245,7 @@ def _find_limits(ask: Ask, sums: ColumnSums, low: Tensor, high: Tensor, among: T
     reach = torch.maximum(high - sums.mean, sums.mean - low)
     positions = (among & (reach > 5.0 * sums.spread)).nonzero()[:, 0]
     least, greatest = low[positions], high[positions]
-    first, last, filled = _middle(ask, positions, least, greatest)
+    first, last, filled = _central_range(ask, positions, least, greatest)
     width = last - first
     outlying = filled & ((greatest > last + 2.0 * width) | (least < first - 2.0 * width))
     positions, low, high = positions[outlying], (first - width)[outlying], (last + width)[outlying]
@@ -258,7 +258,7 @@ def _find_limits(ask: Ask, sums: ColumnSums, low: Tensor, high: Tensor, among: T
     return positions, mean, (shares * (middles - mean[:, None]).square()).sum(1).sqrt(), low, high
 
 
-def _middle(ask: Ask, positions: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _central_range(ask: Ask, positions: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return the ends of each column's middle nine tenths, and whether these fill 16 bins of a histogram or more.
 
     Histograms are asked for up to eight times, each finer than the last, to reach that.

@@ -202,11 +202,11 @@ def are_numbers(columns: Iterable[SchemaColumn]) -> Tensor:
     return torch.tensor([column.kind != "category" for column in columns])
 
 
-def agree(reports: Reports, id_column: str, lacking: str, client_names: Mapping[int, str]) -> Schema:
+def agree(reports: Reports, id_column: str, missing_columns: str, client_names: Mapping[int, str]) -> Schema:
     """Return the common schema of all clients' tables, from their reports.
 
-    `id_column` names the column that names rows; "auto" is to recognise it, "none" if there is none. `lacking` says
-    what happens to a column that a client lacks, or of which all its cells are empty: "drop" or "impute".
+    `id_column` names the column that names rows; "auto" is to recognise it, "none" if there is none. `missing_columns`
+    says what happens to a column that a client lacks, or of which all its cells are empty: "drop" or "impute".
     `client_names` are for error messages. Raises FedkinError if a column holds something else at one client than at
     another, the named id does not exist, or no column is left; one line for each problem.
     """
@@ -229,9 +229,9 @@ def agree(reports: Reports, id_column: str, lacking: str, client_names: Mapping[
             left_out.setdefault("are empty at all clients", []).append(name)
         elif id_column != NO_ID and all(report.unique for report in present.values()):
             ids[name] = "number" in kinds
-        elif lacking == "drop" and len(present) < len(reports):
+        elif missing_columns == "drop" and len(present) < len(reports):
             absent = [client for client in reports if client not in present]
-            keep = f"{option('lacking', 'impute')} keeps them"
+            keep = f"{option('missing_columns', 'impute')} keeps them"
             reason = f"are empty or absent at {len(absent)} of {len(reports)} clients ({listed(absent)}); {keep}"
             left_out.setdefault(reason, []).append(name)
         elif len(kinds) > 1 and kinds != {"boolean", "category"}:

@@ -232,7 +232,7 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
             order=order,
             newcomers=max(0, count + federation.newcomers - len(order)),
             quorum=federation.quorum,
-            counts_late=federation.late == "count",
+            counts_late=federation.late_replies == "count",
             min_clients=federation.min_clients,
             on_drop=progress.warn,
             labels_advice=_LABELS,

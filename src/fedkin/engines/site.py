@@ -313,7 +313,7 @@ class Site:
         with self.memory(request.run) as memory:
             client = memory.recalled(self.client(request), request)
             if not self.simulated:
-                client.noise = Secret(memory.key()).about(request.task.encode() + to_bytes(owned(payload)))
+                client.noise = Secret(memory.key()).stream_for(request.task.encode() + to_bytes(owned(payload)))
             self.prepare(client)
             began = time.thread_time()
             with trusted_packages(self.packages, _WHY, self.policy.check_allowed), on(self.device):

@@ -161,11 +161,11 @@ class ClientClusterer(Estimator):
         FedkinError
             If the samples cannot be used, or there is no such client or cluster.
         """
-        return self._of_each(x, client, cluster, lambda logits: self.classes_[logits.argmax(1).numpy()])
+        return self._map_clients(x, client, cluster, lambda logits: self.classes_[logits.argmax(1).numpy()])
 
     def predict_proba(self, x: Any, client: int | str | None = None, cluster: int | None = None) -> Any:
         """Predict the probabilities ``(n, n_classes)`` of the classes in `classes_`; otherwise as `predict`."""
-        return self._of_each(x, client, cluster, lambda logits: logits.double().softmax(1).numpy())
+        return self._map_clients(x, client, cluster, lambda logits: logits.double().softmax(1).numpy())
 
     @checked_keywords
     def score(self, x: Any, y: Any = None, client: int | str | None = None, cluster: int | None = None) -> float:
@@ -229,7 +229,7 @@ class ClientClusterer(Estimator):
         with self._on_device(), one_thread():
             return int(self._method.assign(self.result_, newcomer))
 
-    def _of_each(
+    def _map_clients(
         self, x: Any, client: int | str | None, cluster: int | None, function: Callable[[Tensor], NDArray[Any]]
     ) -> Any:
         """Apply `function` to the logits of one client's samples, or of each of several clients'."""

@@ -96,7 +96,7 @@ class EstimatorOptions:
     verbose: bool = False
 
 
-_OF_TABLES = ("scaling", "drop", "id", "categorical", "ordinal", "text", "lacking", "imputation")
+_OF_TABLES = ("scaling", "drop", "id", "categorical", "ordinal", "text", "missing_columns", "imputation")
 """Options of `TableOptions` that estimators have; the others are for files, which pandas reads."""
 
 

@@ -220,7 +220,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
             If the samples cannot be used, or differ in shape from those of `fit` or lack their columns; or, of other
             functions than `predict`, if the method or its clusters have none of what they return.
         """
-        return self._of_each(X, self._clusters_of, "The data to predict")
+        return self._map_clients(X, self._clusters_of, "The data to predict")
 
     @available_if(lambda self: self._method.soft)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Any:  # noqa: N803
@@ -231,7 +231,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         probabilities of being right; those of the samples of `fit` are in `memberships_`.
         """
         hard = f"The clusters of this {type(self).__name__} are hard ones, without memberships."
-        return self._of_each(X, self._method.memberships, _DATA, hard)
+        return self._map_clients(X, self._method.memberships, _DATA, hard)
 
     def confidence(self, X: Any) -> Any:  # noqa: N803
         """Return the confidence with which samples belong to their predicted clusters.
@@ -240,7 +240,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         a probability, and not comparable between methods.
         """
         unsure = f"{type(self).__name__} does not say how clearly samples belong to their clusters."
-        return self._of_each(X, self._method.confidence, _DATA, unsure)
+        return self._map_clients(X, self._method.confidence, _DATA, unsure)
 
     @available_if(lambda self: self._method.embed is not SampleMethod.embed)  # type: ignore[untyped-decorator]
     def transform(self, X: Any) -> Any:  # noqa: N803
@@ -248,7 +248,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
 
         `KinGraph` can use it as features: ``KinGraph(features=model.transform)``.
         """
-        return self._of_each(X, self._method.embed, "The data to transform")
+        return self._map_clients(X, self._method.embed, "The data to transform")
 
     @checked_keywords
     def score(self, X: Any, y: Any = None) -> float:  # noqa: N803
@@ -281,7 +281,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         """Predict the clusters of prepared samples, int64 ``(n,)``."""
         return predicted_clusters(self._method, result, x)
 
-    def _of_each(
+    def _map_clients(
         self, data: Any, function: Callable[[Any, Tensor], Tensor | None], subject: str, otherwise: str = ""
     ) -> Any:
         """Apply `function` to the result and one client's samples, or those of each of several clients.

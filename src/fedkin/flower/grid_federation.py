@@ -470,7 +470,10 @@ class GridFederation(Federation):
         self.traffic.sent += sum(model.nbytes for model in starts.values())
         trained = {client: reply for (client, _), reply in list(self._trained(starts))}
         for client, losses in judged.items():
-            yield client, losses if isinstance(losses, str) else self._chosen(trained[client], chosen[client], losses)
+            yield (
+                client,
+                losses if isinstance(losses, str) else self._with_choice(trained[client], chosen[client], losses),
+            )
 
     def _choose_and_step(self, task: Task, payloads: Mapping[int, Payload]) -> Answers:
         """Do `gradient_loss.choose_and_step`: losses and training of all models; an update stands for the gradient."""
@@ -490,9 +493,9 @@ class GridFederation(Federation):
             preference = gradient_loss.preference(losses, -updates[:, :size], payload["moves"][:, :size], payload)
             cluster = client_method.lowest_loss(-preference)
             rows = [cluster, payload["stand_in"]] if "stand_in" in payload else [cluster]
-            yield client, self._chosen(steps[cluster], cluster, losses) | {"update": updates[rows]}  # type: ignore[operator]
+            yield client, self._with_choice(steps[cluster], cluster, losses) | {"update": updates[rows]}  # type: ignore[operator]
 
-    def _chosen(self, reply: Payload | str, cluster: int, losses: Tensor) -> Payload | str:
+    def _with_choice(self, reply: Payload | str, cluster: int, losses: Tensor) -> Payload | str:
         """Add the cluster that a client chose by its `losses` ``(K,)`` to the reply of its training."""
         if isinstance(reply, str):
             return reply

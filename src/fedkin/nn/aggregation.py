@@ -89,7 +89,7 @@ class Means:
             means[:, : self.shared] = self._shared_mean()
         return means
 
-    def moved(self, models: Tensor, rate: float = 1.0) -> Tensor:
+    def apply_to(self, models: Tensor, rate: float = 1.0) -> Tensor:
         """Return `models` ``(clusters, size)`` plus `rate` times the average updates.
 
         Raises DivergedError as `check` does.

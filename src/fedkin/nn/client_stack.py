@@ -38,7 +38,7 @@ class Job:
     rng: torch.Generator
     training: LocalTraining
 
-    def alone(self) -> Trained:
+    def train(self) -> Trained:
         """Train the model alone with `train_locally`."""
         return train_locally(self.architecture, self.start, self.x, self.y, self.rng, self.training)
 
@@ -55,7 +55,7 @@ def train_all(jobs: Sequence[Job]) -> list[Trained]:
     for numbers in alike.values():
         group = [jobs[number] for number in numbers]
         together = len(group) > 1 and device().type != "cpu" and can_stack(group[0].architecture, group[0].training)
-        results.update(zip(numbers, _together(group) if together else [job.alone() for job in group], strict=True))
+        results.update(zip(numbers, _together(group) if together else [job.train() for job in group], strict=True))
     return [results[number] for number in range(len(jobs))]
 
 
@@ -80,7 +80,7 @@ def _trains_alike(architecture: Architecture) -> bool:
         rngs = [torch.Generator().manual_seed(seed) for seed in (1, 2)]
         return [Job(architecture, start, x, architecture.targets(x), rng, training) for rng in rngs]
 
-    alone = [job.alone()[0] for job in jobs()]
+    alone = [job.train()[0] for job in jobs()]
     try:
         together = [model for model, _ in _together(jobs())]
     except (RuntimeError, ValueError, TypeError):  # what `vmap` raises of a module that it cannot run

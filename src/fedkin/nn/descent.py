@@ -126,7 +126,7 @@ class AdamMoments:
         return cls(torch.zeros_like(params), torch.zeros_like(params), torch.zeros_like(params[..., 0]))
 
     @classmethod
-    def kept(cls, state: MutableMapping[str, Tensor], parameters: int) -> AdamMoments:
+    def of_client(cls, state: MutableMapping[str, Tensor], parameters: int) -> AdamMoments:
         """Return a copy of the moments in a client's `state`, or new ones."""
         if _NAMES[0] not in state:
             return cls.new(parameters)
@@ -272,7 +272,7 @@ def train_locally(
         plain, step = rule.is_plain and training.recipe is None, _step_of(resident, rule, rng)
         total, per_epoch = steps_of(len(x), training)
         epochs = [
-            resident.descend(x, y, order, training.batch_size, training.learning_rate)
+            resident.train_batches(x, y, order, training.batch_size, training.learning_rate)
             if plain
             else resident.through(x, y, order, training.batch_size, step)
             for order in batch_orders(len(x), total, rng, training.batch_size)

@@ -30,8 +30,8 @@ class SequenceResident(Resident):
         return self._step(self._first_input(x), self._one_hot(y), 0.0, y.is_floating_point())
 
     @torch.inference_mode()  # less overhead around small products
-    def descend(self, x: Tensor, y: Tensor, order: Tensor, batch_size: int, rate: float) -> Losses:
-        """Descend as `Resident.descend` does, without storing gradients."""
+    def train_batches(self, x: Tensor, y: Tensor, order: Tensor, batch_size: int, rate: float) -> Losses:
+        """Descend as `Resident.train_batches` does, without storing gradients."""
         x, truth = self._first_input(x), self._one_hot(y)
         weighted = y.is_floating_point()
         batches = order.split(batch_size)

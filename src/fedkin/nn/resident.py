@@ -148,7 +148,7 @@ class Resident:
         loss.backward()
         return loss.detach()
 
-    def descend(self, x: Tensor, y: Tensor, order: Tensor, batch_size: int, rate: float) -> Losses:
+    def train_batches(self, x: Tensor, y: Tensor, order: Tensor, batch_size: int, rate: float) -> Losses:
         """Take a step of plain gradient descent on every batch of `order`; `grad` is undefined afterwards.
 
         `order` are rows of `x`, one batch after another. Return each batch's loss before its step, and its number of

@@ -71,7 +71,7 @@ def compare(
         The name of the column of labels; or one array per client, ``(n,)``, in order or by name. Methods that cluster
         samples are judged by them and do not see them; those that cluster clients learn from them.
     methods : str or sequence of str
-        Names, which options may follow as in ``"kfed+server=one-round"``, also in one text with commas between them; or
+        Names, which options may follow as in ``"kfed+max_iter=1"``, also in one text with commas between them; or
         ``"all"``.
     budget : str or float
         Wall-clock time after which no run begins: seconds, or a text such as ``"90s"``, ``"10m"`` or ``"2h"``. The run

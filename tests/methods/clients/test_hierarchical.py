@@ -50,6 +50,6 @@ def test_similarities_are_cut_at_a_similarity(threshold, parts):
     updates = torch.tensor([[1.0, 0.0], [-0.6, 0.8], [0.6, 0.8]])
     method = HierarchicalMethod(distance="similarity", threshold=threshold)
     part = Updates(0, [0, 1, 2], updates, updates, [1.0] * 3)
-    division = method.divided(LocalFederation(make_clients()), SplitState(), part)
+    division = method.split(LocalFederation(make_clients()), SplitState(), part)
     assert planted.same_partition(division.parts, parts)
     assert float(division.distances[0, 1]) == pytest.approx(-0.6)

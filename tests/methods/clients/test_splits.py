@@ -38,7 +38,7 @@ class PlannedSplit(UpdateMethod):
     def can_split(self, state: SplitState) -> bool:
         return state.steps + 1 == self.at
 
-    def divided(self, fed: Federation, state: SplitState, part: Updates) -> Division:
+    def split(self, fed: Federation, state: SplitState, part: Updates) -> Division:
         parts = [7 - CLUSTERS[client] for client in part.clients]
         return Division(parts, cosine_distances(part.compared), {"seen": part.cluster})
 
@@ -122,7 +122,7 @@ def part(*updates: tuple[float, ...], weights: list[float] | None = None) -> Upd
 
 def cut(method: SattlerMethod, cluster: Updates, **state: Any) -> list[int] | None:
     fed = LocalFederation(make_clients([0] * len(cluster.clients)))
-    return method.divided(fed, SattlerState(steps=9, **state), cluster).parts
+    return method.split(fed, SattlerState(steps=9, **state), cluster).parts
 
 
 RIGHT, LEFT, LITTLE = (2.0, 0.1), (-2.0, 0.1), (0.02, 0.0)
@@ -222,7 +222,7 @@ def test_temperatures_are_compared_over_clients_that_were_there_in_both_rounds()
 
     def seen(state, clients):
         part = Updates(0, clients, apart[clients], apart[clients], [1.0] * len(clients))
-        division = ocfl.divided(fed, state, part)
+        division = ocfl.split(fed, state, part)
         return replace(state, **division.changes), division.parts, division.values["temperature"]
 
     state, parts, all_there = seen(state, [0, 1, 2, 3, 4, 5])

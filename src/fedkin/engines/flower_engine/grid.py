@@ -466,7 +466,7 @@ class Roster:
         if reason not in self.refused and len(self.refused) < 100:  # nodes may go on forever; the log has all
             self.refused.append(reason)
 
-    def agreeing(self) -> list[Member]:
+    def majority(self) -> list[Member]:
         """Return the sites that can take part together, in order of name: with tables or the most common shape."""
         kinds = Counter(member.kind for member in self.members.values())
         common = max(kinds, key=lambda kind: (kinds[kind], kind or ())) if kinds else None
@@ -474,11 +474,11 @@ class Roster:
 
     def differing(self) -> dict[int, str]:
         """Return, for the node of each site whose data differ from the others', why it cannot take part."""
-        agreeing = self.agreeing()
+        majority = self.majority()
         return {
-            member.node: f"Site '{member.name}' has {member.described}, but most sites have {agreeing[0].described}."
+            member.node: f"Site '{member.name}' has {member.described}, but most sites have {majority[0].described}."
             for member in self.members.values()
-            if member.kind != agreeing[0].kind
+            if member.kind != majority[0].kind
         }
 
     def gather(self, count: int, patience: float) -> list[Member]:
@@ -493,8 +493,8 @@ class Roster:
         end, last, enough = time.monotonic() + patience, "", self._enough(count)
         while True:
             self.greet()
-            agreeing = self.agreeing()
-            names = [member.name for member in agreeing if member.name not in self.forgotten]
+            majority = self.majority()
+            names = [member.name for member in majority if member.name not in self.forgotten]
             state = self._attendance(names, enough)
             if absent := ", ".join(sorted(self.listed.keys() - self.members.keys() - self.forgotten)):
                 state += f"; not there yet: {absent}"
@@ -512,9 +512,9 @@ class Roster:
             self._refuse(reason, node)
         seats = max(count, len(self.known))  # with those that have joined since the run began
         self._open = self.newcomers - (seats - count)
-        for surplus in agreeing[seats:]:
+        for surplus in majority[seats:]:
             del self._greeted[surplus.node]  # so that they are asked again, and may join
-        members = self._with_those_away(agreeing[:seats])
+        members = self._with_those_away(majority[:seats])
         self.known = {member.name: member.identity for member in members}
         self.keys = {member.name: member.key for member in members}
         self.members = {member.name: member for member in members}

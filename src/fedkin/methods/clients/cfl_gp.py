@@ -125,7 +125,7 @@ class CFLGPMethod(ClientMethod):
             cluster = int(labels[position[client]])
             means.add(cluster, model - state.models[cluster], weight, client)
         record = round_record(fed, Trained.each(losses, replies.missing), labels, missing=missing, **values)
-        return self.moved(state, means, labels=labels), record
+        return self.after_round(state, means, labels=labels), record
 
     def _payloads(
         self, fed: Federation, state: CFLGPState, starts: Mapping[int, Tensor], criterion: Tensor | None

@@ -376,7 +376,7 @@ class ClientMethod(Method[Any]):
     def step(self, fed: Federation, state: Any) -> tuple[Any, Record]:
         """Have clients train the model of their cluster, and add to each model its cluster's mean update."""
         trained, means = self.averaged(fed, state)
-        return self.moved(state, means), round_record(fed, trained, state.labels)
+        return self.after_round(state, means), round_record(fed, trained, state.labels)
 
     def averaged(self, fed: Federation, state: ClientMethodState) -> tuple[Trained, Means]:
         """Train for one exchange; return who trained, with losses, and the mean update of every cluster.
@@ -386,9 +386,9 @@ class ClientMethod(Method[Any]):
         means, clusters = self.means(state), self.known_clusters(fed, state.labels, self.participants(fed, state))
         return self.train_clusters(fed, state, clusters, means), means
 
-    def moved(self, state: Any, means: Means, **changes: Any) -> Any:
+    def after_round(self, state: Any, means: Means, **changes: Any) -> Any:
         """Return the state after a round: each model moves by its cluster's mean update, other fields by `changes`."""
-        models = means.moved(changes.pop("models", state.models), self.server_learning_rate)
+        models = means.apply_to(changes.pop("models", state.models), self.server_learning_rate)
         return state.next(**{"models": models, "finished": self.finished(state)} | changes)
 
     def means(self, state: ClientMethodState) -> Means:

@@ -60,7 +60,9 @@ class CLoVEMethod(ClientMethod):
         means = self.means(state)
         present = [client for client in participants if client not in vectors.missing]
         trained = self.train_clusters(fed, state, self.known_clusters(fed, labels, present), means)
-        return self.moved(state, means, labels=labels), round_record(fed, trained, labels, missing=vectors.missing)
+        return self.after_round(state, means, labels=labels), round_record(
+            fed, trained, labels, missing=vectors.missing
+        )
 
 
 def clusters_of(vectors: Tensor, rng: torch.Generator) -> list[int]:

@@ -112,7 +112,7 @@ class FedDriftMethod(ClientMethod):
         payloads, means = self.training(state, starts, held_out=self.held_out), self.means(state)
         replies = fed.stream(train_on_kept, payloads, {"update": updates(state.models.shape[1])})
         trained = self.add_each(means, replies, clusters)
-        after = self.moved(state, means)
+        after = self.after_round(state, means)
         return after, round_record(fed, trained, state.labels, missing=missing, **values)
 
     def _first_state(self, fed: Federation, state: FedDriftState) -> FedDriftState:
@@ -246,7 +246,7 @@ _JUDGED: Expected = {"module": CLASSIFIER, "held_out": within(0, 1)}
 )
 def judge(client: Client, payload: Payload) -> Payload:
     """Report the error rate of each model on the held-out samples, as ``errors`` ``(K,)``, and their number."""
-    rows, _ = _divided(client, payload["held_out"])
+    rows, _ = _split_rows(client, payload["held_out"])
     classifier, x, y = Classifier.of(payload["module"]), client.x[rows], labels_of(client)[rows]
     errors = [error_of(classifier, model, x, y) for model in payload["models"]]
     return {"errors": torch.tensor(errors), "samples": len(rows)}
@@ -258,7 +258,7 @@ def judge(client: Client, payload: Payload) -> Payload:
 )
 def train_on_kept(client: Client, payload: Payload) -> Training:
     """Train on all but the held-out samples; report the update, their number and the training loss."""
-    _, rows = _divided(client, payload["held_out"])
+    _, rows = _split_rows(client, payload["held_out"])
     job = training_of(client, payload, payload["model"])
     return trained_update(dataclasses.replace(job, x=job.x[rows], y=job.y[rows]))
 
@@ -270,7 +270,7 @@ def error_of(classifier: Classifier, model: Tensor, x: Tensor, y: Tensor) -> flo
     return 1.0 - float(right.double().mean())
 
 
-def _divided(client: Client, fraction: float) -> tuple[Tensor, Tensor]:
+def _split_rows(client: Client, fraction: float) -> tuple[Tensor, Tensor]:
     """Return the rows of held-out samples and of training samples, the same in all rounds."""
     n = len(client)
     rows = torch.arange(n)

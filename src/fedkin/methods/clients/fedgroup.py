@@ -63,7 +63,7 @@ class FedGroupMethod(UpdateMethod):
         """Whether this is the clustering round, or a later one if no client replied in it."""
         return not state.splits and state.steps + 1 >= self.clustering_round
 
-    def divided(self, fed: Federation, state: SplitState, part: Updates) -> Division:
+    def split(self, fed: Federation, state: SplitState, part: Updates) -> Division:
         """Cluster all clients at once, by k-means of their cosines with the principal directions."""
         cosines = decomposed_cosines(part.compared, self.n_clusters)
         labels = k_means(cosines, self.n_clusters, fed.rng("grouping")).labels

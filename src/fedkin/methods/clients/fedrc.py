@@ -135,7 +135,7 @@ class FedRCMethod(ClientMethod):
                 means.add(cluster, update, weight, client)
             losses[client] = reply["loss"]
         frequencies = frequencies_of(masses) if losses else state.frequencies
-        after = self.moved(state, means, labels=labels, memberships=memberships, frequencies=frequencies)
+        after = self.after_round(state, means, labels=labels, memberships=memberships, frequencies=frequencies)
         trained = Trained.each(losses, replies.missing)
         return after, round_record(fed, trained, labels, memberships=memberships.tolist())
 

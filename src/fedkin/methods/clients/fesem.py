@@ -71,7 +71,7 @@ class FeSEMMethod(ClientMethod):
                 labels[position[client]] = cluster
                 means.add(cluster, model - state.models[cluster], weight, client)
         record = round_record(fed, Trained.each(losses, replies.missing), labels, missing=missing)
-        return self.moved(state, means, labels=labels), record
+        return self.after_round(state, means, labels=labels), record
 
     def _nearest(self, fed: Federation, state: ClientMethodState, trained: Tensor, first: bool) -> list[int]:
         """Return the index of the centre nearest to each trained model ``(n, size)``."""

@@ -106,7 +106,7 @@ class FLUXMethod(OneShotMethod):
             return super().step(fed, state)
         trained, means = self.averaged(fed, state)
         record = round_record(fed, trained, state.labels, phase="warm-up")
-        return self.moved(state, means, rounds=state.rounds + 1), record
+        return self.after_round(state, means, rounds=state.rounds + 1), record
 
     def messages(self, fed: Federation, state: FLUXState, clients: Sequence[int]) -> Replies[Tensor]:
         """Ask clients for their descriptors, scaled like those that were clustered, if clusters exist."""

@@ -131,7 +131,7 @@ class GradientLossMethod(ClientMethod):
             cluster = helping.get(client, int(reply["cluster"]))
             means.add(cluster, reply["update"][int(client in helping)], self.weight(reply), client)
         moves = self.server_learning_rate * means.all()
-        after = self.moved(state, means, moves=moves, labels=labels)
+        after = self.after_round(state, means, moves=moves, labels=labels)
         trained = Trained.each({client: reply["loss"] for client, reply in replies.items()}, replies.missing)
         return after, round_record(fed, trained, labels)
 

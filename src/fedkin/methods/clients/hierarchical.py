@@ -67,7 +67,7 @@ class HierarchicalMethod(UpdateMethod):
         """Whether this is the clustering round."""
         return state.steps + 1 == self.clustering_round
 
-    def divided(self, fed: Federation, state: SplitState, part: Updates) -> Division:
+    def split(self, fed: Federation, state: SplitState, part: Updates) -> Division:
         """Cluster all clients at once, by cutting the tree of their updates."""
         distances = distances_between(part.compared, self.distance)
         # Similarities as distances would give negative heights, which SciPy refuses; adding 1 to all changes nothing.

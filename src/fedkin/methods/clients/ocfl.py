@@ -50,9 +50,9 @@ class OCFLMethod(UpdateMethod):
     n_clusters : int or None
         Number of clusters, for "linkage" and "kmeans". None finds it by "linkage", and is 3 for "kmeans". The others
         find the number themselves and take none.
-    trigger : {"first-rise", "printed"}
+    trigger : {"first-rise", "algorithm1"}
         "first-rise" clusters at the first strict rise of the temperature, never in the first round, as the authors'
-        code does and their figures show. "printed" is algorithm 1 to the letter: from minus infinity, at the first
+        code does and their figures show. "algorithm1" is algorithm 1 to the letter: from minus infinity, at the first
         temperature not below the last, which is always the first round.
     similarity : {"corrected", "paper"}
         For "affinity": whether it is given similarities or, as in the authors' code, distances in their place.
@@ -67,7 +67,7 @@ class OCFLMethod(UpdateMethod):
 
     clusterer: from_distances.Clusterer = "linkage"
     n_clusters: Count | None = None
-    trigger: Literal["first-rise", "printed"] = "first-rise"
+    trigger: Literal["first-rise", "algorithm1"] = "first-rise"
     similarity: from_distances.Similarity = "corrected"
     smallest_cluster: Fraction = 0.2
     noise: from_distances.NoiseRule = "cluster"
@@ -90,7 +90,7 @@ class OCFLMethod(UpdateMethod):
         """Whether the clients are not clustered yet."""
         return not state.fired
 
-    def divided(self, fed: Federation, state: OCFLState, part: Updates) -> Division:
+    def split(self, fed: Federation, state: OCFLState, part: Updates) -> Division:
         """Cluster all clients at once, if the temperature triggers it."""
         distances = cosine_distances(part.compared)
         common = [client for client in part.clients if client in state.present]
@@ -109,7 +109,7 @@ class OCFLMethod(UpdateMethod):
 
     def fires(self, before: float | None, current: float) -> bool:
         """Whether to cluster the clients, by the temperature of this round and of the last, if any."""
-        if self.trigger == "printed":
+        if self.trigger == "algorithm1":
             return before is None or current >= before
         return before is not None and current > before
 

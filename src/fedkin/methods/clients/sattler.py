@@ -98,7 +98,7 @@ class SattlerMethod(UpdateMethod):
             record = replace(record, answered=answered, missing=missing)
         return after, record
 
-    def divided(self, fed: Federation, state: SattlerState, part: Updates) -> Division:
+    def split(self, fed: Federation, state: SattlerState, part: Updates) -> Division:
         """Bipartition the cluster if its model has converged and its clients have not."""
         weights = torch.tensor(part.weights)
         mean = float((weights @ part.compared / weights.sum()).norm())

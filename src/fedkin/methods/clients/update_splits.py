@@ -119,7 +119,7 @@ class UpdateMethod(ClientMethod):
         """Whether a split is possible in this round; if not, updates are averaged as they arrive and not kept."""
 
     @abstractmethod
-    def divided(self, fed: Federation, state: Any, part: Updates) -> Division:
+    def split(self, fed: Federation, state: Any, part: Updates) -> Division:
         """Decide whether and how to divide one cluster, by its clients' updates of this round."""
 
     def step(self, fed: Federation, state: Any) -> tuple[Any, Record]:
@@ -144,7 +144,7 @@ class UpdateMethod(ClientMethod):
         values: dict[str, Any] = {}
         changes: dict[str, Any] = {}
         for part in clusters.parts(updates, compared):
-            division = self.divided(fed, state, part)
+            division = self.split(fed, state, part)
             if division.parts is not None and len(set(division.parts)) > 1:
                 clusters.divide(self, part, division, state.steps + 1)
             changes |= division.changes
@@ -157,7 +157,7 @@ class UpdateMethod(ClientMethod):
         changes |= {name: getattr(clusters, name) for name in ("models", "labels", "splits", "pending")}
         values = {"splits": len(clusters.splits), "fired": len(clusters.splits) > len(state.splits)} | values
         trained = Trained.each(losses, replies.missing)
-        return self.moved(state, means, **changes), round_record(fed, trained, clusters.labels, **values)
+        return self.after_round(state, means, **changes), round_record(fed, trained, clusters.labels, **values)
 
     def result(self, state: Any) -> dict[str, Any]:
         """Return the common result with the splits, by which unseen clients are assigned."""

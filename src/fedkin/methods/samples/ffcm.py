@@ -175,15 +175,15 @@ def move_centres(client: Client, payload: Payload) -> Payload:
     received centre that each started from.
     """
     points = cached_features(payload["features"], client.x)
-    return single(_moved(points[None], payload, [client.rng]), 0)
+    return single(_updated_centres(points[None], payload, [client.rng]), 0)
 
 
 @move_centres.on_blocks
 def _move_block(block: Block, payload: Payload) -> Payload:
-    return _moved(block.by_client(extract(payload["features"], block.rows)), payload, block.rngs())
+    return _updated_centres(block.by_client(extract(payload["features"], block.rows)), payload, block.rngs())
 
 
-def _moved(points: Tensor, payload: Payload, rngs: Iterable[torch.Generator]) -> Payload:
+def _updated_centres(points: Tensor, payload: Payload, rngs: Iterable[torch.Generator]) -> Payload:
     """Return the entries of replies of clients with points ``(clients, n, width)``."""
     centroids, fuzziness = payload["centroids"], payload["fuzziness"]
     clients, n, _ = points.shape

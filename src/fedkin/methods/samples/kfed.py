@@ -3,7 +3,7 @@
 Every client clusters its own samples with the algorithm of Awasthi and Sheffet (2012) and sends the centres. The server
 runs k-means on all centres, starting from those of one client and others far away from them. There is one exchange.
 
-In the paper the server runs one iteration of Lloyd's algorithm (``server="one-round"``); in the authors' code it runs
+In the paper the server runs one iteration of Lloyd's algorithm (``max_iter=1``); in the authors' code it runs
 until convergence, which is the default. In the paper a sample takes the cluster of its local cluster
 (``assign="induced"``); by default it takes the nearest centroid, as in CCFC's comparison with methods of global
 centroids.
@@ -58,21 +58,21 @@ class KFedMethod(CentroidMethod):
     ----------
     local_clusters : int or None
         Local clusters per client, the paper's k'; by default `n_clusters`. A client with fewer samples finds fewer.
-    server : {"until-stable", "one-round"}
-        Iterations of Lloyd's algorithm on the centres.
+    max_iter : {1} or None
+        Iterations of Lloyd's algorithm on the centres, the paper's 1; by default until they are stable.
     assign : {"nearest", "induced"}
         Cluster of a sample: that of the nearest centroid, or that of its local cluster. New samples, and clients that
         did not answer, always take the nearest centroid.
     """
 
     local_clusters: Count | None = None
-    server: Literal["until-stable", "one-round"] = "until-stable"
+    max_iter: Literal[1] | None = None
     assign: Literal["nearest", "induced"] = "nearest"
 
     traits = CentroidMethod.traits.replace(
         sends="the centroids of its own clusters, and how many there are",
         cost="cheap",
-        paper={"assign": "induced", "server": "one-round"},
+        paper={"assign": "induced", "max_iter": 1},
     )
     state_type: ClassVar[type[State]] = KFedState
     without = staticmethod(without_points)
@@ -85,7 +85,7 @@ class KFedMethod(CentroidMethod):
             # The first by id and not by arrival, which differs from run to run on a real federation.
             points = state.points
             start = farthest_points(points[state.owners == state.owners[0]], points, self.n_clusters)
-            if self.server == "one-round":
+            if self.max_iter == 1:
                 clusters, labels = nearest_centroids(points, start).unique(return_inverse=True)
                 centroids = torch.stack([points[labels == cluster].mean(0) for cluster in range(len(clusters))])
             else:

@@ -170,7 +170,7 @@ class UIFCAMethod(SampleMethod):
                 means.add(cluster, model - state.models[cluster], count, client)
                 losses.append((float(loss) * count, count))
         missing, last = replies.missing, state.steps + 1 >= self.cluster_rounds * self.rounds
-        state = state.next(models=means.moved(state.models), samples=samples, finished=last)
+        state = state.next(models=means.apply_to(state.models), samples=samples, finished=last)
         if state.finished:
             self.conclude(fed, state)
         total = sum(samples.values(), torch.zeros(clusters, dtype=torch.int64))

@@ -31,7 +31,7 @@ from fedkin.nn.encoder import Pretrained
 from fedkin.report.page import write_page
 from fedkin.studies.pages import duration, page_text
 from fedkin.studies.pretrain import pretrain
-from fedkin.studies.reproduce.entry import Plan, PlannedRun, ScaleName, chosen, load_entry, plan_of
+from fedkin.studies.reproduce.entry import Plan, PlannedRun, ScaleName, entries_named, load_entry, plan_of
 from fedkin.studies.reproduce.measures import is_probed, probed
 from fedkin.studies.reproduce.table import EntryTable, summary, table_of
 
@@ -44,7 +44,7 @@ def plans_of(names: Sequence[str], scale: ScaleName, seeds: int | None = None, d
     Raises FedkinError if there is no such entry, one cannot be used, or two files have one name.
     """
     paths: dict[str, Path] = {}
-    for name, path in (entry for pattern in names for entry in chosen(pattern).items()):
+    for name, path in (entry for pattern in names for entry in entries_named(pattern).items()):
         first = paths.setdefault(name, path)
         if first.resolve() != path.resolve():
             raise FedkinError(f"{first} and {path} have one name, '{name}', and so one folder for tables; rename one.")
@@ -200,13 +200,13 @@ def write_tables(plans: Sequence[Plan], out: Path) -> list[EntryTable]:
 def listing(out: Path) -> str:
     """List all entries, the core time of each where it was measured, and which are done."""
     rows = [("entry", "quick", "paper", "about")]
-    for name, path in chosen("all").items():
+    for name, path in entries_named("all").items():
         entry = load_entry(path)
         times = [scale and scale.core_seconds for scale in (entry.scales.quick, entry.scales.paper)]
         quick, paper = (duration(time) if time else "?" for time in times)
         written = [scale for scale in ("quick", "paper") if (out / name / scale / "table.json").exists()]
         finished = f"  [{', '.join(written)}: {out / name}]" if written else ""
-        rows.append((name, quick, paper, f"{entry.about}{finished}"))
+        rows.append((name, quick, paper, f"{entry.heading}{finished}"))
     machine = f"Times are of one core with 100 GFLOP/s; of this machine's {cores()} each makes a run at a time."
     usage = "fedkin reproduce ENTRY... [--scale quick|paper] runs some; 'all' stands for all."
     return "\n".join([table_text(rows, left=range(4)), "", sentence_text(machine), sentence_text(usage)])

@@ -173,7 +173,7 @@ class PaperEntry(BaseModel):
     scales: EntryScales
 
     @property
-    def about(self) -> str:
+    def heading(self) -> str:
         """Place in the paper, if there is one, and title."""
         return f"{self.source}: {self.title}" if self.source else self.title
 
@@ -217,7 +217,7 @@ def names_of_entries() -> list[str]:
     return sorted(names, key=lambda name: [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)])
 
 
-def chosen(name: str) -> dict[str, Path]:
+def entries_named(name: str) -> dict[str, Path]:
     """Return the entries that a name stands for: one, all of a paper, ``all``, or a user's own TOML file.
 
     Raises FedkinError if there is no such entry, or the file cannot be read.

@@ -321,7 +321,7 @@ def probed(folder: Path, name: str) -> Figures:
 
     Raises FedkinError if the run is not one for this probe.
     """
-    file = _kept(folder, name)
+    file = _probe_file(folder, name)
     if not file.exists():
         write_atomically(file, json.dumps(PROBES[name](folder), sort_keys=True) + "\n")
     return read_json(file, Figures, "; remove it to measure again")
@@ -329,10 +329,10 @@ def probed(folder: Path, name: str) -> Figures:
 
 def is_probed(name: str, folder: Path) -> bool:
     """Return whether the run in `folder` has a stored result of the probe `name`."""
-    return _kept(folder, name).exists()
+    return _probe_file(folder, name).exists()
 
 
-def _kept(folder: Path, name: str) -> Path:
+def _probe_file(folder: Path, name: str) -> Path:
     return folder / f"probe-{name}.json"
 
 

@@ -187,7 +187,7 @@ class EntryTable:
         held = f"{self.held} claims hold." if self.finished else "No run is finished yet."
         rows = [(row.name, [_cell(result) for result in self.results if result.row == row.name]) for row in plan.rows]
         columns = [column.name for column in plan.columns]
-        table = ResultTable(entry.about, LEGEND if beside else OUR_LEGEND, entry.axis, columns, rows)
+        table = ResultTable(entry.heading, LEGEND if beside else OUR_LEGEND, entry.axis, columns, rows)
         runs = pluralize(self.runs, "run")
         finished = runs if self.finished == self.runs else f"{self.finished} of {runs} finished"
         again = f"{finished}, {duration(self.seconds)} of one core." if self.finished else f"{finished}."
@@ -227,7 +227,7 @@ def summary(tables: Sequence[EntryTable]) -> PageView:
             [
                 TableCell(text)
                 for text in (
-                    table.plan.entry.about,
+                    table.plan.entry.heading,
                     f"{table.finished} of {table.runs}",
                     duration(table.seconds),
                     *map(str, table.counts().values()),

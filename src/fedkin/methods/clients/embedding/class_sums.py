@@ -321,7 +321,7 @@ def _by_means(means: ClassMeans, min_size: int, draws: np.random.Generator) -> C
     heights = reported(tree.heights)
     if not len(above):
         return Clustering(whole, False, None, heights, level)
-    labels = torch.from_numpy(refined(points, joined(points, tree.divided(above, min_size)), min_size))
+    labels = torch.from_numpy(refined(points, joined(points, tree.labels_after(above, min_size)), min_size))
     return Clustering(labels, int(labels.max()) > 0, (float(tree.heights[above[-1]]) + level) / 2, heights, level)
 
 

@@ -397,7 +397,7 @@ class EmbeddingMethod(OneShotMethod):
         trained = self.add_each(means, replies, dict.fromkeys(payloads, 0))
         answered = Trained(trained.answered, loss=None, missing=trained.missing)
         record = round_record(fed, answered, state.labels, phase="pre-training", reconstruction=trained.loss)
-        return state.next(vector=means.moved(state.vector[None])[0]), record
+        return state.next(vector=means.apply_to(state.vector[None])[0]), record
 
     def _with_centre(self, fed: Federation, state: EmbeddingState) -> tuple[EmbeddingState, Record]:
         """Find the mean direction of all codes, around which class sums are clipped, in one exchange."""

@@ -97,7 +97,7 @@ class OneShotMethod(ClientMethod):
         values: dict[str, Any] = {"newcomers": placed} if placed else {}
         trained, means = self.averaged(fed, state)
         record = round_record(fed, trained, state.labels, missing=missing, phase="training", **values)
-        return self.moved(state, means, rounds=state.rounds + 1), record
+        return self.after_round(state, means, rounds=state.rounds + 1), record
 
     def rounds_done(self, state: Any) -> int:
         """Return the number of rounds of training so far: steps before have none, and may be repeated."""

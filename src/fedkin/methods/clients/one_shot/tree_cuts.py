@@ -100,17 +100,17 @@ def _above_noise(
     labels = np.zeros(len(x), dtype=np.int64)
     count = 0  # splits so far
 
-    def divided(count: int) -> Integers:
-        return refined(x, joined(x, tree.divided(splits[:count], min_size)), min_size)
+    def split(count: int) -> Integers:
+        return refined(x, joined(x, tree.labels_after(splits[:count], min_size)), min_size)
 
     while True:
-        finer = divided(count + 1) if count < len(splits) else labels
+        finer = split(count + 1) if count < len(splits) else labels
         level = max(noise_level(x, labels, finer, flips, draws), 1e-6 * float(tree.heights[-1]))
         above = int((heights > level).sum())
         if above <= count:
             break
         count = above
-        labels = divided(count)
+        labels = split(count)
     if not count:
         return _clustering(tree, None, None, level)
     if mode == "gap":
@@ -119,7 +119,7 @@ def _above_noise(
         count = 1 + int(np.flatnonzero(gaps >= gaps.max() / 2)[-1])
     upper = float(heights[count - 1])
     lower = float(heights[count]) if count < len(heights) else min(level, upper)
-    return _clustering(tree, divided(count), (upper + lower) / 2, level)
+    return _clustering(tree, split(count), (upper + lower) / 2, level)
 
 
 OWN_VARIANCE = 0.8  # added factor of the clients' own variance, in which columns are not independent, in the noise

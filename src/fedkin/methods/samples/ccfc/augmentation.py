@@ -160,7 +160,7 @@ class Augmentation:
         """Return crops, rotations and mirror images as affine maps, ``(n, 2, 3)``."""
         areas, ratios, *others = draws
         rights, downs, angles, mirrors = (part[:, 0] for part in others[:4])
-        wide, high = self.kept(areas, ratios)
+        wide, high = self.crop_fractions(areas, ratios)
         right, down = between(-1.0, 1.0, rights) * (1 - wide), between(-1.0, 1.0, downs) * (1 - high)
         angle = torch.deg2rad(between(-self.turn, self.turn, angles))
         mirrored = torch.where(mirrors < self.mirror, -1.0, 1.0)
@@ -169,7 +169,7 @@ class Augmentation:
         along = torch.stack([high * sine * (width / height), high * cosine, down], dim=1)
         return torch.stack([across, along], dim=1)
 
-    def kept(self, areas: Tensor, ratios: Tensor) -> Tensor:
+    def crop_fractions(self, areas: Tensor, ratios: Tensor) -> Tensor:
         """Return the fractions of width and height that random crops keep, ``(2, n)``: the first of ten that fits.
 
         Large crops that are wide or high do not fit in the image and are drawn again, so that crops are smaller on

@@ -404,7 +404,7 @@ def _moments(client: Client, phase: int, network: Contrastive) -> AdamMoments:
     if int(client.state.get("phase", torch.tensor(-1))) != phase:
         AdamMoments.forget(client.state)
         client.state["phase"] = torch.tensor(phase)
-    return AdamMoments.kept(client.state, network.parameters)
+    return AdamMoments.of_client(client.state, network.parameters)
 
 
 def _trained(client: Client, model: Tensor, loss: float | None, moments: AdamMoments) -> Payload:
