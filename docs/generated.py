@@ -15,7 +15,7 @@ import click
 
 from fedkin.cli import app
 from fedkin.cli.help_pages import SECTIONS
-from fedkin.core.options import Option, first_sentences, options_of
+from fedkin.core.method import Option, first_sentences, options_of
 from fedkin.experiment import config, registry
 from fedkin.experiment.config import FROM_DATA
 

@@ -13,7 +13,7 @@ import torch
 import fuzzing
 import hostile
 from fedkin.core import Client, Payload, Task
-from fedkin.core.table import Column, Table
+from fedkin.core.client import Column, Table
 from fedkin.core.tasks import known_task
 from fedkin.data.options import TableOptions
 from fedkin.data.preparation import prepare

@@ -21,7 +21,7 @@ from fedkin.clustering.metrics import clustering_accuracy
 from fedkin.core import Client, Payload, task
 from fedkin.core.device import device
 from fedkin.core.payload import load_tree
-from fedkin.core.progress import Callback, RecordLine, Timing
+from fedkin.core.runner import Callback, RecordLine, Timing
 from fedkin.engines.site import Request, Site
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run import execute, resume

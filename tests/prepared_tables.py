@@ -5,7 +5,7 @@ import math
 import torch
 
 from fedkin.core import Client
-from fedkin.core.table import Column, Table
+from fedkin.core.client import Column, Table
 from fedkin.engines.local import LocalFederation
 
 NAN = math.nan

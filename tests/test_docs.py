@@ -18,7 +18,7 @@ from pydantic import BaseModel
 import fedkin
 from fedkin.cli import main
 from fedkin.cli.app import DONE, FAILED, INTERRUPTED, REFUSED
-from fedkin.core.options import options_of
+from fedkin.core.method import options_of
 from fedkin.experiment import config, registry
 from fedkin.experiment.config import load_config
 

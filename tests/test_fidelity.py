@@ -10,8 +10,7 @@ import pytest
 import fedkin
 from fedkin.core import FedkinError
 from fedkin.core.errors import toml_text
-from fedkin.core.method import display_name
-from fedkin.core.options import options_of
+from fedkin.core.method import display_name, options_of
 from fedkin.experiment import registry
 from fedkin.experiment.config import checked_method, load_config
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fedkin.core.errors import FedkinError, FedkinWarning
-    from fedkin.core.progress import Callback
+    from fedkin.core.runner import Callback
     from fedkin.estimators.client_estimators import (
         CFLGP,
         FLUX,
@@ -97,7 +97,7 @@ __all__ = [
 
 
 _FROM = {
-    "Callback": "fedkin.core.progress",
+    "Callback": "fedkin.core.runner",
     "EarlyStopping": "fedkin.experiment.early_stopping",
     "FedkinError": "fedkin.core.errors",
     "FedkinWarning": "fedkin.core.errors",

@@ -42,7 +42,7 @@ def test_a_word_means_what_the_door_has(word: str, names: list[str], meant: str 
 def test_every_alias_is_an_option_somewhere() -> None:
     """A word that stands for nothing would hide the nearest name."""
     import fedkin
-    from fedkin.core.options import options_of
+    from fedkin.core.method import options_of
     from fedkin.experiment import registry
     from fedkin.experiment.config import DataSection
     from fedkin.flower.strategy import OPTIONS

@@ -7,8 +7,7 @@ from typing import Annotated, ClassVar, Literal
 import pytest
 from annotated_types import Ge, Interval, Lt
 
-from fedkin.core.method import Count
-from fedkin.core.options import first_sentences, options_of
+from fedkin.core.method import Count, first_sentences, options_of
 from fedkin.experiment import registry
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedkin.core.client import Column
 from fedkin.core.errors import FedkinError
-from fedkin.core.table import Column
 from fedkin.data.options import TableOptions
 from fedkin.data.tables import frame_to_dataset, frame_to_table, read_column
 

@@ -10,7 +10,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, load_
 
 import fedkin
 from fedkin.core import FedkinError
-from fedkin.core.table import Column
+from fedkin.core.client import Column
 from fedkin.data.checks import check_arrays, check_cells, check_new_rows, column_moments
 from fedkin.data.options import TableOptions
 from fedkin.data.preparation import prepare

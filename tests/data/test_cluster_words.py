@@ -7,8 +7,8 @@ from sklearn.feature_extraction.text import HashingVectorizer
 
 import fedkin
 from fedkin.core import Client
+from fedkin.core.client import Samples
 from fedkin.core.seeds import Secret
-from fedkin.core.table import Samples
 from fedkin.data.cluster_words import telling_words, word_counts, words_of_clusters
 from fedkin.engines.local import LocalFederation
 

@@ -18,8 +18,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedkin.core.client import Table
 from fedkin.core.errors import FedkinError
-from fedkin.core.table import Table
 from fedkin.data.dataset import Dataset
 from fedkin.data.files import read_file, read_sheet
 from fedkin.data.options import TableOptions

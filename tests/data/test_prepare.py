@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import fedkin
 from fedkin.core import Client, FedkinError
+from fedkin.core.client import Column, Table
 from fedkin.core.payload import pack, unpack
-from fedkin.core.table import Column, Table
 from fedkin.data.encoding import from_neighbours
 from fedkin.data.options import TableOptions
 from fedkin.data.preparation import (

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedkin.core import Client
-from fedkin.core.table import Column, Table
+from fedkin.core.client import Column, Table
 from fedkin.data.preparation import prepare
 from fedkin.data.profile import cluster_cells, profile_clusters, reportable, typical_cells
 from fedkin.engines.local import LocalFederation

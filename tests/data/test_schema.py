@@ -7,8 +7,8 @@ import torch
 
 import fedkin
 from fedkin.core import Client, FedkinError
+from fedkin.core.client import Column, Table
 from fedkin.core.errors import RefusalError
-from fedkin.core.table import Column, Table
 from fedkin.data.options import TableOptions
 from fedkin.data.preparation import prepare
 from fedkin.data.schema import reports_of

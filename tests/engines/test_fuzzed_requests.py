@@ -15,9 +15,9 @@ from torch import Tensor
 import crossed
 from declared import fits
 from fedkin.core import FedkinError, Task
+from fedkin.core.client import Column, Kind, Table
 from fedkin.core.errors import RefusalError
 from fedkin.core.replies import failure_of
-from fedkin.core.table import Column, Kind, Table
 from fedkin.core.tasks import _TASKS
 from fedkin.data.encoding import Mode, TableEncoding
 from fedkin.data.preparation import arrange_columns, encode_table, restore_preparation

@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import fedkin
 from fedkin.core import FedkinError
-from fedkin.core.progress import Callback
+from fedkin.core.runner import Callback
 
 RNG = np.random.default_rng(0)
 NAMES = ["north", "south", "east", "west"]

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedkin.core import FedkinError
-from fedkin.core.options import options_of
+from fedkin.core.method import options_of
 from fedkin.experiment import registry
 from fedkin.experiment.config import SimulationSection, load_config, model_of
 from toy import METHOD, Blobs, Toy

@@ -14,9 +14,9 @@ from sklearn.datasets import load_wine
 
 import fedkin
 from fedkin.core import FedkinError
+from fedkin.core.client import Column, Table
 from fedkin.core.payload import load_tree, save_tree
-from fedkin.core.progress import Callback
-from fedkin.core.table import Column, Table
+from fedkin.core.runner import Callback
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment import outputs
 from fedkin.experiment import run as run_module

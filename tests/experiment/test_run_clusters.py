@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedkin.core.progress import Progress
+from fedkin.core.runner import Progress
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment.config import Config, load_config
 from fedkin.experiment.run import RunOutcome, execute, resume

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedkin.core.progress import Progress
+from fedkin.core.runner import Progress
 from fedkin.experiment.config import Config, load_config
 from fedkin.experiment.run import RunOutcome, execute, resume
 from fedkin.experiment.tracking import TOOLS, numbers

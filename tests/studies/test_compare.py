@@ -15,7 +15,7 @@ import pytest
 import fedkin
 from fedkin.core import FedkinError
 from fedkin.core.files import folder_lock
-from fedkin.core.progress import Progress
+from fedkin.core.runner import Progress
 from fedkin.studies import study
 from fedkin.studies.benchmark import SCENARIOS, questions_of
 from fedkin.studies.cells import CellResult, run_cell

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkin.core.progress import Callback
+from fedkin.core.runner import Callback
 from fedkin.data.scenarios.already_split import ClientFiles
 from fedkin.experiment.config import load_config
 from fedkin.studies.cells import CellResult, run_cell

@@ -22,7 +22,7 @@ from fedkin.core.errors import SHELL, FedkinError, at_door
 from fedkin.experiment.terminal_tables import PlainStream
 
 if TYPE_CHECKING:
-    from fedkin.core.progress import Progress
+    from fedkin.core.runner import Progress
     from fedkin.experiment.run import RunOutcome
 
 DONE, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
@@ -147,7 +147,7 @@ def _key_called(name: str, words: Sequence[str], everywhere: bool) -> str | None
     What other libraries call otherwise is known by that name, too. Only with `everywhere` other methods are asked.
     """
     from fedkin.core.errors import ALIASES
-    from fedkin.core.options import options_of
+    from fedkin.core.method import options_of
     from fedkin.experiment import registry
     from fedkin.experiment.config import SECTIONS
 

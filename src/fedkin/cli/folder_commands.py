@@ -36,7 +36,7 @@ from fedkin.cli.help_pages import (
 from fedkin.core.errors import FILE, NEW_ROWS, FedkinError, at_door
 
 if TYPE_CHECKING:
-    from fedkin.core.progress import Progress
+    from fedkin.core.runner import Progress
     from fedkin.experiment.run import RunOutcome
 
 _SECTION = "Finished runs"

@@ -13,7 +13,7 @@ from fedkin.cli.app import app
 from fedkin.cli.help_pages import Name, argument, as_json
 
 if TYPE_CHECKING:
-    from fedkin.core.options import Option
+    from fedkin.core.method import Option
     from fedkin.experiment.registry import Kind
 
 _FACTS = ("clusters", "finds_k", "takes_k", "moves_data", "copies_data", "baseline", "cost", "scenario")
@@ -76,7 +76,7 @@ def _print_one(name: str, sections: Mapping[str, Mapping[str, str]], as_json: bo
             target_of("method", name)  # which knows what modules and files are meant for
         raise unknown_name("name", name, [*sections, *(each for names in sections.values() for each in names)])
     from fedkin.core.errors import toml_text
-    from fedkin.core.options import options_of
+    from fedkin.core.method import options_of
     from fedkin.experiment import registry
     from fedkin.experiment.config import FROM_DATA, MethodSection, SimulationSection, model_of
 

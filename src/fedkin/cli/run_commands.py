@@ -35,7 +35,7 @@ from fedkin.data.names import check_source
 from fedkin.experiment.registry import check_known, is_known
 
 if TYPE_CHECKING:
-    from fedkin.core.progress import Progress
+    from fedkin.core.runner import Progress
     from fedkin.experiment.config import Config
     from fedkin.experiment.run import RunOutcome
 

@@ -11,8 +11,8 @@ import torch
 from scipy.sparse import issparse
 from torch import Tensor
 
+from fedkin.core.client import IN_WORDS, Samples, Table
 from fedkin.core.errors import FedkinError, refuse
-from fedkin.core.table import IN_WORDS, Samples, Table
 from fedkin.data.dataset import Dataset
 from fedkin.data.options import NO_OPTIONS, TableOptions
 from fedkin.data.tables import LARGEST, as_frame, frame_to_dataset, frame_to_table

@@ -26,8 +26,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from fedkin.core.client import MEASURED, Kind, Table
 from fedkin.core.errors import has_option, listing, mid_sentence, setting
-from fedkin.core.table import MEASURED, Kind, Table
 from fedkin.data.encoding import TableEncoding
 from fedkin.data.options import MIN_MEMBERS
 from fedkin.data.scaling import as_written

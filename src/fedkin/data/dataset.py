@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedkin.core.client import Samples, Table
 from fedkin.core.errors import FedkinError, option, setting
-from fedkin.core.table import Samples, Table
 
 LABEL_NAMES = ("label", "labels", "fine_label", "class", "target", "y")
 """Columns and arrays that are taken for labels when none is named, the first that exists."""

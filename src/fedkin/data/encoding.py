@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Federation
+from fedkin.core.client import MAX_CATEGORIES, Table
 from fedkin.core.errors import FedkinError, listing, mid_sentence
-from fedkin.core.table import MAX_CATEGORIES, Table
 from fedkin.data.options import Imputation, TableOptions
 from fedkin.data.scaling import Mode, fit_scales, unlimited
 from fedkin.data.schema import Schema, SchemaColumn, aligned, columns_of, plain, quoted

@@ -23,10 +23,10 @@ from torch import Tensor
 from torch.utils.data import DataLoader, RandomSampler, SequentialSampler, Subset, TensorDataset, default_collate
 from torch.utils.data import Dataset as TorchDataset
 
+from fedkin.core.client import Samples
 from fedkin.core.errors import FedkinError, in_short, listing, no_column, raised_by, refuse, unknown_name
 from fedkin.core.files import check_room
 from fedkin.core.replies import check_same_shape
-from fedkin.core.table import Samples
 from fedkin.data.arrays import as_dataset
 from fedkin.data.dataset import LABEL_NAMES, Dataset, in_order, not_labels
 from fedkin.data.names import expanded, files_in

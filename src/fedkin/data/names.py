@@ -6,9 +6,9 @@ import os
 import re
 from pathlib import Path
 
+from fedkin.core.client import SampleKind
 from fedkin.core.errors import FedkinError, listing
 from fedkin.core.files import HIDDEN, ending_of, shown_in, similar_path
-from fedkin.core.table import SampleKind
 
 HUB = "hf:"
 """Before a name on the hub, which nothing else asks for."""

@@ -15,12 +15,12 @@ from annotated_types import Ge, MinLen
 from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
+from fedkin.core.client import SampleEncoder
 from fedkin.core.errors import FedkinError, toml_text, unknown_name
 from fedkin.core.errors import option as name_of
-from fedkin.core.table import SampleEncoder
 
 if TYPE_CHECKING:
-    from fedkin.core.table import Table
+    from fedkin.core.client import Table
 
 AUTO, NO_ID = "auto", "none"
 """Values of `TableOptions.id` that are no names of columns."""

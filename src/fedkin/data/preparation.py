@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Payload, Task, client_task, task
+from fedkin.core.client import MAX_CATEGORIES, Column, Table
 from fedkin.core.errors import RefusalError, listing, option, setting
 from fedkin.core.payload import from_bytes, owned, to_bytes
 from fedkin.core.replies import (
@@ -33,7 +34,6 @@ from fedkin.core.replies import (
     one_of,
     reals,
 )
-from fedkin.core.table import MAX_CATEGORIES, Column, Table
 from fedkin.data.arrays import as_dataset, plain_numbers
 from fedkin.data.checks import check_arrays, check_columns, check_names, check_new_rows
 from fedkin.data.dataset import Dataset

@@ -44,7 +44,7 @@ class ClusterProfile:
 
     By cluster, `samples`, int64 ``(k,)``, are as many as clients report, see `reportable`. By cluster and column, ``(k,
     columns)``, `filled`, int64, counts cells that are not empty; `sum` and `squares`, float64, are of values as
-    `fedkin.core.table.Column` has them, booleans and levels being positions, and of squared distances from `around`,
+    `fedkin.core.client.Column` has them, booleans and levels being positions, and of squared distances from `around`,
     float64 ``(columns,)``; 0 for categories. `counts`, int64 ``(k, frequencies)``, say how often each category occurs,
     one column after the other, each with *other* last. `typical_filled`, `typical_sum` and `typical_counts` are alike,
     of the rows in the middle of the clusters alone; empty if unknown.

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file, save
 from torch import Tensor
 
+from fedkin.core.client import SampleEncoder, SampleKind, Samples, Table, TextColumn
 from fedkin.core.errors import FedkinError, in_short, option, setting
 from fedkin.core.files import FileError, ending_of, write_secret
-from fedkin.core.table import SampleEncoder, SampleKind, Samples, Table, TextColumn
 from fedkin.data.dataset import Dataset, encode_labels
 from fedkin.data.names import KINDS, samples_in
 from fedkin.data.options import NO_LABELS, TableOptions

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Client, Payload, client_task
+from fedkin.core.client import MEASURED, Kind
 from fedkin.core.errors import FedkinError, listing, option
 from fedkin.core.replies import MAX_NUMBER, Optional, doubles
-from fedkin.core.table import MEASURED, Kind
 from fedkin.data.statistics import BINS, Ask, ColumnSums, quantile
 
 Mode = Literal["standard", "common", "unit", "none"]

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, get_args
 import torch
 from torch import Tensor
 
+from fedkin.core.client import IN_WORDS, MAX_CATEGORIES, Column, Kind, Table
 from fedkin.core.errors import FedkinError, hint, listing, mid_sentence, nearest, option, refuse, unknown_name
 from fedkin.core.replies import is_count, is_list, is_text
-from fedkin.core.table import IN_WORDS, MAX_CATEGORIES, Column, Kind, Table
 from fedkin.data.dataset import in_order
 from fedkin.data.options import AUTO, NO_ID, TableOptions
 from fedkin.data.tables import is_called_id, is_called_recurring

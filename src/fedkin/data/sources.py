@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedkin.core.client import Table
 from fedkin.core.errors import FedkinError, no_column, refuse, require, unknown_name
 from fedkin.core.files import ending_of
-from fedkin.core.table import Table
 from fedkin.data.arrays import as_tensor
 from fedkin.data.dataset import Dataset, SplitError, encode_labels, lacking_labels, not_labels, usual_label
 from fedkin.data.files import read_file

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Client, Federation, Payload, client_task, task
+from fedkin.core.client import Table
 from fedkin.core.errors import FedkinError, RefusalError, setting
 from fedkin.core.replies import Expected, Optional, doubles, int64, is_count, is_flag, is_shape, is_text, reals
-from fedkin.core.table import Table
 from fedkin.data.options import MIN_MEMBERS
 from fedkin.data.schema import (
     SchemaColumn,

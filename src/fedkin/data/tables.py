@@ -20,9 +20,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from fedkin.core.client import Column, Samples, Table, TextColumn
 from fedkin.core.errors import FedkinError, all_problems, listing, mid_sentence, no_column, option, refuse, setting
 from fedkin.core.replies import MAX_NUMBER
-from fedkin.core.table import Column, Samples, Table, TextColumn
 from fedkin.data.dataset import Dataset, composed, encode_labels, in_order, usual_label
 from fedkin.data.options import AUTO, MIN_MEMBERS, NO_LABELS, NO_OPTIONS, TableOptions
 

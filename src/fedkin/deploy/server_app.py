@@ -21,7 +21,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedkin.core import FedkinError, Payload
 from fedkin.core.files import folder_lock, read_json, write_atomically, write_secret
-from fedkin.core.progress import Callback, Progress, RecordLine, Timing
+from fedkin.core.runner import Callback, Progress, RecordLine, Timing
 from fedkin.core.tasks import named_object
 from fedkin.data.checks import check_labels
 from fedkin.data.dataset import in_order

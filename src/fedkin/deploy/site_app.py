@@ -18,7 +18,7 @@ from fedkin.core import Payload
 from fedkin.core.device import device_named
 from fedkin.core.errors import FedkinError, listing
 from fedkin.core.files import make_private, read_tables, write_atomically
-from fedkin.core.options import validation_sentence
+from fedkin.core.method import validation_sentence
 from fedkin.data.checks import check_cells
 from fedkin.data.names import HUB, expanded
 from fedkin.data.options import AUTO, MIN_MEMBERS, NO_OPTIONS, check_asked

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, V
 from fedkin.core import Client, Payload, Task
 from fedkin.core.errors import FedkinError, RefusalError, listing
 from fedkin.core.files import read_tables
-from fedkin.core.options import validation_sentence
+from fedkin.core.method import validation_sentence
 from fedkin.data.options import MIN_MEMBERS
 from fedkin.data.preparation import prepare
 from fedkin.engines.local import LocalFederation

@@ -19,14 +19,13 @@ from pydantic import ConfigDict, Field, TypeAdapter
 from torch import Tensor
 
 from fedkin.core import Client, FedkinError, Payload
-from fedkin.core.client import LASTING
+from fedkin.core.client import LASTING, Samples, Table
 from fedkin.core.device import on
 from fedkin.core.errors import FailedTaskError, RefusalError, option
 from fedkin.core.files import FileError, file_lock, make_private, write_atomically, write_secret
 from fedkin.core.payload import load_tree, owned, to_bytes, with_checksum
 from fedkin.core.replies import failure_of, is_name
 from fedkin.core.seeds import KEY, Secret, derive_generator
-from fedkin.core.table import Samples, Table
 from fedkin.core.tasks import known_task, run_task, trusted_packages
 from fedkin.engines.policy import Policy
 from fedkin.secure_aggregation.client_tasks import SiteIdentity, own_public_text

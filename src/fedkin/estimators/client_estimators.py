@@ -13,8 +13,7 @@ from torch import Tensor
 
 from fedkin.core import Client, FedkinError
 from fedkin.core.errors import checked_keywords
-from fedkin.core.progress import Followers
-from fedkin.core.runner import used_clusters
+from fedkin.core.runner import Followers, used_clusters
 from fedkin.core.seeds import derive_generator
 from fedkin.data.inputs import ClientInput, as_given, holds_several, named_data
 from fedkin.engines.local import LocalFederation, one_thread

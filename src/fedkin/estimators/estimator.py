@@ -24,10 +24,26 @@ from fedkin.clustering.matching import corresponding
 from fedkin.core import Client, FedkinError, Method, Record
 from fedkin.core.device import device_named, on
 from fedkin.core.errors import PYTHON, FedkinWarning, at_door, hint, listing, meant_by, nearest_few
-from fedkin.core.method import ServerData, check_annotations, check_class, with_server_data
-from fedkin.core.options import Option, options_of, section_entries
-from fedkin.core.progress import Callbacks, Followers, RecordLine, Timing, callbacks_of, run_with_callbacks
-from fedkin.core.runner import Runner, result_of, without_result
+from fedkin.core.method import (
+    Option,
+    ServerData,
+    check_annotations,
+    check_class,
+    options_of,
+    section_entries,
+    with_server_data,
+)
+from fedkin.core.runner import (
+    Callbacks,
+    Followers,
+    RecordLine,
+    Runner,
+    Timing,
+    callbacks_of,
+    result_of,
+    run_with_callbacks,
+    without_result,
+)
 from fedkin.data.inputs import ClientInput, client_input
 from fedkin.data.options import TableOptions
 from fedkin.data.population import Population

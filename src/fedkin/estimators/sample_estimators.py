@@ -21,9 +21,8 @@ from fedkin.clustering.node_votes import Votes, counted, counted_shares
 from fedkin.core import Client, FedkinError
 from fedkin.core.errors import checked_keywords
 from fedkin.core.method import CanForget, ServerData
-from fedkin.core.progress import Followers
 from fedkin.core.replies import MAX_COUNT
-from fedkin.core.runner import do_step, predicted_clusters, used_clusters
+from fedkin.core.runner import Followers, do_step, predicted_clusters, used_clusters
 from fedkin.core.seeds import derive_generator
 from fedkin.data.cluster_words import words_of_clusters
 from fedkin.data.inputs import client_input, holds_several

@@ -32,11 +32,10 @@ from pydantic import (
 )
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 
+from fedkin.core.client import SampleEncoder
 from fedkin.core.errors import FedkinError, current_door, flag, listing, refuse, require, toml_text
 from fedkin.core.files import read_tables
-from fedkin.core.method import Method, allowed_for_sums, display_name
-from fedkin.core.options import options_of, validation_sentence
-from fedkin.core.table import SampleEncoder
+from fedkin.core.method import Method, allowed_for_sums, display_name, options_of, validation_sentence
 from fedkin.data.names import expanded, files_of_clients, folders_of_samples
 from fedkin.data.options import AUTO, COLUMN_KEYS, PREPARING, Name, TableOptions
 from fedkin.experiment import registry

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from fedkin.core.errors import FedkinError, listing
-from fedkin.core.progress import Callback, RecordLine
+from fedkin.core.runner import Callback, RecordLine
 from fedkin.experiment.config import Config
 from fedkin.report.measures import number
 

@@ -20,9 +20,9 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from fedkin.core import Client, FedkinError
+from fedkin.core.client import Table
 from fedkin.core.files import read_tables, similar_path, write_atomically
 from fedkin.core.payload import owned, pack, unpack
-from fedkin.core.table import Table
 from fedkin.data.dataset import Dataset
 from fedkin.data.options import AUTO, NO_LABELS, TableOptions
 from fedkin.data.population import Population, short_names

@@ -190,7 +190,7 @@ def file_name(name: str) -> str:
 
 def holders(kind: Kind, option: str) -> Iterator[str]:
     """Yield the names of the methods or scenarios that have an option."""
-    from fedkin.core.options import options_of
+    from fedkin.core.method import options_of
 
     for name in _TABLES[kind]:
         if option in {each.name for each in options_of(declared(kind, name))}:

@@ -18,7 +18,7 @@ from fedkin.core.errors import in_short
 from fedkin.core.files import LOCK, check_empty, folder_lock, read_json, write_atomically
 from fedkin.core.method import CanCut, CanForget
 from fedkin.core.payload import owned, save_tree
-from fedkin.core.progress import Progress
+from fedkin.core.runner import Progress
 from fedkin.data.population import Population, client_name, position_of, short_names
 from fedkin.data.preparation import Preparation
 from fedkin.engines.local import LocalFederation

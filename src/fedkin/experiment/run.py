@@ -29,8 +29,17 @@ from fedkin.core.errors import require
 from fedkin.core.files import check_empty, folder_lock
 from fedkin.core.method import HasNodes, with_server_data
 from fedkin.core.payload import owned
-from fedkin.core.progress import Callback, Callbacks, Progress, RecordLine, Timing, run_with_callbacks
-from fedkin.core.runner import Runner, clustered, result_of
+from fedkin.core.runner import (
+    Callback,
+    Callbacks,
+    Progress,
+    RecordLine,
+    Runner,
+    Timing,
+    clustered,
+    result_of,
+    run_with_callbacks,
+)
 from fedkin.data.cluster_words import words_of_clusters
 from fedkin.data.options import AUTO
 from fedkin.data.population import Population, short_names

@@ -19,7 +19,7 @@ from fedkin.core.files import (
     write_atomically,
 )
 from fedkin.core.payload import load_tree, owned, save_tree
-from fedkin.core.progress import Callback, RecordLine, Timing
+from fedkin.core.runner import Callback, RecordLine, Timing
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment.config import SECTIONS, Config, load_config
 

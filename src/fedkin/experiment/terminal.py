@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from fedkin.core.client import Column, Table
 from fedkin.core.errors import listing
 from fedkin.core.method import CanCut
-from fedkin.core.progress import Progress, RecordLine, Timing
-from fedkin.core.table import Column, Table
+from fedkin.core.runner import Progress, RecordLine, Timing
 from fedkin.data.checks import Finding
 from fedkin.data.population import Population, short_names
 from fedkin.data.preparation import Preparation

@@ -20,7 +20,7 @@ from typing import Any
 from fedkin.core import FedkinError
 from fedkin.core.errors import in_short
 from fedkin.core.files import read_json, write_atomically
-from fedkin.core.progress import Callback, RecordLine, Status, Timing
+from fedkin.core.runner import Callback, RecordLine, Status, Timing
 from fedkin.experiment.config import Config, flat
 from fedkin.experiment.run_folder import RECORDS, read_lines, read_timing
 

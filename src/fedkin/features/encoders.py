@@ -24,9 +24,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv1d, interpolate, normalize, pad
 
+from fedkin.core.client import SampleKind
 from fedkin.core.device import device
 from fedkin.core.errors import FedkinError, in_short, kind_of, require
-from fedkin.core.table import SampleKind
 
 ROCKET, EMBEDDED = "rocket", "embedded"
 TEXTS = "sentence-transformers:"
@@ -46,7 +46,7 @@ def is_encoder(name: object) -> bool:
 
 @dataclass(frozen=True)
 class Encoder:
-    """Encoder of a client's samples, see `fedkin.core.table.SampleEncoder`.
+    """Encoder of a client's samples, see `fedkin.core.client.SampleEncoder`.
 
     Attributes
     ----------

@@ -13,7 +13,7 @@ from flwr.serverapp.strategy import Result
 from safetensors.numpy import save
 
 from fedkin.core.files import write_atomically
-from fedkin.core.progress import RecordLine
+from fedkin.core.runner import RecordLine
 from fedkin.flower.grid_federation import Name
 from fedkin.report.figures import Figure
 from fedkin.report.page import write_page

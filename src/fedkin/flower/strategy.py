@@ -22,11 +22,9 @@ from torch import Tensor
 from fedkin.core import FedkinError, Record
 from fedkin.core.errors import hint, meant_by, nearest_few
 from fedkin.core.files import folder_lock
-from fedkin.core.method import display_name
-from fedkin.core.options import options_of
+from fedkin.core.method import display_name, options_of
 from fedkin.core.payload import owned, save_tree
-from fedkin.core.progress import RecordLine, Timing
-from fedkin.core.runner import Runner
+from fedkin.core.runner import RecordLine, Runner, Timing
 from fedkin.experiment.config import checked_method
 from fedkin.experiment.registry import resolve
 from fedkin.experiment.run_folder import load_checkpoint, restore_checkpoint, snapshot

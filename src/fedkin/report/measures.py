@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from fedkin.core.progress import RecordLine
+from fedkin.core.runner import RecordLine
 from fedkin.report.figures import Unit
 from fedkin.report.numbers import format_bytes, join_words, pluralize, shown
 

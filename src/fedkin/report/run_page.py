@@ -19,7 +19,7 @@ import torch
 
 from fedkin.core import Client, Method
 from fedkin.core.method import Nodes, display_name
-from fedkin.core.progress import RecordLine
+from fedkin.core.runner import RecordLine
 from fedkin.data.population import Population, client_name, short_names
 from fedkin.data.preparation import Preparation
 from fedkin.data.profile import ClusterProfile

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedkin.core.table import MEASURED, Kind
+from fedkin.core.client import MEASURED, Kind
 from fedkin.data.encoding import OTHER
 from fedkin.data.population import short_names
 from fedkin.data.profile import ClusterProfile

@@ -12,8 +12,7 @@ import torch
 
 from fedkin.clustering.metrics import Labels, adjusted_rand
 from fedkin.core import Client, Record
-from fedkin.core.progress import Callback, RecordLine, Timing
-from fedkin.core.runner import Runner, clustered, predicted_clusters, result_of
+from fedkin.core.runner import Callback, RecordLine, Runner, Timing, clustered, predicted_clusters, result_of
 from fedkin.core.seeds import derive_generator
 from fedkin.data.population import Population, short_names
 from fedkin.data.preparation import prepare

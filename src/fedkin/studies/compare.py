@@ -24,7 +24,7 @@ import torch
 from fedkin.core import FedkinError
 from fedkin.core.errors import COMPARE, at_door, checked_keywords, flag, kind_of
 from fedkin.core.files import write_atomically
-from fedkin.core.progress import Progress
+from fedkin.core.runner import Progress
 from fedkin.core.seeds import derive_generator
 from fedkin.data.dataset import encode_labels
 from fedkin.data.inputs import FederationInput, federation_input

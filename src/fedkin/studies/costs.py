@@ -15,7 +15,7 @@ from typing import Any
 
 from fedkin.core import FedkinError
 from fedkin.core.errors import unknown_name
-from fedkin.core.progress import RecordLine
+from fedkin.core.runner import RecordLine
 from fedkin.experiment.run_folder import CONFIG, RECORDS, no_run, read_lines, read_timing
 from fedkin.experiment.terminal_tables import sentence_text, table_text
 from fedkin.report.measures import measures, phase_of, reached, training_rounds

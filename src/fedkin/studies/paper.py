@@ -15,7 +15,7 @@ import pandas as pd
 from fedkin import __version__
 from fedkin.core import FedkinError
 from fedkin.core.method import display_name
-from fedkin.core.progress import RecordLine
+from fedkin.core.runner import RecordLine
 from fedkin.experiment.config import Config, flat
 from fedkin.experiment.outputs import SavedResult, load_description, load_found, read_labels
 from fedkin.experiment.run_folder import LEDGER, RECORDS, is_finished, read_lines, run_config

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args, get_type_hints
 from fedkin.core import FedkinError, Method
 from fedkin.core.errors import current_door, flag, option
 from fedkin.core.files import read_tables
-from fedkin.core.options import options_of
+from fedkin.core.method import options_of
 from fedkin.data.names import files_of_clients
 from fedkin.data.population import Population
 from fedkin.data.scenarios.partition_scenario import PartitionScenario

@@ -14,7 +14,7 @@ from typing import Any
 from fedkin.core import FedkinError
 from fedkin.core.errors import flag
 from fedkin.core.files import LOCK, append, check_regular, folder_lock, read_json, write_atomically
-from fedkin.core.progress import Progress
+from fedkin.core.runner import Progress
 from fedkin.data.population import Population
 from fedkin.experiment.config import Config, flat
 from fedkin.studies.cells import CellResult, run_cell

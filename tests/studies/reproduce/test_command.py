@@ -15,7 +15,7 @@ import pytest
 
 import entries
 from fedkin.cli import main
-from fedkin.core.progress import Progress
+from fedkin.core.runner import Progress
 from fedkin.experiment.run_folder import CONFIG
 from fedkin.studies.reproduce.command import plans_of, reproduce, run_all
 

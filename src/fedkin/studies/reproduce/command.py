@@ -18,7 +18,7 @@ from typing import Any
 
 from fedkin.core import FedkinError
 from fedkin.core.files import write_atomically
-from fedkin.core.progress import Progress
+from fedkin.core.runner import Progress
 from fedkin.data.sources import keep_read
 from fedkin.engines.local import cores, give_back_memory, keep_freed_memory, one_thread
 from fedkin.experiment.config import config_of

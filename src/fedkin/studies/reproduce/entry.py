@@ -21,7 +21,7 @@ from pydantic import BaseModel, Field, FiniteFloat, NonNegativeInt, PositiveInt,
 from fedkin.core import FedkinError
 from fedkin.core.errors import unknown_name
 from fedkin.core.files import read_tables
-from fedkin.core.options import validation_sentence
+from fedkin.core.method import validation_sentence
 from fedkin.experiment.config import STRICT, Config, flat, load_config
 from fedkin.experiment.registry import DEFAULT_METHOD, file_name
 

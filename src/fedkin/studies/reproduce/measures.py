@@ -29,7 +29,7 @@ from fedkin.core import Client, Federation, FedkinError
 from fedkin.core.errors import unknown_name
 from fedkin.core.files import read_json, write_atomically
 from fedkin.core.method import LinksLocalClusters, SendsBits
-from fedkin.core.progress import Progress, RecordLine, Timing
+from fedkin.core.runner import Progress, RecordLine, Timing
 from fedkin.core.seeds import derive_generator
 from fedkin.data.preparation import prepare
 from fedkin.engines.local import one_thread

@@ -1,6 +1,6 @@
 import pytest
 
-from fedkin.core.progress import Callback, run_with_callbacks
+from fedkin.core.runner import Callback, run_with_callbacks
 
 
 class Diary(Callback):
