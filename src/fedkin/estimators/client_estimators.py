@@ -365,6 +365,18 @@ class Local(ClientClusterer, method="local"):
     """Train a model for each client on its own data alone: a baseline."""
 
 
+class Declared(ClientClusterer, method="declared"):
+    """Train a model for each group that clients declare, such as a region or a kind of device: a baseline."""
+
+
+class FedRep(ClientClusterer, method="fedrep"):
+    """Train one representation for all clients and a head for each (FedRep; Collins et al. 2021): a baseline."""
+
+
+class Ditto(ClientClusterer, method="ditto"):
+    """Train a model for each client that stays near a common one (Ditto; Li et al. 2021): a baseline."""
+
+
 class CLoVE(ClientClusterer, method="clove"):
     """Cluster clients in every round by their losses under `n_clusters` models (CLoVE; Bhatia et al. 2025)."""
 

@@ -37,10 +37,13 @@ class Job:
     y: Tensor
     rng: torch.Generator
     training: LocalTraining
+    anchor: Tensor | None = None
+    frozen: Tensor | None = None
 
     def train(self) -> Trained:
         """Train the model alone with `train_locally`."""
-        return train_locally(self.architecture, self.start, self.x, self.y, self.rng, self.training)
+        how = self.training, self.anchor, self.frozen
+        return train_locally(self.architecture, self.start, self.x, self.y, self.rng, *how)
 
 
 def train_all(jobs: Sequence[Job]) -> list[Trained]:
@@ -55,6 +58,7 @@ def train_all(jobs: Sequence[Job]) -> list[Trained]:
     for numbers in alike.values():
         group = [jobs[number] for number in numbers]
         together = len(group) > 1 and device().type != "cpu" and can_stack(group[0].architecture, group[0].training)
+        together = together and all(job.anchor is None and job.frozen is None for job in group)
         results.update(zip(numbers, _together(group) if together else [job.train() for job in group], strict=True))
     return [results[number] for number in range(len(jobs))]
 

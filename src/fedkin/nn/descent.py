@@ -204,7 +204,7 @@ class UpdateRule:
     velocity, or Adam's moments.
     """
 
-    def __init__(self, start: Tensor, training: LocalTraining, frozen: Sequence[slice] = ()) -> None:
+    def __init__(self, start: Tensor, training: LocalTraining, frozen: Sequence[slice | Tensor] = ()) -> None:
         self.training, self.frozen, self.memory = training, frozen, dict[str, Tensor]()
         if training.proximal:
             self.memory["start"] = start
@@ -258,17 +258,22 @@ class UpdateRule:
 
 
 def train_locally(
-    architecture: Architecture, start: Tensor, x: Tensor, y: Tensor, rng: torch.Generator, training: LocalTraining
-) -> tuple[Tensor, float]:
+    architecture: Architecture, start: Tensor, x: Tensor, y: Tensor, rng: torch.Generator, training: LocalTraining,
+    anchor: Tensor | None = None, frozen: Tensor | None = None,
+) -> tuple[Tensor, float]:  # fmt: skip
     """Train a model on one client's samples, from `start` ``(size,)``; return the new model and its mean training loss.
 
     `start` is not modified. `x` is ``(n, *shape)``, n >= 1; `y` are for a classifier int64 ``(n,)``, for an autoencoder
-    the samples again. `rng` shuffles, and draws dropout. The loss is that over the last epoch, or over the last ``n /
-    batch_size`` steps. It is NaN if there was nothing to train on, as for a batch norm and a single sample.
+    the samples again. `rng` shuffles, and draws dropout. `proximal` pulls to the model `anchor` ``(size,)``, by default
+    `start`; parameters that are `frozen`, bool ``(parameters,)``, do not train. The loss is that over the last epoch,
+    or over the last ``n / batch_size`` steps. It is NaN if there was nothing to train on, as for a batch norm and a
+    single sample.
     """
     with architecture.loaded(start, rng, training=True) as resident:
         x, y = resident.placed(x), resident.placed(y)
-        rule = UpdateRule(resident.params.clone(), training, resident.frozen)
+        pull = resident.params.clone() if anchor is None else resident.laid_out(anchor[: architecture.parameters])
+        still = [] if frozen is None else [resident.laid_out(frozen.float()).bool()]
+        rule = UpdateRule(pull, training, [*resident.frozen, *still])
         plain, step = rule.is_plain and training.recipe is None, _step_of(resident, rule, rng)
         total, per_epoch = steps_of(len(x), training)
         epochs = [

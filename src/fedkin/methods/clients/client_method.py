@@ -333,6 +333,12 @@ class ClientMethod(Method[Any]):
         """Return the first state: one new model, and all clients in one cluster."""
         return dataclasses.replace(self.unplaced(fed), labels=torch.zeros(len(fed.ids), dtype=torch.int64))
 
+    def one_each(self, fed: Federation) -> Any:
+        """Return a first state of one new model, copied for each client, and every client a cluster by itself."""
+        state = self.unplaced(fed)
+        count = len(fed.ids)
+        return dataclasses.replace(state, models=state.models.repeat(count, 1), labels=torch.arange(count))
+
     def unplaced(self, fed: Federation, models: int | None = None) -> Any:
         """Return a first state of one new model, or of several that differ, and no client in a cluster yet."""
         classifier = self.classifier_for(*self.described(fed))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
-import torch
+from dataclasses import dataclass
 
 from fedkin.core import Federation
 from fedkin.methods.clients.client_method import UPDATES, ClientMethod, ClientMethodState
@@ -28,5 +26,5 @@ class LocalMethod(ClientMethod):
 
     def init(self, fed: Federation) -> ClientMethodState:
         """Return one new model, copied for each client."""
-        state: ClientMethodState = super().init(fed)
-        return replace(state, models=state.models.repeat(len(fed.ids), 1), labels=torch.arange(len(fed.ids)))
+        state: ClientMethodState = self.one_each(fed)
+        return state
