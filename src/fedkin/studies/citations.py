@@ -17,7 +17,7 @@ _FEDKIN = f"""@software{{fedkin,
 
 
 def papers_of(method: str) -> list[str]:
-    """Return the BibTeX entries of a method's papers; kin-graph, local and methods of one's own have none."""
+    """Return the BibTeX entries of a method's papers; kin-graph, local, declared and methods of one's own have none."""
     entries = resources.files("fedkin.studies").joinpath("papers.bib").read_text(encoding="utf-8").split("\n\n")[1:]
     return [entry.strip() for entry in entries if method in field(entry, "keywords").split(", ")]
 
