@@ -72,7 +72,7 @@ class DittoMethod(ClientMethod):
             means.add(0, reply["update"], self.weight(reply), client)
             personal.add(position[client], reply["personal"], 1.0, client)
             losses[client] = reply["loss"]
-        after = self.moved(state, personal, common=means.moved(state.common, self.server_learning_rate))
+        after = self.after_round(state, personal, common=means.apply_to(state.common, self.server_learning_rate))
         return after, round_record(fed, Trained.each(losses, replies.missing), state.labels)
 
 

@@ -57,7 +57,8 @@ class FedRepMethod(ClientMethod):
 
     def means(self, state: ClientMethodState) -> Means:
         """Return an empty accumulator of mean updates, with the representation averaged over all clients."""
-        return self.means_of(*state.models.shape, Classifier.of(state.module).leading(-self.head_tensors))
+        clusters, size = state.models.shape
+        return self.means_of(clusters, size, Classifier.of(state.module).leading(-self.head_tensors))
 
     def trained(self, fed: Federation, state: ClientMethodState, starts: Mapping[int, Tensor]) -> ReplyStream:
         """Have clients train their heads and then the representation."""
