@@ -86,7 +86,7 @@ class Cell:
 
 RULES = {
     "modes": ("_is_line", lambda nodes: False),
-    "gaps": ("_by_gaps", lambda nodes, _: (np.zeros(len(nodes.x), dtype=np.int64), 0.0, False)),
+    "gaps": ("_by_gaps", lambda nodes, _: (np.zeros(len(nodes.x), np.int64), 0.0, np.zeros(1), False)),
     "view": ("_AGREEMENT", -1.0),
     "density view": ("_density_cuts", lambda _: {}),
     "few nodes": ("_FEW_NODES", 0),

@@ -38,6 +38,7 @@ def test_finds_how_many_clouds_there_are(clusters):
     assert values["resolution"] in RESOLUTIONS
     assert len(values["resolutions"]) == len(values["clusters_found"]) == len(values["stabilities"])
     if clusters > 1:
+        assert min(values["again"]) > 0.99
         assert values["stability"] > 0.99
         assert values["agreement"] > 0.99
 
@@ -68,6 +69,16 @@ def test_the_order_of_nodes_changes_names_only():
         assert adjusted_rand(found[order], shuffled) == 1.0
         assert same["clusters_found"] == values["clusters_found"]
         assert same["stabilities"] == pytest.approx(values["stabilities"])
+
+
+def test_a_cluster_that_is_hardly_found_again_is_named():
+    rng = np.random.default_rng(0)
+    found, values = cut(np.concatenate([rng.normal(size=(120, 3)), 30 + rng.normal(size=(200, 3))]))
+    assert found.bincount().tolist() == [200, 120]
+    assert min(values["again"]) > 0.99
+    divided, values = cut(rng.normal(size=(200, 3)), resolution=0.8)
+    assert len(values["again"]) == int(divided.max()) + 1 > 2
+    assert min(values["again"]) < 0.9
 
 
 def test_equal_points_are_one_cluster():

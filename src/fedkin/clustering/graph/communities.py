@@ -22,7 +22,7 @@ from fedkin.clustering.nearest import PAIRS, nearest_neighbours
 Labels = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-_MIN_NEIGHBOURS = 6
+MIN_NEIGHBOURS = 6
 """Nearest nodes at least: with fewer, a single cloud falls apart."""
 
 _MIN_GAIN = 1e-12
@@ -52,7 +52,7 @@ def neighbour_graph(points: Tensor, counts: Tensor, neighbours: int) -> Any:
     symmetric, with an empty diagonal.
     """
     count = len(points)
-    nearest = min(neighbours, max(_MIN_NEIGHBOURS, round(count ** (1 / 3))), max(count // 2, 1), count - 1)
+    nearest = min(neighbours, max(MIN_NEIGHBOURS, round(count ** (1 / 3))), max(count // 2, 1), count - 1)
     if nearest < 1:
         return sparse.csr_matrix((count, count), dtype=np.float64)
     every = torch.arange(count)

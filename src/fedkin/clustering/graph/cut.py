@@ -28,6 +28,7 @@ from torch import Tensor
 
 from fedkin.clustering.graph.communities import (
     FEW,
+    MIN_NEIGHBOURS,
     Floats,
     Labels,
     agreement,
@@ -69,9 +70,9 @@ too few to find long clusters again. Without it the suite's 25 small sets have a
 _FIRM, _ALIKE = 0.85, 0.9
 """Stability and agreement with another view that are beyond doubt: pieces of three clouds of 20 nodes have less."""
 
-_FEW_NODES = 30
-"""Nodes up to which scales are cuts of Ward's tree, for most nearest nodes are of other clusters; pieces of a cloud are
-often found again by chance then, so that stability must be beyond doubt."""
+_FEW_NODES = 3 * MIN_NEIGHBOURS
+"""Nodes up to which scales are cuts of Ward's tree: of three clusters with six nodes each most nearest nodes are of
+others. Pieces of a cloud are often found again by chance then, so that stability must be beyond doubt."""
 
 _AGREEMENT, _PER_DOUBLING = 0.9, 0.07
 """Agreement with another view from which a scale counts, less so much for each doubling of the dimensions. Views tile a
@@ -167,9 +168,10 @@ def node_clusters(
     clusters : Tensor
     values : dict
         "nodes", "edges", "clusters"; "found_in": "graph", "modes", "density", "k-means", or "nothing" where nothing is
-        found again; "stability" of the clusters and "agreement" on the scale, if they are known; the lists
-        "resolutions", "clusters_found" and "stabilities" of what was tried, and the "resolution" chosen; "scales", see
-        `scales_of`; a "warning" or a "note".
+        found again; "stability" of the clusters, "again", the mean Jaccard index of each with its most alike in
+        resamples, and "agreement" on the scale, if they are known; the lists "resolutions", "clusters_found" and
+        "stabilities" of what was tried, and the "resolution" chosen; "scales", see `scales_of`; a "warning" or a
+        "note".
     """
     graph = neighbour_graph(points, counts, neighbours)
     order = canonical_order(graph, counts.double().numpy())
@@ -185,6 +187,11 @@ def node_clusters(
         labels, values = _in_space(graph, nodes, scales, n_clusters, resolution, rng, exact, discrete)
     at = scales.resolutions.index(values["resolution"])
     same = np.array_equal(renumber(labels), renumber(scales.partitions[at]))
+    if same and scales.overlaps:
+        values["again"] = scales.overlaps[at][scales.partitions[at][np.unique(labels, return_index=True)[1]]]
+    if "again" in values:
+        by_size = np.argsort(-np.bincount(labels, weights=nodes.size), kind="stable")
+        values["again"] = values["again"][by_size].tolist()
     listed = scales_of(
         zip(scales.resolutions, scales.partitions, scales.stability, strict=True),
         nodes.size, labels, values.pop("stability", scales.stability[at] if same else None),
@@ -255,9 +262,11 @@ def _in_space(
     coarsest = {"resolution": scales.resolutions[0]}
     best, values, firm = _choose(nodes, scales, rng, exact) if n_clusters is None else (None, {}, False)
     if nodes.flat and discrete == "none" and not firm:  # a grid's gaps are no gaps between clusters
-        labels, stability, clear = _by_gaps(nodes, np.random.default_rng(draw_seed(rng)))
-        if n_clusters == int(labels.max()) + 1 or (n_clusters is None and clear):
-            return labels, {**coarsest, "found_in": "density", "stability": stability}
+        labels, stability, again, counts = _by_gaps(nodes, np.random.default_rng(draw_seed(rng)))
+        if n_clusters is not None and not counts:  # scales of that number may be found again more often
+            counts = stability >= max(np.array(scales.stability)[scales.numbers == n_clusters], default=0.0)
+        if counts and n_clusters in (None, int(labels.max()) + 1):
+            return labels, {**coarsest, "found_in": "density", "stability": stability, "again": again}
     if n_clusters is not None:
         at = _with_number(scales, n_clusters)
         labels, finer = scales.partitions[at], RESOLUTIONS[-1]
@@ -357,19 +366,20 @@ def _with_number(scales: Scales, n_clusters: int) -> int:
     return int((numbers > n_clusters).argmax()) if (numbers > n_clusters).any() else len(numbers) - 1
 
 
-def _by_gaps(nodes: Nodes, rng: np.random.Generator) -> tuple[Labels, float, bool]:
-    """Return the clusters of HDBSCAN (Campello et al. 2013), how well resamples find them again, and if they count."""
+def _by_gaps(nodes: Nodes, rng: np.random.Generator) -> tuple[Labels, float, Floats, bool]:
+    """Return HDBSCAN's clusters (Campello et al. 2013), how well resamples find all and each again, if they count."""
 
     def divide(left: Labels) -> list[Labels]:
         return [_hdbscan(Nodes(nodes.points[left], nodes.counts[left]))[0]]
 
     labels, noise = _hdbscan(nodes)
     if not labels.any():
-        return labels, 0.0, False
-    stability = float(resample(nodes.size, [labels], divide, rng)[0].mean())
+        return labels, 0.0, np.zeros(1), False
+    indices, (overlap,) = resample(nodes.size, [labels], divide, rng)
+    stability = float(indices.mean())
     small = np.bincount(labels, weights=nodes.size).min() < _SMALL_SHARE * nodes.size.sum()
-    again = stability >= (_OF_SMALL if small else FOUND_AGAIN)
-    return labels, stability, again or (not small and noise <= _MAX_NOISE)
+    found_again = stability >= (_OF_SMALL if small else FOUND_AGAIN)
+    return labels, stability, overlap, found_again or (not small and noise <= _MAX_NOISE)
 
 
 def _hdbscan(nodes: Nodes) -> tuple[Labels, float]:
