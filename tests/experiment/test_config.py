@@ -103,7 +103,7 @@ KEY = (
     ("override", "sentence"),
     [
         ("method.seed=3", "Unknown key on the command line: 'method.seed'; did you mean 'seed'?"),
-        ("federation.zzz=3", "Unknown key on the command line: 'federation.zzz'; the nearest of 11 are "),
+        ("federation.zzz=3", "Unknown key on the command line: 'federation.zzz'; the nearest of 12 are "),
         ("method.round=3", "Unknown key on the command line: 'method.round'; did you mean 'method.rounds'?"),
         ("devic.chunk=3", "Unknown key on the command line: 'devic'; did you mean 'device'?"),
         ("engine.workers=1", "Unknown key on the command line: 'engine'"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import sys
@@ -97,6 +98,27 @@ def assign(folder: Path, data: str, packages: tuple[str, ...], **options: Any) -
 
     with _only_from(packages), at_door(NEW_ROWS):
         print(cluster_of(folder, data, **options))
+
+
+@app.command(section=_SECTION)
+@run_folder()
+@argument(
+    "data", "What clients have now, with rows of before or without: a folder with one file each.", "DATA", type=SAMPLES
+)
+@out("Folder for the results; by default one beside the run's.")
+@as_json
+@quiet
+def update(folder: Path, data: str, out: Path | None, as_json: bool, quiet: bool) -> None:
+    """Update a run by next month's rows. Clusters keep their numbers, and changes.html says what changed."""
+    beside = (folder.with_name(f"{folder.resolve().name}-update-{count}") for count in itertools.count(1))
+    target = out or next(place for place in beside if not place.exists())
+
+    def make(progress: Progress) -> RunOutcome:
+        from fedkin.experiment.updating import update as updated
+
+        return updated(folder, data, target, progress)
+
+    show(target, make, as_json, quiet)
 
 
 @app.command(section=_SECTION)

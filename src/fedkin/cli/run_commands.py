@@ -17,6 +17,7 @@ from fedkin.cli.help_pages import (
     DATA,
     METHOD,
     NETWORKS,
+    RUN,
     SAMPLES,
     SCENARIO,
     argument,
@@ -42,11 +43,12 @@ if TYPE_CHECKING:
 _KEYS = {
     "data": "data.source", "scenario": "simulation.scenario", "clients": "simulation.clients",
     "clusters": "method.n_clusters", "seed": "seed", "engine": "simulation.engine", "track": "tracking.to",
-    "variant": "method.variant",
+    "variant": "method.variant", "like": "evaluation.like",
 }  # fmt: skip
 """Keys of an experiment that options set, by the option's name."""
 _scenario = option("--scenario", "How clients get data: a name from `fedkin list`.", "NAME", type=SCENARIO)
 _seed = option("--seed", "Seed of everything random.", type=int)
+_like = option("--like", "Finished run whose clusters keep their numbers and names.", "RUN", type=RUN)
 _new_folder_in_runs = out("Folder for the results; by default a new one in runs/.")
 
 
@@ -68,6 +70,7 @@ _new_folder_in_runs = out("Folder for the results; by default a new one in runs/
 )  # fmt: skip
 @tools("--track")
 @_new_folder_in_runs
+@_like
 @settings("Any key of the experiment, such as method.local_epochs=30.")
 @flag("--dry-run", "Check the experiment and its data, print both in full, and run nothing.")
 @as_json
@@ -91,6 +94,7 @@ def run(experiment: str, positional: str | None, **options: Any) -> None:
 @option("--clusters", "Number of clusters; by default it is found.", type=int)
 @_seed
 @_new_folder_in_runs
+@_like
 @settings("Any key of the experiment, such as data.id=patient.")
 @flag("--dry-run", "Check the data, print how they are understood, and run nothing.")
 @as_json
@@ -106,7 +110,9 @@ def cluster(**options: Any) -> None:
 def _run(experiment: str, options: Mapping[str, Any]) -> None:
     """Run an experiment with the options of the command line, ``None`` where one is not given."""
     values = {key: options.get(name) for name, key in _KEYS.items()}
-    flags = [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in values.items() if value is not None]
+    texts = {key: json.dumps(value, ensure_ascii=False, default=str) for key, value in values.items()}
+    texts = {key: json.dumps(value, ensure_ascii=False, default=str) for key, value in values.items()}
+    flags = [f"{key}={text}" for key, text in texts.items() if text != "null"]
     overrides = [*flags, *options["settings"]]
     from fedkin.experiment.config import load_config
 

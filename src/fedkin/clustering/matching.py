@@ -30,13 +30,13 @@ def matched_labels(labels: Tensor, before: Tensor, clusters: int) -> Tensor:
 def corresponding(before: ArrayLike, after: ArrayLike) -> dict[int, int]:
     """Return the clusters of two clusterings of the same items that have mostly the same members, as ``{old: new}``.
 
-    Of the items in either cluster more than two thirds are in both, so that no cluster corresponds to two. `before` and
-    `after` are of the same length; -1 is in no cluster.
+    Of the items in either cluster more than half are in both, the least part with which no cluster corresponds to two.
+    `before` and `after` are of the same length; -1 is in no cluster.
     """
     old, new = np.asarray(before, dtype=np.int64), np.asarray(after, dtype=np.int64)
     pairs, counts = np.unique(np.stack([old, new])[:, (old >= 0) & (new >= 0)], axis=1, return_counts=True)
     return {
         int(a): int(b)
         for (a, b), both in zip(pairs.T, counts, strict=True)
-        if 3 * both > 2 * ((old == a).sum() + (new == b).sum() - both)
+        if 2 * both > (old == a).sum() + (new == b).sum() - both
     }

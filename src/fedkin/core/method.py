@@ -317,6 +317,18 @@ class HasNodes(Protocol):
 
 
 @runtime_checkable
+class CanUpdate(Protocol):
+    """Takes new rows and clients into a finished run, without asking again for what was sent."""
+
+    def updated(self, state: Any, clients: Mapping[int, int]) -> Any:
+        """Return a finished run's `state` before the step in which clients send what is of their new rows.
+
+        `clients` are the new ids of those that took part, by their old ones. ``None`` where what they sent cannot be
+        used again. A client asked in that step looks at its rows without those of `sent_rows`.
+        """
+
+
+@runtime_checkable
 class SendsBits(Protocol):
     """Has clients send bits, some of them flipped, which can be attacked."""
 

@@ -21,6 +21,8 @@ from fedkin.core.method import Method, Record
 from fedkin.core.payload import PLAIN_VALUES, find_unsupported
 from fedkin.core.replies import MAX_UPDATE, failure_kind, lasts
 
+NUMBERS = "numbers"
+"""In a result whose clusters have other numbers than the method's own: these, int64 ``(k,)``, by the method's."""
 # Callbacks: one interface for progress, records, checkpoints, tracking and early stopping.
 
 
@@ -418,7 +420,26 @@ def predicted_clusters(method: Any, result: Mapping[str, Any], x: Tensor, **whos
         rule = f"the clusters of samples, a tensor int64 ({len(x)},)"
         raise FedkinError(f"{name}.predict should return {rule}, not {_form(clusters)}.")
     labels: Tensor = clusters.long()
-    return labels
+    return result[NUMBERS][labels] if NUMBERS in result else labels
+
+
+def predicted_memberships(method: Any, result: Mapping[str, Any], x: Tensor) -> Tensor | None:
+    """Return the memberships of samples in each cluster, float32 ``(n, n_clusters)``; ``None`` if clusters are hard."""
+    return columns_by_number(result, method.memberships(result, x))
+
+
+def columns_by_number(result: Mapping[str, Any], memberships: Tensor | None) -> Tensor | None:
+    """Return memberships ``(n, k)`` with a column for each number of a cluster; numbers that none has are 0."""
+    if memberships is None or NUMBERS not in result:
+        return memberships
+    return in_places(memberships, result[NUMBERS], int(result["n_clusters"]), 1)
+
+
+def in_places(values: Tensor, numbers: Tensor, count: int, dim: int = 0) -> Tensor:
+    """Return values by cluster along `dim` at the clusters' `numbers`, int64 ``(k,)``, of `count`; 0 at others."""
+    shape = [*values.shape]
+    shape[dim] = count
+    return values.new_zeros(shape).index_copy_(dim, numbers, values.narrow(dim, 0, len(numbers)))
 
 
 # What is known of clients when a method has finished.

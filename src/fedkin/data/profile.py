@@ -33,9 +33,9 @@ _FRACTIONS = ("sum", "squares", "typical_sum")
 _MAX_CLUSTERS = 2**15
 _LARGEST_SQUARE = 1e20
 """Of a column's standard deviation; farther values count as this one in squares, which stay within any client's."""
-_TENSORS = (
-    "samples", "filled", "around", "sum", "squares", "counts", "typical_filled", "typical_sum", "typical_counts"
-)  # fmt: skip
+BY_CLUSTER = ("samples", "filled", "sum", "squares", "counts", "typical_filled", "typical_sum", "typical_counts")
+"""Tensors of a profile with a row for each cluster."""
+_TENSORS = (*BY_CLUSTER, "around")
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class ClusterProfile:
     `members` are samples of each cluster by client, int64 ``(k,)``; empty with secure sums. `missing` are clients that
     are not in the sums, and why. `rows` are all samples of the others, also those that they do not report; 0 if that is
     not known. `min_members` are samples of one client below which it reports nothing of
-    a cluster, and names no category.
+    a cluster, and names no category. `gone` are numbers of clusters that an earlier run had.
     """
 
     columns: tuple[SchemaColumn, ...]
@@ -69,6 +69,7 @@ class ClusterProfile:
     missing: dict[int, str] = field(default_factory=dict)
     rows: int = 0
     min_members: int = MIN_MEMBERS
+    gone: tuple[int, ...] = ()
 
     @property
     def withheld(self) -> int:
@@ -113,7 +114,7 @@ class ClusterProfile:
         tensors = {name: getattr(self, name) for name in _TENSORS}
         members = {str(client): sizes for client, sizes in self.members.items()}
         missing = {str(client): reason for client, reason in self.missing.items()}
-        facts = {"rows": self.rows, "min_members": self.min_members}
+        facts = {"rows": self.rows, "min_members": self.min_members} | ({"gone": [*self.gone]} if self.gone else {})
         return {"columns": plain(self.columns), "members": members, "missing": missing, **facts, **tensors}
 
     @classmethod
@@ -123,7 +124,7 @@ class ClusterProfile:
         members = {int(client): sizes for client, sizes in tree["members"].items()}
         missing = {int(client): reason for client, reason in tree["missing"].items()}
         fields |= {name: int(tree[name]) for name in ("rows", "min_members") if name in tree}
-        return cls(columns_of(tree), members=members, missing=missing, **fields)
+        return cls(columns_of(tree), members=members, missing=missing, gone=tuple(tree.get("gone", ())), **fields)
 
 
 _QUESTION: Expected = {

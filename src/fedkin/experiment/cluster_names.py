@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedkin.clustering.matching import corresponding
 from fedkin.core import FedkinError
 from fedkin.core.files import folder_lock, read_json, write_atomically
 from fedkin.experiment.outputs import load_description, load_found, read_labels
@@ -88,19 +87,6 @@ def write_names(folder: Path, names: Mapping[int, str]) -> None:
     tree = {str(cluster): name for cluster, name in names.items()}
     write_atomically(folder / CLUSTER_NAMES, json.dumps(tree, indent=2, ensure_ascii=False) + "\n")
     give_names(folder / REPORT, names)
-
-
-def carry_names(before: Path, after: Path) -> None:
-    """Give clusters of the run in `after` the names of those in `before` that have mostly the same members."""
-    if not (names := read_names(before)):
-        return
-    earlier, later = read_labels(before), read_labels(after)
-    common = [client for client in earlier if client in later and len(earlier[client]) == len(later[client])]
-    pairs = corresponding(
-        *(np.concatenate([[], *(labels[c].to_numpy() for c in common)]) for labels in (earlier, later))
-    )
-    if carried := {new: names[old] for old, new in pairs.items() if old in names}:
-        write_names(after, dict(sorted(carried.items())))
 
 
 def number_of_clusters(folder: Path) -> int:

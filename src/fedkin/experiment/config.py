@@ -171,6 +171,8 @@ class FederationSection(BaseModel):
     forgotten : list of int or str
         Clients that never take part, by position or name: those that `fedkin forget` has left out. Unlike those of
         absent clients, their data are not used at all.
+    away : list of str
+        Clients of a run before that have no data in this one, by name. What they sent then still counts.
     """
 
     model_config = STRICT
@@ -185,6 +187,7 @@ class FederationSection(BaseModel):
     min_clients: PositiveInt = 2
     secure_sums: bool = False
     forgotten: list[NonNegativeInt | Name] = []
+    away: list[Name] = []
 
     @property
     def listed(self) -> dict[str, str]:
@@ -289,6 +292,9 @@ class EvaluationSection(BaseModel):
         Value at which the target is reached.
     stop : bool
         Whether the run ends when the target is reached.
+    like : str or None
+        Folder of a finished run on some of the same rows or columns, whose clusters keep their numbers and names where
+        samples are clustered.
     """
 
     model_config = STRICT
@@ -297,6 +303,7 @@ class EvaluationSection(BaseModel):
     target: str | None = None
     reach: FiniteFloat | None = None
     stop: bool = False
+    like: Name | None = None
 
 
 class TrackingSection(BaseModel):
@@ -393,7 +400,8 @@ class Config:
                 "and their samples are dealt out over clients; if each is a client, give --scenario files."
             )
             clients = replace(clients, notes=(*clients.notes, note))
-        return clients.forgetting(self.federation.forgotten).without(self.simulation.absent, self.data_seed)
+        gone = [*dict.fromkeys([*self.federation.forgotten, *self.federation.away])]
+        return clients.forgetting(gone).without(self.simulation.absent, self.data_seed)
 
     def to_toml(self) -> str:
         """Write the configuration as TOML text, from which the same configuration can be read.
@@ -649,6 +657,11 @@ def _check(method: type[Any], checked: Any) -> None:
         raise FedkinError(
             f"'device.name' is '{checked.device.name}', and method '{name}' computes on the processor only; leave it "
             "out."
+        )
+    if evaluation.like is not None and (method.traits.clusters != "samples" or checked.data.source == "federation"):
+        raise FedkinError(
+            "'evaluation.like' keeps the numbers of clusters of samples, of clients in this process; `fedkin diff` "
+            "matches the clusters of two runs."
         )
     federation.check()
     if federation.secure_sums:

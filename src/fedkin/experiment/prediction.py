@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from fedkin.core import Client, FedkinError
 from fedkin.core.errors import listing
 from fedkin.core.method import CanPredict
-from fedkin.core.runner import predicted_clusters
+from fedkin.core.runner import predicted_clusters, predicted_memberships
 from fedkin.core.seeds import derive_generator
 from fedkin.core.tasks import trusted_packages
 from fedkin.data.dataset import Dataset, are_whole
@@ -139,7 +139,7 @@ def _columns(
         numbers = predicted.tolist()
         return columns | {"class": [saved.classes[number] for number in numbers] if saved.classes else numbers}
     confident = getattr(saved.method, "confidence", None)  # a method of one's own may have none
-    parts = saved.method.memberships(saved.result, x) if memberships else None
+    parts = predicted_memberships(saved.method, saved.result, x) if memberships else None
     if memberships and parts is None:
         raise FedkinError(f"The clusters of {saved.folder} are hard, without memberships; leave --memberships out.")
     found = cluster_columns(predicted, None if confident is None else confident(saved.result, x), parts)

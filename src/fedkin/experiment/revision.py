@@ -22,8 +22,8 @@ from fedkin.core.runner import Progress
 from fedkin.data.population import Population, client_name, position_of, short_names
 from fedkin.data.preparation import Preparation
 from fedkin.engines.local import LocalFederation
-from fedkin.experiment.cluster_names import carry_names
 from fedkin.experiment.config import Config
+from fedkin.experiment.numbering import followed_by
 from fedkin.experiment.outputs import load_found
 from fedkin.experiment.run import Run, RunOutcome, execute, resume
 from fedkin.experiment.run_folder import (
@@ -44,6 +44,7 @@ from fedkin.experiment.run_folder import (
     write_config,
     write_sums,
 )
+from fedkin.methods.samples.sample_method import SENT
 from fedkin.report.numbers import join_words
 
 
@@ -93,16 +94,15 @@ def cut(
         )
     checkpoint = finished_checkpoint(folder)
     values = {"n_clusters": n_clusters, "resolution": resolution}
-    config = run_config(folder, [f"method.{key}={'auto' if value is None else value}" for key, value in values.items()])
+    changes = [f"method.{key}={'auto' if value is None else value}" for key, value in values.items()]
+    config = run_config(folder, [*changes, *followed_by(folder)])
     method: Any = config.method
     state = method.before_cut(restore(method.state_type, checkpoint["state"]))  # as it was before its last step
     with empty_folder(out):
         reopen(folder, out, config, {**checkpoint, "state": state.tree()})
         if (out / LEDGER).is_file():
             return None
-        outcome = resume(out, progress)
-        carry_names(folder, out)
-        return outcome
+        return resume(out, progress)
 
 
 FORGOTTEN = "forgotten.json"
@@ -149,7 +149,8 @@ def forget(
     names, steps = population.names, int(checkpoint["state"]["steps"])
     gone = _positions(folder, clients, population, before, steps)
     listed = [*before.federation.forgotten, *(names[i] if names else i for i in gone)]
-    config = run_config(folder, [f"federation.forgotten={json.dumps(listed, ensure_ascii=False)}"])
+    left_out = f"federation.forgotten={json.dumps(listed, ensure_ascii=False)}"
+    config = run_config(folder, [left_out, *followed_by(folder)])
     method: Any = config.method
     state = None
     if isinstance(method, CanForget) and not retrain:
@@ -159,6 +160,11 @@ def forget(
             f"The part of {listed[-1]} in {folder} cannot be separated from the others'; only a run without it forgets "
             "it: list the other clients in [federation], and run the experiment with another out."
         )
+    if state is None and any(SENT in each for each in checkpoint["clients"].values()):
+        raise FedkinError(
+            f"{folder} is an update, whose data are without the rows of before; forget the client in "
+            f"{before.evaluation.like}, and update that run again."
+        )
     with empty_folder(out):
         earlier = read_json(file, list[dict[str, Any]]) if (file := folder / FORGOTTEN).exists() else []
         digests, start = _hashes(folder), None
@@ -167,7 +173,6 @@ def forget(
         else:
             start = _cleared({**checkpoint, "state": dict(state.tree())}, {str(i) for i in gone})
             outcome = _go_on(folder, config, out, start, gone, progress)
-        carry_names(folder, out)
         labels = [label for i in gone for each in (names, short_names(names)) for label in each[i : i + 1]]
         certificate = {
             "method": config.method_name,
@@ -190,13 +195,14 @@ def _positions(
     """Return the positions of clients to forget, in order, and check that they took part, and that others are left."""
     names, count = population.names, max(len(population.names), len(population.clients))
     forgotten = {position_of(client, names, count) for client in config.federation.forgotten}
+    away = {position_of(client, names, count) for client in config.federation.away} - forgotten
     positions: set[int] = set()
     for client in clients:
         position = position_of(client, names, count)
         if position is None:
             listed = f", or {join_words(short_names(names))}" if names else ""
             raise FedkinError(f"{folder} has no client {client}; allowed: 0 to {count - 1}{listed}.")
-        if position in forgotten | population.away(steps):
+        if position in forgotten | population.away(steps) - away:
             raise FedkinError(
                 f"Client {client_name(position, names)} took no part in {folder}, or is forgotten already; there is "
                 "nothing to forget."

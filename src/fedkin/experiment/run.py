@@ -20,7 +20,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Record, State
@@ -48,10 +50,12 @@ from fedkin.data.preparation import prepare as prepare_data
 from fedkin.data.profile import ClusterProfile, profile_clusters
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.experiment import outputs, run_folder
+from fedkin.experiment.changes import Changes, compared
 from fedkin.experiment.cluster_names import read_names
 from fedkin.experiment.config import Config, preparing_for
 from fedkin.experiment.early_stopping import TargetWatch
 from fedkin.experiment.evaluation import evaluator_for, with_oracle
+from fedkin.experiment.numbering import Numbers, earlier_of, keep_names, written_numbers
 from fedkin.experiment.tracking import NOTES, Trackers
 from fedkin.report.page import give_names, write_page
 from fedkin.report.run_page import page_of_run
@@ -81,6 +85,8 @@ class RunOutcome:
         What was noted of the clients' data.
     sizes : list of int
         Number of members of each cluster, samples or clients; empty where a real federation's samples are clustered.
+    changes : Changes or None
+        What differs from the run whose numbers of clusters it keeps, if it keeps one's.
     """
 
     folder: Path
@@ -90,6 +96,7 @@ class RunOutcome:
     clients: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
+    changes: Changes | None = None
 
     @property
     def n_clusters(self) -> int | None:
@@ -304,6 +311,13 @@ class Run(ExperimentRunner):
         callbacks: Sequence[Callback] = (),
     ) -> None:
         self.folder, self.began = folder, time.perf_counter()
+        like = config.evaluation.like
+        # An end that is written again keeps its numbers, for the earlier run may be gone.
+        self.numbers = None if like is None else written_numbers(folder)
+        self.earlier = None
+        if like is not None and self.numbers is None:
+            progress.phase(f"Reading {like}")
+            self.earlier = earlier_of(Path(like).expanduser(), config, population)
         self.checkpoint = run_folder.load_checkpoint(folder / run_folder.CHECKPOINT)
         if self.checkpoint is None:
             preparation = _prepare_clients(config, population, fed, progress)
@@ -333,10 +347,14 @@ class Run(ExperimentRunner):
                 state = self.steps(state)
             self.callbacks.phase("Writing the results")
             result = result_of(self.method, self.fed, state)
-            self._write_results(result)
+            numbers = self._numbers(int(result.get("n_clusters", 0)))
+            self._write_results(result, numbers)
+            changes = self._changes()
             records = run_folder.read_records(self.folder, state.steps)
             profile, words = outputs.load_description(self.folder)
             nodes = self.method.nodes(state) if isinstance(self.method, HasNodes) else None
+            if nodes is not None and numbers is not None:
+                nodes = nodes._replace(clusters=numbers.by_cluster[nodes.clusters])
             shown = (records, self.method.result(state), profile, words, nodes)
             page = page_of_run(self.config, self.population, self.preparation, *shown)
             write_page(self.folder / run_folder.REPORT, page)
@@ -347,12 +365,11 @@ class Run(ExperimentRunner):
         parts = [each.state["clusters"] for each in clustered(self.fed)] if is_of_samples else [result.get("labels")]
         labels = torch.cat([torch.zeros(0, dtype=torch.int64), *(part for part in parts if part is not None)])
         sizes = labels[labels >= 0].bincount().tolist()
-        return RunOutcome(self.folder, state, records, self.config, self.population.names, notes, sizes)
+        return RunOutcome(self.folder, state, records, self.config, self.population.names, notes, sizes, changes)
 
-    def _write_results(self, result: Mapping[str, Any]) -> None:
-        """Write the clusters, the models and all that `fedkin predict` needs, and the checksums."""
+    def _write_results(self, result: Mapping[str, Any], numbers: Numbers | None) -> None:
+        """Write the clusters, with their `numbers`, the models and all that `fedkin predict` needs, and checksums."""
         folder, population, names = self.folder, self.population, self.population.names
-        outputs.write_labels(folder, clustered(self.fed), names)
         profile: ClusterProfile | None = None
         words: list[list[str]] = []
         # Clients are asked to describe clusters after the last step, so that it cannot affect the run.
@@ -365,6 +382,14 @@ class Run(ExperimentRunner):
             with one_thread():
                 profile = None if encoding is None else profile_clusters(self.fed, encoding, n_clusters, least)
             words = words_of_clusters(self.fed, n_clusters, least) if self.preparation.has_texts else []
+        ready = clustered(self.fed)
+        if numbers is not None:
+            result = numbers.of_result(result)
+            profile = None if profile is None else numbers.of_profile(profile)
+            words = numbers.of_words(words)
+            for client in ready:
+                client.state.update(numbers.of_state(client.state))
+        outputs.write_labels(folder, ready, names)
         if "labels" in result:
             outputs.write_clients(folder, result["labels"], short_names(names), result.get("memberships"))
         outputs.write_encoder(folder, result)
@@ -375,6 +400,28 @@ class Run(ExperimentRunner):
         method = self.config.method_name
         outputs.write_result(folder, method, dict(result), self.preparation, population, profile, words, reading)
         run_folder.write_sums(folder, [run_folder.CONFIG, run_folder.RECORDS, *run_folder.RESULTS])
+
+    def _numbers(self, n_clusters: int) -> Numbers | None:
+        """Return the numbers of the method's clusters that follow the earlier run's; ``None`` without one."""
+        if self.earlier is None:
+            return self.numbers
+        return self.earlier.numbers(self._labels(), n_clusters)
+
+    def _labels(self) -> list[NDArray[np.int64]]:
+        """Return the clusters of all clients' rows, -1 for those of clients without a part in the result."""
+        part = {client.id: client.state["clusters"].numpy() for client in clustered(self.fed)}
+        return [part.get(client.id, np.full(len(client), -1)) for client in self.population.clients]
+
+    def _changes(self) -> Changes | None:
+        """Write the names that clusters keep, and the page of what has changed since the earlier run."""
+        if self.earlier is None:
+            return None
+        profile, _ = outputs.load_description(self.folder)
+        labels, names = self._labels(), short_names(self.population.names)
+        changes = compared(self.earlier, labels, names, profile, str(self.config.evaluation.like))
+        keep_names(self.folder, changes.names)
+        changes.write(self.folder)
+        return changes
 
     def last_state(self) -> State:
         """Restore the federation and the method's state from the checkpoint."""

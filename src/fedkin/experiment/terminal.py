@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import date, timedelta
 from typing import Any
 
@@ -131,6 +132,7 @@ def outcome_tree(outcome: RunOutcome) -> dict[str, Any]:
         "sentences": _sentences(outcome),
         "notes": list(dict.fromkeys([*outcome.notes, *_notes(outcome)])),
         "seconds": _seconds(outcome),
+        "changes": None if outcome.changes is None else asdict(outcome.changes),
         "report": str(outcome.report),
     }
 
@@ -147,6 +149,8 @@ def print_outcome(outcome: RunOutcome) -> None:
         rows.append(("Training time", f"{seconds:.1f} s"))
     print_table(rows, left=(0, 1))
     for text in [*_sentences(outcome), *(f"Note: {note}" for note in _notes(outcome))]:
+        print(sentence_text(text, "  "))
+    for text in [] if outcome.changes is None else outcome.changes.lines():
         print(sentence_text(text, "  "))
     if len(set(_clients(outcome).values()) - {-1}) > 1:
         print(f"Clients: {outcome.folder / CLIENTS}")
@@ -209,7 +213,7 @@ def cluster_lines(
     columns = described(profile)
     spoken = sentences(profile, clients, columns, cluster_names or {})
     texts = [text for text, size in zip(spoken, profile.samples, strict=True) if size > 0]
-    more, unknown = len(texts) - 12, len(profile.samples) - len(texts)
+    more, unknown = len(texts) - 12, len(profile.samples) - len(texts) - len(profile.gone)
     rest = [f"... and {pluralize(more, 'more cluster')}, in the report."] if more > 0 else []
     if unknown:
         rest.append(f"{pluralize(unknown, 'cluster')}: too few samples at any one client to be described.")

@@ -553,7 +553,7 @@ def _notes(run: _Run) -> fig.PagePart | None:
     population, notes = run.population, []
     if population.forgotten:
         clients = f"client{'' if len(population.forgotten) == 1 else 's'} {join_words(run.names(population.forgotten))}"
-        notes.append(f"Forgotten, and part of nothing here: {clients}.")
+        notes.append(f"Forgotten or away, without data in this run: {clients}.")
     notes += run.preparation.notes
     if run.records and run.records[-1]["metrics"]:
         used = ["the true clusters"] if population.clusters is not None else []

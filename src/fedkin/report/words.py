@@ -56,7 +56,8 @@ def sentences(
         parts = "; ".join(filter(None, [", ".join(words), _held_by(profile, cluster, names)]))
         title = cluster_title(cluster, cluster_names)
         text = f"{title} ({pluralize(samples, 'sample')}){f': {parts}' if parts else ''}."
-        texts.append(text if samples else f"{title}: too few samples at any one client to be described.")
+        why = "gone" if cluster in profile.gone else "too few samples at any one client to be described"
+        texts.append(text if samples else f"{title}: {why}.")
     return texts
 
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.optimize import linear_sum_assignment
 
+from fedkin.clustering.matching import corresponding
 from fedkin.clustering.metrics import adjusted_rand
 from fedkin.core import FedkinError
 from fedkin.experiment.cluster_names import read_names
+from fedkin.experiment.numbering import ORDERED, places_of, sizes_of
 from fedkin.experiment.outputs import read_labels
 from fedkin.experiment.run_folder import is_finished, run_config
 from fedkin.experiment.terminal_tables import table_text
@@ -29,8 +29,8 @@ class Difference:
     counts : DataFrame
         Members that both runs have, by cluster before (rows) and after (columns).
     matched : dict of int to int
-        The cluster after of each cluster before, so that as many members as possible stay; clusters without one have
-        vanished, or are new.
+        The cluster after of each cluster before with mostly the same members: of those in either more than half are in
+        both. Clusters without one have vanished, or are new.
     ari : float
         Adjusted Rand index of both clusterings of these members, at most 1; NaN of fewer than two.
     moved : dict of str to DataFrame
@@ -137,12 +137,10 @@ def diff(before: Any, after: Any) -> Difference:
     both = pd.concat([pd.DataFrame({"before": [], "after": []}, dtype="int64"), *parts.values()])
     if both.empty:
         raise FedkinError(f"The two runs have nothing in common to compare. {' '.join(notes[:3])}".rstrip())
-    sizes = tuple(_sizes(labels) for labels in (old, new))
+    sizes = tuple(sizes_of(labels) for labels in (old, new))
     counts = pd.crosstab(both["before"], both["after"])
     counts = counts.reindex(index=sorted(sizes[0]), columns=sorted(sizes[1]), fill_value=0)
-    rows, columns = linear_sum_assignment(counts.to_numpy(), maximize=True)
-    pairs = zip(counts.index[rows].tolist(), counts.columns[columns].tolist(), strict=True)
-    matched = {a: b for a, b in pairs if counts.loc[a, b]}
+    matched = corresponding(both["before"].to_numpy(), both["after"].to_numpy())
     return Difference(
         counts,
         matched,
@@ -186,14 +184,10 @@ def _dealt_alike(before: Any, after: Any) -> bool:
 
 def _joined(before: pd.Series[Any], after: pd.Series[Any], in_order: bool) -> pd.DataFrame | None:
     """Return the clusters ``before`` and ``after`` of common members; ``None`` where these cannot be known."""
-    if before.index.name == after.index.name not in ("row", "client"):
-        return pd.concat({"before": before, "after": after}, axis=1, join="inner")
-    if len(before) != len(after) or not in_order:
+    has_ids = before.index.name == after.index.name not in ORDERED
+    places = places_of(before.index, after.index if has_ids else None, len(after), in_order)
+    common = places >= 0
+    if not has_ids and not common.all():
         return None
-    return pd.DataFrame({"before": before, "after": after.to_numpy()})
-
-
-def _sizes(labels: Mapping[str, pd.Series[Any]]) -> dict[int, int]:
-    everybody = np.concatenate([each.to_numpy() for each in labels.values()])
-    values, counts = np.unique(everybody[everybody >= 0], return_counts=True)
-    return dict(zip(values.tolist(), counts.tolist(), strict=True))
+    old = before.iloc[places[common]]
+    return pd.DataFrame({"before": old, "after": after.to_numpy()[common]}, index=old.index)

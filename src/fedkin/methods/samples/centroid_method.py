@@ -217,12 +217,14 @@ class PointsState(CentroidState):
     """State of methods that keep what clients sent, and can so forget a client.
 
     They are `points`, float32 ``(m, width)``, by client in order of id; `sizes`, int64 ``(m,)``, the number of samples
-    that each stands for; and `owners`, int64 ``(m,)``, the client of each.
+    that each stands for; and `owners`, int64 ``(m,)``, the client of each. If it `awaits_more`, clients are to send
+    points of their new rows besides.
     """
 
     points: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
     sizes: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
     owners: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
+    awaits_more: bool = False
 
 
 def one_round_of_points(
@@ -242,7 +244,7 @@ def one_round_of_points(
         changes, values = cluster(state)
         return changes, {**values, "local_clusters": state.owners.unique_consecutive(return_counts=True)[1].tolist()}
 
-    if len(state.points):
+    if len(state.points) and not state.awaits_more:
         changes, values = clustered(state)
         after = state.next(finished=True, **changes)
         replies = method.conclude(fed, after)
@@ -250,12 +252,23 @@ def one_round_of_points(
 
     def cluster_replies(replies: Replies[Payload]) -> RoundOutcome:
         sent = {"points": replies.cat("centres"), "sizes": replies.cat("sizes"), "owners": replies.owners("sizes")}
+        if state.awaits_more:
+            sent = {name: torch.cat([getattr(state, name), part]) for name, part in sent.items()}
+            order = sent["owners"].argsort(stable=True)
+            sent = {name: part[order] for name, part in sent.items()}
         changes, values = clustered(replace(state, **sent))
         if "iterations" in task.holds:
             values["iterations"] = dict(zip(map(str, replies), replies.each("iterations"), strict=True))
-        return {**changes, **sent}, values
+        return {**changes, **sent, "awaits_more": False}, values
 
     return one_round(method, fed, state, task, payload, cluster_replies)
+
+
+def with_more_points(state: Any, clients: Mapping[int, int]) -> Any:
+    """Return a finished `PointsState` reset to before its step, to which clients add points of their new rows."""
+    owners = torch.tensor([clients[owner] for owner in state.owners.tolist()], dtype=torch.int64)
+    changes = {"owners": owners, "awaits_more": True, "centroids": torch.zeros(0, 0)}
+    return replace(state, steps=state.steps - 1, finished=False, **changes)
 
 
 def without_points(state: Any, clients: Collection[int]) -> Any:

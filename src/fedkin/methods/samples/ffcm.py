@@ -10,7 +10,7 @@ own, and the server clusters their centres by k-means.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite
 from typing import Annotated, Any, ClassVar, Literal
@@ -96,6 +96,10 @@ class FFCMMethod(CentroidMethod):
             return state
         random = torch.rand(self.n_clusters, *shape, generator=fed.rng("start"))
         return replace(state, centroids=extract(state.features, random))
+
+    def updated(self, state: FFCMState, clients: Mapping[int, int]) -> FFCMState:
+        """Return the state with which rounds begin at the centres found, on all rows that clients have now."""
+        return replace(state, steps=0, finished=False)
 
     def step(self, fed: Federation, state: FFCMState) -> tuple[FFCMState, Record]:
         """Do one round; after the last, broadcast the centres."""

@@ -11,7 +11,8 @@ centroids.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 import torch
@@ -24,7 +25,7 @@ from fedkin.core.client_array import Block, PerClient
 from fedkin.core.federation import Replies
 from fedkin.core.method import Count
 from fedkin.core.replies import counts_to, int64, is_count, is_name, reals
-from fedkin.features.extractors import extract
+from fedkin.features.extractors import extract, width_of
 from fedkin.features.kept_features import cached_features
 from fedkin.methods.samples.centroid_method import (
     CENTROIDS,
@@ -34,9 +35,10 @@ from fedkin.methods.samples.centroid_method import (
     nothing_remains,
     one_round_of_points,
     scaled_like_features,
+    with_more_points,
     without_points,
 )
-from fedkin.methods.samples.sample_method import broadcast, checked_result
+from fedkin.methods.samples.sample_method import SENT, broadcast, checked_result, unsent
 from fedkin.nn.network_forms import MANY
 
 
@@ -78,6 +80,13 @@ class KFedMethod(CentroidMethod):
     without = staticmethod(without_points)
     remains = staticmethod(nothing_remains)
 
+    def updated(self, state: KFedState, clients: Mapping[int, int]) -> KFedState | None:
+        """Return the state to which clients add centres of their new rows; ``None`` with ``assign="induced"``."""
+        if self.assign == "induced":
+            return None
+        updated: KFedState = with_more_points(state, clients)
+        return replace(updated, clusters=state.clusters[:0])
+
     def step(self, fed: Federation, state: KFedState) -> tuple[KFedState, Record]:
         """Ask clients for the centres of their own clusters, cluster these, and send all clients the centroids."""
 
@@ -94,7 +103,8 @@ class KFedMethod(CentroidMethod):
             return {"centroids": scaled_like_features(state.features, centroids), "clusters": labels}, values
 
         payload = {"features": state.features, "local_clusters": self.local_clusters or self.n_clusters}
-        return one_round_of_points(self, fed, state, cluster_locally, payload, cluster)
+        task = cluster_new_rows if state.awaits_more else cluster_locally
+        return one_round_of_points(self, fed, state, task, payload, cluster)
 
     def conclude(self, fed: Federation, state: KFedState) -> Replies[Payload]:
         """Have every client assign its samples."""
@@ -128,6 +138,20 @@ def _cluster_block(block: Block, payload: Payload) -> Payload:
     filled = local.sizes > 0
     parts = {"centres": PerClient.where(local.centres, filled), "sizes": PerClient.where(local.sizes, filled)}
     return {**parts, "iterations": local.iterations}
+
+
+@client_task(
+    takes={"features": is_name, "local_clusters": counts_to(MANY)},
+    holds={"centres": reals("points", None), "sizes": int64("points"), "iterations": is_count},
+)
+def cluster_new_rows(client: Client, payload: Payload) -> Payload:
+    """Send the same of a client's new rows, of which it has sent nothing yet; nothing of none."""
+    if not len(new := unsent(client)):
+        width = width_of(payload["features"], tuple(client.x.shape[1:]))
+        return {"centres": torch.zeros(0, width), "sizes": torch.zeros(0, dtype=torch.int64), "iterations": 0}
+    (reply,) = cluster_locally.run([replace(new, state={})], [payload])
+    client.state[SENT] = torch.ones(len(client), dtype=torch.bool)
+    return reply
 
 
 @client_task(takes={"result": CENTROIDS, "clusters": int64(None)})

@@ -105,6 +105,16 @@ class SampleMethod(Method[Any]):
         return True
 
 
+SENT = "sent_rows"
+"""In the state of a client of an updated run: whether it has sent something of a row before, bool ``(n,)``."""
+
+
+def unsent(client: Client) -> Client:
+    """Return the client with the rows of which it has sent nothing yet: all, unless the run updates another."""
+    sent = client.state.get(SENT)
+    return client if sent is None or not bool(sent.any()) else client.rows((~sent).nonzero()[:, 0])
+
+
 def assign_samples(client: Client, payload: Payload, method: type[Any]) -> Payload:
     """Store at the client its samples' clusters, confidence and memberships, by the payload's ``result`` and a method.
 

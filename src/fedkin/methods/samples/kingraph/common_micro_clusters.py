@@ -33,6 +33,7 @@ from fedkin.methods.samples.kingraph.kingraph_space import (
     client_points,
     leading_components,
 )
+from fedkin.methods.samples.sample_method import unsent
 from fedkin.secure_aggregation.client_tasks import MIN_CLIENTS
 from fedkin.secure_aggregation.sums import ClientSums, direct_failures
 
@@ -189,11 +190,15 @@ class SumsPath:
         most = min(self.max_nodes, _MAX_CENTRES)
         parts = [common_micro_clusters(part, state.space, self.min_members, most) for part in sums.by_group()]
         found = [part for part in parts if part is not None and len(part[1])]
+        update = ""
+        if state.update == "due" and any(part is not None for part in parts):
+            found, update = [(state.centroids, state.counts), *found], "done"
         if not found:
             return None, {}
         pooled, counts = (torch.cat(part) for part in zip(*found, strict=True))
         nodes = merged_nodes(pooled, counts, self.max_nodes, sums.fed.rng("condensed"))
-        return replace(state, centroids=nodes.centroids, counts=nodes.counts), {"micro_clusters": len(counts)}
+        after = replace(state, centroids=nodes.centroids, counts=nodes.counts, update=update)
+        return after, {"micro_clusters": len(counts)}
 
 
 def summed_moments(sums: ClientSums, space: Payload, width: int) -> FeatureMoments | None:
@@ -262,6 +267,8 @@ def common_micro_clusters(sums: ClientSums, space: Payload, minimum: int, maximu
     for _ in range(_MAX_LEVELS):
         if found is None:
             return None
+        if int(found.counts.sum()) < minimum:  # of new rows there may be few
+            return found.means[:0], found.counts[:0]
         centres = split_cells(found, minimum, maximum)
         if len(centres) == len(found.means) and not (found.waiting(minimum).any() and len(centres) < maximum):
             break
@@ -344,7 +351,7 @@ def _assigned(client: Client, payload: Payload) -> tuple[Tensor, Tensor]:
 
     Points of a centre that has fewer of them than the client's own minimum are left out, as its part may be seen alone.
     """
-    points = client_points(client, payload["space"])
+    points = client_points(unsent(client), payload["space"])
     labels = nearest_centroids(points, payload["centres"])
     if client.min_members > 1:
         kept = labels.bincount()[labels] >= client.min_members

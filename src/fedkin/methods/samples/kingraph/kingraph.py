@@ -136,7 +136,8 @@ class KinGraphMethod(SampleMethod):
     broadcast_nodes : bool or "auto"
         Whether all clients receive all nodes, including means of other clients' samples, and assign each sample,
         smoothed once, by a vote of its nearest nodes. Otherwise a sample has the cluster of its micro-cluster, and only
-        clients without micro-clusters receive the nodes. "auto" broadcasts up to 2,000 nodes: with so few, many samples
+        clients without micro-clusters receive the nodes. An update of a run needs "auto" or True, and sends all nodes.
+        "auto" broadcasts up to 2,000 nodes: with so few, many samples
         are in a micro-cluster of another cluster. With an epsilon all clients receive the nodes, which are noisy then.
     epsilon : float or None
         With an epsilon, all that leaves a client is (epsilon, delta)-differentially private with regard to adding or
@@ -217,7 +218,7 @@ class KinGraphMethod(SampleMethod):
         """Find the components, whiten them, find the clusters, or refine them, in this order."""
         if state.head:
             return self._refined(fed, state)
-        if len(state.centroids):  # only the clusters are to be found again
+        if len(state.centroids) and state.update != "due":  # only the clusters are to be found again
             return self._cut(fed, state, again=True)
         found, record = self._path(state).step(fed, state)
         if found is None:
@@ -228,7 +229,7 @@ class KinGraphMethod(SampleMethod):
             if record.values["phase"] == "components" and (found.features, self.features) == ("flat-gradients", "auto"):
                 record.values["note"] = _FLAT
             return found.next(), record
-        after, cut = self._cut(fed, found)
+        after, cut = self._cut(fed, found, again=found.update == "done")
         return after, Record(record.answered, record.missing, {**cut.values, **record.values})
 
     def _path(self, state: KinGraphState) -> OwnPath | SumsPath | PrivatePath:
@@ -286,6 +287,19 @@ class KinGraphMethod(SampleMethod):
         left = without_clients(state, clients)
         return None if left is None else left.before_cut()
 
+    def updated(self, state: KinGraphState, clients: Mapping[int, int]) -> KinGraphState | None:
+        """Return the state to whose nodes clients add micro-clusters of their new rows, in the same space.
+
+        ``None`` if what they sent is noisy, or nodes may not be sent to all clients.
+        """
+        if self.epsilon is not None or self.broadcast_nodes is False:
+            return None
+        before = state.before_cut()
+        places = torch.tensor([clients[client] for client in state.own[:, 0].tolist()])
+        own = torch.cat([places.long()[:, None], state.own[:, 1:]], dim=1)
+        large = [clients[client] for client in state.large if client in clients]
+        return replace(before, own=own[places.argsort(stable=True)], large=large, update="due")
+
     def remains(self) -> str:
         return KEPT_OF_FORGOTTEN
 
@@ -319,12 +333,15 @@ class KinGraphMethod(SampleMethod):
         result = cut_nodes(state)
         payloads = fed.all(result=result, smoothing=state.smoothing, rounds=rounds)
         to_all = len(state.clusters) <= _MAX_BROADCAST if self.broadcast_nodes == "auto" else self.broadcast_nodes
+        to_all = to_all or state.update == "done"  # clients have new rows of no micro-cluster
         if len(state.own) and not to_all:
             margins = node_margins(result, state.centroids, state.clusters)
             clients, sizes = state.own[:, 0].unique_consecutive(return_counts=True)
             for client, nodes in zip(clients.tolist(), state.own[:, 1].split(sizes.tolist()), strict=True):
                 if client in payloads:
                     payloads[client] = {"clusters": state.clusters[nodes], "confidence": margins[nodes]}
+        if state.update and state.common:  # what clients add up does not say whose rows it is of
+            payloads = {client: {**payload, "sent": True} for client, payload in payloads.items()}
         return broadcast(fed, receive_clusters, payloads)
 
     @staticmethod

@@ -40,6 +40,7 @@ from fedkin.features.kept_features import drop, kept_or_computed
 from fedkin.features.pca import Components, FeatureMoments, components, random_projection, width_kept
 from fedkin.features.shared_variation import shared_basis, unexplained_covariance
 from fedkin.methods.samples.private_releases import send_shape
+from fedkin.methods.samples.sample_method import SENT
 from fedkin.nn.network_forms import MANY
 
 _BATCH = 2048
@@ -98,6 +99,8 @@ class KinGraphState(State):
         Partitions of the nodes, see `fedkin.clustering.graph.scales`, with ``labels`` int16 ``(m,)``.
     head : dict
         The softmax head that refines the clusters, see `fedkin.methods.samples.kingraph.refinement`; empty without one.
+    update : {"", "due", "done"}
+        Whether clients are to send micro-clusters of new rows besides the nodes, or have done so.
     """
 
     features: str = "raw"
@@ -123,6 +126,7 @@ class KinGraphState(State):
     own: Tensor = field(default_factory=lambda: torch.zeros(0, 3, dtype=torch.int64))
     scales: list[dict[str, Any]] = field(default_factory=list)
     head: dict[str, Any] = field(default_factory=dict)
+    update: str = ""
 
     def before_cut(self) -> KinGraphState:
         """Return the finished state reset to before its clusters were found, with its nodes, to find them again.
@@ -305,7 +309,7 @@ def _are_counts(value: Any) -> bool:
 @client_task(
     takes={
         "clusters": Optional(int64(None)), "confidence": Optional(reals(None)),
-        "smoothing": Optional(counts_to(MANY, 0)), "rounds": Optional(counts_to(MANY, 0)),
+        "smoothing": Optional(counts_to(MANY, 0)), "rounds": Optional(counts_to(MANY, 0)), "sent": Optional(is_flag),
         "result": Optional(
             {
                 "n_clusters": is_count, "space": SPACE, "centroids": reals("nodes", "components"),
@@ -332,6 +336,8 @@ def receive_clusters(client: Client, payload: Payload) -> Payload:
     else:
         for name in ("clusters", "confidence"):
             client.state[name] = payload[name][client.state["micro_clusters"]]
+    if payload.get("sent") and SENT in client.state:
+        client.state[SENT] = torch.ones(len(client), dtype=torch.bool)
     drop(client.x)
     return {}
 

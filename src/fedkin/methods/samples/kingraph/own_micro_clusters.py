@@ -27,6 +27,7 @@ from fedkin.methods.samples.kingraph.kingraph_space import (
     client_points,
     leading_components,
 )
+from fedkin.methods.samples.sample_method import SENT, unsent
 from fedkin.nn.network_forms import MANY
 
 _DIFFERENCES_ATTEMPTS = 6
@@ -88,6 +89,22 @@ def send_summary(client: Client, payload: Payload) -> Payload:
     found = summarise(points, count, least, client.rng)
     client.state["micro_clusters"] = found.labels
     return {"centroids": found.centroids, "counts": found.counts}
+
+
+@client_task(
+    takes={
+        "space": SPACE, "least": counts_to(MANY), "smoothing": counts_to(MANY, 0), "rounds": counts_to(MANY, 0),
+        "most": counts_to(MANY),
+    },
+    holds={"centroids": reals("nodes", None), "counts": int64("nodes")},
+    may_be_empty=True,
+)  # fmt: skip
+def send_new_summary(client: Client, payload: Payload) -> Payload:
+    """Send the same of a client's new rows, of which it has sent nothing yet; labels do not stay."""
+    (reply,) = send_summary.run([replace(unsent(client), state={})], [payload])
+    if reply and not isinstance(reply, str):
+        client.state[SENT] = torch.ones(len(client), dtype=torch.bool)
+    return reply
 
 
 @client_task(takes={"space": SPACE}, holds={"means": reals("nodes", None)})
@@ -167,21 +184,30 @@ class OwnPath:
         return state.without_differences(scatter / max(samples, 1), samples, self.local_whitening), record
 
     def _nodes(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState | None, Record]:
+        """Ask for micro-clusters; in an update for those of new rows, which join the nodes that are there."""
+        due = state.update == "due"
         expected: Expected = {"centroids": ("nodes", state.directions.shape[1]), "counts": int64("nodes")}
         most = max(1, min(self.micro_clusters, _OVERSUPPLY * self.max_nodes // len(fed.ids)))
         request = {"space": state.space, "smoothing": state.smoothing, "rounds": self.smoothing_rounds}
-        replies = fed.ask(send_summary, fed.all(**request, least=self.min_members, most=most), expected)
+        payloads = fed.all(**request, least=self.min_members, most=most)
+        replies = fed.ask(send_new_summary if due else send_summary, payloads, expected)
         record = Record(list(replies), replies.missing, {"phase": "graph"})
         sent = {client: reply for client, reply in replies.items() if reply}
-        if not sent:
+        if not sent and not (due and replies):
             return None, record
-        pooled = torch.cat([reply["centroids"] for reply in sent.values()])
-        counts = torch.cat([reply["counts"] for reply in sent.values()])
+        before = [state.centroids] if due else []
+        pooled = torch.cat([*before, *(reply["centroids"] for reply in sent.values())])
+        counts = torch.cat([state.counts, *(reply["counts"] for reply in sent.values())])
         nodes = merged_nodes(pooled, counts, self.max_nodes, fed.rng("condensed"))
-        sizes = torch.tensor([len(reply["counts"]) for reply in sent.values()])
-        owners = torch.tensor(list(sent)).repeat_interleave(sizes)
-        own = torch.stack([owners, nodes.labels, counts], dim=1)
-        return replace(state, centroids=nodes.centroids, counts=nodes.counts, own=own), record
+        sizes = torch.tensor([len(reply["counts"]) for reply in sent.values()], dtype=torch.int64)
+        owners = torch.tensor(list(sent), dtype=torch.int64).repeat_interleave(sizes)
+        first = len(state.counts)
+        own = torch.stack([owners, nodes.labels[first:], counts[first:]], dim=1)
+        earlier = torch.stack([state.own[:, 0], nodes.labels[state.own[:, 1]], state.own[:, 2]], dim=1)
+        own = torch.cat([earlier, own])
+        own = own[own[:, 0].argsort(stable=True)]
+        update = "done" if due else ""
+        return replace(state, centroids=nodes.centroids, counts=nodes.counts, own=own, update=update), record
 
 
 def largest_client_share(clusters: Tensor, clients: Tensor, counts: Tensor) -> float:

@@ -1,0 +1,262 @@
+"""What has changed since the run whose numbers of clusters a run keeps: sizes, moved rows, drifted clusters."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedkin.core.files import write_atomically
+from fedkin.data.profile import ClusterProfile
+from fedkin.experiment.numbering import Earlier
+from fedkin.report import figures as fig
+from fedkin.report.numbers import join_words, pluralize
+from fedkin.report.page import write_page
+from fedkin.report.words import described
+
+CHANGES, CHANGES_PAGE = "changes.json", "changes.html"
+ANEW = 0.2  # of 240 months without a change at most 0.11, with one at least 0.29: benchmarks/monthly_updates.py
+"""Share of rows in doubt from which clustering anew is advised."""
+_SHIFT, _ERRORS = 0.5, 4.0  # Cohen's medium effect, and beyond chance in hundreds of columns (p < 0.0001)
+"""Standard deviations, and standard errors, that a cluster's mean has moved at least where the cluster has drifted."""
+_LARGER = 0.15  # of a share that is 0.5 before, one and a half standard deviations of 25 rows
+"""Change of a category's share from which a cluster has drifted."""
+
+
+Status = Literal["kept", "drifted", "new", "gone"]
+
+
+@dataclass(frozen=True)
+class ChangedCluster:
+    """One cluster, before and now.
+
+    Attributes
+    ----------
+    cluster : int
+        Its number.
+    name : str
+        Its name; empty without one.
+    status : {"kept", "drifted", "new", "gone"}
+        Whether it was there before and is there now, and whether its rows are otherwise.
+    before, now : int
+        Rows in it, of the run before and of this one.
+    came, left : int
+        Rows of the run before that are now in it and were not, and the other way round.
+    drifts : list of str
+        How columns differ, such as "age 66.1 (61.2 before)"; the largest first.
+    """
+
+    cluster: int
+    name: str
+    status: Status
+    before: int
+    now: int
+    came: int
+    left: int
+    drifts: list[str]
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What has changed since the run before; printed, it is a text.
+
+    Attributes
+    ----------
+    since : str
+        The run before.
+    clusters : list of ChangedCluster
+        All clusters of both, by number.
+    rows, common, moved : int
+        Rows now; those of them that the run before had; and those of these in another cluster.
+    by_client : dict of str to dict of str to int
+        The same three by client.
+    doubt : float
+        Share of the rows that are in a new or drifted cluster, or in another one than the run before has or predicts.
+    anew : bool
+        Whether that is so many that the clusters should be found anew.
+    """
+
+    since: str
+    clusters: list[ChangedCluster]
+    rows: int
+    common: int
+    moved: int
+    by_client: dict[str, dict[str, int]]
+    doubt: float
+    anew: bool
+
+    @property
+    def names(self) -> dict[int, str]:
+        """The names that clusters keep."""
+        return {each.cluster: each.name for each in self.clusters if each.name and each.status != "gone"}
+
+    def lines(self) -> list[str]:
+        """Return sentences on what has changed, the most important first."""
+        lines = [self._verdict()]
+        if self.common:
+            moved = f"{self.moved:,} of these {'is' if self.moved == 1 else 'are'} in another cluster"
+            lines.append(f"{self.common:,} of {pluralize(self.rows, 'row')} were in {self.since}; {moved}.")
+        for status, text in (("new", "New"), ("gone", "Gone")):
+            clusters = [each for each in self.clusters if each.status == status]
+            titles = [f"c{_title(each)[1:]} ({max(each.before, each.now):,})" for each in clusters]
+            lines += [f"{text}: {join_words(titles, 12)}."] if titles else []
+        drifted = [each for each in self.clusters if each.status == "drifted"]
+        lines += [f"{_title(each)} has drifted: {join_words(each.drifts[:3])}." for each in drifted]
+        return lines
+
+    def _verdict(self) -> str:
+        share = f"{self.doubt:.0%} of the rows are in a new or drifted cluster, or in another one than before"
+        if self.anew:
+            return (
+                f"Much has changed: {share}. From {ANEW:.0%} on, cluster all rows anew (`fedkin run` with `--like "
+                f"{self.since}`), and look at both pages before anybody acts on the clusters."
+            )
+        return f"The clusters still hold: {share}, less than {ANEW:.0%}."
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def write(self, folder: Path) -> None:
+        """Write ``changes.json`` and the page ``changes.html`` into a run's folder; they hold counts, and no row."""
+        write_atomically(folder / CHANGES, json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n")
+        write_page(folder / CHANGES_PAGE, self._page())
+
+    def _page(self) -> fig.PageView:
+        rows = [
+            (
+                _title(each),
+                [fig.TableCell(each.status)]
+                + [fig.TableCell(f"{n:,}") for n in (each.before, each.now, each.came, each.left)]
+                + [fig.TableCell("; ".join(each.drifts[:3]) or "–")],
+            )
+            for each in self.clusters
+        ]
+        caption = (
+            "Rows before and now; of the rows that both runs have, those that came from another cluster and those that "
+            f"left. A cluster has drifted if a column's mean has moved by {_SHIFT:g} standard deviations and more than "
+            f"chance would, or a category's share by {_LARGER:.0%}."
+        )
+        heads = ["status", "before", "now", "came", "left", "what drifted"]
+        clients = [
+            (name, [fig.TableCell(f"{counts[key]:,}") for key in ("rows", "common", "moved")])
+            for name, counts in self.by_client.items()
+        ]
+        beside = "Rows now, rows of these that were there before, and rows of these in another cluster."
+        return fig.PageView(
+            title="What has changed",
+            lead="\n".join(self.lines()),
+            parts=[
+                fig.PagePart(
+                    "clusters", "Clusters", figures=[fig.ResultTable("Clusters", caption, "cluster", heads, rows)]
+                ),
+                fig.PagePart(
+                    "clients", "Clients",
+                    figures=[fig.ResultTable("Clients", beside, "client", ["rows", "before, too", "moved"], clients)],
+                ),
+            ],
+        )  # fmt: skip
+
+
+def compared(
+    earlier: Earlier,
+    labels: Sequence[NDArray[np.int64]],
+    names: Sequence[str],
+    profile: ClusterProfile | None,
+    since: str,
+) -> Changes:
+    """Compare clusters with those of the run or fit before.
+
+    `labels`, int64 ``(n,)`` each, are the clients' clusters by the numbers that follow; `names` are the clients',
+    `profile` describes the clusters, and `since` says what came before.
+    """
+    now, before, known = (np.concatenate([*parts]) for parts in (labels, earlier.before, earlier.known))
+    sizes = dict(zip(*(part.tolist() for part in np.unique(now[now >= 0], return_counts=True)), strict=True))
+    drifts = {} if profile is None or earlier.profile is None else drifted_columns(earlier.profile, profile)
+    clusters = []
+    for cluster in sorted(sizes.keys() | earlier.sizes.keys()):
+        was, is_now = earlier.sizes.get(cluster, 0), sizes.get(cluster, 0)
+        moved = drifts.get(cluster, []) if was and is_now else []
+        sides = ((now, before), (before, now))
+        came, left = (int((known & (a == cluster) & (b != cluster) & (b >= 0)).sum()) for a, b in sides)
+        status: Status = "gone" if not is_now else "new" if not was else "drifted" if moved else "kept"
+        name = earlier.names.get(cluster, "")
+        clusters.append(ChangedCluster(cluster, name, status, was, is_now, came, left, moved))
+    doubtful = [each.cluster for each in clusters if each.status in ("new", "drifted")]
+    inside = now >= 0
+    doubt = float((inside & (np.isin(now, doubtful) | ((before >= 0) & (before != now)))).sum() / max(inside.sum(), 1))
+    by_client = {
+        names[i] if i < len(names) else str(i): {
+            "rows": int((part >= 0).sum()),
+            "common": int(same.sum()),
+            "moved": int((same & (part != old)).sum()),
+        }
+        for i, (part, old, same) in enumerate(zip(labels, earlier.before, earlier.known, strict=True))
+        if len(part)
+    }
+    rows, common, moves = (sum(counts[key] for counts in by_client.values()) for key in ("rows", "common", "moved"))
+    return Changes(since, clusters, rows, common, moves, by_client, doubt, doubt >= ANEW)
+
+
+def drifted_columns(before: ClusterProfile, now: ClusterProfile) -> dict[int, list[str]]:
+    """Return how columns of clusters with the same number differ, by cluster, the largest shift first."""
+    texts = [{column.name: column for column in described(profile)} for profile in (before, now)]
+    places = {column.name: i for i, column in enumerate(now.columns)}
+    found: dict[int, list[tuple[float, str]]] = {}
+    for i, column in enumerate(before.columns):
+        if column.name not in places or now.columns[places[column.name]].kind != column.kind:
+            continue
+        shifts = _shifts(before, i, now, places[column.name])
+        for cluster, shift in enumerate(shifts):
+            if shift > 0:
+                was, is_now = (each[column.name].cells[cluster].partition(" ± ")[0] for each in texts)
+                found.setdefault(cluster, []).append((shift, f"{column.name} {is_now} ({was} before)"))
+    return {cluster: [text for _, text in sorted(each, reverse=True)] for cluster, each in found.items()}
+
+
+def _shifts(before: ClusterProfile, i: int, now: ClusterProfile, j: int) -> list[float]:
+    """Return how far a column has moved in each cluster, in standard deviations before; 0 if that is no drift."""
+    clusters = range(min(len(before.samples), len(now.samples)))
+    if before.columns[i].kind == "category":
+        return [_category_shift(before, i, now, j, cluster) for cluster in clusters]
+    shifts = []
+    for cluster in clusters:
+        n, m = float(before.filled[cluster, i]), float(now.filled[cluster, j])
+        if not (n and m):
+            shifts.append(0.0)
+            continue
+        mean, away = float(before.sum[cluster, i]) / n, float(before.around[i])
+        spread = max(float(before.squares[cluster, i]) / n - (mean - away) ** 2, 0.0) ** 0.5
+        moved = abs(float(now.sum[cluster, j]) / m - mean)
+        chance = spread * (1 / n + 1 / m) ** 0.5
+        has_moved = spread > 0 and moved >= _SHIFT * spread and moved >= _ERRORS * chance
+        shifts.append(moved / spread if has_moved else 0.0)
+    return shifts
+
+
+def _category_shift(before: ClusterProfile, i: int, now: ClusterProfile, j: int, cluster: int) -> float:
+    """Return the largest change of a category's share in a cluster, in standard deviations; 0 if that is no drift."""
+    names = [before.columns[i].categories, now.columns[j].categories]
+    counts = [before.counts_of(i)[cluster].double(), now.counts_of(j)[cluster].double()]
+    totals = [float(each.sum()) for each in counts]
+    if not all(totals):
+        return 0.0
+    rows = [(row / total).tolist() for row, total in zip(counts, totals, strict=True)]
+    shares = [dict(zip(each, row, strict=False)) for each, row in zip(names, rows, strict=True)]
+    largest = 0.0
+    for level in {*names[0], *names[1]}:
+        was, is_now = (each.get(level, 0.0) for each in shares)
+        middle = (was * totals[0] + is_now * totals[1]) / sum(totals)
+        spread = max(middle * (1 - middle), 1e-12) ** 0.5
+        moved = abs(is_now - was)
+        if moved >= _LARGER and moved >= _ERRORS * spread * (1 / totals[0] + 1 / totals[1]) ** 0.5:
+            largest = max(largest, moved / spread)
+    return largest
+
+
+def _title(each: ChangedCluster) -> str:
+    return f"Cluster {each.cluster}{f', {each.name}' if each.name else ''}"

@@ -1,0 +1,130 @@
+"""Update of a finished run by next month's rows and clients, as a new run whose clusters keep their numbers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from fedkin.core.method import CanUpdate
+from fedkin.core.payload import owned
+from fedkin.core.runner import Progress
+from fedkin.data.population import Population
+from fedkin.data.preparation import STATE, Preparation
+from fedkin.experiment.config import Config
+from fedkin.experiment.numbering import check_followed, followed_by, ids_of
+from fedkin.experiment.outputs import label_file, load_found, read_labels
+from fedkin.experiment.revision import empty_folder, finished_checkpoint, reopen
+from fedkin.experiment.run import RunOutcome, execute, resume
+from fedkin.experiment.run_folder import restore, run_config
+from fedkin.methods.samples.sample_method import SENT
+
+_SENT_IDS = "sent_ids"
+"""In a client's state: hashes of the ids of all rows of which it has ever sent something, int64 ``(m,)``."""
+
+
+def update(folder: Path, data: str, out: Path, progress: Progress | None = None) -> RunOutcome:
+    """Update the run in `folder` by `data`, next month's rows and clients, and write it to `out`; `folder` stays.
+
+    Clients are the same by their names, and rows by their ids. Where the method can (`CanUpdate`), clients are not
+    asked again for what they have sent, and data are prepared as before; k-FED and kin-graph add what clients send of
+    rows without a known id, and FFCM begins at the centroids found. Other methods cluster `data` anew. In both cases
+    clusters keep their numbers and names, as with ``evaluation.like``, and ``changes.html`` says what has changed.
+
+    Parameters
+    ----------
+    folder : Path
+        A finished run that clusters samples of clients in this process.
+    data : str
+        What clients have now, as ``data.source``: with rows of before, or without.
+    out : Path
+        Empty or absent.
+    progress : Progress, optional
+        Shows the progress.
+
+    Raises
+    ------
+    FedkinError
+        If `folder` holds no such run, `data` do not fit it, `out` is not empty, or as running does.
+    """
+    check_followed(folder)
+    progress = progress or Progress()
+    settings = [f"data.source={json.dumps(data, ensure_ascii=False)}", *followed_by(folder)]
+    config = run_config(folder, [*settings, "federation.away=[]"])
+    start = None
+    if isinstance(config.method, CanUpdate) and config.simulation.engine == "local":
+        checkpoint, names = finished_checkpoint(folder), config.population().names
+        before = load_found(folder).clients
+        away = [name for name in before if name not in names and name not in config.federation.forgotten]
+        kept = run_config(folder, [*settings, f"federation.away={json.dumps(away, ensure_ascii=False)}"])
+        if names and before and config.simulation.scenario == "files":
+            start = _start(folder, kept, checkpoint, kept.population(), progress)
+    if start is None:
+        progress.note(f"{config.method_name} clusters the rows of {data} alone, anew; numbers follow {folder}.")
+        return execute(config, out, progress)
+    with empty_folder(out):
+        reopen(folder, out, kept, start)
+        return resume(out, progress)
+
+
+def _start(
+    folder: Path, config: Config, checkpoint: Mapping[str, Any], population: Population, progress: Progress
+) -> dict[str, Any] | None:
+    """Return the checkpoint that the updated run resumes from; ``None`` where what was sent cannot be used again."""
+    saved, names, method = load_found(folder), population.names, config.method
+    places = {old: names.index(name) for old, name in enumerate(saved.clients) if name in names}
+    state = method.updated(restore(method.state_type, checkpoint["state"]), places)  # type: ignore[attr-defined]
+    if state is None:
+        return None
+    labels, preparation = read_labels(folder), Preparation.from_tree(checkpoint["preparation"])
+    old_states = {places[int(i)]: each for i, each in checkpoint["clients"].items() if int(i) in places}
+    common = next((part for each in old_states.values() if (part := _of_preparation(each))), {})
+    states: dict[str, dict[str, Tensor]] = {}
+    for i, client in enumerate(population.clients):
+        if i in population.forgotten:
+            states[str(i)] = {_SENT_IDS: sent} if (sent := old_states.get(i, {}).get(_SENT_IDS)) is not None else {}
+            continue
+        preparation.prepared(client.x, client.table, f"'{names[i]}'", client.table)  # refuses other columns by name
+        earlier, ids = labels.get(label_file(folder, i, names).stem), ids_of(client, preparation.id)
+        sent = sent_ids(old_states.get(i, {}), earlier)
+        has_sent = torch.zeros(len(client), dtype=torch.bool)
+        if ids is not None:
+            has_sent = torch.isin(hashes(ids), sent)
+        elif earlier is not None:
+            progress.note(f"Rows of {names[i]} have no ids, so that all count as new; data.id names their column.")
+        states[str(i)] = {**common, SENT: has_sent, _SENT_IDS: sent}
+    notes = [f"Data are prepared as in {folder}."]
+    prepared = replace(preparation, notes=notes, questions=())
+    fresh = {"keys": {}, "left_out": {}, "state": state.tree(), "clients": states, "preparation": prepared.tree()}
+    return dict(owned({**{name: part for name, part in checkpoint.items() if name != "signed"}, **fresh}))
+
+
+def sent_ids(state: Mapping[str, Tensor], labels: pd.Series[Any] | None) -> Tensor:
+    """Return hashes of the ids of all rows of which a client has sent something, in the run before or in earlier ones.
+
+    `state` is the client's of the run before, and `labels` the clusters of its rows then, by id.
+    """
+    before = state.get(_SENT_IDS, torch.zeros(0, dtype=torch.int64))
+    if labels is None or labels.index.name == "row":
+        return before
+    has_sent = state.get(SENT, torch.ones(len(labels), dtype=torch.bool))
+    sent: Tensor = torch.cat([before, hashes(labels.index)[has_sent]]).unique()
+    return sent
+
+
+def hashes(ids: pd.Index[Any]) -> Tensor:
+    """Return hashes of ids, int64 ``(n,)``."""
+    digests = [hashlib.blake2b(str(each).encode(), digest_size=8).digest() for each in ids]
+    return torch.tensor([int.from_bytes(each, "big", signed=True) for each in digests], dtype=torch.int64)
+
+
+def _of_preparation(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the part of a client's state by which its data are prepared."""
+    return {name: part for name, part in state.items() if name == STATE or name.startswith("scaling_")}
