@@ -137,8 +137,8 @@ def _prepared(clients: list[Client], sums: bool = False, **options: Any) -> dict
     preparation = prepare(fed, TableOptions(**options))
     for client in clients:
         client.state["clusters"] = torch.arange(len(client)) % 2
-    if preparation.encoding is not None:
-        profile_clusters(fed, preparation.encoding, 2)
+    if preparation.table is not None:
+        profile_clusters(fed, preparation.table, 2)
     return fed.crossings
 
 

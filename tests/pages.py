@@ -3,9 +3,9 @@
 import torch
 
 from fedkin.core import Client
+from fedkin.data.encoding import Encoding
 from fedkin.data.population import Population
 from fedkin.data.preparation import Preparation
-from fedkin.data.scaling import Scaling
 from fedkin.experiment.config import Config
 from fedkin.report.figures import PagePart, PageView
 from fedkin.report.run_page import page_of_run
@@ -13,7 +13,7 @@ from fedkin.report.run_page import page_of_run
 
 def scaling(mode: str, shape: tuple[int, ...], mean: float = 0.0, scale: float = 1.0) -> Preparation:
     ends = (torch.full(shape[:1], value).double() for value in (mean, scale))
-    return Preparation(Scaling(mode, shape, *ends))
+    return Preparation(Encoding(mode, *ends, shape=shape))
 
 
 def view(config: Config, x: torch.Tensor, scaled: Preparation, *records: dict) -> PageView:

@@ -10,8 +10,8 @@ from sklearn.metrics import adjusted_rand_score
 
 import fedkin
 from fedkin.core.errors import FedkinError
-from fedkin.data.arrays import as_tensor
 from fedkin.data.files import read_file as read_npz
+from fedkin.data.tables import as_tensor
 
 
 @pytest.mark.parametrize(

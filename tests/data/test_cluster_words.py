@@ -9,7 +9,7 @@ import fedkin
 from fedkin.core import Client
 from fedkin.core.client import Samples
 from fedkin.core.seeds import Secret
-from fedkin.data.cluster_words import telling_words, word_counts, words_of_clusters
+from fedkin.data.profile import telling_words, word_counts, words_of_clusters
 from fedkin.engines.local import LocalFederation
 
 PUMPS, INVOICES = ["oil leaks below the pump", "the pump leaks"], ["the invoice was paid twice", "wrong invoice"]

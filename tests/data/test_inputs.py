@@ -26,10 +26,10 @@ from torch.utils.data import (
 
 import fedkin
 from fedkin.core import FedkinError
-from fedkin.data.arrays import as_tensor
 from fedkin.data.inputs import client_input, federation_input, holds_several, load_clients
 from fedkin.data.options import TableOptions
 from fedkin.data.sources import load
+from fedkin.data.tables import as_tensor
 
 RNG = np.random.default_rng(0)
 

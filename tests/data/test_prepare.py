@@ -19,7 +19,7 @@ from fedkin.data.preparation import (
     Preparation,
     admit_joined_clients,
     arrange_columns,
-    encode_table,
+    encode,
     prepare,
     restore_preparation,
 )
@@ -78,13 +78,13 @@ def test_new_rows_go_through_the_same():
     found = prepare(fed)
     again = Preparation.from_tree(unpack(*pack(found.tree())))
     new = table(category("b", "y", "unheard", None), number("ignored", 1, 2, 3), number("a", 3, NAN, 5))
-    x = again.prepared(new.values, new.columns)
+    x = again.prepared(new.values, new)
     assert x.shape == (3, 3)
     assert torch.equal(x[0], fed.clients[0].x[3])
     assert x[1, 1:].tolist() == [0.0, 0.0]
     assert x.isfinite().all()
     with pytest.raises(FedkinError, match=r"The table has no column 'a', which the clients' tables have"):
-        again.prepared(new.values[:, :2], new.columns[:2])
+        again.prepared(new.values, Table(new.columns[:2], new.values[:, :2]))
     with pytest.raises(FedkinError, match="give a DataFrame or a file"):
         again.apply(torch.zeros(3, 2))
 
@@ -119,10 +119,10 @@ def test_sums_that_nobody_sees_give_the_same():
 def test_an_encoding_that_does_not_fit_together_is_refused(name, other):
     fed = federation(table(number("a", 1.0, 2.0), number("b", 2.0, 5.0)))
     tree = prepare(fed).encoding.tree()
-    assert encode_table.objection({"encoding": tree}) is None
+    assert encode.objection({"encoding": tree}) is None
     refused = "'encoding' is not what it should be"
-    assert encode_table.objection({"encoding": {**tree, name: other}}) == refused
-    assert encode_table.objection({"encoding": {key: tree[key] for key in tree if key != name}}) == refused
+    assert encode.objection({"encoding": {**tree, name: other}}) == refused
+    assert encode.objection({"encoding": {key: tree[key] for key in tree if key != name}}) == refused
 
 
 @pytest.mark.parametrize("key", ["names", "columns", "sum"])

@@ -60,10 +60,12 @@ def test_sums_are_those_of_all_rows_together(secure):
 def test_centres_are_within_limits():
     fed, encoding = federation([rows(60, seed) for seed in range(3)])
     profile = profile_clusters(fed, encoding, 2)
-    high = encoding.high.index_fill(0, torch.tensor([0]), 999.0)
+    high = torch.full_like(encoding.fill, 1e9).index_fill(0, torch.tensor([0]), 999.0)
     limit = float((999.0 - encoding.mean[0]) / encoding.scale[0])
     assert (profile.centres(encoding)[:, 0] > limit).all()
-    assert profile.centres(dataclasses.replace(encoding, high=high))[:, 0].tolist() == pytest.approx([limit] * 2)
+    assert profile.centres(dataclasses.replace(encoding, low=-high, high=high))[:, 0].tolist() == pytest.approx(
+        [limit] * 2
+    )
 
 
 def test_a_client_changes_nothing_and_a_cell_of_few_rows_stays_there():

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 import fedkin
 from fedkin.core import Client, FedkinError
+from fedkin.data.encoding import Encoding, fit_scales
 from fedkin.data.options import TableOptions
-from fedkin.data.preparation import Preparation, prepare
-from fedkin.data.scaling import fit_scales, rescale, restore_scaling
+from fedkin.data.preparation import Preparation, encode, prepare, restore_preparation
 from fedkin.data.scenarios.already_split import ClientFiles
-from fedkin.data.statistics import ColumnSums, histograms, moments, squares
+from fedkin.data.statistics import ColumnSums, column_histograms, histograms, moments, squares
 from fedkin.engines.local import LocalFederation
 
 LARGE = {"debt": 3e13, "milliseconds": 1.7e12, "nanoseconds": 1.7e18}
@@ -90,9 +90,7 @@ def federation(sites, **options):
 
 
 def scale(fed, mode="auto"):
-    found = prepare(fed, TableOptions(scaling=mode)).scaling
-    assert found is not None
-    return found
+    return prepare(fed, TableOptions(scaling=mode)).encoding
 
 
 def pooled(fed):
@@ -120,7 +118,7 @@ def test_it_equals_standardising_the_pooled_data(seed, sizes, width, centre, spr
     deviation = rows.std(0)
     expected = (rows - rows.mean(0)) / np.where(np.ptp(rows, axis=0) == 0, 1, deviation)
     np.testing.assert_allclose(pooled(fed).numpy(), expected, atol=1e-5)
-    assert torch.equal(scaling.apply(torch.cat(sites)), pooled(fed))
+    assert torch.equal(scaling.scaled(torch.cat(sites)), pooled(fed))
 
 
 def test_images_are_standardised_per_channel():
@@ -152,15 +150,16 @@ def test_only_sums_leave_a_client():
 def test_rescaling_twice_is_rescaling_once_and_can_be_restored():
     original = draw(2, [5], 2)[0]
     client = Client(0, original)
-    payload = {"mean": torch.tensor([1.0, 2.0]).double(), "scale": torch.tensor([3.0, 4.0]).double()}
-    rescale.run([client], [payload])
-    rescale.run([client], [payload])
+    mean, scale = torch.tensor([1.0, 2.0]).double(), torch.tensor([3.0, 4.0]).double()
+    payload = {"encoding": Encoding("standard", mean, scale, shape=(2,)).tree()}
+    for _ in range(2):
+        encode.run([client], [payload])
     torch.testing.assert_close(client.x, (original - torch.tensor([1.0, 2.0])) / torch.tensor([3.0, 4.0]))
     resumed = Client(0, original, state=dict(client.state))
-    restore_scaling(resumed)
+    restore_preparation(resumed)
     assert torch.equal(resumed.x, client.x)
     untouched = Client(0, original)
-    restore_scaling(untouched)
+    restore_preparation(untouched)
     assert untouched.x is original
 
 
@@ -174,7 +173,7 @@ def test_what_cannot_be_scaled_is_refused():
     with pytest.raises(FedkinError, match=r"^The clients' data are scaled already; make a new federation"):
         scale(fed)
     with pytest.raises(FedkinError, match=r"^The samples have shape \(2,\), but the model was made for \(1,\)\.$"):
-        scaling.apply(torch.ones(3, 2))
+        scaling.scaled(torch.ones(3, 2))
 
 
 @settings(max_examples=25)
@@ -209,7 +208,7 @@ def test_with_secure_sums_no_client_tells_its_numbers():
     shapes, keys = ("shapes", {"shape", "scaled"}), ("send_key", {"key"})
     one_sum = [("send_shares", {"publics", "shares"})] * 3 + [("masked", {"masked"})] * 3
     one_sum += [("reveal_shares", {"own", "pairs"})] * 3
-    assert reported == [shapes] * 6 + [keys] * 3 + one_sum * 2 + [("rescale", set())] * 3
+    assert reported == [shapes] * 6 + [keys] * 3 + one_sum * 2 + [("encode", set())] * 3
 
 
 def test_with_secure_sums_nobody_asks_for_extremes_or_two_clients():
@@ -219,6 +218,35 @@ def test_with_secure_sums_nobody_asks_for_extremes_or_two_clients():
         scale(fed)
     with pytest.raises(FedkinError, match="needs at least 3 clients, but only 2"):
         scale(fed, "standard")
+
+
+def in_bins(client, low, high):
+    ends = {"low": torch.tensor([low]).double(), "high": torch.tensor([high]).double()}
+    return column_histograms.run([client], [ends])[0]["histograms"][0]
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), rows=st.integers(1, 60), limits=st.tuples(*[st.floats(-4, 4)] * 2))
+def test_a_site_without_extremes_tells_none_of_the_four_values_at_either_end(seed, rows, limits):
+    x = draw(seed, [rows], 1)[0]
+    client, ordered = Client(0, x, extremes=False), x[:, 0].double().sort().values
+    [reply] = moments.run([client], [{}])
+    secret = {*ordered[:4].tolist(), *ordered[-4:].tolist()}
+    assert rows == 1 or not secret & {float(reply["min"]), float(reply["max"])}
+    counts = in_bins(client, min(limits), max(limits) + 1e-3)
+    below = counts.cumsum(0)
+    assert all(count == 0 or 5 <= count <= rows - 5 or count == rows for count in below.tolist())
+
+
+def test_without_extremes_columns_are_scaled_and_limited_by_quantiles():
+    x, _ = clusters()
+    parts = [torch.from_numpy(part).float() for part in np.array_split(x, 3)]
+    fed = LocalFederation([Client(i, part, extremes=False) for i, part in enumerate(parts)])
+    found = scale(fed)
+    plain = np.delete(x, np.flatnonzero((x > 1e4).any(1)), axis=0)
+    assert found.high.max() < 100
+    np.testing.assert_allclose(found.mean, plain.mean(0), atol=0.2)
+    np.testing.assert_allclose(found.scale, plain.std(0), rtol=0.1)
 
 
 def grades_and_more(rng, *more):
@@ -235,7 +263,7 @@ def test_an_age_beside_grades_weighs_as_much_as_one_of_them(as_table):
     parts = [pd.DataFrame(part).add_prefix("c") if as_table else part for part in (x[:45], x[45:])]
     fed = LocalFederation(ClientFiles(parts).build().clients)
     preparation = prepare(fed)
-    assert preparation.mode == "common"
+    assert preparation.encoding.mode == "common"
     said = "\n".join(preparation.notes)
     other = "'c20'" if as_table else "column 21"
     assert "20 of 21 columns look like measures in one unit, so they are divided by one common scale, and " in said

@@ -7,6 +7,8 @@ import torch
 from PIL import Image
 
 from fedkin.core import Client, FedkinError
+from fedkin.data.encoding import Encoding
+from fedkin.data.preparation import encode
 from fedkin.data.statistics import shapes, table_columns
 from fedkin.deploy.app_folder import make_key
 from fedkin.deploy.site_app import read_site
@@ -37,7 +39,9 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
     assert site.x.shape == (4, 3)
     assert site.y is not None
     assert (site.name, site.classes, site.y.tolist()) == ("a", ["cat", "dog"], [0, 1, 0, 1])
-    client = Client(0, torch.ones(2, 3), state={"scaling_mean": torch.ones(3), "scaling_scale": torch.ones(3)})
+    ones, client = torch.ones(3).double(), Client(0, torch.ones(2, 3))
+    encode.run([client], [{"encoding": Encoding("standard", ones, ones, shape=(3,)).tree()}])
+    client.x = torch.ones(2, 3)
     site.prepare(client)
     assert client.x.tolist() == [[0.0] * 3] * 2  # scaled as it remembers
 

@@ -19,8 +19,8 @@ from fedkin.core.client import Column, Kind, Table
 from fedkin.core.errors import RefusalError
 from fedkin.core.replies import failure_of
 from fedkin.core.tasks import _TASKS
-from fedkin.data.encoding import Mode, TableEncoding
-from fedkin.data.preparation import arrange_columns, encode_table, restore_preparation
+from fedkin.data.encoding import Encoding, Mode
+from fedkin.data.preparation import arrange_columns, encode, restore_preparation
 from fedkin.data.profile import cluster_cells
 from fedkin.data.schema import Schema, columns_of
 from fedkin.data.statistics import column_sums, moments, shapes, table_columns
@@ -116,7 +116,7 @@ def _encoding(columns: list[Any], mode: Mode) -> dict[str, Any]:
     """An encoding of columns by arbitrary kinds and categories, as a hostile server sends it."""
     schema, count = Schema(columns_of({"columns": columns})), len(columns)
     no, zeros = torch.zeros(count, dtype=torch.bool), torch.zeros(count, dtype=torch.float64)
-    draft = TableEncoding(schema, mode, zeros - 1e9, zeros + 1e9, zeros, zeros, zeros, no, no, True)
+    draft = Encoding(mode, zeros, zeros, zeros - 1e9, zeros + 1e9, (), schema, zeros, no, True)
     width = draft.blocks[-1][2]
     return replace(draft, mean=torch.zeros(width).double(), scale=torch.ones(width).double()).tree()
 
@@ -130,7 +130,7 @@ def test_no_answer_of_a_site_holds_a_cell(epsilon: float | None, tmp_path: Path)
         site = replace(site, reserve=Account(tmp_path, epsilon, 1e-5).reserve)
     secrets = ["cell-", "rare", *(text for age in table.of("age").tolist() for text in (f"{age:g}", f"{age:.0f}"))]
     fed, ends = federation(nodes_of([site])), Counter[str]()
-    tasks = [arrange_columns, encode_table, moments, table_columns, shapes, column_sums, cluster_cells]
+    tasks = [arrange_columns, encode, moments, table_columns, shapes, column_sums, cluster_cells]
     payloads = {
         name: own.payload for kind in ("tables", "tables of numbers") for name, own in crossed.crossings(kind).items()
     }

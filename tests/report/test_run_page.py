@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from fedkin.core import Client
+from fedkin.core.client import Column
 from fedkin.core.method import Nodes
 from fedkin.data.population import Drift, Population
 from fedkin.data.profile import ClusterProfile
-from fedkin.data.schema import SchemaColumn
 from fedkin.experiment import registry
 from fedkin.experiment.config import Config, load_config
 from fedkin.report.figures import PagePart
@@ -248,7 +248,7 @@ def test_a_client_finds_its_rows_by_their_ids_on_its_own_page() -> None:
 def test_the_clusters_of_a_table_are_described_by_sentences_and_cells(config: Config) -> None:
     n, means = torch.full((2, 2), 40), torch.tensor([[70.0, 1.0], [30.0, 1.1]], dtype=torch.float64)
     squares = n * (means.square() + torch.tensor([5.0, 1.0], dtype=torch.float64).square())
-    columns = (SchemaColumn("age", "number"), SchemaColumn("noise", "number"))
+    columns = (Column("age", "number"), Column("noise", "number"))
     nowhere = torch.zeros(2, dtype=torch.float64)
     profile = ClusterProfile(
         columns, n[:, 0], n, nowhere, n * means, squares, torch.zeros(2, 0, dtype=torch.int64),

@@ -6,16 +6,16 @@ import pandas as pd
 import pytest
 import torch
 
+from fedkin.core.client import Column
 from fedkin.data.profile import ClusterProfile
-from fedkin.data.schema import SchemaColumn
 from fedkin.report.words import described, sentences
 
 COLUMNS = (
-    SchemaColumn("age", "number"),
-    SchemaColumn("town", "category", ("Bonn", "Ulm")),
-    SchemaColumn("smokes", "boolean", ("no", "yes")),
-    SchemaColumn("noise", "number"),
-    SchemaColumn("visit", "date"),
+    Column("age", "number"),
+    Column("town", "category", ("Bonn", "Ulm")),
+    Column("smokes", "boolean", ("no", "yes")),
+    Column("noise", "number"),
+    Column("visit", "date"),
 )
 
 
@@ -62,7 +62,7 @@ def test_the_numbers_of_a_column_are_written_alike(means, spread, cells):
     n = torch.full((2, 1), 40)
     values = torch.tensor(means, dtype=torch.float64)[:, None]
     one = ClusterProfile(
-        (SchemaColumn("dose", "number"),), n[:, 0], n, torch.zeros(1, dtype=torch.float64), n * values,
+        (Column("dose", "number"),), n[:, 0], n, torch.zeros(1, dtype=torch.float64), n * values,
         n * (values.square() + spread**2), torch.zeros(2, 0, dtype=torch.int64),
     )  # fmt: skip
     assert described(one)[0].cells == cells
@@ -120,7 +120,7 @@ def one_column(*clusters, name="weight", rounding=0.0, kind="number"):
     squares = torch.stack([(own - around).square().sum(0) for own in values])
     sums = torch.stack([own.sum(0) for own in values])
     sums *= 1 + rounding * torch.arange(len(sums))[:, None]
-    columns = (SchemaColumn(name, kind),)
+    columns = (Column(name, kind),)
     return ClusterProfile(
         columns, filled[:, 0], filled, around, sums, squares, torch.zeros(len(values), 0, dtype=torch.int64),
         filled, sums, torch.zeros(len(values), 0, dtype=torch.int64),

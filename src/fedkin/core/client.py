@@ -230,6 +230,8 @@ class Client:
     min_members : int
         Samples below which it reports no category, cell of a cluster or micro-cluster of its data, where the server
         asks for less; 0 if it leaves that to the server.
+    extremes : bool
+        Whether it tells the exact minimum and maximum of a column; else it reports quantiles in their place.
     identity : Identity or None
         Signing identity of a client in a real federation, see `fedkin.secure_aggregation.client_tasks`.
     samples : Samples or None
@@ -247,6 +249,7 @@ class Client:
     table: Table | None = field(default=None, repr=False)
     identity: Identity | None = field(default=None, repr=False)
     min_members: int = 0
+    extremes: bool = True
     samples: Samples | None = field(default=None, repr=False)
 
     def __len__(self) -> int:

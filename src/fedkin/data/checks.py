@@ -26,12 +26,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedkin.core.client import MEASURED, Kind, Table
+from fedkin.core.client import MEASURED, Column, Kind, Table
 from fedkin.core.errors import has_option, listing, mid_sentence, setting
-from fedkin.data.encoding import TableEncoding
+from fedkin.data.encoding import Encoding, as_written
 from fedkin.data.options import MIN_MEMBERS
-from fedkin.data.scaling import as_written
-from fedkin.data.schema import ColumnReport, SchemaColumn, aligned, quoted
+from fedkin.data.schema import ColumnReport, aligned, quoted
 
 Check = Literal["unit", "spelling", "disjoint", "labels", "same rows", "missing code"]
 
@@ -144,16 +143,15 @@ def column_moments(
         sent = (reply[key].tolist() for key in ("filled", "sum", "min", "max"))
         for name, filled, total, low, high in zip(reply["names"], *sent, strict=True):
             if filled and name in moments:
-                mean = total / filled
-                away = mean - center[name]
+                away = total / filled - center[name]
                 varies = low < high and math.isfinite(away)  # of one value only rounding is left
                 deviation = math.sqrt(max(0.0, around[name] / filled - away * away)) if varies else 0.0
-                moments[name][client] = Moments(filled, mean, deviation, low, high)
+                moments[name][client] = Moments(filled, total / filled, deviation, low, high)
     return moments
 
 
 def check_columns(
-    columns: Sequence[SchemaColumn],
+    columns: Sequence[Column],
     reports: Mapping[str, Mapping[str, ColumnReport]],
     left_out: Collection[str] = (),
     means: Tensor | None = None,
@@ -206,6 +204,13 @@ def check_columns(
     return findings
 
 
+def _widest(sizes: Mapping[str, float], ratio: bool) -> tuple[list[str], int, float]:
+    """Return clients in order of size, where the gap is widest, and that gap, or ratio, of sizes."""
+    order = sorted(sizes, key=sizes.__getitem__)
+    gaps = [sizes[b] / sizes[a] if ratio else sizes[b] - sizes[a] for a, b in pairwise(order)]
+    return order, 1 + gaps.index(max(gaps)), max(gaps)
+
+
 def _unit(moments: ByClient, kind: Kind) -> tuple[str, str] | None:
     """Return at which clients values are far from the others', or five times as large, and how.
 
@@ -217,18 +222,15 @@ def _unit(moments: ByClient, kind: Kind) -> tuple[str, str] | None:
     if len(moments) < 2:
         return None
     positive = kind == "number" and all(client.low >= 0 < client.mean for client in moments.values())
-    order = sorted(moments, key=lambda client: moments[client].mean)
-    gaps = [moments[after].mean - moments[before].mean for before, after in pairwise(order)]
-    cut, pooled = 1 + gaps.index(max(gaps)), _pooled([*moments.values()])
-    is_far = max(gaps) > max(_FAR * pooled.deviation, 1e-9 * abs(pooled.high))  # beyond rounding
+    order, cut, gap = _widest({client: each.mean for client, each in moments.items()}, ratio=False)
+    pooled = _pooled([*moments.values()])
+    is_far = gap > max(_FAR * pooled.deviation, 1e-9 * abs(pooled.high))  # beyond rounding
     if not is_far:
         if kind != "number" or not all(client.deviation > 0 for client in moments.values()):
             return None
         sizes = {client: each.mean if positive else each.deviation for client, each in moments.items()}
-        order = sorted(moments, key=sizes.__getitem__)
-        ratios = [sizes[after] / sizes[before] for before, after in pairwise(order)]
-        cut = 1 + ratios.index(max(ratios))
-        if max(ratios) < 5:
+        order, cut, widest = _widest(sizes, ratio=True)
+        if widest < 5:
             return None
     low, high = (_pooled([moments[client] for client in part]) for part in (order[:cut], order[cut:]))
     large = [moments[client] for client in order[cut:]]
@@ -348,11 +350,9 @@ def check_arrays(ends: Mapping[str, tuple[Tensor, Tensor]]) -> list[Finding]:
     if not by_column.numel():
         return []
     sizes = {name: size for name, size in zip(ends, by_column.median(1).values.tolist(), strict=True) if size > 0}
-    order = sorted(sizes, key=sizes.__getitem__)
-    ratios = [sizes[large] / sizes[small] for small, large in pairwise(order)]
-    if not ratios or max(ratios) <= 25:
+    order, cut, widest = _widest(sizes, ratio=True) if len(sizes) > 1 else ([], 0, 0.0)
+    if widest <= 25:
         return []
-    cut = 1 + ratios.index(max(ratios))
     few, rest = (order[cut:], order[:cut]) if 2 * cut >= len(order) else (order[:cut], order[cut:])
     most, most_of_rest = (max(sizes[name] for name in part) for part in (few, rest))
     sentence = (
@@ -408,7 +408,7 @@ def _missing_codes(tables: Mapping[str, Table]) -> list[Finding]:
     cells: dict[tuple[str, Kind], dict[str, npt.NDArray[np.float64]]] = {}
     for client, table in tables.items():
         for column, values in zip(table.columns, table.values.numpy().T, strict=True):
-            if column.kind in ("number", "date"):
+            if column.kind in MEASURED:
                 cells.setdefault((column.name, column.kind), {})[client] = values[~np.isnan(values)]
     codes: dict[tuple[str | float, str], dict[str, dict[str, int]]] = {}
     for (name, kind), by_client in cells.items():
@@ -459,7 +459,7 @@ def _never_near_zero(values: npt.NDArray[np.float64], rest: npt.NDArray[np.float
 # New samples.
 
 
-def check_new_rows(table: Table, encoding: TableEncoding, origin: str) -> list[Finding]:
+def check_new_rows(table: Table, encoding: Encoding, origin: str) -> list[Finding]:
     """Return findings on columns whose categories no client has named, or whose numbers are all far from the clients'.
 
     The table has the schema's columns; `origin` names it, within a sentence.

@@ -208,15 +208,10 @@ def not_labels(clients: Sequence[Dataset]) -> list[str]:
 
 
 def notes_on_outcomes(clients: Iterable[Sequence[str]]) -> list[str]:
-    """Return a note on each column that is called like labels and is a feature, from the names of clients' columns.
-
-    A column ``y`` beside one called ``x`` is a coordinate.
-    """
-    outcomes = dict.fromkeys(
-        name for names in clients for name in names if usual_label([name]) and not (name == "y" and "x" in names)
-    )
+    """Return a note on each column that is called like labels and is a feature, from the names of clients' columns."""
+    names = [(name, columns) for columns in clients for name in columns if usual_label([name])]
     return [
         f"Column '{name}' is called like labels and is a feature; if it is an outcome, which clusters should not "
         f"depend on, name it in {option('drop')}, or, if it holds labels, with {option('label')}."
-        for name in outcomes
+        for name in dict.fromkeys(name for name, columns in names if name != "y" or "x" not in columns)  # a coordinate
     ]

@@ -1,63 +1,113 @@
-"""Encoding of tables as numbers, in which each original column has the same weight, fitted to sums over clients.
+"""Encoding of samples as numbers, in which each original column has the same weight, fitted to sums over clients.
 
 A number, date, boolean or ordinal column becomes one column of mean 0 and variance 1. A category column becomes an
 indicator for each category, centred, and the block is divided by the root of its total variance, as in multiple factor
 analysis (Escofier and Pages 1994), so that it weighs no more than a number. Empty cells are imputed by scikit-learn's
 ``KNNImputer`` among a client's own rows, by the nearest cluster in new ones, or by the median of all clients, which no
-imputer of one table knows.
+imputer of one table knows. Arrays are scaled alike, by column or, of images, by channel.
+
+A single mistyped number can be most of a column's variance, so that all other rows are alike once it is standardised.
+So values beyond limits count as these. Robust scalers such as skrub's ``SquashingScaler`` bend the values of every
+column; these limits leave columns without outliers as they are.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
-from typing import Any, Self
+from typing import Any, Literal, NamedTuple, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from fedkin.core import Federation
-from fedkin.core.client import MAX_CATEGORIES, Table
-from fedkin.core.errors import FedkinError, listing, mid_sentence
+from fedkin.core.client import MAX_CATEGORIES, MEASURED, Column, Kind, Table
+from fedkin.core.errors import FedkinError, listing, mid_sentence, option
+from fedkin.core.replies import MAX_NUMBER
 from fedkin.data.options import Imputation, TableOptions
-from fedkin.data.scaling import Mode, fit_scales, unlimited
-from fedkin.data.schema import Schema, SchemaColumn, aligned, columns_of, plain, quoted
-from fedkin.data.statistics import ColumnSums, histograms_of, medians
+from fedkin.data.schema import Schema, aligned, columns_of, plain, quoted
+from fedkin.data.statistics import BINS, Ask, ColumnSums, histograms_of, medians, quantile
+
+Mode = Literal["standard", "common", "unit", "none"]
 
 OTHER = "other"
 """What a category that the schema does not name is called."""
-
-_TENSORS = ("low", "high", "fill", "mean", "scale", "other")
+_MIN_SHARING, _SAME_ORDER = 16, 6.0
+"""Columns in one unit are at least so many, and their largest spread is at most so many times their smallest."""
+_TAIL = 0.05
+"""The middle nine tenths of a column lie between the quantiles of this fraction and its complement. Limits are once
+their distance beyond them, if a value is more than twice as far: 5 and 8 standard deviations of normal values."""
+_TENSORS = ("mean", "scale", "low", "high", "fill", "other")
+_NONE = torch.zeros(0, dtype=torch.float64)
 
 
 @dataclass(frozen=True)
-class TableEncoding:
-    """Encoding of tables with one schema: how their columns become numbers.
+class Encoding:
+    """Encoding of samples: how columns of tables with one schema, or of arrays, become numbers.
 
-    By `mode` each column has variance 1 ("standard"), all together have, as columns of one unit ("common"), or values
-    stay as they are: since they lie in [0, 1] ("unit"), or because nothing else was wanted ("none"). `low` and `high`,
-    float64 ``(columns,)``, are limits, which values beyond count as; `fill`, alike, takes the place of an empty cell,
-    as a value or an index into the categories. `mean` is subtracted from the encoded columns and `scale` divides them,
-    both float64 ``(width,)``. `other`, bool ``(columns,)``, says which category columns have an indicator for *other*.
-    If it `imputes`, a table may lack a column, which counts as empty then. By `imputation` empty cells take the mean of
-    similar rows, if such are passed, or `fill`. Columns of free text, `text_names`, follow the others: their embeddings
-    minus the mean, float32 ``(texts, embedded)``, along directions ``(texts, embedded, r)`` of total variance 1.
+    By `mode` each column or channel has variance 1 ("standard"), all together have, as columns of one unit ("common"),
+    or values stay as they are: since they lie in [0, 1] ("unit"), or because nothing else was wanted ("none"). `mean`
+    is subtracted from the encoded columns and `scale` divides them, both float64 ``(width,)``. `low` and `high`,
+    float64 ``(columns,)``, are limits of columns with outliers, which values beyond count as; empty without any. Of
+    arrays `shape` is that of a sample, ``(features,)`` or ``(channels, height, width)``, and the rest is empty.
+
+    Of tables, `schema` has the columns, and `fill`, float64 ``(columns,)``, takes the place of an empty cell, as a
+    value or an index into the categories. `other`, bool ``(columns,)``, says which category columns have an indicator
+    for *other*. If it `imputes`, a table may lack a column, which counts as empty then. By `imputation` empty cells
+    take the mean of similar rows, if such are passed, or `fill`. Columns of free text, `text_names`, follow the others:
+    their embeddings minus the mean, float32 ``(texts, embedded)``, along directions ``(texts, embedded, r)`` of total
+    variance 1.
     """
 
-    schema: Schema
     mode: Mode
-    low: Tensor
-    high: Tensor
-    fill: Tensor
     mean: Tensor
     scale: Tensor
-    other: Tensor
+    low: Tensor = _NONE
+    high: Tensor = _NONE
+    shape: tuple[int, ...] = ()
+    schema: Schema = field(default_factory=lambda: Schema(()))
+    fill: Tensor = _NONE
+    other: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.bool))
     imputes: bool = False
     imputation: Imputation = "median"
     text_names: tuple[str, ...] = ()
     text_means: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
     text_directions: Tensor = field(default_factory=lambda: torch.zeros(0, 0, 0))
+
+    @classmethod
+    def unchanged(cls, mode: Mode, shape: tuple[int, ...] = (), schema: Schema | None = None) -> Self:
+        """Return the encoding that leaves arrays of a shape, or a table of numbers, as they are."""
+        zeros = torch.zeros(shape[0] if schema is None else len(schema.columns), dtype=torch.float64)
+        if schema is None:
+            return cls(mode, zeros, torch.ones_like(zeros), shape=shape)
+        return cls(mode, zeros, torch.ones_like(zeros), schema=schema, fill=zeros, other=zeros.bool())
+
+    @property
+    def is_scaled(self) -> bool:
+        """Whether values are changed by mean and scale."""
+        return self.mode in ("standard", "common")
+
+    def scaled(self, x: Tensor) -> Tensor:
+        """Scale arrays ``(n, *shape)``, float32: computed in float64 per column or channel; FedkinError if of another.
+
+        `x` itself is not changed.
+        """
+        if tuple(x.shape[1:]) != self.shape:
+            raise FedkinError(
+                f"The samples have shape {tuple(x.shape[1:])}, but the model was made for {self.shape}.", public=True
+            )
+        if not self.is_scaled:
+            return x.float()
+        around = (1, -1) + (1,) * (x.ndim - 2)
+        x = self.limited(x.double()) if len(self.low) else x
+        return ((x - self.mean.view(around)) / self.scale.view(around)).float()
+
+    def limited(self, values: Tensor) -> Tensor:
+        """Return values ``(n, columns)`` within limits."""
+        return values.clamp(self.low, self.high) if len(self.low) else values
 
     def apply(
         self, table: Table, origin: str = "The table", donors: Table | None = None, centres: Tensor | None = None
@@ -81,7 +131,7 @@ class TableEncoding:
 
     def _encoded(self, table: Table, origin: str) -> tuple[Tensor, Tensor]:
         """Return encoded rows, and which of their cells are of empty ones, bool, both ``(n, width)``."""
-        values = aligned(table, self.schema.columns, origin, self.imputes).clamp(self.low, self.high)
+        values = self.limited(aligned(table, self.schema.columns, origin, self.imputes))
         empty = values.isnan()
         x = self._expanded(torch.where(empty, self.fill, values))
         x = x if self.mode == "none" else (x - self.mean) / self.scale
@@ -113,11 +163,10 @@ class TableEncoding:
 
         A row whose category is unknown, where the column has no *other*, is NaN in the block.
         """
-        columns = self.schema.columns
-        if all(column.kind != "category" for column in columns):
+        if all(column.kind != "category" for column in self.schema.columns):
             return values
         parts = []
-        for i, (column, has_other) in enumerate(zip(columns, self.other, strict=True)):
+        for i, (column, has_other) in enumerate(zip(self.schema.columns, self.other, strict=True)):
             part = values[:, i : i + 1]
             if column.kind == "category":
                 count = len(column.categories)
@@ -134,7 +183,7 @@ class TableEncoding:
 
     @property
     def names(self) -> list[str]:
-        """Names of the encoded columns, such as ``town = Ulm`` for the indicator of a category."""
+        """Names of a table's encoded columns, such as ``town = Ulm`` for the indicator of a category."""
         texts = [f"{name} {i + 1}" for name in self.text_names for i in range(self.text_directions.shape[2])]
         return [*(name for names in self._names_by_column() for name in names), *texts]
 
@@ -148,17 +197,17 @@ class TableEncoding:
 
     def tree(self) -> dict[str, Any]:
         """Return the fields, ready for `fedkin.core.payload.pack`."""
-        names = {"id": self.schema.id, "notes": self.schema.notes, "mode": self.mode, "imputes": self.imputes}
-        tensors = {name: getattr(self, name) for name in _TENSORS}
+        facts = {name: getattr(self, name) for name in ("mode", "imputes", "imputation", *_TENSORS)}
+        tree = {"columns": plain(self.schema.columns), "id": self.schema.id, "notes": self.schema.notes, **facts}
         texts = {"text_names": list(self.text_names), "means": self.text_means, "directions": self.text_directions}
-        tree = {"columns": plain(self.schema.columns), **names, "imputation": self.imputation, **tensors}
-        return {**tree, "texts": texts} if self.text_names else tree
+        return {**tree, "shape": list(self.shape), **({"texts": texts} if self.text_names else {})}
 
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any]) -> Self:
         """Return the encoding that `tree` was made of."""
         schema = Schema(columns_of(tree), tree["id"], list(tree["notes"]))
-        encoding = cls(schema, **{name: tree[name] for name in ("mode", "imputes", "imputation", *_TENSORS)})
+        facts = {name: tree[name] for name in ("mode", "imputes", "imputation", *_TENSORS)}
+        encoding = cls(**facts, schema=schema, shape=tuple(tree["shape"]))
         if "texts" not in tree:
             return encoding
         names, means, directions = (tree["texts"][key] for key in ("text_names", "means", "directions"))
@@ -216,17 +265,19 @@ def from_centres(x: Tensor, empty: Tensor, centres: Tensor) -> Tensor:
 
 
 def fit_encoding(
-    fed: Federation, schema: Schema, sums: ColumnSums, options: TableOptions
-) -> tuple[TableEncoding, list[str]]:
-    """Fit the encoding of tables with a schema; return it, and notes for the user.
+    fed: Federation, sums: ColumnSums, options: TableOptions, schema: Schema | None = None, shape: tuple[int, ...] = ()
+) -> tuple[Encoding, list[str]]:
+    """Fit the encoding of tables with a schema, or of arrays of a shape; return it, and notes for the user.
 
-    Clients are asked for histograms if numbers are missing. `sums` are those of the schema's columns.
+    Clients are asked for histograms if numbers are missing or far from the others. `sums` are those of the columns.
     """
-    columns = schema.columns
-    has_other = torch.tensor([len(counts) > 0 and float(counts[-1]) > 0 for counts in sums.counts])
-    fill = _fill_values(fed, columns, sums)
-    names, kinds = [f"'{column.name}'" for column in columns], [column.kind for column in columns]
-    scales = fit_scales(sums, names, kinds, options.scaling, histograms_of(fed, columns))
+    columns = tuple(Column(f"column {i + 1}") for i in range(shape[0])) if schema is None else schema.columns
+    names = [column.name if schema is None else f"'{column.name}'" for column in columns]
+    has_other = torch.tensor([len(counts) > 0 and float(counts[-1]) > 0 for counts in sums.counts], dtype=torch.bool)
+    fill = _NONE if schema is None else _fill_values(fed, columns, sums)
+    scaling = options.scaling if len(shape) < 2 else "standard"  # an image's channels have one scale each
+    ask = histograms_of(fed, None if schema is None else columns)
+    scales = fit_scales(sums, names, [column.kind for column in columns], scaling, ask)
     means, spreads = [], []
     for i, column in enumerate(columns):
         mean, spread = scales.mean[i : i + 1], scales.scale[i : i + 1]
@@ -240,23 +291,14 @@ def fit_encoding(
     mean, scale = torch.cat(means), torch.cat(spreads)
     if scales.mode in ("unit", "none"):
         mean, scale = torch.zeros_like(mean), torch.ones_like(scale)
-    low, high = unlimited(len(columns)) if scales.low is None or scales.high is None else (scales.low, scales.high)
-    encoding = TableEncoding(
-        schema,
-        scales.mode,
-        low,
-        high,
-        fill,
-        mean,
-        scale,
-        has_other,
-        options.missing_columns == "impute",
-        options.imputation,
-    )
-    return encoding, [*_notes(columns, sums, encoding), *scales.notes]
+    encoding = Encoding(
+        scales.mode, mean, scale, scales.low, scales.high, shape, schema or Schema(()), fill, has_other,
+        options.missing_columns == "impute", options.imputation,
+    )  # fmt: skip
+    return encoding, [*([] if schema is None else _notes(columns, sums, encoding)), *scales.notes]
 
 
-def _fill_values(fed: Federation, columns: Sequence[SchemaColumn], sums: ColumnSums) -> Tensor:
+def _fill_values(fed: Federation, columns: Sequence[Column], sums: ColumnSums) -> Tensor:
     """Return the fill value of each column's empty cells: the median, or the most frequent boolean or category."""
     fill = sums.mean.clone()
     measured = []
@@ -272,7 +314,7 @@ def _fill_values(fed: Federation, columns: Sequence[SchemaColumn], sums: ColumnS
     return torch.where(torch.tensor([column.kind == "ordinal" for column in columns]), fill.round(), fill)
 
 
-def _notes(columns: Sequence[SchemaColumn], sums: ColumnSums, encoding: TableEncoding) -> list[str]:
+def _notes(columns: Sequence[Column], sums: ColumnSums, encoding: Encoding) -> list[str]:
     """Return notes on empty cells, by column, and on categories that are pooled."""
     notes, missing = [], sums.samples - sums.filled
     if bool((missing > 0).any()):
@@ -284,10 +326,191 @@ def _notes(columns: Sequence[SchemaColumn], sums: ColumnSums, encoding: TableEnc
         notes.append(
             f"{int(missing.sum()):,} of {sums.samples * len(columns):,} cells are empty ({cells}); they {how}."
         )
-    rare = [column.name for column, has_other in zip(columns, encoding.other.tolist(), strict=True) if has_other]
-    if rare:
+    if rare := [column.name for column, has_other in zip(columns, encoding.other.tolist(), strict=True) if has_other]:
         notes.append(
             f"Categories of {quoted(rare)} with too few samples at every client to be named, and all but the "
             f"{MAX_CATEGORIES} most frequent of a column, are pooled as '{OTHER}'."
         )
     return notes
+
+
+# Scales of columns, and limits of those with outliers.
+
+
+class ColumnScales(NamedTuple):
+    """How columns are scaled: `mean` and `scale`, and limits `low` and `high`, empty without outliers, ``(columns,)``.
+
+    All are float64. `notes` say for the user which columns have a common scale and which have limits.
+    """
+
+    mode: Mode
+    mean: Tensor
+    scale: Tensor
+    low: Tensor = _NONE
+    high: Tensor = _NONE
+    notes: Sequence[str] = ()
+
+
+def fit_scales(sums: ColumnSums, names: Sequence[str], kinds: Sequence[Kind], scaling: str, ask: Ask) -> ColumnScales:
+    """Fit scales of columns, or of channels of images, to sums over all clients.
+
+    Standardising each column of pixels, embeddings or spectra would amplify those that hardly vary, so by the `scaling`
+    "auto" columns that `share_unit` are divided by one common scale, and the others each by its own, within limits if
+    they have outliers; `ask` is called for histograms then. Numbers that all lie in [0, 1] are left alone. `names` are
+    those of the columns as a sentence has them, and `kinds` theirs; categories are scaled as if they were numbers.
+    """
+    low, high, are_plain = sums.low, sums.high, set(kinds) == {"number"}
+    if scaling == "none" or (scaling == "auto" and are_plain and in_unit(low, high)):
+        mode: Mode = "none" if scaling == "none" else "unit"
+        return ColumnScales(mode, torch.zeros_like(sums.mean), torch.ones_like(sums.mean))
+    if low is None or high is None:
+        scale = torch.where(constant(sums.mean, sums.spread), 1.0, sums.spread)
+        return ColumnScales("standard", sums.mean, scale)
+    is_constant = constant(sums.mean, sums.spread) if sums.trimmed else low == high
+    shared = torch.zeros_like(low, dtype=torch.bool)
+    if scaling == "auto" and are_plain:
+        shared = share_unit(low, high, sums.spread)
+    common = sums.spread[shared].square().mean().sqrt()
+    mean, scale = sums.mean, torch.where(is_constant, 1.0, torch.where(shared, common, sums.spread))
+    mode, notes = ("common", [_note_on_unit(names, shared, low < high)]) if shared.any() else ("standard", [])
+    measured = torch.tensor([kind in MEASURED for kind in kinds]) & (sums.filled > 0)
+    limits = _find_limits(ask, sums, low, high, measured & ~shared) if scaling == "auto" else None
+    if limits is None:
+        return ColumnScales(mode, mean, scale, notes=notes)
+    positions, *parts = limits
+    notes.append(_note_on_outliers(names, kinds, limits, sums, low, high))
+    unlimited = torch.full_like(mean, MAX_NUMBER)
+    mean, scale, low, high = (
+        column.index_copy(0, positions, values)
+        for column, values in zip((mean, scale, -unlimited, unlimited), parts, strict=True)
+    )
+    return ColumnScales(mode, mean, scale, low, high, notes)
+
+
+def in_unit(low: Tensor | None, high: Tensor | None) -> bool:
+    """Return whether all values lie in [0, 1], and not all of them below 0.01, next to 0."""
+    if low is None or high is None:
+        return False
+    return bool((low >= 0).all() and (high <= 1).all()) and float(high.max()) >= 0.01
+
+
+def share_unit(low: Tensor, high: Tensor, spread: Tensor) -> Tensor:
+    """Return which columns look like measurements of one kind in one unit, bool ``(columns,)``; there may be none.
+
+    They are so if at least half of the columns that vary have one minimum and half one maximum, as pixels do: all that
+    lie between these two. Or all spread by the same order of magnitude around values of that order, as embeddings and
+    spectra do; of these a twentieth may spread less. Fewer than 16 columns do not share a unit. `low`, `high` and
+    `spread`, float64 ``(columns,)``, are minimum, maximum and standard deviation.
+    """
+    varies = low < high
+    none = torch.zeros_like(varies)
+    if int(varies.sum()) < _MIN_SHARING:
+        return none
+    (least, of_least), (greatest, of_greatest) = _most_frequent(low[varies]), _most_frequent(high[varies])
+    if of_least >= 0.5 and of_greatest >= 0.5:
+        shared = varies & (low >= least) & (high <= greatest)
+    else:
+        smallest, largest = spread[varies].quantile(0.05), spread[varies].quantile(0.95)
+        shared = varies & (spread <= _SAME_ORDER * smallest)
+        middles = (low + high)[shared] / 2
+        if largest > _SAME_ORDER * smallest or middles.max() - middles.min() > _SAME_ORDER * spread[shared].max():
+            return none
+    return shared if int(shared.sum()) >= _MIN_SHARING else none
+
+
+def _most_frequent(values: Tensor) -> tuple[float, float]:
+    """Return the most frequent value, and the fraction of all values that equal it."""
+    unique, counts = values.unique(return_counts=True)
+    return float(unique[counts.argmax()]), float(counts.max()) / len(values)
+
+
+def constant(mean: Tensor, spread: Tensor) -> Tensor:
+    """Return which columns do not vary except for rounding, where minimum and maximum are not known."""
+    return spread <= 1e-12 * mean.abs()
+
+
+def _note_on_unit(names: Sequence[str], shared: Tensor, varies: Tensor) -> str:
+    """Return a note on the columns with a common scale; of columns with a single value nothing is said."""
+    apart = [name for name, is_apart in zip(names, (varies & ~shared).tolist(), strict=True) if is_apart]
+    which = f"{int(shared.sum())} of {len(shared)}" if apart else f"All {len(shared)}"
+    rest = f", and {listing(apart, 5)} by their own" if apart else ""
+    return (
+        f"{which} columns look like measures in one unit, so they are divided by one common scale{rest}; "
+        f"{option('scaling', 'standard')} divides each by its own."
+    )
+
+
+_Limits = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
+"""Positions of columns with outliers, int64 ``(k,)``; of limited values mean and standard deviation, and the limits."""
+
+
+def _find_limits(ask: Ask, sums: ColumnSums, low: Tensor, high: Tensor, among: Tensor) -> _Limits | None:
+    """Return the limits of the columns with outliers, of those `among` which they may be; ``None`` without any.
+
+    Clients are asked only if some value is five standard deviations from the mean; where ends are trimmed nobody knows,
+    so all columns have limits. Mean and deviation are read from a histogram between the limits.
+    """
+    reach = torch.maximum(high - sums.mean, sums.mean - low)
+    positions = (among & ((reach > 5.0 * sums.spread) | (sums.trimmed and low < high))).nonzero()[:, 0]
+    least, greatest = low[positions], high[positions]
+    first, last, filled = _central_range(ask, positions, least, greatest)
+    width = last - first
+    outlying = filled & ((greatest > last + 2.0 * width) | (least < first - 2.0 * width) | sums.trimmed)
+    positions, low, high = positions[outlying], (first - width)[outlying], (last + width)[outlying]
+    if not len(positions):
+        return None
+    counts = ask(positions, low, high)
+    middles = low[:, None] + (torch.arange(BINS) + 0.5) / BINS * (high - low)[:, None]
+    shares = counts / counts.sum(1, keepdim=True).clamp_min(1)
+    mean = (shares * middles).sum(1)
+    return positions, mean, (shares * (middles - mean[:, None]).square()).sum(1).sqrt(), low, high
+
+
+def _central_range(ask: Ask, positions: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the ends of each column's middle nine tenths, and whether these fill 16 bins of a histogram or more.
+
+    Histograms are asked for up to eight times, each finer than the last, to reach that.
+    """
+    first, last, filled = low.clone(), high.clone(), torch.zeros(len(positions), dtype=torch.bool)
+    low, high = low.clone(), high.clone()
+    for _ in range(8):
+        rest = (~filled & (high > low)).nonzero()[:, 0]
+        if not len(rest):
+            break
+        counts, ends = ask(positions[rest], low[rest], high[rest]), (low[rest], high[rest])
+        first[rest], last[rest] = quantile(counts, _TAIL, *ends), quantile(counts, 1 - _TAIL, *ends)
+        width = (ends[1] - ends[0]) / BINS
+        filled[rest] = last[rest] - first[rest] >= 16 * width
+        low[rest] = torch.maximum(first[rest] - width, ends[0])
+        high[rest] = torch.minimum(last[rest] + width, ends[1])
+    return first, last, filled
+
+
+def _note_on_outliers(
+    names: Sequence[str], kinds: Sequence[Kind], limits: _Limits, sums: ColumnSums, low: Tensor, high: Tensor
+) -> str:
+    """Return a note on the columns with outliers; those whose standard deviation limits make smallest come first."""
+    positions, _, spread, least, greatest = limits
+    listed = []
+    for i in (spread / sums.spread[positions]).nan_to_num(1.0).argsort(stable=True).tolist():
+        column = int(positions[i])
+        for side, limit, is_beyond in (
+            ("above", float(greatest[i]), high[column] > greatest[i]),
+            ("below", float(least[i]), low[column] < least[i]),
+        ):
+            is_date = kinds[column] == "date"
+            text = as_written(limit, "date") if is_date else f"{float(f'{limit:.4g}'):,.15g}"  # four digits
+            listed += [f"{names[column]} {side} {text}"] if is_beyond else []
+    if not listed:
+        return "Values far from all others count as a limit, which was found without any site's extremes."
+    return (
+        f"Some values are far from all others and count as a limit: {listing(listed, 5)}; "
+        f"{option('scaling', 'standard')} takes them as they are."
+    )
+
+
+def as_written(value: float, kind: Kind) -> str:
+    """Return a value as it stands in the table: of a date the day."""
+    if kind == "date":
+        return str(np.datetime64("1970-01-01") + np.timedelta64(math.floor(value), "D"))
+    return f"{value:.15g}"

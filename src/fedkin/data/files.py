@@ -22,11 +22,10 @@ from torch import Tensor
 
 from fedkin.core.errors import FedkinError, listing, require, setting, unknown_name
 from fedkin.core.files import check_room, ending_of
-from fedkin.data.arrays import as_tensor
 from fedkin.data.dataset import Dataset, encode_labels, usual_label
 from fedkin.data.names import READ, WORKBOOKS, missing, not_read
 from fedkin.data.options import NO_LABELS, NO_OPTIONS, TableOptions
-from fedkin.data.tables import check_columns, frame_to_dataset
+from fedkin.data.tables import as_tensor, check_columns, frame_to_dataset
 
 if TYPE_CHECKING:
     import pandas as pd

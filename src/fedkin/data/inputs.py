@@ -27,13 +27,12 @@ from fedkin.core.client import Samples
 from fedkin.core.errors import FedkinError, in_short, listing, no_column, raised_by, refuse, unknown_name
 from fedkin.core.files import check_room
 from fedkin.core.replies import check_same_shape
-from fedkin.data.arrays import as_dataset
 from fedkin.data.dataset import LABEL_NAMES, Dataset, in_order, not_labels
 from fedkin.data.names import expanded, files_in
 from fedkin.data.options import NO_LABELS, NO_OPTIONS, TableOptions
 from fedkin.data.samples import folder_dataset, listed_samples, pixels_of, with_embeddings
 from fedkin.data.sources import read_rows
-from fedkin.data.tables import as_frame, label_of
+from fedkin.data.tables import as_dataset, as_frame, label_of
 
 FORMS = (
     "an array, a tensor, a DataFrame, a file, a pair (x, y), a dict of x and y, a torch Dataset or DataLoader, or a "
@@ -67,7 +66,7 @@ def form_of(value: Any, any_labels: bool = False) -> Form:
     if issparse(value):  # some are dicts; `as_tensor` has the sentence
         return "array"
     if isinstance(value, Mapping):
-        x, y = _of_record(value)
+        x, y = (_first(value, keys) for keys in (SAMPLE_KEYS, LABEL_NAMES))
         return "record" if len(value) == 2 and x is not None and _are_labels(y, x) else "other"
     if isinstance(value, Iterator | Set | ValuesView):
         return "other"
@@ -92,8 +91,8 @@ def dimensions(value: Any) -> int:
     return ndim if isinstance(ndim, int) else int(hasattr(value, "__array__"))
 
 
-def _of_record(value: Mapping[Any, Any]) -> list[Any]:
-    return [next((value[key] for key in keys if key in value), None) for keys in (SAMPLE_KEYS, LABEL_NAMES)]
+def _first(value: Mapping[Any, Any], keys: Iterable[str]) -> Any:
+    return next((value[key] for key in keys if key in value), None)
 
 
 def _are_labels(y: Any, x: Any) -> bool:
@@ -118,7 +117,7 @@ def _is_hub(value: Any) -> bool:
 class ClientInput:
     """Data and labels of one client, in a form that `load_clients` reads.
 
-    `x` is a path, a DataFrame, `Samples`, or an array as `fedkin.data.arrays.as_tensor` takes it. `y` has one label per
+    `x` is a path, a DataFrame, `Samples`, or an array as `fedkin.data.tables.as_tensor` takes it. `y` has one label per
     sample, of any plain type; ``None`` where there are none, or they are still in a file. `label` is the column of the
     DataFrame `x` that holds `y`.
     """
@@ -141,11 +140,18 @@ def client_input(value: Any, origin: str, label: str | None = None, seek_labels:
     if form == "samples":
         return ClientInput(value if isinstance(value, Samples) else listed_samples(value))
     if form == "table":
-        return _of_frame(as_frame(value), origin, label, seek_labels)
+        frame: Any = as_frame(value)
+        names = [str(name) for name in frame.columns]
+        label = label_of(frame, None) if label is None and seek_labels else label
+        if label is None:
+            return ClientInput(frame)
+        if label not in names:
+            raise no_column(origin, label, names)
+        return ClientInput(frame, frame.iloc[:, names.index(label)].to_numpy(), label)
     if form == "items":
         return _of_items(value, origin, label)
     if form in ("pair", "record"):
-        x, y = _of_record(value) if form == "record" else value
+        x, y = (_first(value, keys) for keys in (SAMPLE_KEYS, LABEL_NAMES)) if form == "record" else value
         first = client_input(x, origin)
         return first if y is None else ClientInput(first.x, y)
     if form == "other":
@@ -156,17 +162,6 @@ def client_input(value: Any, origin: str, label: str | None = None, seek_labels:
             "for each client, or clients as pairs (x, y)."
         )
     return ClientInput(value)
-
-
-def _of_frame(frame: Any, origin: str, label: str | None, seek_labels: bool) -> ClientInput:
-    names = [str(name) for name in frame.columns]
-    if label is None and seek_labels:
-        label = label_of(frame, None)
-    if label is None:
-        return ClientInput(frame)
-    if label not in names:
-        raise no_column(origin, label, names)
-    return ClientInput(frame, frame.iloc[:, names.index(label)].to_numpy(), label)
 
 
 def _of_items(data: Any, origin: str, label: str | None) -> ClientInput:
@@ -191,10 +186,9 @@ def _of_items(data: Any, origin: str, label: str | None) -> ClientInput:
 
 
 def _read_items(items: Iterable[Any], count: int, origin: str, label: str | None) -> tuple[Tensor, NDArray[Any] | None]:
-    """Read items ``(x, y)``, ``{"x": x, "y": y}`` or ``x``, in order: samples ``(n, *shape)`` and labels ``(n,)``.
+    """Read items ``(x, y)``, ``{"x": x, "y": y}`` or ``x`` of one shape: samples ``(n, *shape)`` and labels ``(n,)``.
 
-    Each `x` is a tensor, an array or a picture of Pillow's, all of one shape; `count` is their number if it is known.
-    Raises FedkinError if there are none, one cannot be read, they differ in form or shape, or memory is too small.
+    `count` is their number if it is known.
     """
     samples: list[Tensor] = []
     labels: list[Any] = []
@@ -291,21 +285,16 @@ def federation_input(
         client = f"Client '{key}'" if by_name else f"Client {key}"
         try:
             inputs[key] = client_input(value, client, column, seek_labels and y is None)
-            if beside is not None:
-                if inputs[key].y is not None and inputs[key].label is None:
-                    raise FedkinError(f"{client} has labels of its own, and labels are in y, too; leave one out.")
-                inputs[key] = ClientInput(inputs[key].x, beside[key])
+            if beside is not None and inputs[key].y is not None and inputs[key].label is None:
+                raise FedkinError(f"{client} has labels of its own, and labels are in y, too; leave one out.")
+            inputs[key] = inputs[key] if beside is None else ClientInput(inputs[key].x, beside[key])
         except FedkinError as error:
             problems += [(client, line) for line in str(error).splitlines()]
     refuse(said_once(problems))
     sources = {key: client.x for key, client in inputs.items()}
-    label = (
-        y
-        if isinstance(y, str)
-        else next((client.label for client in inputs.values() if client.label is not None), None)
-    )
+    named = y if isinstance(y, str) else next(filter(None, (client.label for client in inputs.values())), None)
     labels = [client.y for client in inputs.values()]
-    return FederationInput(sources if by_name else list(sources.values()), labels, label)
+    return FederationInput(sources if by_name else list(sources.values()), labels, named)
 
 
 def holds_several(value: Any) -> bool:
@@ -394,16 +383,13 @@ def _by_name(clients: Any) -> dict[str, Any]:
                 f"{lost:,} of {len(clients.obj):,} rows have no value by which the table is divided, so they are no "
                 "client's; groupby(..., dropna=False) makes a client of them, and dropna(subset=...) drops them."
             )
-        pairs = [(name, group.drop(columns=_keys_of(clients), errors="ignore")) for name, group in pairs]
+        keys = clients.keys if isinstance(clients.keys, list) else [clients.keys]
+        keys = [key for key in keys if isinstance(key, str)]
+        pairs = [(name, group.drop(columns=keys, errors="ignore")) for name, group in pairs]
     named = {_client_name(name): data for name, data in pairs}
     if len(named) < len(pairs):
         raise FedkinError("Two clients have the same name, such as once as a number and once as text.")
     return named
-
-
-def _keys_of(groups: Any) -> list[str]:
-    keys = groups.keys if isinstance(groups.keys, list) else [groups.keys]
-    return [key for key in keys if isinstance(key, str)]
 
 
 def _client_name(key: Any) -> str:
@@ -457,7 +443,7 @@ def load_clients(
         A folder with ``.npz``, ``.csv``, ``.tsv`` and ``.parquet`` files, those of text perhaps compressed, as
         ``.csv.gz``, and workbooks such as ``.xlsx``, taken in order of file name; others are ignored; or the data of
         each client, in order or by the client's name: the path of a file, a DataFrame, or an array as
-        `fedkin.data.arrays.as_tensor` takes it.
+        `fedkin.data.tables.as_tensor` takes it.
     label : str, optional
         The column or array of labels of every client, or "none". Without it, a column of a usual name that can
         hold labels is taken for them, see `fedkin.data.tables.label_of`.

@@ -31,8 +31,6 @@ KINDS: dict[str, SampleKind] = {
 }  # fmt: skip
 """What files of these ends hold in a folder with a sample in each."""
 SPLIT = re.compile(r"(train|test|valid|validation|dev|eval)([-_.]|ing[-_.])", re.IGNORECASE)
-_OTHER_TABLES = (".txt", ".dat", ".data", ".dta", ".sav", ".feather", ".numbers", ".xlsb", ".json", ".gz", ".zip")
-"""Ends of the names of files that could be tables, in formats that are not read."""
 
 
 def check_source(source: str) -> None:
@@ -144,19 +142,3 @@ def folders_of_samples(source: str | Path) -> list[str]:
         if (folder / name).is_dir() and not SPLIT.match(f"{name}.") and samples_in(folder / name)
     ]
     return folders if len(folders) > 1 else []
-
-
-def ignored_in(source: object) -> list[str]:
-    """Return what in a folder of clients' files could hold a client's data and is not read.
-
-    That is files in an unsupported format, and subfolders with files; runs and what belongs to a site, which have a
-    TOML file, are none.
-    """
-    if not isinstance(source, str | Path) or not (folder := expanded(str(source))).is_dir():
-        return []
-    ignored, samples = [], folders_of_samples(source)
-    for name in sorted(shown_in(folder)):
-        inside = {ending_of(file) for file in shown_in(folder / name)} if (folder / name).is_dir() else set()
-        holds_tables = bool(inside.intersection(READ)) and ".toml" not in inside and name not in samples
-        ignored += [name] if holds_tables or name.lower().endswith(_OTHER_TABLES) else []
-    return ignored

@@ -149,10 +149,10 @@ class TableOptions:
             choices = get_args(get_type_hints(type(self))[name])
             if (value := getattr(self, name)) not in choices:
                 raise unknown_name(name, str(value), choices)
-        for name in ("header", *(["dayfirst"] if self.dayfirst is not None else [])):
-            if type(getattr(self, name)).__name__ not in ("bool", "bool_"):  # numpy's, too, without waiting for it
-                raise FedkinError(f"{name} is {getattr(self, name)!r}; allowed: 'true', 'false'.")
-            put(name, bool(getattr(self, name)))
+        if not {type(self.header).__name__, type(self.dayfirst).__name__} <= {"bool", "bool_", "NoneType"}:
+            raise FedkinError(f"header is {self.header!r} and dayfirst {self.dayfirst!r}; allowed: 'true', 'false'.")
+        put("header", bool(self.header))
+        put("dayfirst", None if self.dayfirst is None else bool(self.dayfirst))
         try:
             "".encode(self.encoding)
             codecs.lookup(self.encoding)
@@ -253,17 +253,15 @@ def lines_lacking(
     """
     if table is None:
         return []
-    label, names = asked.get("label"), {*table.names, *table.texts}
-    experiment = TableOptions(
-        **{key: asked[key] for key in ("drop", "categorical", "ordinal", "na_values", "text") if key in asked}
-    )
-    lacking: dict[str, Any] = {}
+    keys = ("drop", "categorical", "text", "ordinal", "na_values")
+    experiment = TableOptions(**{key: asked[key] for key in keys if key in asked})
+    label, names, lacking = asked.get("label"), {*table.names, *table.texts}, dict[str, Any]()
     if label == NO_LABELS and named is None and taken is not None:
         lacking["label"] = NO_LABELS
     elif label in table.names:
         lacking |= {"label": label} if named is None else {"drop": [label]}
     rest = names - {*options.drop, options.id, *options.categorical, *options.ordinal}
-    for key in ("drop", "categorical", "text"):
+    for key in keys[:3]:
         candidates = rest - {*table.texts, *options.text} if key == "text" else rest
         if unnamed := [name for name in getattr(experiment, key) if name in candidates]:
             lacking[key] = [*lacking.get(key, []), *unnamed]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from fedkin.core.client import Client
+from fedkin.core.client import Client, Table
 from fedkin.core.errors import FedkinError
 from fedkin.core.files import ending_of, stem_of
 from fedkin.core.seeds import derive_generator
@@ -166,12 +166,12 @@ class Population:
 
     def prepared(self, preparation: Preparation) -> Population:
         """Return the population with `tests` and `common_test` prepared; clients prepare their own data themselves."""
-        columns = [None if client.table is None else client.table.columns for client in self.clients]
-        tests = [
-            (preparation.prepared(x, columns[i], f"The test part of client {i}", self.clients[i].table), y)
-            for i, (x, y) in enumerate(self.tests)
-        ]
-        common = self.common_test and (preparation.prepared(self.common_test[0], columns[0]), self.common_test[1])
+        tests = []
+        for i, (x, y) in enumerate(self.tests):
+            table = self.clients[i].table
+            rows = None if table is None else Table(table.columns, x.double())
+            tests.append((preparation.prepared(x, rows, f"The test part of client {i}", table), y))
+        common = self.common_test and (preparation.prepared(self.common_test[0]), self.common_test[1])
         return replace(self, tests=tests, common_test=common)
 
 

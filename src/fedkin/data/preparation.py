@@ -13,12 +13,12 @@ from typing import Any, Self, get_args
 import torch
 from torch import Tensor
 
-from fedkin.core import Client, Federation, FedkinError, Payload, Task, client_task, task
+from fedkin.core import Client, Federation, FedkinError, Payload, client_task, task
 from fedkin.core.client import MAX_CATEGORIES, Column, Table
 from fedkin.core.errors import RefusalError, listing, option, setting
 from fedkin.core.payload import from_bytes, owned, to_bytes
 from fedkin.core.replies import (
-    MAX_NUMBER,
+    MAX_COUNT,
     Array,
     Expected,
     Failure,
@@ -26,6 +26,7 @@ from fedkin.core.replies import (
     Optional,
     common_shape,
     doubles,
+    is_count,
     is_flag,
     is_list,
     is_text,
@@ -34,19 +35,17 @@ from fedkin.core.replies import (
     one_of,
     reals,
 )
-from fedkin.data.arrays import as_dataset, plain_numbers
 from fedkin.data.checks import check_arrays, check_columns, check_names, check_new_rows
 from fedkin.data.dataset import Dataset
-from fedkin.data.encoding import TableEncoding, fit_encoding
+from fedkin.data.encoding import Encoding, Mode, fit_encoding, in_unit
 from fedkin.data.inputs import ClientInput, client_input
 from fedkin.data.options import MIN_MEMBERS, NO_OPTIONS, Imputation, TableOptions
 from fedkin.data.samples import with_embeddings
-from fedkin.data.scaling import Mode, Scaling, fit_scales, in_unit, rescale, restore_scaling, unlimited
 from fedkin.data.schema import (
     Reports,
     Schema,
-    SchemaColumn,
     agree,
+    aligned,
     are_columns,
     is_place,
     quoted,
@@ -56,36 +55,32 @@ from fedkin.data.schema import (
 )
 from fedkin.data.statistics import (
     ColumnSums,
-    histograms_of,
-    is_prepared,
     moments,
+    open_sums,
     secure_sums,
     shapes,
-    sums_of_arrays,
-    sums_of_columns,
     table_columns,
     text_moments,
 )
+from fedkin.data.tables import as_dataset, plain_numbers
 from fedkin.secure_aggregation.sums import check_enough
 
 STATE = "preparation"
-"""Key of the encoding of its table in a client's state, uint8."""
+"""Key of the encoding of its data in a client's state, uint8."""
 
 
 @dataclass(frozen=True)
 class Preparation:
-    """Preparation that turns samples as read into samples as methods see them.
+    """Preparation that turns samples as read into samples as methods see them, by one `encoding`.
 
-    Arrays have a `scaling`, and tables an `encoding`. `notes` say in sentences what was done, for the user; `questions`
-    are those on what looks wrong in the data and is used as it is. `files` are options of `TableOptions` by which the
-    clients' files were read and those of new samples are, such as ``decimal``. `centres`
-    are those of clusters of tables, float64 ``(k, width)``, from which empty cells of new rows are imputed; they are
-    sent to no client. `encoder` is the fingerprint of what has made embeddings of the clients' samples; empty where
-    data are numbers.
+    `notes` say in sentences what was done, for the user; `questions` are those on what looks wrong in the data and is
+    used as it is. `files` are options of `TableOptions` by which the clients' files were read and those of new samples
+    are, such as ``decimal``. `centres` are those of clusters of tables, float64 ``(k, width)``, from which empty cells
+    of new rows are imputed; they are sent to no client. `encoder` is the fingerprint of what has made embeddings of the
+    clients' samples; empty where data are numbers.
     """
 
-    scaling: Scaling | None = None
-    encoding: TableEncoding | None = None
+    encoding: Encoding
     notes: list[str] = field(default_factory=list)
     questions: tuple[str, ...] = ()
     files: Mapping[str, Any] = field(default_factory=dict)
@@ -101,43 +96,29 @@ class Preparation:
         return replace(self, notes=[*notes, *self.notes], questions=(*questions, *self.questions))
 
     @property
-    def has_limits(self) -> bool:
-        """Whether values beyond the limits of some column count as these."""
-        if self.encoding is not None:
-            return bool((self.encoding.high < MAX_NUMBER).any())
-        return self.scaling is not None and bool(self.scaling.limits)
+    def table(self) -> Encoding | None:
+        """The encoding of tables; ``None`` where data are arrays."""
+        return None if self.encoding.shape else self.encoding
 
     @property
     def has_texts(self) -> bool:
         """Whether clients may have texts: samples that were encoded, or columns of a table."""
-        return bool(self.encoder or (self.encoding is not None and self.encoding.text_names))
-
-    @property
-    def mode(self) -> str:
-        """Mode of scaling, ``"standard"``, ``"common"``, ``"unit"`` or ``"none"``: see `Scaling`, `TableEncoding`."""
-        means = self.scaling if self.encoding is None else self.encoding
-        assert means is not None
-        return means.mode
+        return bool(self.encoder or self.encoding.text_names)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of a sample as methods see it."""
-        return (self.encoding.width,) if self.encoding is not None else self.scaling.shape if self.scaling else ()
-
-    @property
-    def id(self) -> str | None:
-        """Name of the tables' column that identifies rows, if there is one."""
-        return None if self.encoding is None else self.encoding.schema.id
+        return self.encoding.shape or (self.encoding.width,)
 
     @property
     def columns(self) -> list[str]:
         """Names of the columns of prepared tables; empty for arrays."""
-        return [] if self.encoding is None else self.encoding.names
+        return self.encoding.names
 
     @property
     def reading(self) -> TableOptions:
         """Options by which a new table is read with columns of the same kinds."""
-        if self.encoding is None:
+        if self.table is None:
             return replace(NO_OPTIONS, **self.files)
         return replace(self.encoding.schema.reading, text=list(self.encoding.text_names), **self.files)
 
@@ -195,73 +176,49 @@ class Preparation:
             )
 
     def prepared(
-        self,
-        x: Tensor,
-        columns: Table | Sequence[Column] | None = None,
-        origin: str = "The table",
-        donors: Table | None = None,
+        self, x: Tensor, table: Table | None = None, origin: str = "The table", donors: Table | None = None
     ) -> Tensor:
-        """Prepare samples that were read, float32 ``(n, *shape)``; `x` itself is not changed.
+        """Prepare samples that were read, float32 ``(n, *shape)``; they themselves are not changed.
 
-        `x` is as it was read: an array, or the values of a table, which is passed too, or its `columns`; without these,
-        it must be numbers in the order of the original table's columns. `origin` names the source, at
-        the beginning of error messages; `donors` are rows of the same client that empty cells are imputed from. Raises
-        FedkinError if samples are of another shape, the table lacks a column, or a table is passed for arrays.
+        They are an array `x`, or a `table`; an array for a table must be numbers in the order of its columns. `origin`
+        names the source, at the beginning of error messages; `donors` are rows of the same client that empty cells are
+        imputed from. Raises FedkinError if samples are of another shape, the table lacks a column, or a table is passed
+        for arrays.
         """
-        if self.encoding is None:
-            assert self.scaling is not None
-            return self.scaling.apply(x if columns is None else plain_numbers(_table_of(columns, x), origin))
+        if self.table is None:
+            return self.encoding.scaled(x if table is None else plain_numbers(table, origin))
         schema = self.encoding.schema
-        if columns is None:
+        if table is None:
             numbers = x.ndim == 2 and x.shape[1] == len(schema.columns)
             if not numbers or any(column.kind == "category" for column in schema.columns):
                 raise FedkinError(
                     f"The samples have shape {tuple(x.shape)} and no names of columns, but the model was made for the "
                     f"columns {quoted(schema.names)}; give a DataFrame or a file with these."
                 )
-            columns = [Column(column.name, column.kind, column.categories) for column in schema.columns]
-        return self.encoding.apply(_table_of(columns, x), origin, donors, self.centres)
+            table = Table(schema.columns, x.double())
+        return self.encoding.apply(table, origin, donors, self.centres)
 
     def of(self, client: Client) -> Tensor:
         """Return a client's data prepared; they must not have been prepared yet."""
-        origin = f"Client {client.id}"
-        if client.table is None or self.encoding is None:
-            return self.prepared(client.x, client.table, origin)
-        return self.encoding.apply(client.table, origin, client.table)
+        return self.prepared(client.x, client.table, f"Client {client.id}", client.table)
 
     def notes_on(self, data: Dataset, origin: str) -> list[str]:
         """Return what checks find of new rows that are unlike the clients'."""
-        if self.encoding is None or data.table is None:
+        if self.table is None or data.table is None:
             return []
         return [*check_new_rows(data.table, self.encoding, origin)]
-
-    def read(self, source: str) -> Tensor:
-        """Read samples by name or path, see `fedkin.data.sources.load`, and prepare them."""
-        from fedkin.data.sources import load
-
-        data = load(source, options=self.reading, must_have=False)
-        return self.prepared(data.x, data.table, f"'{source}'")
 
     def tree(self) -> dict[str, Any]:
         """Return the fields, ready for `fedkin.core.payload.pack`."""
         more: dict[str, Any] = {"questions": list(self.questions)} if self.questions else {}
-        if self.encoding is not None:
-            return {"table": self.encoding.tree(), "notes": self.notes, **more}
         more |= {"encoder": self.encoder} if self.encoder else {}
-        assert self.scaling is not None
-        return {"scaling": self.scaling.tree(), "notes": self.notes, **more}
+        return {"encoding": self.encoding.tree(), "notes": self.notes, **more}
 
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any]) -> Self:
         """Return the preparation that `tree` was made of."""
-        scaling = Scaling.from_tree(tree["scaling"]) if "scaling" in tree else None
-        encoding = TableEncoding.from_tree(tree["table"]) if scaling is None else None
-        questions = tuple(tree.get("questions", ()))
-        return cls(scaling, encoding, list(tree["notes"]), questions, encoder=tree.get("encoder", ""))
-
-
-def _table_of(columns: Table | Sequence[Column], x: Tensor) -> Table:
-    return replace(columns, values=x.double()) if isinstance(columns, Table) else Table(tuple(columns), x.double())
+        encoding, questions = Encoding.from_tree(tree["encoding"]), tuple(tree.get("questions", ()))
+        return cls(encoding, list(tree["notes"]), questions, encoder=tree.get("encoder", ""))
 
 
 def remembered(tables: Iterable[Table | None]) -> dict[str, Any]:
@@ -270,31 +227,83 @@ def remembered(tables: Iterable[Table | None]) -> dict[str, Any]:
     return {"decimal": signs.pop()} if len(signs) == 1 else {}
 
 
-def remember(client: Client, encoding: TableEncoding) -> None:
-    """Encode a client's table, and keep the encoding in its state."""
-    content = to_bytes(owned(encoding.tree()))
-    client.state[STATE] = torch.frombuffer(bytearray(content), dtype=torch.uint8)
-    restore_preparation(client)
-
-
-def encoding_of(state: Mapping[str, Tensor]) -> TableEncoding | None:
-    """Return the encoding of a client's table from its state; ``None`` if there is none."""
-    return TableEncoding.from_tree(from_bytes(state[STATE].numpy().tobytes())) if STATE in state else None
-
-
-def id_of(state: Mapping[str, Tensor]) -> str | None:
-    """Return the column that names a client's rows, from the encoding in its state; ``None`` if there is none."""
-    encoding = encoding_of(state)
-    return None if encoding is None else encoding.schema.id
+def encoding_of(state: Mapping[str, Tensor]) -> Encoding | None:
+    """Return the encoding of a client's data from its state; ``None`` if there is none."""
+    return Encoding.from_tree(from_bytes(state[STATE].numpy().tobytes())) if STATE in state else None
 
 
 def restore_preparation(client: Client) -> None:
-    """Prepare a client's freshly loaded data by the encoding or scaling in its state, if any; for resuming."""
-    encoding = encoding_of(client.state)
-    if encoding is not None and client.table is not None:
-        client.x = encoding.apply(client.table, "The client's table", client.table)  # a site does not know its id
-    else:
-        restore_scaling(client)
+    """Prepare a client's freshly loaded data by the encoding in its state, if any; for resuming."""
+    if (encoding := encoding_of(client.state)) is not None:
+        client.x = _encoded(client, encoding)
+
+
+def _encoded(client: Client, encoding: Encoding) -> Tensor:
+    if encoding.shape:
+        return encoding.scaled(client.x)
+    if client.table is None:
+        raise FedkinError(f"Client {client.id} has no table.", public=True)
+    return encoding.apply(client.table, "The client's table", client.table)  # a site does not know its id
+
+
+# What clients are asked.
+
+
+_ENCODING: Expected = {
+    "columns": are_columns, "id": Nullable(is_text), "notes": is_list(lambda note: isinstance(note, str)),
+    "mode": one_of(*get_args(Mode)), "imputes": is_flag, "imputation": one_of(*get_args(Imputation)),
+    "mean": doubles("width"), "scale": doubles("width", minimum=0), "low": doubles("limits"), "high": doubles("limits"),
+    "fill": doubles("columns"), "other": Array(("columns",), torch.bool), "shape": is_list(is_count),
+    "texts": Optional(
+        {
+            "text_names": is_list(is_text), "means": reals("texts", "embedded"),
+            "directions": reals("texts", "embedded", "shared"),
+        }
+    ),
+}  # fmt: skip
+
+
+def _is_encoding(value: Any) -> bool:
+    """Return whether a value is the tree of an `Encoding`, with consistent lengths."""
+    if objection({"encoding": value}, {"encoding": _ENCODING}) is not None:
+        return False
+    encoding, columns = Encoding.from_tree(value), len(value["columns"])
+    if encoding.shape:
+        return not columns and len(encoding.low) in (0, len(encoding.mean)) and encoding.shape[0] == len(encoding.mean)
+    fits = 0 < columns == len(encoding.fill) and len(encoding.low) in (0, columns)
+    return fits and encoding.blocks[-1][2] == len(encoding.mean)
+
+
+@client_task(takes={"encoding": _is_encoding})
+def encode(client: Client, payload: Payload) -> Payload:
+    """Encode the client's data and keep the encoding in its state; a second request does nothing.
+
+    Raises RefusalError if the data do not fit the encoding, as they never will.
+    """
+    if STATE not in client.state:
+        try:
+            client.x = _encoded(client, Encoding.from_tree(payload["encoding"]))
+        except FedkinError as error:
+            raise RefusalError(str(error), error.public) from error
+        client.state[STATE] = torch.frombuffer(bytearray(to_bytes(owned(payload["encoding"]))), dtype=torch.uint8)
+    return {}
+
+
+def _is_arrangement(value: Any) -> bool:
+    """Return whether a value is the tree of an `Encoding` that only puts columns of numbers in order."""
+    return _is_encoding(value) and value["mode"] == "none" and all(kind == "number" for _, kind, _ in value["columns"])
+
+
+@task(takes={"encoding": _is_arrangement}, accounted=True)
+def arrange_columns(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
+    """Put the columns of the client's table in a common order, unscaled; allowed under a privacy budget.
+
+    Nothing is released: whether the site refuses depends on names and kinds of its columns alone, since only numbers
+    are asked for. Private tasks clip each row themselves, whatever limits a server sends, and no row has an effect on
+    others.
+    """
+    alone = [{"encoding": {**payload["encoding"], "imputation": "median"}} for payload in payloads]
+    return encode.run(clients, alone)
 
 
 # Agreeing, by exchange.
@@ -307,7 +316,8 @@ def prepare(fed: Federation, options: TableOptions = NO_OPTIONS, names: Sequence
     from the common mean. Tables: clients send these, and for each column its name, its kind, and the names of
     categories that are frequent enough; then the squares and the frequencies of all categories, and, if cells are
     empty, histograms that medians are read from. Empty cells are imputed at the clients. With secure sums the server
-    learns the sums over clients only, and the columns of each client.
+    learns the sums over clients only, and the columns of each client. Clients that must not tell extremes send
+    quantiles in their place.
 
     The clients' `x` is replaced. `names` are the clients', in order of id, for notes and errors. Raises FedkinError if
     arrays differ in shape, columns in kind, no column can be used, a client cannot be reached, or the data are prepared
@@ -316,7 +326,8 @@ def prepare(fed: Federation, options: TableOptions = NO_OPTIONS, names: Sequence
     if fed.secure_sums and options.scaling == "auto":
         raise FedkinError("Scaling 'auto' needs minima and maxima; with secure sums it must be 'standard' or 'none'.")
     question: Payload = {} if options.min_members == MIN_MEMBERS else {"min_members": options.min_members}
-    sparing, unscaled = options.scaling == "none" or fed.secure_sums, options.scaling == "none"
+    unscaled = options.scaling == "none"
+    sparing = unscaled or fed.secure_sums
     first: Payload = {"unscaled": True} if unscaled else {} if sparing else question
     replies = fed.keep_majority(fed.ask_until_all_reply(shapes if sparing else moments, first), "scaled")
     if any(reply["scaled"] for reply in replies.values()):
@@ -325,10 +336,10 @@ def prepare(fed: Federation, options: TableOptions = NO_OPTIONS, names: Sequence
     tables = [client for client, reply in replies.items() if "names" in reply]
     if encoder := _common_encoder({called[i]: reply.get("encoder", "") for i, reply in replies.items()}, "samples"):
         note = "Samples are compared by what an encoder makes of them: rows of length 1, whose columns are not scaled."
-        return replace(_prepare_arrays(fed, "none", replies, called), encoder=encoder, notes=[note])
+        prepared = _prepare_arrays(fed, replace(options, scaling="none"), replies, called)
+        return replace(prepared, encoder=encoder, notes=[note])
     if not tables:
-        prepared = _prepare_arrays(fed, options.scaling, replies, called)
-        return prepared.noted(_not_covered(options, "")) if options.scaling != "none" else prepared
+        return _prepare_arrays(fed, options, replies, called).noted(_not_covered(options, ""))
     if len(tables) < len(replies):
         array = next(client for client in replies if client not in tables)
         raise FedkinError(
@@ -337,8 +348,11 @@ def prepare(fed: Federation, options: TableOptions = NO_OPTIONS, names: Sequence
         )
     columns, (texts, notes) = sorted(replies[tables[0]]["names"]), _common_texts(replies, called, fed.secure_sums)
     are_alike = unscaled and all(reply["plain"] and sorted(reply["names"]) == columns for reply in replies.values())
-    if are_alike and not texts:
-        return _arrange(fed, replies[tables[0]]["names"])
+    if are_alike and not texts:  # they are put in a common order, which tells nothing of samples
+        schema = Schema(tuple(map(Column, replies[tables[0]]["names"])))
+        encoding = Encoding.unchanged("none", schema=schema)
+        fed.ask_until_all_reply(arrange_columns, {"encoding": encoding.tree()})
+        return Preparation(encoding)
     if sparing:
         if fed.secure_sums:
             check_enough(len(fed.present))
@@ -372,7 +386,7 @@ def _common_texts(
     return texts, [f"Free text is left out {why}: {quoted(rest)}."] if rest else []
 
 
-def _with_texts(fed: Federation, encoding: TableEncoding, texts: Sequence[str]) -> TableEncoding:
+def _with_texts(fed: Federation, encoding: Encoding, texts: Sequence[str]) -> Encoding:
     """Return the encoding with at most 16 principal components of each text column, of total variance 1.
 
     More say little that several clients share, and each would weigh less.
@@ -396,107 +410,35 @@ def _with_texts(fed: Federation, encoding: TableEncoding, texts: Sequence[str]) 
 
 def _not_covered(options: TableOptions, more: str) -> list[str]:
     """Return a note on what clients have sent for the preparation if a method's guarantee does not cover that."""
-    sentence = (
+    if not options.private or (options.scaling == "none" and not more):
+        return []
+    return [
         "The privacy guarantee does not cover the preparation of the data, for which clients sent statistics such as "
         f"minima and maxima{more}; scale numbers to [0, 1] by public ones before, and {setting('scaling', 'none')}."
-    )
-    return [sentence] if options.private else []
+    ]
 
 
 def _prepare_arrays(
-    fed: Federation, mode: str, replies: Mapping[int, Payload], called: Mapping[int, str]
+    fed: Federation, options: TableOptions, replies: Mapping[int, Payload], called: Mapping[int, str]
 ) -> Preparation:
     replies = fed.keep_majority(replies)
     shape = common_shape(replies)
-    width = shape[0]
-    if mode == "none":
-        return Preparation(Scaling("none", shape, torch.zeros(width).double(), torch.ones(width).double()))
+    if options.scaling == "none":
+        return Preparation(Encoding.unchanged("none", shape))
     questions: list[str] = []
     if fed.secure_sums:
         check_enough(len(fed.present))
-        sums = secure_sums(fed, width)
+        sums = secure_sums(fed, shape[0])
     else:
         ends = {called[client]: (reply["min"], reply["max"]) for client, reply in replies.items()}
         low, high = (torch.stack(list(side)) for side in zip(*ends.values(), strict=True))
         questions += check_arrays(ends)
-        if mode == "auto" and in_unit(low.amin(0), high.amax(0)):
-            scaling = Scaling("unit", shape, torch.zeros(width).double(), torch.ones(width).double())
-            return Preparation(scaling, None, questions, tuple(questions))
-        sums = sums_of_arrays(fed, replies)
-    names = [f"column {i + 1}" for i in range(width)]
-    mode = mode if len(shape) == 1 else "standard"  # an image's channels have one scale each
-    scales = fit_scales(sums, names, ["number"] * width, mode, histograms_of(fed))
-    scaling = Scaling(scales.mode, shape, scales.mean, scales.scale, scales.low, scales.high)
-    fed.ask_until_all_reply(rescale, {"mean": scaling.mean, "scale": scaling.scale, **scaling.limits})
-    return Preparation(scaling, None, [*questions, *scales.notes], tuple(questions))
-
-
-# Tables.
-
-
-_ENCODING: Expected = {
-    "columns": are_columns, "id": Nullable(is_text), "notes": is_list(lambda note: isinstance(note, str)),
-    "mode": one_of(*get_args(Mode)), "imputes": is_flag, "imputation": one_of(*get_args(Imputation)),
-    "low": doubles("columns"), "high": doubles("columns"),
-    "fill": doubles("columns"), "mean": doubles("width"), "scale": doubles("width", minimum=0),
-    "other": Array(("columns",), torch.bool),
-    "texts": Optional(
-        {
-            "text_names": is_list(is_text), "means": reals("texts", "embedded"),
-            "directions": reals("texts", "embedded", "shared"),
-        }
-    ),
-}  # fmt: skip
-
-
-def _is_encoding(value: Any) -> bool:
-    """Return whether a value is the tree of a `TableEncoding`, with consistent lengths."""
-    unfit = objection({"encoding": value}, {"encoding": _ENCODING}) is not None
-    if unfit or len(value["fill"]) != len(value["columns"]):
-        return False
-    blocks = TableEncoding.from_tree(value).blocks
-    return (blocks[-1][2] if blocks else 0) == len(value["mean"])
-
-
-@client_task(takes={"encoding": _is_encoding})
-def encode_table(client: Client, payload: Payload) -> Payload:
-    """Encode the client's table and keep the encoding in its state; a second request does nothing.
-
-    Raises RefusalError if the table does not fit the encoding, as it never will.
-    """
-    if STATE not in client.state:
-        try:
-            remember(client, TableEncoding.from_tree(payload["encoding"]))
-        except FedkinError as error:
-            del client.state[STATE]
-            raise RefusalError(str(error), error.public) from error
-    return {}
-
-
-def _is_arrangement(value: Any) -> bool:
-    """Return whether a value is the tree of a `TableEncoding` that only puts columns of numbers in order."""
-    return _is_encoding(value) and value["mode"] == "none" and all(kind == "number" for _, kind, _ in value["columns"])
-
-
-@task(takes={"encoding": _is_arrangement}, accounted=True)
-def arrange_columns(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Put the columns of the client's table in a common order, unscaled; allowed under a privacy budget.
-
-    Nothing is released: whether the site refuses depends on names and kinds of its columns alone, since only numbers
-    are asked for. Private tasks clip each row themselves, whatever limits a server sends, and no row has an effect on
-    others.
-    """
-    alone = [{"encoding": {**payload["encoding"], "imputation": "median"}} for payload in payloads]
-    return encode_table.run(clients, alone)
-
-
-def _arrange(fed: Federation, names: Sequence[str]) -> Preparation:
-    """Prepare tables of numbers by putting their columns in a common order, without scaling."""
-    schema, width = Schema(tuple(SchemaColumn(name, "number") for name in names)), len(names)
-    zeros, ones = torch.zeros(width, dtype=torch.float64), torch.ones(width, dtype=torch.float64)
-    encoding = TableEncoding(schema, "none", *unlimited(width), zeros, zeros, ones, zeros.bool())
-    fed.ask_until_all_reply(arrange_columns, {"encoding": encoding.tree()})
-    return Preparation(encoding=encoding)
+        if options.scaling == "auto" and in_unit(low.amin(0), high.amax(0)):
+            return Preparation(Encoding.unchanged("unit", shape), questions, tuple(questions))
+        sums = open_sums(fed, replies)[0]
+    encoding, notes = fit_encoding(fed, sums, options, shape=shape)
+    fed.ask_until_all_reply(encode, {"encoding": encoding.tree()})
+    return Preparation(encoding, [*questions, *notes], tuple(questions))
 
 
 def _prepare_tables(
@@ -516,7 +458,7 @@ def _prepare_tables(
     if fed.secure_sums:
         sums = secure_sums(fed, len(agreed), agreed)
     else:
-        sums, squares, counts = sums_of_columns(fed, agreed, replies)
+        sums, squares, counts = open_sums(fed, replies, agreed)
         by_name = {called[client]: reports[client] for client in squares}  # who did not fail since
         exact = (sums.mean, *({called[i]: columns[i] for i in squares} for columns in (replies, squares, counts)))
     schema, sums = _comparable(schema, sums, reports, options.missing_columns == "drop")
@@ -524,13 +466,12 @@ def _prepare_tables(
         *check_names({client: columns.keys() for client, columns in reports.items()}),
         *check_columns(agreed, by_name, {column.name for column in agreed} - {*schema.names}, *exact),
     ]
-    encoding, notes = fit_encoding(fed, replace(schema, notes=[]), sums, options)  # clients get it, but no notes
+    encoding, notes = fit_encoding(fed, sums, options, replace(schema, notes=[]))  # clients get it, but no notes
     encoding = _with_texts(fed, encoding, texts)
-    fed.ask_until_all_reply(encode_table, {"encoding": encoding.tree()})
+    fed.ask_until_all_reply(encode, {"encoding": encoding.tree()})
     if len(schema.columns) == 1 and len({name for columns in reports.values() for name in columns} - {schema.id}) > 2:
         notes.append(f"Only '{schema.names[0]}' is compared: every other column is left out.")
-    notes = [*shortened([*schema.notes, *questions]), *notes]
-    return Preparation(None, encoding, notes, tuple(questions))
+    return Preparation(encoding, [*shortened([*schema.notes, *questions]), *notes], tuple(questions))
 
 
 def _comparable(schema: Schema, sums: ColumnSums, reports: Reports, drops: bool) -> tuple[Schema, ColumnSums]:
@@ -586,11 +527,11 @@ def admit_joined_clients(fed: Federation, clients: Sequence[Client], away: Set[i
     if not joined:
         return
     fed.join(joined)
-    new = [i for i in joined if not is_prepared(clients[i])]
+    new = [i for i in joined if STATE not in clients[i].state]
     for i in joined:  # one whose state has the preparation does it itself, as in a resumed run
         restore_preparation(clients[i])
-    if new and (request := _for_newcomers(preparation)):
-        fed.ask_until_all_reply(*request, new)
+    if new and _has_to_be_sent(preparation.encoding):
+        fed.ask_until_all_reply(encode, {"encoding": preparation.encoding.tree()}, new)
 
 
 def prepare_arrivals(fed: Federation, arrived: Collection[int], preparation: Preparation) -> set[int]:
@@ -600,10 +541,9 @@ def prepare_arrivals(fed: Federation, arrived: Collection[int], preparation: Pre
     those that take part from now on.
     """
     fed.join(arrived)
-    if not (request := _for_newcomers(preparation)):
+    if not _has_to_be_sent(preparation.encoding):
         return set(arrived)
-    question, payload = request
-    replies = fed.ask(question, dict.fromkeys(sorted(arrived), payload))
+    replies = fed.ask(encode, {i: {"encoding": preparation.encoding.tree()} for i in sorted(arrived)})
     silent = {i for i, reason in replies.missing.items() if not lasts(reason)}
     fed.leave(silent)
     fed.participation.free |= silent
@@ -611,11 +551,87 @@ def prepare_arrivals(fed: Federation, arrived: Collection[int], preparation: Pre
     return set(replies)
 
 
-def _for_newcomers(preparation: Preparation) -> tuple[Task, Payload] | None:
-    """Return the task that prepares a newcomer's data, and its payload; ``None`` if there is nothing to do."""
-    if preparation.encoding is not None:
-        return encode_table, {"encoding": preparation.encoding.tree()}
-    if preparation.scaling is not None and preparation.mode in ("standard", "common"):
-        scaling = preparation.scaling
-        return rescale, {"mean": scaling.mean, "scale": scaling.scale, **scaling.limits}
-    return None
+def _has_to_be_sent(encoding: Encoding) -> bool:
+    """Return whether it changes data."""
+    return encoding.is_scaled or not encoding.shape
+
+
+# Which columns of prepared rows are discrete: categories, truth values, and numbers with few values.
+
+
+CONTINUOUS, UNKNOWN = -1, -2
+"""What stands for a column that is not discrete, and for one of which a client cannot tell."""
+
+
+def common_blocks(by_client: Iterable[Tensor], width: int) -> Tensor:
+    """Return which columns are discrete, from the `blocks_of` all clients; those of another width do not count.
+
+    Discrete are categories, truth values, in arrays indicators of categories, and numbers of which no client with 20 or
+    more has more than three different values. Return int64 ``(width,)``: the same number, at least 0, for the columns
+    that one discrete column is encoded as, and -1 for others. `width` is the number of columns of a row; 0 if samples
+    are no rows.
+    """
+    blocks = torch.stack([torch.full((width,), UNKNOWN), *(columns for columns in by_client if len(columns) == width)])
+    numbers = torch.where(blocks >= 0, blocks, MAX_COUNT).amin(0)
+    return torch.where((blocks == CONTINUOUS).any(0) | (numbers == MAX_COUNT), CONTINUOUS, numbers)
+
+
+def blocks_of(client: Client) -> Tensor:
+    """Return which columns of a client's prepared rows are discrete as far as it can tell, int64 ``(width,)``.
+
+    Columns of one discrete column have the same number, at least 0; -1 stands for a continuous column and -2 for one
+    of which it cannot tell. Empty if samples are no rows.
+    """
+    if client.x.ndim != 2:
+        return torch.zeros(0, dtype=torch.int64)
+    encoding = encoding_of(client.state)
+    if client.table is None or encoding is None or encoding.shape:
+        return _blocks_of_array(client.x)
+    columns = encoding.schema.columns
+    values = aligned(client.table, columns, f"Client {client.id}", imputes=True)
+    blocks = torch.empty(client.x.shape[1], dtype=torch.int64)
+    looks = _looks_discrete(values).tolist()
+    for column, look, (_, start, end) in zip(columns, looks, encoding.blocks, strict=True):
+        blocks[start:end] = start
+        if column.kind not in ("category", "boolean"):
+            blocks[start] = look or start
+    return blocks
+
+
+def _looks_discrete(values: Tensor) -> Tensor:
+    """Return for each column of numbers 0 if it is discrete, else `CONTINUOUS` or `UNKNOWN`; empty cells are NaN.
+
+    It is if a thousand of its rows have at most three different values: four or more, such as answers from 1 to 5, are
+    near enough to a continuous column. With fewer than 20 rows a client cannot tell.
+    """
+    rows = (~values.isnan()).sum(0)
+    ordered = values[:: max(1, len(values) // 1_000)].sort(0).values  # NaN comes last
+    changes = ((ordered[1:] != ordered[:-1]) & ~ordered[1:].isnan()).sum(0)
+    return torch.where(rows < 20, UNKNOWN, torch.where(changes < 3, 0, CONTINUOUS))
+
+
+def _blocks_of_array(x: Tensor) -> Tensor:
+    """Return the blocks of an array of at most 2,000 columns, in which categories may be indicators already.
+
+    These are columns side by side of which every row has exactly one.
+    """
+    if not len(x) or x.shape[1] > 2_000:
+        return torch.full((x.shape[1],), UNKNOWN)
+    looks = _looks_discrete(x)
+    blocks = torch.where(looks == 0, torch.arange(x.shape[1]), looks)
+    low, high = x.amin(0), x.amax(0)
+    ones = (x == high) & (high > low)
+    may_be = (blocks >= 0) & (ones | (x == low)).all(0)
+    start = 0
+    while start < x.shape[1]:
+        rows, end = torch.zeros(len(x), dtype=torch.int64), start + 1
+        for i in range(start, x.shape[1]):
+            rows = rows + ones[:, i]
+            if not may_be[i] or int(rows.amax()) > 1:
+                break
+            if int(rows.amin()) == 1:
+                end = i + 1
+                blocks[start:end] = start
+                break
+        start = end
+    return torch.where((blocks >= 0) & (high == low), UNKNOWN, blocks)

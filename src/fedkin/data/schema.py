@@ -137,27 +137,15 @@ def reports_by_name(reply: Mapping[str, Any]) -> dict[str, ColumnReport]:
 
 
 @dataclass(frozen=True)
-class SchemaColumn:
-    """Column of the common schema, the same at all clients.
-
-    `categories` are the values of a boolean, ordinal or category column, in order; what is none of a category column's
-    is *other*.
-    """
-
-    name: str
-    kind: Kind
-    categories: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class Schema:
     """Columns by which all clients' tables are encoded.
 
-    `columns` are in the order of the first client that has each. `id` is the column that names rows, which is carried
+    `columns` are the same at all clients, in the order of the first client that has each; what is none of a category
+    column's `categories` is *other*. `id` is the column that names rows, which is carried
     to the outputs. `notes` say for the user which columns are left out, and why.
     """
 
-    columns: tuple[SchemaColumn, ...]
+    columns: tuple[Column, ...]
     id: str | None = None
     notes: list[str] = field(default_factory=list)
 
@@ -180,7 +168,7 @@ class Schema:
         )
 
 
-def plain(columns: Iterable[SchemaColumn]) -> list[list[Any]]:
+def plain(columns: Iterable[Column]) -> list[list[Any]]:
     """Return columns as plain values, to be sent."""
     return [[column.name, column.kind, list(column.categories)] for column in columns]
 
@@ -192,12 +180,12 @@ def are_columns(value: Any) -> bool:
     return all(is_text(name) and kind in get_args(Kind) and is_list(is_text)(levels) for name, kind, levels in value)
 
 
-def columns_of(tree: Mapping[str, Any]) -> tuple[SchemaColumn, ...]:
+def columns_of(tree: Mapping[str, Any]) -> tuple[Column, ...]:
     """Return the ``columns`` in a payload or a tree, as `plain` wrote them."""
-    return tuple(SchemaColumn(name, kind, tuple(levels)) for name, kind, levels in tree["columns"])
+    return tuple(Column(name, kind, tuple(levels)) for name, kind, levels in tree["columns"])
 
 
-def are_numbers(columns: Iterable[SchemaColumn]) -> Tensor:
+def are_numbers(columns: Iterable[Column]) -> Tensor:
     """Return which columns hold numbers, or what can be taken for such, and not categories: bool ``(columns,)``."""
     return torch.tensor([column.kind != "category" for column in columns])
 
@@ -216,7 +204,7 @@ def agree(reports: Reports, id_column: str, missing_columns: str, client_names: 
 
     names = list(dict.fromkeys(name for columns in reports.values() for name in columns))
     problems = [str(unknown_name("id column", id_column, names))] if id_column not in (AUTO, NO_ID, *names) else []
-    columns: list[SchemaColumn] = []
+    columns: list[Column] = []
     ids: dict[str, bool] = {}  # and whether they are numbers
     left_out: dict[str, list[str]] = {}  # by the reason
     for name in names:
@@ -245,7 +233,7 @@ def agree(reports: Reports, id_column: str, missing_columns: str, client_names: 
         elif "category" in kinds and not levels:
             left_out.setdefault("have no value that is frequent enough at any client", []).append(name)
         else:
-            columns.append(SchemaColumn(name, "category" if "category" in kinds else kinds.pop(), levels))
+            columns.append(Column(name, "category" if "category" in kinds else kinds.pop(), levels))
     row_id = {AUTO: next(iter([*filter(is_called_id, ids), *ids]), None), NO_ID: None}.get(id_column, id_column)
     if ids:
         numeric = [name for name, is_number in ids.items() if is_number]
@@ -308,7 +296,7 @@ def is_place(reports: Collection[ColumnReport]) -> bool:
     )
 
 
-def aligned(table: Table, columns: Sequence[SchemaColumn], origin: str, imputes: bool) -> Tensor:
+def aligned(table: Table, columns: Sequence[Column], origin: str, imputes: bool) -> Tensor:
     """Return a table's values in the order and categories of a schema's columns, float64 ``(n, columns)``.
 
     Categories are indices into the schema's, and their number where a category is none of these; an unknown level of an

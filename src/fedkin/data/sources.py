@@ -16,13 +16,12 @@ from torch import Tensor
 from fedkin.core.client import Table
 from fedkin.core.errors import FedkinError, no_column, refuse, require, unknown_name
 from fedkin.core.files import ending_of
-from fedkin.data.arrays import as_tensor
 from fedkin.data.dataset import Dataset, SplitError, encode_labels, lacking_labels, not_labels, usual_label
 from fedkin.data.files import read_file
 from fedkin.data.names import EMBEDDED, HUB, READ, below_fedkin_data, expanded, files_of_clients, missing, not_read
 from fedkin.data.options import NO_LABELS, NO_OPTIONS, TableOptions
 from fedkin.data.samples import folder_dataset, opened_image, pixels_of, stacked, with_embeddings
-from fedkin.data.tables import as_frame, frame_to_dataset
+from fedkin.data.tables import as_frame, as_tensor, frame_to_dataset
 
 if TYPE_CHECKING:
     import pandas as pd

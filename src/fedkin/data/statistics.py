@@ -1,7 +1,9 @@
-"""Sums over clients by which arrays are scaled and tables encoded: means, variances, frequencies and histograms.
+"""Sums over clients by which data are encoded: means, variances, frequencies and histograms.
 
-Clients are asked for them by tasks. Everything is a sum over samples, besides minima and maxima, so secure sums carry
-it; sums of numbers of any size are split into digits for them. Medians and other quantiles are read from histograms.
+Clients are asked for them by tasks, alike of arrays and of tables. Everything is a sum over samples, besides ends of
+columns, so secure sums carry it; sums of numbers of any size are split into digits for them. Medians and other
+quantiles are read from histograms. A client that must not tell its extremes (`Client.extremes`) reports quantiles in
+their place, and no counts by which they could be found.
 """
 
 from __future__ import annotations
@@ -16,12 +18,11 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Client, Federation, Payload, client_task, task
-from fedkin.core.client import Table
+from fedkin.core.client import Column
 from fedkin.core.errors import FedkinError, RefusalError, setting
 from fedkin.core.replies import Expected, Optional, doubles, int64, is_count, is_flag, is_shape, is_text, reals
 from fedkin.data.options import MIN_MEMBERS
 from fedkin.data.schema import (
-    SchemaColumn,
     aligned,
     are_columns,
     are_names,
@@ -43,6 +44,7 @@ SCALED_UNITS = UNITS[3:]
 UNIT = doubles(None, minimum=float(torch.finfo(torch.float64).tiny))
 """Specification of units in a payload."""
 
+Columns = Sequence[Column]
 Ask = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Returns the `histograms` of all clients' columns at some positions, between a low and a high end of each."""
 
@@ -65,7 +67,7 @@ def of_digits(digits: Tensor, units: Sequence[float] = UNITS) -> Tensor:
 
 
 def unit_of(reach: Tensor) -> Tensor:
-    """Return a power of two at least as large as each number, float64 ``(columns,)``, or 1 for 0.
+    """Return a power of two at least as large as each number, float64 ``(columns,)``, or 1 for 0 and less.
 
     Squares in such units stay small, however large the values are, and their digits are those of the squares
     themselves.
@@ -98,25 +100,17 @@ def sum_of(replies: Mapping[int, Payload], name: str) -> Tensor:
     return torch.stack([replies[i][name] for i in sorted(replies)]).sum(0)
 
 
-def count_lengths(columns: Sequence[SchemaColumn]) -> list[int]:
+def count_lengths(columns: Columns) -> list[int]:
     """Return the number of frequencies of each column; 0 where it is no category."""
     return [len(column.categories) + 1 if column.kind == "category" else 0 for column in columns]
 
 
 # What clients are asked. Tasks with ``columns`` are about a table's, as the schema has them, else about the array.
 
-
 _FEATURES = doubles("features")
 _COLUMNS: Expected = {"columns": Optional(are_columns)}
 _SUMS: Expected = {**_COLUMNS, "mean": doubles(None), "unit": UNIT}
 _MIN_MEMBERS: Expected = {"min_members": Optional(is_count)}
-
-
-def is_prepared(client: Client) -> bool:
-    """Return whether a client's data are scaled or encoded already."""
-    return "scaling_mean" in client.state or "preparation" in client.state
-
-
 _ENCODERS: Expected = {"encoder": is_text, "texts": are_names, "text_encoder": is_text}
 
 
@@ -127,7 +121,7 @@ _ENCODERS: Expected = {"encoder": is_text, "texts": are_names, "text_encoder": i
     accounted=True,
 )
 def shapes(client: Client, payload: Payload) -> Payload:
-    """Report the shape of a sample, whether the data are scaled already, and names of a table's columns.
+    """Report the shape of a sample, whether the data are prepared already, and names of a table's columns.
 
     ``plain`` is whether all columns are of numbers and no cell is empty. Arrays that are to stay ``unscaled`` must be
     float32: RefusalError if they are so far from zero that this would lose what varies in them.
@@ -150,21 +144,42 @@ def shapes(client: Client, payload: Payload) -> Payload:
     holds={
         "count": is_count, "sum": _FEATURES, "min": _FEATURES, "max": _FEATURES, "shape": is_shape, "scaled": is_flag,
     },
-    may_hold={"names": are_names, "columns": are_reports, "filled": _FEATURES, **_ENCODERS},
-    extremes=True,
+    may_hold={"names": are_names, "columns": are_reports, "filled": _FEATURES, "trimmed": is_flag, **_ENCODERS},
 )  # fmt: skip
 def moments(client: Client, payload: Payload) -> Payload:
-    """Report count, sum, minimum and maximum of each column or channel; for a table also its columns."""
-    facts = {"count": len(client), **_facts_of(client)}
+    """Report count, sum, minimum and maximum of each column or channel, 0 for categories; of a table also its columns.
+
+    Where extremes must not leave, ends are the fifth value from either end, or where these are no ten values their
+    mean, and the reply is ``trimmed``.
+    """
+    facts = {"count": len(client), **_facts_of(client), **({} if client.extremes else {"trimmed": True})}
     if client.table is None:
         x = _values(client, {})
-        return {**facts, "count": len(x), "sum": x.sum(0), "min": x.amin(0), "max": x.amax(0)}
-    return {**facts, **_moments_of(client.table), **_reports_of(client, payload)}
+        ends = _ends(x, client.extremes)
+        return {**facts, "count": len(x), "sum": x.sum(0), **dict(zip(("min", "max"), ends, strict=True))}
+    values = client.table.values
+    filled = (~values.isnan()).sum(0)
+    none = torch.tensor([column.kind == "category" for column in client.table.columns]) | (filled == 0)
+    parts = {"sum": values.nan_to_num(0.0).sum(0)}
+    parts |= zip(("min", "max"), _ends(values, client.extremes), strict=True)
+    parts = {name: torch.where(none, 0.0, part) for name, part in parts.items()}
+    return {**facts, "filled": filled.double(), **parts, **_reports_of(client, payload)}
+
+
+def _ends(values: Tensor, exact: bool) -> tuple[Tensor, Tensor]:
+    """Return the ends of each column, float64 ``(columns,)``, as `moments` reports them; empty cells are NaN."""
+    empty = values.isnan()
+    if exact:
+        return torch.where(empty, math.inf, values).amin(0), torch.where(empty, -math.inf, values).amax(0)
+    filled, ordered = (~empty).sum(0), values.sort(0).values  # NaN comes last
+    places = torch.stack([torch.full_like(filled, MIN_MEMBERS - 1), filled - MIN_MEMBERS])
+    ends = ordered.gather(0, places.clamp(0, len(values) - 1))
+    return tuple(torch.where(filled >= 2 * MIN_MEMBERS, ends, values.nanmean(0)))
 
 
 def _facts_of(client: Client) -> Payload:
-    """Return the shape of a sample, whether data are scaled already, and the fingerprint of what has encoded them."""
-    facts: Payload = {"shape": list(client.x.shape[1:]), "scaled": is_prepared(client)}
+    """Return the shape of a sample, whether data are prepared, and the fingerprint of what has encoded them."""
+    facts: Payload = {"shape": list(client.x.shape[1:]), "scaled": "preparation" in client.state}
     if client.samples is not None:
         return {**facts, "encoder": client.samples.encoder}
     columns = {} if client.table is None else client.table.texts
@@ -183,19 +198,6 @@ def text_moments(client: Client, payload: Payload) -> Payload:
     rows = torch.zeros(0, 0) if column is None or column.rows is None else column.rows
     rows = rows[~rows.isnan().any(1)] if len(rows) else rows
     return {"count": len(rows), "sum": rows.double().sum(0), "products": rows.T @ rows} if len(rows) else {}
-
-
-def _moments_of(table: Table) -> Payload:
-    """Return the filled cells, sum, minimum and maximum of each column, 0 for categories and empty columns."""
-    empty = table.values.isnan()
-    filled = (~empty).sum(0)
-    none = torch.tensor([column.kind == "category" for column in table.columns], dtype=torch.bool) | (filled == 0)
-    neutral = {"sum": 0.0, "amin": math.inf, "amax": -math.inf}
-    reduced = {
-        name: torch.where(none, 0.0, getattr(torch.where(empty, value, table.values), name)(0))
-        for name, value in neutral.items()
-    }
-    return {"filled": filled.double(), "sum": reduced["sum"], "min": reduced["amin"], "max": reduced["amax"]}
 
 
 @client_task(takes=_MIN_MEMBERS, holds={"names": are_names, "columns": are_reports})
@@ -225,8 +227,8 @@ def _reports_of(client: Client, payload: Payload) -> Payload:
 )  # fmt: skip
 def column_sums(client: Client, payload: Payload) -> Payload:
     """Report the filled cells and the sum of each column, and the frequencies of categories."""
-    values, numbers = _values(client, payload), _numbers(payload)
-    reply = {"filled": (~values.isnan()).sum(0).double(), "sum": values.nan_to_num(0.0).sum(0) * numbers}
+    values = _values(client, payload)
+    reply = {"filled": (~values.isnan()).sum(0).double(), "sum": values.nan_to_num(0.0).sum(0) * _numbers(payload)}
     return {**reply, "counts": _frequencies(values, payload), "samples": len(values)}
 
 
@@ -253,10 +255,13 @@ def hidden_squares(clients: Sequence[Client], payloads: Sequence[Payload]) -> li
 @client_task(
     takes={**_COLUMNS, "at": Optional(int64("columns")), "low": doubles(None), "high": doubles(None)},
     holds={"histograms": doubles("columns", BINS, minimum=0)},
-    extremes=True,
 )
 def column_histograms(client: Client, payload: Payload) -> Payload:
-    """Report how many values of columns, or those ``at`` positions of an array, lie in each bin; ends take the rest."""
+    """Report how many values of columns, or those ``at`` positions of an array, lie in each bin; ends take the rest.
+
+    Where extremes must not leave, the five smallest and the five largest values of a column are in one bin each, so
+    that no choice of limits finds an end.
+    """
     values = _values(client, payload)
     if "at" in payload:
         if bool((payload["at"] >= values.shape[1]).any()):
@@ -264,16 +269,21 @@ def column_histograms(client: Client, payload: Payload) -> Payload:
                 f"Column {int(payload['at'].amax())} was asked for, but samples have {values.shape[1]}.", public=True
             )
         values = values[:, payload["at"]]
-    return {"histograms": histograms(values, payload["low"], payload["high"])}
+    counts = histograms(values, payload["low"], payload["high"])
+    if not client.extremes:
+        below, total = counts.cumsum(1), counts.sum(1, keepdim=True)
+        below = torch.where(below < MIN_MEMBERS, 0.0, torch.where(below > total - MIN_MEMBERS, total, below))
+        counts = below.diff(dim=1, prepend=torch.zeros_like(total)) * (total >= 2 * MIN_MEMBERS)
+    return {"histograms": counts}
 
 
 def _values(client: Client, payload: Payload) -> Tensor:
     """Return the values of the columns in question, float64 ``(n, columns)``; of images those of each channel."""
-    if "columns" not in payload:
-        return client.x.double() if client.x.ndim == 2 else client.x.double().movedim(1, -1).flatten(0, -2)
-    if client.table is None:
-        raise FedkinError(f"Client {client.id} has no table.", public=True)
-    return aligned(client.table, columns_of(payload), f"Client {client.id}", imputes=True)
+    if "columns" in payload:
+        if client.table is None:
+            raise FedkinError(f"Client {client.id} has no table.", public=True)
+        return aligned(client.table, columns_of(payload), f"Client {client.id}", imputes=True)
+    return client.x.double() if client.x.ndim == 2 else client.x.double().movedim(1, -1).flatten(0, -2)
 
 
 def _numbers(payload: Payload) -> Tensor | int:
@@ -300,7 +310,8 @@ class ColumnSums:
     `filled`, float64 ``(columns,)``, are numbers of cells that are not empty; `sum` and `squares`, float64
     ``(columns,)``, are of values, and of their squared distances from the mean; 0 for categories. `counts` are
     frequencies of each column's categories, float64 ``(categories + 1,)``, the last of all others; of length 0 for
-    other columns. `low` and `high`, float64 ``(columns,)``, are minimum and maximum, where clients send these.
+    other columns, and none of arrays. `low` and `high`, float64 ``(columns,)``, are minimum and maximum, where clients
+    send these; if any client's are `trimmed`, some values are beyond.
     """
 
     samples: int
@@ -310,21 +321,20 @@ class ColumnSums:
     counts: list[Tensor]
     low: Tensor | None = None
     high: Tensor | None = None
+    trimmed: bool = False
 
     def of(self, positions: Sequence[int]) -> Self:
         """Return the sums of the columns at these positions."""
         index = torch.tensor(positions, dtype=torch.int64)
-        low, high = (None if end is None else end[index] for end in (self.low, self.high))
-        counts = [self.counts[position] for position in positions]
-        return type(self)(self.samples, self.filled[index], self.sum[index], self.squares[index], counts, low, high)
+        parts = {name: getattr(self, name) for name in ("filled", "sum", "squares", "low", "high")}
+        parts = {name: None if part is None else part[index] for name, part in parts.items()}
+        return replace(self, **parts, counts=[self.counts[position] for position in positions])
 
     def pooled(self, codes_by_column: Sequence[Sequence[int]]) -> Self:
         """Return the sums with only some categories of each column, by their codes; the rest are pooled as *other*."""
         counts = [
-            torch.cat([all_counts[list(codes)], all_counts.sum()[None] - all_counts[list(codes)].sum()])
-            if len(all_counts)
-            else all_counts
-            for all_counts, codes in zip(self.counts, codes_by_column, strict=True)
+            torch.cat([part[list(codes)], part.sum()[None] - part[list(codes)].sum()]) if len(part) else part
+            for part, codes in zip(self.counts, codes_by_column, strict=True)
         ]
         return replace(self, counts=counts)
 
@@ -339,50 +349,43 @@ class ColumnSums:
         return (self.squares / self.filled.clamp_min(1)).sqrt()
 
 
-def sums_of_arrays(fed: Federation, replies: Mapping[int, Payload]) -> ColumnSums:
-    """Return sums over all clients' arrays, from their replies to `moments` and squares that they are asked for."""
-    count = sum(reply["count"] for reply in replies.values())
-    low = torch.stack([reply["min"] for reply in replies.values()]).amin(0)
-    high = torch.stack([reply["max"] for reply in replies.values()]).amax(0)
-    total, filled = sum_of(replies, "sum"), torch.full_like(low, count)
-    mean = total / count
-    unit = unit_of(torch.maximum(high - mean, mean - low))
-    payload, expected = {"mean": mean, "unit": unit}, {"squares": (len(mean),)}
-    answers = fed.ask_until_all_reply(squares, payload, expected=expected)
-    return ColumnSums(count, filled, total, sum_of(answers, "squares") * unit.square(), [], low, high)
-
-
-def sums_of_columns(
-    fed: Federation, columns: Sequence[SchemaColumn], replies: Mapping[int, Payload]
+def open_sums(
+    fed: Federation, replies: Mapping[int, Payload], columns: Columns | None = None
 ) -> tuple[ColumnSums, dict[int, Tensor], dict[int, list[Tensor]]]:
     """Return sums over all clients, and of each the squares and, by column, the frequencies of categories.
 
-    They come from the clients' replies to `moments`, and from squares and frequencies that they are asked for.
+    They come from the clients' replies to `moments`, and from squares and frequencies that they are asked for: of these
+    `columns` of tables, or of arrays without any.
     """
-    width = len(columns)
-    filled, total = torch.zeros(width, dtype=torch.float64), torch.zeros(width, dtype=torch.float64)
-    low, high = torch.full((width,), torch.inf).double(), torch.full((width,), -torch.inf).double()
-    for client in sorted(replies):
-        reply = replies[client]
-        position = {name: i for i, name in enumerate(reply["names"])}
-        index = torch.tensor([position.get(column.name, -1) for column in columns])
-        counts = torch.where(index >= 0, reply["filled"][index], 0.0)
-        filled, total = filled + counts, total + torch.where(index >= 0, reply["sum"][index], 0.0)
-        low = torch.where(counts > 0, torch.minimum(low, reply["min"][index]), low)
-        high = torch.where(counts > 0, torch.maximum(high, reply["max"][index]), high)
+    parts = [_placed(replies[i], columns) for i in sorted(replies)]
+    filled, total, low, high = (torch.stack(part) for part in zip(*parts, strict=True))
+    filled, total, low, high = filled.sum(0), total.sum(0), low.amin(0), high.amax(0)
     mean = total / filled.clamp_min(1)
-    unit = unit_of(torch.where(filled > 0, torch.maximum(high - mean, mean - low), 0.0))
-    lengths = count_lengths(columns)
-    payload = {"columns": plain(columns), "mean": mean, "unit": unit}
-    expected = {"squares": (width,), "counts": (sum(lengths),)}
-    answers = fed.ask_until_all_reply(squares, payload, expected=expected)
-    samples, frequencies = sum(reply["count"] for reply in replies.values()), sum_of(answers, "counts").split(lengths)
-    sums = ColumnSums(samples, filled, total, sum_of(answers, "squares") * unit.square(), list(frequencies), low, high)
+    unit = unit_of(torch.maximum(high - mean, mean - low))
+    lengths = count_lengths(columns or ())
+    payload: Payload = {} if columns is None else {"columns": plain(columns)}
+    expected = {"squares": (len(mean),), "counts": (sum(lengths),)}
+    answers = fed.ask_until_all_reply(squares, {**payload, "mean": mean, "unit": unit}, expected=expected)
     of_clients = {client: answer["squares"] * unit.square() for client, answer in answers.items()}
+    samples, trimmed = sum(reply["count"] for reply in replies.values()), any("trimmed" in replies[i] for i in replies)
+    all_squares, counts = sum_of(answers, "squares") * unit.square(), sum_of(answers, "counts").split(lengths)
+    sums = ColumnSums(samples, filled, total, all_squares, list(counts), low, high, trimmed)
     return sums, of_clients, {client: list(answer["counts"].split(lengths)) for client, answer in answers.items()}
 
 
-def secure_sums(fed: Federation, width: int, columns: Sequence[SchemaColumn] | None = None) -> ColumnSums:
+def _placed(reply: Payload, columns: Columns | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return filled cells, sum, minimum and maximum in the order of `columns`, neutral where a client has no cell."""
+    if columns is None:
+        return torch.full_like(reply["sum"], reply["count"]), reply["sum"], reply["min"], reply["max"]
+    position = {name: i for i, name in enumerate(reply["names"])}
+    index = torch.tensor([position.get(column.name, -1) for column in columns])
+    filled = torch.where(index >= 0, reply["filled"][index], 0.0)
+    parts = {"sum": 0.0, "min": math.inf, "max": -math.inf}
+    total, low, high = (torch.where(filled > 0, reply[name][index], neutral) for name, neutral in parts.items())
+    return filled, total, low, high
+
+
+def secure_sums(fed: Federation, width: int, columns: Columns | None = None) -> ColumnSums:
     """Return sums over all clients by secure aggregation: the server sees no single client's part.
 
     They are of the `width` columns of tables, or of arrays or channels without `columns`.
@@ -400,7 +403,7 @@ def secure_sums(fed: Federation, width: int, columns: Sequence[SchemaColumn] | N
     return ColumnSums(int(sums["samples"]), sums["filled"], total, of_digits(of_squares), list(counts))
 
 
-def histograms_of(fed: Federation, columns: Sequence[SchemaColumn] | None = None) -> Ask:
+def histograms_of(fed: Federation, columns: Columns | None = None) -> Ask:
     """Return what asks all clients for `histograms` of some of these columns, or of columns of arrays."""
 
     def ask(positions: Tensor, low: Tensor, high: Tensor) -> Tensor:
@@ -414,13 +417,13 @@ def histograms_of(fed: Federation, columns: Sequence[SchemaColumn] | None = None
     return ask
 
 
-def medians(fed: Federation, columns: Sequence[SchemaColumn], sums: ColumnSums, positions: Sequence[int]) -> Tensor:
+def medians(fed: Federation, columns: Columns, sums: ColumnSums, positions: Sequence[int]) -> Tensor:
     """Return the median of the columns at `positions`, from histograms of 256 bins, float64 ``(positions,)``.
 
     `sums` are those of the `columns`. Where minimum and maximum are not known, a histogram spans four standard
     deviations on either side of the mean.
     """
     index = torch.tensor(positions)
-    low = sums.mean - 4.0 * sums.spread if sums.low is None else sums.low
-    high = sums.mean + 4.0 * sums.spread if sums.high is None else sums.high
-    return quantile(histograms_of(fed, columns)(index, low[index], high[index]), 0.5, low[index], high[index])
+    low = (sums.mean - 4.0 * sums.spread if sums.low is None else sums.low)[index]
+    high = (sums.mean + 4.0 * sums.spread if sums.high is None else sums.high)[index]
+    return quantile(histograms_of(fed, columns)(index, low, high), 0.5, low, high)

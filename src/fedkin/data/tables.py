@@ -11,7 +11,7 @@ import functools
 import re
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -19,9 +19,11 @@ from uuid import UUID
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy.sparse import issparse
+from torch import Tensor
 
-from fedkin.core.client import Column, Samples, Table, TextColumn
-from fedkin.core.errors import FedkinError, all_problems, listing, mid_sentence, no_column, option, refuse, setting
+from fedkin.core.client import IN_WORDS, Column, Samples, Table, TextColumn
+from fedkin.core.errors import FedkinError, all_problems, mid_sentence, no_column, option, refuse, setting
 from fedkin.core.replies import MAX_NUMBER
 from fedkin.data.dataset import Dataset, composed, encode_labels, in_order, usual_label
 from fedkin.data.options import AUTO, MIN_MEMBERS, NO_LABELS, NO_OPTIONS, TableOptions
@@ -69,22 +71,19 @@ def as_frame(value: Any) -> pd.DataFrame | None:
     """Return a DataFrame of pandas unchanged, and one of polars, Arrow and others converted; ``None`` for the rest."""
     if not hasattr(value, "columns") and not hasattr(value, "column_names"):
         return None
-    if "pandas" in sys.modules:
-        import pandas as pd
-
-        if isinstance(value, pd.DataFrame):
-            return value
+    if "pandas" in sys.modules and isinstance(value, sys.modules["pandas"].DataFrame):
+        return value
     import narwhals
 
     if not narwhals.dependencies.is_into_dataframe(value):
         return None
+    import pandas as pd
+
+    frame = narwhals.from_native(value, eager_only=True)
     try:
-        return narwhals.from_native(value, eager_only=True).to_pandas()
-    except ImportError as error:  # as of polars without Arrow
-        raise FedkinError(
-            f"A table of {type(value).__module__.partition('.')[0]} needs {error.name or 'pyarrow'} to be read; "
-            "pip install 'fedkin[parquet]', or give a DataFrame of pandas."
-        ) from error
+        return frame.to_pandas()
+    except ImportError:  # polars' own way needs Arrow
+        return pd.DataFrame({name: pd.Series(frame[name].to_list(), dtype=object) for name in frame.columns})
 
 
 def label_of(frame: pd.DataFrame, label: str | None, features: Collection[str | None] = ()) -> str | None:
@@ -117,7 +116,7 @@ def _label_cells(cells: pd.Series) -> npt.NDArray[Any]:
 
     if cells.dtype.kind in "biufmM" or not all(isinstance(cell, str) for cell in cells.dropna()):
         return np.asarray(cells.to_numpy())
-    texts = [composed(cell).strip() if isinstance(cell, str) else "" for cell in cells]
+    texts = _texts(cells)
     labels = pd.Series([None if text.lower() in MISSING else text for text in texts], dtype=object)
     numbers = pd.to_numeric(labels, "coerce")
     is_number = numbers.notna().equals(labels.notna()) and not any(map(_LEADING_ZERO.match, texts))
@@ -144,7 +143,7 @@ def frame_to_dataset(
     frame = frame.drop(columns=[*dropped])
     coded: dict[str, tuple[torch.Tensor, list[str]]] = {}
     problems: list[str] = []
-    for column in dict.fromkeys(column for column in (label, cluster) if column is not None):
+    for column in dict.fromkeys(filter(None, (label, cluster))):
         if column not in frame.columns:
             problems.append(str(no_column(origin, column, frame.columns)))
         elif list(frame.columns).count(column) == 1:
@@ -177,18 +176,16 @@ def frame_to_table(
         for i, name in enumerate(names)
         if name.strip() in ("", "nan", "<NA>", "NaT")
     ]
-    if not wrong:
-        wrong = [
-            f"{origin} has more than one column '{name}'; each needs a name of its own, so rename all but one."
-            for name, count in Counter(names).items()
-            if count > 1
-        ]
+    wrong = wrong or [
+        f"{origin} has more than one column '{name}'; each needs a name of its own, so rename all but one."
+        for name, count in Counter(names).items()
+        if count > 1
+    ]
     if len(frame) == 0 or not names:
         wrong.append(f"{origin} is empty ({len(frame)} rows, {len(names)} columns of features).")
     if wrong:
         raise all_problems([*problems, *wrong])
-    frame, bare = _with_empty_cells(frame, origin, options)
-    sentences = [*problems, *bare]
+    frame, sentences = _with_empty_cells(frame, options), [*problems]
     if options.decimal == AUTO and frame.attrs.get("separator") == ",":
         options = replace(options, decimal=".")
     kinds = [kind.kind for kind in frame.dtypes]  # a wide table's columns of numbers are not even looked at
@@ -219,10 +216,7 @@ def _texts(cells: pd.Series) -> list[str]:
 
 
 def _is_text(cells: pd.Series, name: str, options: TableOptions) -> bool:
-    """Return whether a column is free text: named so, or nearly all different and mostly of four words and more.
-
-    Of new rows only named ones are.
-    """
+    """Return whether a column is free text: named so, or nearly all different and mostly of four words and more."""
     if name in options.text:
         return True
     if options.features or name in (*options.categorical, *options.ordinal, options.id):
@@ -259,74 +253,43 @@ def _too_large(columns: Sequence[Column], values: Values, origin: str) -> list[s
     with np.errstate(invalid="ignore"):
         infinite, large = np.isinf(values).sum(0), (np.abs(values) > LARGEST).any(0)
     for i in np.flatnonzero(large).tolist():
-        name = columns[i].name
-        what, remedy = "numbers too large to add up", "write them in another unit"
+        name, what, how = columns[i].name, "numbers too large to add up; write them in another unit", ""
+        how = setting("drop", [name])
         if infinite[i]:
-            what, remedy = f"{infinite[i]} infinite values in {len(values)} rows", "empty these cells"
-        empty = setting("na_values", {name: ["inf", "-inf"]}) if infinite[i] else setting("drop", [name])
-        sentences.append(f"Column '{name}' of {mid_sentence(origin)} has {what}; {remedy}, or {empty}.")
+            what = f"{infinite[i]} infinite values in {len(values)} rows; empty these cells"
+            how = setting("na_values", {name: ["inf", "-inf"]})
+        sentences.append(f"Column '{name}' of {mid_sentence(origin)} has {what}, or {how}.")
     return sentences
 
 
-def _with_empty_cells(frame: pd.DataFrame, origin: str, options: TableOptions) -> tuple[pd.DataFrame, list[str]]:
-    """Empty the cells with a value of `TableOptions.na_values`; also return what cannot be meant by these.
-
-    A number stands for all cells of this number, also as text; a text for cells of this text, but for blanks around it.
-    A number for all columns must be a true value of none, as 0 is of children, though not of a blood pressure: there it
-    lies among the others, or no farther from them than these are from each other, in three cells and one in twenty.
-    """
-    bare = options.na_values_of.get("", ())
-    if not any(options.na_values_of.values()):
-        return frame, []
+def _with_empty_cells(frame: pd.DataFrame, options: TableOptions) -> pd.DataFrame:
+    """Empty the cells with a value of `TableOptions.na_values`: numbers also in texts, and texts but for blanks."""
     import pandas as pd
 
-    frame, problems = frame.copy(), []
-    codes, values_of = {value: list[str]() for value in bare}, {value: list[str]() for value in bare}
+    frame = frame.copy() if any(options.na_values_of.values()) else frame
     for i, name in enumerate(map(composed, frame.columns)):
-        cells, values = frame.iloc[:, i], [*bare, *options.na_values_of.get(name, ())]
+        cells, values = frame.iloc[:, i], [*options.na_values_of.get("", ()), *options.na_values_of.get(name, ())]
         if not values:
             continue
+        texts, numbers = {composed(value).strip() for value in values}, {*_numbers(values)}
         try:
-            distinct = pd.Series(cells.dropna().unique(), dtype=cells.dtype if cells.dtype.kind in "iuf" else object)
+            distinct = cells.dropna().unique()
         except TypeError:  # of lists and the like, which are refused later
             continue
-        if distinct.dtype != object:  # a million numbers are not written as words
-            numbers = distinct.astype(np.float64)
-            emptied = numbers.isin(_numbers(values).dropna())
-        else:
-            days = [composed(value).strip().removesuffix(" 00:00:00") for value in distinct]  # of a date the day
-            words = pd.Series(days, dtype=object)
-            numbers = _numbers(words)
-            texts = {composed(value).strip() for value in values}
-            emptied = words.isin(texts) | numbers.isin(_numbers(values).dropna())
-        for value, number in zip(bare, _numbers(bare), strict=True):
-            rest = np.unique(numbers[np.isfinite(numbers) & (numbers != number)])
-            count = int(cells.isin(distinct[numbers == number]).sum())
-            if not count or not len(rest):
-                continue
-            step = float(np.diff(rest).max(initial=0.0)) or abs(float(rest[0]))
-            if number < 0 <= rest[0] or not rest[0] - step <= number <= rest[-1] + step:
-                codes[value].append(name)
-            elif count >= 3 and 20 * count > int(cells.notna().sum()):
-                values_of[value].append(f"{count:,} cells of '{name}'")
+        days = [composed(value).strip().removesuffix(" 00:00:00") for value in distinct]  # of a date the day
+        pairs = zip(distinct, days, _numbers(days), strict=True)
+        gone = [value for value, day, number in pairs if day in texts or number in numbers]
         is_category = isinstance(cells.dtype, pd.CategoricalDtype)
-        gone = distinct[emptied]
         frame.isetitem(i, cells.cat.remove_categories(gone) if is_category else cells.mask(cells.isin(gone)))
-    for value, listed in values_of.items():
-        form = setting("na_values", {name: [value] for name in codes[value] or ["COLUMN"]})
-        problems += [
-            f"{option('na_values')} has {value!r} for all columns of {origin}, which would empty {listing(listed, 8)}, "
-            f"among whose values it lies; name the columns in which it stands for a missing one, {form}."
-        ][: len(listed)]
-    return frame, problems
+    return frame
 
 
-def _numbers(values: Iterable[Any]) -> pd.Series:
-    """Return the numbers in values, float64, with a point or comma before their decimals; NaN for anything else."""
+def _numbers(values: Iterable[Any]) -> list[float]:
+    """Return the numbers in values, with a point or comma before their decimals; NaN for anything else."""
     import pandas as pd
 
-    words = [str(value).replace(",", ".") for value in values]
-    return pd.to_numeric(pd.Series(words, dtype=object), errors="coerce").astype(np.float64)
+    words = pd.Series([str(value).replace(",", ".") for value in values], dtype=object)
+    return [float(number) for number in pd.to_numeric(words, errors="coerce")]
 
 
 # Kinds of columns.
@@ -451,9 +414,8 @@ def _truths_in(words: Words, levels: Sequence[str]) -> tuple[tuple[str, str], li
 def as_dates(words: Sequence[str] | Words, dayfirst: bool | None, called: str) -> pd.Series | None:
     """Parse distinct texts, all of one form, as dates: pandas' timestamps in UTC; ``None`` if some are no dates.
 
-    Known are ISO dates with or without a time, 31.12.2024, 31/12/2024 and 12/31/2024. A part that is always 1 beside
-    one that takes all values from 1 to 12 is the day. Raises FedkinError if day and month cannot be distinguished and
-    `dayfirst` does not say which is first.
+    Known are ISO dates with or without a time, 31.12.2024, 31/12/2024 and 12/31/2024. Raises FedkinError if day and
+    month cannot be distinguished and `dayfirst` does not say which is first.
     """
     import pandas as pd
 
@@ -479,14 +441,15 @@ def as_dates(words: Sequence[str] | Words, dayfirst: bool | None, called: str) -
         return readings[0] if readings else None
     if dayfirst is not None:
         return readings[0 if dayfirst else 1]
-    monthly = [dates for dates in readings if (dates.dt.day == 1).all() and dates.dt.month.nunique() == 12]
-    if len(monthly) == 1:
-        return monthly[0]
     raise FedkinError(
         f"{called} holds dates of which day and month cannot be distinguished; {setting('dayfirst', True)} if the day "
         f"is first, {setting('dayfirst', False)} if the month is, or write them as 2024-12-31.",
         public=True,
     )
+
+
+_CODES = ("text", "code of digits", "limit such as <0")
+"""Kinds of cells that are no numbers, and may be names."""
 
 
 def _check_no_mixture(words: Words, codes: Codes, called: str, is_id: bool) -> None:
@@ -495,22 +458,23 @@ def _check_no_mixture(words: Words, codes: Codes, called: str, is_id: bool) -> N
     `codes` are the cells' indices into the distinct `words`, which are not all of one of these kinds. Refused are also
     numbers with letters, as Rs1366850 or 10K, which would be lost among names of rows, unless the column `is_id`.
     """
-    kinds = np.array([_kind_of_cell(word.translate(_TYPOGRAPHIC)) for word in words])
+    kinds, rows = np.array([_kind_of_cell(word.translate(_TYPOGRAPHIC)) for word in words]), int((codes >= 0).sum())
     kind = Counter(kinds.tolist()).most_common(1)[0][0]
     alike = kinds == kind
     wrong = (codes >= 0) & ~np.append(alike, False)[codes]
-    if kind in _CODES or 2 * alike.sum() <= len(alike) or 2 * wrong.sum() >= (codes >= 0).sum():
+    if kind in _CODES or 2 * alike.sum() <= len(alike) or 2 * wrong.sum() >= rows:
         return
-    if kind == _WITH_LETTERS and (is_id or not alike.all() or not _are_amounts(words, int((codes >= 0).sum()))):
+    with_letters = kind == "text with a number"
+    if with_letters and (is_id or not alike.all() or not _are_amounts(words, rows)):
         return
     if kind == "date" and alike.all() and len(words) <= 10:  # versions and sections, as 1.2.3, of which there are few
         return
     if alike.all():
         what = f"{kind}s written in several ways, or in one that is not read or that the calendar does not have"
-        what = "numbers with letters or signs, as of a unit or currency" if kind == _WITH_LETTERS else what
         raise FedkinError(
-            f"{called} holds {what}; write them in one way, such as 1234.5 and 2024-12-31, or name the column in "
-            f"{option('categorical')} or {option('drop')}, or, if it names the rows, in {option('id')}.",
+            f"{called} holds {'numbers with letters or signs, as of a unit or currency' if with_letters else what}; "
+            f"write them in one way, such as 1234.5 and 2024-12-31, or name the column in {option('categorical')} or "
+            f"{option('drop')}, or, if it names the rows, in {option('id')}.",
             public=True,
         )
     row, count = int(wrong.argmax()), int(wrong.sum())
@@ -522,16 +486,8 @@ def _check_no_mixture(words: Words, codes: Codes, called: str, is_id: bool) -> N
     )
 
 
-_WITH_LETTERS = "text with a number"
-_CODES = ("text", "code of digits", "limit such as <0")
-"""Kinds of cells that are no numbers, and may be names."""
-
-
 def _are_amounts(words: Words, rows: int) -> bool:
-    """Return whether numbers with letters are a measure with its unit, and no codes.
-
-    Codes come again, count their rows, or have many different letters.
-    """
+    """Return whether numbers with letters are a measure with its unit, and no codes, which come again or count rows."""
     parts = [match.groups() for word in words if (match := _AMOUNT.fullmatch(word))]
     whole = {int(number) for _, number, _ in parts if number.isdigit()}
     counts_rows = len(whole) == len(words) and max(whole) - min(whole) < 2 * len(words)
@@ -549,7 +505,7 @@ def _kind_of_cell(text: str) -> str:
         return "percentage" if share else "code of digits" if code else "number"
     if re.match(r"[<>≤≥]=? ?\d", text):
         return "limit such as <0"
-    return _WITH_LETTERS if _AMOUNT.fullmatch(text) else "text"
+    return "text with a number" if _AMOUNT.fullmatch(text) else "text"
 
 
 # Values of columns.
@@ -559,11 +515,9 @@ def _ordinal(name: str, cells: pd.Series, levels: Sequence[str], called: str) ->
     codes, words = _words(cells, called, levels)
     unknown = np.array([word not in levels for word in words] + [False])
     if unknown.any():
-        raise FedkinError(
-            f"{called} has a text in row {int(unknown[codes].argmax()) + 1:,} that is none of its levels "
-            f"{', '.join(levels)}.",
-            public=f"{called} has a text that is none of its levels; the site's log says where.",
-        )
+        where, which = f" in row {int(unknown[codes].argmax()) + 1:,}", f" {', '.join(levels)}"
+        public = f"{called} has a text that is none of its levels; the site's log says where."
+        raise FedkinError(f"{called} has a text{where} that is none of its levels{which}.", public=public)
     return Column(name, "ordinal", tuple(levels)), _at_codes(codes, [levels.index(word) for word in words]), ""
 
 
@@ -654,3 +608,131 @@ def is_called_id(name: str) -> bool:
 def is_called_recurring(name: str) -> bool:
     """Return whether a column is called like the id of a person or thing, which may come again: ``store_no``."""
     return _RECURRING_NAME.search(name) is not None
+
+
+# Arrays of any kind, and tables of numbers alone, as the tensors that clients hold.
+
+
+_SHAPES = "(n, features) or (n, channels, height, width)"
+
+
+def as_tensor(value: Any, origin: str) -> Tensor:
+    """Convert an array, tensor, DataFrame of numbers or nested lists to a new tensor, float32.
+
+    It is float64 if a column is so far from zero that float32 would lose what varies in it, until it is scaled. It is
+    ``(n, features)``, or of images ``(n, channels, height, width)``, which may be without channels in `value`; n is at
+    least 1, and all numbers are finite. Images of type uint8 are divided by 255. `origin` names the source, such as
+    ``"Client 3"``, at the beginning of error messages. Raises FedkinError if it is empty, of another shape, not numeric
+    or not finite.
+    """
+    frame = as_frame(value)
+    if frame is not None:
+        return plain_numbers(frame_to_table(frame, origin), origin)
+    array = _as_array(value, origin)
+    if array.ndim not in (2, 3, 4) or array.size == 0:
+        raise FedkinError(
+            f"{origin} has shape {array.shape}, but samples need {_SHAPES}, with at least one of each; one column is "
+            "x.reshape(-1, 1)."
+        )
+    if array.ndim == 3:
+        array = array[:, None]
+    if array.ndim == 4 and array.shape[-1] in (1, 3, 4) and array.shape[1] not in (1, 3, 4):
+        cure = "permute" if isinstance(value, Tensor) else "transpose"
+        raise FedkinError(
+            f"{origin} has shape (n, {', '.join(map(str, array.shape[1:]))}), with the channels last; give "
+            f"x.{cure}(0, 3, 1, 2), for samples need {_SHAPES}."
+        )
+    with np.errstate(over="ignore", under="ignore"):
+        kind = np.float64 if _is_far_from_zero(array) else np.float32
+        x = torch.tensor(np.ascontiguousarray(array, dtype=kind))
+    if array.ndim == 4 and array.dtype == np.uint8:
+        return x / 255
+    if bad := int((~torch.isfinite(x.flatten(1)).all(1)).sum()):
+        raise FedkinError(
+            f"{origin} has missing or infinite values in {bad} of {len(x)} samples; all must be finite float32."
+        )
+    # Larger ones cannot be added up over all rows, and smaller ones are 0 in float32.
+    if float(x.abs().max()) > LARGEST or (not bool(x.any()) and bool(array.any())):
+        raise FedkinError(
+            f"{origin} has numbers up to {np.abs(array).max():.0e}, and allowed are 1e-45 to {LARGEST:.0e}; give the "
+            "data in another unit."
+        )
+    return x
+
+
+def _is_far_from_zero(array: npt.NDArray[Any]) -> bool:
+    """Return whether float32 would leave a column of numbers fewer than ten bits of its range.
+
+    In less than a thousandth of it no cluster is told apart. Its numbers stay float64 until they are scaled, that is,
+    centred on the mean over all clients.
+    """
+    if array.ndim != 2 or array.dtype.kind not in "fiu" or array.dtype.itemsize < 8:
+        return False
+    with np.errstate(invalid="ignore"):
+        low, high = array.min(0).astype(np.float64), array.max(0).astype(np.float64)
+    if not (np.isfinite(low) & np.isfinite(high)).all() or (low.min() >= 0 and high.max() <= 1):
+        return False  # it is refused, or holds pictures or fractions, which are not centred
+    step = np.maximum(np.abs(low), np.abs(high)) * np.finfo(np.float32).eps
+    return bool(((high > low) & (high - low < step * 2.0**10)).any())
+
+
+def as_dataset(
+    value: Any, name: str, origin: str, label: str | None = None, options: TableOptions = NO_OPTIONS
+) -> Dataset:
+    """Convert samples to a data set: a DataFrame to a table, anything else to an array, see `as_tensor`.
+
+    `name` is that of the data set, and `origin` that of the source, at the beginning of error messages. `label` is the
+    column of a DataFrame that holds labels; without it one of a usual name is taken for them, as in files, see
+    `fedkin.data.tables.label_of`. Raises FedkinError if it cannot be used.
+    """
+    if isinstance(value, Samples):
+        return Dataset(name, torch.zeros(len(value), 0), samples=value)
+    frame = as_frame(value)
+    if frame is None:
+        return Dataset(name, as_tensor(value, origin))
+    return frame_to_dataset(frame, name, origin, label, options=options)
+
+
+def plain_numbers(table: Table, origin: str) -> Tensor:
+    """Return a table of numbers and booleans without empty cells as float32 ``(rows, columns)``.
+
+    Raises FedkinError if it holds anything else; a line for each such column.
+    """
+    x, problems = table.values.float(), []
+    for column, bad in zip(table.columns, (~torch.isfinite(x)).sum(0).tolist(), strict=True):
+        if bad:
+            missing = f"{bad} missing or infinite values in {len(x)} rows"
+            problems.append(f"Column '{column.name}' of {origin} has {missing}.")
+        if column.kind not in ("number", "boolean"):
+            problems.append(
+                f"Column '{column.name}' of {origin} holds {IN_WORDS[column.kind]} and no numbers; drop it, or name it "
+                "as the label."
+            )
+    refuse(problems)
+    return x
+
+
+def _as_array(value: Any, origin: str) -> npt.NDArray[Any]:
+    if issparse(value):
+        raise FedkinError(f"{origin} is a sparse matrix; give it as an array, by its method toarray().")
+    if isinstance(value, Iterator | Mapping | Set | str | bytes) or value is None or hasattr(value, "to_frame"):
+        what = type(value).__name__
+        raise FedkinError(f"{origin} is of type {what}; give its samples as an array, a list of rows or a DataFrame.")
+    try:
+        if isinstance(value, Tensor):
+            dense = value.detach().cpu()
+            value = (dense.float() if dense.is_floating_point() else dense).resolve_conj().resolve_neg().numpy()
+        several = isinstance(value, list | tuple) and any(isinstance(row, np.ma.MaskedArray) for row in value)
+        array = np.ma.array(value) if several else value
+        if isinstance(array, np.ma.MaskedArray):  # whose masked elements numpy would take for numbers
+            masked = np.ma.getmaskarray(array).any()
+            array = np.ma.filled(array.astype(np.float64), np.nan) if masked else array.data
+        array = np.asarray(array)
+        if array.dtype.kind == "O" and array.size and not any(isinstance(cell, str) for cell in array.flat):
+            array = array.astype(np.float64)  # numbers among which some are None, as a DataFrame's are
+    except (ValueError, TypeError, RuntimeError) as error:  # a ragged list; a sparse, quantised or nested tensor
+        raise FedkinError(f"{origin} is no dense array of numbers, with rows of one length.") from error
+    if array.dtype.kind not in "biuf":
+        as_table = " A table with texts or dates is given as a DataFrame." if array.dtype.kind in "OSUM" else ""
+        raise FedkinError(f"{origin} holds values of type {array.dtype}, but all must be real numbers.{as_table}")
+    return array

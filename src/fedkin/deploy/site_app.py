@@ -178,7 +178,7 @@ def keep(site: Site, request: Request, payload: Payload) -> None:
     server, the earlier result is removed, which the site was given by hand.
     """
     # Only this message needs them, and every message starts a process.
-    from fedkin.data.preparation import Preparation, encoding_of, id_of
+    from fedkin.data.preparation import Preparation, encoding_of
     from fedkin.experiment.outputs import (
         READING,
         id_texts,
@@ -211,7 +211,9 @@ def keep(site: Site, request: Request, payload: Payload) -> None:
             write_atomically(path, labels)
             client = replace(site.client(request), state=dict(state))
             site.prepare(client)
-            name = id_of(state) if site.table is not None and id_of(state) in site.table.names else None
+            encoding = encoding_of(state)
+            name = None if encoding is None or site.table is None else encoding.schema.id
+            name = name if site.table is not None and name in site.table.names else None
             ids = [] if name is None or site.table is None else id_texts(site.table, name)
             write_page(path.with_suffix(".html"), page_of_client(client, site.name, ids, name or "row"))
     if "result" in payload:

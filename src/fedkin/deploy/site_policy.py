@@ -110,7 +110,7 @@ class _Rehearsal(LocalFederation):
     def __init__(self, site: Site, count: int, seed: int, **common: Any) -> None:
         clients = [
             Client(i, site.x, site.y, dict(site.begins_with), table=site.table, min_members=site.min_members,
-                   samples=site.samples)
+                   extremes=site.policy.extremes, samples=site.samples)
             for i in range(count)
         ]  # fmt: skip
         super().__init__(clients, seed, **common)

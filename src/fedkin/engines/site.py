@@ -334,7 +334,7 @@ class Site:
         client = Client(
             request.client, self.x, self._labels(request.classes), dict(self.begins_with), rng, table=self.table
         )
-        client.min_members, client.samples = self.min_members, self.samples
+        client.min_members, client.samples, client.extremes = self.min_members, self.samples, self.policy.extremes
         if self.simulated:
             client.noise = rng
         else:

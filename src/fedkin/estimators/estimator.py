@@ -236,7 +236,7 @@ class Estimator(ShownClusters, BaseEstimator):  # type: ignore[misc]
 
     def _server_data(self, preparation: Preparation, label: str | None) -> ServerData:
         """Return how the server's own samples are read, if the method's server has any."""
-        return preparation.read
+        return preparation.apply
 
     @at_door(PYTHON)
     def _run(

@@ -24,10 +24,9 @@ from fedkin.core.method import CanForget, ServerData
 from fedkin.core.replies import MAX_COUNT
 from fedkin.core.runner import Followers, do_step, predicted_clusters, used_clusters
 from fedkin.core.seeds import derive_generator
-from fedkin.data.cluster_words import words_of_clusters
 from fedkin.data.inputs import client_input, holds_several
 from fedkin.data.preparation import Preparation
-from fedkin.data.profile import ClusterProfile, profile_clusters
+from fedkin.data.profile import ClusterProfile, profile_clusters, words_of_clusters
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.estimators.clients import (
     ByClient,
@@ -157,7 +156,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
             parts = [nobody if client.id in absent else method.client_memberships(result, client) for client in clients]
             if all(part is not None for part in parts):
                 self.memberships_ = ByClient([part.numpy() for part in parts], self.client_names_)
-        encoding, private = self.preparation_.encoding, method.is_private()
+        encoding, private = self.preparation_.table, method.is_private()
         self._profile = None if encoding is None or private else profile_clusters(fed, encoding, n_clusters)
         self._words = words_of_clusters(fed, n_clusters) if self.preparation_.has_texts and not private else []
         # Empty cells of new rows are imputed by the clusters' means.
@@ -194,16 +193,16 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         preparation, centroids = self.preparation_, self.result_.get("centroids")
         encoding, shape = preparation.encoding, preparation.shape
         is_raw = self.result_.get("features") == "raw" and not preparation.encoder
-        is_measured = encoding is None or not any(column.kind == "category" for column in encoding.schema.columns)
+        is_measured = not any(column.kind == "category" for column in encoding.schema.columns)
         if centroids is None or not is_raw or not is_measured or preparation.has_texts:
             raise AttributeError(
                 f"This {type(self).__name__} has no centroids in the units of the data; describe() has means and "
                 "representatives() typical samples of clusters of tables, to_frame() has the cluster of each sample."
             )
-        values, means = centroids.double().reshape(len(centroids), *shape), encoding or preparation.scaling
-        if means is not None and means.mode in ("standard", "common"):
+        values = centroids.double().reshape(len(centroids), *shape)
+        if encoding.is_scaled:
             by_column = (1, -1, *(1 for _ in shape[1:]))
-            values = values * means.scale.reshape(by_column) + means.mean.reshape(by_column)
+            values = values * encoding.scale.reshape(by_column) + encoding.mean.reshape(by_column)
         return np.asarray(values)
 
     @checked_keywords

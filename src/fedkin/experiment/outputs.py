@@ -26,7 +26,7 @@ from fedkin.core.payload import owned, pack, unpack
 from fedkin.data.dataset import Dataset
 from fedkin.data.options import AUTO, NO_LABELS, TableOptions
 from fedkin.data.population import Population, short_names
-from fedkin.data.preparation import Preparation, id_of
+from fedkin.data.preparation import Preparation, encoding_of
 from fedkin.data.profile import ClusterProfile
 from fedkin.data.sources import load
 from fedkin.experiment import registry
@@ -147,7 +147,7 @@ def load_found(folder: Path) -> SavedResult:
         files = {**reading, "encoder": encoder_named(spec)}
         TableOptions(**files)
         preparation = replace(Preparation.from_tree(tree["preparation"]), files=files)
-        if tree["profile"] is not None and preparation.encoding is not None:
+        if tree["profile"] is not None and preparation.table is not None:
             centres = ClusterProfile.from_tree(tree["profile"]).centres(preparation.encoding)
             preparation = replace(preparation, centres=centres)
         name, result, classes, clients = (tree[key] for key in ("method", "result", "classes", "clients"))
@@ -237,7 +237,8 @@ def labels_of(table: Table | None, state: Mapping[str, Tensor]) -> str | None:
     if (clusters := state.get("clusters")) is None:
         return None
     fitting = {name: value for name, value in state.items() if len(value.shape) and len(value) == len(clusters)}
-    columns = row_names(len(clusters), table, id_of(state))
+    encoding = encoding_of(state)
+    columns = row_names(len(clusters), table, None if encoding is None else encoding.schema.id)
     columns |= cluster_columns(clusters, fitting.get("confidence"), fitting.get("memberships"))
     return as_csv(rows_of(columns))
 

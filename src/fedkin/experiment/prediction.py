@@ -134,7 +134,7 @@ def _columns(
         for note in saved.preparation.notes_on(data, f"'{source}'"):
             warn(note)
     predicted = predicted_clusters(saved.method, saved.result, x, **whose)
-    columns = row_names(len(predicted), data.table, saved.preparation.id)
+    columns = row_names(len(predicted), data.table, saved.preparation.encoding.schema.id)
     if whose:
         numbers = predicted.tolist()
         return columns | {"class": [saved.classes[number] for number in numbers] if saved.classes else numbers}

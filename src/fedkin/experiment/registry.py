@@ -102,7 +102,6 @@ _SCENARIOS = {
     "drift-swap": ("hidden:DriftSwap", "rotation or label-flip; within a run some clients change their cluster"),
     "arrivals": ("hidden:Arrivals", "rotation or label-flip; some clients join within a run"),
     "dirichlet": ("mixtures:Dirichlet", "every class split in random proportions; no hidden clusters"),
-    "shards": ("mixtures:Shards", "clients get blocks of the samples sorted by class; no hidden clusters"),
     "iid": ("mixtures:Iid", "samples allocated at random; no hidden clusters"),
 }
 SCENARIOS = _entries("data.scenarios", _SCENARIOS)

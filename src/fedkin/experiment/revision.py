@@ -267,7 +267,7 @@ def _still_held(out: Path, names: Sequence[str], method: Any, start: Mapping[str
 def kept_of(method: Any, preparation: Preparation) -> list[str]:
     """Describe what remains of a client that the method has left out exactly."""
     facts = [remains] if isinstance(method, CanForget) and (remains := method.remains()) else []
-    if preparation.mode in ("standard", "common"):
+    if preparation.encoding.is_scaled:
         facts.append("how samples are scaled and encoded, found from sums over all clients' samples")
     return facts
 

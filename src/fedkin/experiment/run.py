@@ -42,12 +42,11 @@ from fedkin.core.runner import (
     result_of,
     run_with_callbacks,
 )
-from fedkin.data.cluster_words import words_of_clusters
 from fedkin.data.options import AUTO
 from fedkin.data.population import Population, short_names
 from fedkin.data.preparation import Preparation, admit_joined_clients, prepare_arrivals, remembered, restore_preparation
 from fedkin.data.preparation import prepare as prepare_data
-from fedkin.data.profile import ClusterProfile, profile_clusters
+from fedkin.data.profile import ClusterProfile, profile_clusters, words_of_clusters
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.experiment import outputs, run_folder
 from fedkin.experiment.changes import Changes, compared
@@ -273,7 +272,7 @@ class ExperimentRunner(Runner):
         self, config: Config, population: Population, fed: Federation, preparation: Preparation, callbacks: Callback
     ) -> None:
         self.config, self.population, self.preparation = config, population, preparation
-        method = with_server_data(config.method.for_embeddings(preparation.encoder), preparation.read)
+        method = with_server_data(config.method.for_embeddings(preparation.encoder), preparation.apply)
         super().__init__(method if population.truth is None else with_oracle(method, self._truth, fed), fed, callbacks)
 
     def advance(self, step: int) -> None:
@@ -377,7 +376,7 @@ class Run(ExperimentRunner):
             n_clusters, least, encoding = (
                 int(result["n_clusters"]),
                 self.config.data.min_members,
-                self.preparation.encoding,
+                self.preparation.table,
             )
             with one_thread():
                 profile = None if encoding is None else profile_clusters(self.fed, encoding, n_clusters, least)

@@ -20,7 +20,6 @@ from fedkin.data.checks import Finding
 from fedkin.data.population import Population, short_names
 from fedkin.data.preparation import Preparation
 from fedkin.data.profile import ClusterProfile
-from fedkin.data.schema import SchemaColumn
 from fedkin.experiment.cluster_names import read_names
 from fedkin.experiment.outputs import load_description
 from fedkin.experiment.run import RunOutcome
@@ -246,14 +245,14 @@ def overview(population: Population, preparation: Preparation) -> str:
     text = (
         f"Data: {pluralize(len(clients), 'client')}, {pluralize(sum(rows), 'sample')}, {min(rows)} to {max(rows)} each."
     )
-    if preparation.encoding is None:
+    if preparation.table is None:
         return f"{text} A sample has the shape {' x '.join(map(str, clients[0].x.shape[1:]))}."
     schema = preparation.encoding.schema
     tables = [client.table for client in clients if client.table is not None]
     return f"{text}\n\n{columns_text(tables, {column.name: column for column in schema.columns}, schema.id)}"
 
 
-def columns_text(tables: Sequence[Table], columns: Mapping[str, SchemaColumn | Column], id: str | None) -> str:
+def columns_text(tables: Sequence[Table], columns: Mapping[str, Column], id: str | None) -> str:
     """Return how the columns of tables are read, as text: kind, empty cells and values of the first 200."""
     names = list(dict.fromkeys(name for table in tables for name in table.names))
     rows = [["column", "kind", "empty", "values"]]
@@ -267,7 +266,7 @@ def columns_text(tables: Sequence[Table], columns: Mapping[str, SchemaColumn | C
     return table_text(rows, left=(0, 1, 3)) + more
 
 
-def _values(column: SchemaColumn | Column, cells: torch.Tensor) -> str:
+def _values(column: Column, cells: torch.Tensor) -> str:
     """Return a column's values: the ends of what is measured, else its categories."""
     if column.kind in ("category", "ordinal", "boolean"):
         return listing(column.categories, 4)

@@ -20,7 +20,7 @@ from fedkin.core import Client, FedkinError, Payload, Task
 from fedkin.core.errors import in_short
 from fedkin.core.replies import is_name
 from fedkin.core.seeds import derive_generator
-from fedkin.data.arrays import as_tensor
+from fedkin.data.tables import as_tensor
 from fedkin.engines.flower_engine.messages import content, read
 from fedkin.engines.local import one_thread
 from fedkin.methods.clients import client_method, fedrc, flux, ladd, pacfl

@@ -20,6 +20,7 @@ import torch
 from fedkin.core import Client, Method
 from fedkin.core.method import Nodes, display_name
 from fedkin.core.runner import RecordLine
+from fedkin.data.encoding import Encoding
 from fedkin.data.population import Population, client_name, short_names
 from fedkin.data.preparation import Preparation
 from fedkin.data.profile import ClusterProfile
@@ -58,7 +59,7 @@ class _Run:
     population: Population
     records: Sequence[RecordLine]
     figures: Sequence[fig.Figure] = ()
-    preparation: Preparation = field(default_factory=Preparation)
+    preparation: Preparation = field(default_factory=lambda: Preparation(Encoding.unchanged("none", (1,))))
     method: Any = None
     result: Mapping[str, Any] | None = None
     layout: MapLayout = "none"
@@ -401,7 +402,7 @@ def _clustering(run: _Run) -> fig.PagePart | None:
 def _pictures(run: _Run) -> fig.PagePart | None:
     """Show pictures of clusters of images, in original values, rescaled together if beyond [0, 1]."""
     are_files = bool(run.clients) and all(c.samples is not None and c.samples.kind == "images" for c in run.clients)
-    if not run.clusters or not run.preparation.scaling or not (are_files or len(run.preparation.shape) == 3):
+    if not run.clusters or run.preparation.table is not None or not (are_files or len(run.preparation.shape) == 3):
         return None
     cards = [_photographs(run, cluster) if are_files else _tensor_images(run, cluster) for cluster in run.clusters]
     images = [pictures for card in cards for pictures in (card.mean, card.members)]
@@ -417,9 +418,9 @@ def _pictures(run: _Run) -> fig.PagePart | None:
 
 
 def _tensor_images(run: _Run, cluster: int) -> fig.ClusterPictures:
-    scaling, members = run.preparation.scaling, [(c, c.state["clusters"] == cluster) for c in run.clients]
+    scaling, members = run.preparation.encoding, [(c, c.state["clusters"] == cluster) for c in run.clients]
     x = torch.cat([client.x[inside] for client, inside in members if inside.any()])
-    if scaling is not None and scaling.mode == "standard":
+    if scaling.mode == "standard":
         x = (x * scaling.scale.view(1, -1, 1, 1) + scaling.mean.view(1, -1, 1, 1)).float()
     # Grey as (H, W), colour as (H, W, 3); of any other number of channels the first is shown.
     x = x.movedim(1, -1) if x.shape[1] == 3 else x[:, 0]
@@ -469,7 +470,7 @@ def _means(run: _Run) -> fig.PagePart | None:
     names = preparation.columns or run.population.features or [f"column {index + 1}" for index in range(x.shape[1])]
     columns = means.abs().amax(0).argsort(descending=True, stable=True)[:_MAX_ROWS].sort().values
     caption = "Mean of each column by cluster, in standard deviations from the mean of all samples."
-    if preparation.has_limits:
+    if len(preparation.encoding.low):
         caption += " Values far from all others count as a limit."
     if len(columns) < len(names):
         caption += f" Shown are the {len(columns)} of {len(names)} columns in which a cluster stands out most."

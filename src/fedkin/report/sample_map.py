@@ -17,11 +17,11 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from fedkin.core import Client
+from fedkin.core.client import Column
 from fedkin.core.method import Nodes
 from fedkin.data.population import Population, short_names
 from fedkin.data.preparation import Preparation
 from fedkin.data.profile import ClusterProfile
-from fedkin.data.schema import SchemaColumn
 from fedkin.report.figures import SampleMap
 from fedkin.report.numbers import pluralize, shown
 from fedkin.report.words import sentences
@@ -154,24 +154,17 @@ def _profile_of(nodes: Nodes, clusters: Tensor, preparation: Preparation, popula
     """Return the profile of clusters of nodes, whose cells all count as filled, in the units of the data."""
     counts = nodes.counts.double().clamp_min(0).round()
     weights = one_hot(clusters).double() * counts[:, None]
-    sizes, encoding, scaling = weights.sum(0).long(), preparation.encoding, preparation.scaling
-    width = nodes.means.shape[1]
-    units = encoding or scaling
-    if encoding is not None:
-        columns, spans = encoding.schema.columns, [span for _, *span in encoding.blocks]
-    else:
+    sizes, units, width = weights.sum(0).long(), preparation.encoding, nodes.means.shape[1]
+    columns, spans = units.schema.columns, [span for _, *span in units.blocks]
+    if units.shape:
         names = population.features or [f"column {index + 1}" for index in range(width)]
-        columns, spans = (
-            tuple(SchemaColumn(name, "number") for name in names[:width]),
-            [[i, i + 1] for i in range(width)],
-        )
-        units = scaling
+        columns, spans = tuple(map(Column, names[:width])), [[i, i + 1] for i in range(width)]
     if not width:
         columns, spans = (), []
-    means = nodes.means.double()[:, : len(units.mean) if units is not None else width]
+    means = nodes.means.double()[:, : len(units.mean)]
     total = counts.sum().clamp_min(1)
     within = (1 - (counts @ means.square() - (counts @ means).square() / total) / total).clamp_min(0)
-    if units is None or units.mode in ("none", "unit"):
+    if not units.is_scaled:
         within = torch.zeros_like(within)  # not known of columns that are not scaled to variance 1
     else:
         within, means = within * units.scale.square(), means * units.scale + units.mean

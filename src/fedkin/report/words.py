@@ -11,12 +11,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedkin.core.client import MEASURED, Kind
-from fedkin.data.encoding import OTHER
+from fedkin.core.client import MEASURED, Column, Kind
+from fedkin.data.encoding import OTHER, constant
 from fedkin.data.population import short_names
 from fedkin.data.profile import ClusterProfile
-from fedkin.data.scaling import constant
-from fedkin.data.schema import SchemaColumn
 from fedkin.data.statistics import count_lengths
 from fedkin.report.numbers import all_of, join_words, pluralize
 
@@ -291,7 +289,7 @@ def _cramer(counts: Tensor) -> float:
 # Texts of means, in a column's own unit, with the digits that its standard deviation justifies.
 
 
-def _mean_text(column: SchemaColumn, value: float, spread: float) -> str:
+def _mean_text(column: Column, value: float, spread: float) -> str:
     if column.kind == "boolean":
         return f"{value:.0%}"
     if column.kind == "date":
@@ -305,7 +303,7 @@ def _mean_text(column: SchemaColumn, value: float, spread: float) -> str:
     return _rounded(value, spread)
 
 
-def _after(column: SchemaColumn, scatter: float, spread: float) -> str:
+def _after(column: Column, scatter: float, spread: float) -> str:
     """Return what stands after a mean in a cell: how values scatter, or which truth value is counted."""
     if column.kind == "boolean":
         return f" {_true_level(column)}"
@@ -314,7 +312,7 @@ def _after(column: SchemaColumn, scatter: float, spread: float) -> str:
     return f" ± {_rounded(scatter, spread)}{' days' if column.kind == 'date' else ''}"
 
 
-def _true_level(column: SchemaColumn) -> str:
+def _true_level(column: Column) -> str:
     return column.categories[-1] if column.categories else "true"
 
 

@@ -270,8 +270,8 @@ def _reconstruction(
         figures.append({"flip": level, "error": error, "recognised": result.recognised})
     guess = float((x - x.mean(0)).square().mean())
     pictures = []
-    scaling, around = saved.preparation.scaling, (1, -1, 1, 1)
-    if x.ndim == 4 and scaling is not None:  # black is the originals' minimum and white their maximum
+    scaling, around = saved.preparation.encoding, (1, -1, 1, 1)
+    if x.ndim == 4:  # black is the originals' minimum and white their maximum
         unscaled = [row * scaling.scale.view(around) + scaling.mean.view(around) for _, _, row in rows]
         lowest, highest = (0.0, 1.0) if scaling.mode == "unit" else map(float, unscaled[0].aminmax())
         for (name, error, _), row in zip(rows, unscaled, strict=True):

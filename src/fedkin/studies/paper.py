@@ -141,7 +141,7 @@ def methods_paragraph(folders: Sequence[Path]) -> str:
     left = "synthetic samples left the clients" if traits.copies_data else left
     sentences = [
         _data(runs, saved),
-        _SCALED[saved.preparation.mode],
+        _SCALED[saved.preparation.encoding.mode],
         f"{done} by {title} as implemented in fedkin {__version__}, with {_differing(config)}.",
         f"A client sent {traits.sends}; {left}." if traits.sends else f"{left.capitalize()}.",
         _results(runs),
@@ -156,7 +156,7 @@ _PACKAGES = {"PyTorch": "torch", "NumPy": "numpy", "scikit-learn": "scikit-learn
 
 def _data(runs: _Runs, saved: SavedResult) -> str:
     """Say how many clients and samples there were; only simulations of clients' clusters need their data for it."""
-    config, folder, encoding = runs.config, runs.folders[0], saved.preparation.encoding
+    config, folder, encoding = runs.config, runs.folders[0], saved.preparation.table
     labels, profile = read_labels(folder), load_description(folder)[0]
     sizes, is_real = [len(each) for client, each in labels.items() if client], (folder / LEDGER).is_file()
     if not sizes and not is_real:

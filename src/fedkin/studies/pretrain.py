@@ -66,7 +66,7 @@ def pretrain(
     if samples is not None and samples < len(data):
         data = data.rows(torch.randperm(len(data), generator=derive_generator(seed, "samples"))[:samples])
     client = Client(0, data.x, table=data.table)
-    mode = prepare(LocalFederation([client], seed)).mode
+    mode = prepare(LocalFederation([client], seed)).encoding.mode
     x, shape = client.x, tuple(client.x.shape[1:])
     spec: dict[str, Any] = {"name": choose_autoencoder(shape) if name == "auto" else name, "shape": list(shape)}
     encoder = Encoder.of(spec | {"output": "sigmoid" if mode == "unit" else "linear"})

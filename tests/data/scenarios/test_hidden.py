@@ -92,7 +92,6 @@ def test_the_domain_of_a_table_is_no_feature(tmp_path):
         (LabelFlip(n_clusters=11), "allowed: 1 to 10"),
         (LabelClusters(clients=2), "allowed: 3 or more"),
         (MissingClasses(missing=[[10]]), "not of all"),
-        (DriftSwap(kind="label-flip", n_clusters=10, to="new"), "to have one to spare"),
         (Arrivals(clients=7), "allowed: 8 or more"),
     ],
 )

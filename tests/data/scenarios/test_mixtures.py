@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedkin.core import FedkinError
-from fedkin.data.scenarios.mixtures import Dirichlet, Iid, LabelSkew, OwnClass, Shards, label_skew, own_class
+from fedkin.data.scenarios.mixtures import Dirichlet, Iid, LabelSkew, OwnClass, label_skew, own_class
 from fedkin.data.scenarios.partition_scenario import Labelled
 
-ALL = [Dirichlet(), Shards(), Iid()]
+ALL = [Dirichlet(), Iid()]
 
 
 def numbered(n, classes=10):
@@ -86,7 +86,6 @@ def test_the_default_is_digits_at_ten_clients_with_fifty_per_class():
     ("options", "words"),
     [
         ({"n_classes": 11}, "allowed: 1 to 10"),
-        ({"n_classes": 3, "max_classes": 4}, "1 <= minimum <= maximum <= 3"),
         ({"samples_per_class": 500}, "only 174 samples"),
     ],
 )

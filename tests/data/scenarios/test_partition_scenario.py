@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from fedkin.core import FedkinError
 from fedkin.core.seeds import derive_generator
 from fedkin.data.names import READ
-from fedkin.data.scenarios.partition_scenario import hold_out, load_labelled
-from fedkin.data.scenarios.split import (
+from fedkin.data.scenarios.partition_scenario import (
     allocate_in_proportion,
     apportion,
     dirichlet_split,
+    hold_out,
     iid_split,
-    shard_split,
+    load_labelled,
 )
 from fedkin.experiment import registry
 
@@ -59,7 +59,6 @@ RULES = {
     "iid": lambda y, n, rng: iid_split(len(y), n, rng),
     "dirichlet": lambda y, n, rng: dirichlet_split(y, n, 0.5, rng, min_partition_size=1),
     "capped": lambda y, n, rng: dirichlet_split(y, n, 10, rng, min_partition_size=1, capped=True),
-    "shards": lambda y, n, rng: shard_split(y[: len(y) // (2 * n) * 2 * n], n, 2, rng),
 }
 
 

@@ -9,7 +9,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDic
 from fedkin.core import FedkinError, task
 from fedkin.core.payload import pack
 from fedkin.data.options import TableOptions
-from fedkin.data.preparation import prepare
+from fedkin.data.preparation import encoding_of, prepare
 from fedkin.engines.flower_engine import grid as grid_module
 from fedkin.engines.local import LocalFederation
 from fedkin.engines.site import Memory, Site
@@ -69,8 +69,10 @@ def test_no_sample_and_no_label_crosses(name: str, tmp_path: Path) -> None:
     finish(checked_method(registry.resolve("method", name), METHODS[name]), fed)
     crossed = contents([*grid.sent, *replies])
     for client, remembered in ((one, Memory(tmp_path / str(one.id) / RUN).state() or {}) for one in made):
-        assert remembered["scaling_mean"].numpy().tobytes() in crossed  # what does cross would be found
-        scaled = (client.x - remembered["scaling_mean"]) / remembered["scaling_scale"]
+        encoding = encoding_of(remembered)
+        assert encoding is not None
+        assert encoding.mean.numpy().tobytes() in crossed  # what does cross would be found
+        scaled = encoding.scaled(client.x)
         for rows in (client.x, scaled.float()):
             assert not any(row.numpy().tobytes() in crossed for row in rows)
         assert client.y is not None

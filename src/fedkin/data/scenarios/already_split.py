@@ -15,7 +15,6 @@ from fedkin.core.seeds import derive_generator
 from fedkin.data.checks import check_cells, check_labels
 from fedkin.data.dataset import Dataset, check_are_classes, notes_on_outcomes, too_many_labels
 from fedkin.data.inputs import load_clients
-from fedkin.data.names import ignored_in
 from fedkin.data.options import NO_OPTIONS, TableOptions
 from fedkin.data.population import Population
 from fedkin.data.samples import note_on_texts
@@ -85,7 +84,7 @@ class ClientFiles:
             list(dict.fromkeys(name for site in sites for name in site.features)),
             [site.name for site in sites],
             tests,
-            notes=(*_ignored(self.data), *guesses, *apart, *questions),
+            notes=(*guesses, *apart, *questions),
             questions=questions,
             guesses=guesses,
         )
@@ -98,16 +97,6 @@ def notes_on_sites(sites: Sequence[Dataset], comparable: bool) -> tuple[Sequence
     spelt, apart = check_labels(classes_of if comparable else {})
     cells = check_cells({site.name: site.table for site in sites if site.table is not None})
     return apart, (*spelt, *cells, *note_on_texts([(site.name, site.table) for site in sites]))
-
-
-def _ignored(data: object) -> list[str]:
-    """Return a sentence on files in an unsupported format, and on subfolders, that could hold a client's data."""
-    if not (names := ignored_in(data)):
-        return []
-    return [
-        f"Not read, and no client's unless saved as .csv or .parquet beside the others, are {listing(names, 5)} in "
-        f"'{data}'."
-    ]
 
 
 def _label_notes(sites: Sequence[Dataset], label: str | None, labelled: bool) -> list[str]:

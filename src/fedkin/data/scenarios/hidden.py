@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import avg_pool2d
 
 from fedkin.core.errors import FedkinError
 from fedkin.core.method import Count, Fraction, Positive
@@ -19,17 +18,17 @@ from fedkin.data.scenarios.partition_scenario import (
     Labelled,
     PartitionScenario,
     SampleTransform,
-    clients_or_default,
+    allocate,
+    apportion,
+    dirichlet_split,
     labels_of,
 )
-from fedkin.data.scenarios.split import allocate, apportion, dirichlet_split
 from fedkin.data.sources import load
 
 _DOMAINS = ("photo", "art_painting", "cartoon", "sketch")
 
 
-@dataclass(frozen=True)
-class _World:
+class _World(NamedTuple):
     """How clusters see samples: by cluster an amount, of quarter turns or by which labels are shifted.
 
     `transform` makes of each client's amount the transform of its samples. One amount after another is their sum, so
@@ -41,9 +40,8 @@ class _World:
 
 
 def _rotations(data: Labelled, angles: list[int]) -> _World:
-    shape = tuple(data.x.shape[1:])
-    if len(shape) != 3 or shape[1] != shape[2]:
-        what = "a table" if len(shape) != 3 else f"images of {shape[1]} x {shape[2]}"
+    if data.x.ndim != 4 or data.x.shape[2] != data.x.shape[3]:
+        what = "a table" if data.x.ndim != 4 else "images of {2} x {3}".format(*data.x.shape)
         raise FedkinError(f"'{data.name}' is {what}, but the scenario 'rotation' turns square images.")
     if not angles or any(angle % 90 for angle in angles):
         raise FedkinError(f"angles is {angles}; allowed: one or more multiples of 90.")
@@ -58,19 +56,23 @@ def _flips(data: Labelled, n_clusters: int) -> _World:
     classes = len(data.classes)
     if n_clusters > classes:
         raise FedkinError(f"n_clusters is {n_clusters}; allowed: 1 to {classes}, the classes of '{data.name}'.")
+    return _World([*range(n_clusters)], lambda amounts: lambda client, x, y: (x, (y - amounts[client]) % classes))
 
-    def relabel(amounts: list[int]) -> SampleTransform:
-        return lambda client, x, y: (x, (y - amounts[client]) % classes)
 
-    return _World(list(range(n_clusters)), relabel)
+def _clients_of(scenario: InTurns | MissingClasses, data: Labelled, paper: int, clusters: int) -> int:
+    """Return how many clients there are, by default the paper's; 20 for data of fewer than 10,000 samples."""
+    clients = (paper if len(data) >= 10_000 else 20) if scenario.clients is None else scenario.clients
+    if clients < clusters:
+        raise FedkinError(f"clients is {clients}; allowed: {clusters} or more, one for each cluster.")
+    return clients
 
 
 @dataclass(frozen=True)
 class InTurns(PartitionScenario):
     """Base of scenarios in which client i is in cluster i mod the number of clusters (Prigent et al.).
 
-    Sizes and class proportions come from `fedkin.data.scenarios.split.dirichlet_split`, capped, of the training and
-    the test split independently, as in the authors' code.
+    Sizes and class proportions come from `fedkin.data.scenarios.partition_scenario.dirichlet_split`, capped, of the
+    training and the test split independently, as in the authors' code.
 
     Attributes
     ----------
@@ -86,10 +88,8 @@ class InTurns(PartitionScenario):
 
     def in_turns(self, data: Labelled, seed: int, world: _World) -> Population:
         """Populate clients of all clusters in turns, with samples changed as their cluster sees them."""
-        n, count = clients_or_default(self.clients, len(data), paper=100), len(world.amounts)
-        if n < count:
-            raise FedkinError(f"clients is {n}; allowed: {count} or more, one for each cluster.")
-        tests = None
+        count = len(world.amounts)
+        n, tests = _clients_of(self, data, 100, count), None
         if data.test is not None:
             y = data.test[1]
             # A thousand clients have ten tests each of MNIST on average, so half of the average must do.
@@ -148,31 +148,18 @@ class Domain(PartitionScenario):
     clients_per_domain : int
         Clients are ordered by domain: photo, art_painting, cartoon, sketch, then others by name.
     alpha : float
-        Concentration of the Dirichlet distribution by which a domain is allocated to its clients, above 0; see
-        `fedkin.data.scenarios.split.dirichlet_split`, capped.
-    shrink : int
-        Images are made smaller: squares of so many pixels on a side become one, their mean. 1 leaves them as they are.
+        Concentration of the Dirichlet distribution by which a domain is allocated to its clients, capped, above 0.
     """
 
     data: str = "pacs"
     column: str = "domain"
     clients_per_domain: Count = 10
     alpha: Positive = 10.0
-    shrink: Count = 1
 
     def build(self, seed: int) -> Population:
         data = load(self.data, self.label, cluster=self.column, options=self.table)
-        x = data.x
-        if self.shrink > 1:
-            if x.dim() != 4 or min(x.shape[2:]) < self.shrink:
-                raise FedkinError(
-                    f"simulation.shrink is {self.shrink}, but a sample of '{self.data}' has the shape "
-                    f"{tuple(x.shape[1:])}; it is for images at least that large."
-                )
-            x = avg_pool2d(x, self.shrink)
-        return self.partition(
-            Labelled(data.name, x, labels_of(data), data.classes, data.table, clusters=data.clusters), seed
-        )
+        y = labels_of(data)
+        return self.partition(Labelled(data.name, data.x, y, data.classes, data.table, data.clusters), seed)
 
     def partition(self, data: Labelled, seed: int) -> Population:
         assert data.clusters is not None
@@ -200,19 +187,19 @@ class LabelClusters(PartitionScenario):
 
     Attributes
     ----------
-    test_fraction : float
-        Fraction of every client's samples that is held out; here in any case.
     clients : int
         At least 3, ordered by cluster. Balanced clusters are of equal size. Imbalanced ones have 3, 7 and 5 of 15
         clients and 7, 14 and 9 of 30; other numbers are allocated in the proportions 3 : 7 : 5.
     overlap : bool
-        Whether clusters have classes in common: they hold classes 0-3 with 8-9, 4-9, and 0-5.
+        Whether clusters have classes in common.
     balanced : bool
         Whether classes are as frequent as in the data, or weighted by one draw per cluster from Dirichlet(1).
     drawing : {"disjoint", "replacement"}
         The authors' draw, by ``"replacement"``: every client draws its fraction of all samples, and keeps
         the distinct ones, so clients of a cluster have some in common. ``"disjoint"`` gives them the same expected
         mixture of classes and no sample to two clients, and fewer samples where there are not enough.
+    test_fraction : float
+        Fraction of every client's samples that is held out; here in any case.
     """
 
     clients: Count = 15
@@ -225,10 +212,7 @@ class LabelClusters(PartitionScenario):
         if self.clients < 3:
             raise FedkinError(f"clients is {self.clients}; allowed: 3 or more, one for each cluster.")
         if len(data.classes) != 10:
-            raise FedkinError(
-                f"'{data.name}' has {len(data.classes)} classes, but the clusters of 'label-clusters' are made of "
-                "exactly 10."
-            )
+            raise FedkinError(f"'{data.name}' has {len(data.classes)} classes, but 'label-clusters' needs exactly 10.")
         sizes = apportion(self.clients, [1, 1, 1] if self.balanced else [3, 7, 5])
         if not self.balanced and self.clients == 30:
             sizes = [7, 14, 9]  # as printed, where proportions would give 6, 14 and 10
@@ -282,33 +266,28 @@ class MissingClasses(PartitionScenario):
         Per cluster, the indices of the classes it lacks. By default, for ten classes, the four clusters of the
         paper: those for Fashion-MNIST or CIFAR-10 if the data have such a name, else those for MNIST. For 47 classes,
         as in EMNIST, eight clusters that lack seven each, drawn from the seed.
-    reindex : bool
-        Whether each cluster numbers its classes ``0, 1, ...`` anew, as the paper's eight outputs for ten classes imply.
     """
 
     clients: Count | None = None
     missing: list[list[int]] | None = None
-    reindex: bool = False
 
     def partition(self, data: Labelled, seed: int) -> Population:
-        held = _held(_missing_of_paper(data, seed) if self.missing is None else self.missing, len(data.classes))
-        clients = clients_or_default(self.clients, len(data), paper=200 if len(data.classes) == 47 else 80)
-        if clients < len(held):
-            raise FedkinError(f"clients is {clients}; allowed: {len(held)} or more, one for each cluster.")
-        sizes = apportion(clients, [1] * len(held))
+        count = len(data.classes)
+        missing = _missing_of_paper(data, seed) if self.missing is None else self.missing
+        if not missing or any(not set(lacking) < set(range(count)) for lacking in missing):
+            raise FedkinError(
+                f"missing is {missing}; allowed: for each cluster some classes of 0 to {count - 1}, not of all."
+            )
+        held = torch.ones(len(missing), count, dtype=torch.bool)
+        for cluster, lacking in enumerate(missing):
+            held[cluster, list(lacking)] = False
+        sizes = apportion(_clients_of(self, data, 200 if count == 47 else 80, len(held)), [1] * len(held))
         parts = _equal_shares(data.y, held, sizes, derive_generator(seed, "partition"))
         tests = None
         if data.test is not None:
             tests = _equal_shares(data.test[1], held, sizes, derive_generator(seed, "test"))
-        clusters, change = torch.arange(len(held)).repeat_interleave(torch.tensor(sizes)), None
-        if self.reindex:
-            data = replace(data, classes=[str(i) for i in range(int(held.sum(1).max()))])
-            new = (held.cumsum(1) - 1)[clusters]
-
-            def change(client: int, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-                return x, new[client][y]
-
-        return self.populated(data, parts, seed, tests=tests, clusters=clusters, change=change)
+        clusters = torch.arange(len(held)).repeat_interleave(torch.tensor(sizes))
+        return self.populated(data, parts, seed, tests=tests, clusters=clusters)
 
 
 def _missing_of_paper(data: Labelled, seed: int) -> list[list[int]]:
@@ -323,21 +302,7 @@ def _missing_of_paper(data: Labelled, seed: int) -> list[list[int]]:
         )
     if "fashion" in data.name.lower():
         return [[5, 7], [3, 9], [5, 9], [7, 8]]
-    if "cifar" in data.name.lower():
-        return [[5, 8], [4, 6], [7, 9], [6, 8]]
-    return [[7, 9], [5, 8], [3, 8], [8, 9]]
-
-
-def _held(missing: Sequence[Sequence[int]], classes: int) -> Tensor:
-    """Return which cluster has which class, bool ``(clusters, classes)``."""
-    if not missing or any(not set(lacking) < set(range(classes)) for lacking in missing):
-        raise FedkinError(
-            f"missing is {missing}; allowed: for each cluster a list of some classes of 0 to {classes - 1}, not of all."
-        )
-    held = torch.ones(len(missing), classes, dtype=torch.bool)
-    for cluster, lacking in enumerate(missing):
-        held[cluster, list(lacking)] = False
-    return held
+    return [[5, 8], [4, 6], [7, 9], [6, 8]] if "cifar" in data.name.lower() else [[7, 9], [5, 8], [3, 8], [8, 9]]
 
 
 def _equal_shares(y: Tensor, held: Tensor, sizes: Sequence[int], rng: torch.Generator) -> list[Tensor]:
@@ -379,32 +344,17 @@ class _Changing(InTurns):
 
 @dataclass(frozen=True)
 class DriftSwap(_Changing):
-    """Concept drift: a fraction of every cluster moves to another cluster during a run, training and test data alike.
+    """Concept drift: a fraction of every cluster moves to the next one during a run, training and test data alike.
 
-    Where `changed_fraction` is above 0, at least one client of every cluster moves and one stays; a cluster of one
-    client does not change.
-
-    Attributes
-    ----------
-    to : {"next", "new"}
-        "next": clients move to the next cluster, from the last one to the first. "new": all move to one new cluster,
-        whose images are rotated by an unused multiple of 90 degrees, or mirrored if there is none, or whose labels are
-        shifted by `n_clusters`.
+    From the last cluster clients move to the first. Where `changed_fraction` is above 0, at least one client of every
+    cluster moves and one stays; a cluster of one client does not change.
     """
 
-    to: Literal["next", "new"] = "next"
-
     def partition(self, data: Labelled, seed: int) -> Population:
-        world, count = self.world(data), len(self.world(data).amounts)
-        if self.to == "next" and count < 2:
-            raise FedkinError("to is 'next', but there is only one cluster; allowed: 'new', or two clusters or more.")
-        unused = [turn for turn in range(4) if turn not in world.amounts]
-        if self.kind == "label-flip":
-            unused = list(range(count, len(data.classes)))
-            if self.to == "new" and not unused:
-                raise FedkinError(
-                    f"n_clusters is {count}; allowed: less than the {count} classes, to have one to spare."
-                )
+        world = self.world(data)
+        count = len(world.amounts)
+        if count < 2:
+            raise FedkinError("There is only one cluster; 'drift-swap' needs two or more.")
         population = self.in_turns(data, seed, world)
         n = len(population.clients)
         before, moving = torch.arange(n) % count, []
@@ -417,11 +367,9 @@ class DriftSwap(_Changing):
             raise FedkinError(f"clients is {n}; allowed: {count + 1} or more, so that some of a cluster can drift.")
         # Samples are those of the old cluster when the step comes, so that the change is the difference of two.
         after = before.clone()
-        after[moved] = count if self.to == "new" else (before[moved] + 1) % count
-        amounts = [*world.amounts, unused[0] if unused else 0]
+        after[moved] = (before[moved] + 1) % count
+        amounts = world.amounts
         change = world.transform([amounts[new] - amounts[old] for new, old in zip(after, before, strict=True)])
-        if self.to == "new" and not unused:
-            change = _mirrored(change)
         _check_classes(population, {i: change(i, *population.samples(i))[1] for i in moved.tolist()}, "drifts")
         return replace(population, drift=Drift(self.step, moved, change, after))
 
@@ -448,14 +396,6 @@ class Arrivals(_Changing):
         arrivals[n - late :] = self.step
         _check_classes(population, {i: population.samples(i)[1] for i in range(n - late, n)}, "joins")
         return replace(population, arrivals=arrivals)
-
-
-def _mirrored(change: SampleTransform) -> SampleTransform:
-    def mirror(client: int, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        x, y = change(client, x, y)
-        return x.flip(3).contiguous(), y
-
-    return mirror
 
 
 def _check_classes(population: Population, later: dict[int, Tensor], what: str) -> None:

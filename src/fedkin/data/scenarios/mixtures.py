@@ -1,7 +1,7 @@
 """Scenarios without hidden clusters of clients: clients differ in their mixture of classes, or by chance alone.
 
-Parameters of Dirichlet, shards and i.i.d. partitions are called as in flwr-datasets, except that ``num_partitions`` is
-`clients`, as everywhere in fedkin, and ``partition_by`` is `label`.
+Parameters of Dirichlet partitions are called as in flwr-datasets, except that ``num_partitions`` is `clients`, as
+everywhere in fedkin, and ``partition_by`` is `label`.
 """
 
 from __future__ import annotations
@@ -23,12 +23,15 @@ from fedkin.data.scenarios.partition_scenario import (
     DataSetScenario,
     Labelled,
     PartitionScenario,
+    allocate_in_proportion,
+    apportion,
     client_of,
+    dirichlet_split,
+    iid_split,
     labels_of,
     load_labelled,
     unlabelled,
 )
-from fedkin.data.scenarios.split import allocate_in_proportion, apportion, dirichlet_split, iid_split, shard_split
 from fedkin.data.sources import load
 
 
@@ -36,8 +39,8 @@ from fedkin.data.sources import load
 class Dirichlet(PartitionScenario):
     """Dirichlet partition: each class is allocated in proportions drawn from a Dirichlet distribution.
 
-    See `fedkin.data.scenarios.split.dirichlet_split`. A test split of the data is partitioned in the proportions of
-    each client's training samples.
+    A test split of the data is partitioned in the proportions of each client's training samples; drawn anew, they would
+    test a client on other classes than it trains on.
 
     Attributes
     ----------
@@ -54,40 +57,19 @@ class Dirichlet(PartitionScenario):
     min_partition_size: int = 10
 
     def partition(self, data: Labelled, seed: int) -> Population:
-        rng = derive_generator(seed, "partition")
+        rng, tests = derive_generator(seed, "partition"), None
         parts = dirichlet_split(data.y, self.clients, self.alpha, rng, min_partition_size=self.min_partition_size)
-        return self.populated(data, parts, seed, tests=_tests_alike(data, parts, seed))
-
-
-@dataclass(frozen=True)
-class Shards(PartitionScenario):
-    """Partition into shards: blocks of the samples sorted by class, which are allocated at random.
-
-    See `fedkin.data.scenarios.split.shard_split`. A test split of the data is partitioned in the proportions of each
-    client's training samples.
-
-    Attributes
-    ----------
-    clients : int
-        Number of clients, ``num_partitions`` of flwr-datasets.
-    num_shards_per_partition : int
-        Shards of each client.
-    """
-
-    clients: Count = 10
-    num_shards_per_partition: Count = 2
-
-    def partition(self, data: Labelled, seed: int) -> Population:
-        parts = shard_split(data.y, self.clients, self.num_shards_per_partition, derive_generator(seed, "partition"))
-        return self.populated(data, parts, seed, tests=_tests_alike(data, parts, seed))
+        if data.test is not None:
+            held = [data.y[part] for part in parts]
+            tests = allocate_in_proportion(data.test[1], held, derive_generator(seed, "test"))
+        return self.populated(data, parts, seed, tests=tests)
 
 
 @dataclass(frozen=True)
 class Iid(PartitionScenario):
     """I.i.d. partition: samples at random, the same number for every client up to one; they need no labels.
 
-    See `fedkin.data.scenarios.split.iid_split`. A test split of the data is partitioned at random, too, and needs a
-    sample for every client.
+    A test split of the data is partitioned at random, too, and needs a sample for every client.
 
     Attributes
     ----------
@@ -111,16 +93,6 @@ class Iid(PartitionScenario):
         if data.test is not None:
             tests = iid_split(len(data.test[1]), self.clients, derive_generator(seed, "test"))
         return self.populated(data, parts, seed, tests=tests)
-
-
-def _tests_alike(data: Labelled, parts: list[Tensor], seed: int) -> list[Tensor] | None:
-    """Allocate the test split in the class proportions of each client's training samples.
-
-    Proportions drawn anew would test a client on other classes than it trains on.
-    """
-    if data.test is None:
-        return None
-    return allocate_in_proportion(data.test[1], [data.y[part] for part in parts], derive_generator(seed, "test"))
 
 
 # One client for every class, as of CCFC and SDA-FC.
@@ -189,7 +161,7 @@ def own_class(y: Tensor, clients: int, heterogeneity: float, rng: torch.Generato
 
 @dataclass(frozen=True)
 class LabelSkew(DataSetScenario):
-    """Label skew: each client has samples of a few classes of one labelled data set (FedCRef, section 5.2).
+    """Label skew: each client has samples of 2 to half of the classes of one labelled data set (FedCRef, section 5.2).
 
     Attributes
     ----------
@@ -197,23 +169,19 @@ class LabelSkew(DataSetScenario):
         Keep only so many classes, the most frequent ones.
     clients : int
         Number of clients, at least 1.
-    min_classes, max_classes : int or None
-        Range of the number of classes per client; by default 2 to half of all.
     samples_per_class : int or None
         Samples of each class a client holds; by default as many as the data allow, at most 500.
     overlap : float
         Fraction of a client's samples of a class that all its holders have, in [0, 1].
     initial : {"method", "true", "dirty"}
         Starting labels of each client's samples: whatever the method makes of them; the true classes; or those with a
-        fraction of `dirtiness` moved at random.
+        fraction of `dirtiness` moved at random to the client's other clusters.
     dirtiness : float
         In [0, 1].
     """
 
     n_classes: Count | None = None
     clients: Count = 10
-    min_classes: Count | None = None
-    max_classes: Count | None = None
     samples_per_class: Count | None = None
     overlap: Fraction = 0.0
     initial: Literal["method", "true", "dirty"] = "method"
@@ -224,27 +192,25 @@ class LabelSkew(DataSetScenario):
 
         Both are int64: ``n_clusters`` a scalar, the number of classes at the client; ``given`` of shape ``(n,)``, in
         ``0..n_clusters-1`` by order of class. The partition depends on `seed` and not on `initial` or `dirtiness`.
-        Raises FedkinError if the data cannot be loaded or have no labels, or an option does not suit them.
         """
         data = load(self.data, self.label, options=self.table)
         y = labels_of(data)
         if self.n_classes is not None:
             data, y = _most_frequent(data, y, self.n_classes)
-        bounds = class_range(len(torch.unique(y)), self.min_classes, self.max_classes)
-        parts = label_skew(
-            y,
-            self.clients,
-            classes_per_client=bounds,
-            samples_per_class=self.samples_per_class or fitting_samples_per_class(y, self.clients, bounds),
-            overlap=self.overlap,
-            rng=derive_generator(seed, "partition"),
-        )
+        sizes = torch.unique(y, return_counts=True)[1]
+        bounds = min(2, len(sizes)), min(len(sizes), max(2, len(sizes) // 2))
+        fitting = _fitting_samples_per_class(sizes, self.clients, bounds)
+        rng = derive_generator(seed, "partition")
+        parts = label_skew(y, self.clients, bounds, self.samples_per_class or fitting, rng, self.overlap)
         population = unlabelled(data, parts)
         for client in population.clients:
             classes, labels = torch.unique(y[parts[client.id]], return_inverse=True)
             client.state = {"n_clusters": torch.tensor(len(classes))}
-            if self.initial == "dirty":
-                labels = dirty(labels, self.dirtiness, derive_generator(seed, "dirty", client.id))
+            if self.initial == "dirty" and len(classes) > 1:
+                rng = derive_generator(seed, "dirty", client.id)
+                moves = torch.rand(labels.shape, generator=rng) < self.dirtiness
+                distance = torch.randint(1, len(classes), labels.shape, generator=rng)
+                labels = torch.where(moves, (labels + distance) % len(classes), labels)
             if self.initial != "method":
                 client.state["given"] = labels
         return population
@@ -264,14 +230,9 @@ def _most_frequent(data: Dataset, y: Tensor, n_classes: int) -> tuple[Dataset, T
 
 
 def label_skew(
-    y: Tensor,
-    n_clients: int,
-    *,
-    classes_per_client: tuple[int, int],
-    samples_per_class: int,
-    rng: torch.Generator,
+    y: Tensor, n_clients: int, classes_per_client: tuple[int, int], samples_per_class: int, rng: torch.Generator,
     overlap: float = 0.0,
-) -> list[Tensor]:
+) -> list[Tensor]:  # fmt: skip
     """Partition samples so that each client has a few classes with the same number of samples (FedCRef, section 5.2).
 
     Client after client, the number of classes K is drawn uniformly from `classes_per_client`, the minimum and the
@@ -333,39 +294,12 @@ def _share(holdings: list[dict[int, Tensor]], overlap: float, count: int) -> Non
             held[c] = torch.unique(torch.cat([held[c][in_pot:], pot]))
 
 
-def class_range(n_classes: int, low: int | None = None, high: int | None = None) -> tuple[int, int]:
-    """Return the minimum and maximum number of classes per client; by default 2 and half of all.
-
-    Raises FedkinError unless ``1 <= low <= high <= n_classes``.
-    """
-    high = max(min(n_classes, max(2, n_classes // 2)), low or 0) if high is None else high
-    low = min(2, high) if low is None else low
-    if not 1 <= low <= high <= n_classes:
-        raise FedkinError(f"Classes per client are {low} to {high}; allowed: 1 <= minimum <= maximum <= {n_classes}.")
-    return low, high
-
-
-def fitting_samples_per_class(y: Tensor, n_clients: int, classes_per_client: tuple[int, int]) -> int:
+def _fitting_samples_per_class(sizes: Tensor, n_clients: int, classes_per_client: tuple[int, int]) -> int:
     """Return how many samples of a class each client gets so that the smallest class is about used up; at most 500.
 
     Rounded to tens, where it is ten or more; never more than the smallest class has.
     """
-    sizes = torch.unique(y, return_counts=True)[1]
     holders = max(1.0, n_clients * sum(classes_per_client) / 2 / len(sizes))
     fitting = int(sizes.min()) / holders
     rounded = round(fitting, -1) if fitting >= 10 else max(1, fitting)
     return min(500, int(rounded), int(sizes.min()))
-
-
-def dirty(labels: Tensor, dirtiness: float, rng: torch.Generator) -> Tensor:
-    """Corrupt starting labels: each sample moves to another cluster with probability `dirtiness`, in [0, 1].
-
-    `labels` are int64 ``(n,)`` in ``0..K-1``; a sample moves to one of the client's other clusters with equal
-    probability. With K = 1 there is no other, and all stay.
-    """
-    n_clusters = int(labels.max()) + 1 if len(labels) else 0
-    if n_clusters < 2:
-        return labels.clone()
-    moves = torch.rand(labels.shape, generator=rng) < dirtiness
-    distance = torch.randint(1, n_clusters, labels.shape, generator=rng)
-    return torch.where(moves, (labels + distance) % n_clusters, labels)

@@ -1,11 +1,17 @@
-"""What scenarios share: labelled data, samples that are held out, and the finished population."""
+"""What scenarios share: labelled data, rules that allocate samples to clients, and the finished population.
+
+Rules return indices and are named as in flwr-datasets where it has them. Every rule allocates a sample at most once,
+draws from the generator that it gets, and shuffles each client's indices.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,7 +19,7 @@ from fedkin.core.client import Client
 from fedkin.core.errors import FedkinError, option
 from fedkin.core.method import Count, Fraction
 from fedkin.core.replies import check_same_shape
-from fedkin.core.seeds import derive_generator
+from fedkin.core.seeds import derive_generator, draw_seed
 from fedkin.data.checks import check_cells
 from fedkin.data.dataset import Dataset, SplitError, check_are_classes, in_order
 from fedkin.data.options import NO_OPTIONS, TableOptions
@@ -92,12 +98,11 @@ class PartitionScenario(DataSetScenario):
         clusters: Tensor | None = None,
         change: SampleTransform | None = None,
     ) -> Population:
-        """Build the population from the samples allocated to each client.
+        """Build the population from each client's int64 indices into the training samples, and into the test split.
 
-        `parts` are int64 indices into the training samples, and `tests` into the test split; without these
-        `test_fraction` of every part is held out. `clusters`, int64 ``(n,)``, are the clients' hidden ones. A `change`
-        is applied to every client's training and test samples; without it, the official test split is everyone's.
-        Raises FedkinError if a client would have nothing to train on.
+        Without `tests` a `test_fraction` of every part is held out. `clusters`, int64 ``(n,)``, are the clients' hidden
+        ones. A `change` is applied to every client's samples; without it, the official test split is everyone's. Raises
+        FedkinError if a client would have nothing to train on.
         """
         clients, held_out = [], []
         for i, part in enumerate(parts):
@@ -137,44 +142,39 @@ def load_labelled(source: str, label: str | None = None, options: TableOptions =
 
     Raises FedkinError if it cannot be loaded, or has no labels, or those that are named are measured numbers.
     """
-    train = load(source, label, options=options)
+    train, test = load(source, label, options=options), None
     if label is not None:
         check_are_classes(train.classes, len(train), train.label)
-    try:
-        # Columns of two tables would have to be brought together first; of those a part is held out instead.
-        test = load(source, label, split="test", options=options) if train.table is None else None
-    except SplitError:
-        test = None
+    if train.table is None:  # columns of two tables would have to be brought together first
+        with suppress(SplitError):
+            test = load(source, label, split="test", options=options)
     if test is None:
         return Labelled(train.name, train.x, labels_of(train), train.classes, train.table)
     check_same_shape({f"'{source}'": train.x.shape[1:], f"The test split of '{source}'": test.x.shape[1:]})
+    classes = in_order([*train.classes, *test.classes])
     if test.classes != train.classes:
-        classes = in_order([*train.classes, *test.classes])
         train, test = train.with_classes(classes), test.with_classes(classes)
     return Labelled(train.name, train.x, labels_of(train), train.classes, test=(test.x, labels_of(test)))
 
 
 def client_of(number: int, data: Dataset, rows: Tensor | None = None) -> Client:
     """Return a client, without labels, with the samples of `data` at int64 `rows`, or with all of them."""
-    if data.table is None:
-        client = Client(number, data.x, samples=data.samples)
-        return client if rows is None else client.rows(rows)
-    table = data.table if rows is None else data.table.rows(rows)
-    return Client(number, table.values, table=table)
+    data = data if rows is None else data.rows(rows)
+    return Client(number, data.x, table=data.table, samples=data.samples if data.table is None else None)
 
 
-def labels_of(dataset: Dataset) -> Tensor:
+def labels_of(data: Dataset) -> Tensor:
     """Return the labels of a data set, after checking that it has some."""
-    if dataset.y is None:
+    if data.y is None:
         raise FedkinError(
-            f"'{dataset.name}' has no labels, but clients of this scenario need them; name their column with "
+            f"'{data.name}' has no labels, but clients of this scenario need them; name their column with "
             f"{option('label')}, or, to have each client's own rows, give a folder with one file per client, or the "
             f"column that names each row's client, as by {option('simulation.column', 'site')}."
         )
-    return dataset.y
+    return data.y
 
 
-def unlabelled(data: Labelled | Dataset, parts: Sequence[Tensor]) -> Population:
+def unlabelled(data: Dataset, parts: Sequence[Tensor]) -> Population:
     """Return clients without labels or tests, whose classes only the evaluator knows."""
     y = labels_of(data)
     clients = [client_of(i, data, part) for i, part in enumerate(parts)]
@@ -193,8 +193,111 @@ def hold_out(part: Tensor, share: float, rng: torch.Generator) -> tuple[Tensor, 
     return part[~is_out], part[is_out]
 
 
-def clients_or_default(clients: int | None, n_samples: int, paper: int) -> int:
-    """Return `clients`, or by default the paper's number; 20 for data of fewer than 10,000 samples."""
-    if clients is not None:
-        return clients
-    return paper if n_samples >= 10_000 else 20
+# Rules that allocate samples.
+
+
+def iid_split(n_samples: int, num_partitions: int, rng: torch.Generator) -> list[Tensor]:
+    """Partition samples at random, in parts whose sizes differ by at most one; flwr-datasets' ``IidPartitioner``."""
+    _check_partitions(n_samples, num_partitions)
+    return list(torch.randperm(n_samples, generator=rng).tensor_split(num_partitions))
+
+
+def dirichlet_split(
+    y: Tensor,
+    num_partitions: int,
+    alpha: float | Sequence[float],
+    rng: torch.Generator,
+    *,
+    min_partition_size: int = 10,
+    capped: bool = False,
+) -> list[Tensor]:
+    """Partition each class in proportions drawn from a Dirichlet distribution; flwr-datasets' ``DirichletPartitioner``.
+
+    `y` is int64 ``(n,)``, the class of each sample; all are allocated. The concentration `alpha`, one for all or one
+    per part, is above 0: small values give every part few classes. Proportions are drawn anew, up to 1,000 times, until
+    every part has `min_partition_size` samples. With `capped` a part that has reached the average size gets none of the
+    classes that follow, as in the code of Prigent et al., so that the last classes miss in some parts even where
+    `alpha` is large. Return each part's indices into `y`, int64. Raises FedkinError if there are too few samples, a
+    concentration is not above 0, or no draw gave every part enough.
+    """
+    n, size = num_partitions, len(y) / num_partitions
+    _check_partitions(len(y), n)
+    alphas = np.full(n, alpha) if isinstance(alpha, int | float) else np.asarray(alpha, dtype=float)
+    if alphas.shape != (n,) or not (alphas > 0).all():
+        raise FedkinError(f"alpha is {alpha}; allowed: one number above 0, or one for each of the {n} clients.")
+    if n * min_partition_size > len(y):
+        raise FedkinError(f"{len(y)} samples are too few for {n} clients with at least {min_partition_size} each.")
+    draws = np.random.default_rng(draw_seed(rng))
+    for _ in range(1000):
+        counts, sizes = [], torch.zeros(n, dtype=torch.int64)
+        for members in torch.bincount(y).tolist():
+            shares = torch.from_numpy(draws.dirichlet(alphas))
+            if capped:
+                full = sizes >= size
+                rest = shares.masked_fill(full, 0)
+                # Tiny concentrations can leave nothing of the shares.
+                shares = rest if float(rest.sum()) > 0 else (~full).double()
+            counts.append(_cut(members, shares))
+            sizes = sizes + counts[-1]
+        if int(sizes.min()) >= min_partition_size:
+            return allocate(y, torch.stack(counts), rng)
+    raise FedkinError(
+        f"No Dirichlet split of 1,000 with alpha {alpha} gave each of {n} clients {min_partition_size} of {len(y)} "
+        "samples; take fewer clients, a larger alpha or a smaller minimum size."
+    )
+
+
+def allocate(y: Tensor, counts: Tensor, rng: torch.Generator) -> list[Tensor]:
+    """Allocate the given number of random samples of each class to each client; return indices into `y`.
+
+    `y` is int64 ``(n,)`` in ``0..classes-1``, and `counts` int64 ``(classes, clients)``; no row may ask for more than
+    its class has.
+    """
+    mixed = torch.randperm(len(y), generator=rng)
+    by_class = mixed[y[mixed].argsort(stable=True)].split(torch.bincount(y, minlength=len(counts)).tolist())
+    index = torch.cat([members[: int(row.sum())] for members, row in zip(by_class, counts, strict=True)])
+    clients = torch.arange(counts.shape[1])
+    return _gather(index, torch.cat([clients.repeat_interleave(row) for row in counts]), len(clients), rng)
+
+
+def allocate_in_proportion(y: Tensor, held: Sequence[Tensor], rng: torch.Generator) -> list[Tensor]:
+    """Allocate each class in the proportions in which clients have it already; for the tests of a partition.
+
+    `y` is int64 ``(n,)``, the class of each sample to allocate, and `held` the classes of each client's samples;
+    classes that no client has are allocated to none.
+    """
+    classes = 1 + max(int(each.max()) for each in (y, *held) if len(each))
+    weights = torch.stack([torch.bincount(each, minlength=classes) for each in held], dim=1).double()
+    sizes = torch.bincount(y, minlength=classes).tolist()
+    return allocate(y, torch.stack([_cut(size, row) for size, row in zip(sizes, weights, strict=True)]), rng)
+
+
+def apportion(total: int, weights: Sequence[float]) -> list[int]:
+    """Split `total` into integers in proportion to `weights`, rounding up those with the largest remainders."""
+    quotas = [total * weight / sum(weights) for weight in weights]
+    parts = [int(quota) for quota in quotas]
+    for i in sorted(range(len(parts)), key=lambda i: parts[i] - quotas[i])[: total - sum(parts)]:
+        parts[i] += 1
+    return parts
+
+
+def _cut(total: int, weights: Tensor) -> Tensor:
+    """Split `total` samples at the rounded-down partial sums of `weights`; all parts are zero if all weights are."""
+    sums = weights.cumsum(0)
+    if float(sums[-1]) == 0:
+        return torch.zeros(len(weights), dtype=torch.int64)
+    ends = (sums * total / sums[-1]).long()
+    ends[-1] = total  # whatever rounding made of it
+    return ends.diff(prepend=ends.new_zeros(1))
+
+
+def _gather(index: Tensor, owner: Tensor, n: int, rng: torch.Generator) -> list[Tensor]:
+    """Return the indices of each owner in ``0..n-1``, shuffled; those of owner `n` are dropped."""
+    mixed = torch.randperm(len(index), generator=rng)
+    order = mixed[owner[mixed].argsort(stable=True)]
+    return list(index[order].split(torch.bincount(owner, minlength=n + 1).tolist())[:n])
+
+
+def _check_partitions(n_samples: int, partitions: int) -> None:
+    if not 1 <= partitions <= n_samples:
+        raise FedkinError(f"The number of clients is {partitions}; allowed: 1 to {n_samples}, the number of samples.")

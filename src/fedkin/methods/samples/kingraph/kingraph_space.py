@@ -32,7 +32,7 @@ from fedkin.core.replies import (
     positive,
     reals,
 )
-from fedkin.data.blocks import UNKNOWN, blocks_of, common_blocks
+from fedkin.data.preparation import UNKNOWN, blocks_of, common_blocks
 from fedkin.features.encoders import is_encoder
 from fedkin.features.extractors import extract
 from fedkin.features.flat_images import all_flat_images, are_flat_images
