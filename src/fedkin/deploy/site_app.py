@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
@@ -129,8 +130,12 @@ NOTES = "notes.txt"
 """What looks wrong in the site's table, in its private folder."""
 
 
+SITE = "FEDKIN_SITE"
+"""Environment variable that names the site's file where a platform starts the SuperNode and its configuration."""
+
+
 def client_app(folder: Path | None = None) -> ClientApp:
-    """Return the client app; its SuperNode names the site's file: ``--node-config 'site="ward-a.toml"'``.
+    """Return the client app; its SuperNode names the site's file: ``--node-config 'site="ward-a.toml"'``, or `SITE`.
 
     Of an app for Flower Hub, in `folder`, a node of a simulation has a part of built-in data: the run's configuration
     names the ``experiment``, and ``demo-data``, which is partitioned.
@@ -138,7 +143,7 @@ def client_app(folder: Path | None = None) -> ClientApp:
 
     def site(context: Context) -> Site:
         simulated = {"partition-id", "num-partitions"} <= context.node_config.keys()
-        if folder is None or "site" in context.node_config or not simulated:
+        if folder is None or "site" in context.node_config or SITE in os.environ or not simulated:
             return site_of(context)
         return _simulated(folder, context)
 
@@ -238,14 +243,17 @@ def keep(site: Site, request: Request, payload: Payload) -> None:
 
 
 def site_of(context: Context) -> Site:
-    """Build the site whose file the node's configuration names.
+    """Build the site whose file the node's configuration names, or else the environment variable `SITE`.
 
-    Raises FedkinError if no file is named, or the file or the data cannot be read.
+    In its value, parts such as ``{client-name}`` are of the configuration, for platforms that start several sites on
+    one machine. Raises FedkinError if no file is named, or the file or the data cannot be read.
     """
-    path = context.node_config.get("site")
+    path = context.node_config.get("site", os.environ.get(SITE))
     if not isinstance(path, str):
-        raise FedkinError("The SuperNode was started without a site's file: --node-config 'site=\"PATH.toml\"'.")
-    place = expanded(path)
+        raise FedkinError(
+            f"The SuperNode was started without a site's file: --node-config 'site=\"PATH.toml\"', or {SITE}=PATH.toml."
+        )
+    place = expanded(re.sub(r"\{([\w-]+)\}", lambda part: str(context.node_config.get(part[1], part[0])), path))
     file = read_site(place)
     torch.set_num_threads(file.threads)
     try:
