@@ -1,7 +1,6 @@
 """Nodes of Flower in this process: a grid that hands every message, as bytes and back, to a real client app."""
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from typing import Any
 
 import torch
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fedkin.core import Client
+from fedkin.engines.flower_engine.versions import without_flower
 
 START = ConfigRecord({"steps": 5, "rate": 0.5})
 """What planted.LEARNING tells fedkin's own clients."""
@@ -33,10 +33,7 @@ class Fleet(Grid):
     """
 
     def __init__(self, app: ClientApp, nodes: int) -> None:
-        with suppress(ImportError):  # as Flower tells a ServerApp's process, since 1.38
-            from flwr.supercore.task_identity import TaskIdentity
-
-            TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1
+        without_flower()
         self.app, self.sent, self.away = app, [], set()
         self.contexts = {
             1000 + 7 * at: Context(

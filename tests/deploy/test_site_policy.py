@@ -1,7 +1,9 @@
 """Rules that a site owns: each refuses by its name alone, and `check` shows beforehand what would be refused."""
 
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from fedkin.core.tasks import known_task, trusted_packages
 from fedkin.data.statistics import moments, shapes, table_columns
 from fedkin.deploy.site_app import checked, client_app, read_site
 from fedkin.deploy.site_policy import refused
+from fedkin.engines import policy as policy_module
 from fedkin.engines.flower_engine.grid import Roster
 from fedkin.engines.site import Request, Site
 from fedkin.experiment.config import load_config
@@ -48,6 +51,7 @@ def site(folder: Path, policy: str, more: str = "") -> Site:
         ('methods = ["ocfl", "kin-graph"]', cluster_locally, "methods"),
         ('methods = ["kin-graph"]', extent, "methods"),
         ("max_reply_bytes = 10", moments, "max_reply_bytes"),
+        ('messages = ["fedkin.methods.*", "*.shapes"]', moments, "messages"),
     ],
 )
 def test_a_rule_refuses_by_its_name_alone(policy: str, task: Task, rule: str, tmp_path: Path) -> None:
@@ -78,6 +82,29 @@ def test_after_its_day_nothing_is_answered_not_even_who_it_is(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
+    ("hours", "inside", "outside"),
+    [("8-18", [8, 17], [7, 18, 23]), ("20-6", [20, 0, 5], [6, 19]), ("0-24", [0, 23], [])],
+)
+def test_outside_its_hours_nothing_is_answered(
+    hours: str, inside: list[int], outside: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    north = site(tmp_path, f'hours = "{hours}"')
+    for hour in [*inside, *outside]:
+        clock = SimpleNamespace(now=lambda hour=hour: datetime(2026, 11, 2, hour).astimezone())
+        monkeypatch.setattr(policy_module, "datetime", clock)
+        with pytest.raises(RefusalError, match=r"hours\.$") if hour in outside else nullcontext():
+            north.answer(Request("ab", 0, 0, 1, 0, shapes.name), {})
+
+
+def test_a_run_spends_no_more_than_a_run_may(tmp_path: Path) -> None:
+    reserve = site(tmp_path, "epsilon = 8.0\nepsilon_per_run = 1.0").reserve
+    assert reserve is not None
+    assert not reserve("ab", 0.5)
+    assert reserve("ab", 0.2)
+    assert reserve("cd", 0.2)
+
+
+@pytest.mark.parametrize(
     ("own", "policy", "asked", "named"), [(0, 30, 5, 0), (0, 5, 5, 3), (30, 5, 5, 0), (0, 5, 30, 0)]
 )
 def test_the_strictest_floor_holds(own: int, policy: int, asked: int, named: int, tmp_path: Path) -> None:
@@ -95,7 +122,15 @@ def test_the_smaller_budget_holds(own: str, policy: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "policy", ["extreme = false", 'methods = ["kfedd"]', "min_members = 2", 'valid_until = "soon"']
+    "policy",
+    [
+        "extreme = false",
+        "epsilon_per_run = 1.0",
+        'hours = "8-25"',
+        'methods = ["kfedd"]',
+        "min_members = 2",
+        'valid_until = "soon"',
+    ],
 )
 def test_a_policy_that_is_not_understood_lets_nothing_out(policy: str, tmp_path: Path) -> None:
     reported: list[str] = []
@@ -120,11 +155,18 @@ def test_a_sum_in_secret_is_no_way_round_the_methods(tmp_path: Path) -> None:
         ('methods = ["kin-graph"]\nmax_reply_bytes = 50', "kfed", [], {"methods", "max_reply_bytes"}),
         ('methods = ["kfed"]', "kfed", [], set()),
         ("epsilon = 1.0", "kfed", [], {"epsilon"}),
+        ('messages = ["fedkin.data.*"]', "kfed", [], {"messages"}),
+        (
+            "epsilon = 8.0\nepsilon_per_run = 1.0",
+            "feddp-kmeans",
+            ["method.epsilon=2.0", "data.scaling=none"],
+            {"epsilon_per_run"},
+        ),
     ],
 )
 def test_check_tells_beforehand(policy: str, method: str, settings: list[str], rules: set[str], tmp_path: Path) -> None:
     config = load_config(method, ["method.n_clusters=3", *settings])
-    north = site(tmp_path, policy)
+    north = site(tmp_path, policy, 'drop = ["kind"]\n')
     sentences = refused(north, config)
     assert {sentence.split(": ")[1].split(".")[0] for sentence in sentences} == rules
     assert not (tmp_path / "private").exists()  # nothing is written

@@ -22,7 +22,7 @@ from fedkin.engines.flower_engine import NEWEST, OLDEST
 from fedkin.experiment.config import Config, load_config
 from fedkin.report.numbers import pluralize
 
-_FEDERATED = ("data.source=federation", "simulation.scenario=files", "simulation.engine=flower")
+FEDERATED = ("data.source=federation", "simulation.scenario=files", "simulation.engine=flower")
 _APP = {
     "pyproject.toml": "pyproject.toml", ".gitignore": "gitignore", "fedkin_app/__init__.py": "package.py",
     "fedkin_app/server.py": "app_server.py", "fedkin_app/client.py": "app_client.py",
@@ -49,11 +49,11 @@ def init(
     """
     check_empty(folder, "give a new one")
     number = [] if sites is None else [f"federation.sites={sites}"]
-    trial = load_config(experiment, [*_FEDERATED, *number, *settings]).federation
+    trial = load_config(experiment, [*FEDERATED, *number, *settings]).federation
     if sites is not None and trial.sites != sites:
         raise FedkinError(f"--sites is {sites}, but 'federation.sites' {trial.sites}; give one of them.")
     sites = trial.sites or len(trial.listed) or 3
-    config = load_config(experiment, [*_FEDERATED, *settings, f"federation.sites={sites}"])
+    config = load_config(experiment, [*FEDERATED, *settings, f"federation.sites={sites}"])
     check_federated(config)
     check_sites(config)
     host = _in_ascii(host)
@@ -87,7 +87,7 @@ def init_hub(folder: Path, experiment: str, settings: Sequence[str], publisher: 
             raise FedkinError(
                 f"{what} is '{text}'; Flower Hub takes letters, digits and hyphens, at most 32, the first a letter."
             )
-    config = load_config(experiment, [*_FEDERATED, "federation.sites=1", *settings])
+    config = load_config(experiment, [*FEDERATED, "federation.sites=1", *settings])
     check_federated(config)
     if config.federation.listed:
         raise FedkinError(

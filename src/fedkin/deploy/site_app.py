@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from flwr.app import Context
@@ -27,6 +28,7 @@ from fedkin.data.population import Population
 from fedkin.data.preparation import remembered, restore_preparation
 from fedkin.data.samples import note_on_texts
 from fedkin.data.sources import load
+from fedkin.data.tables import frame_to_dataset
 from fedkin.deploy.app_folder import own_packages
 from fedkin.deploy.site_policy import POLICY, policy_lines, read_policy
 from fedkin.engines.flower_engine.messages import SiteDataError
@@ -34,8 +36,12 @@ from fedkin.engines.flower_engine.messages import client_app as answering
 from fedkin.engines.site import Request, Site
 from fedkin.experiment.config import ColumnOptions, Config, encoder_named, load_config
 from fedkin.privacy.budget import Account
+from fedkin.privacy.gaussian import gaussian_mu
 from fedkin.report.numbers import pluralize
 from fedkin.secure_aggregation.client_tasks import public_keys
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 # TOML file of a site: its name, its data and its private folder.
 
@@ -68,15 +74,19 @@ class SiteFile(ColumnOptions):
     min_members: int | None = Field(default=None, ge=MIN_MEMBERS)
     keys: dict[str, str] = Field(default={})
 
-    def site(self, path: Path) -> Site:
-        """Read the site's data, and build the site whose file this is.
+    def site(self, path: Path, frame: DataFrame | None = None) -> Site:
+        """Read the site's data, unless a platform has, to `frame`, and build the site whose file this is.
 
         Raises FedkinError if an option for tables, a key or a rule of the policy is not allowed, the device does not
         exist here, or the data cannot be read.
         """
         base = path.parent
         policy = read_policy(path.with_name(POLICY))
-        budgets = [epsilon for epsilon in (self.epsilon, policy.epsilon) if epsilon is not None]
+        epsilon = min(filter(None, (self.epsilon, policy.epsilon)), default=None)
+        if policy.epsilon_per_run and not epsilon:
+            raise FedkinError(f"{path.with_name(POLICY)}: 'epsilon_per_run' needs 'epsilon', for all runs together.")
+        epsilons = {"epsilon": epsilon, "epsilon_per_run": policy.epsilon_per_run}
+        budgets = {rule: gaussian_mu(value, self.delta) for rule, value in epsilons.items() if value}
         try:
             table = self.table
         except FedkinError as error:
@@ -88,9 +98,13 @@ class SiteFile(ColumnOptions):
             table = replace(table, encoder=encoder_named(spec, str(base / expanded(self.folder))))
         device = device_named(self.device, f"'device' in {path}")
         listed = public_keys(self.keys, f"[keys] in {path}")
-        data, folder = base / expanded(self.data), base / expanded(self.folder)
-        is_file = data.exists() or (Path(self.data).suffix and not self.data.startswith(HUB))
-        read = load(str(data) if is_file else self.data, self.label, options=table)
+        folder = base / expanded(self.folder)
+        if frame is None:
+            data = base / expanded(self.data)
+            is_file = data.exists() or (Path(self.data).suffix and not self.data.startswith(HUB))
+            read = load(str(data) if is_file else self.data, self.label, options=table)
+        else:
+            read = frame_to_dataset(frame, self.name, f"The table of '{self.name}'", self.label, options=table)
         table = replace(table, **remembered([read.table])) if table.decimal == AUTO else table
         return Site(
             self.name,
@@ -111,8 +125,8 @@ class SiteFile(ColumnOptions):
             packages=tuple(dict.fromkeys(["fedkin", *self.packages])),
             device=device,
             min_members=max(self.min_members or 0, policy.min_members or 0),
-            reserve=Account(folder, min(budgets), self.delta).reserve if budgets else None,
-            policy=policy.rules(),
+            reserve=Account(folder, epsilon, self.delta, min(budgets.values())).reserve if epsilon else None,
+            policy=policy.rules(budgets),
         )
 
 

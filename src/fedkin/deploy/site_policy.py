@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from datetime import date
+from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -33,26 +35,40 @@ class PolicyFile(BaseModel):
     """Content of a site's policy; each rule may be absent.
 
     `min_members` and `epsilon` are as in the site's file, and the stricter of both holds, as it does with what the
-    server asks for. `methods` are the only ones allowed, by name or as ``package.module:Class``. With `extremes` false
-    no exact minimum and maximum leave. `max_reply_bytes` is the largest reply. `signed_by` says who answers for the
-    policy, which holds until the end of the day `valid_until`, in UTC.
+    server asks for; `epsilon_per_run` bounds each run besides. `methods` are the only ones allowed, by name or as
+    ``package.module:Class``, and `messages` the only ones answered, by name, in which a star stands for anything.
+    With `extremes` false no exact minimum and maximum leave. `max_reply_bytes` is the largest reply. `signed_by` says
+    who answers for the policy, which holds until the end of the day `valid_until`, in UTC. Within `hours` such as
+    "20-6", by the site's clock, it answers, and not outside.
     """
 
     model_config = ConfigDict(strict=True, extra="forbid")
     min_members: int | None = Field(default=None, ge=MIN_MEMBERS)
     methods: list[str] | None = None
+    messages: list[str] | None = None
     extremes: bool = True
     max_reply_bytes: PositiveInt | None = None
     epsilon: PositiveFloat | None = Field(default=None, allow_inf_nan=False)
+    epsilon_per_run: PositiveFloat | None = Field(default=None, allow_inf_nan=False)
     signed_by: str | None = Field(default=None, min_length=1)
     valid_until: date | None = None
+    hours: str | None = Field(default=None, pattern="^([01]?[0-9]|2[0-3])-([01]?[0-9]|2[0-4])$")
 
-    def rules(self) -> Policy:
-        """Return what is checked before each reply; raise FedkinError if no method has one of the names."""
-        if self.methods is None:
-            return Policy(lambda task: True, self.extremes, self.max_reply_bytes, self.valid_until)
-        targets = [target_of("method", name) for name in self.methods]
-        return Policy(lambda task: _is_of(task, targets), self.extremes, self.max_reply_bytes, self.valid_until)
+    def rules(self, budgets: Mapping[str, float]) -> Policy:
+        """Return what is checked before each reply; raise FedkinError if no method has one of the names.
+
+        `budgets` are as in `Policy`.
+        """
+        allows: dict[str, Callable[[Task], bool]] = {}
+        if self.methods is not None:
+            targets = [target_of("method", name) for name in self.methods]
+            allows["methods"] = lambda task: _is_of(task, targets)
+        if (patterns := self.messages) is not None:  # what a secure sum carries is checked, too
+            patterns = [*patterns, f"{_SUMS}*"]
+            allows["messages"] = lambda task: any(fnmatchcase(task.name, pattern) for pattern in patterns)
+        begin, _, end = (self.hours or "").partition("-")
+        hours = (int(begin), int(end)) if self.hours else None
+        return Policy(allows, self.extremes, self.max_reply_bytes, budgets, self.valid_until, hours)
 
 
 def read_policy(path: Path) -> PolicyFile:
@@ -66,8 +82,9 @@ def read_policy(path: Path) -> PolicyFile:
         raise validation_sentence(error, tables, PolicyFile.model_fields, f"in {path}") from error
 
 
+_SUMS = "fedkin.secure_aggregation."
 # What any method may ask for: to prepare the data, describe clusters, and add up in secret.
-_COMMON = ("fedkin.data.", "fedkin.secure_aggregation.")
+_COMMON = ("fedkin.data.", _SUMS)
 
 
 def _is_of(task: Task, targets: list[str]) -> bool:
@@ -117,6 +134,12 @@ class _Rehearsal(LocalFederation):
         self.policy, self.has_budget, self.refusals = site.policy, site.reserve is not None, dict[str, str]()
 
     def deliver(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
+        def reserve(mu: float) -> bool:
+            self._try(self.policy.check_budget, mu, task)
+            return True
+
+        for copy in self.clients.values():
+            copy.reserve = reserve
         self._try(self.policy.check_allowed, task, task)
         self._try(self.policy.check_extremes, task, task)
         if self.has_budget and not task.accounted:
@@ -142,7 +165,7 @@ def refused(site: Site, config: Config) -> list[str]:
     count = max(3, config.federation.sites or len(config.federation.listed))
     fed = _Rehearsal(site, count, config.seed)
     try:
-        site.policy.check_date()
+        replace(site.policy, hours=None).check_time()  # the run is at another hour
     except RefusalError as error:
         return [str(error)]
     if config.federation.secure_sums:

@@ -273,7 +273,7 @@ class Site:
         experiment says of columns; it never changes how the site reads them. Raises FedkinError if the site's own file
         is ignorant of it, RefusalError if the site's policy is over.
         """
-        self.policy.check_date()
+        self.policy.check_time()
         self.check_columns(columns or {})
         return {
             "name": self.name,
@@ -291,7 +291,7 @@ class Site:
         privacy budget does not account for, or does not take this payload; FedkinError if it is not known here or fails
         with this payload, or the folder is in use by another process, or cannot be written.
         """
-        self.policy.check_date()
+        self.policy.check_time()
         with trusted_packages(self.packages, _WHY, self.policy.check_allowed):
             task = known_task(request.task)
         self.policy.check_extremes(task)

@@ -47,13 +47,14 @@ class Account:
     """Account of a client's privacy budget for all runs together, in a file in its private `folder`.
 
     A run is charged all that it may spend before it gets anything: otherwise too little might be left for its last
-    exchange, and what it had spent would be lost. It is charged once, however far it comes. Raises FedkinError if
-    epsilon or delta is out of range.
+    exchange, and what it had spent would be lost. It is charged once, however far it comes, and for `per_run` at most.
+    Raises FedkinError if epsilon or delta is out of range.
     """
 
     folder: Path
     epsilon: float
     delta: float
+    per_run: float = math.inf
 
     def __post_init__(self) -> None:
         gaussian_mu(self.epsilon, self.delta)
@@ -63,7 +64,7 @@ class Account:
 
         Raises FileError if the file cannot be read or written; then nothing may leave the client.
         """
-        if not 0.0 <= mu < math.inf:
+        if not 0.0 <= mu < math.inf or mu > self.per_run * _ROUNDED:
             return False
         path = self.folder / ACCOUNT
         with file_lock(path.with_suffix(".lock"), waits=True):

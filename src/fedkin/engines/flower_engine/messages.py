@@ -151,16 +151,17 @@ def client_app(site_of: Callable[[Context], Site], keep: Keep) -> ClientApp:
     app = ClientApp()
 
     @app.query()
-    def answer(message: Message, context: Context) -> Message:
-        return Message(_answer(message, context, site_of, keep), reply_to=message)
+    def query(message: Message, context: Context) -> Message:
+        return Message(answer(message.content, lambda: site_of(context), keep), reply_to=message)
 
     return app
 
 
-def _answer(message: Message, context: Context, site_of: Callable[[Context], Site], keep: Keep) -> RecordDict:
+def answer(records: RecordDict, site_of: Callable[[], Site], keep: Keep) -> RecordDict:
+    """Return a site's answer to a message of the server; see `client_app`."""
     site = None
     try:
-        query, site = read(message.content), _site(site_of, context)
+        query, site = read(records), _site(site_of)
         kind = query.text("kind")
         if kind == HELLO:
             return content(site.introduction(query.facts.get("labels") == 1, query.tree()))
@@ -190,10 +191,10 @@ def _answer(message: Message, context: Context, site_of: Callable[[Context], Sit
         return content(refusal=str(failure), failure=failure.kind)
 
 
-def _site(site_of: Callable[[Context], Site], context: Context) -> Site:
+def _site(site_of: Callable[[], Site]) -> Site:
     """Return the site of a node; of an error in its file or data the server learns the site's name alone."""
     try:
-        return site_of(context)
+        return site_of()
     except FedkinError as error:
         text = f"{error} Once that is mended, start the site again."
         raise SiteDataError(text, error.name) if isinstance(error, SiteDataError) else FileError(text) from error

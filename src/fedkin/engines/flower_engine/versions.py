@@ -6,6 +6,7 @@ Options of Flower's programs differ, too: the scripts that `fedkin federation in
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 
@@ -31,6 +32,14 @@ def connected_nodes(grid: Grid) -> dict[int, Node]:
     if tells_keys(grid):
         return {node.node_id: Node(node.last_activated_at, node.public_key) for node in grid.get_nodes()}
     return {number: Node() for number in grid.get_node_ids()}
+
+
+def without_flower() -> None:
+    """Allow messages in a process that Flower has not started; since 1.38 it tells those who they are."""
+    with suppress(ImportError):
+        from flwr.supercore.task_identity import TaskIdentity
+
+        TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1
 
 
 def tells_keys(grid: Grid) -> bool:
