@@ -19,14 +19,19 @@ trap 'kill $$node; exit' INT TERM
 own=--port=
 [ "$$minor" -ge 35 ] || own=--clientappio-api-address=127.0.0.1:
 # Flower admits a site again only once it has noticed, within a minute, that the site was away; so this retries.
+pause=5
 free='import socket; one = socket.socket(); one.bind(("127.0.0.1", 0)); print(one.getsockname()[1])'
 while :; do
   # A port of its own for the site's processes, so that several sites can run on one machine.
   port="$$(python3 -c "$$free" 2>/dev/null)" || port=9094
   flower-supernode --superlink "$$SERVER" --node-config "site=\"$$site\"" \
     "$$own$$port" $site_options "$$@" &
-  node=$$!
+  node=$$! began="$$(date +%s)"
   wait $$node && exit
-  echo "fedkin: $refused Trying again in 5 seconds." >&2
-  sleep 5
+  [ $$(($$(date +%s) - $$began)) -lt 60 ] || pause=5
+  echo "fedkin: $refused Trying again in $$pause seconds." >&2
+  sleep $$pause & node=$$!
+  wait $$node
+  pause=$$(($$pause * 2))
+  [ $$pause -lt 60 ] || pause=60
 done

@@ -9,7 +9,9 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from threading import Event, Thread
 from typing import Any
 
 from flwr.app import Message
@@ -38,8 +40,32 @@ from fedkin.secure_aggregation.sums import ClientSums, HiddenSums
 
 _LOOK_EVERY = 5.0
 """Seconds between two checks whether a client that owes a reply was restarted."""
+_REPORT_EVERY = 30.0
+"""Seconds of silence after which the server says whom it waits for."""
 _RETRY, _LONGEST_RETRY = 3.0, 60.0
 """Seconds before a client that the run cannot continue without is asked again, at first and at most."""
+
+
+@contextmanager
+def reporting_waits(waiting_for: Callable[[], str | None], report: Callable[[str], None]) -> Iterator[None]:
+    """Report now and then whom the context waits for and how long; from a thread, since calls of Flower's may block.
+
+    `waiting_for` returns whom, or ``None`` if nothing is to be reported.
+    """
+    began, over = time.monotonic(), Event()
+
+    def work() -> None:
+        while not over.wait(_REPORT_EVERY):
+            if (names := waiting_for()) is not None:
+                report(f"Waiting for {names}, for {time.monotonic() - began:.0f} s so far")
+
+    thread = Thread(target=work, name="reporting-waits", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 class FlowerFederation(Federation):
@@ -159,41 +185,43 @@ class FlowerFederation(Federation):
         self, clients: Sequence[int], message: Callable[[int], Message], task: str = ""
     ) -> Iterator[tuple[int, Payload | str]]:
         """Send each client its message, and yield (client, reply or reason) as replies arrive."""
-        self.roster.greet()
-        self._report_changes()
-        late, self._late = self._late, {}
-        owing = {number: client for number, (client, name) in late.items() if name == task and client in clients}
-        owing = owing if self.counts_late and not self.needs_all else {}
-        for client in clients:
-            if client in owing.values():
-                continue
-            sent = self._push(client, message)
-            owing |= sent
-            if not sent:
-                yield client, "not connected"
-        began = reported = looked = time.monotonic()
+        owing: dict[str, int] = {}
+        heard = polled = looked = time.monotonic()
+
+        def waiting_for() -> str | None:
+            clock = time.monotonic()
+            names = ", ".join(self.names[client] for client in sorted(owing.values()))
+            if clock - polled > _LOOK_EVERY:
+                names += f"{' and ' * bool(names)}Flower's server, which has not answered for {clock - polled:.0f} s"
+            return names if clock - heard > _REPORT_EVERY else None
 
         def between(arrived: bool) -> None:
-            """Report now and then which clients the server waits for, and look for restarted clients."""
-            nonlocal reported, looked
-            clock = time.monotonic()
-            silent = clock - reported > 30  # seconds
-            if silent and not arrived:
-                names = ", ".join(self.names[client] for client in sorted(owing.values()))
-                self.roster.report(f"Waiting for {names}, for {clock - began:.0f} s so far")
-            if silent or arrived:
-                reported = clock
-            if clock - looked > _LOOK_EVERY:
-                looked = clock
+            """Look for restarted clients now and then."""
+            nonlocal heard, polled, looked
+            polled = time.monotonic()
+            heard = polled if arrived else heard
+            if polled - looked > _LOOK_EVERY:
+                looked = polled
                 self._ask_again(owing, message)
 
         used, enough = 0, len(clients) if self.needs_all or not task else math.ceil(self.quorum * len(clients))
-        for client, reply in poll(self.grid, owing, self.timeout, between):
-            answer = self._read(reply)
-            used += not isinstance(answer, str)
-            yield client, answer
-            if used >= enough:
-                break
+        with reporting_waits(waiting_for, self.roster.report):
+            self.roster.greet()
+            self._report_changes()
+            late, self._late = self._late, {}
+            if self.counts_late and not self.needs_all:
+                owing |= {number: i for number, (i, name) in late.items() if name == task and i in clients}
+            for client in [i for i in clients if i not in owing.values()]:
+                sent = self._push(client, message)
+                owing |= sent
+                if not sent:
+                    yield client, "not connected"
+            for client, reply in poll(self.grid, owing, self.timeout, between):
+                answer = self._read(reply)
+                used += not isinstance(answer, str)
+                yield client, answer
+                if used >= enough:
+                    break
         if used < enough or not owing:
             yield from ((client, f"no reply in {self.timeout:g} seconds") for client in owing.values())
             return
@@ -491,23 +519,24 @@ class Roster:
         over; the others are missing until they come back. Raises FedkinError if they are not connected in time.
         """
         end, last, enough = time.monotonic() + patience, "", self._enough(count)
-        while True:
-            self.greet()
-            majority = self.majority()
-            names = [member.name for member in majority if member.name not in self.forgotten]
-            state = self._attendance(names, enough)
-            if absent := ", ".join(sorted(self.listed.keys() - self.members.keys() - self.forgotten)):
-                state += f"; not there yet: {absent}"
-            if state != last:
-                self.report(state)
-                last = state
-            if len(names) >= enough:
-                break
-            if time.monotonic() > end:
-                if self.known and names:
+        with reporting_waits(lambda: f"sites ({last or 'none has introduced itself'})", self.report):
+            while True:
+                self.greet()
+                majority = self.majority()
+                names = [member.name for member in majority if member.name not in self.forgotten]
+                state = self._attendance(names, enough)
+                if absent := ", ".join(sorted(self.listed.keys() - self.members.keys() - self.forgotten)):
+                    state += f"; not there yet: {absent}"
+                if state != last:
+                    self.report(state)
+                    last = state
+                if len(names) >= enough:
                     break
-                raise FedkinError(" ".join([f"After {patience:g} seconds {state}.", *self.differing().values()]))
-            time.sleep(0.5)
+                if time.monotonic() > end:
+                    if self.known and names:
+                        break
+                    raise FedkinError(" ".join([f"After {patience:g} seconds {state}.", *self.differing().values()]))
+                time.sleep(0.5)
         for node, reason in self.differing().items():
             self._refuse(reason, node)
         seats = max(count, len(self.known))  # with those that have joined since the run began

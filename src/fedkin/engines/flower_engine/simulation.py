@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from queue import Queue
-from threading import Event, Thread
+from threading import Event, Thread, current_thread, main_thread
 from typing import Any
 
 # Flower reads them when it is imported. What the user has set stays.
@@ -55,7 +57,7 @@ def simulated_grid(app: ClientApp, nodes: int, workers: int) -> Iterator[Grid]:
             grids.put(error)
 
     thread = Thread(target=simulate, name="flower-simulation", daemon=True)
-    with _quiet():
+    with _quiet(), _exit_on_sigterm():
         thread.start()
         try:
             grid = grids.get()
@@ -65,6 +67,19 @@ def simulated_grid(app: ClientApp, nodes: int, workers: int) -> Iterator[Grid]:
         finally:
             over.set()
             thread.join(timeout=60)
+
+
+@contextmanager
+def _exit_on_sigterm() -> Iterator[None]:
+    """Exit on SIGTERM inside the context as from Python, so that Ray's processes end, too."""
+    is_ours = current_thread() is main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if is_ours:
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        if is_ours:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 @contextmanager
