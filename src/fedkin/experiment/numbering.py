@@ -157,7 +157,7 @@ def earlier_of(folder: Path, config: Any, population: Population) -> Earlier:
     saved, labels, before = load_found(folder), read_labels(folder), run_config(folder)
     dealt = [(c.tables["simulation"], c.data.source, c.data_seed) for c in (before, config)]
     labels_of = [label_file(folder, client.id, population.names).stem for client in population.clients]
-    column, failures = saved.preparation.id, list[FedkinError]()
+    column, failures = saved.preparation.encoding.schema.id, list[FedkinError]()
 
     def predict(position: int) -> Tensor | None:
         if not isinstance(saved.method, CanPredict):

@@ -92,7 +92,7 @@ def _start(
             states[str(i)] = {_SENT_IDS: sent} if (sent := old_states.get(i, {}).get(_SENT_IDS)) is not None else {}
             continue
         preparation.prepared(client.x, client.table, f"'{names[i]}'", client.table)  # refuses other columns by name
-        earlier, ids = labels.get(label_file(folder, i, names).stem), ids_of(client, preparation.id)
+        earlier, ids = labels.get(label_file(folder, i, names).stem), ids_of(client, preparation.encoding.schema.id)
         sent = sent_ids(old_states.get(i, {}), earlier)
         has_sent = torch.zeros(len(client), dtype=torch.bool)
         if ids is not None:
