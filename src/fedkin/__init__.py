@@ -47,7 +47,7 @@ if TYPE_CHECKING:
         KinGraph,
         KMeans,
     )
-    from fedkin.experiment.early_stopping import EarlyStopping
+    from fedkin.experiment.callbacks import EarlyStopping
     from fedkin.experiment.prediction import load_models
     from fedkin.studies.compare import compare
     from fedkin.studies.two_runs import diff
@@ -104,7 +104,7 @@ __all__ = [
 
 _FROM = {
     "Callback": "fedkin.core.runner",
-    "EarlyStopping": "fedkin.experiment.early_stopping",
+    "EarlyStopping": "fedkin.experiment.callbacks",
     "FedkinError": "fedkin.core.errors",
     "FedkinWarning": "fedkin.core.errors",
     "compare": "fedkin.studies.compare",

@@ -45,7 +45,7 @@ def test_every_alias_is_an_option_somewhere() -> None:
     from fedkin.core.method import options_of
     from fedkin.experiment import registry
     from fedkin.experiment.config import DataSection
-    from fedkin.flower.strategy import OPTIONS
+    from fedkin.flower.strategies import OPTIONS
     from fedkin.studies.compare import compare
 
     names = {option.name for name in registry.METHODS for option in options_of(registry.declared("method", name))}

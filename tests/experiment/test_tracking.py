@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedkin.core.runner import Progress
+from fedkin.experiment.callbacks import TOOLS, numbers
 from fedkin.experiment.config import Config, load_config
 from fedkin.experiment.run import RunOutcome, execute, resume
-from fedkin.experiment.tracking import TOOLS, numbers
 from toy_runs import OPTIONS
 
 pytestmark = pytest.mark.usefixtures("toy")

@@ -59,7 +59,7 @@ def spoils(where: app_nodes.Fleet, spoil: Any, partitions: set[int]) -> None:
 def test_a_round_waits_for_a_node_that_takes_part(monkeypatch, caplog):
     """The only nodes that are connected have no seat, until those that have one are back."""
     caplog.set_level("INFO", "flwr")
-    monkeypatch.setattr("fedkin.flower.strategy.PATIENCE", 0.0)
+    monkeypatch.setattr("fedkin.flower.strategies.PATIENCE", 0.0)
     monkeypatch.setattr("fedkin.flower.grid_federation._LATECOMERS", 0)
     where = grid([*CLUSTERS, 0, 1])
     where.away = {6, 7}

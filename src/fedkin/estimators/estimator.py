@@ -51,13 +51,14 @@ from fedkin.data.preparation import Preparation, prepare, remembered
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.estimators.clients import Inputs, held_out_population, prepared
 from fedkin.estimators.metrics import Row, record_rows, score_rows, tidy
-from fedkin.estimators.shown import ShownClusters
 from fedkin.experiment.cluster_names import checked_names
 from fedkin.experiment.config import checked_method, encoder_named, encoding_features, preparing_for
 from fedkin.experiment.evaluation import evaluate_clusters
 from fedkin.experiment.registry import resolve
 from fedkin.experiment.terminal import Bar, Quiet
 from fedkin.features.encoders import Encoder
+from fedkin.report.numbers import pluralize
+from fedkin.report.words import cluster_title, sentences
 
 _SENTENCES = 3
 """Sentences on what looks wrong that one warning has; `preparation_.notes` has all."""
@@ -129,7 +130,7 @@ def common_options() -> list[Option]:
     ]
 
 
-class Estimator(ShownClusters, BaseEstimator):  # type: ignore[misc]
+class Estimator(BaseEstimator):  # type: ignore[misc]
     """Base class of all estimators: a method's options as scikit-learn parameters, and the loop of its steps.
 
     Attributes
@@ -162,6 +163,8 @@ class Estimator(ShownClusters, BaseEstimator):  # type: ignore[misc]
 
     _method: ClassVar[type[Any]]
     certificates_: list[dict[str, Any]]
+    client_names_: list[str]
+    n_clusters_: int
     _clusters: ClassVar[Literal["samples", "clients"] | None] = None
     """What the methods of a base of estimators cluster."""
     _types: ClassVar[Mapping[str, Any]] = {}
@@ -343,6 +346,55 @@ class Estimator(ShownClusters, BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = False
         return tags
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the clusters as a table.
+
+        Returns
+        -------
+        DataFrame
+            Where samples are clustered a row for each: ``client``, ``sample``, its position in the client's data,
+            ``cluster``, the cluster's ``name`` and, where the method says it, ``confidence`` in [0, 1]. Where clients
+            are clustered a row for each: ``client``, ``cluster`` and ``name``. Names are empty where there are none; of
+            a client without a part in the result the cluster is -1.
+        """
+        check_is_fitted(self, "result_")
+        frame = self._members()
+        names = [self.cluster_names_.get(cluster, "") for cluster in frame["cluster"]]
+        frame.insert(frame.columns.get_loc("cluster") + 1, "name", names)
+        return frame
+
+    def summary(self) -> str:
+        """Return the clusters as text: their number, then a line for each with what is known of it."""
+        check_is_fitted(self, "result_")
+        return "\n".join([f"{self._title()}.", *(line for _, line in self._lines())])
+
+    def _members(self) -> pd.DataFrame:
+        raise NotImplementedError
+
+    def _title(self) -> str:
+        frame = self._members()
+        clients = pluralize(len(self.client_names_), "client")
+        of = f"{pluralize(len(frame), 'sample')} of {clients}" if "sample" in frame else clients
+        return f"{type(self).__name__}: {pluralize(self.n_clusters_, 'cluster')} of {of}"
+
+    def _lines(self) -> list[tuple[int, str]]:
+        """Return each cluster that has members, with a sentence: from the profile, or on its members."""
+        profile, frame = getattr(self, "_profile", None), self._members()
+        sizes = frame.loc[frame["cluster"] >= 0, "cluster"].value_counts().sort_index()
+        names = self.cluster_names_
+        spoken = [] if profile is None else sentences(profile, self.client_names_, cluster_names=names)
+        lines = []
+        for cluster, size in zip(sizes.index.tolist(), sizes.tolist(), strict=True):
+            if cluster < len(spoken):
+                text = spoken[cluster]
+            elif "sample" in frame:
+                text = f"{cluster_title(cluster, names)}: {pluralize(size, 'sample')}."
+            else:
+                members = frame.loc[frame["cluster"] == cluster, "client"].tolist()
+                text = f"{cluster_title(cluster, names)}: {pluralize(size, 'client')}: {listing(members, 10)}."
+            lines.append((cluster, text))
+        return lines
 
     def _warn_of_records(self, more: Iterable[str]) -> None:
         """Warn of what the method doubts in its records, and of `more`."""

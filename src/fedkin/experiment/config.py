@@ -307,7 +307,7 @@ class EvaluationSection(BaseModel):
 
 
 class TrackingSection(BaseModel):
-    """Section ``[tracking]``: the tracking tools that receive the records; see `fedkin.experiment.tracking`.
+    """Section ``[tracking]``: the tracking tools that receive the records; see `fedkin.experiment.callbacks`.
 
     Attributes
     ----------

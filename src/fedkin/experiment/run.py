@@ -49,13 +49,12 @@ from fedkin.data.preparation import prepare as prepare_data
 from fedkin.data.profile import ClusterProfile, profile_clusters, words_of_clusters
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.experiment import outputs, run_folder
+from fedkin.experiment.callbacks import NOTES, TargetWatch, Trackers
 from fedkin.experiment.changes import Changes, compared
 from fedkin.experiment.cluster_names import read_names
 from fedkin.experiment.config import Config, preparing_for
-from fedkin.experiment.early_stopping import TargetWatch
 from fedkin.experiment.evaluation import evaluator_for, with_oracle
 from fedkin.experiment.numbering import Numbers, earlier_of, keep_names, written_numbers
-from fedkin.experiment.tracking import NOTES, Trackers
 from fedkin.report.page import give_names, write_page
 from fedkin.report.run_page import page_of_run
 from fedkin.secure_aggregation.sums import secure

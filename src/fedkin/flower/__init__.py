@@ -12,6 +12,7 @@ with importing_flower():
     from fedkin.flower.strategies import (
         CFLGPStrategy,
         CLoVEStrategy,
+        ClusterStrategy,
         EmbeddingStrategy,
         FedAvgStrategy,
         FedDriftStrategy,
@@ -28,7 +29,6 @@ with importing_flower():
         PACFLStrategy,
         SattlerStrategy,
     )
-    from fedkin.flower.strategy import ClusterStrategy
 
 __all__ = [
     "CFLGPStrategy",

@@ -1,17 +1,520 @@
-"""Flower strategies by name: each runs a method of `fedkin.methods.clients`."""
+"""Flower strategies: their base, the rounds of a run with evaluation and log as in Flower's, and one per method."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+import inspect
+import logging
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, ClassVar, NoReturn
 
+import torch
+from flwr.app import ArrayRecord, MessageType, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy
+from flwr.serverapp.strategy.strategy_utils import aggregate_metricrecords
 from torch import Tensor
 
-from fedkin.core import FedkinError
-from fedkin.flower.grid_federation import GridFederation
-from fedkin.flower.strategy import ClusterStrategy
-from fedkin.methods.clients.client_method import ClientMethodState
+from fedkin.core import FedkinError, Record
+from fedkin.core.errors import hint, meant_by, nearest_few
+from fedkin.core.files import folder_lock
+from fedkin.core.method import display_name, options_of
+from fedkin.core.payload import owned, save_tree
+from fedkin.core.runner import RecordLine, Runner, Timing
+from fedkin.experiment.config import checked_method
+from fedkin.experiment.registry import resolve
+from fedkin.experiment.run_folder import load_checkpoint, restore_checkpoint, snapshot
+from fedkin.flower.array_layout import ArrayLayout, registered_model
+from fedkin.flower.grid_federation import Aggregate, AppContract, Config, GridFederation, StrategyOptions
+from fedkin.flower.result import ClusterResult
+from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState
 from fedkin.nn.modules import Classifier
+from fedkin.report.numbers import pluralize
+
+EvaluateHere = Callable[[int, ArrayRecord], MetricRecord | None]
+"""Evaluates a round's model at the server, see `ClusterStrategy.start`."""
+PATIENCE = 1.0
+"""Seconds between two looks at who is connected."""
+CHECKPOINT, MODELS, REPORT = "checkpoint.safetensors", "models", "report.html"
+"""What the folder of a run holds."""
+OPTIONS = {option.name: option.default for option in dataclasses.fields(StrategyOptions)}
+NOT_HERE = ("module", "rounds", "participation")
+"""Hyper-parameters that the arguments of `ClusterStrategy.start`, or `StrategyOptions`, take the place of."""
+TRAINING = (
+    "local_epochs", "local_steps", "batch_size", "optimizer", "learning_rate", "learning_rates", "momentum",
+    "weight_decay", "proximal", "recipe",
+)  # fmt: skip
+"""How clients train, which is the client app's own, unless fedkin trains the client app's network."""
+
+log = logging.getLogger("flwr")
+
+
+class ClusterStrategy(Strategy):
+    """Base class of strategies that find clusters of nodes and train a model for each.
+
+    A strategy is started as Flower's own are. Unless it says otherwise, it works with any app that works with FedAvg,
+    and sends what FedAvg sends. It runs the same method as fedkin's engines; a task for clients becomes such messages.
+    Parameters are those of `fedkin.flower.grid_federation.StrategyOptions`, of Flower's FedAvg and a few more, and
+    hyper-parameters of the method, without those that the client app decides.
+    """
+
+    _method: ClassVar[type[ClientMethod]]
+    _fixed: ClassVar[tuple[str, ...]] = ()
+    """Hyper-parameters that are fixed here."""
+    _describes: ClassVar[str] = ""
+    """The call of `fedkin.flower.describes` that the client app must answer queries by; empty if it need not."""
+    _several: ClassVar[bool] = False
+    """Whether training begins with a model for each cluster."""
+    _trains: ClassVar[bool] = False
+    """Whether nodes train by that query, and not by the client app's own function."""
+    _unlabelled: ClassVar[tuple[str, str] | None] = None
+    """The hyper-parameter and its value with which the client app's data need no labels; ``None`` if they always do."""
+
+    def __init_subclass__(cls, method: type[ClientMethod] | str | None = None, **more: Any) -> None:
+        """Add the hyper-parameters of `method`, its name or class; by default its base's.
+
+        Raises FedkinError if `method` does not cluster clients.
+        """
+        super().__init_subclass__(**more)
+        if method is not None:
+            declared = resolve("method", method) if isinstance(method, str) else method
+            if not (isinstance(declared, type) and issubclass(declared, ClientMethod)):
+                raise FedkinError(
+                    f"{cls.__name__} is made of {getattr(declared, '__name__', repr(declared))}, but a strategy "
+                    "carries methods that cluster clients: classes that inherit "
+                    "fedkin.methods.clients.client_method.ClientMethod."
+                )
+            cls._method = declared
+            options = (
+                f"`{StrategyOptions.__module__}.StrategyOptions` and `{declared.__module__}.{declared.__qualname__}`"
+            )
+            cls.__doc__ = f"{inspect.cleandoc(cls.__doc__ or '')}\n\nIts parameters are those of {options}."
+        cls.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            [
+                inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
+                for name, default in (OPTIONS | cls._hyper_parameters()).items()
+            ]
+        )
+
+    def __init__(self, **options: Any) -> None:
+        name, defaults = type(self).__name__, self._hyper_parameters()
+        for option in options:
+            if option in self._absent():
+                raise FedkinError(
+                    f"{name} has no parameter '{option}': the client app decides it, or start() takes it."
+                )
+            if option not in (allowed := OPTIONS | defaults):
+                end = hint(meant_by(option, allowed), nearest_few(option, allowed, f"help({name})"))
+                raise TypeError(f"{name} has no parameter '{option}'; {end}")
+        self.options: dict[str, Any] = {key: options.get(key, default) for key, default in defaults.items()}
+        values = {key: options.get(key, default) for key, default in OPTIONS.items()}
+        self.app_options: StrategyOptions = checked_method(StrategyOptions, values)
+        # A wrong value is refused here, and not when nodes have connected; with more rounds than any option waits for.
+        self.method("auto", 10**6)
+
+    def __repr__(self) -> str:
+        """Return the strategy with the parameters that differ from their defaults."""
+        defaults = OPTIONS | self._hyper_parameters()
+        values = vars(self.app_options) | self.options
+        changed = ", ".join(f"{name}={value!r}" for name, value in values.items() if value != defaults[name])
+        return f"{type(self).__name__}({changed})"
+
+    @classmethod
+    def _hyper_parameters(cls) -> dict[str, Any]:
+        """Return the method's hyper-parameters and their defaults."""
+        options = options_of(cls._method)
+        return {option.name: option.default for option in options if option.name not in cls._absent()}
+
+    @classmethod
+    def _absent(cls) -> tuple[str, ...]:
+        """Return the method's hyper-parameters that the strategy lacks."""
+        return *NOT_HERE, *cls._fixed, *(() if cls._trains else TRAINING)
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise FedkinError(
+            f"{type(self).__name__} has a model for every cluster, so no other strategy can wrap it; call its start(). "
+            "Flower's differential privacy at the server protects the mean of one model, but neither the choice of "
+            "clusters nor means of a few nodes; add LocalDpMod to the client app instead."
+        )
+
+    configure_train = aggregate_train = configure_evaluate = aggregate_evaluate = _refuse
+
+    def method(self, module: str, rounds: int) -> ClientMethod:
+        """Build the method; raise FedkinError if a hyper-parameter is not allowed."""
+        method: ClientMethod = checked_method(self._method, {**self.options, "module": module, "rounds": rounds})
+        return method
+
+    def begin(self, fed: GridFederation, method: Any, models: Tensor) -> ClientMethodState:
+        """Return the initial state from the models ``(m, size)`` that `start` was given."""
+        if self._several:
+            return self._with_models(fed, method, models)
+        if len(models) != 1:
+            raise FedkinError(f"{type(self).__name__} begins with one model, but initial_arrays holds {len(models)}.")
+        state: ClientMethodState = method.init(fed)
+        return state
+
+    def _with_models(self, fed: GridFederation, method: Any, models: Tensor, otherwise: str = "") -> ClientMethodState:
+        """Return the initial state with the models that `start` was given, one per cluster."""
+        if len(models) != method.n_clusters:
+            raise FedkinError(
+                f"initial_arrays holds {pluralize(len(models), 'model')}; n_clusters is {method.n_clusters}, so give "
+                f"as many{otherwise}."
+            )
+        state: ClientMethodState = method.init(fed)
+        return dataclasses.replace(state, models=models)
+
+    def summary(self) -> None:
+        """Log the strategy's parameters."""
+        log.info("\t└──> %r", self)
+
+    def start(
+        self,
+        grid: Grid,
+        initial_arrays: ArrayRecord | Sequence[ArrayRecord],
+        num_rounds: int = 3,
+        timeout: float | None = 3600,
+        train_config: Config | None = None,
+        evaluate_config: Config | None = None,
+        evaluate_fn: EvaluateHere | None = None,
+        folder: str | Path | None = None,
+    ) -> ClusterResult:
+        """Run the strategy: find the clusters and train their models.
+
+        Parameters
+        ----------
+        grid : Grid
+        initial_arrays : ArrayRecord
+            The model that training begins from. `IFCA` also takes a list of `n_clusters` of them.
+        num_rounds : int
+            Rounds of training; steps that come before it, such as one message from each, are not counted.
+        timeout : float or None
+            Seconds until nodes that have not replied to an exchange count as missing; None waits for all.
+        train_config, evaluate_config : ConfigRecord or callable, optional
+            Configuration sent with every message, or a function that returns that of a round, as for a learning rate
+            that decreases; ``server-round`` is added.
+        evaluate_fn : callable, optional
+            ``(round, arrays) -> MetricRecord or None``, called with the largest cluster's model before and after every
+            round.
+        folder : str or Path, optional
+            Where a checkpoint is kept after every step, with each cluster's model in ``models``, and a ``report.html``
+            in the end. The same call resumes from it as if nothing had happened; nodes are recognised by their ids or,
+            with `names`, by their names.
+
+        Returns
+        -------
+        ClusterResult
+
+        Raises
+        ------
+        FedkinError
+            If a value is not allowed, no reply of the client app can be used, or `folder` holds another run or is used
+            by another process.
+        """
+        if type(num_rounds) is not int or num_rounds < 1:
+            raise FedkinError(f"num_rounds is {num_rounds!r}; allowed: whole numbers from 1.")
+        if timeout is not None and not (isinstance(timeout, int | float) and timeout > 0):
+            raise FedkinError(f"timeout is {timeout!r}; allowed: above 0, in seconds, or None.")
+        began, name, no_labels = time.monotonic(), type(self).__name__, ""
+        if self._unlabelled is None or self.options[self._unlabelled[0]] != self._unlabelled[1]:
+            option = "" if self._unlabelled is None else ", or use {}({}={!r})".format(name, *self._unlabelled)
+            no_labels = f"which {name} needs; let the function given to describes() return (x, y){option}"
+        contract = AppContract(
+            self.app_options,
+            {MessageType.TRAIN: train_config or {}, MessageType.EVALUATE: evaluate_config or {}},
+            math.inf if timeout is None else float(timeout),
+            self._describes,
+            no_labels,
+        )
+        layout, models = _models_in(initial_arrays)
+        log.info("Starting %s strategy: %d rounds", name, num_rounds)
+        self.summary()
+        with ExitStack() as stack:
+            module = stack.enter_context(registered_model(layout, models[0]))
+            path = None if folder is None else Path(folder)
+            if path is not None:
+                stack.enter_context(folder_lock(path))
+            facts = {
+                "strategy": name,
+                "num_rounds": num_rounds,
+                **{option: value for option, value in self.options.items() if not callable(value)},
+                "seed": self.app_options.seed,
+                "names": self.app_options.names,
+                "initial_arrays": {each: list(shape) for each, shape in zip(layout.names, layout.shapes, strict=True)},
+            }
+            rounds = RoundRunner(self, module, num_rounds, path, facts, evaluate_fn)
+            result = rounds.run(grid, layout, contract, models)
+            if path is not None:
+                result.report(path / REPORT, self.app_options.eval_accuracy_key)
+        log.info("Strategy execution finished in %.2fs", time.monotonic() - began)
+        for line in str(result).splitlines():
+            log.info("\t%s", line)
+        return result
+
+
+def _models_in(initial_arrays: ArrayRecord | Sequence[ArrayRecord]) -> tuple[ArrayLayout, Tensor]:
+    """Return the layout of the initial models, and the models as vectors ``(m, size)``.
+
+    Raises FedkinError if they are not records of arrays, hold no parameters, or differ in layout.
+    """
+    records = [initial_arrays] if isinstance(initial_arrays, ArrayRecord) else initial_arrays
+    are_records = isinstance(records, Sequence) and all(isinstance(record, ArrayRecord) for record in records)
+    if not are_records or not records:
+        raise FedkinError(
+            f"initial_arrays is of type {type(initial_arrays).__name__}; give an ArrayRecord, as in "
+            "ArrayRecord(model.state_dict()), or a list of them."
+        )
+    layout, vectors = ArrayLayout.of(records[0]), []
+    for position, record in enumerate(records):
+        vector = layout.vector(record)
+        if isinstance(vector, str):
+            raise FedkinError(f"initial_arrays holds models that differ: in that at {position}, {vector}.")
+        vectors.append(vector)
+    return layout, torch.stack(vectors)
+
+
+# The rounds of one run.
+
+
+class RoundRunner(Runner):
+    """Runner of a strategy's rounds, for one run; a `folder` keeps a checkpoint after every step.
+
+    `module` is the name by which methods know the client app's model. `facts` are the settings in which a run must
+    agree with the checkpoint that it resumes from. Raises FedkinError if the folder holds another run.
+
+    Attributes
+    ----------
+    rounds : int
+        Rounds of training so far.
+    records : list of dict
+        As in `ClusterResult`; clients are numbers.
+    metrics : list of (str, int, int or None, dict)
+        What was measured, ``"trained"``, ``"evaluated"`` or ``"evaluated here"``, the last by the server; the round;
+        the client, or the cluster after ``"evaluated by cluster"``, or ``None`` for a mean; and the metrics.
+    """
+
+    method: ClientMethod
+    fed: GridFederation
+
+    def __init__(
+        self, strategy: ClusterStrategy, module: str, num_rounds: int, folder: Path | None, facts: Mapping[str, Any],
+        evaluate_fn: EvaluateHere | None,
+    ) -> None:  # fmt: skip
+        self.strategy, self.options, self.evaluate_fn = strategy, strategy.app_options, evaluate_fn
+        self.module, self.num_rounds, self.folder = module, num_rounds, folder
+        self.rounds = 0
+        self.records: list[dict[str, Any]] = []
+        self.metrics: list[tuple[str, int, int | None, dict[str, Any]]] = []
+        self.facts = owned(dict(facts))
+        self.last = None if folder is None else load_checkpoint(folder / CHECKPOINT)
+        before = self.facts if self.last is None else self.last.get("facts", {})
+        for name, value in sorted(self.facts.items(), key=lambda fact: fact[0] != "strategy"):  # that says most
+            if before.get(name) != value:
+                old, new = (text if len(text := repr(each)) <= 60 else "another" for each in (before.get(name), value))
+                raise FedkinError(
+                    f"{folder} holds another run: {name} is {old} there, and {new} here; give another folder."
+                )
+
+    def run(self, grid: Grid, layout: ArrayLayout, contract: AppContract, models: Tensor) -> ClusterResult:
+        """Run all rounds, or the remaining ones after resuming; training starts from `models` ``(m, size)``."""
+        self._wait(grid)  # before there is a federation, whose seats are numbered from the nodes that are there
+        last = self.last or {"state": {"labels": ()}, "names": ()}
+        names, seats = last["names"], len(last["state"]["labels"])
+        fed = GridFederation(grid, layout, contract, None if self.last is None else seats, names)
+        if not self.options.names and names and min(fed.present, default=len(names)) >= len(names):
+            raise FedkinError(
+                f"None of the {len(names)} nodes of the run in {self.folder} is connected, by their ids; with "
+                "names=True nodes are known by their names instead, in a simulation by their partitions."
+            )
+        super().__init__(self.strategy.method(self.module, self.num_rounds), fed)
+        if self.last is not None:
+            state: ClientMethodState = restore_checkpoint(fed, self.method.state_type, self.last)
+            self.rounds, self.records = self.last["rounds"], self.last["records"]
+            self.metrics = [tuple(entry) for entry in self.last["metrics"]]
+            for record in self.records:  # JSON has made texts of the clients
+                record["missing"] = {int(client): reason for client, reason in record["missing"].items()}
+            log.info("Resuming after round %d of %d", self.rounds, self.num_rounds)
+            # The model is registered under another name in every process.
+            state = dataclasses.replace(state, module={**state.module, "name": self.module})
+        else:
+            self._evaluate_here(0, models[0])
+            self._gather()
+            state = self.keep(self.strategy.begin(fed, self.method, models), {}, None)
+        return self._result(self.steps(state))
+
+    def advance(self, step: int) -> None:
+        """Wait for nodes, of which as many train as Flower's FedAvg samples from those connected."""
+        self._gather()
+        connected = max(1, len(self.fed.present))
+        # FedAvg's own rounding; how many are connected is known only now, so the method is another one in each round.
+        count = max(1, int(self.options.fraction_train * connected), self.options.min_train_nodes)
+        self.method = dataclasses.replace(self.method, participation=min(1.0, count / connected))
+        self.fed.round, self.fed.trained, self.fed.has_losses = self.rounds + 1, {}, True
+
+    def judge(self, state: ClientMethodState, record: Record | None) -> Mapping[str, Any]:
+        """Log a step, and evaluate the models where it was a round; the metrics are in the log alone."""
+        assert record is not None
+        trains = record.values.get("phase", "training") in ("training", "warm-up")
+        self.rounds += trains
+        self._note(record, self.rounds if trains else 0)
+        if trains:
+            losses = record.values["losses"]  # a client that trained may be missing in another exchange of the step
+            used = {client: metrics for client, metrics in self.fed.trained.items() if str(client) in losses}
+            self._measure("trained", self.options.train_metrics_aggr_fn, used)
+            self._evaluate(state)
+            self.records[-1] |= self._traffic()
+        return {}
+
+    def keep(self, state: ClientMethodState, timing: Timing, line: RecordLine | None) -> ClientMethodState:
+        """Write the clusters' models, then a checkpoint, if there is a folder for them; return the state."""
+        if self.folder is not None:
+            self._result(state).save(self.folder / MODELS)
+            names = list(self.fed.names)
+            log_tree = {"rounds": self.rounds, "records": self.records, "metrics": self.metrics, "facts": self.facts}
+            tree = owned({**snapshot(self.fed, state), "names": names, **log_tree})
+            save_tree(self.folder / CHECKPOINT, tree)
+        return state
+
+    def _wait(self, grid: Grid) -> None:
+        """Wait until the minimum number of nodes is connected."""
+        evaluating = self.options.min_evaluate_nodes if self.options.fraction_evaluate else 0
+        minimum = max(1, self.options.min_available_nodes, self.options.min_train_nodes, evaluating)
+        while (connected := len(list(grid.get_node_ids()))) < minimum:
+            log.info("Waiting for nodes to connect: %d connected (minimum required: %d).", connected, minimum)
+            time.sleep(PATIENCE)
+
+    def _gather(self) -> None:
+        """Wait until enough nodes are connected, and one of them takes part."""
+        while True:
+            self._wait(self.fed.grid)
+            self.fed.connect()
+            if self.fed.present:
+                return
+            log.info("Waiting for nodes that take part: none of those connected does.")
+            time.sleep(PATIENCE)
+
+    def _note(self, record: Record, number: int) -> None:
+        """Store a step's record, and log it."""
+        values = dict(record.values)
+        for name in ("labels", "memberships"):  # which also have seats of those that may still come
+            if name in values:
+                values[name] = values[name][: len(self.fed.names)]
+        if not self.fed.has_losses:
+            del values["loss"], values["losses"]
+        missing = record.missing | self.fed.dropped
+        entry = {"round": number, "answered": record.answered, "missing": missing, **values, **self._traffic()}
+        self.records.append(entry)
+        log.info("[ROUND %d/%d] %s", number, self.num_rounds, "" if number else values.get("phase", ""))
+        log.info("\t├──> %d nodes answered, %d did not", len(record.answered), len(missing))
+        for client, reason in missing.items():
+            log.warning("\t│\t> %s: %s", self.fed.client_label(client), reason)
+        sizes = ", ".join(map(str, values["sizes"]))
+        log.info("\t├──> %s of %s nodes", pluralize(values["clusters"], "cluster"), sizes or "no")
+
+    def _traffic(self) -> dict[str, int]:
+        """Return the bytes sent to nodes and received from them so far, as in records."""
+        return {"sent": self.fed.traffic.sent, "received": self.fed.traffic.received}
+
+    def _measure(
+        self, what: str, aggregate: Aggregate | None, metrics: Mapping[int, MetricRecord], labels: Sequence[int] = ()
+    ) -> None:
+        """Store the metrics of clients, their weighted mean, and with `labels` that of each cluster."""
+        self.metrics += [(what, self.rounds, client, dict(each)) for client, each in metrics.items()]
+        if (total := self._aggregated(aggregate, metrics.values())) is None:
+            return
+        log.info("\t├──> %s: %s", what.capitalize(), total)
+        self.metrics.append((what, self.rounds, None, total))
+        for cluster in sorted({labels[client] for client in metrics} if labels else ()):
+            part = self._aggregated(aggregate, [each for i, each in metrics.items() if labels[i] == cluster])
+            if part is not None:
+                self.metrics.append((f"{what} by cluster", self.rounds, cluster, part))
+
+    def _aggregated(self, aggregate: Aggregate | None, metrics: Iterable[MetricRecord]) -> dict[str, Any] | None:
+        """Aggregate the clients' metrics to weighted means; ``None`` if their names differ."""
+        records = [RecordDict({"metrics": record}) for record in metrics]
+        names = {frozenset(record["metrics"]) for record in records}
+        if len(names) > 1:
+            log.warning("Nodes replied with different metrics, which are not averaged.")
+        if len(names) != 1:
+            return None
+        return dict((aggregate or aggregate_metricrecords)(records, self.options.weighted_by_key))
+
+    def _evaluate(self, state: ClientMethodState) -> None:
+        """Evaluate cluster models at sampled nodes, and the largest cluster's model at the server."""
+        labels = state.labels.tolist()
+        placed = [client for client in self.fed.present if labels[client] >= 0]
+        fewest = self.options.min_evaluate_nodes if self.options.fraction_evaluate else 0
+        count = max(int(self.options.fraction_evaluate * len(placed)), fewest)
+        drawn = torch.randperm(len(placed), generator=self.fed.rng("evaluate", self.rounds))[:count]
+        metrics = self.fed.evaluate({placed[i]: state.models[labels[placed[i]]] for i in sorted(drawn.tolist())})
+        self._measure("evaluated", self.options.evaluate_metrics_aggr_fn, metrics, labels)
+        self._evaluate_here(self.rounds, state.models[self._largest(state)])
+
+    def _evaluate_here(self, number: int, model: Tensor) -> None:
+        if self.evaluate_fn is None or (metrics := self.evaluate_fn(number, self.fed.layout.record(model))) is None:
+            return
+        try:
+            self.metrics.append(("evaluated here", number, None, dict(MetricRecord(dict(metrics)))))
+        except (TypeError, ValueError) as error:
+            raise FedkinError(
+                f"evaluate_fn returned {type(metrics).__name__}, which is no MetricRecord ({error})."
+            ) from error
+        log.info("\t├──> Evaluation at the server: %s", dict(metrics))
+
+    def _largest(self, state: ClientMethodState) -> int:
+        """Return the cluster with the most nodes; the first if no node's cluster is known."""
+        labels = state.labels[: len(self.fed.names)]
+        return int(labels[labels >= 0].bincount(minlength=len(state.models)).argmax())
+
+    def _measured(self, what: str) -> dict[int, dict[int | None, MetricRecord]]:
+        """Return metrics by round, and by client or cluster, with means under ``None``."""
+        by_round: dict[int, dict[int | None, MetricRecord]] = {}
+        for kind, number, part, values in self.metrics:
+            if kind == what:
+                by_round.setdefault(number, {})[part] = MetricRecord(values)
+        return by_round
+
+    def _result(self, state: ClientMethodState) -> ClusterResult:
+        """Build the result from the method's clusters and models, and what was measured."""
+        result: dict[str, Any] = self.method.result(state)
+        names, layout = self.fed.names, self.fed.layout
+        trained, evaluated = self._measured("trained"), self._measured("evaluated")
+        labels = zip(names, result["labels"].tolist(), strict=False)
+        memberships = zip(names, result.get("memberships", []), strict=False)
+        models = [layout.record(model) for model in result["models"]]
+        chosen = [int(client) for client in result.get("choices", {})]
+        return ClusterResult(
+            arrays=models[self._largest(state)],
+            train_metrics_clientapp=_means(trained),
+            evaluate_metrics_clientapp=_means(evaluated),
+            evaluate_metrics_serverapp=_means(self._measured("evaluated here")),
+            arrays_by_cluster=models,
+            clusters={name: cluster for name, cluster in labels if cluster >= 0},
+            memberships={name: shares.tolist() for name, shares in memberships},
+            own_arrays={names[i]: layout.record(self.method.model_of(result, i)) for i in chosen},
+            nodes=list(names),
+            records=list(self.records),
+            evaluate_metrics_by_cluster=self._measured("evaluated by cluster"),  # type: ignore[arg-type]
+            evaluate_metrics_by_node={
+                number: {names[i]: metrics for i, metrics in parts.items() if i is not None}
+                for number, parts in evaluated.items()
+            },
+            train_metrics_by_node={
+                names[i]: metrics for parts in trained.values() for i, metrics in parts.items() if i is not None
+            },
+            method=display_name(type(self.method)),
+            figures=self.method.figures,
+        )
+
+
+def _means(by_round: Mapping[int, Mapping[int | None, MetricRecord]]) -> dict[int, MetricRecord]:
+    return {number: parts[None] for number, parts in by_round.items() if None in parts}
+
+
+# Strategies by name: each runs a method of `fedkin.methods.clients`.
 
 
 class FedAvgStrategy(ClusterStrategy, method="fedavg"):

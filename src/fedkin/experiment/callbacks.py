@@ -1,6 +1,6 @@
-"""Trackers of a run: MLflow, TensorBoard and Weights & Biases.
+"""Callbacks that end a run early, and those that send it to trackers: MLflow, TensorBoard and Weights & Biases.
 
-They get a step after its checkpoint is on disk, so no tool ever has a step that the run may have to repeat.
+Trackers get a step after its checkpoint is on disk, so no tool ever has a step that the run may have to repeat.
 ``tracking.json`` in the run's folder holds the id by which each tool knows the run, and the last step it got. A run
 that resumes is therefore resumed there too, and a tool first gets the steps it missed.
 """
@@ -8,6 +8,7 @@ that resumes is therefore resumed there too, and a tool first gets the steps it 
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import secrets
@@ -15,16 +16,125 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from fedkin.core import FedkinError
-from fedkin.core.errors import in_short
+from fedkin.core.errors import in_short, listing
 from fedkin.core.files import read_json, write_atomically
 from fedkin.core.runner import Callback, RecordLine, Status, Timing
 from fedkin.experiment.config import Config, flat
 from fedkin.experiment.run_folder import RECORDS, read_lines, read_timing
+from fedkin.report.measures import number
 
 NOTES = "tracking.json"
+
+
+class EarlyStopping(Callback):
+    """Callback that ends a run or fit after `patience` rounds without improvement of a metric.
+
+    The models of the last round are kept, not those of the best one.
+
+    Parameters
+    ----------
+    monitor : str
+        A metric or a value of the record. By default the mean over clients of the accuracy on their own validation
+        samples, which needs ``fit(..., validation=...)``; ``"personal_accuracy"`` is that on ``eval``, and ``"loss"``
+        the training loss.
+    patience : int
+        Rounds without a better value, at least 1.
+    min_delta : float
+        How much better a value has to be, 0 or more.
+    mode : {"auto", "max", "min"}
+        Whether more is better; "auto" is "min" if the name contains ``loss``.
+
+    Attributes
+    ----------
+    best : float or None
+        The best value so far.
+    best_step : int
+        The round that had it; 0 before the first.
+
+    Raises
+    ------
+    FedkinError
+        If a parameter is out of its range; or, during the run, if the metric is not measured.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> import fedkin
+    >>> x, y = load_digits(return_X_y=True)
+    >>> clients = [(x[i::4], y[i::4]) for i in range(4)]
+    >>> stop = fedkin.EarlyStopping(patience=1)
+    >>> model = fedkin.FedAvg(rounds=100, random_state=0).fit(clients, validation=0.2, callbacks=[stop])
+    >>> model.n_iter_ < 100
+    True
+    """
+
+    def __init__(
+        self,
+        monitor: str = "validation_personal_accuracy",
+        patience: int = 5,
+        min_delta: float = 0.0,
+        mode: Literal["auto", "max", "min"] = "auto",
+    ) -> None:
+        if not isinstance(patience, int) or patience < 1:
+            raise FedkinError(f"patience is {patience!r}; it should be a whole number of rounds, 1 or more.")
+        if not min_delta >= 0:
+            raise FedkinError(f"min_delta is {min_delta!r}; it should be 0 or more.")
+        if mode not in ("auto", "max", "min"):
+            raise FedkinError(f"mode is {mode!r}; it should be 'auto', 'max' or 'min'.")
+        self.monitor, self.patience, self.min_delta = monitor, patience, min_delta
+        self.sign = -1.0 if mode == "min" or (mode == "auto" and "loss" in monitor) else 1.0
+        self.begin()
+
+    def begin(self) -> None:
+        self.best: float | None = None
+        self.best_step = 0
+
+    def stops(self, line: RecordLine) -> bool:
+        measured = {**line["values"], **line["metrics"]}
+        if self.monitor not in measured:
+            advice = " Give fit validation, samples by client." if "validation" in self.monitor else ""
+            raise FedkinError(f"EarlyStopping monitors '{self.monitor}', {_not_measured(line)}.{advice}")
+        value = measured[self.monitor]
+        is_number = value is not None and math.isfinite(value)  # a loss may diverge, which is no improvement
+        if is_number and (self.best is None or self.sign * (value - self.best) > self.min_delta):
+            self.best, self.best_step = float(value), int(line["step"])
+        return bool(line["step"] - self.best_step >= self.patience)
+
+
+def _not_measured(line: RecordLine) -> str:
+    """Return the end of a sentence on a metric that a step lacks: those that it has."""
+    names = sorted(name for name in {**line["values"], **line["metrics"]} if number(line, name) is not None)
+    return f"which is not measured in step {line['step']}; there are {listing(names)}"
+
+
+class TargetWatch(Callback):
+    """Callback that ends a run when its target metric is reached, if the configuration says so (``evaluation.stop``).
+
+    Once models have been evaluated, `tell` is called with a sentence if the metric is not measured.
+    """
+
+    def __init__(self, config: Config, tell: Callable[[str], None]) -> None:
+        self.evaluation, self.tell = config.evaluation, tell
+        self.has_no_tests = getattr(config.scenario, "test_fraction", None) == 0
+        self.looked = False
+
+    def stops(self, line: RecordLine) -> bool:
+        metric, reach = self.evaluation.target, self.evaluation.reach
+        if metric is None or reach is None:
+            return False
+        if not self.looked and line["step"] % self.evaluation.every == 0:
+            self.looked = True
+            if metric not in {**line["values"], **line["metrics"]}:
+                hint = "; simulation.test_fraction holds out samples for tests" if self.has_no_tests else ""
+                self.tell(f"The target metric is '{metric}', {_not_measured(line)}{hint}.")
+        value = number(line, metric)
+        return self.evaluation.stop and value is not None and value >= reach
+
+
+# Trackers.
 
 
 # Each tool is built with the experiment, the run's name and folder, and the id that it gave an earlier process, if any;
