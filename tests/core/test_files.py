@@ -10,6 +10,7 @@ from fedkin.core import FedkinError
 from fedkin.core.files import (
     LOCK,
     append,
+    environment,
     file_lock,
     folder_lock,
     make_private,
@@ -117,3 +118,11 @@ def test_a_pipe_in_a_runs_folder_is_not_waited_for(tmp_path: Path) -> None:
     ):
         with pytest.raises(FedkinError, match="it is no regular file, but a pipe or device"):
             read()
+
+
+def test_the_environment_is_as_it_was_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEDKIN_A", "users")
+    with environment(FEDKIN_A="ours", FEDKIN_B="ours"):
+        assert (os.environ["FEDKIN_A"], os.environ["FEDKIN_B"]) == ("users", "ours")
+    assert os.environ["FEDKIN_A"] == "users"
+    assert "FEDKIN_B" not in os.environ

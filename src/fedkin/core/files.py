@@ -163,6 +163,18 @@ def folder_lock(folder: Path, *, reentrant: bool = False) -> Iterator[None]:
                 each.rmdir()
 
 
+@contextmanager
+def environment(**defaults: str) -> Iterator[None]:
+    """Set variables of the environment that the user has not set, for a while; a context manager and decorator."""
+    absent = {name: value for name, value in defaults.items() if name not in os.environ}
+    os.environ.update(absent)
+    try:
+        yield
+    finally:
+        for name in absent:
+            os.environ.pop(name, None)
+
+
 def ending_of(name: str | Path) -> str:
     """Return a file's suffix in small letters; of a compressed table that of the table: ``.csv`` of ``a.csv.gz``."""
     path = Path(name)

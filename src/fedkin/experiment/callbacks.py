@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 import secrets
 import time
@@ -20,7 +19,7 @@ from typing import Any, Literal
 
 from fedkin.core import FedkinError
 from fedkin.core.errors import in_short, listing
-from fedkin.core.files import read_json, write_atomically
+from fedkin.core.files import environment, read_json, write_atomically
 from fedkin.core.runner import Callback, RecordLine, Status, Timing
 from fedkin.experiment.config import Config, flat
 from fedkin.experiment.run_folder import RECORDS, read_lines, read_timing
@@ -141,16 +140,17 @@ class TargetWatch(Callback):
 # `run` is that id, which is no secret. Any exception means that the tool could not be reached.
 
 
+# Nothing is reported to MLflow's makers, and a server that is gone delays a run by seconds, not by minutes.
+_mlflow_environment = environment(MLFLOW_DISABLE_TELEMETRY="true", MLFLOW_HTTP_REQUEST_MAX_RETRIES="2")
+
+
 class MLflow:
     """Tracker that logs metrics, parameters and tags to an MLflow server or database, ``tracking.uri``."""
 
     title = "MLflow"
 
+    @_mlflow_environment
     def __init__(self, config: Config, name: str, folder: Path, run: str | None) -> None:
-        # MLflow reads these when it is imported: nothing is reported to its makers, and a server that is gone delays a
-        # run by seconds, not by minutes.
-        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
         from mlflow.entities import Param
         from mlflow.tracking import MlflowClient
 
@@ -166,6 +166,7 @@ class MLflow:
         parameters = [Param(_key(path), json.dumps(value)) for path, value in flat(config.tables)]
         self.client.log_batch(self.run, params=parameters)
 
+    @_mlflow_environment
     def log(self, step: int, numbers: Mapping[str, float]) -> None:
         from mlflow.entities import Metric
 
@@ -173,6 +174,7 @@ class MLflow:
         metrics = [Metric(_key(name), value, clock, step) for name, value in numbers.items()]
         self.client.log_batch(self.run, metrics=metrics)
 
+    @_mlflow_environment
     def close(self, status: Status) -> None:
         names = {"finished": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
         self.client.set_terminated(self.run, status=names[status])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -12,18 +11,19 @@ from queue import Queue
 from threading import Event, Thread, current_thread, main_thread
 from typing import Any
 
-# Flower reads them when it is imported. What the user has set stays.
-os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
-os.environ.setdefault("FLWR_DISABLE_UPDATE_CHECK", "1")
-os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-
-from flwr.app import Context
-from flwr.clientapp import ClientApp
-from flwr.serverapp import Grid, ServerApp
-from flwr.simulation import run_simulation
-
 from fedkin.core import FedkinError
+from fedkin.core.files import environment
+
+_SILENT = {
+    "FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}  # fmt: skip
+
+with environment(**_SILENT):  # Flower reads them when it is imported, and Ray's processes when they start
+    from flwr.app import Context
+    from flwr.clientapp import ClientApp
+    from flwr.serverapp import Grid, ServerApp
+    from flwr.simulation import run_simulation
 
 
 @contextmanager
@@ -57,7 +57,7 @@ def simulated_grid(app: ClientApp, nodes: int, workers: int) -> Iterator[Grid]:
             grids.put(error)
 
     thread = Thread(target=simulate, name="flower-simulation", daemon=True)
-    with _quiet(), _exit_on_sigterm():
+    with environment(**_SILENT), _quiet(), _exit_on_sigterm():
         thread.start()
         try:
             grid = grids.get()
