@@ -301,8 +301,14 @@ def _leading(points: Tensor, rank: int, basis: Tensor) -> Tensor:
     They are computed by iteration on a random subspace `basis` ``(sets, width, rank + 10)`` (Halko, Martinsson, Tropp
     2011).
     """
-    for _ in range(_PASSES):
-        basis = torch.linalg.qr(points.mT @ (points @ basis)).Q
+    if points.shape[1] < points.shape[2]:  # the same subspace by products between points, which are fewer numbers
+        between, basis = points @ points.mT, points @ basis
+        for _ in range(_PASSES - 1):
+            basis = torch.linalg.qr(between @ basis).Q
+        basis = torch.linalg.qr(points.mT @ basis).Q
+    else:
+        for _ in range(_PASSES):
+            basis = torch.linalg.qr(points.mT @ (points @ basis)).Q
     projected = points @ basis
     _, vectors = torch.linalg.eigh(projected.mT @ projected)  # in ascending order
     directions: Tensor = basis @ vectors.flip(2)[..., :rank]
