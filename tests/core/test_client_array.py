@@ -10,6 +10,7 @@ from fedkin.core.runner import Runner
 from fedkin.core.seeds import derive_seed, derive_seeds
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.samples.centralized import KMeansMethod
+from fedkin.methods.samples.feddp_kmeans import FedDPKMeansMethod
 from fedkin.methods.samples.ffcm import FFCMMethod
 from fedkin.methods.samples.kfed import KFedMethod
 from fedkin.methods.samples.mufc import MUFCMethod
@@ -21,6 +22,7 @@ METHODS = {
     "ffcm": FFCMMethod(n_clusters=3, local_clusters=2, rounds=3),
     "ffcm, mean": FFCMMethod(n_clusters=3, start="uniform", aggregation="mean", rounds=3),
     "mufc": MUFCMethod(n_clusters=3, local_clusters=5),
+    "feddp-kmeans": FedDPKMeansMethod(n_clusters=3, epsilon=50.0, margin=0.9, rounds=2),
     "kmeans": KMeansMethod(n_clusters=3, features="unit"),
 }
 

@@ -115,6 +115,8 @@ class Block:
         What the clients keep; a task adds to `kept` what they are to keep from now on.
     min_members : int
         As of `Client`.
+    declined : Tensor
+        bool ``(clients,)``, set by a task for those that send nothing; replies are those of the others.
     """
 
     ids: Tensor
@@ -123,6 +125,9 @@ class Block:
     state: Mapping[str, PerClient]
     min_members: int = 0
     kept: dict[str, PerClient] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.declined = torch.zeros(len(self.ids), dtype=torch.bool)
 
     def __len__(self) -> int:
         return len(self.ids)

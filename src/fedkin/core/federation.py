@@ -79,7 +79,7 @@ class Replies(Mapping[int, V]):
         return Replies({client: function(value) for client, value in self.items()}, self.missing)
 
 
-class ReplyStream(Iterator[tuple[int, Payload]]):
+class ReplyStream(Iterator[tuple[V, Payload]]):
     """Usable replies as they come, (client, reply) in order of id, to hold few of them in memory at once.
 
     Attributes
@@ -88,11 +88,11 @@ class ReplyStream(Iterator[tuple[int, Payload]]):
         As of `Replies`; complete once the stream is exhausted, which must be before the next exchange begins.
     """
 
-    def __init__(self, exchange: Callable[[dict[int, str]], Iterator[tuple[int, Payload]]]) -> None:
+    def __init__(self, exchange: Callable[[dict[int, str]], Iterator[tuple[V, Payload]]]) -> None:
         self.missing: dict[int, str] = {}
         self._replies = exchange(self.missing)
 
-    def __next__(self) -> tuple[int, Payload]:
+    def __next__(self) -> tuple[V, Payload]:
         return next(self._replies)
 
 
@@ -241,9 +241,20 @@ class Federation(ABC):
         stream = self.stream(task, payloads, expected)
         return Replies(dict(stream), stream.missing)
 
-    def stream(self, task: Task, payloads: Mapping[int, Payload], expected: Wanted | None = None) -> ReplyStream:
+    def stream(self, task: Task, payloads: Mapping[int, Payload], expected: Wanted | None = None) -> ReplyStream[int]:
         """Do the same as `ask`, but return a stream of (client, reply)."""
         return ReplyStream(lambda missing: self._replies(task, payloads, expected, missing))
+
+    def pools(
+        self, task: Task, payloads: Mapping[int, Payload], expected: Wanted | None = None
+    ) -> ReplyStream[list[int]]:
+        """Do the same as `stream` for what is only added up: a stream of clients and one reply of them all together.
+
+        Clients of one array are many in a pool, where the task has pools; any others are alone.
+        """
+        return ReplyStream(
+            lambda missing: (([client], reply) for client, reply in self._replies(task, payloads, expected, missing))
+        )
 
     def _replies(
         self, task: Task, payloads: Mapping[int, Payload], expected: Wanted | None, missing: dict[int, str]

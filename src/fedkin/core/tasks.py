@@ -123,8 +123,8 @@ class Task:
         secure sum.
     one_by_one : bool
         Whether the function is one of a single client, so that clients gain nothing from being handed over together.
-    block : list of callable
-        At most one function that does the task for a block of clients at once, see `on_blocks`.
+    block, pool : list of callable
+        At most one function that does the task for a block of clients at once, see `on_blocks` and `on_pools`.
     """
 
     name: str
@@ -138,6 +138,7 @@ class Task:
     extremes: bool = False
     one_by_one: bool = False
     block: list[BlockFunction] = field(default_factory=list, compare=False)
+    pool: list[BlockFunction] = field(default_factory=list, compare=False)
 
     def on_blocks(self, run: BlockFunction) -> BlockFunction:
         """Decorate a function that does the task for a `fedkin.core.client_array.Block` of clients at a time.
@@ -145,6 +146,15 @@ class Task:
         Its replies are those that `run` gives one client at a time, but for rounding.
         """
         self.block[:] = [run]
+        return run
+
+    def on_pools(self, run: BlockFunction) -> BlockFunction:
+        """Decorate a function that makes one reply of a `fedkin.core.client_array.Block` of clients.
+
+        It is the sum of theirs, or what their samples together would give, for methods that add replies up, see
+        `fedkin.core.federation.Federation.pools`.
+        """
+        self.pool[:] = [run]
         return run
 
     def objection(self, payload: Payload) -> str | None:

@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from fedkin.core import FedkinError, Payload, Task
-from fedkin.core.client_array import Block, ClientArray, PerClient, ReplyArrays, single
+from fedkin.core.client_array import Block, BlockFunction, ClientArray, PerClient, ReplyArrays, single
 from fedkin.core.federation import Replies
 from fedkin.core.payload import payload_bytes
-from fedkin.core.replies import Expected, extremes
+from fedkin.core.replies import Expected, Failure, extremes
 from fedkin.core.seeds import derive_seeds
 
 _ROWS = 1 << 14
 """Rows of a block: with 64 numbers each 4 MB, which two cores' caches about hold beside what is computed of them."""
 
 
+_DECLINED = Failure("declined", "its privacy budget allows it to send nothing")
+
 Entries = dict[str, Any]
 
 
-def shared_payload(task: Task, payloads: Mapping[int, Payload]) -> Payload | None:
-    """Return the payload that all clients share, if the task does clients in blocks; ``None`` otherwise."""
-    if not (isinstance(task, Task) and task.block and payloads):
+def shared_payload(payloads: Mapping[int, Payload]) -> Payload | None:
+    """Return the payload that all clients share; ``None`` if there is none."""
+    if not payloads:
         return None
     first = next(iter(payloads.values()))
     return first if all(payload is first for payload in payloads.values()) else None
@@ -49,33 +52,48 @@ class ArrayExchange:
         """Return the usable replies."""
         if (reason := self.task.objection(self.payload)) is not None:
             raise FedkinError(f"Clients refuse task '{self.task.name}': {reason}.")
-        blocks = [self._usable(*replied, expected) for replied in self._replied()]
+        blocks = [self._usable(*replied, expected) for replied in self._replied(self.task.block[0])]
         self.clients.settle()
         arrays = ReplyArrays([(ids, entries) for ids, entries in blocks if len(ids)])
         self.fed.usable += len(arrays)
         self.fed.note_missing(self.missing)
         return Replies(arrays, self.fed.missing)
 
-    def _replied(self) -> Iterator[tuple[Tensor, Entries]]:
+    def pools(self, missing: dict[int, str]) -> Iterator[tuple[list[int], Payload]]:
+        """Yield the clients of each block with their common reply; put into `missing` who is in none."""
+        for ids, reply in self._replied(self.task.pool[0]):
+            if len(ids):
+                self.fed.traffic.received += payload_bytes(reply) * len(ids)
+                self.fed.usable += len(ids)
+                yield ids.tolist(), reply
+        self.clients.settle()
+        missing.update(self.missing)
+        self.fed.note_missing(self.missing)
+
+    def _replied(self, run: BlockFunction) -> Iterator[tuple[Tensor, Entries]]:
         """Yield the clients of each block, in any order of these, and the entries of their replies."""
         seeds = derive_seeds(self.fed.seed, "client", self.ids.numpy(), self.fed.exchange)
         replied = 0
-        for block, (entries, seconds) in self.fed.in_order(self._work, self.clients.blocks(self.ids, seeds, _ROWS)):
+        work = partial(self._work, run)
+        for block, (entries, seconds) in self.fed.in_order(work, self.clients.blocks(self.ids, seeds, _ROWS)):
             self.fed.seconds += seconds
             replied += len(block)
             if self.fed.on_progress:
                 self.fed.on_progress(replied, len(self.ids))
-            yield block.ids, entries
+            self.missing |= dict.fromkeys(block.ids[block.declined].tolist(), _DECLINED)
+            yield block.ids[~block.declined], entries
 
-    def _work(self, block: Block) -> tuple[Entries, float]:
+    def _work(self, run: BlockFunction, block: Block) -> tuple[Entries, float]:
         began = time.thread_time()
-        replied = self.task.block[0](block, self.payload)
-        entries = {name: PerClient(part) if isinstance(part, Tensor) else part for name, part in replied.items()}
+        entries = dict(run(block, self.payload))
         self.clients.keep(block.ids, block.kept)
         return entries, time.thread_time() - began
 
     def _usable(self, ids: Tensor, entries: Entries, expected: Expected | None) -> tuple[Tensor, Entries]:
         """Count and check the replies of a block; return the clients with usable ones, and the entries of these."""
+        entries = {name: PerClient(part) if isinstance(part, Tensor) else part for name, part in entries.items()}
+        if not len(ids):
+            return ids, entries
         self.fed.traffic.received += _bytes_of(entries, len(ids))
         if self.task.refusal(single(entries, 0), expected) is None and all(map(_is_small, entries.values())):
             return ids, entries  # blocks have replies of one form, which the first one shows

@@ -22,7 +22,7 @@ import torch
 from fedkin.core import Client, Federation, FedkinError, Payload, Task
 from fedkin.core.client_array import ClientArray
 from fedkin.core.device import device, execution, on
-from fedkin.core.federation import Replies, Wanted
+from fedkin.core.federation import Replies, ReplyStream, Wanted
 from fedkin.core.seeds import derive_bytes, derive_generator
 from fedkin.core.tasks import run_task
 from fedkin.engines.array_exchange import ArrayExchange, shared_payload
@@ -132,11 +132,19 @@ class LocalFederation(Federation):
         self.failures = {(int(exchange), int(client)) for exchange, client in failures}
 
     def ask(self, task: Task, payloads: Mapping[int, Payload], expected: Wanted | None = None) -> Replies[Payload]:
-        if isinstance(self.clients, ClientArray) and not callable(expected):
-            shared = shared_payload(task, payloads)
+        if isinstance(self.clients, ClientArray) and task.block and not callable(expected):
+            shared = shared_payload(payloads)
             if shared is not None:
                 return ArrayExchange(self, task, shared, payloads).ask(expected)
         return super().ask(task, payloads, expected)
+
+    def pools(
+        self, task: Task, payloads: Mapping[int, Payload], expected: Wanted | None = None
+    ) -> ReplyStream[list[int]]:
+        shared = shared_payload(payloads) if isinstance(self.clients, ClientArray) and task.pool else None
+        if shared is None:
+            return super().pools(task, payloads, expected)
+        return ReplyStream(ArrayExchange(self, task, shared, payloads).pools)
 
     def deliver(self, task: Task, payloads: Mapping[int, Payload]) -> Iterator[tuple[int, Payload | str]]:
         clients = sorted(payloads)

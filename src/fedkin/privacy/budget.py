@@ -18,9 +18,10 @@ import torch
 from torch import Tensor
 
 from fedkin.core.client import LASTING, Client
+from fedkin.core.client_array import Block, PerClient
 from fedkin.core.federation import Federation
 from fedkin.core.files import FileError, file_lock, read_json, write_secret
-from fedkin.core.seeds import noise_for
+from fedkin.core.seeds import ClientNoise, noise_for
 from fedkin.privacy.gaussian import add_noise, gaussian_epsilon, gaussian_mu
 
 ACCOUNT = "account.json"
@@ -92,6 +93,35 @@ def released(
     noise, and the ``budget`` of the run as mu of Gaussian differential privacy; no later release can raise the first.
     """
     noise, name = noise_for(client.noise, exact)
+    return (
+        add_noise(exact, sensitivity, payload["deviation"], noise)
+        if charged(client, name, sensitivity, payload)
+        else None
+    )
+
+
+def released_of_block(
+    block: Block, exact: Sequence[Tensor], sensitivity: float, payload: Mapping[str, Any]
+) -> list[Tensor]:
+    """Do `released` for many clients, of sums ``(clients, ...)``; those that send nothing are `Block.declined`."""
+    rngs = [torch.Generator().manual_seed(seed) for seed in block.seeds]
+    before = [block.state.get(name) for name in (NAMES, SPENT, BUDGET)]
+    clients = []
+    for place, rng in enumerate(rngs):
+        kept = zip((NAMES, SPENT, BUDGET), before, strict=True)
+        client = Client(int(block.ids[place]), block.x[place], state={n: p[place] for n, p in kept if p is not None})
+        block.declined[place] = not charged(client, noise_for(rng, [])[1], sensitivity, payload)
+        clients.append(client)
+    for name in (NAMES, SPENT, BUDGET):
+        if all(name in client.state for client in clients):
+            block.kept[name] = PerClient.of([client.state[name] for client in clients])
+    sends = ~block.declined
+    noise = ClientNoise([rng for rng, may in zip(rngs, sends.tolist(), strict=True) if may])
+    return add_noise([part[sends] for part in exact], sensitivity, payload["deviation"], noise)
+
+
+def charged(client: Client, name: bytes, sensitivity: float, payload: Mapping[str, Any]) -> bool:
+    """Charge a client for a release whose noise has this `name`, see `released`; return whether it may be sent."""
     names = client.state.get(NAMES, torch.zeros(0, len(name), dtype=torch.uint8))
     spent = client.state.get(SPENT, torch.zeros(0, dtype=torch.float64))
     row = torch.tensor(list(name), dtype=torch.uint8)
@@ -101,10 +131,10 @@ def released(
         budget = min(float(payload["budget"]), float(client.state.get(BUDGET, math.inf)))
         # Charged before anything leaves, so that a site that is killed has paid; written so that NaN allows nothing.
         if not math.sqrt(float(spent.sum())) <= budget * _ROUNDED or not client.reserve(budget):
-            return None
+            return False
         client.state.setdefault(BUDGET, spent.new_tensor(budget))
         client.state[NAMES], client.state[SPENT] = torch.cat([names, row[None]]), spent
-    return add_noise(exact, sensitivity, payload["deviation"], noise)
+    return True
 
 
 def noise_source(fed: Federation) -> str:
@@ -140,6 +170,11 @@ def sum_products(batches: Iterable[Tensor], width: int) -> Tensor:
     for rows in batches:
         total += (rows.T @ rows * _GRID**2).long()
     return total.double() / _GRID**2
+
+
+def sum_products_of_sets(rows: Tensor) -> Tensor:
+    """Do `sum_products` of several clients' rows ``(clients, n, width)``: float64 ``(clients, width, width)``."""
+    return (rows.mT @ rows * _GRID**2).long().double() / _GRID**2
 
 
 def place(rows: Tensor, directions: Tensor) -> Tensor:

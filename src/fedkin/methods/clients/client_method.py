@@ -401,7 +401,7 @@ class ClientMethod(Method[Any]):
         """Return an empty accumulator of a round's mean updates."""
         return self.means_of(*state.models.shape)
 
-    def trained(self, fed: Federation, state: ClientMethodState, starts: Mapping[int, Tensor]) -> ReplyStream:
+    def trained(self, fed: Federation, state: ClientMethodState, starts: Mapping[int, Tensor]) -> ReplyStream[int]:
         """Have clients train `starts`, their models by client; return (client, reply of `client_method.train`)."""
         return fed.stream(train, self.training(state, starts), {"update": (state.models.shape[1],)})
 
@@ -437,7 +437,7 @@ class ClientMethod(Method[Any]):
             labels[position[client]] = lowest_loss(by_model)
         return losses.missing
 
-    def add_each(self, means: Means, replies: ReplyStream, cluster_of: Mapping[int, int]) -> Trained:
+    def add_each(self, means: Means, replies: ReplyStream[int], cluster_of: Mapping[int, int]) -> Trained:
         """Add each client's update to the mean of its cluster as replies come in; return who trained."""
         losses = {}
         for client, reply in replies:
