@@ -112,7 +112,7 @@ class Block:
     seeds : list of int
         Seed of each client's generator in this exchange.
     state : mapping of str to PerClient
-        What the clients keep; a task adds to `kept` what they are to keep from now on.
+        What all of the clients keep; `keep` sets what they are to keep from now on.
     min_members : int
         As of `Client`.
     declined : Tensor
@@ -122,9 +122,9 @@ class Block:
     ids: Tensor
     x: Tensor
     seeds: list[int]
-    state: Mapping[str, PerClient]
+    state: BlockState
     min_members: int = 0
-    kept: dict[str, PerClient] = field(default_factory=dict)
+    kept: list[tuple[Tensor, str, PerClient]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.declined = torch.zeros(len(self.ids), dtype=torch.bool)
@@ -141,6 +141,11 @@ class Block:
         """Return what belongs to `rows` ``(clients * rows, ...)`` by client, ``(clients, rows, ...)``."""
         shaped: Tensor = values.unflatten(0, self.x.shape[:2])
         return shaped
+
+    def keep(self, name: str, values: Tensor | PerClient, places: Tensor | None = None) -> None:
+        """Have clients at int64 `places` of the block, by default all, keep their part of `values` under a name."""
+        part = values if isinstance(values, PerClient) else PerClient(values)
+        self.kept.append((self.ids if places is None else self.ids[places], name, part))
 
     def rngs(self) -> Iterator[torch.Generator]:
         """Yield each client's generator: one object, seeded anew for every client."""
@@ -176,7 +181,7 @@ class ClientArray(Mapping[int, Client]):
         if rows.dtype != torch.float32:
             raise FedkinError(f"Rows of clients are of {rows.dtype}; they need to be float32.")
         self._state: dict[str, tuple[Tensor, PerClient]] = {}
-        self._written: list[tuple[Tensor, dict[str, PerClient]]] = []
+        self._written: list[tuple[Tensor, str, PerClient]] = []
         self._lock = Lock()
 
     def __len__(self) -> int:
@@ -190,13 +195,26 @@ class ClientArray(Mapping[int, Client]):
         if not 0 <= client < len(self):
             raise KeyError(client)
         x = self.rows[int(self.offsets[client]) : int(self.offsets[client + 1])]
-        state = {name: part[int(place[client])] for name, (place, part) in self._state.items() if place[client] >= 0}
-        return Client(client, x, state=state, min_members=self.min_members)
+        return Client(client, x, state=self.state_of(client), min_members=self.min_members)
 
-    def state(self, name: str) -> PerClient | None:
-        """Return what all clients keep under a name, in order of id; ``None`` if one of them does not."""
-        place, part = self._state.get(name, (torch.full((1,), -1), None))
-        return None if part is None or int(place.min()) < 0 else part.take(place)
+    def state_of(self, client: int) -> dict[str, Tensor]:
+        """Return what a client keeps."""
+        return {name: part[int(place[client])] for name, (place, part) in self._state.items() if place[client] >= 0}
+
+    @property
+    def state(self) -> BlockState:
+        """What all clients keep, in order of id."""
+        return BlockState(self, torch.arange(len(self)))
+
+    @property
+    def names(self) -> list[str]:
+        """Names of what any client keeps."""
+        return list(self._state)
+
+    def kept(self, name: str, ids: Tensor) -> tuple[Tensor, PerClient]:
+        """Return what is kept under a name, and the place there of each of `ids`, -1 of those without it."""
+        place, part = self._state[name]
+        return place[ids], part
 
     def blocks(self, ids: Tensor, seeds: Sequence[int], rows: int) -> Iterator[Block]:
         """Yield `ids` in blocks of up to so many `rows`, of clients with the same number; `seeds` are by id."""
@@ -208,7 +226,7 @@ class ClientArray(Mapping[int, Client]):
             for part in order[begun : begun + count].split(max(1, rows // size)):
                 those = [seed_of[i] for i in part.tolist()] if seed_of else list(seeds[begun : begun + len(part)])
                 begun += len(part)
-                yield Block(part, self._rows_of(part, size), those, _BlockState(self, part), self.min_members)
+                yield Block(part, self._rows_of(part, size), those, BlockState(self, part), self.min_members)
 
     def _rows_of(self, ids: Tensor, size: int) -> Tensor:
         first, last = int(self.offsets[ids[0]]), int(self.offsets[ids[-1]]) + size
@@ -219,22 +237,21 @@ class ClientArray(Mapping[int, Client]):
         shaped: Tensor = x.unflatten(0, (len(ids), size))
         return shaped
 
-    def keep(self, ids: Tensor, kept: dict[str, PerClient]) -> None:
-        """Take over what clients keep, once `settle` is called; a block is read by none of the same exchange."""
+    def keep(self, kept: Sequence[tuple[Tensor, str, PerClient]]) -> None:
+        """Take over what clients are to keep, with their ids and its name, once `settle` is called."""
         with self._lock:
-            self._written.append((ids, kept))
+            self._written += kept
 
     def keep_of(self, clients: Sequence[Client], before: Sequence[Mapping[str, Tensor]]) -> None:
         """Take over what single clients keep, if it is not what they had `before`."""
         for client, had in zip(clients, before, strict=True):
-            kept = {name: PerClient(value[None]) for name, value in client.state.items() if value is not had.get(name)}
-            if kept:
-                self.keep(torch.tensor([client.id]), kept)
+            changed = {name: value for name, value in client.state.items() if value is not had.get(name)}
+            self.keep([(torch.tensor([client.id]), name, PerClient(value[None])) for name, value in changed.items()])
 
     def settle(self) -> None:
         """Put what clients have kept in this exchange in place of what they kept before."""
-        for name in {name for _, kept in self._written for name in kept}:
-            parts = [(ids, kept[name]) for ids, kept in self._written if name in kept]
+        for name in {name for _, name, _ in self._written}:
+            parts = [(ids, part) for ids, written, part in self._written if written == name]
             place = torch.full((len(self),), -1)
             ids = torch.cat([ids for ids, _ in parts])
             place[ids] = torch.arange(len(ids))
@@ -247,23 +264,38 @@ class ClientArray(Mapping[int, Client]):
         self._written = []
 
 
-class _BlockState(Mapping[str, PerClient]):
-    """What the clients of a block keep, taken from the whole when it is asked for."""
+class BlockState(Mapping[str, PerClient]):
+    """What all clients of a block keep, taken from the whole when it is asked for."""
 
     def __init__(self, clients: ClientArray, ids: Tensor) -> None:
         self._clients, self._ids = clients, ids
 
     def __getitem__(self, name: str) -> PerClient:
-        place, part = self._clients._state[name]
-        if int(place[self._ids].min()) < 0:
+        place, part = self._clients.kept(name, self._ids)
+        if int(place.min()) < 0:
             raise KeyError(name)
-        return part.take(place[self._ids])
+        return part.take(place)
+
+    def filled(self, name: str, default: Tensor) -> Tensor:
+        """Return what the clients keep under a name, ``(clients, *default.shape)``, `default` for those without."""
+        values = default.expand(len(self._ids), *default.shape).clone()
+        if name in self:
+            place, part = self._clients.kept(name, self._ids)
+            values[place >= 0] = part.take(place[place >= 0]).values.view(-1, *default.shape)
+        return values
+
+    def of(self, place: int) -> dict[str, Tensor]:
+        """Return what the client at a place of the block keeps."""
+        return self._clients.state_of(int(self._ids[place]))
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._clients._state)
+        return iter(self._clients.names)
 
     def __len__(self) -> int:
-        return len(self._clients._state)
+        return len(self._clients.names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._clients.names
 
 
 BlockFunction = Callable[[Block, Payload], Mapping[str, Any]]

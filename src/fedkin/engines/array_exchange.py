@@ -86,7 +86,7 @@ class ArrayExchange:
     def _work(self, run: BlockFunction, block: Block) -> tuple[Entries, float]:
         began = time.thread_time()
         entries = dict(run(block, self.payload))
-        self.clients.keep(block.ids, block.kept)
+        self.clients.keep(block.kept)
         return entries, time.thread_time() - began
 
     def _usable(self, ids: Tensor, entries: Entries, expected: Expected | None) -> tuple[Tensor, Entries]:

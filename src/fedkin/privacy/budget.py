@@ -105,17 +105,17 @@ def released_of_block(
 ) -> list[Tensor]:
     """Do `released` for many clients, of sums ``(clients, ...)``; those that send nothing are `Block.declined`."""
     rngs = [torch.Generator().manual_seed(seed) for seed in block.seeds]
-    before = [block.state.get(name) for name in (NAMES, SPENT, BUDGET)]
-    clients = []
-    for place, rng in enumerate(rngs):
-        kept = zip((NAMES, SPENT, BUDGET), before, strict=True)
-        client = Client(int(block.ids[place]), block.x[place], state={n: p[place] for n, p in kept if p is not None})
-        block.declined[place] = not charged(client, noise_for(rng, [])[1], sensitivity, payload)
-        clients.append(client)
-    for name in (NAMES, SPENT, BUDGET):
-        if all(name in client.state for client in clients):
-            block.kept[name] = PerClient.of([client.state[name] for client in clients])
-    sends = ~block.declined
+    clients = [Client(int(block.ids[place]), x, state=block.state.of(place)) for place, x in enumerate(block.x)]
+    sends = torch.tensor(
+        [
+            charged(client, noise_for(rng, [])[1], sensitivity, payload)
+            for client, rng in zip(clients, rngs, strict=True)
+        ]
+    )
+    block.declined = ~sends
+    places = sends.nonzero()[:, 0]
+    for name in (NAMES, SPENT, BUDGET) if len(places) else ():
+        block.keep(name, PerClient.of([clients[place].state[name] for place in places.tolist()]), places)
     noise = ClientNoise([rng for rng, may in zip(rngs, sends.tolist(), strict=True) if may])
     return add_noise([part[sends] for part in exact], sensitivity, payload["deviation"], noise)
 

@@ -60,7 +60,7 @@ class FedRepMethod(ClientMethod):
         clusters, size = state.models.shape
         return self.means_of(clusters, size, Classifier.of(state.module).leading(-self.head_tensors))
 
-    def trained(self, fed: Federation, state: ClientMethodState, starts: Mapping[int, Tensor]) -> ReplyStream:
+    def trained(self, fed: Federation, state: ClientMethodState, starts: Mapping[int, Tensor]) -> ReplyStream[int]:
         """Have clients train their heads and then the representation."""
         more = {"head_epochs": self.head_epochs, "head_tensors": self.head_tensors}
         payloads = self.training(state, starts, **more)

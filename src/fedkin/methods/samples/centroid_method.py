@@ -14,7 +14,7 @@ from torch.nn.functional import normalize
 from fedkin.clustering.margins import distance_margin, share_margin
 from fedkin.clustering.nearest import nearest_centroids, pairwise_distances
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, Task, client_task
-from fedkin.core.client_array import Block, PerClient
+from fedkin.core.client_array import Block
 from fedkin.core.federation import MAX_ATTEMPTS, Replies
 from fedkin.core.method import Count, display_name
 from fedkin.core.replies import Expected, Optional, is_count, is_name, positive, reals
@@ -65,8 +65,8 @@ def assign_to_centroids(client: Client, payload: Payload) -> Payload:
 @assign_to_centroids.on_blocks
 def assign_block(block: Block, payload: Payload) -> Payload:
     """Do `assign_to_nearest` for many clients."""
-    values = assigned(block.rows, payload["result"], CentroidMethod)
-    block.kept.update({name: PerClient(block.by_client(part)) for name, part in values.items()})
+    for name, part in assigned(block.rows, payload["result"], CentroidMethod).items():
+        block.keep(name, block.by_client(part))
     return {}
 
 

@@ -134,7 +134,7 @@ def cluster_locally(client: Client, payload: Payload) -> Payload:
 def _cluster_block(block: Block, payload: Payload) -> Payload:
     points = block.by_client(extract(payload["features"], block.rows))
     local = awasthi_sheffet_of_sets(points, payload["local_clusters"], block.rngs())
-    block.kept["local_clusters"] = PerClient(local.packed_labels)
+    block.keep("local_clusters", local.packed_labels)
     filled = local.sizes > 0
     parts = {"centres": PerClient.where(local.centres, filled), "sizes": PerClient.where(local.sizes, filled)}
     return {**parts, "iterations": local.iterations}

@@ -29,14 +29,13 @@ from fedkin.methods.samples.centroid_method import (
     CentroidMethod,
     PointsState,
     RoundOutcome,
-    assign_block,
     assign_to_nearest,
     nothing_remains,
     one_round_of_points,
     scaled_like_features,
     without_points,
 )
-from fedkin.methods.samples.sample_method import FINAL_ATTEMPTS
+from fedkin.methods.samples.sample_method import FINAL_ATTEMPTS, assigned
 from fedkin.nn.network_forms import MANY
 
 FORGOTTEN = -1
@@ -85,10 +84,11 @@ def assign_remaining(client: Client, payload: Payload) -> Payload:
 
 @assign_remaining.on_blocks
 def _assign_block(block: Block, payload: Payload) -> Payload:
-    assign_block(block, payload)
-    if (present := block.state.get(_PRESENT)) is not None:
-        forgotten = present.values.view(block.x.shape[:2]) == 0
-        block.kept["clusters"].values[forgotten], block.kept["confidence"].values[forgotten] = FORGOTTEN, 0.0
+    values = assigned(block.rows, payload["result"], CentroidMethod)
+    forgotten = block.state.filled(_PRESENT, torch.ones(block.x.shape[1], dtype=torch.uint8)).flatten() == 0
+    values["clusters"][forgotten], values["confidence"][forgotten] = FORGOTTEN, 0.0
+    for name, part in values.items():
+        block.keep(name, block.by_client(part))
     return {}
 
 
@@ -209,7 +209,8 @@ def _draw_block(block: Block, payload: Payload) -> Payload:
     present = torch.ones(block.x.shape[:2], dtype=torch.uint8)
     rngs = [torch.Generator().manual_seed(seed) for seed in block.seeds]
     rows = drawn_rows(points, present.bool(), payload["local_clusters"], rngs)
-    block.kept.update({_PRESENT: PerClient(present), _ROWS: PerClient.where(rows, rows >= 0)})
+    block.keep(_PRESENT, present)
+    block.keep(_ROWS, PerClient.where(rows, rows >= 0))
     return _replies(points, present.bool(), rows, payload) | {"kept": 0}
 
 
