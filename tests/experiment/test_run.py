@@ -34,7 +34,7 @@ def test_a_run_leaves_everything(tmp_path: Path) -> None:
     outcome = run(tmp_path / "run")
     assert set(files(tmp_path / "run")) == {
         "config.toml", "records.jsonl", "checkpoint.safetensors", "labels/client-0.csv", "labels/client-1.csv",
-        "labels/client-2.csv", "result.json", "models.safetensors", "SHA256SUMS", "report.html",
+        "labels/client-2.csv", "result.json", "models.safetensors", "SHA256SUMS", "report.html", "messages.json",
     }  # fmt: skip
     lines = [json.loads(line) for line in (outcome.folder / "records.jsonl").read_text().splitlines()]
     assert lines == outcome.records

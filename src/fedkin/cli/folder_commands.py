@@ -20,6 +20,7 @@ from fedkin.cli.help_pages import (
     NETWORKS,
     PATH,
     RUN,
+    RUN_OR_METHOD,
     SAMPLES,
     Group,
     argument,
@@ -262,6 +263,30 @@ def attack(folder: Path, out: Path | None, device: str, as_json: bool, quiet: bo
         print(((out or folder) / JSON).read_text(encoding="utf-8"), end="")
     elif not quiet:
         print(text)
+
+
+@app.command(section=_SECTION)
+@argument("what", "Folder of a run, a method's name or a .toml file.", "RUN-or-EXPERIMENT", type=RUN_OR_METHOD)
+@out("File to write the page to; by default disclosure.html, in the run's folder if it is one.")
+@settings("Any key of an experiment, such as federation.secure_sums=true.")
+@as_json
+@quiet
+def disclosure(what: str, out: Path | None, settings: tuple[str, ...], as_json: bool, quiet: bool) -> None:
+    """Say what leaves a client, message by message. For a board; an experiment is tried on a few rows."""
+    from fedkin.experiment.disclosure import PAGE, disclosure_of_run, rehearsed
+    from fedkin.report.page import write_page
+    from fedkin.studies.pages import page_text
+
+    folder = Path(what)
+    if folder.is_dir() and settings:
+        raise FedkinError(f"{folder} is a run, whose settings are as they were; --set is for an experiment.")
+    leaving = disclosure_of_run(folder) if folder.is_dir() else rehearsed(what, settings)
+    place = out or (folder if folder.is_dir() else Path()) / PAGE
+    write_page(place, leaving.page())
+    if as_json:
+        print(leaving.to_json(), end="")
+    elif not quiet:
+        print(f"{page_text(leaving.page())}\n\nPage to print: {place}")
 
 
 def _only_from(packages: tuple[str, ...]) -> AbstractContextManager[None]:

@@ -126,7 +126,13 @@ def _check_experiment(value: str) -> None:
         read_tables(Path(value))
 
 
+def _check_run_or_experiment(value: str) -> None:
+    if not Path(value).is_dir():
+        _check_experiment(value)
+
+
 METHOD = Name(lambda: METHODS, files=True, check=_check_experiment)
+RUN_OR_METHOD = Name(lambda: METHODS, files=True, check=_check_run_or_experiment)
 SCENARIO = Name(lambda: SCENARIOS, check=lambda name: target_of("scenario", name))
 DATA = Name(lambda: EMBEDDED, files=True)
 SAMPLES = Name(lambda: EMBEDDED, files=True, check=check_source)

@@ -180,7 +180,7 @@ def cluster_cells(client: Client, payload: Payload) -> Payload:
 
 @task(takes=_QUESTION)
 def hidden_cluster_cells(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Report the same as `cluster_cells`, for a secure sum; zeros without clusters."""
+    """Report sums by cluster and column of a table, without cells of too few values; zeros without clusters."""
     replies: list[Payload] = []
     for reply, payload in zip(cluster_cells.run(clients, payloads), payloads, strict=True):
         if reply:

@@ -242,13 +242,13 @@ def squares(client: Client, payload: Payload) -> Payload:
 
 @task(takes=_COLUMNS)
 def hidden_column_sums(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Report the same as `column_sums`, for a secure sum."""
+    """Report the filled cells and the sum of each column, and the frequencies of categories, for a secure sum."""
     return [{**reply, "sum": to_digits(reply["sum"])} for reply in column_sums.run(clients, payloads)]
 
 
 @task(takes=_SUMS)
 def hidden_squares(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
-    """Report the squares of `squares`, for a secure sum."""
+    """Report each column's sum of squared distances from the common mean, for a secure sum."""
     return [{"squares": to_digits(reply["squares"])} for reply in squares.run(clients, payloads)]
 
 

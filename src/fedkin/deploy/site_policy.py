@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import date
 from fnmatch import fnmatchcase
-from functools import cache
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
@@ -25,6 +21,7 @@ from fedkin.engines.local import LocalFederation
 from fedkin.engines.policy import Policy
 from fedkin.engines.site import Site
 from fedkin.experiment.config import Config, preparing_for
+from fedkin.experiment.disclosure import modules_of
 from fedkin.experiment.registry import target_of
 from fedkin.secure_aggregation.sums import secure
 
@@ -90,35 +87,7 @@ _COMMON = ("fedkin.data.", _SUMS)
 def _is_of(task: Task, targets: list[str]) -> bool:
     """Return whether a task is of one of these methods, ``module:Class``, or of what all methods use."""
     module = task.name.rpartition(".")[0]
-    return module.startswith(_COMMON) or any(module in _modules_of(target.partition(":")[0]) for target in targets)
-
-
-@cache
-def _modules_of(method: str) -> frozenset[str]:
-    """Return the modules that a method's tasks may be in: its own, and those of its package that they import from.
-
-    No method of fedkin's imports another, so that these do not hold the tasks of a method that is not allowed.
-    """
-    package = "fedkin.methods" if method.startswith("fedkin.") else method.partition(".")[0]
-    modules, pending = set[str](), [method]
-    while pending:
-        if (name := pending.pop()) not in modules:
-            modules.add(name)
-            pending += _imported(import_module(name), package)
-    return frozenset(modules)
-
-
-def _imported(module: ModuleType, package: str) -> Iterator[str]:
-    for value in vars(module).values():
-        name = value.name.rpartition(".")[0] if isinstance(value, Task) else getattr(value, "__module__", None)
-        name = value.__name__ if isinstance(value, ModuleType) else name
-        # Packages are left out: their names import all that is in them.
-        if (
-            isinstance(name, str)
-            and f"{name}.".startswith(f"{package}.")
-            and not hasattr(sys.modules.get(name), "__path__")
-        ):
-            yield name
+    return module.startswith(_COMMON) or any(module in modules_of(target.partition(":")[0]) for target in targets)
 
 
 class _Rehearsal(LocalFederation):

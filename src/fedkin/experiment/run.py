@@ -28,7 +28,7 @@ from torch import Tensor
 from fedkin.core import Client, Federation, FedkinError, Record, State
 from fedkin.core.device import device_named
 from fedkin.core.errors import require
-from fedkin.core.files import check_empty, folder_lock
+from fedkin.core.files import check_empty, folder_lock, write_atomically
 from fedkin.core.method import HasNodes, with_server_data
 from fedkin.core.payload import owned
 from fedkin.core.runner import (
@@ -53,6 +53,7 @@ from fedkin.experiment.callbacks import NOTES, TargetWatch, Trackers
 from fedkin.experiment.changes import Changes, compared
 from fedkin.experiment.cluster_names import read_names
 from fedkin.experiment.config import Config, preparing_for
+from fedkin.experiment.disclosure import MESSAGES, disclosed, lead_of
 from fedkin.experiment.evaluation import evaluator_for, with_oracle
 from fedkin.experiment.numbering import Numbers, earlier_of, keep_names, written_numbers
 from fedkin.report.page import give_names, write_page
@@ -349,11 +350,13 @@ class Run(ExperimentRunner):
             self._write_results(result, numbers)
             changes = self._changes()
             records = run_folder.read_records(self.folder, state.steps)
+            is_real = (self.folder / run_folder.LEDGER).is_file()
+            leaving = disclosed(self.config, self.fed.asked, state.steps, lead_of(is_real))
             profile, words = outputs.load_description(self.folder)
             nodes = self.method.nodes(state) if isinstance(self.method, HasNodes) else None
             if nodes is not None and numbers is not None:
                 nodes = nodes._replace(clusters=numbers.by_cluster[nodes.clusters])
-            shown = (records, self.method.result(state), profile, words, nodes)
+            shown = (records, self.method.result(state), profile, words, nodes, leaving.part())
             page = page_of_run(self.config, self.population, self.preparation, *shown)
             write_page(self.folder / run_folder.REPORT, page)
             if names := read_names(self.folder):
@@ -397,7 +400,8 @@ class Run(ExperimentRunner):
         reading = {**table.of_files, "label": self.config.data.label}
         method = self.config.method_name
         outputs.write_result(folder, method, dict(result), self.preparation, population, profile, words, reading)
-        run_folder.write_sums(folder, [run_folder.CONFIG, run_folder.RECORDS, *run_folder.RESULTS])
+        write_atomically(folder / MESSAGES, json.dumps(self.fed.asked, indent=2) + "\n")
+        run_folder.write_sums(folder, [run_folder.CONFIG, run_folder.RECORDS, MESSAGES, *run_folder.RESULTS])
 
     def _numbers(self, n_clusters: int) -> Numbers | None:
         """Return the numbers of the method's clusters that follow the earlier run's; ``None`` without one."""

@@ -53,7 +53,7 @@ MEASURES = {
         "share",
     ),
     "ari": Measure(
-        "ARI", "adjusted Rand index of the clusters found and the true ones: 1 is equal, 0 is chance", "share"
+        "ARI", "how far the clusters found are the true ones: 1 is equal, 0 is chance (adjusted Rand index)", "share"
     ),
     "drifted_right": Measure(
         "Drifted clients in the right cluster", "with most of the clients that now have the same data distribution",
@@ -99,12 +99,12 @@ MEASURES = {
     ),
     "largest_client_share": Measure(
         "Largest client's share",
-        "of the samples of a cluster, mean over samples; near 100 % clusters follow clients instead of classes, unless "
-        "one client holds nearly all samples",
+        "of a cluster's samples are at the client with most of them, on average; near 100 % each cluster is of one "
+        "client, and may show how clients differ, not which kinds of samples there are",
         "percent", chart=False,
     ),
     "silhouette": Measure(
-        "Silhouette", "of micro-clusters: how much nearer each is to its own cluster than to the next, at most 1",
+        "Silhouette", "how much nearer groups of like samples are to their own cluster than to the next: 1 is clear",
         "share",
     ),
     "nmi": Measure(

@@ -115,13 +115,14 @@ def page_of_run(
     profile: ClusterProfile | None = None,
     words: Sequence[Sequence[str]] = (),
     nodes: Nodes | None = None,
+    disclosure: fig.PagePart | None = None,
 ) -> fig.PageView:
     """Build the content of a run's page from its records and its clients' state.
 
     `config` is a `fedkin.experiment.config.Config`. Samples of clients with int64 ``state["clusters"]`` are shown by
     cluster. `records` are the lines of ``records.jsonl``; `result` is the method's, of a finished run; `profile` that
-    of the clusters of a table, `words` those that distinguish clusters of texts, and `nodes` the groups of samples that
-    the server has.
+    of the clusters of a table, `words` those that distinguish clusters of texts, `nodes` the groups of samples that the
+    server has, and `disclosure` a section on what left the clients.
     """
     figures, evaluation = config.method.figures(records), config.evaluation
     run = _Run(population, records, figures, preparation, config.method, result, evaluation.map, profile, words, nodes)
@@ -134,7 +135,7 @@ def page_of_run(
         title=f"{display_name(type(config.method))} on {Path(config.data.source).name}",
         lead="\n".join(filter(None, lines)),
         summary=_summary(run, evaluation.target, evaluation.reach),
-        parts=_sections(run),
+        parts=[*_sections(run), *([disclosure] if disclosure else [])],
         settings={name: table for name, table in config.tables.items() if name != "tracking"},
     )
 
@@ -316,8 +317,8 @@ def _descriptions(run: _Run) -> fig.PagePart | None:
     spoken, caveats = sentences(profile, names, columns), remarks(profile, names, columns)
     caption = (
         "Mean ± standard deviation, or the most frequent category, in the units of the data. Columns that tell the "
-        "clusters apart the most come first; the effect is the share of a column's variance that lies between "
-        "clusters, or the square of Cramér's V."
+        "clusters apart the most come first. The effect is 0 where clusters do not differ in a column, and 1 where it "
+        "alone tells them apart: the share of its variance between clusters, or Cramér's V squared."
     )
     if len(columns) > _MAX_ROWS:
         caption += f" Shown are the first {_MAX_ROWS} of {len(columns)} columns."

@@ -114,7 +114,7 @@ def send_cell_sums(client: Client, payload: Payload) -> Payload:
     holds={"counts": int64("centres"), "sums": doubles("centres", "components"), "scatter": doubles("full", None)},
 )
 def send_cell_moments(client: Client, payload: Payload) -> Payload:
-    """Send `send_cell_sums` and the scatter about full centres: its lower triangle, or its diagonal for many."""
+    """Send by nearest centre the number of samples, the sum of their offsets, and the scatter about full centres."""
     centres, full = payload["centres"], payload["full"]
     if len(full) and not 0 <= int(full.min()) <= int(full.max()) < len(centres):
         raise FedkinError(f"The payload names a centre that is not among 0 to {len(centres) - 1}.", public=True)

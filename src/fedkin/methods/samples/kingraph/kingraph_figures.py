@@ -63,9 +63,8 @@ def _stability(values: Mapping[str, Any]) -> Bars:
         strong = [at == chosen for at in range(len(names))]
         return Bars("Modes", caption, names, values["stabilities"], strong, "clusters")
     caption = (
-        "ARI of the clusters found at each resolution, the coarsest first, with those found without some of the "
-        f"micro-clusters: 1 is equal. {'' if why else 'The coloured one was chosen. '}Before each bar: the number "
-        "of clusters."
+        "How alike clusters are if some micro-clusters are left out, from coarse to fine: 1 is equal (ARI). "
+        f"{'' if why else 'The coloured one was chosen. '}Before each bar: the number of clusters."
     )
     tried, clusters = values["clusters_found"][chosen], values["clusters"]
     if why:

@@ -191,7 +191,7 @@ def send_columns(client: Client, payload: Payload) -> Payload:
 
 @client_task(takes={}, holds={**_COLUMNS, "samples": is_count})
 def describe_columns(client: Client, payload: Payload) -> Payload:
-    """Send the same, and the number of samples."""
+    """Send the shape of a sample, discrete columns, whether rows look like images, and the number of samples."""
     shape, blocks, flat = list(client.x.shape[1:]), blocks_of(client), are_flat_images(client.x)
     return {"shape": shape, "blocks": blocks, "flat": flat, "samples": len(client)}
 

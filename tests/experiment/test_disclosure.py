@@ -1,0 +1,82 @@
+"""What leaves a client: from what tasks declare and a federation has counted, for every method alike."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fedkin.core import FedkinError
+from fedkin.experiment import registry
+from fedkin.experiment.config import load_config
+from fedkin.experiment.disclosure import (
+    MESSAGES,
+    Disclosure,
+    disclosed,
+    disclosure_of_run,
+    possible_messages,
+    rehearsed,
+)
+from fedkin.experiment.run import resume
+from toy_runs import files, run
+
+ATTACK = {
+    "flips": [0.0, 0.1],
+    "reconstruction": {"samples": 50, "levels": [{"flip": 0.0, "recognised": 0.62}, {"flip": 0.1, "recognised": 0.3}]},
+    "membership": [{"flip": 0.0, "advantage": 0.2}, {"flip": 0.1, "advantage": 0.0}],
+}
+
+
+def by_task(leaving: Disclosure) -> dict[str, tuple[str, str, bool]]:
+    return {each.task.rpartition(".")[2]: (each.often, each.smallest, each.summed) for each in leaving.messages}
+
+
+@pytest.mark.parametrize("name", registry.METHODS)
+def test_every_task_of_every_method_is_told_of_in_words(name: str) -> None:
+    for message in possible_messages(load_config(name), set()):
+        assert message.what[0].isupper()
+        assert not set("`*\n") & set(message.what)
+        assert not message.what.startswith("The same")
+        assert message.smallest
+
+
+def test_groups_limits_and_extremes_are_those_of_the_tasks() -> None:
+    leaving = rehearsed("kfed", [])
+    told = by_task(leaving)
+    assert told["cluster_locally"] == ("once", "not limited", False)
+    assert told["moments"][1].startswith("a single row")
+    assert told["describe"][1] == "nothing of any row"
+    assert leaving.silent > 0
+    assert any("needs the message of each client" in sentence for sentence in leaving.settings)
+    other = by_task(rehearsed("afcl", ["method.members=7"]))
+    assert other["propose_seeds"][1] == "at least 7"
+
+
+def test_secure_sums_and_noise_are_told_of_as_they_are_set() -> None:
+    hidden = rehearsed("kin-graph", ["federation.secure_sums=true", "data.scaling=standard"])
+    assert by_task(hidden)["send_cell_sums"][1:] == ("all of 3 clients or more: only sums are seen", True)
+    assert any("Secure sums are on" in sentence for sentence in hidden.settings)
+    noisy = rehearsed("kin-graph", ["method.epsilon=4.0"])
+    assert by_task(noisy)["send_noisy_sums"][1] == "hidden by noise"
+    assert any("epsilon of 4" in sentence for sentence in noisy.settings)
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_run_tells_of_what_was_sent_also_resumed_and_by_a_method_of_ones_own(tmp_path: Path) -> None:
+    run(tmp_path / "a")
+    before = files(tmp_path / "a")
+    assert json.loads(before[MESSAGES])["toy.walk"]["exchanges"] == 5
+    leaving = disclosure_of_run(tmp_path / "a")
+    assert by_task(leaving)["walk"][0] == "in each round, of 4 at most"
+    assert b'id="disclosure"' in before["report.html"]
+    resume(tmp_path / "a")
+    assert files(tmp_path / "a") == before
+    (tmp_path / "a" / MESSAGES).write_text("[1]")
+    with pytest.raises(FedkinError):
+        disclosure_of_run(tmp_path / "a")
+
+
+def test_an_attack_is_told_of_at_its_lowest_noise() -> None:
+    leaving = disclosed(load_config("embedding"), {}, 0, "Sent.", ATTACK)
+    assert "62 % were recognisable, 2.0 % by chance" in leaving.readers[-1]
+    assert "right 60 times in 100" in leaving.readers[-1]
+    assert [part.anchor for part in leaving.page().parts] == ["protection", "messages"]
