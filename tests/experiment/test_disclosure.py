@@ -41,10 +41,10 @@ def test_every_task_of_every_method_is_told_of_in_words(name: str) -> None:
 
 def test_groups_limits_and_extremes_are_those_of_the_tasks() -> None:
     leaving = rehearsed("kfed", [])
-    told = by_task(leaving)
-    assert told["cluster_locally"] == ("once", "not limited", False)
-    assert told["moments"][1].startswith("a single row")
-    assert told["describe"][1] == "nothing of any row"
+    messages = by_task(leaving)
+    assert messages["cluster_locally"] == ("once", "not limited", False)
+    assert messages["moments"][1].startswith("a single row")
+    assert messages["describe"][1] == "nothing of any row"
     assert leaving.silent > 0
     assert any("needs the message of each client" in sentence for sentence in leaving.settings)
     other = by_task(rehearsed("afcl", ["method.members=7"]))

@@ -155,7 +155,7 @@ class Federation(ABC):
         A sentence about each node that was refused since the last record, which empties the list.
     requested, usable : int
         Requests made and usable replies received so far.
-    asked : dict of str to dict of str to int
+    by_task : dict of str to dict of str to int
         What clients were asked for so far, by the name of the task; for a secure sum that of the task whose replies are
         summed follows a colon. It has the number of "exchanges", the "bytes" of the largest reply and, where the
         question says below how many samples a client reports nothing, the "least" that was said. Part of a checkpoint.
@@ -201,7 +201,7 @@ class Federation(ABC):
         self.keys: dict[int, Tensor] = {}
         self.signed: dict[int, dict[str, str]] = {}
         self.clients: Mapping[int, Client] = {}
-        self.asked: dict[str, dict[str, int]] = {}
+        self.by_task: dict[str, dict[str, int]] = {}
         self._replied: set[str] = set()
 
     @property
@@ -285,12 +285,12 @@ class Federation(ABC):
             unsupported = next(filter(None, map(find_unsupported, requests.values())), error)
             raise FedkinError(f"Clients are sent, for task '{task.name}', {unsupported}.") from error
         self.requested += len(requests)
-        asked = self._note(task, next(iter(requests.values()), {}))
+        counts = self._note(task, next(iter(requests.values()), {}))
         missing.update((client, "no reply" if client in requests else "not there yet") for client in sorted(payloads))
         for client, reply in self.deliver(task, requests):
             if isinstance(reply, str):
                 missing[client] = reply
-            elif fault := self._fault(task, reply, expected(client) if callable(expected) else expected, asked):
+            elif fault := self._fault(task, reply, expected(client) if callable(expected) else expected, counts):
                 missing[client] = fault
             else:
                 del missing[client]
@@ -314,21 +314,21 @@ class Federation(ABC):
                 raise FedkinError(f"Task '{task.name}' failed at all {len(missing)} clients asked: {reason}.")
 
     def _note(self, task: Task, question: Payload) -> dict[str, int]:
-        """Count an exchange, and return what `asked` has of its task."""
+        """Count an exchange, and return what `by_task` has of its task."""
         summed = question.get("task")
-        asked = self.asked.setdefault(f"{task.name}:{summed}" if isinstance(summed, str) else task.name, {})
-        asked["exchanges"] = asked.get("exchanges", 0) + 1
+        counts = self.by_task.setdefault(f"{task.name}:{summed}" if isinstance(summed, str) else task.name, {})
+        counts["exchanges"] = counts.get("exchanges", 0) + 1
         for least in (question.get(name) for name in _LEAST):
             if type(least) is int:
-                asked["least"] = min(least, asked.get("least", least))
-        return asked
+                counts["least"] = min(least, counts.get("least", least))
+        return counts
 
-    def _fault(self, task: Task, reply: Payload, expected: Expected | None, asked: dict[str, int]) -> Failure | None:
+    def _fault(self, task: Task, reply: Payload, expected: Expected | None, counts: dict[str, int]) -> Failure | None:
         """Return why a reply cannot be used, or ``None`` if it can; one that cannot be read counts as unusable."""
         try:
             size = payload_bytes(reply)
             self.traffic.received += size
-            asked["bytes"] = max(asked.get("bytes", 0), size if reply else 0)
+            counts["bytes"] = max(counts.get("bytes", 0), size if reply else 0)
             return task.refusal(reply, expected)
         except Exception as error:
             return Failure("unusable", f"its reply cannot be read ({type(error).__name__})")
@@ -475,7 +475,7 @@ class Federation(ABC):
             **({"signed": {str(client): dict(parts) for client, parts in self.signed.items()}} if self.signed else {}),
             **({"spare": sorted(part.free)} if part.free else {}),
             "left_out": {str(client): reason for client, reason in part.dropped.items()},
-            "asked": {task: dict(asked) for task, asked in self.asked.items()},
+            "by_task": {task: dict(counts) for task, counts in self.by_task.items()},
         }
 
     def restore(self, tree: Mapping[str, Any]) -> None:
@@ -488,7 +488,7 @@ class Federation(ABC):
         part.dropped = {int(client): reason for client, reason in tree.get("left_out", {}).items()}
         part.free = set(tree.get("spare", []))
         self.leave(part.free)
-        self.asked = {task: dict(asked) for task, asked in tree.get("asked", {}).items()}
+        self.by_task = {task: dict(counts) for task, counts in tree.get("by_task", {}).items()}
 
     @abstractmethod
     def deliver(self, task: Task, payloads: Mapping[int, Payload]) -> Iterable[tuple[int, Payload | str]]:

@@ -22,11 +22,11 @@ from typing import Any
 import torch
 
 from fedkin.core import Client, Task
+from fedkin.core.client import Table
 from fedkin.core.files import read_json
 from fedkin.core.method import allowed_for_sums, with_server_data
 from fedkin.core.replies import MAX_UPDATE, Array
 from fedkin.core.runner import Runner
-from fedkin.core.table import Table
 from fedkin.core.tasks import known_task
 from fedkin.data.preparation import prepare
 from fedkin.data.profile import profile_clusters
@@ -144,17 +144,17 @@ _MEANINGS = {
 """What terms of the tasks' docstrings mean to someone who does not compute, the more particular first."""
 
 
-def messages_of(config: Config, asked: Mapping[str, Mapping[str, int]], steps: int) -> tuple[list[Message], int]:
-    """Return a message for each task of `asked`, as `Federation` counts it, and the number of those without a reply."""
+def messages_of(config: Config, by_task: Mapping[str, Mapping[str, int]], steps: int) -> tuple[list[Message], int]:
+    """Return a message for each task of `by_task`, as of `Federation`, and the number of those without a reply."""
     messages, silent = [], 0
-    for key, counted in asked.items():
+    for key, counted in by_task.items():
         name, _, summed = key.partition(":")
         if not counted.get("bytes"):
             silent += 1
             continue
         if summed or not name.startswith(f"{_SUMS}."):
             messages.append(_message(config, known_task(summed or name), counted, steps, bool(summed)))
-    if any(name.startswith(f"{_SUMS}.") for name in asked):
+    if any(name.startswith(f"{_SUMS}.") for name in by_task):
         what = "Keys, and shares of keys that others keep sealed, for sums under masks"
         keys = Message(_SUMS, what, _meaning("keys"), "before and after each sum", "nothing of any row")
         messages.append(keys)
@@ -249,19 +249,19 @@ def _imported(module: ModuleType, package: str) -> Iterator[str]:
 
 def disclosed(
     config: Config,
-    asked: Mapping[str, Mapping[str, int]],
+    by_task: Mapping[str, Mapping[str, int]],
     steps: int,
     lead: str,
     attack: Mapping[str, Any] | None = None,
     is_open: bool = False,
 ) -> Disclosure:
-    """Return what leaves a client by the experiment `config`, of whose clients was `asked` in so many `steps`.
+    """Return what leaves a client by the experiment `config`, whose federation has counted `by_task` in these `steps`.
 
     If it `is_open`, what the method can ask for besides is listed, too. `attack` is what ``attack.json`` holds, where
     the run's messages were attacked.
     """
-    messages, silent = messages_of(config, asked, steps)
-    seen = {key.partition(":")[2] or key for key in asked}
+    messages, silent = messages_of(config, by_task, steps)
+    seen = {key.partition(":")[2] or key for key in by_task}
     possible = possible_messages(config, seen) if is_open else []
     readers = [*_readers(config, messages), *_attacked(attack)]
     return Disclosure(config.method_name, lead, messages, possible, silent, _settings(config), readers)
@@ -305,25 +305,27 @@ def _readers(config: Config, messages: Sequence[Message]) -> list[str]:
     method = config.method
     if method.sends_samples():
         return ["A reader has the rows themselves."]
-    said = []
+    sentences = []
     if method.traits.copies_data:
-        said.append("Made-up rows are sent, and some can be copies of real ones.")
+        sentences.append("Made-up rows are sent, and some can be copies of real ones.")
     plain = [known_task(each.task) for each in messages if not each.summed and each.task != _SUMS]
     if any(task.extremes for task in plain):
-        said.append("The smallest and the largest value of a column are those of real rows, without saying of which.")
+        sentences.append(
+            "The smallest and the largest value of a column are those of real rows, without saying of which."
+        )
     if any(isinstance(form, Array) and form.maximum == MAX_UPDATE for task in plain for form in task.holds.values()):
-        said.append(
+        sentences.append(
             "From changes of a network a reader can often tell whether a certain row was there, and can sometimes "
             "rebuild rows, above all where there are few; this was not measured here."
         )
     if any(each.smallest.startswith("at least") for each in messages):
-        said.append(
+        sentences.append(
             "The mean of a few rows that are alike is much like each of them: a reader learns finely what kinds of "
             "rows a client has, and not which row is whose."
         )
     if any(each.smallest == _NO_LIMIT for each in messages) and not method.is_private():
-        said.append("What is not limited can be of a single row, if a client or a group of its rows has no more.")
-    return said
+        sentences.append("What is not limited can be of a single row, if a client or a group of its rows has no more.")
+    return sentences
 
 
 def _attacked(tree: Mapping[str, Any] | None) -> list[str]:
@@ -343,14 +345,11 @@ def _attacked(tree: Mapping[str, Any] | None) -> list[str]:
 
 def disclosure_of_run(folder: Path) -> Disclosure:
     """Return what left the clients of the run in `folder`, finished or not."""
-    config, tree = run_config(folder), load_checkpoint(folder / CHECKPOINT)
-    steps = int(tree["state"]["steps"]) if tree else 0
+    config, tree = run_config(folder), load_checkpoint(folder / CHECKPOINT) or {"state": {"steps": 0}}
     path, attack = folder / MESSAGES, folder / "attack.json"
-    asked = read_json(path, dict[str, dict[str, int]]) if path.is_file() else dict(tree["asked"]) if tree else {}
-    real = (folder / LEDGER).is_file()
-    return disclosed(
-        config, asked, steps, lead_of(real), read_json(attack, dict[str, Any]) if attack.is_file() else None
-    )
+    by_task = read_json(path, dict[str, dict[str, int]]) if path.is_file() else tree.get("by_task", {})
+    attacked = read_json(attack, dict[str, Any]) if attack.is_file() else None
+    return disclosed(config, by_task, tree["state"]["steps"], lead_of((folder / LEDGER).is_file()), attacked)
 
 
 def lead_of(real: bool) -> str:
@@ -413,4 +412,4 @@ def rehearsed(experiment: str, settings: Sequence[str] = ()) -> Disclosure:
         else f" Its first {pluralize(state.steps, 'step')} were tried; later ones may ask for more."
     )
     lead = f"This is what clients would send to the server, tried on some rows {source}.{more}"
-    return disclosed(config, fed.asked, state.steps, lead, is_open=True)
+    return disclosed(config, fed.by_task, state.steps, lead, is_open=True)

@@ -351,7 +351,7 @@ class Run(ExperimentRunner):
             changes = self._changes()
             records = run_folder.read_records(self.folder, state.steps)
             is_real = (self.folder / run_folder.LEDGER).is_file()
-            leaving = disclosed(self.config, self.fed.asked, state.steps, lead_of(is_real))
+            leaving = disclosed(self.config, self.fed.by_task, state.steps, lead_of(is_real))
             profile, words = outputs.load_description(self.folder)
             nodes = self.method.nodes(state) if isinstance(self.method, HasNodes) else None
             if nodes is not None and numbers is not None:
@@ -400,7 +400,7 @@ class Run(ExperimentRunner):
         reading = {**table.of_files, "label": self.config.data.label}
         method = self.config.method_name
         outputs.write_result(folder, method, dict(result), self.preparation, population, profile, words, reading)
-        write_atomically(folder / MESSAGES, json.dumps(self.fed.asked, indent=2) + "\n")
+        write_atomically(folder / MESSAGES, json.dumps(self.fed.by_task, indent=2) + "\n")
         run_folder.write_sums(folder, [run_folder.CONFIG, run_folder.RECORDS, MESSAGES, *run_folder.RESULTS])
 
     def _numbers(self, n_clusters: int) -> Numbers | None:
