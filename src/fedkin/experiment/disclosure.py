@@ -397,7 +397,7 @@ def rehearsed(experiment: str, settings: Sequence[str] = ()) -> Disclosure:
         if config.federation.secure_sums:
             secure(fed, config.method)
         preparation = prepare(fed, preparing_for(config.method, config.data.table))
-        method = with_server_data(config.method.for_embeddings(preparation.encoder), preparation.read)
+        method = with_server_data(config.method.for_embeddings(preparation.encoder), preparation.apply)
         runner, began = Runner(method, fed), time.perf_counter()
         state = runner.start()
         while not state.finished and state.steps < _STEPS and time.perf_counter() - began < _SECONDS:

@@ -145,7 +145,7 @@ def _cluster_block(block: Block, payload: Payload) -> Payload:
     holds={"centres": reals("points", None), "sizes": int64("points"), "iterations": is_count},
 )
 def cluster_new_rows(client: Client, payload: Payload) -> Payload:
-    """Send the same of a client's new rows, of which it has sent nothing yet; nothing of none."""
+    """Send centres and sizes of local clusters of a client's new rows, of which it has sent nothing yet."""
     if not len(new := unsent(client)):
         width = width_of(payload["features"], tuple(client.x.shape[1:]))
         return {"centres": torch.zeros(0, width), "sizes": torch.zeros(0, dtype=torch.int64), "iterations": 0}

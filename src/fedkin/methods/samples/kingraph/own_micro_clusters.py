@@ -100,7 +100,7 @@ def send_summary(client: Client, payload: Payload) -> Payload:
     may_be_empty=True,
 )  # fmt: skip
 def send_new_summary(client: Client, payload: Payload) -> Payload:
-    """Send the same of a client's new rows, of which it has sent nothing yet; labels do not stay."""
+    """Send centroids and counts of micro-clusters of a client's new rows alone; labels do not stay."""
     (reply,) = send_summary.run([replace(unsent(client), state={})], [payload])
     if reply and not isinstance(reply, str):
         client.state[SENT] = torch.ones(len(client), dtype=torch.bool)
