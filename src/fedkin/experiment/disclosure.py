@@ -402,7 +402,7 @@ def rehearsed(experiment: str, settings: Sequence[str] = ()) -> Disclosure:
         state = runner.start()
         while not state.finished and state.steps < _STEPS and time.perf_counter() - began < _SECONDS:
             state = runner.step(state)
-        if state.finished and preparation.encoding is not None and not method.is_private():
+        if state.finished and preparation.table is not None and not method.is_private():
             profile_clusters(
                 fed, preparation.encoding, int(method.result(state)["n_clusters"]), config.data.min_members
             )
