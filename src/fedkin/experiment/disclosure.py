@@ -198,9 +198,13 @@ def _smallest(config: Config, task: Task, counted: Mapping[str, int], summed: bo
         return f"all of {MIN_CLIENTS} clients or more: only sums are seen"
     if task.accounted:
         return "hidden by noise"
-    if task.extremes:
+    if _tells_extremes(task):
         return "a single row: smallest and largest values are of real rows"
     return f"at least {least}" if least > 1 else _NO_LIMIT
+
+
+def _tells_extremes(task: Task) -> bool:
+    return task.extremes or not {"min", "max", "least", "greatest"}.isdisjoint(task.holds)
 
 
 _FACTS = frozenset({"shape", "scaled", "names", "plain", "flat", "unit", "blocks", "samples", "classes", "encoder"})
@@ -309,7 +313,7 @@ def _readers(config: Config, messages: Sequence[Message]) -> list[str]:
     if method.traits.copies_data:
         sentences.append("Made-up rows are sent, and some can be copies of real ones.")
     plain = [known_task(each.task) for each in messages if not each.summed and each.task != _SUMS]
-    if any(task.extremes for task in plain):
+    if any(map(_tells_extremes, plain)):
         sentences.append(
             "The smallest and the largest value of a column are those of real rows, without saying of which."
         )
