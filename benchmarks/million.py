@@ -1,0 +1,199 @@
+"""What do many clients cost? k-means-like methods on one array of clients, each with its own clusters, noise and floors.
+
+    python benchmarks/million.py CSV --methods kfed kmeans --clients 1000 10000 100000
+    python benchmarks/million.py CSV --methods kfed --clients 300 --singles
+
+Clients have 32 rows of 64 columns, of three of ten clusters each; the rows are a file that is mapped into memory. Every
+size runs in a process of its own. Columns: seconds of each step, processor seconds of workers, their microseconds per
+client, gigabytes that were allocated at most and those with the file's pages, and the load of the machine when the run
+began and ended: seconds mean little where it is above the number of cores. ``--singles`` are the same clients one at a
+time, as they were before. ``plain`` is one round of Lloyd's algorithm with sums and counts of each client, in numpy
+over all clients at once, and ``plain-loop`` the same in a loop.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+ROWS, COLUMNS, CLUSTERS, BLOCK = 32, 64, 10, 1 << 14
+FIELDS = (
+    "method", "clients", "form", "seconds", "steps", "cpu_seconds", "cpu_us_per_client", "allocated_gb", "resident_gb",
+    "load", "recovered",
+)  # fmt: skip
+
+
+def centres() -> torch.Tensor:
+    """The true clusters."""
+    return 1.5 * torch.randn(CLUSTERS, COLUMNS, generator=torch.Generator().manual_seed(0))
+
+
+def write_rows(path: Path, clients: int) -> None:
+    """Write the clients' rows, some at a time."""
+    rows = np.lib.format.open_memmap(path, "w+", dtype=np.float32, shape=(clients * ROWS, COLUMNS))
+    truth, rng = centres(), torch.Generator().manual_seed(1)
+    for start in range(0, clients, BLOCK):
+        count = min(BLOCK, clients - start)
+        of_client = torch.rand(count, CLUSTERS, generator=rng).argsort(1)[:, :3]
+        labels = of_client.gather(1, torch.randint(3, (count, ROWS), generator=rng)).flatten()
+        part = torch.randn(count * ROWS, COLUMNS, generator=rng).add_(truth[labels])
+        rows[start * ROWS : (start + count) * ROWS] = part.numpy()
+    rows.flush()
+
+
+def methods() -> dict[str, Callable[[], Any]]:
+    from fedkin.methods.samples.centralized import KMeansMethod
+    from fedkin.methods.samples.feddp_kmeans import FedDPKMeansMethod
+    from fedkin.methods.samples.ffcm import FFCMMethod
+    from fedkin.methods.samples.kfed import KFedMethod
+    from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
+    from fedkin.methods.samples.mufc import MUFCMethod
+
+    return {
+        "kfed": KFedMethod,
+        "kmeans": lambda: KMeansMethod(n_init=1),
+        "mufc": MUFCMethod,
+        "ffcm": lambda: FFCMMethod(aggregation="mean", start="uniform", rounds=2),
+        "feddp-kmeans": FedDPKMeansMethod,
+        "kin-graph": lambda: KinGraphMethod(
+            n_clusters=CLUSTERS, common_micro_clusters=False, components=10, max_nodes=2000, features="raw"
+        ),
+    }
+
+
+class Watch(threading.Thread):
+    """Notes the most memory that this process has had: allocated, and with pages of files."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.allocated = self.resident = 0.0
+        self.start()
+
+    def run(self) -> None:
+        while True:
+            status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+            allocated, resident = (int(status[name].split()[0]) / 1e6 for name in ("RssAnon", "VmRSS"))
+            self.allocated, self.resident = max(self.allocated, allocated), max(self.resident, resident)
+            time.sleep(0.05)
+
+
+def fedkin_run(name: str, path: Path, clients: int, singles: bool) -> dict[str, Any]:
+    """Run a method to its end."""
+    from fedkin.core import Client
+    from fedkin.core.client_array import ClientArray
+    from fedkin.core.runner import Runner
+    from fedkin.engines.local import LocalFederation
+
+    rows = torch.from_numpy(np.load(path, mmap_mode="c"))
+    array = ClientArray(rows, torch.arange(clients + 1) * ROWS)
+    members = [Client(i, part) for i, part in enumerate(rows.split(ROWS))] if singles else array
+    steps: list[float] = []
+
+    class Timed(Runner):
+        def keep(self, state: Any, timing: Any, line: Any) -> Any:
+            steps.append(timing["seconds"])
+            return state
+
+    fed = LocalFederation(members, 3)
+    state = Timed(methods()[name](), fed).steps()
+    centroids = state.centroids * getattr(state, "bound", 1.0) ** 0
+    if name == "kin-graph":
+        found = int(state.clusters.max()) + 1
+    else:
+        found = len(torch.cdist(centres(), centroids).argmin(1).unique())
+    return {"steps": steps, "cpu_seconds": fed.seconds, "recovered": found}
+
+
+def plain(path: Path, clients: int, loop: bool) -> dict[str, Any]:
+    """One round of Lloyd's algorithm, with each client's sums and counts, by numpy alone."""
+    rows, found, began = np.load(path, mmap_mode="r"), centres().numpy(), time.perf_counter()
+    lengths, cpu = (found**2).sum(1), time.process_time()
+    sums, counts = np.zeros((CLUSTERS, COLUMNS)), np.zeros(CLUSTERS)
+    size = 1 if loop else 512
+    for start in range(0, clients, size):
+        x = rows[start * ROWS : (start + size) * ROWS]
+        near = (lengths - 2 * (x @ found.T)).argmin(1).reshape(-1, ROWS)
+        members = (near[:, None] == np.arange(CLUSTERS)[:, None]).astype(np.float32)
+        of_clients = members @ x.reshape(-1, ROWS, COLUMNS)
+        sums += of_clients.sum(0)
+        counts += members.sum((0, 2))
+    return {"steps": [time.perf_counter() - began], "cpu_seconds": time.process_time() - cpu, "recovered": ""}
+
+
+def measure(name: str, path: Path, clients: int, singles: bool) -> dict[str, Any]:
+    """Measure one run in this process."""
+    watch, load = Watch(), os.getloadavg()[0]
+    result = (
+        plain(path, clients, name == "plain-loop")
+        if name.startswith("plain")
+        else fedkin_run(name, path, clients, singles)
+    )
+    steps = [round(seconds, 2) for seconds in result["steps"]]
+    return {
+        "method": name, "clients": clients, "form": "singles" if singles else "array", "seconds": round(sum(steps), 2),
+        "steps": " ".join(map(str, steps)), "cpu_seconds": round(result["cpu_seconds"], 2),
+        "cpu_us_per_client": round(result["cpu_seconds"] / clients * 1e6, 1), "allocated_gb": round(watch.allocated, 2),
+        "resident_gb": round(watch.resident, 2), "load": f"{load:.1f} {os.getloadavg()[0]:.1f}",
+        "recovered": result["recovered"],
+    }  # fmt: skip
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, print, and append a line for each run to the file."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("csv", type=Path)
+    parser.add_argument("--methods", nargs="+", default=["plain", "kfed", "kmeans", "mufc", "ffcm", "feddp-kmeans"])
+    parser.add_argument("--clients", nargs="+", type=int, default=[1_000, 10_000, 100_000])
+    parser.add_argument("--singles", action="store_true")
+    parser.add_argument("--folder", type=Path, help="where rows are written, and deleted again")
+    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)  # how this script calls itself
+    options = parser.parse_args(arguments)
+    if options.one:
+        name, path = options.one
+        print(json.dumps(measure(name, Path(path), options.clients[0], options.singles)))
+        return
+    with tempfile.TemporaryDirectory(prefix="million-", dir=options.folder) as folder:
+        for clients in options.clients:
+            path = Path(folder) / "rows.npy"
+            write_rows(path, clients)
+            for name in options.methods:
+                command = [
+                    sys.executable,
+                    __file__,
+                    str(options.csv),
+                    "--clients",
+                    str(clients),
+                    "--one",
+                    name,
+                    str(path),
+                ]
+                ended = subprocess.run(
+                    command + ["--singles"] * options.singles, stdout=subprocess.PIPE, text=True, check=False
+                )
+                if ended.returncode:
+                    print(f"{name} with {clients} clients ended with status {ended.returncode}.", flush=True)
+                    continue
+                line = json.loads(ended.stdout.splitlines()[-1])
+                print(*line.values(), flush=True)
+                with options.csv.open("a", newline="") as file:
+                    writer = csv.DictWriter(file, FIELDS)
+                    if not file.tell():
+                        writer.writeheader()
+                    writer.writerow(line)
+
+
+if __name__ == "__main__":
+    main()
