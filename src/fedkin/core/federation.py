@@ -229,9 +229,10 @@ class Federation(ABC):
         self.participation.joined.update(clients)
         self.participation.free.difference_update(clients)
 
-    def leave(self, clients: Iterable[int]) -> None:
-        """Have clients take no part until they join."""
+    def leave(self, clients: Collection[int], may_arrive: bool = False) -> None:
+        """Have clients take no part until they join; with `may_arrive`, they count as not having come yet."""
         self.participation.joined.difference_update(clients)
+        self.participation.free.update(clients if may_arrive else ())
 
     def ask(self, task: Task, payloads: Mapping[int, Payload], expected: Wanted | None = None) -> Replies[Payload]:
         """Send `task` to the clients in `payloads`, and return their replies by client id, in order of id.

@@ -545,8 +545,7 @@ def prepare_arrivals(fed: Federation, arrived: Collection[int], preparation: Pre
         return set(arrived)
     replies = fed.ask(encode, {i: {"encoding": preparation.encoding.tree()} for i in sorted(arrived)})
     silent = {i for i, reason in replies.missing.items() if not lasts(reason)}
-    fed.leave(silent)
-    fed.participation.free |= silent
+    fed.leave(silent, may_arrive=True)
     fed.drop({i: reason for i, reason in replies.missing.items() if i not in silent})
     return set(replies)
 
