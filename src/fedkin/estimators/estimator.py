@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import inspect
 import re
 import warnings
@@ -117,6 +118,7 @@ _OF_TABLES = ("scaling", "drop", "id", "categorical", "ordinal", "text", "missin
 """Options of `TableOptions` that estimators have; the others are for files, which pandas reads."""
 
 
+@functools.cache
 def common_options() -> list[Option]:
     """Return the parameters that all estimators have; scikit-learn allows no list and no dict as a default."""
     of_tables = {option.name: option for option in options_of(TableOptions)}
@@ -190,10 +192,11 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             return
         if isinstance(method, str):
             method = resolve("method", method)
-        if not (isinstance(method, type) and issubclass(method, Method)):
+        elif isinstance(method, type) and issubclass(method, Method):
+            check_annotations(method, f"{method.__module__}:{method.__name__}")
+            check_class(method)
+        else:
             raise FedkinError(f"{cls.__name__} is made of a method's class, such as KFedMethod, not of {method!r}.")
-        check_annotations(method, f"{method.__module__}:{method.__name__}")
-        check_class(method)
         clusters = method.traits.clusters
         if None not in (cls._clusters, clusters) and clusters != cls._clusters:
             base = "ClientClusterer" if clusters == "clients" else "SampleClusterer"
