@@ -79,6 +79,10 @@ class Program:
             time.sleep(0.01)
         self.process.wait(timeout=10)
 
+    def family(self) -> set[int]:
+        """Its process, its children and theirs, also where they live in sessions of their own."""
+        return _family(self.process.pid)
+
     def said(self) -> str:
         return self.log.read_text(errors="replace")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 import tomllib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 from flwr.serverapp import Grid
-from running import Deployment, fedkin, wait_until
+from running import Deployment, Program, fedkin, wait_until
 from safetensors.torch import load_file
 from sklearn.datasets import load_digits
 
@@ -274,3 +275,17 @@ def test_what_init_writes_is_safe_unless_asked_otherwise(tmp_path: Path) -> None
     assert not (open_.app / "certificates").exists()
     assert "nothing is encrypted" in (open_.app / "README.md").read_text()
     assert "--host 127.0.0.1" in (open_.app / "start-server.sh").read_text()
+
+
+@pytest.mark.long
+def test_sigterm_ends_all_processes_of_a_simulation(tmp_path: Path) -> None:
+    words = ["run", "fedcref", "--engine", "flower", "--set", "method.rounds=50", "--out", tmp_path / "run"]
+    program = Program([sys.executable, "-m", "fedkin", *words], tmp_path / "log")
+    try:
+        wait_until(lambda: list((tmp_path / "run").glob("clients/*/0/memory-*")), 300, "a client has done a task")
+        family = program.family()
+        program.process.terminate()
+        assert program.process.wait(timeout=120) == 143
+        wait_until(lambda: not family & program.family(), 60, "all of its processes have ended")
+    finally:
+        program.kill()

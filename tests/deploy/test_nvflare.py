@@ -22,7 +22,8 @@ import sys
 from nvflare.app_opt.flower.recipe import FlowerRecipe
 from nvflare.recipe import SimEnv
 folder, sites = sys.argv[1], int(sys.argv[2])
-patience = {name: 120 for name in ("configure_task_timeout", "start_task_timeout", "superlink_ready_timeout")}
+patience = dict.fromkeys(("configure_task_timeout", "start_task_timeout", "superlink_ready_timeout"), 300)
+patience |= {"max_client_op_interval": 900.0, "per_msg_timeout": 60.0, "tx_timeout": 600.0}
 recipe = FlowerRecipe(
     flower_content=folder + "/app",
     min_clients=sites,

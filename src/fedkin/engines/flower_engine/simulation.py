@@ -17,6 +17,7 @@ from fedkin.core.files import environment
 _SILENT = {
     "FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_DISABLE_FAILURE_SIGNAL_HANDLER": "1",  # which aborts on SIGTERM, and leaves Ray's processes
 }  # fmt: skip
 
 with environment(**_SILENT):  # Flower reads them when it is imported, and Ray's processes when they start
