@@ -99,22 +99,16 @@ LONG = f"{'a' * 40}.{'b' * 32}.org"
 
 
 @pytest.mark.parametrize(
-    ("host", "known"),
-    [
-        (LONG, LONG),
-        ("n1", "n1"),
-        ("3com.example", "3com.example"),
-        ("krankenhaus-münchen.de", "xn--krankenhaus-mnchen-y6b.de"),
-        ("MÜNCHEN", "xn--mnchen-3ya"),
-    ],
+    "host",
+    [LONG, "n1", "3com.example", "xn--krankenhaus-mnchen-y6b.de"],
 )
-def test_every_name_of_a_host_is_in_the_certificate_and_the_scripts(host: str, known: str, tmp_path: Path) -> None:
+def test_every_name_of_a_host_is_in_the_certificate_and_the_scripts(host: str, tmp_path: Path) -> None:
     init(tmp_path / "app", "kfed", 3, [], host, 8443, False)
     server = x509.load_pem_x509_certificate((tmp_path / "app" / "certificates" / "server.crt").read_bytes())
     names = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    assert names.get_values_for_type(x509.DNSName) == [known]
-    assert f"{known}:8443" in (tmp_path / "app" / "start-site.sh").read_text()
-    assert f"{known}:$api" in (tmp_path / "app" / "flwr.sh").read_text()
+    assert names.get_values_for_type(x509.DNSName) == [host]
+    assert f"{host}:8443" in (tmp_path / "app" / "start-site.sh").read_text()
+    assert f"{host}:$api" in (tmp_path / "app" / "flwr.sh").read_text()
     for key in ("ca.key", "server.key"):
         assert (tmp_path / "app" / "certificates" / key).stat().st_mode & 0o077 == 0
 
@@ -122,7 +116,7 @@ def test_every_name_of_a_host_is_in_the_certificate_and_the_scripts(host: str, k
 @pytest.mark.parametrize(
     "host",
     [
-        "a" * 77, "a..b", "", "klinik-weiß.de", "a b", "$(id)", "`id`", "x;id", 'x"', "x\nid", "https://x.org",
+        "a" * 77, "a..b", "", "krankenhaus-münchen.de", "a b", "$(id)", "`id`", "x;id", 'x"', "x\nid", "https://x.org",
         "x.org/", "x.org:8000",
         "-x.org", "x-.org", "x_y.org", "10.0.0.300", "1234", "::1", "[::1]", "user@x.org", "a." * 130 + "a",
         "*.x.org", "x.org.",
@@ -132,9 +126,7 @@ def test_what_is_no_name_of_a_host_is_refused_and_leaves_nothing(
     host: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = refused(capsys, "federation", "init", tmp_path / "app", "kfed", "--host", host)
-    assert (
-        f"{host!r} is no name of a host: " in found.replace("\n", " ") or "has more than one form in ASCII; " in found
-    )
+    assert f"{host!r} is no name of a host: " in found.replace("\n", " ")
     assert not (tmp_path / "app").exists()
 
 

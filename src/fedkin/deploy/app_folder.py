@@ -56,7 +56,7 @@ def init(
     config = load_config(experiment, [*FEDERATED, *settings, f"federation.sites={sites}"])
     check_federated(config)
     check_sites(config)
-    host = _in_ascii(host)
+    _check_host(host)
     certificates = {} if insecure else new_certificates([host])
     words = {
         "host": host,
@@ -187,26 +187,16 @@ def check_federated(config: Config) -> None:
 # Certificates of a server and keys of sites, for encryption and authentication of messages.
 
 
-def _in_ascii(host: str) -> str:
-    """Convert a host's name or address to ASCII (IDNA), as addresses and certificates need it.
-
-    Raises FedkinError if it is not a host's name (RFC 1123), or one with several forms in ASCII.
-    """
-    try:
-        name = host.encode("idna").decode()
-    except UnicodeError:
-        name = ""
+def _check_host(host: str) -> None:
+    """Raise FedkinError unless `host` is a host's name (RFC 1123) or an IPv4 address."""
     part = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
     # A name has a letter, so that 10.0.0.300 is none.
-    is_name = re.fullmatch(rf"(?=.*[a-z])(?=.{{1,253}}$)({part}\.)*{part}", name, re.IGNORECASE | re.ASCII)
-    if not is_name and not _is_address(name):
+    is_name = re.fullmatch(rf"(?=.*[a-z])(?=.{{1,253}}$)({part}\.)*{part}", host, re.IGNORECASE | re.ASCII)
+    if not is_name and not _is_address(host):
         raise FedkinError(
-            f"{host!r} is no name of a host: give one such as fed.example.org, whose parts have 1 to 63 letters, "
-            "digits or hyphens, or an IPv4 address, without a port."
+            f"{host!r} is no name of a host: give one such as fed.example.org, whose parts have 1 to 63 letters a to "
+            "z, digits or hyphens, or an IPv4 address, without a port; one with other letters as registered, xn--..."
         )
-    if not host.isascii() and name.encode().decode("idna") != host.lower():  # such as one with an eszett
-        raise FedkinError(f"'{host}' has more than one form in ASCII; give it as it is registered, xn--...")
-    return name
 
 
 def _is_address(host: str) -> bool:

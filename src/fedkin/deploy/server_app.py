@@ -228,7 +228,6 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
             config.seed,
             federation.timeout,
             classes,
-            on_progress=progress.part,
             order=order,
             newcomers=max(0, count + federation.newcomers - len(order)),
             quorum=federation.quorum,
@@ -257,26 +256,16 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
 
 
 class _LogProgress(Progress):
-    """Progress as lines of the server's log: one per phase and step, and within a long one one per minute.
+    """Progress as lines of the server's log, one per phase and step.
 
     `names` are those of the sites, in order of id, once they are known.
     """
 
     def __init__(self) -> None:
         self.names: Sequence[str] = ()
-        self._requests, self._logged, self._began = 0, time.monotonic(), time.monotonic()
 
     def phase(self, text: str) -> None:
-        self._requests, self._logged, self._began = 0, time.monotonic(), time.monotonic()
         _log(text)
-
-    def part(self, done: int, total: int) -> None:
-        clock = time.monotonic()
-        self._requests += done == 1
-        if clock - self._logged >= 60:
-            self._logged = clock
-            seconds = clock - self._began
-            _log(f"Request {self._requests} of this step, {done} of {total} sites have replied after {seconds:.0f} s")
 
     def step(self, line: RecordLine, timing: Timing) -> None:
         missing = {int(site): reason for site, reason in line["missing"].items()}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -19,7 +18,7 @@ from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt, ValidationEr
 from fedkin.core import Payload
 from fedkin.core.device import device_named
 from fedkin.core.errors import FedkinError, listing
-from fedkin.core.files import make_private, read_tables, write_atomically
+from fedkin.core.files import read_tables, write_atomically
 from fedkin.core.method import validation_sentence
 from fedkin.data.checks import check_cells
 from fedkin.data.names import HUB, expanded
@@ -140,8 +139,6 @@ def read_site(path: Path) -> SiteFile:
 
 
 RESULTS = "results"
-NOTES = "notes.txt"
-"""What looks wrong in the site's table, in its private folder."""
 
 
 SITE = "FEDKIN_SITE"
@@ -192,9 +189,9 @@ def keep(site: Site, request: Request, payload: Payload) -> None:
     """Write a site's results to ``results/<run>`` in its folder: clusters of its samples, with a page of its own, and
     its cluster's model.
 
-    `fedkin predict` works with that folder as with a run's, and reads new rows as the site's table was read. The site's
-    log names columns that the run left out. Where the clusters are others than before, as after `fedkin cut` at the
-    server, the earlier result is removed, which the site was given by hand.
+    `fedkin predict` works with that folder as with a run's, and reads new rows as the site's table was read. Where
+    the clusters are others than before, as after `fedkin cut` at the server, the earlier result is removed, which the
+    site was given by hand.
     """
     # Only this message needs them, and every message starts a process.
     from fedkin.data.preparation import Preparation, encoding_of
@@ -241,14 +238,6 @@ def keep(site: Site, request: Request, payload: Payload) -> None:
         write_result(folder, payload["method"], payload["result"], preparation, alone)
     if site.table is not None:
         write_reading(folder, site.reading or NO_OPTIONS)
-        if (encoding := encoding_of(state)) is not None:
-            used = {*encoding.schema.names, encoding.schema.id}
-            if names := [f"'{name}'" for name in site.table.names if name not in used]:
-                which = f"column{'s' * (len(names) > 1)} {listing(names, 8)}"
-                print(
-                    f"fedkin: Run {request.run} leaves out {which} of this site; the server's log and report say why.",
-                    flush=True,
-                )
     write_sums(folder, (*FOUND, READING))
     if "result" in payload and (cluster := payload["result"]["cluster"]) >= 0:
         of = pluralize(payload["result"]["n_clusters"], "cluster")
@@ -274,9 +263,6 @@ def site_of(context: Context) -> Site:
         site = file.site(place)
     except FedkinError as error:
         raise SiteDataError(str(error), file.name) from error
-    if site.table is not None:
-        make_private(site.folder)
-        _say_once(_notes(site), site.folder / NOTES)
     return site
 
 
@@ -305,12 +291,3 @@ def _notes(site: Site) -> list[str]:
         return []
     cells = check_cells({site.name: site.table})
     return [*cells, *note_on_texts([(site.name, site.table)])]
-
-
-def _say_once(notes: Sequence[str], path: Path) -> None:
-    """Print notes to the site's log unless they are in its private folder already: every message starts a process."""
-    text = "".join(f"{note}\n" for note in notes)
-    if text != (path.read_text(encoding="utf-8") if path.is_file() else ""):
-        write_atomically(path, text)
-        for note in notes:
-            print(f"fedkin: {note}", flush=True)
