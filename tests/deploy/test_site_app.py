@@ -10,7 +10,8 @@ import torch
 
 from fedkin.cli import main
 from fedkin.core import FedkinError
-from fedkin.data.preparation import restore_preparation
+from fedkin.data.encoding import Encoding
+from fedkin.data.preparation import Preparation, restore_preparation
 from fedkin.data.sources import load
 from fedkin.data.statistics import moments
 from fedkin.deploy.server_app import _part
@@ -90,11 +91,11 @@ def test_where_its_files_are_is_the_sites_own_affair(
     assert "Cannot read " in caplog.text
     (run / "memory-1.safetensors").unlink()
 
-    scaling = {"mode": "none", "shape": [1], "mean": torch.zeros(1), "scale": torch.ones(1)}
+    preparation = Preparation(Encoding.unchanged("none", (1,)))
     share = {
         "method": "fedavg",
         "result": {"cluster": 0},
-        "preparation": {"scaling": scaling, "notes": []},
+        "preparation": preparation.tree(),
         "classes": [],
     }
 
