@@ -62,12 +62,12 @@ def test_a_node_keeps_its_own_rules_and_shows_no_value(
     tables: list[pd.DataFrame], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     tables[1].loc[0, "age"] = SECRET
-    monkeypatch.setenv("FEDKIN_POLICY_TEXT", "extremes = false\nmin_members = 20")
-    with pytest.raises(FedkinError, match=r"policy refuses this: extremes\."):
+    monkeypatch.setenv("FEDKIN_POLICY_TEXT", 'methods = ["ocfl"]')
+    with pytest.raises(FedkinError, match=r"policy refuses this: methods\."):
         run(tables)
     shown = "".join(capfd.readouterr())
     assert str(SECRET) not in shown
-    assert "policy refuses this: extremes" in (tmp_path / "nodes" / "organization-1" / "log.txt").read_text()
+    assert "policy refuses this: methods" in (tmp_path / "nodes" / "organization-1" / "log.txt").read_text()
     monkeypatch.setenv("FEDKIN_SITE_TEXT", 'lable = "age"')
     with pytest.raises(FedkinError, match="0 of 3 sites"):
         run(tables, "federation.patience=1")
