@@ -7,10 +7,10 @@ from typing import Any
 import torch
 
 import planted
+from fedkin.clustering.tree_cuts import cluster
 from fedkin.core import Client, task
 from fedkin.engines.local import LocalFederation
-from fedkin.methods.clients.one_shot.one_shot import OneShotMethod
-from fedkin.methods.clients.one_shot.tree_cuts import cluster
+from fedkin.methods.clients.one_shot import OneShotMethod
 
 CLUSTERS = [0, 1, 2, 1, 0, 2, 2, 0, 1, 0, 2, 1]
 DIRECTIONS = torch.randn(planted.CLASSES**2, 80, generator=torch.Generator().manual_seed(1))
@@ -35,7 +35,7 @@ class OneMessage(OneShotMethod):
         return replies.map(lambda reply: reply["message"])
 
     def clustered(self, fed, state, messages):
-        found = cluster(messages, "gap", self.smallest(len(messages)), fed.rng("grouping"))
+        found = cluster(messages, "exact", self.smallest(len(messages)), fed.rng("grouping"))
         return found, {"separable": found.separable}
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedkin.methods.clients.one_shot.one_shot import OneShotMethod
+from fedkin.methods.clients.one_shot import OneShotMethod
 from fedkin.methods.samples.fedcref.fedcref import FedCRefMethod
 from fedkin.methods.samples.kingraph.kingraph_figures import kingraph_figures
 from pages import record
@@ -43,7 +43,7 @@ def test_coarser_and_finer_clusters_are_a_tree_where_there_are_any():
 def embedded(step: int, **changes: object) -> dict:
     """The record of an embedding step: 2 clusters of 2 clients, by 200 bits each."""
     found = {
-        "mode": "gap", "separable": True, "cut": 5.0, "heights": [9.0, 2.0, 1.0],
+        "mode": "exact", "separable": True, "cut": 5.0, "heights": [9.0, 2.0, 1.0],
         "bits": 200, "flip": 0.1, "epsilon_bit": 2.1972, "epsilon": 439.44,
     }  # fmt: skip
     values = {"labels": [0, 0, 1, 1], "clusters": 2, "phase": "embedding", "clustering": found | changes}

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import planted
+from fedkin.clustering.matching import renumbered
 from fedkin.core import Client, FedkinError, State
 from fedkin.engines.local import LocalFederation
-from fedkin.methods.clients.client_method import Trained, renumbered, round_record
+from fedkin.methods.clients.client_method import Trained, round_record
 from fedkin.methods.clients.fedavg import FedAvgMethod
 from fedkin.methods.clients.fedopt import FedOptMethod
 from fedkin.methods.clients.ifca import IFCAMethod

@@ -14,7 +14,7 @@ from fedkin.core import Client
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.clients.client_method import UNKNOWN
 from fedkin.methods.clients.ladd import LADDMethod, describe_style, low_frequencies, window_shape
-from fedkin.methods.clients.one_shot.one_shot import without_small
+from fedkin.methods.clients.one_shot import without_small
 from fedkin.methods.clients.pacfl import PACFLMethod, vectors_of
 
 SHORT: dict[str, Any] = planted.FULL_BATCH | {"rounds": 2}

@@ -16,7 +16,7 @@ from sklearn.metrics import silhouette_score
 from torch import Tensor
 
 from fedkin.clustering.k_means import k_means
-from fedkin.clustering.matching import matched_labels
+from fedkin.clustering.matching import matched_labels, renumbered
 from fedkin.core import Client, Federation, FedkinError, Payload, Record
 from fedkin.core.method import Count
 from fedkin.core.replies import Optional, int64, is_amount, is_number, updates
@@ -27,7 +27,6 @@ from fedkin.methods.clients.client_method import (
     Trained,
     Training,
     positions,
-    renumbered,
     round_record,
     trained_update,
     training_of,

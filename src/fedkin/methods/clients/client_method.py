@@ -529,12 +529,6 @@ def positions(fed: Federation) -> dict[int, int]:
     return {client: row for row, client in enumerate(fed.ids)}
 
 
-def renumbered(labels: Sequence[int]) -> list[int]:
-    """Return `labels` as 0..k-1 in order of first appearance, so that equal partitions get equal numbers."""
-    numbers: dict[int, int] = {}
-    return [numbers.setdefault(label, len(numbers)) for label in labels]
-
-
 def check_differ(state: ClientMethodState, shared_layers: int, instead: str) -> None:
     """Raise FedkinError if several models are the same in all but `shared_layers`; `instead` says what helps."""
     models = state.models[:, Classifier.of(state.module).leading(shared_layers) :]

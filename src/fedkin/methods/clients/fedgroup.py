@@ -17,7 +17,6 @@ from fedkin.methods.clients.update_splits import (
     SplitState,
     UpdateMethod,
     Updates,
-    check_clustering_round,
     cosine_distances,
 )
 
@@ -51,13 +50,6 @@ class FedGroupMethod(UpdateMethod):
     between_clusters: NotNegative = 0.0
 
     traits = UpdateMethod.traits.replace(finds_k=False, takes_k=True)
-
-    def init(self, fed: Federation) -> SplitState:
-        """Return one new model, and all clients in one cluster; refuse a `clustering_round` after the last."""
-        # Not when it is made, for a Flower strategy learns the number of rounds only when it starts.
-        check_clustering_round(self.clustering_round, self.rounds)
-        state: SplitState = super().init(fed)
-        return state
 
     def can_split(self, state: SplitState) -> bool:
         """Whether this is the clustering round, or a later one if no client replied in it."""

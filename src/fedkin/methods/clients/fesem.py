@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fedkin.clustering.k_means import kmeans_plusplus_seeds
+from fedkin.clustering.matching import renumbered
 from fedkin.clustering.nearest import pairwise_distances
 from fedkin.core import Federation, Record
 from fedkin.core.method import Count
@@ -19,7 +20,6 @@ from fedkin.methods.clients.client_method import (
     ClientMethodState,
     Trained,
     positions,
-    renumbered,
     round_record,
 )
 from fedkin.nn.modules import Classifier

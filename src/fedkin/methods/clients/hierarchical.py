@@ -18,7 +18,6 @@ from fedkin.methods.clients.update_splits import (
     SplitState,
     UpdateMethod,
     Updates,
-    check_clustering_round,
     cosine_distances,
     cosine_similarities,
 )
@@ -55,13 +54,6 @@ class HierarchicalMethod(UpdateMethod):
         super().__post_init__()
         if self.linkage == "ward" and self.distance != "euclidean":
             raise FedkinError(f"linkage 'ward' needs distance 'euclidean', not '{self.distance}'.")
-
-    def init(self, fed: Federation) -> SplitState:
-        """Return one new model, and all clients in one cluster; refuse a `clustering_round` after the last."""
-        # Not when it is made, for a Flower strategy learns the number of rounds only when it starts.
-        check_clustering_round(self.clustering_round, self.rounds)
-        state: SplitState = super().init(fed)
-        return state
 
     def can_split(self, state: SplitState) -> bool:
         """Whether this is the clustering round."""

@@ -21,14 +21,15 @@ from sklearn.metrics import silhouette_score
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
+from fedkin.clustering.matching import renumbered
+from fedkin.clustering.tree_cuts import Clustering
 from fedkin.core import Client, Federation, FedkinError, Payload, client_task
 from fedkin.core.federation import Replies
 from fedkin.core.method import Count
 from fedkin.core.replies import MAX_CLASSES, counts_to, one_of, reals, within
 from fedkin.core.seeds import draw_seed
-from fedkin.methods.clients.client_method import filling_of, means_by_class, renumbered
-from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState, nearest_cluster
-from fedkin.methods.clients.one_shot.tree_cuts import Clustering
+from fedkin.methods.clients.client_method import filling_of, means_by_class
+from fedkin.methods.clients.one_shot import OneShotMethod, OneShotState, nearest_cluster
 
 FILLING = "style_filling"  # key of a client's state: the random numbers that stand for classes it lacks
 

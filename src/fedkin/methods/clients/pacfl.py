@@ -19,18 +19,17 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 from torch import Tensor
 
+from fedkin.clustering.matching import renumbered
 from fedkin.clustering.subspace_angles import RIGHT_ANGLE, Angle, angles_between
+from fedkin.clustering.tree_cuts import Clustering, reported
 from fedkin.core import Client, Federation, Payload, client_task
 from fedkin.core.federation import Replies
 from fedkin.core.method import Count
 from fedkin.core.replies import MAX_CLASSES, Array, counts_to, one_of
-from fedkin.methods.clients.client_method import UNKNOWN, labels_of, renumbered
-from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState, without_small
-from fedkin.methods.clients.one_shot.tree_cuts import Clustering, reported
+from fedkin.methods.clients.client_method import UNKNOWN, labels_of
+from fedkin.methods.clients.one_shot import OneShotMethod, OneShotState, without_small
 
 MAX_VECTORS = 1024
-THRESHOLD = 30.0
-"""Default threshold in degrees, chosen on images."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ class PACFLMethod(OneShotMethod):
     bases: Literal["class", "client"] = "class"
     vectors: Annotated[int, Interval(ge=1, le=MAX_VECTORS)] = 1
     angle: Angle = "mean"
-    threshold: Annotated[float, Interval(gt=0, lt=RIGHT_ANGLE)] | None = THRESHOLD
+    threshold: Annotated[float, Interval(gt=0, lt=RIGHT_ANGLE)] | None = 30.0
     min_size: Count | None = 1
 
     traits = OneShotMethod.traits.replace(
@@ -89,18 +88,6 @@ class PACFLMethod(OneShotMethod):
         to_clusters = _to_clusters(angles, labels, int(labels.max()) + 1)
         labels = without_small(labels, self.smallest(len(messages)), to_clusters)
         values: dict[str, Any] = {"mode": "principal angles", "cut": cut, "heights": heights}
-        sizes, clients = labels.bincount(), len(labels)
-        single = int((sizes == 1).sum())
-        if clients > 2 and 2 * single > clients:
-            values["warning"] = (
-                f"{single} of {clients} clients are alone in their clusters, so angles between all clients are wide, "
-                "as with few samples or in tables: these are hardly clusters. Raise threshold, or compare with ocfl."
-            )
-        elif len(sizes) > 1 and len(state.module["shape"]) == 1 and self.threshold == THRESHOLD:
-            values["note"] = (
-                f"The threshold of {THRESHOLD:g} degrees was chosen on images. Of tables it can tell random parts "
-                "apart that are alike: compare with ocfl, or raise threshold."
-            )
         return Clustering(labels, int(labels.max()) > 0, cut, heights), values
 
     def nearest(self, state: OneShotState, messages: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from fedkin.clustering.matching import renumbered
 from fedkin.core import Client, Federation, FedkinError, Record
 from fedkin.methods.clients.client_method import (
     UNKNOWN,
@@ -25,7 +26,6 @@ from fedkin.methods.clients.client_method import (
     Trained,
     labels_of,
     positions,
-    renumbered,
     round_record,
 )
 from fedkin.nn.descent import LocalTraining, train_locally
@@ -113,6 +113,16 @@ class UpdateMethod(ClientMethod):
 
     traits = ClientMethod.traits.replace(sends=UPDATES)
     state_type: ClassVar[type[ClientMethodState]] = SplitState
+
+    def init(self, fed: Federation) -> Any:
+        """Return one new model, and all clients in one cluster; refuse a `clustering_round` after the last."""
+        # Not when it is made, for a Flower strategy learns the number of rounds only when it starts.
+        if (number := getattr(self, "clustering_round", 0)) > self.rounds:
+            raise FedkinError(
+                f"clustering_round is {number}, but the number of rounds is {self.rounds}, so clients would never be "
+                "clustered; set it no higher than that."
+            )
+        return super().init(fed)
 
     @abstractmethod
     def can_split(self, state: Any) -> bool:
@@ -264,12 +274,3 @@ def _nearest(split: Mapping[str, Any], update: Tensor, compared: int) -> int:
     directions = split["directions"][:, :compared].double()
     similarities = directions @ update[:compared].double() / directions.norm(dim=1).clamp_min(1e-300)
     return int(split["clusters"][int(similarities.argmax())])
-
-
-def check_clustering_round(number: int, rounds: int) -> None:
-    """Raise FedkinError if clients would be clustered after the last of so many rounds."""
-    if number > rounds:
-        raise FedkinError(
-            f"clustering_round is {number}, but the number of rounds is {rounds}, so clients would never be clustered; "
-            "set it no higher than that."
-        )

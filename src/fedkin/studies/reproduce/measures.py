@@ -25,6 +25,7 @@ from torch import Tensor
 
 from fedkin.clustering.k_means import k_means
 from fedkin.clustering.metrics import adjusted_rand, clustering_accuracy
+from fedkin.clustering.tree_cuts import cluster
 from fedkin.core import Client, Federation, FedkinError
 from fedkin.core.errors import unknown_name
 from fedkin.core.files import read_json, write_atomically
@@ -36,7 +37,6 @@ from fedkin.engines.local import one_thread
 from fedkin.experiment.outputs import load_found
 from fedkin.experiment.run import open_federation
 from fedkin.experiment.run_folder import RECORDS, read_lines, read_timing, run_config
-from fedkin.methods.clients.one_shot.tree_cuts import cluster
 from fedkin.methods.samples.ccfc import ccfc
 from fedkin.methods.samples.ccfc.contrastive import Contrastive, ContrastiveTraining
 from fedkin.methods.samples.sample_method import describe_clients

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 import pictures
 import planted
+from fedkin.clustering.matching import matched
 from fedkin.core import Client, FedkinError
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.clients.embedding import embedding
 from fedkin.methods.clients.embedding import embedding as tasks
-from fedkin.methods.clients.embedding.embedding import EmbeddingMethod, matched
+from fedkin.methods.clients.embedding.embedding import EmbeddingMethod
 from fedkin.nn.encoder import Encoder, Pretrained
 from fedkin.privacy.randomised_response import unpacked
 

@@ -18,11 +18,12 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from annotated_types import Ge, Interval
-from scipy.optimize import linear_sum_assignment
 from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
+from fedkin.clustering.matching import matched, matched_to
+from fedkin.clustering.tree_cuts import Clustering, Mode, cluster
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, client_task
 from fedkin.core.client import LASTING
 from fedkin.core.federation import Replies
@@ -42,8 +43,7 @@ from fedkin.methods.clients.client_method import (
     training_task,
 )
 from fedkin.methods.clients.embedding.class_sums import EPSILON, ClassSums, assigned
-from fedkin.methods.clients.one_shot.one_shot import OneShotMethod, OneShotState, centroids_of, nearest_cluster
-from fedkin.methods.clients.one_shot.tree_cuts import Clustering, Mode, cluster
+from fedkin.methods.clients.one_shot import OneShotMethod, OneShotState, centroids_of, nearest_cluster
 from fedkin.nn.client_stack import Job
 from fedkin.nn.descent import LocalTraining
 from fedkin.nn.encoder import Encoder, Pretrained, choose_autoencoder
@@ -178,42 +178,6 @@ class FlippedBits:
         return {"flip": max(self.flips), "template": self.template}
 
 
-# Prototypes of unlabelled clients, each of which numbers them in its own order, are matched first.
-
-
-def matched(messages: Tensor, segments: int) -> tuple[Tensor, Tensor]:
-    """Put the prototypes of all messages in a common order; return their mean, and the messages, in this order.
-
-    Messages are uint8 ``(n, segments * width)``, given each in its own order; the mean is float32 ``(segments,
-    width)``. The order of the message that the others match best comes first, of 20 evenly spaced ones or more; then
-    every message is matched to the mean of all, until nothing changes, five times at most. Only messages already sent
-    are used, so matching costs no privacy.
-    """
-    parts = messages.unflatten(1, (segments, -1))
-    spaced = parts[:: max(1, len(parts) // 20)]
-    costs = [sum(_matching(part.float(), second)[1] for second in spaced) for part in spaced]
-    template = spaced[int(torch.tensor(costs).argmin())].float()
-    for _ in range(5):
-        ordered = torch.stack([part[_matching(template, part)[0]] for part in parts])
-        if torch.equal(mean := ordered.float().mean(0), template):
-            break
-        template = mean
-    return template, ordered.flatten(1)
-
-
-def matched_to(template: Tensor, message: Tensor) -> Tensor:
-    """Return one message ``(segments * width,)`` in the order of `template` ``(segments, width)``."""
-    part: Tensor = message.unflatten(0, (len(template), -1))
-    return part[_matching(template, part)[0]].flatten()
-
-
-def _matching(template: Tensor, part: Tensor) -> tuple[Tensor, float]:
-    """Return the order of segments ``(segments, width)`` that is nearest to the template's, and their distance."""
-    costs = torch.cdist(template, part.float()).square()
-    rows, columns = linear_sum_assignment(costs.numpy())
-    return torch.from_numpy(columns), float(costs[rows, columns].sum())
-
-
 Flip = Annotated[float, Interval(ge=0, le=0.5)]
 
 _SUMS_NEED = {
@@ -247,7 +211,7 @@ class EmbeddingState(OneShotState):
 class EmbeddingMethod(OneShotMethod):
     """Clusters clients once by quantised, randomised mean codes of their classes, then averages per cluster.
 
-    Differences from the paper: after an ``exact`` or ``gap`` cut, k-means moves clients until none changes; all
+    Differences from the paper: after an ``exact`` cut, k-means moves clients until none changes; all
     clusters start from one model; and a round's clients are sampled from all clients, as in the authors' code, not per
     cluster.
     ``docs/fidelity/embedding.md`` lists all of them.
@@ -294,8 +258,8 @@ class EmbeddingMethod(OneShotMethod):
     flips : list of float
         Flip probabilities chosen by the clients themselves (section VII): client i uses the entry at i modulo the
         length. The list simulates a setting at each client.
-    clustering : {"exact", "gap", "bayes"}
-        How the tree of bits is cut, see `fedkin.methods.clients.one_shot.tree_cuts`. A tree of sums is cut above their
+    clustering : {"exact", "bayes"}
+        How the tree of bits is cut, see `fedkin.clustering.tree_cuts`. A tree of sums is cut above their
         noise.
     """
 

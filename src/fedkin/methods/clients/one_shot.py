@@ -16,7 +16,9 @@ import torch
 from annotated_types import Ge
 from torch import Tensor
 
+from fedkin.clustering.matching import renumbered
 from fedkin.clustering.nearest import pairwise_distances
+from fedkin.clustering.tree_cuts import Clustering
 from fedkin.core import Federation, FedkinError, Record
 from fedkin.core.federation import MAX_ATTEMPTS, Replies
 from fedkin.core.method import Count, display_name
@@ -27,10 +29,8 @@ from fedkin.methods.clients.client_method import (
     ClientMethodState,
     Trained,
     positions,
-    renumbered,
     round_record,
 )
-from fedkin.methods.clients.one_shot.tree_cuts import Clustering
 from fedkin.nn.aggregation import Means
 from fedkin.nn.modules import Classifier
 from fedkin.privacy.accounting import MEANINGFUL_EPSILON
@@ -129,8 +129,7 @@ class OneShotMethod(ClientMethod):
         """
         for record in records:
             if isinstance(values := record["values"].get("clustering"), Mapping):
-                sentences = [_result(record, values), *([_privacy(values)] if values else [])]
-                return [Text(sentences), *_bars(record["values"]["clusters"], values)]
+                return [Text(_sentences(record, values)), *_bars(record["values"]["clusters"], values)]
         return []
 
     # Forming clusters, once.
@@ -217,51 +216,45 @@ def nearest_cluster(centroids: Tensor, message: Tensor) -> int:
 # What a run's page says of it.
 
 
-def _result(record: Mapping[str, Any], values: Mapping[str, Any]) -> str:
-    """Describe what clients sent, and the number of clusters found in it."""
-    message = "one message each"
+def _sentences(record: Mapping[str, Any], values: Mapping[str, Any]) -> list[str]:
+    """Describe what clients sent, the number of clusters found in it, and the privacy guarantee of the messages."""
+    flips = values.get("flip", [])
+    flips = [flips] if isinstance(flips, int | float) else sorted(flips)
+    message, unit, several = "one message each", "a whole message", len(flips) > 1
     if "bits" in values:
-        flips = _flips(values)
-        often = f"probability {flips[0]:.3g}" + (f" to {flips[-1]:.3g}" if len(flips) > 1 else "")
+        often = f"probability {flips[0]:.3g}" + (f" to {flips[-1]:.3g}" if several else "")
         message = f"{values['bits']:,} bits each, every bit flipped with {often}"
     elif "numbers" in values:
-        message = f"{values['numbers']:,} numbers each, sums with noise"
+        message, unit = f"{values['numbers']:,} numbers each, sums with noise", "one sample"
     result = pluralize(record["values"]["clusters"], "cluster")
     if not values.get("separable", True):
         result = "nothing to separate, one cluster" if values.get("heights") else "too few clients for two clusters"
-    return f"In step {record['step']}, {pluralize(len(record['answered']), 'client')} sent {message}: {result}."
-
-
-def _flips(values: Mapping[str, Any]) -> list[float]:
-    """Return the clients' probabilities of a flip, in ascending order."""
-    return [values["flip"]] if isinstance(values["flip"], int | float) else sorted(values["flip"])
-
-
-def _privacy(values: Mapping[str, Any]) -> str:
-    """Describe the privacy guarantee of the messages in plain words."""
-    if "epsilon" not in values or ("bits" in values and not _flips(values)[0]):
-        who = " of some clients" if "bits" in values and len(_flips(values)) > 1 else ""
-        return f"Messages{who} were sent without noise, with no privacy guarantee; see docs/privacy.md."
+    clients = pluralize(len(record["answered"]), "client")
+    sent = f"In step {record['step']}, {clients} sent {message}: {result}."
+    if not values:
+        return [sent]
+    if "epsilon" not in values or flips[:1] == [0.0]:
+        who = " of some clients" if several else ""
+        return [sent, f"Messages{who} were sent without noise, with no privacy guarantee; see docs/privacy.md."]
+    budget = f"epsilon {_short(values['epsilon'])} for a whole message, {_short(values.get('epsilon_bit'))} for one bit"
+    budget += ", for the clients with the lowest probability" if several else ""
     if "delta" in values:
-        unit, budget = "one sample", f"epsilon {_short(values['epsilon'])} and delta {values['delta']:g}"
-        budget += " for one sample, not for a client as a whole"
-    else:
-        unit = "a whole message"
-        budget = f"epsilon {_short(values['epsilon'])} for a whole message, {_short(values['epsilon_bit'])} for one bit"
-        budget += ", for the clients with the lowest probability" if len(_flips(values)) > 1 else ""
+        budget = f"epsilon {_short(values['epsilon'])} and delta {values['delta']:g} for one sample"
+        budget += ", not for a client as a whole"
     if values["epsilon"] > MEANINGFUL_EPSILON:
         budget = f"no meaningful guarantee for {unit} ({budget})"
     simulated = values.get("noise_source") == "the run's seed"
-    return (
+    return [
+        sent,
         f"Privacy: {budget}. It covers these messages alone, not the models that clients train."
         + " Clients were simulated: noise follows from the run's seed, and hides nothing from who knows it." * simulated
-        + " See docs/privacy.md."
-    )
+        + " See docs/privacy.md.",
+    ]
 
 
-def _short(epsilon: float) -> str:
-    """Format an epsilon with at most three significant digits and no exponent."""
-    return f"{epsilon:,.0f}" if epsilon >= 100 else f"{epsilon:.2g}" if epsilon >= 1 else f"{epsilon:.3g}"
+def _short(epsilon: float | None) -> str:
+    """Format an epsilon with two significant digits, or more before the point, and no exponent."""
+    return "" if epsilon is None else f"{epsilon:,.0f}" if epsilon >= 100 else f"{epsilon:.2g}"
 
 
 def _bars(clusters: int, values: Mapping[str, Any]) -> list[Bars]:
@@ -270,11 +263,7 @@ def _bars(clusters: int, values: Mapping[str, Any]) -> list[Bars]:
     if heights and "cut" in values:
         cut = values["cut"]
         undone = [cut is not None and height >= cut for height in heights]
-        caption = (
-            "Starting from single clients, the two most similar clusters were merged again and again (Ward's method); "
-            "the height of a merge is how far they differ. "
-        )
-        caption += (
+        caption = "Starting from single clients, the two most similar clusters were merged again and again. " + (
             "No merge stands out, so there is one cluster." if cut is None else "Merges above the cut were undone."
         )
         if cut is not None and sum(undone) != clusters - 1:
@@ -284,10 +273,7 @@ def _bars(clusters: int, values: Mapping[str, Any]) -> list[Bars]:
     if len(scores) > 1:
         counts = sorted(scores, key=int)
         best = max(counts, key=scores.__getitem__)
-        caption = (
-            "Mean silhouette of the clients for each number of clusters tried: 1 is well separated, 0 is not. The "
-            f"highest was chosen, {best} clusters."
-        )
+        caption = f"Mean silhouette of the clients for each number of clusters tried; the highest was chosen, {best}."
         strong = [count == best for count in counts]
         return [Bars("Silhouette", caption, counts, [scores[count] for count in counts], strong, "clusters")]
     return []

@@ -1,18 +1,17 @@
 """Clusters of clients by their embeddings, cut from one Ward tree (Prigent et al., section IV and algorithm 2).
 
-Three ways to cut the tree:
+Two ways to cut the tree:
 
 * ``bayes``: the authors' search over thresholds, kept as it is so that their results can be reproduced.
 * ``exact``: every cut is scored; each further cluster must explain more of the sum of squares than a random division of
   a cluster does.
-* ``gap``: the finest cut with a large relative gap between the heights above and below it, above the same noise level.
 
 The noise level is the height that the tree would have if there were nothing to separate inside clusters. Clusters are
 sought from one upwards until no further split rises above the level; where the first does not, there is nothing to
 separate, and the result is one cluster.
 
 A cluster has at least `min_size` clients. For ``bayes`` a cut with any smaller cluster is not admissible. For ``exact``
-and ``gap`` only a merge of two parts of that size or more divides a cluster; what comes off it in smaller pieces joins
+only a merge of two parts of that size or more divides a cluster; what comes off it in smaller pieces joins
 the cluster with the nearest mean. So does, until nothing changes, every other client (k-means started from the
 clusters): a tree cannot take a merge back, and with many flips some early ones are wrong.
 """
@@ -32,12 +31,12 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Matern
 from torch import Tensor
 
+from fedkin.clustering.matching import renumbered
 from fedkin.clustering.nearest_means import joined, refined
 from fedkin.clustering.ward import Floats, Integers, Tree, top_height, ward_tree
 from fedkin.core.seeds import draw_seed
-from fedkin.methods.clients.client_method import renumbered
 
-Mode = Literal["bayes", "exact", "gap"]
+Mode = Literal["bayes", "exact"]
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ def cluster(
     if len(x) < max(2, 2 * min_size):
         return Clustering(torch.zeros(len(x), dtype=torch.int64), False, None, [])
     tree = ward_tree(x)
-    return _searched(tree, min_size) if mode == "bayes" else _above_noise(x, tree, mode, min_size, flips, rng)
+    return _searched(tree, min_size) if mode == "bayes" else _above_noise(x, tree, min_size, flips, rng)
 
 
 def _clustering(tree: Tree, labels: Integers | None, cut: float | None, noise: float | None = None) -> Clustering:
@@ -88,12 +87,10 @@ def reported(heights: Floats) -> list[float]:
     return [float(height) for height in heights[::-1][:40]]
 
 
-# Exact and gap: above the noise.
+# Exact: above the noise.
 
 
-def _above_noise(
-    x: Any, tree: Tree, mode: Mode, min_size: int, flips: float | None, rng: torch.Generator
-) -> Clustering:
+def _above_noise(x: Any, tree: Tree, min_size: int, flips: float | None, rng: torch.Generator) -> Clustering:
     splits = tree.splits(min_size)
     heights = tree.heights[splits]
     draws = np.random.default_rng(draw_seed(rng))
@@ -113,10 +110,6 @@ def _above_noise(
         labels = split(count)
     if not count:
         return _clustering(tree, None, None, level)
-    if mode == "gap":
-        floored = np.maximum(np.append(heights, 0.0), level / 2)
-        gaps = np.log(floored[:-1] / floored[1:])[:count]
-        count = 1 + int(np.flatnonzero(gaps >= gaps.max() / 2)[-1])
     upper = float(heights[count - 1])
     lower = float(heights[count]) if count < len(heights) else min(level, upper)
     return _clustering(tree, split(count), (upper + lower) / 2, level)
