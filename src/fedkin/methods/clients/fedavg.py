@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedkin.core import Federation
-from fedkin.methods.clients.client_method import UPDATES, ClientMethod, ClientMethodState
+from fedkin.methods.clients.client_method import UPDATES, ClientMethod
 
 
 @dataclass(frozen=True)
@@ -24,7 +23,4 @@ class LocalMethod(ClientMethod):
 
     traits = ClientMethod.traits.replace(sends=UPDATES, baseline=True)
 
-    def init(self, fed: Federation) -> ClientMethodState:
-        """Return one new model, copied for each client."""
-        state: ClientMethodState = self.one_each(fed)
-        return state
+    init = ClientMethod.one_each

@@ -50,10 +50,7 @@ class FedRepMethod(ClientMethod):
 
     traits = ClientMethod.traits.replace(sends=UPDATES, baseline=True)
 
-    def init(self, fed: Federation) -> ClientMethodState:
-        """Return one new model, copied for each client."""
-        state: ClientMethodState = self.one_each(fed)
-        return state
+    init = ClientMethod.one_each
 
     def means(self, state: ClientMethodState) -> Means:
         """Return an empty accumulator of mean updates, with the representation averaged over all clients."""
