@@ -134,8 +134,6 @@ STEPS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "no state": (lambda state: (None, Record([0])), "Given.step should return a Centres for a state, not None."),
     "array": (lambda state: (state.next(centres=np.zeros(1)), Record([0])), "a state with 'centres', a numpy array ("),
     "set": (lambda state: (state.next(), Record([0], values={"a": {"b": [{1}]}})), "put a set into the record's val"),
-    "name": (lambda state: (state.next(), Record(["a"])), "the record's 'answered'"),  # type: ignore[list-item]
-    "changed": (lambda state: setattr(state, "steps", 3), "cannot assign to field 'steps': options and states do not"),
 }
 
 

@@ -255,12 +255,11 @@ def _finite(value: Any) -> Any:
 
 
 def begin(method: Method[Any], fed: Federation) -> Any:
-    """Return the first state of `method`; raise FedkinError if `init` returns another, or sets what does not change."""
+    """Return the first state of `method`; raise FedkinError if `init` returns another."""
     name, state_type = type(method).__name__, getattr(method, "state_type", None)
     if not isinstance(state_type, type):
         raise FedkinError(f"{name} lacks the class attribute state_type, a dataclass that inherits fedkin.core.State.")
-    with _unchanged(f"{name}.init"):
-        state = method.init(fed)
+    state = method.init(fed)
     _check_state(f"{name}.init", state, state_type)
     return state
 
@@ -278,9 +277,7 @@ def do_step(method: Method[Any], fed: Federation, state: Any) -> tuple[Any, Reco
     while True:
         requested, usable, present = fed.requested, fed.usable, set(fed.present)
         try:
-            with _unchanged(f"{type(method).__name__}.step"):
-                answer = method.step(fed, state)
-            after, record = _checked_step(method, state, answer)
+            after, record = _checked_step(method, state, method.step(fed, state))
         except DivergedError as error:
             reasons = {i: reason for i, reason in error.culprits.items() if i in present}
             if not reasons or not fed.can_spare(reasons):
@@ -310,18 +307,6 @@ def do_step(method: Method[Any], fed: Federation, state: Any) -> tuple[Any, Reco
         empty = 0
 
 
-@contextmanager
-def _unchanged(function: str) -> Iterator[None]:
-    """Say in a sentence that options and states are not set; a context manager around a `function` of a method."""
-    try:
-        yield
-    except dataclasses.FrozenInstanceError as error:
-        raise FedkinError(
-            f"{function} {error}: options and states do not change; what is new goes into the next state, as in "
-            "state.next(centroids=...)."
-        ) from error
-
-
 # What a user's own method returns, before it is written, sent or shown.
 
 
@@ -344,9 +329,6 @@ def _checked_step(method: Method[Any], before: Any, answer: Any) -> tuple[Any, R
         check_labels(method, state.labels, len(before.labels))
         if len(before.models) and not bool(((state.labels >= -1) & (state.labels < len(state.models))).all()):
             raise FedkinError(f"{name} returned labels outside of -1, for not known, to {len(state.models) - 1}.")
-    for field, clients in (("answered", record.answered), ("missing", record.missing)):
-        if not isinstance(clients, list | Mapping) or not all(type(client) is int for client in clients):
-            raise FedkinError(f"{name} has put {kind_of(clients)} into the record's '{field}'; it has clients' ids.")
     return state, dataclasses.replace(record, values=_plain(name, record.values))
 
 
