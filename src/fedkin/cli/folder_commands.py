@@ -71,6 +71,7 @@ def _new_rows(command: Callable[..., Any]) -> Callable[..., Any]:
 @out("File to write; by default, standard output.")
 @_new_rows
 @flag("--memberships", "Add to what part each sample belongs to each cluster.")
+@flag("--explain", "Add the next best cluster, and the columns that put a sample into its own instead.")
 @device(NETWORKS)
 @flag("-q --quiet", "Leave out notes on the data.")
 def predict(

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Client, Federation, Payload, client_task, task
-from fedkin.core.client import Column
+from fedkin.core.client import Column, Samples, Table
 from fedkin.core.replies import MAX_COUNT, Expected, counts_to, doubles, int64, is_list, is_text
 from fedkin.core.seeds import Secret
 from fedkin.data.encoding import Encoding
@@ -335,10 +335,15 @@ def _texts(client: Client) -> list[str] | None:
     """Return a simulated client's texts, those of several columns together; ``None`` without any, or at a site."""
     if isinstance(client.noise, Secret) or "clusters" not in client.state:
         return None
-    columns = [] if client.samples is None else [client.samples]
-    if client.samples is None and client.table is not None:
-        columns = [column.texts for column in client.table.texts.values() if column.rows is not None]
-    if not columns or any(column.kind != "texts" or len(column) != len(client) for column in columns):
+    return texts_of(client.samples, client.table, len(client))
+
+
+def texts_of(samples: Samples | None, table: Table | None, count: int) -> list[str] | None:
+    """Return the texts of `count` rows, those of several columns together; ``None`` if they are none."""
+    columns = [] if samples is None else [samples]
+    if samples is None and table is not None:
+        columns = [column.texts for column in table.texts.values() if column.rows is not None]
+    if not columns or any(column.kind != "texts" or len(column) != count for column in columns):
         return None
     rows = zip(*(column.items for column in columns), strict=True)
     return [" ".join(str(content(item, "texts", "the site")) for item in row) for row in rows]

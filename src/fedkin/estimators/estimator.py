@@ -21,7 +21,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from fedkin.clustering.matching import corresponding
 from fedkin.core import Client, FedkinError, Method, Record
 from fedkin.core.device import device_named, on
 from fedkin.core.errors import PYTHON, FedkinWarning, at_door, hint, listing, meant_by, nearest_few
@@ -281,6 +280,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             self.preparation_, self.client_names_, self._label = preparation, list(names), inputs.label
             self.missing_ = {names[client]: reason for client, reason in missing.items()}
             self._run_seed, self._named, self._forgotten, self.certificates_ = seed, named, set[int](), []
+            self._updates = 0
             self.n_features_in_ = len(columns) or clients[0].x[0].numel()
             self.__dict__.pop("feature_names_in_", None)
             if columns:
@@ -314,11 +314,6 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             raise FedkinError("names should be a dict of cluster and name, such as {0: 'frail'}.")
         self.cluster_names_ = checked_names(names, int(self.result_["n_clusters"]), self.cluster_names_)
         return self
-
-    def _carry_names(self, names: Mapping[int, str], before: Sequence[Any], after: Sequence[Any]) -> None:
-        """Keep the names of clusters that have mostly the same members, by the labels of each client."""
-        pairs = corresponding(np.concatenate(before), np.concatenate(after))
-        self.cluster_names_ = {new: names[old] for old, new in sorted(pairs.items()) if old in names}
 
     @property
     def metrics_(self) -> pd.DataFrame:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -19,10 +20,21 @@ from torch import Tensor
 from fedkin.clustering.metrics import adjusted_rand
 from fedkin.clustering.node_votes import Votes, counted, counted_shares
 from fedkin.core import Client, FedkinError
-from fedkin.core.errors import checked_keywords
-from fedkin.core.method import CanForget, ServerData
+from fedkin.core.errors import PYTHON, at_door, checked_keywords
+from fedkin.core.method import CanForget, CanUpdate, ServerData
 from fedkin.core.replies import MAX_COUNT
-from fedkin.core.runner import Followers, do_step, predicted_clusters, used_clusters
+from fedkin.core.runner import (
+    Callbacks,
+    Followers,
+    callbacks_of,
+    do_step,
+    predicted_clusters,
+    predicted_memberships,
+    result_of,
+    run_with_callbacks,
+    used_clusters,
+    without_result,
+)
 from fedkin.core.seeds import derive_generator
 from fedkin.data.inputs import client_input, holds_several
 from fedkin.data.preparation import Preparation
@@ -41,10 +53,14 @@ from fedkin.estimators.clients import (
     prepared,
     read_clients,
 )
-from fedkin.estimators.estimator import Estimator
+from fedkin.estimators.estimator import Estimator, FitRunner
 from fedkin.estimators.training import FeaturesOrName, features_of
+from fedkin.experiment.changes import compared
+from fedkin.experiment.explaining import explain
+from fedkin.experiment.numbering import Earlier, earlier_rows, ids_of, sizes_of
 from fedkin.experiment.revision import kept_of
-from fedkin.experiment.terminal import fewer_clusters
+from fedkin.experiment.terminal import Bar, Quiet, fewer_clusters
+from fedkin.experiment.updating import sent_rows
 from fedkin.features.encoders import EMBEDDED
 from fedkin.methods.samples.kingraph.kingraph_space import nodes_of_samples
 from fedkin.methods.samples.sample_method import SampleMethod
@@ -79,6 +95,8 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         Complete result of the method, such as ``centroids`` ``(k, width)`` and the ``features`` they are of.
     certificates_ : list of dict
         Certificate of each call of `forget`.
+    changes_ : Changes
+        What the last `update` has changed; printed, it is a text. Absent without one.
 
     Examples
     --------
@@ -96,6 +114,10 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
     _clusters = "samples"
     _types: ClassVar[Mapping[str, Any]] = {"features": FeaturesOrName}
     _profile: ClusterProfile | None
+    _earlier: Earlier | None = None
+    """What clusters were before, whose numbers the next ones keep."""
+    _away: Mapping[str, dict[str, Tensor]] = {}
+    """What clients that an update was without are to remember when they come back."""
 
     @checked_keywords
     def fit(self, X: Any, y: Any = None, *, callbacks: Followers = ()) -> Self:  # noqa: N803
@@ -117,7 +139,90 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
             first column called ``label``, ``labels``, ``class``, ``target`` or ``y`` that can hold some. Labels, also
             those in `X`, are left out; `score` compares with them.
         """
+        for name in ("changes_", "_away"):
+            self.__dict__.pop(name, None)
         return self._fit(*self._read(X, y), callbacks)
+
+    @checked_keywords
+    def update(self, X: Any, y: Any = None, *, callbacks: Followers = ()) -> Self:  # noqa: N803
+        """Take in next month's rows and clients; clusters keep their numbers and names.
+
+        Clients are the same by their names, and rows by their ids, where a column has some. `KinGraph` and `KFed` add
+        what clients send of rows without a known id to what was sent before, and `FFCM` begins at the centres found, on
+        the rows of `X`; samples are prepared as in `fit`. Other methods are fitted on `X` anew. `changes_` says what
+        has changed.
+
+        Parameters
+        ----------
+        X, y, callbacks
+            As of `fit`: what clients have now, with rows of before or without.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        FedkinError
+            As `fit`, or if the samples do not fit those of `fit`.
+        """
+        check_is_fitted(self, "result_")
+        (inputs, named_options), method = self._read(X, y), self._made()
+        labels = {
+            name: pd.Series(each, index=pd.RangeIndex(len(each), name="row") if ids is None else ids)
+            for name, each, ids in zip(self.client_names_, self.labels_, self._ids, strict=True)
+        }
+        ids = {
+            name: ids_of(each, self.preparation_.encoding.schema.id)
+            for name, each in zip(inputs.names, inputs.clients, strict=True)
+        }
+        rows = dict(zip(inputs.names, map(len, inputs.clients), strict=True))
+
+        def predicted(position: int) -> Tensor:
+            return self._clusters_of(self.result_, self.preparation_.of(inputs.clients[position]))
+
+        with self._on_device(), at_door(PYTHON):
+            before, known = earlier_rows(labels, ids, rows, False, predicted)
+            earlier = replace(self._same_rows(), before=before, known=known, result=self.result_)
+            position = {name: place for place, name in enumerate([*inputs.names, *self.client_names_])}
+            position |= {name: place for place, name in enumerate(inputs.names)}
+            places = {old: position[name] for old, name in enumerate(self.client_names_)}
+            state = method.updated(self._state, places) if isinstance(method, CanUpdate) else None
+            self._earlier = earlier
+            if state is None:
+                self._fit(inputs, named_options, callbacks)
+            else:
+                private = {**self._away, **dict(zip(self.client_names_, self._private, strict=True))}
+                left = [name for name in private if name not in rows]
+                self._away = {name: sent_rows(private[name], labels.get(name), None, 0) for name in left}
+                clients = [
+                    replace(
+                        each,
+                        x=self.preparation_.of(each),
+                        state=sent_rows(private.get(name, {}), labels.get(name), ids[name], rows[name]),
+                    )
+                    for name, each in zip(inputs.names, inputs.clients, strict=True)
+                ]
+                self._go_on(method, state, clients, inputs.names, callbacks)
+        self.changes_ = compared(earlier, self.labels_, inputs.names, self._profile, "the fit before")
+        return self
+
+    def _go_on(
+        self, method: Any, state: Any, clients: Sequence[Client], names: Sequence[str], callbacks: Followers
+    ) -> None:
+        """Make the steps after `state` with these clients, and set the attributes."""
+        with one_thread(), Bar() if self.verbose else Quiet() as progress:
+            fed = LocalFederation(clients, self._run_seed, on_progress=progress.part, names=names)
+            self._updates += 1
+            fed.exchange = 1_000_000 * self._updates  # beyond all exchanges before, so that no numbers are drawn twice
+            runner = FitRunner(method, fed, Callbacks([progress, *callbacks_of(callbacks)]), {})
+            with run_with_callbacks(runner.callbacks):
+                after = runner.steps(state)
+            result, missing = result_of(method, fed, after), without_result(method, fed)
+            self.records_ = [*self.records_[: state.steps], *runner.history]
+            self.n_iter_, self.client_names_, self._forgotten = after.steps, list(names), set()
+            self.missing_ = {names[client]: reason for client, reason in missing.items()}
+            self._take(method, fed, after, result, clients)
 
     def _read(self, data: Any, y: Any) -> tuple[Inputs, dict[str, Any]]:
         """Read the clients, and return them with options that stand for what only Python can give."""
@@ -140,28 +245,51 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
     ) -> None:
         super()._take(method, fed, state, result, clients)
         absent, n_clusters = self._absent, int(result["n_clusters"])
-        if isinstance(method, CanForget):
+        self._ids = [ids_of(client, self.preparation_.encoding.schema.id) for client in clients]
+        if isinstance(method, CanForget | CanUpdate):
             self._state = state
             self._private = [{} if client.id in absent else dict(client.state) for client in clients]
         self._confidence = [client.state.get("confidence") for client in clients]
-        self._set_labels(
-            [
-                np.full(len(client), -1) if client.id in absent else client.state["clusters"].numpy()
-                for client in clients
-            ]
-        )
-        self.__dict__.pop("memberships_", None)
+        labels = [
+            np.full(len(client), -1) if client.id in absent else client.state["clusters"].numpy() for client in clients
+        ]
+        memberships: list[Tensor] = []
         if self._method.soft:
             nobody = torch.zeros(0, n_clusters)
             parts = [nobody if client.id in absent else method.client_memberships(result, client) for client in clients]
-            if all(part is not None for part in parts):
-                self.memberships_ = ByClient([part.numpy() for part in parts], self.client_names_)
+            memberships = parts if all(part is not None for part in parts) else []
         encoding, private = self.preparation_.table, method.is_private()
         self._profile = None if encoding is None or private else profile_clusters(fed, encoding, n_clusters)
         self._words = words_of_clusters(fed, n_clusters) if self.preparation_.has_texts and not private else []
+        self._follow(labels, memberships)
         # Empty cells of new rows are imputed by the clusters' means.
         centres = None if self._profile is None or encoding is None else self._profile.centres(encoding)
         self.preparation_ = replace(self.preparation_, centres=centres)
+
+    def _follow(self, labels: Sequence[NDArray[np.int64]], memberships: Sequence[Tensor]) -> None:
+        """Set the clusters and memberships of samples, with the numbers of `_earlier` clusters, if there are such."""
+        self.__dict__.pop("memberships_", None)
+        earlier, self._earlier = self._earlier, None
+        if earlier is not None:
+            numbers = earlier.numbers(labels, self._method, self.result_)
+            self.result_ = numbers.of_result(self.result_)
+            states = [numbers.of_state({"clusters": torch.from_numpy(each)}) for each in labels]
+            labels = [each["clusters"].numpy() for each in states]
+            memberships = [numbers.placed(each, 1) for each in memberships]
+            self._profile = None if self._profile is None else numbers.of_profile(self._profile)
+            self._words = numbers.of_words(self._words)
+            used = {cluster for each in labels for cluster in each.tolist()}
+            self.cluster_names_ = {cluster: name for cluster, name in earlier.names.items() if cluster in used}
+        self._set_labels(labels)
+        if memberships:
+            self.memberships_ = ByClient([part.numpy() for part in memberships], self.client_names_)
+
+    def _same_rows(self) -> Earlier:
+        """Return what the clusters of now are, for others of the same rows."""
+        known = [np.ones(len(each), dtype=bool) for each in self.labels_]
+        sizes = sizes_of({name: pd.Series(each) for name, each in self.labels_.items()})
+        count, names = int(self.result_["n_clusters"]), dict(self.cluster_names_)
+        return Earlier(list(self.labels_), known, count, sizes, names, self._profile)
 
     @property
     def _absent(self) -> set[int]:
@@ -229,7 +357,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         probabilities of being right; those of the samples of `fit` are in `memberships_`.
         """
         hard = f"The clusters of this {type(self).__name__} are hard ones, without memberships."
-        return self._map_clients(X, self._method.memberships, _DATA, hard)
+        return self._map_clients(X, partial(predicted_memberships, self._method), _DATA, hard)
 
     def confidence(self, X: Any) -> Any:  # noqa: N803
         """Return the confidence with which samples belong to their predicted clusters.
@@ -358,6 +486,44 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         columns = {column.name: column.typical_values() or [None] * len(rows) for column in described(profile)}
         return _by_cluster({"rows": rows}, columns)
 
+    def why(self, X: Any) -> pd.DataFrame:  # noqa: N803
+        """Return the columns that put rows into their clusters rather than into the next best ones.
+
+        Distances from the means of both clusters, squared, differ by a sum over columns, where the method compares
+        samples; the columns with the largest parts are the reasons. Of texts they are words that tell the cluster, of
+        pictures pixels or features. Nothing leaves the client that has the rows.
+
+        Parameters
+        ----------
+        X : array-like
+            Rows of one client, in any form that `predict` takes.
+
+        Returns
+        -------
+        DataFrame
+            Up to three rows for each of `X`, the strongest reason first: ``row``, its position; ``cluster``; ``next``,
+            the next best, -1 if there is none; ``column``; ``value``, the row's own; ``here`` and ``there``, what is
+            usual in both clusters, in original units, empty for what is no table; and ``share``, in (0, 1], of what
+            speaks for the cluster.
+
+        Raises
+        ------
+        FedkinError
+            As `predict`, or if the method's clusters have no means in columns.
+        """
+        check_is_fitted(self, "result_")
+        left_out = [] if self._label is None else [self._label]
+        with self._on_device(), at_door(PYTHON):
+            data, subject = self.preparation_.read_again(client_input(X, _DATA), _DATA, left_out)
+            x = self.preparation_.prepared(data.x, data.table, subject)
+            rows = explain(self._method, self.result_, self.preparation_, data, x, self._profile, self._words)
+        reasons = [
+            {"row": row, "cluster": each.cluster, "next": each.next, **asdict(reason)}
+            for row, each in enumerate(rows)
+            for reason in each.reasons
+        ]
+        return pd.DataFrame(reasons, columns=["row", "cluster", "next", "column", "value", "here", "there", "share"])
+
     @available_if(lambda self: issubclass(self._method, CanForget))  # type: ignore[untyped-decorator]
     def forget(self, client: int | str, X: Any, y: Any = None, *, rows: ArrayLike | None = None) -> dict[str, Any]:  # noqa: N803
         """Leave a client out of what the others have sent; its samples get the label -1.
@@ -409,9 +575,8 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
             else:
                 state, values = self._without_rows(method, fed, position, rows)
                 certificate |= values
-            before = self.labels_
+            self._earlier = self._same_rows()
             self._take(method, fed, state, method.result(state), clients)
-            self._carry_names(self.cluster_names_, before, self.labels_)
         if rows is None:
             records = [record for record in self.records_ if record.get("phase") != "refinement"]
             self.records_ = [*records[:-1], {**records[-1], **values}]
@@ -628,12 +793,12 @@ class KinGraph(SampleClusterer, method="kin-graph"):
         cut.set_params(n_clusters=n_clusters or "auto", resolution=resolution or "auto", refine=False)
         with cut._on_device():
             cut._cut_again({"n_clusters": n_clusters} if resolution is None else {"resolution": resolution})
-        cut._carry_names(self.cluster_names_, self.labels_, cut.labels_)
         return cut
 
     def _cut_again(self, changes: Mapping[str, Any]) -> None:
         method = self._made(**changes)  # with what was given, of which "auto" would hide that it is out of range
         rng = derive_generator(self._run_seed, "server", "communities")  # as the server's when it cut the graph
+        self._earlier = self._same_rows()
         state, values = method.clusters_of(method.before_cut(self._graph), rng)
         self.result_ = {**method.result(state), "space": self.result_["space"]}
         self.scales_ = self.result_["scales"]
@@ -641,11 +806,11 @@ class KinGraph(SampleClusterer, method="kin-graph"):
         before = {name: value for name, value in records[-1].items() if name not in ("note", "warning")}
         self.records_ = [*records[:-1], {**before, **values}]
         pairs = enumerate(zip(self._votes, self.labels_, strict=True))
-        self._set_labels([y if i in self._absent else counted(votes, self.result_).numpy() for i, (votes, y) in pairs])
-        if "memberships_" in self.__dict__:
-            parts = [counted_shares(votes, self.result_).numpy() for votes in self._votes]
-            self.memberships_ = ByClient(parts, self.client_names_)
+        labels = [y if i in self._absent else counted(votes, self.result_).numpy() for i, (votes, y) in pairs]
+        has_shares = "memberships_" in self.__dict__
+        shares = [counted_shares(votes, self.result_) for votes in self._votes] if has_shares else []
         self._profile, self._confidence = None, [None for _ in self.labels_]
+        self._follow(labels, shares)
 
     def _take(
         self, method: Any, fed: LocalFederation, state: Any, result: dict[str, Any], clients: Sequence[Client]

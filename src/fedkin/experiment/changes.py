@@ -113,8 +113,8 @@ class Changes:
         share = f"{self.doubt:.0%} of the rows are in a new or drifted cluster, or in another one than before"
         if self.anew:
             return (
-                f"Much has changed: {share}. From {ANEW:.0%} on, cluster all rows anew (`fedkin run` with `--like "
-                f"{self.since}`), and look at both pages before anybody acts on the clusters."
+                f"Much has changed: {share}. From {ANEW:.0%} on, cluster all rows anew, keeping the numbers, and look "
+                "at both results before anybody acts on the clusters."
             )
         return f"The clusters still hold: {share}, less than {ANEW:.0%}."
 

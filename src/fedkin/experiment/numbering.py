@@ -54,12 +54,12 @@ class Numbers:
         clusters = state["clusters"]
         parts = {"clusters": torch.where(clusters < 0, clusters, self.by_cluster[clusters.clamp_min(0)])}
         shares = state.get("memberships")
-        return parts if shares is None else {**parts, "memberships": self._placed(shares, 1)}
+        return parts if shares is None else {**parts, "memberships": self.placed(shares, 1)}
 
     def of_profile(self, profile: ClusterProfile) -> ClusterProfile:
         """Return the profile with its clusters at their numbers."""
-        parts: dict[str, Any] = {name: self._placed(part) for name in BY_CLUSTER if len(part := getattr(profile, name))}
-        members = {client: self._placed(counts) for client, counts in profile.members.items()}
+        parts: dict[str, Any] = {name: self.placed(part) for name in BY_CLUSTER if len(part := getattr(profile, name))}
+        members = {client: self.placed(counts) for client, counts in profile.members.items()}
         gone = tuple(sorted({*range(self.count)} - {*self.by_cluster.tolist()}))
         return replace(profile, members=members, gone=gone, **parts)
 
@@ -70,7 +70,8 @@ class Numbers:
             placed[number] = list(each)
         return placed if any(words) else []
 
-    def _placed(self, values: Tensor, dim: int = 0) -> Tensor:
+    def placed(self, values: Tensor, dim: int = 0) -> Tensor:
+        """Return values by cluster along `dim` at the clusters' numbers."""
         return in_places(values, self.by_cluster, self.count, dim)
 
 
@@ -80,7 +81,8 @@ class Earlier:
 
     By client, `before` are int64 ``(n,)``: the cluster that each of its rows had, -1 if nothing says it; and `known`,
     bool ``(n,)``, whether the run before had this very row. `n_clusters` numbers were ever given, `sizes` are the rows
-    of each of its clusters, and `names` the names that users gave them. `profile` describes them, if it is known.
+    of each of its clusters, and `names` the names that users gave them. `profile` describes them, if it is known,
+    and `result` is theirs in an update, where data are prepared as before.
     """
 
     before: Sequence[NDArray[np.int64]]
@@ -89,12 +91,25 @@ class Earlier:
     sizes: Mapping[int, int]
     names: Mapping[int, str] = field(default_factory=dict)
     profile: ClusterProfile | None = None
+    result: Mapping[str, Any] | None = None
 
-    def numbers(self, after: Sequence[NDArray[np.int64]], n_clusters: int) -> Numbers:
-        """Return the number of each of the `n_clusters` of now; `after` are the rows' clusters now, as `before`."""
+    def numbers(self, after: Sequence[NDArray[np.int64]], method: Any, result: Mapping[str, Any]) -> Numbers:
+        """Return the numbers of the clusters of a method's result; `after` are the rows' clusters now, as `before`.
+
+        A cluster without rows has its number by what its method says has become of it, in an update.
+        """
+        n_clusters = int(result["n_clusters"])
         numbers = np.full(n_clusters, -1, dtype=np.int64)
-        for old, new in corresponding(np.concatenate(self.before), np.concatenate(after)).items():
+        old_of, new_of = np.concatenate([*self.before]), np.concatenate([*after])
+        has_both = (old_of >= 0) & (new_of >= 0)
+        for old, new in corresponding(old_of[has_both], new_of[has_both]).items():
             numbers[new] = old
+        before = self.result or {}
+        continued = method.continued(before, result) if before else None
+        for own, new in enumerate([] if continued is None else continued.tolist()):
+            old = int(before[NUMBERS][own]) if NUMBERS in before else own
+            if numbers[new] < 0 and old not in numbers and not ((old_of == old) | (new_of == new)).any():
+                numbers[new] = old
         fresh = numbers < 0
         numbers[fresh] = self.n_clusters + np.arange(fresh.sum())
         return Numbers(torch.from_numpy(numbers), max(self.n_clusters, int(numbers.max()) + 1))
@@ -147,8 +162,10 @@ def ids_of(client: Client, id_column: str | None) -> pd.Index[Any] | None:
     return pd.Index(names[1][1], name=names[1][0]) if len(names) > 1 else None
 
 
-def earlier_of(folder: Path, config: Any, population: Population) -> Earlier:
+def earlier_of(folder: Path, config: Any, population: Population, is_update: bool) -> Earlier:
     """Return what the run in `folder` says of the rows of `population`, whose data are not prepared yet.
+
+    `is_update` says whether they are going to be prepared as that run's.
 
     Raises FedkinError if `folder` holds no finished run that clusters samples in this process, or nothing is known of
     any row: there are no common ids, and its result predicts none of these rows.
@@ -176,7 +193,8 @@ def earlier_of(folder: Path, config: Any, population: Population) -> Earlier:
     if all((part < 0).all() for part in parts):
         raise failures[0] if failures else FedkinError(f"{folder} has no row in common with the data.")
     profile, _ = load_description(folder)
-    return Earlier(parts, known, int(saved.result["n_clusters"]), sizes_of(labels), read_names(folder), profile)
+    sizes, names, count = sizes_of(labels), read_names(folder), int(saved.result["n_clusters"])
+    return Earlier(parts, known, count, sizes, names, profile, saved.result if is_update else None)
 
 
 def followed_by(folder: Path) -> list[str]:

@@ -20,7 +20,17 @@ from fedkin.data.names import expanded, files_of_clients, folders_of_samples, sa
 from fedkin.data.population import client_name, position_of, short_names
 from fedkin.data.preparation import Preparation
 from fedkin.experiment.cluster_names import read_names
-from fedkin.experiment.outputs import Columns, SavedResult, as_csv, cluster_columns, load_found, row_names, rows_of
+from fedkin.experiment.explaining import explain as explained_rows
+from fedkin.experiment.outputs import (
+    Columns,
+    SavedResult,
+    as_csv,
+    cluster_columns,
+    load_description,
+    load_found,
+    row_names,
+    rows_of,
+)
 from fedkin.nn.modules import Classifier
 
 
@@ -32,6 +42,7 @@ def predict(
     cluster: int | None = None,
     memberships: bool = False,
     warn: Callable[[str], None] | None = None,
+    explain: bool = False,
     **how: str | None,
 ) -> str:
     """Predict new samples by the models of the run in `folder`, as CSV text.
@@ -45,8 +56,9 @@ def predict(
     file in a folder is the client's that it is called after.
 
     Columns are ``row``, the table's id if the clients' had it, ``cluster``, ``cluster_name`` where clusters have names,
-    if known ``confidence``, and with `memberships` one for each cluster; or ``class`` in place of these, where a method
-    clusters clients. Before them is ``client``, where `source` is a folder.
+    if known ``confidence``, with `memberships` one for each cluster, and with `explain` ``next_cluster``, the next best
+    one, and ``why``, the columns that put a row into its cluster rather than that; or ``class`` in place of these,
+    where a method clusters clients. Before them is ``client``, where `source` is a folder.
 
     `warn` is called with a sentence on each column in which the samples are unlike those of the run. Raises FedkinError
     if the run has no result, its method cannot be applied to new samples, or the data do not fit.
@@ -57,14 +69,16 @@ def predict(
     # Folders of samples are clients', but a folder of series, which may be CSV files, is one source.
     is_one = saved.preparation.encoder and samples_in(expanded(source)) and not folders_of_samples(source)
     files = [] if is_one else files_of_clients(source)
+    if explain and saved.method.traits.clusters != "samples":
+        raise FedkinError(f"Method '{saved.name}' of {folder} clusters clients, not samples; leave --explain out.")
     if not files:
         whose = _whose(saved, client, cluster)
-        return as_csv(rows_of(_columns(saved, source, label, whose, how, memberships, warn)))
+        return as_csv(rows_of(_columns(saved, source, label, whose, how, memberships, warn, explain)))
     is_named = saved.method.traits.clusters == "clients" and client is cluster is None and "cluster" not in saved.result
     parts: dict[str, Columns] = {}
     for name, short in zip(files, short_names(files), strict=True):
         whose = _whose(saved, short if is_named else client, cluster)
-        parts[short] = _columns(saved, str(expanded(source) / name), label, whose, how, memberships, warn)
+        parts[short] = _columns(saved, str(expanded(source) / name), label, whose, how, memberships, warn, explain)
     heads = dict.fromkeys(head for columns in parts.values() for head in columns)
     stacked: Columns = {"client": [], **{head: [] for head in heads}}
     for short, columns in parts.items():
@@ -126,6 +140,7 @@ def _columns(
     how: Mapping[str, str | None],
     memberships: bool,
     warn: Callable[[str], None] | None,
+    explain: bool,
 ) -> Columns:
     """Predict the samples of one source."""
     data = saved.read(source, label, **how)
@@ -145,7 +160,13 @@ def _columns(
     found = cluster_columns(predicted, None if confident is None else confident(saved.result, x), parts)
     names = read_names(saved.folder)
     named = {"cluster_name": [names.get(cluster, "") for cluster in found["cluster"]]} if names else {}
-    return columns | {"cluster": found.pop("cluster")} | named | found
+    reasons: Columns = {}
+    if explain:
+        profile, words = load_description(saved.folder)
+        explained = explained_rows(saved.method, saved.result, saved.preparation, data, x, profile, words)
+        after = [each.next if each.next >= 0 else "" for each in explained]
+        reasons = {"next_cluster": after, "why": [str(each) for each in explained]}
+    return columns | {"cluster": found.pop("cluster")} | named | found | reasons
 
 
 def assign(folder: Path, source: str, label: str | None = None, **how: str | None) -> int:

@@ -37,6 +37,7 @@ from fedkin.experiment.run_folder import (
     RESULTS,
     TIMING,
     is_finished,
+    is_update,
     load_checkpoint,
     restore,
     run_config,
@@ -44,7 +45,6 @@ from fedkin.experiment.run_folder import (
     write_config,
     write_sums,
 )
-from fedkin.methods.samples.sample_method import SENT
 from fedkin.report.numbers import join_words
 
 
@@ -160,7 +160,7 @@ def forget(
             f"The part of {listed[-1]} in {folder} cannot be separated from the others'; only a run without it forgets "
             "it: list the other clients in [federation], and run the experiment with another out."
         )
-    if state is None and any(SENT in each for each in checkpoint["clients"].values()):
+    if state is None and is_update(checkpoint):
         raise FedkinError(
             f"{folder} is an update, whose data are without the rows of before; forget the client in "
             f"{before.evaluation.like}, and update that run again."

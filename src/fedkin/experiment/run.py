@@ -56,6 +56,7 @@ from fedkin.experiment.config import Config, preparing_for
 from fedkin.experiment.disclosure import MESSAGES, disclosed, lead_of
 from fedkin.experiment.evaluation import evaluator_for, with_oracle
 from fedkin.experiment.numbering import Numbers, earlier_of, keep_names, written_numbers
+from fedkin.experiment.run_folder import is_update
 from fedkin.report.page import give_names, write_page
 from fedkin.report.run_page import page_of_run
 from fedkin.secure_aggregation.sums import secure
@@ -310,14 +311,14 @@ class Run(ExperimentRunner):
         callbacks: Sequence[Callback] = (),
     ) -> None:
         self.folder, self.began = folder, time.perf_counter()
+        self.checkpoint = run_folder.load_checkpoint(folder / run_folder.CHECKPOINT)
         like = config.evaluation.like
         # An end that is written again keeps its numbers, for the earlier run may be gone.
         self.numbers = None if like is None else written_numbers(folder)
         self.earlier = None
         if like is not None and self.numbers is None:
             progress.phase(f"Reading {like}")
-            self.earlier = earlier_of(Path(like).expanduser(), config, population)
-        self.checkpoint = run_folder.load_checkpoint(folder / run_folder.CHECKPOINT)
+            self.earlier = earlier_of(Path(like).expanduser(), config, population, is_update(self.checkpoint))
         if self.checkpoint is None:
             preparation = _prepare_clients(config, population, fed, progress)
         else:
@@ -346,7 +347,9 @@ class Run(ExperimentRunner):
                 state = self.steps(state)
             self.callbacks.phase("Writing the results")
             result = result_of(self.method, self.fed, state)
-            numbers = self._numbers(int(result.get("n_clusters", 0)))
+            numbers = self.numbers
+            if self.earlier is not None:
+                numbers = self.earlier.numbers(self._labels(), self.method, result)
             self._write_results(result, numbers)
             changes = self._changes()
             records = run_folder.read_records(self.folder, state.steps)
@@ -402,12 +405,6 @@ class Run(ExperimentRunner):
         outputs.write_result(folder, method, dict(result), self.preparation, population, profile, words, reading)
         write_atomically(folder / MESSAGES, json.dumps(self.fed.by_task, indent=2) + "\n")
         run_folder.write_sums(folder, [run_folder.CONFIG, run_folder.RECORDS, MESSAGES, *run_folder.RESULTS])
-
-    def _numbers(self, n_clusters: int) -> Numbers | None:
-        """Return the numbers of the method's clusters that follow the earlier run's; ``None`` without one."""
-        if self.earlier is None:
-            return self.numbers
-        return self.earlier.numbers(self._labels(), n_clusters)
 
     def _labels(self) -> list[NDArray[np.int64]]:
         """Return the clusters of all clients' rows, -1 for those of clients without a part in the result."""

@@ -22,6 +22,7 @@ from fedkin.core.payload import load_tree, owned, save_tree
 from fedkin.core.runner import Callback, RecordLine, Timing
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment.config import SECTIONS, Config, load_config
+from fedkin.methods.samples.sample_method import SENT
 
 CONFIG, RECORDS, TIMING, CHECKPOINT = "config.toml", "records.jsonl", "timing.jsonl", "checkpoint.safetensors"
 RESULT, MODELS, ENCODER, CLIENTS = "result.json", "models.safetensors", "encoder.safetensors", "clients.csv"
@@ -53,6 +54,11 @@ def snapshot(fed: Federation, state: State) -> dict[str, Any]:
     clients = fed.clients if isinstance(fed, LocalFederation) else {}
     memories = {str(client): dict(each.state) for client, each in clients.items()}
     return dict(owned({"format": FORMAT, "state": state.tree(), **fed.tree(), "clients": memories}))
+
+
+def is_update(checkpoint: Mapping[str, Any] | None) -> bool:
+    """Return whether a run updates another, by its `checkpoint`: clients remember of which rows they have sent some."""
+    return checkpoint is not None and any(SENT in each for each in checkpoint["clients"].values())
 
 
 def load_checkpoint(path: Path) -> dict[str, Any] | None:

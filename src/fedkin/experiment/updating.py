@@ -88,35 +88,35 @@ def _start(
     common = next((part for each in old_states.values() if (part := _of_preparation(each))), {})
     states: dict[str, dict[str, Tensor]] = {}
     for i, client in enumerate(population.clients):
-        if i in population.forgotten:
-            states[str(i)] = {_SENT_IDS: sent} if (sent := old_states.get(i, {}).get(_SENT_IDS)) is not None else {}
+        earlier, ids = labels.get(label_file(folder, i, names).stem), ids_of(client, preparation.encoding.schema.id)
+        remembered = sent_rows(old_states.get(i, {}), earlier, ids, len(client))
+        if i in population.forgotten:  # one that is away may come back
+            states[str(i)] = {_SENT_IDS: remembered[_SENT_IDS]} if names[i] in config.federation.away else {}
             continue
         preparation.prepared(client.x, client.table, f"'{names[i]}'", client.table)  # refuses other columns by name
-        earlier, ids = labels.get(label_file(folder, i, names).stem), ids_of(client, preparation.encoding.schema.id)
-        sent = sent_ids(old_states.get(i, {}), earlier)
-        has_sent = torch.zeros(len(client), dtype=torch.bool)
-        if ids is not None:
-            has_sent = torch.isin(hashes(ids), sent)
-        elif earlier is not None:
+        states[str(i)] = {**common, **remembered}
+        if ids is None and earlier is not None:
             progress.note(f"Rows of {names[i]} have no ids, so that all count as new; data.id names their column.")
-        states[str(i)] = {**common, SENT: has_sent, _SENT_IDS: sent}
     notes = [f"Data are prepared as in {folder}."]
     prepared = replace(preparation, notes=notes, questions=())
     fresh = {"keys": {}, "left_out": {}, "state": state.tree(), "clients": states, "preparation": prepared.tree()}
     return dict(owned({**{name: part for name, part in checkpoint.items() if name != "signed"}, **fresh}))
 
 
-def sent_ids(state: Mapping[str, Tensor], labels: pd.Series[Any] | None) -> Tensor:
-    """Return hashes of the ids of all rows of which a client has sent something, in the run before or in earlier ones.
+def sent_rows(
+    state: Mapping[str, Tensor], labels: pd.Series[Any] | None, ids: pd.Index[Any] | None, rows: int
+) -> dict[str, Tensor]:
+    """Return what a client remembers at the start of an update: of which rows, and ids, it has sent something.
 
-    `state` is the client's of the run before, and `labels` the clusters of its rows then, by id.
+    `state` is the client's of the run before, and `labels` the clusters of its rows then, by id; `ids` are those of its
+    `rows` now.
     """
-    before = state.get(_SENT_IDS, torch.zeros(0, dtype=torch.int64))
-    if labels is None or labels.index.name == "row":
-        return before
-    has_sent = state.get(SENT, torch.ones(len(labels), dtype=torch.bool))
-    sent: Tensor = torch.cat([before, hashes(labels.index)[has_sent]]).unique()
-    return sent
+    sent = state.get(_SENT_IDS, torch.zeros(0, dtype=torch.int64))
+    if labels is not None and labels.index.name != "row":
+        has_sent = state.get(SENT, torch.ones(len(labels), dtype=torch.bool))
+        sent = torch.cat([sent, hashes(labels.index)[has_sent]]).unique()
+    known = torch.zeros(rows, dtype=torch.bool) if ids is None else torch.isin(hashes(ids), sent)
+    return {SENT: known, _SENT_IDS: sent}
 
 
 def hashes(ids: pd.Index[Any]) -> Tensor:

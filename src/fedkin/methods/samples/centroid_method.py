@@ -144,6 +144,23 @@ class CentroidMethod(SampleMethod):
         return torch.cat([torch.zeros(0, len(result["centroids"])), *parts])
 
     @staticmethod
+    def continued(before: Mapping[str, Any], result: Mapping[str, Any]) -> Tensor | None:
+        """Return the nearest centroid of each centroid before; ``None`` if features differ."""
+        if before["features"] != result["features"]:
+            return None
+        return nearest_centroids(before["centroids"], result["centroids"])
+
+    @staticmethod
+    def contrast(result: Mapping[str, Any], x: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Return the cluster of the second nearest centroid, and the difference of squared distances by feature."""
+        centroids, features = result["centroids"].double(), extract(result["features"], x).double()
+        if len(centroids) < 2:
+            return torch.full((len(x),), -1), torch.zeros_like(features)
+        near = pairwise_distances(features, centroids).topk(2, largest=False).indices
+        away = [(features - centroids[near[:, place]]).square() for place in (0, 1)]
+        return near[:, 1], away[1] - away[0]
+
+    @staticmethod
     def embed(result: Mapping[str, Any], x: Tensor) -> Tensor:
         """Return the features of samples ``(n, *shape)``: float32 ``(n, width)``."""
         return extract(result["features"], x)
@@ -265,10 +282,12 @@ def one_round_of_points(
 
 
 def with_more_points(state: Any, clients: Mapping[int, int]) -> Any:
-    """Return a finished `PointsState` reset to before its step, to which clients add points of their new rows."""
+    """Return a finished `PointsState` reset to before its step, to which clients add points of their new rows.
+
+    It keeps the centroids, for the server to begin with.
+    """
     owners = torch.tensor([clients[owner] for owner in state.owners.tolist()], dtype=torch.int64)
-    changes = {"owners": owners, "awaits_more": True, "centroids": torch.zeros(0, 0)}
-    return replace(state, steps=state.steps - 1, finished=False, **changes)
+    return replace(state, steps=state.steps - 1, finished=False, owners=owners, awaits_more=True)
 
 
 def without_points(state: Any, clients: Collection[int]) -> Any:

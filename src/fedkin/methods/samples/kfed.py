@@ -93,7 +93,9 @@ class KFedMethod(CentroidMethod):
         def cluster(state: PointsState) -> RoundOutcome:
             # The first by id and not by arrival, which differs from run to run on a real federation.
             points = state.points
-            start = farthest_points(points[state.owners == state.owners[0]], points, self.n_clusters)
+            start = state.centroids  # of the run that this one updates, whose clusters hardly change
+            if len(start) != self.n_clusters:
+                start = farthest_points(points[state.owners == state.owners[0]], points, self.n_clusters)
             if self.max_iter == 1:
                 clusters, labels = nearest_centroids(points, start).unique(return_inverse=True)
                 centroids = torch.stack([points[labels == cluster].mean(0) for cluster in range(len(clusters))])

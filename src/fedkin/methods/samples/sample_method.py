@@ -59,6 +59,25 @@ class SampleMethod(Method[Any]):
         return None
 
     @staticmethod
+    def continued(before: Mapping[str, Any], result: Mapping[str, Any]) -> Tensor | None:
+        """Return the cluster of `result` that each one of an updated result is now, whatever rows clients have.
+
+        Both are of the same features; int64 ``(k,)``, by the means of the clusters. ``None``, as by default, if it is
+        not known.
+        """
+        return None
+
+    @staticmethod
+    def contrast(result: Mapping[str, Any], x: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Return the next best cluster of samples, and by feature how far it is farther away than their own.
+
+        They are int64 ``(n,)``, -1 where there is no other, and float64 ``(n, width)``: parts of the difference of
+        squared distances from the means of both clusters, in the features that are compared. ``None``, as by default,
+        if that is no sum over features.
+        """
+        return None
+
+    @staticmethod
     def memberships(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
         """Return memberships of samples ``(n, *shape)`` in each cluster; see `soft`.
 

@@ -35,6 +35,7 @@ from fedkin.methods.samples.kingraph.kingraph_space import (
     are_better_separated,
     cut_nodes,
     described,
+    features_of,
     memory_of,
     points_of,
     receive_clusters,
@@ -376,6 +377,37 @@ class KinGraphMethod(SampleMethod):
             return cls.memberships(result, client.x)
         memory = memory_of(client)
         return None if memory is None else counted_shares(memory, result)
+
+    @staticmethod
+    def continued(before: Mapping[str, Any], result: Mapping[str, Any]) -> Tensor | None:
+        """Return the cluster that has most samples of the nodes of each one before; ``None`` if spaces differ."""
+        if not torch.equal(before["space"]["directions"], result["space"]["directions"]):
+            return None
+        now = counted(nearest_nodes(result["centroids"], before["centroids"]), result)
+        table = torch.zeros(int(before["clusters"].max()) + 1, int(now.max()) + 1)
+        table.index_put_((before["clusters"], now), before["counts"].float(), accumulate=True)
+        return table.argmax(1)
+
+    @staticmethod
+    def contrast(result: Mapping[str, Any], x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the next best cluster by the means of the clusters' nodes, and the parts of features.
+
+        Means are taken back to features by the pseudoinverse of the directions.
+        """
+        space, clusters = result["space"], KinGraphMethod.predict(result, x)
+        features, points = features_of(space, x).double(), points_of(space, x).double()
+        weights = torch.zeros(int(result["clusters"].max()) + 1, len(result["clusters"]), dtype=torch.float64)
+        weights[result["clusters"], torch.arange(len(result["clusters"]))] = result["counts"].double().clamp_min(1e-9)
+        means = (weights / weights.sum(1, keepdim=True).clamp_min(1e-9)) @ result["centroids"].double()
+        if len(means) < 2:
+            return torch.full((len(x),), -1), torch.zeros_like(features)
+        away = torch.cdist(points, means)
+        away[torch.arange(len(x)), clusters] = torch.inf
+        after = away.argmin(1)
+        directions = space["directions"].double()
+        between = (means[clusters] - means[after]) @ directions.T
+        middle = space["mean"].double() + (means[clusters] + means[after]) / 2 @ torch.linalg.pinv(directions)
+        return after, 2 * (features - middle) * between
 
     @staticmethod
     def embed(result: Mapping[str, Any], x: Tensor) -> Tensor:

@@ -1,0 +1,170 @@
+"""Why a row is in its cluster: the columns that put it there rather than into the next best cluster.
+
+With distances d from the clusters' means, where a method compares samples, a row is nearer to its own than to the next
+by the difference of their squares. That is a sum over features, in which each has its part, and over the indicators of
+a category or the components of a text together. Nothing is asked and nothing leaves: a row's owner computes it from the
+row, the result and the profile of the clusters.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedkin.core import FedkinError
+from fedkin.core.client import Table
+from fedkin.core.runner import NUMBERS, predicted_clusters
+from fedkin.data.dataset import Dataset
+from fedkin.data.preparation import Preparation
+from fedkin.data.profile import ClusterProfile, texts_of
+from fedkin.report.words import NOTHING, described
+
+REASONS = 3
+"""Columns that are named of each row, as many as sentences on clusters can hold."""
+
+
+@dataclass(frozen=True)
+class Reason:
+    """One column, or the words, that put a row into its cluster.
+
+    `value` is the row's own, `here` what is usual in its cluster and `there` in the next best one, all in original
+    units; the last two are empty where the clusters have no profile. `share`, in (0, 1], is the part of what speaks for
+    the cluster.
+    """
+
+    column: str
+    value: str
+    here: str
+    there: str
+    share: float
+
+    def __str__(self) -> str:
+        beside = f" ({self.here}; next {self.there})" if self.here else ""
+        return f"{self.column} {self.value}{beside}"
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why a row is in its `cluster` and not in the `next` best one, -1 if there is no other: the strongest first."""
+
+    cluster: int
+    next: int
+    reasons: list[Reason]
+
+    def __str__(self) -> str:
+        return "; ".join(map(str, self.reasons))
+
+
+def explain(
+    method: Any, result: Mapping[str, Any], preparation: Preparation, data: Dataset, x: Tensor,
+    profile: ClusterProfile | None, words: Sequence[Sequence[str]] = (),
+) -> list[Explanation]:  # fmt: skip
+    """Explain the clusters of rows.
+
+    Parameters
+    ----------
+    method, result
+        A method's class and its result.
+    preparation : Preparation
+    data : Dataset
+        The rows as they were read, and `x`, float32 ``(n, *shape)``, prepared.
+    profile : ClusterProfile or None
+        Of the clusters of tables; `words` are those that distinguish clusters of texts.
+
+    Raises
+    ------
+    FedkinError
+        If nothing is known of the clusters that rows could be compared with.
+    """
+    clusters = predicted_clusters(method, result, x)
+    contrast = getattr(method, "contrast", lambda *_: None)(result, x)
+    if contrast is not None:
+        after, parts = contrast
+        numbers = result.get(NUMBERS, torch.arange(int(result["n_clusters"])))
+        after = torch.where(after < 0, after, numbers[after.clamp_min(0)])
+    elif profile is not None and preparation.table is not None:
+        after, parts = _by_means(x.double(), clusters, profile.centres(preparation.table))
+    else:
+        raise FedkinError(
+            "Why rows are in their clusters is not known: the method compares them by a network, and clients have no "
+            "tables whose columns describe clusters."
+        )
+    names, totals = _by_column(preparation, parts)
+    usual = {column.name: column.cells for column in described(profile)} if profile is not None else {}
+    texts = texts_of(data.samples, data.table, len(x)) if any(words) else None
+    value_of = _values(preparation, data, x, names)
+    explained = []
+    for row, (cluster, other) in enumerate(zip(clusters.tolist(), after.tolist(), strict=True)):
+        held = [] if texts is None else [word for word in words[cluster] if word in texts[row].lower()]
+        if held:
+            explained.append(Explanation(cluster, other, [Reason("words", ", ".join(held), "", "", 1.0)]))
+            continue
+        speaks = totals[row].clamp_min(0)
+        shares = (speaks / speaks.sum().clamp_min(1e-300)).tolist() if other >= 0 else [0.0] * len(names)
+        reasons = []
+        for place in sorted(range(len(names)), key=lambda each: -shares[each])[:REASONS]:
+            cells = usual.get(names[place], [])
+            here, there = (cells[c] if c < len(cells) and cells[c] != NOTHING else "" for c in (cluster, other))
+            reason = Reason(names[place], value_of(row, place), here, there, shares[place])
+            reasons += [reason] if shares[place] > 0 else []
+        explained.append(Explanation(cluster, other, reasons))
+    return explained
+
+
+def _by_means(x: Tensor, clusters: Tensor, centres: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the next best cluster of rows by the clusters' means, and the part of each encoded column."""
+    width = centres.shape[1]
+    away = torch.stack([(x[:, :width] - centre).square().sum(1) for centre in centres], 1).nan_to_num(torch.inf)
+    away[torch.arange(len(x)), clusters] = torch.inf
+    least, after = away.min(1)
+    parts = (x[:, :width] - centres[after]).square() - (x[:, :width] - centres[clusters]).square()
+    return torch.where(least.isinf(), -1, after), parts.nan_to_num(0.0)
+
+
+def _by_column(preparation: Preparation, parts: Tensor) -> tuple[list[str], Tensor]:
+    """Return the names of columns, and the parts of each ``(n, columns)``; of features where these are no columns."""
+    encoding, width = preparation.table, parts.shape[1]
+    if encoding is None or width not in (encoding.width, len(encoding.mean)):
+        shape = preparation.shape
+        is_of_samples = width == torch.Size(shape).numel()
+        if is_of_samples and len(shape) == 3:
+            return [f"pixel {place // shape[2] % shape[1]}, {place % shape[2]}" for place in range(width)], parts
+        return [f"{'column' if is_of_samples else 'feature'} {place}" for place in range(width)], parts
+    spans = [(name, start, end) for name, start, end in encoding.blocks]
+    each, texts = len(encoding.mean), len(encoding.text_names)
+    size = (width - each) // texts if texts else 0
+    spans += [(name, each + i * size, each + (i + 1) * size) for i, name in enumerate(encoding.text_names) if size]
+    return [name for name, _, _ in spans], torch.stack([parts[:, a:b].sum(1) for _, a, b in spans], 1)
+
+
+def _values(preparation: Preparation, data: Dataset, x: Tensor, names: Sequence[str]) -> Callable[[int, int], str]:
+    """Return a function of a row and a column's place that gives the row's value in original units, as a text."""
+    if preparation.table is not None and data.table is not None:
+        table = data.table
+        return lambda row, place: cell_text(table, names[place], row)
+    raw = data.x.flatten(1)
+    if raw.shape[1] == len(names):
+        return lambda row, place: f"{float(raw[row, place]):.4g}"
+    return lambda row, place: ""
+
+
+def cell_text(table: Table, name: str, row: int) -> str:
+    """Return a cell of a table as a text, in the units of the data; "empty" without a value."""
+    column = next((each for each in table.columns if each.name == name), None)
+    if column is None:
+        return "" if name in table.texts else "empty"
+    value = float(table.of(name)[row])
+    if value != value:
+        return "empty"
+    if column.is_coded:
+        return str(column.categories[int(value)])
+    if column.kind == "boolean":
+        return "true" if value else "false"
+    if column.kind == "date":
+        return (datetime.datetime(1970, 1, 1) + datetime.timedelta(days=value)).date().isoformat()
+    return f"{value:,.6g}"
