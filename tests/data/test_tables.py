@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import time
 from contextlib import suppress
 from typing import Any
@@ -15,7 +16,7 @@ from fedkin.core.errors import FedkinError
 from fedkin.data.dataset import encode_labels
 from fedkin.data.files import read_file
 from fedkin.data.options import NO_OPTIONS, TableOptions, lines_lacking
-from fedkin.data.tables import frame_to_dataset, frame_to_table
+from fedkin.data.tables import as_frame, frame_to_dataset, frame_to_table
 
 
 def write(path, text):
@@ -167,16 +168,25 @@ def test_what_a_server_asks_may_be_anything(asked: dict[str, Any]) -> None:
         assert lines_lacking(asked, TABLE, NO_OPTIONS, None, None) == []
 
 
-def test_a_code_named_for_all_columns_is_asked_about_where_it_is_a_true_value():
-    """As 0 is of children, though none of a blood pressure; a value beyond all others is a code everywhere."""
-    rows = np.arange(60)
-    frame = pd.DataFrame({"pressure": np.where(rows % 6, 90 + rows, 0), "children": rows % 4, "text": "0"})
-    for source in (frame, frame.astype(str)):
-        with pytest.raises(FedkinError) as error:
-            frame_to_dataset(source, "a", "a.csv", options=TableOptions(na_values=0))
-        assert "would empty 15 cells of 'children'" in str(error.value)
-        assert "na_values = {pressure = [0]}" in str(error.value).replace('"', "")
-    read = frame_to_dataset(frame, "a", "a.csv", options=TableOptions(na_values={"pressure": 0}))
-    assert read.x.isnan().sum(0).tolist()[:2] == [10, 0]
-    codes = frame_to_dataset(frame.replace(0, -9), "a", "a.csv", options=TableOptions(na_values=-9))
-    assert codes.x.isnan().sum(0).tolist()[:2] == [10, 15]
+def frame_of(library: str) -> Any:
+    """A frame with a number, a text, a truth value, a date and an empty cell of another library."""
+    cells = {"a": [1.5, None, 3.0], "k": ["x", "y", None], "t": [True, False, True]}
+    days = [datetime.date(2024, 2, 29), None, datetime.date(1970, 1, 2)]
+    module = pytest.importorskip(library)
+    return (module.table if library == "pyarrow" else module.DataFrame)({**cells, "d": days})
+
+
+@pytest.mark.parametrize("arrow", [True, False], ids=["arrow", "no arrow"])
+@pytest.mark.parametrize("library", ["polars", "pyarrow"])
+def test_frames_of_other_libraries_are_tables(library: str, arrow: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(self: Any) -> Any:
+        raise ImportError("pyarrow")
+
+    if not arrow:
+        monkeypatch.setattr("narwhals.DataFrame.to_pandas", fails)
+    frame = as_frame(frame_of(library))
+    assert frame is not None
+    table = frame_to_table(frame, "It")
+    assert [column.kind for column in table.columns] == ["number", "category", "boolean", "date"]
+    values = [[1.5, 0, 1, 19782], [-1, 1, 0, -1], [3, -1, 1, 1]]
+    assert table.values.nan_to_num(-1).tolist() == values

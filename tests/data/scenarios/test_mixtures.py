@@ -86,6 +86,7 @@ def test_the_default_is_digits_at_ten_clients_with_fifty_per_class():
     ("options", "words"),
     [
         ({"n_classes": 11}, "allowed: 1 to 10"),
+        ({"n_classes": 3, "max_classes": 4}, "1 <= minimum <= maximum <= 3"),
         ({"samples_per_class": 500}, "only 174 samples"),
     ],
 )

@@ -266,10 +266,13 @@ class MissingClasses(PartitionScenario):
         Per cluster, the indices of the classes it lacks. By default, for ten classes, the four clusters of the
         paper: those for Fashion-MNIST or CIFAR-10 if the data have such a name, else those for MNIST. For 47 classes,
         as in EMNIST, eight clusters that lack seven each, drawn from the seed.
+    reindex : bool
+        Whether each cluster numbers its classes ``0, 1, ...`` anew, as the paper's eight outputs for ten classes imply.
     """
 
     clients: Count | None = None
     missing: list[list[int]] | None = None
+    reindex: bool = False
 
     def partition(self, data: Labelled, seed: int) -> Population:
         count = len(data.classes)
@@ -286,8 +289,15 @@ class MissingClasses(PartitionScenario):
         tests = None
         if data.test is not None:
             tests = _equal_shares(data.test[1], held, sizes, derive_generator(seed, "test"))
-        clusters = torch.arange(len(held)).repeat_interleave(torch.tensor(sizes))
-        return self.populated(data, parts, seed, tests=tests, clusters=clusters)
+        clusters, change = torch.arange(len(held)).repeat_interleave(torch.tensor(sizes)), None
+        if self.reindex:
+            data = replace(data, classes=[str(i) for i in range(int(held.sum(1).max()))])
+            new = (held.cumsum(1) - 1)[clusters]
+
+            def change(client: int, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+                return x, new[client][y]
+
+        return self.populated(data, parts, seed, tests=tests, clusters=clusters, change=change)
 
 
 def _missing_of_paper(data: Labelled, seed: int) -> list[list[int]]:

@@ -161,7 +161,7 @@ def own_class(y: Tensor, clients: int, heterogeneity: float, rng: torch.Generato
 
 @dataclass(frozen=True)
 class LabelSkew(DataSetScenario):
-    """Label skew: each client has samples of 2 to half of the classes of one labelled data set (FedCRef, section 5.2).
+    """Label skew: each client has samples of a few classes of one labelled data set (FedCRef, section 5.2).
 
     Attributes
     ----------
@@ -169,6 +169,8 @@ class LabelSkew(DataSetScenario):
         Keep only so many classes, the most frequent ones.
     clients : int
         Number of clients, at least 1.
+    min_classes, max_classes : int or None
+        Range of the number of classes per client; by default 2 to half of all.
     samples_per_class : int or None
         Samples of each class a client holds; by default as many as the data allow, at most 500.
     overlap : float
@@ -182,6 +184,8 @@ class LabelSkew(DataSetScenario):
 
     n_classes: Count | None = None
     clients: Count = 10
+    min_classes: Count | None = None
+    max_classes: Count | None = None
     samples_per_class: Count | None = None
     overlap: Fraction = 0.0
     initial: Literal["method", "true", "dirty"] = "method"
@@ -198,7 +202,12 @@ class LabelSkew(DataSetScenario):
         if self.n_classes is not None:
             data, y = _most_frequent(data, y, self.n_classes)
         sizes = torch.unique(y, return_counts=True)[1]
-        bounds = min(2, len(sizes)), min(len(sizes), max(2, len(sizes) // 2))
+        high = self.max_classes or max(min(len(sizes), max(2, len(sizes) // 2)), self.min_classes or 0)
+        bounds = self.min_classes or min(2, high), high
+        if not bounds[0] <= high <= len(sizes):
+            raise FedkinError(
+                f"Classes per client are {bounds[0]} to {high}; allowed: 1 <= minimum <= maximum <= {len(sizes)}."
+            )
         fitting = _fitting_samples_per_class(sizes, self.clients, bounds)
         rng = derive_generator(seed, "partition")
         parts = label_skew(y, self.clients, bounds, self.samples_per_class or fitting, rng, self.overlap)
