@@ -149,10 +149,10 @@ class TableOptions:
             choices = get_args(get_type_hints(type(self))[name])
             if (value := getattr(self, name)) not in choices:
                 raise unknown_name(name, str(value), choices)
-        if not {type(self.header).__name__, type(self.dayfirst).__name__} <= {"bool", "bool_", "NoneType"}:
-            raise FedkinError(f"header is {self.header!r} and dayfirst {self.dayfirst!r}; allowed: 'true', 'false'.")
-        put("header", bool(self.header))
-        put("dayfirst", None if self.dayfirst is None else bool(self.dayfirst))
+        for name in ("header", *(["dayfirst"] if self.dayfirst is not None else [])):
+            if type(getattr(self, name)).__name__ not in ("bool", "bool_"):  # numpy's, too, without waiting for it
+                raise FedkinError(f"{name} is {getattr(self, name)!r}; allowed: 'true', 'false'.")
+            put(name, bool(getattr(self, name)))
         try:
             "".encode(self.encoding)
             codecs.lookup(self.encoding)

@@ -127,4 +127,4 @@ def hashes(ids: pd.Index[Any]) -> Tensor:
 
 def _of_preparation(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the part of a client's state by which its data are prepared."""
-    return {name: part for name, part in state.items() if name == STATE or name.startswith("scaling_")}
+    return {name: part for name, part in state.items() if name == STATE}
