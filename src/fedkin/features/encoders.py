@@ -10,6 +10,7 @@ ImageNet, unless the spec says otherwise, as ``"torch:FILE?size=128&mean=0.5&std
 from __future__ import annotations
 
 import hashlib
+import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -31,6 +32,7 @@ from fedkin.core.errors import FedkinError, in_short, kind_of, require
 ROCKET, EMBEDDED = "rocket", "embedded"
 TEXTS = "sentence-transformers:"
 PREFIXES = ("timm:", "onnx:", "torch:", TEXTS)
+_log = logging.getLogger(__name__)
 _SIDE = 224
 """Height and width of images where neither the network nor the spec says: those that most networks were trained on."""
 _KERNELS = 500
@@ -220,10 +222,32 @@ def _parts(spec: str) -> tuple[str, str, dict[str, str]]:
     return kind, name, dict(parse_qsl(query))
 
 
+def announce_download(repository: str) -> None:
+    """Warn in the log, before a download from Hugging Face's hub, of its size and licence; not if it is here.
+
+    `repository` is ``OWNER/NAME``, or the name alone of a model of sentence-transformers. Nothing is said where the hub
+    cannot be reached: loading then says why it failed.
+    """
+    from huggingface_hub import model_info, try_to_load_from_cache
+
+    repository = repository if "/" in repository else f"sentence-transformers/{repository}"
+    if isinstance(try_to_load_from_cache(repository, "config.json"), str):
+        return
+    try:
+        info = model_info(repository, files_metadata=True, timeout=10)
+    except Exception:  # of the network, the hub or a wrong name, for all of which loading has a sentence
+        return
+    weights = max((file.size or 0 for file in info.siblings or ()), default=0)
+    licence = getattr(info.card_data, "license", None) or "none that its page names"
+    _log.warning("Downloads %s once: %.0f MB; its licence: %s.", repository, weights / 1e6, licence)
+
+
 def _sentence_transformer(name: str) -> Network:
     require(f"Features '{TEXTS}...'", "sentence_transformers", "text")
     from sentence_transformers import SentenceTransformer
 
+    if not Path(name).expanduser().exists():
+        announce_download(name)
     model: Any = SentenceTransformer(name, device=str(device()))
     return Network(lambda texts: model.encode(texts, show_progress_bar=False), weights=_hash_of(model))
 
@@ -233,6 +257,9 @@ def _timm(name: str) -> Network:
     require("Features 'timm:...'", "timm", "images")
     import timm
 
+    hub = name.removeprefix("hf-hub:") if name.startswith("hf-hub:") else timm.get_pretrained_cfg(name).hf_hub_id
+    if hub:
+        announce_download(hub)
     network: Any = timm.create_model(name, pretrained=True, num_classes=0).eval()
     config, place = timm.data.resolve_model_data_config(network), device()
     network.to(place, memory_format=torch.channels_last)
