@@ -5,8 +5,7 @@
 judges kin-graph, and k-FED and kin-graph with the true number and each of a ladder, by one split, on tables held by
 three clients, partitioned at random for even seeds and by label skew for odd ones, as `fedkin compare` does with
 nothing given. The classes have no part in what is recommended. *Regret* is the ARI of the best candidate less that of
-the recommended one. A line of OUT/regret.csv follows each table; what is there is not made again. Without FEDKIN_DATA
-only scikit-learn's, made-up and R's tables are judged.
+the recommended one. A line of OUT/regret.csv follows each table; what is there is not made again.
 """
 
 from __future__ import annotations
@@ -28,12 +27,10 @@ from fedkin.experiment.config import load_config
 from fedkin.studies.cells import run_cell
 from fedkin.studies.compare import LADDER
 from fedkin.studies.question import Candidate
-from fedkin.studies.ranking import best_numbers, recommend, score_of
-from simulated_tables import KINDS
-from sources import add, known_cells, r_sources, with_irrelevant
+from fedkin.studies.ranking import CHANCE, best_numbers, recommend, score_of
+from sources import add, known_cells
 
 SKLEARN = {"wine": load_wine, "iris": load_iris, "breast-cancer": load_breast_cancer}
-IRRELEVANT = ("", "+1 number", "+4 number", "+1 binary", "+4 binary", "+1 category", "+4 category")
 CHOSEN_ON = (
     "wine", "iris", "breast-cancer", "fcps/lsun", "fcps/chainlink", "sipu/aggregation", "sipu/flame", "fcps/engytime",
     "sipu/s1", "fcps/hepta", "fcps/tetra", "sipu/jain", "graves/dense", "fcps/twodiamonds", "graves/fuzzyx",
@@ -45,8 +42,6 @@ FRESH = (
     "made/moons", "made/blobs-3-4", "made/blobs-6-2", "made/blobs-8-10", "made/blobs-12-3", "made/stretched-4-3",
     "made/unequal-3-2", "made/unequal-5-6", "made/mixed-4",
 )  # fmt: skip
-SIMULATED = {f"simulated/{kind}": kind for kind in KINDS if "random categories" not in kind}
-"""Tables of `simulated_tables` with clusters, of 600 rows."""
 METHODS = ("kfed", "kin-graph")
 NUMBERS = tuple(number for number in LADDER if number not in (5, 10, 15))
 _ROWS, _CLIENTS, _FEWEST, _PER_CLUSTER = 1000, 3, 20, 10
@@ -56,7 +51,7 @@ _ROWS, _CLIENTS, _FEWEST, _PER_CLUSTER = 1000, 3, 20, 10
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--tables", nargs="+", default=tables(), help="Such as wine or 'wine +4 category'.")
+    parser.add_argument("--tables", nargs="+", default=[*CHOSEN_ON, *FRESH], help="Such as wine or sipu/s1.")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1], help="Of columns, rows and who holds what.")
     given = parser.parse_args()
     path = given.out / "regret.csv"
@@ -87,7 +82,10 @@ def judged(table: str, seed: int) -> dict[str, object]:
     taken = choice.score.measures["ari"] if choice else 0.0
     return {
         "recommended": choice.score.candidate.name if choice else "",
-        "undecided": bool(choice and choice.undecided),
+        # As `Comparison.confident` is with one seed: decided, better than chance, and more than one cluster is found.
+        "confident": bool(
+            choice and not choice.undecided and choice.score.value > CHANCE and scores[0].clusters[0] > 1
+        ),
         "found again": round(choice.score.value, 3) if choice else 0.0,
         "ari": round(taken, 3),
         "best": best.candidate.name,
@@ -95,26 +93,14 @@ def judged(table: str, seed: int) -> dict[str, object]:
     }
 
 
-def tables() -> list[str]:
-    """Names of all tables that are there."""
-    there = os.environ.get("FEDKIN_DATA")
-    others = [name for name in (*CHOSEN_ON, *FRESH) if "/" in name and (there or name.startswith("made/"))]
-    return [f"{name} {more}".strip() for more in IRRELEVANT for name in SKLEARN] + others + [*SIMULATED, *r_sources()]
-
-
-def read_table(name: str, seed: int) -> tuple[pd.DataFrame, NDArray[np.int64]]:
-    """A table, and the class of each row; irrelevant columns and rows that are left out are drawn by `seed`."""
-    rng = np.random.default_rng([seed, *name.encode()])
-    table, _, more = name.partition(" +")
+def read_table(table: str, seed: int) -> tuple[pd.DataFrame, NDArray[np.int64]]:
+    """A table, and the class of each row; rows that are left out are drawn by `seed`."""
+    rng = np.random.default_rng([seed, *table.encode()])
     if table == "heart/all":
         whole = pd.concat(map(pd.read_csv, sorted((Path(os.environ["FEDKIN_DATA"]) / "heart").glob("*.csv"))))
         y = whole.pop("disease").to_numpy().astype(np.int64)
     elif table.startswith("made/"):
         whole, y = made(table.removeprefix("made/"), rng)
-    elif table in SIMULATED:
-        whole, y = KINDS[SIMULATED[table]](600, rng)
-    elif table in r_sources():
-        whole, y = r_sources()[table](seed)
     else:
         if table in SKLEARN:
             x, y = SKLEARN[table](return_X_y=True)
@@ -123,9 +109,7 @@ def read_table(name: str, seed: int) -> tuple[pd.DataFrame, NDArray[np.int64]]:
             x, y = np.loadtxt(f"{file}.data.gz"), np.loadtxt(f"{file}.labels0.gz", dtype=np.int64)
         whole = pd.DataFrame(x, columns=[f"column {i}" for i in range(x.shape[1])])
     kept = np.sort(rng.permutation(len(whole))[:_ROWS])
-    frame = whole.iloc[kept].reset_index(drop=True)
-    count, _, kind = more.partition(" ")
-    return with_irrelevant(frame, kind, int(count), rng) if count else frame, y[kept]
+    return whole.iloc[kept].reset_index(drop=True), y[kept]
 
 
 def made(name: str, rng: np.random.Generator) -> tuple[pd.DataFrame, NDArray[np.int64]]:
@@ -168,18 +152,12 @@ def partitioned(truth: NDArray[np.int64], partition: str, seed: int) -> list[NDA
 
 
 def summary(rows: pd.DataFrame) -> str:
-    """Mean, standard deviation and maximum of the regret, on the tables that the rule was chosen on and on others."""
-    rows = rows.assign(part=[part_of(name) for name in rows["table"]])
-    figures = ["mean", "std", "median", "max", "size"]
-    parts = [rows.groupby(by).regret.agg(figures).round(3).to_string() for by in ("part", ["part", "table"])]
-    return "\n\n".join([*parts, f"of all: {rows.regret.mean():.3f}, at most {rows.regret.max():.3f}"])
-
-
-def part_of(table: str) -> str:
-    """What a table is for: the rule was chosen on some, and not on others."""
-    if table.split(" +")[0] in CHOSEN_ON:
-        return "chosen on"
-    return "simulated" if table in SIMULATED else "R" if table in r_sources() else "fresh"
+    """Mean and maximum of the regret, on the tables that the rule was chosen on and on others, by confidence."""
+    rows = rows.assign(part=["chosen on" if name in CHOSEN_ON else "fresh" for name in rows["table"]])
+    figures = ["mean", "median", "max", "size"]
+    return "\n\n".join(
+        rows.groupby(by).regret.agg(figures).round(3).to_string() for by in ("part", ["part", "confident"])
+    )
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ A page marks where a table stands, by its name in the page's data, and which col
     <!-- table mnist; columns: p = 0 | p = 1; rows: kin-graph | kfed -->
     <!-- /table -->
 
-``coverage`` is a table of what was measured of each paper, from the entries of ``experiments`` and all of these data.
+``coverage`` is a table of what was measured of the papers, from the entries of ``experiments`` and all of these data.
 
 ``results/data/PAGE.csv`` has a line per figure: table, row, column, value, spread (behind ±), paper (in brackets) and
 verdict; ``sources.csv`` a line per table: heading of its first column, command, seeds, device, and the commit that
@@ -15,6 +15,7 @@ recorded it. ``PAGE:NAME`` is a table of another page's data.
 from __future__ import annotations
 
 import csv
+import io
 import json
 import re
 import tomllib
@@ -32,9 +33,11 @@ Line = dict[str, str]
 
 
 def pages() -> dict[Path, str]:
-    """The pages with tables, as their data have them now."""
+    """The pages with tables, as their data have them now, and the cells of `coverage`."""
     marked = [page for page in sorted(DOCS.rglob("*.md")) if "<!-- table " in page.read_text()]
-    return {page: filled(page) for page in marked}
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(_coverage())
+    return {**{page: filled(page) for page in marked}, DATA / "coverage-cells.csv": text.getvalue()}
 
 
 def filled(page: Path) -> str:
@@ -54,7 +57,8 @@ def _table(page: str, name: str, options: str) -> str:
     if name == "verdicts":
         return _verdicts()
     if name == "coverage":
-        return _entries(shown["paper"]) if "paper" in shown else _papers()
+        heads, *rows = _coverage()
+        return "".join([_row(heads[:7]), _row(["---"] * 7, "|"), *(_row(row[:7]) for row in rows), "\n"])
     page, name = name.split(":") if ":" in name else (page, name)
     cells = {(line["row"], line["column"]): _cell(line) for line in lines(page) if line["table"] == name}
     rows, columns = (
@@ -124,58 +128,28 @@ _NEITHER = ("communities", "local_clusters", "temperature", "imbalance", "recons
 _MEASURED = ["full size", "small only", "never", "no data"]
 
 
-def _entries(paper: str) -> str:
-    """By table and figure of a paper: printed cells by how they were measured, and how full size compares."""
-    text = _row(["", "printed", *_MEASURED, "own data, network", "seeds", "inside/better/worse/open", "two cores"])
-    text += _row(["---"] * 10, "|")
-    for line in lines("coverage"):
-        if line["entry"].startswith(f"{paper}/"):
-            counts, seeds, entry = coverage(line["entry"])
-            full = "0" if len(seeds) == 0 else f"{min(seeds)}–{max(seeds)}" if len(seeds) > 1 else f"{min(seeds)}"
-            small = len(entry["scales"]["quick"]["seeds"])
-            text += _row(
-                [
-                    line["entry"].split("/")[1].replace("-", " "),
-                    *(str(counts[key]) for key in ("printed", *_MEASURED)),
-                    f"{line['data']}, {line['network']}",
-                    f"{full}, {small}",
-                    _beside(counts),
-                    _time(entry["scales"]["paper"]["core_seconds"] / 2),
-                ]
-            )
-    return text + "\n"
-
-
-def _papers() -> str:
-    """By paper the sums of its entries, and what was timed on a GPU."""
+def _coverage() -> list[list[str]]:
+    """By table and figure of the papers: printed cells by how they were measured, and how full size compares."""
     timed = map(json.loads, (DOCS.parent / "benchmarks" / "gpu.jsonl").read_text().splitlines())
-    seconds = {line["part"]: line["values"].get("seconds") for line in timed}
-    text = _row(["paper", "printed", *_MEASURED, "inside/better/worse/open", "two cores", "GPU"])
-    text += _row(["---"] * 9, "|")
-    total: Counter[str] = Counter()
-    for paper in dict.fromkeys(line["entry"].split("/")[0] for line in lines("coverage")):
-        entries = [coverage(line["entry"]) for line in lines("coverage") if line["entry"].startswith(f"{paper}/")]
-        counts = sum((counts for counts, _, _ in entries), Counter())
-        # Tables that share all runs, such as NMI and kappa of CCFC, have equal times, which count once.
-        times = {entry["scales"]["paper"]["core_seconds"] for _, _, entry in entries}
-        part = seconds.get(paper)
-        gpu = f"a part: {part:.2f} s" if part else "not measured"
-        text += _row([f"`{paper}`", *_sums(counts), _time(sum(times) / 2), gpu])
-        total += counts
-    return text + _row(["all", *_sums(total), "", ""]) + "\n"
+    gpu = {line["part"]: line["values"].get("seconds") for line in timed}
+    rows, totals = [], Counter[str]()
+    for line in lines("coverage"):
+        counts, seeds, entry = coverage(line["entry"])
+        scales = entry["scales"]
+        hours = f"{scales['paper']['core_seconds'] / 7200:.2g}"
+        runs = [" ".join(map(str, sorted(seeds))) or "0", str(len(scales["quick"]["seeds"]))]
+        part = gpu.get(line["entry"].split("/")[0])
+        stand_ins = [line["data"], line["network"]]
+        rows.append([line["entry"], *_sums(counts), *stand_ins, *runs, hours, f"{part:.2f}" if part else ""])
+        totals += counts
+    heads = ["table or figure", "printed", *_MEASURED, "inside/better/worse/open", "own data", "own network"]
+    heads += ["seeds", "seeds, quick", "hours of two cores", "GPU seconds of a part"]
+    return [heads, *rows, ["all", *_sums(totals), *[""] * 6]]
 
 
 def _sums(counts: Counter[str]) -> list[str]:
-    return [*(str(counts[key]) for key in ("printed", *_MEASURED)), _beside(counts)]
-
-
-def _beside(counts: Counter[str]) -> str:
-    return "/".join(str(counts[key]) for key in ("inside", "better", "worse", "open"))
-
-
-def _time(seconds: float) -> str:
-    hours = seconds / 3600
-    return f"{hours / 24:.0f} d" if hours >= 48 else f"{hours:.0f} h" if hours >= 1 else f"{seconds / 60:.0f} min"
+    beside = "/".join(str(counts[key]) for key in ("inside", "better", "worse", "open"))
+    return [*(str(counts[key]) for key in ("printed", *_MEASURED)), beside]
 
 
 @cache

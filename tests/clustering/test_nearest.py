@@ -5,11 +5,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedkin.clustering import micro_clusters
 from fedkin.clustering.micro_clusters import merged_nodes, smoothed, summarise
 from fedkin.clustering.nearest import nearest_centroids
 from fedkin.clustering.node_votes import counted, nearest_nodes, node_margins
-from fedkin.clustering.whitening import local_scatter, whitened
+from fedkin.clustering.whitening import whitened
 
 
 def test_the_nearest_centroid_is_right_far_from_the_origin():
@@ -77,32 +76,6 @@ def test_points_move_to_the_mean_of_their_neighbours():
     assert torch.equal(smoothed(x, 0, 3, generator()), x)
     assert torch.equal(smoothed(x[:255], 5, 3, generator()), x[:255])
     torch.testing.assert_close(smoothed(x[:256], 5, 1, generator()), smoothed(x[:256], 2, 1, generator()))
-
-
-@pytest.mark.parametrize("rounds", [1, 2])
-def test_of_many_points_some_are_the_neighbours_of_all(rounds: int, monkeypatch: pytest.MonkeyPatch):
-    x = points(600)
-    monkeypatch.setattr(micro_clusters, "SEARCHED", 20)
-    drawn = torch.randperm(600, generator=generator(5))[:20].sort().values
-    apart = torch.cdist(x, x[drawn])
-    apart[drawn, torch.arange(20)] = torch.inf
-    near = drawn[apart.topk(3, largest=False).indices]
-    expected = x.clone()
-    for _ in range(rounds - 1):
-        moved = (expected + expected[near].sum(1)) / 4
-        expected[drawn] = moved[drawn]
-    expected = (expected + expected[near].sum(1)) / 4
-    torch.testing.assert_close(smoothed(x, 3, rounds, generator(5)), expected)
-
-
-@pytest.mark.parametrize(("n", "neighbours"), [(2, 1), (8, 2), (63, 3), (64, 4), (216, 6)])
-def test_points_are_compared_with_as_many_neighbours_as_the_cube_root_of_their_number(n: int, neighbours: int):
-    x = torch.randn(n, 3, generator=generator())
-    apart = torch.cdist(x, x).fill_diagonal_(torch.inf)
-    near = apart.topk(neighbours, largest=False).indices
-    differences = (x[:, None] - x[near]).reshape(-1, 3).double()
-    expected = differences.T @ differences / len(differences)
-    torch.testing.assert_close(local_scatter(x, generator(1)), expected)
 
 
 @given(st.integers(1, 6), st.integers(0, 1000))

@@ -1,6 +1,5 @@
 """Features of images and tables."""
 
-import gc
 import math
 
 import pytest
@@ -18,14 +17,6 @@ from fedkin.methods.samples.ffcm import FFCMMethod
 from fedkin.methods.samples.kfed import KFedMethod
 from fedkin.methods.samples.mufc import MUFCMethod
 from fedkin.methods.samples.sample_method import SampleMethod
-
-
-def test_raw_features_are_the_samples_and_unit_ones_have_length_one():
-    x = torch.rand(5, 1, 3, 4, generator=torch.Generator().manual_seed(0))
-    assert torch.equal(extract("raw", x), x.flatten(1))
-    unit = extract("unit", x)
-    torch.testing.assert_close(unit.norm(dim=1), torch.ones(5))
-    torch.testing.assert_close(unit, x.flatten(1) / x.flatten(1).norm(dim=1, keepdim=True))
 
 
 def test_a_dotted_path_leads_to_a_module_or_function(tmp_path, monkeypatch):
@@ -113,21 +104,6 @@ def test_contrast_does_not_matter_and_an_image_without_edges_has_none():
     assert gradients(torch.full((1, 1, 28, 28), 0.7)).abs().max() == 0.0
 
 
-@pytest.mark.parametrize(
-    ("shape", "points"),
-    [((1, 8, 8), 64), ((1, 28, 28), 49), ((3, 32, 32), 49), ((3, 55, 55), 49), ((3, 224, 224), 49), ((1, 8, 24), 192)],
-)
-def test_images_of_any_size_have_about_as_many_points(shape: tuple[int, ...], points: int):
-    assert gradients(images(2, *shape)).shape == (2, 8 * points)
-
-
-def test_the_channel_with_the_strongest_gradient_counts():
-    grey = images(3, 1, 16, 16)
-    colour = torch.cat([0.1 * grey, grey, torch.zeros_like(grey)], dim=1)
-    torch.testing.assert_close(gradients(colour), gradients(grey), atol=1e-4, rtol=1e-4)
-    torch.testing.assert_close(gradients(colour)[2:], gradients(colour[2:]))
-
-
 METHODS = {
     "afcl": AFCLMethod(features="counted"),
     "feddp-kmeans": FedDPKMeansMethod(n_clusters=2, features="counted"),
@@ -156,17 +132,6 @@ def test_features_of_a_client_are_computed_once_per_run(method: SampleMethod):
         forget("counted")
     assert all("clusters" in client.state for client in clients)
     assert sorted(count for count in computed if count > 1) == [60, 61, 62]  # a single sample tells the width
-
-
-def test_features_are_kept_no_longer_than_the_samples():
-    gc.collect()
-    x = torch.rand(5, 2)
-    before = len(kept_features._kept)
-    kept_features.cached_features("unit", x)
-    assert len(kept_features._kept) == before + 1
-    del x
-    gc.collect()
-    assert len(kept_features._kept) == before
 
 
 def test_features_that_are_not_one_row_per_sample_are_refused_and_not_kept():

@@ -36,12 +36,6 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("kept", [slice(None), slice(20), DIGITS == 1])
-@pytest.mark.parametrize("change", [lambda x: x / 16, lambda x: 255 - 3 * x, lambda x: x - x.mean(0)])
-def test_digits_are_images(kept, change):
-    assert are_flat_images(rows(change(PIXELS[kept])))
-
-
 def test_images_of_real_sets_are_images(real):
     from fedkin.data.sources import load
 

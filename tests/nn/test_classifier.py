@@ -1,5 +1,3 @@
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 import torch
 from torch import nn
@@ -63,17 +61,6 @@ def test_a_vector_is_the_whole_model(name):
     with classifier.resident() as resident:
         resident.load(vector)
         assert torch.equal(resident.vector(), vector)
-
-
-def test_threads_do_not_disturb_each_other():
-    classifier = Classifier("lenet5", IMAGE, 3)
-    models = [classifier.initial(rng(k)) for k in range(8)]
-    x = torch.rand(20, *IMAGE, generator=rng("x"))
-    alone = [classifier.logits(model, x) for model in models]
-    with ThreadPoolExecutor(4, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        together = list(pool.map(lambda model: classifier.logits(model, x), models * 5))
-    for expected, found in zip(alone * 5, together, strict=True):
-        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", NAMES)

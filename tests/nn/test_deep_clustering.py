@@ -1,41 +1,15 @@
 import torch
 
-from fedkin.core.seeds import derive_generator
 from fedkin.nn.deep_clustering import (
-    DeepEmbeddedClustering,
     _Clusters,
     sharpened,
 )
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
-def blobs(clusters=3, each=40, features=6):
-    truth = torch.arange(clusters).repeat_interleave(each)
-    return 8 * torch.eye(clusters, features)[truth] + torch.randn(len(truth), features, generator=generator(1)), truth
-
-
-def test_self_training_sharpens_the_assignment(monkeypatch):
-    x, _ = blobs(each=60)
-    seen = []
-    monkeypatch.setattr("fedkin.nn.deep_clustering.sharpened", lambda soft: seen.append(soft) or sharpened(soft))
-    DeepEmbeddedClustering(hidden=(32,), code=4, pretrain_steps=60, tolerance=0.0, max_refreshes=8).fit(
-        x, 3, generator()
-    )
-    assert len(seen) == 8
-    assert seen[-1].max(dim=1).values.mean() > seen[0].max(dim=1).values.mean() + 0.01
 
 
 def test_target_is_the_papers():
     soft = torch.tensor([[0.9, 0.1], [0.6, 0.4]])
     first = torch.tensor([0.81 / 1.5, 0.01 / 0.5])
     assert torch.allclose(sharpened(soft)[0], first / first.sum())
-
-
-def rng(*path):
-    return derive_generator(0, "dcn", *path)
 
 
 def test_a_centroid_moves_by_one_over_its_count_from_sample_to_sample():

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fedkin.core import FedkinError
 from fedkin.core.seeds import derive_generator
-from fedkin.nn.descent import LocalTraining, Recipe, recipe_of, register_recipe, train_locally
+from fedkin.nn.descent import LocalTraining, Recipe, register_recipe, train_locally
 from fedkin.nn.modules import Classifier
 from fedkin.nn.plain_sequence import SequenceResident, is_plain_sequence
 from fedkin.nn.resident import Resident, vector_of
@@ -67,18 +66,6 @@ def test_an_optimiser_of_torch_does_what_it_does_in_a_loop_by_hand(kind: Any) ->
     expected = by_hand(lambda parameters: kind(parameters, lr=0.02))
     assert torch.allclose(found, expected, atol=1e-3)  # a gradient near 0 moves some optimisers as far as any other
     assert (found - expected).norm() < 0.01 * (found - START).norm()
-
-
-MINE = Recipe(lambda parameters, rate: torch.optim.SGD(parameters, lr=rate))
-
-
-def test_a_dotted_path_leads_to_a_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedkin.nn.descent.named_object", lambda path, what: {"a:mine": MINE, "a:other": 7}[path])
-    assert recipe_of("a:mine") is MINE
-    with pytest.raises(FedkinError, match=r"Recipe 'a:other' is of type int, not a fedkin\.nn\.descent\.Recipe"):
-        recipe_of("a:other")
-    with pytest.raises(FedkinError, match="Recipe 'gone' is not registered; the estimator that it was"):
-        recipe_of("gone")
 
 
 def dense(widths, flatten=True):

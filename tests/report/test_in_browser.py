@@ -78,21 +78,6 @@ def test_pointing_at_a_curve_shows_the_nearest_step(seen: dict[str, Any], name: 
         assert found["clear"]
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_arrow_keys_go_from_step_to_step_and_escape_hides(seen: dict[str, Any], name: str) -> None:
-    keys = seen[name]["keys"]
-    tips = keys["tips"]
-    assert (keys["End"], keys["ArrowLeft"], keys["Home"]) == (tips[-1], tips[-2], tips[0])
-    assert keys["Escape"] is None
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_what_a_finger_touched_stays_until_it_touches_elsewhere(seen: dict[str, Any], name: str) -> None:
-    touched = seen[name]["touched"]
-    assert touched["lifted"] == touched["down"] is not None
-    assert touched["elsewhere"] is None
-
-
 def test_a_map_is_recut_filtered_and_searched(seen: dict[str, Any]) -> None:
     steps = seen["run"]["map"]
     assert len(set(steps["coarser"]["looks"])) == 1
@@ -112,10 +97,6 @@ def test_a_map_zooms_and_moves_by_keyboard(seen: dict[str, Any]) -> None:
     assert near[2] < whole[2] == 400
     assert moved[0] > near[0]
     assert moved[1:] == near[1:]
-
-
-def test_a_cell_tells_more_when_pointed_at(seen: dict[str, Any]) -> None:
-    assert seen["comparison"]["cell"] == "three pairs of seeds\nminimum 0.961"
 
 
 @pytest.mark.parametrize("way", ["copied", "selected"])

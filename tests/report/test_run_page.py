@@ -59,14 +59,6 @@ def test_numbers_become_curves_headlines_and_notes(config: Config) -> None:
     assert shown.title == "Toy on digits"
 
 
-def test_missing_clients_are_given_by_reason(config: Config) -> None:
-    missing = {str(i): "no reply" for i in range(15)} | {"20": "'x' is not finite"}
-    assert part(clustered(config, record(3, missing=missing)), "notes").notes == [
-        "Step 3: clients 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 3 more were missing (no reply).",
-        "Step 3: client 20 was missing ('x' is not finite).",
-    ]
-
-
 def test_clusters_of_clients_are_shown_by_round(config: Config) -> None:
     shown = clustered(
         config,
@@ -144,14 +136,6 @@ def test_the_page_says_what_left_the_clients(method: str, words: str) -> None:
 
 def client(index: int, clusters: list[int]) -> Client:
     return Client(index, torch.zeros(len(clusters), 2), state={"clusters": torch.tensor(clusters)})
-
-
-def test_samples_are_counted_by_client_and_cluster(config: Config) -> None:
-    people = Population([client(0, [0, 0, 1]), client(1, [0, 1])], None, [], names=["a", "b"])
-    (table,) = part(page_of_run(config, people, scaling("none", (2,)), []), "table").figures
-    assert [[cell.text for cell in cells] for _, cells in table.rows] == [["2", "1", "3"], ["1", "1", "2"]]
-    assert [cell.shade for cell in table.rows[0][1]] == [-1.0, -0.5, 0.0]
-    assert [[cell.text for cell in cells] for _, cells in table.foot] == [["3", "2", "5"]]
 
 
 def test_of_many_columns_those_that_stand_out_are_shown_in_order_with_their_names(config: Config) -> None:

@@ -68,14 +68,6 @@ def test_the_numbers_of_a_column_are_written_alike(means, spread, cells):
     assert described(one)[0].cells == cells
 
 
-def test_clusters_that_nothing_tells_apart_say_so():
-    same = profile()
-    alike = same.sum.mean(0, keepdim=True).expand(2, -1)
-    even = torch.tensor([[20, 18, 2], [20, 18, 2]])
-    flat = dataclasses.replace(same, sum=alike, counts=even, squares=same.squares.mean(0, keepdim=True).expand(2, -1))
-    assert all(sentence.count("no column by itself distinguishes it from") == 1 for sentence in sentences(flat))
-
-
 def test_a_typical_sample_is_in_the_units_of_the_data():
     known = profile()
     assert not any(column.typical for column in described(known))
@@ -89,13 +81,6 @@ def test_a_typical_sample_is_in_the_units_of_the_data():
 
 
 # Columns.
-
-
-def test_a_difference_that_is_not_seen_is_not_said():
-    column = numbers([-13.0, 23.0] * 200, [80.0, 82.0])
-    assert column.phrases[0] == (0.0, "low weight (5 against 5)")
-    assert column.phrases[1][1] == "high weight (81 against 5)"
-    assert column.phrases[1][0] > 0
 
 
 @pytest.mark.parametrize("value", [1.23765e18, 123456789.1, 0.1, -7.0])

@@ -4,7 +4,6 @@ import csv
 import json
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +13,11 @@ import pytest
 
 import fedkin
 from fedkin.core import FedkinError
-from fedkin.core.files import folder_lock
-from fedkin.core.runner import Progress
-from fedkin.studies import study
-from fedkin.studies.benchmark import SCENARIOS, questions_of
+from fedkin.studies import compare as comparing
 from fedkin.studies.cells import CellResult, run_cell
 from fedkin.studies.compare import compared, parsed_duration
 from fedkin.studies.comparison import Comparison
-from fedkin.studies.question import Candidate, Question, question_of
-from fedkin.studies.study import RESULTS, Study
+from fedkin.studies.question import Question, question_of
 from shell import fedkin as command
 from site_files import sites
 
@@ -48,7 +43,7 @@ def runs() -> Iterator[Runs]:
         return run_cell(config, *arguments)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(study, "run_cell", run)
+        patch.setattr(comparing, "run_cell", run)
         yield cells
 
 
@@ -78,7 +73,7 @@ def cheap(hospitals: str, **more: Any) -> Question:
 def first(tmp_path_factory: pytest.TempPathFactory, hospitals: str, runs: Runs) -> tuple[Comparison, Runs]:
     out = tmp_path_factory.mktemp("comparisons") / "first"
     runs.clear()
-    return compared([cheap(hospitals)], out, 2, "1h"), [*runs]
+    return compared(cheap(hospitals), out, 2, "1h"), [*runs]
 
 
 def test_the_number_of_clusters_is_found_and_reported(first: tuple[Comparison, Runs]) -> None:
@@ -98,9 +93,7 @@ def test_the_number_of_clusters_is_found_and_reported(first: tuple[Comparison, R
     assert seeds.count("1") == 3
 
 
-def test_everything_is_on_disk_and_nothing_is_made_again(
-    first: tuple[Comparison, Runs], hospitals: str, new: Callable[[], Runs]
-) -> None:
+def test_everything_is_on_disk(first: tuple[Comparison, Runs]) -> None:
     comparison, _ = first
     with (comparison.out / "comparison.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -110,12 +103,6 @@ def test_everything_is_on_disk_and_nothing_is_made_again(
     page = (comparison.out / "report.html").read_text()
     assert f"Recommended: <code>{comparison.recommended}</code>. It " in page
     assert all(name in page for name in CHEAP)
-    same = compared([cheap(hospitals)], comparison.out, 2, "1h")
-    assert new() == []
-    assert same.rows() == comparison.rows()
-    more = compared([cheap(hospitals)], comparison.out, 3, "1h")
-    assert {cell[-1] for cell in new()} == {"2"}
-    assert {len(line.results) for line in more.lines} == {3}
 
 
 def test_the_command_it_recommends_does_what_was_compared(
@@ -128,53 +115,40 @@ def test_the_command_it_recommends_does_what_was_compared(
     assert len({line.split(",")[1] for path in labels for line in path.read_text().splitlines()[1:]}) == 3
 
 
-def test_a_folder_of_something_else_is_left_alone(
-    tmp_path: Path, first: tuple[Comparison, Runs], hospitals: str
-) -> None:
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("Dear")
-    blobs = question_of("blobs", methods=["kfed"])
     for folder in (tmp_path, tmp_path / "letter.txt"):
         with pytest.raises(FedkinError):
-            compared([blobs], folder)
+            compared(question_of("blobs", methods=["kfed"]), folder)
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
-    with pytest.raises(FedkinError, match="its seed is 0, not 1"):
-        compared([cheap(hospitals, seed=1)], first[0].out)
-    with folder_lock(tmp_path / "out"), pytest.raises(FedkinError):
-        compared([blobs], tmp_path / "out")
 
 
 def test_the_command_prints_a_table_or_json(
-    first: tuple[Comparison, Runs], hospitals: str, capsys: pytest.CaptureFixture[str]
+    first: tuple[Comparison, Runs], hospitals: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     comparison, _ = first
-    words = ["compare", hospitals, "--methods", ",".join(CHEAP), "--seeds", "2", "--set", "device.workers=1"]
-    assert command(*words, "--budget", "1h", "--out", str(comparison.out)) == 0
-    text = capsys.readouterr().out
+    words = ["compare", hospitals, "--methods", "kfed,kmeans", "--clusters", "3", "--seeds", "1", "--quiet"]
+    assert command(*words, "--out", str(tmp_path / "quiet")) == 0
+    assert capsys.readouterr().out == ""
+    text = comparison.text()
     assert text.startswith(f"Recommended: {comparison.recommended}. It ")
     assert "Which samples belong together? " in text
     (head,) = [line.split() for line in text.splitlines() if line.startswith("Method")]
     assert head == ["Method", "Clusters", "Found", "again", "Stability", "ARI", "NMI", "ACC", "Moved", "Time", "Runs"]
     assert "  fedkin run " in text
     assert text.splitlines()[-1] == f"Report: {comparison.out / 'report.html'}"
-    assert command(*words, "--budget", "1h", "--out", str(comparison.out), "--json") == 0
-    assert json.loads(capsys.readouterr().out)["recommended"] == comparison.recommended
+    assert command(*words[:-1], "--json", "--out", str(tmp_path / "quiet")) == 0  # in the place of the one before
+    assert json.loads(capsys.readouterr().out)["recommended"] == "kfed"
     assert command("compare", hospitals, "--methods", "kfedd") == 2
 
 
-def test_clients_in_memory_are_compared_as_files_are(tmp_path: Path, new: Callable[[], Runs]) -> None:
+def test_clients_in_memory_are_compared_as_files_are(tmp_path: Path) -> None:
     comparison = fedkin.compare(SITES, TRUTH, out=tmp_path, **OPTIONS)
     assert comparison.recommended == "kfed"
     assert comparison.table.loc[comparison.table["recommended"], "ari"].tolist() == [1.0]
     assert comparison.use == ("fedkin.KFed(n_clusters=2).fit(clients)",)
     names = {path.name for path in tmp_path.iterdir()}
-    assert names == {"plan.json", "results.jsonl", "comparison.json", "comparison.csv", "report.html"}
-    new()
-    repeated = fedkin.compare([x.tolist() for x in SITES], TRUTH, out=tmp_path, **OPTIONS)
-    assert repeated.rows() == comparison.rows()
-    assert new() == []
-    for x, y in (([x + 1 for x in SITES], TRUTH), (SITES, None), (SITES[:1] * 2, TRUTH[:1] * 2)):
-        with pytest.raises(FedkinError, match="holds another comparison"):
-            fedkin.compare(x, y, out=tmp_path, **OPTIONS)
+    assert names == {"comparison.json", "comparison.csv", "report.html"}
 
 
 def test_data_without_structure_are_recommended_nothing_with_confidence(tmp_path: Path) -> None:
@@ -197,14 +171,14 @@ def test_a_method_is_compared_with_options_of_its_own_and_called_with_them(tmp_p
 def test_no_run_begins_after_the_budget_and_one_at_work_is_given_up(
     tmp_path: Path, hospitals: str, new: Callable[[], Runs], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = iter([0.0, 1.0, *[99.0] * 1000])  # when the study begins, before its first run, and in it
+    clock = iter([0.0, 1.0, *[99.0] * 1000])  # when the comparison begins, before its first run, and in it
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
     with pytest.raises(FedkinError, match="not reached in the budget"):
-        compared([cheap(hospitals)], tmp_path, 1, 10)
+        compared(cheap(hospitals), tmp_path, 1, 10)
     assert new() == ["kin-graph 0"]
-    assert not (tmp_path / RESULTS).exists()
+    assert list(tmp_path.iterdir()) == []
     monkeypatch.undo()
-    assert compared([cheap(hospitals)], tmp_path, 1).recommended
+    assert compared(cheap(hospitals), tmp_path, 1).recommended
 
 
 def test_budgets_are_durations() -> None:
@@ -214,88 +188,13 @@ def test_budgets_are_durations() -> None:
             parsed_duration(text)
 
 
-# Benchmarks.
+def test_a_failure_is_a_row_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(config: Any, *arguments: Any) -> CellResult:
+        if config.method_name == "kmeans":
+            raise ValueError("no such luck")
+        return run_cell(config, *arguments)
 
-
-def of_clients(out: Path, *methods: str) -> Comparison:
-    return compared(questions_of("clients", methods, scenarios=("label-clusters",), rounds=1), out, 1)
-
-
-def test_results_are_appended_and_count_the_next_time(tmp_path: Path, new: Callable[[], Runs]) -> None:
-    benchmark = of_clients(tmp_path, "fedavg", "ifca")
-    rows = {row.method: row for row in benchmark.scenarios["label-clusters"]}
-    assert {name: row.clusters for name, row in rows.items()} == {"ifca": (3,), "fedavg": (1,)}
-    assert all(0 <= row.measures["accuracy"] <= 1 and row.bytes for row in rows.values())
-    assert benchmark.recommended is None
-    new()
-    more = of_clients(tmp_path, "fedavg", "local")
-    assert new() == ["local 0"]
-    assert {line.method for line in more.lines} == {"fedavg", "local"}
-    assert len((tmp_path / RESULTS).read_text().splitlines()) == 3
-    page = (tmp_path / "report.html").read_text()
-    assert "Nemenyi" not in page  # one scenario tells nothing
-    assert "label-clusters" in page
-    assert "fedavg" in more.text()
-
-
-def test_samples_are_ranked_over_scenarios_and_seeds_with_partitions_of_their_own(
-    tmp_path: Path, new: Callable[[], Runs]
-) -> None:
-    scenarios = ("label-skew", "few-samples")
-    benchmark = compared(questions_of("samples", ("kfed", "kmeans"), scenarios=scenarios), tmp_path, 2)
-    assert all(len(row.results) == 2 and "ari" in row.deviations for row in benchmark.lines)
-    assert all("stability" not in row.measures for row in benchmark.lines)
-    assert benchmark.ranking.ranks == {"kmeans": 1.0, "kfed": 2.0}
-    assert "Nemenyi" in (tmp_path / "report.html").read_text()
-    assert benchmark.table["scenario"].tolist() == ["label-skew"] * 2 + ["few-samples"] * 2
-    new()
-    more = compared(questions_of("samples", ("kfed",), scenarios=("label-skew", "own-class p=1")), tmp_path, 2)
-    assert (new(), len(more.lines)) == (["kfed-10 0", "kfed-10 1"], 2)  # another scenario joins those that are there
-    with pytest.raises(FedkinError):
-        compared(questions_of("samples", ("kfed",), "wine", ("label-skew",)), tmp_path, 2)
-
-
-def test_a_failure_is_a_result_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: Any) -> CellResult:
-        raise ValueError("no such luck")
-
-    monkeypatch.setattr(study, "run_cell", fail)
-    benchmark = of_clients(tmp_path, "fedavg", "ifca")
-    assert benchmark.ranking.ranks == {}
-    assert all("no such luck" in text for text in (benchmark.text(), (tmp_path / "report.html").read_text()))
-
-
-@pytest.mark.parametrize("family", ["clients", "samples"])
-def test_every_scenario_has_a_valid_experiment(family: Any) -> None:
-    methods = ("ifca", "pacfl", "ladd") if family == "clients" else ("kfed", "kin-graph")
-    for question in questions_of(family, methods, scenarios=list(SCENARIOS[family]), rounds=2):
-        for candidate in question.candidates():
-            config = question.config(candidate, 0)
-            assert config.simulation.scenario == SCENARIOS[family][question.label].settings["scenario"]
-            unknown = {"ladd": "none", "kin-graph": "auto"}.get(candidate.method)
-            expected = unknown or (None if candidate.method == "pacfl" else question.clusters)
-            assert config.tables["method"].get("n_clusters") == expected
-            assert config.tables["simulation"].get("step", 2) == 2  # changes come in the middle of two rounds
-
-
-def test_options_behind_a_method_are_checked() -> None:
-    (question,) = questions_of("samples", ["ccfc+decorrelation=1"], scenarios=["label-skew"])
-    (candidate,) = question.candidates()
-    assert question.config(candidate, 0).tables["method"]["decorrelation"] == 1.0
-    for wrong in ("ccfc+decorrelation", "ccfc+decorelation=1"):
-        with pytest.raises(FedkinError):
-            question.config(replace(candidate, method=wrong), 0)
-
-
-def test_a_damaged_line_is_named(tmp_path: Path) -> None:
-    with Study(tmp_path, {}, 9, Progress()) as first_call:
-        first_call.run(study.Cell("kfed", 0), question_of("wine").config(Candidate("kfed", 3), 0), None, False)  # type: ignore[arg-type]
-    with (tmp_path / RESULTS).open("a") as file:
-        file.write('{"seed": 1, "scen')
-    with Study(tmp_path, {}, 9, Progress()) as resumed:
-        assert len(resumed.results) == 1  # killed while it wrote
-    assert (tmp_path / RESULTS).read_text().endswith("}\n")
-    with (tmp_path / RESULTS).open("a") as file:
-        file.write('{"seed": 1}\n')
-    with pytest.raises(FedkinError, match="cannot be read"), Study(tmp_path, {}, 9, Progress()):
-        pass
+    monkeypatch.setattr(comparing, "run_cell", fail)
+    comparison = fedkin.compare(SITES, out=tmp_path, **OPTIONS)
+    assert comparison.recommended == "kfed"
+    assert all("no such luck" in text for text in (comparison.text(), (tmp_path / "report.html").read_text()))

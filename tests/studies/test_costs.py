@@ -2,13 +2,11 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from fedkin.cli import main
 from fedkin.experiment.config import load_config
 from fedkin.experiment.run import execute, resume
-from fedkin.studies.costs import Cost, costs_of, costs_tree
+from fedkin.studies.costs import as_text, costs_of
 
 STEPS = [
     ("pre-training", 100, 100, 0.5, 1.0, None),
@@ -37,30 +35,32 @@ def saved(folder: Path, steps=STEPS, before=(0.125, 0.25), phases=True) -> Path:
     return folder
 
 
+def cost(*values: float) -> dict:
+    return dict(zip(("steps", "sent", "received", "both", "client_seconds", "seconds"), values, strict=True))
+
+
 def test_phases_are_told_apart_and_what_came_before_counts_to_the_first(tmp_path: Path) -> None:
-    [found] = costs_of([saved(tmp_path / "run")])
-    assert found.phases == {
-        "pre-training": Cost(2, 200, 200, 1.125, 2.25),
-        "embedding": Cost(1, 0, 10, 0.25, 0.5),
-        "training": Cost(3, 3000, 2700, 12.0, 6.0),
+    [run] = costs_of([saved(tmp_path / "run")])["runs"]
+    assert run["phases"] == {
+        "pre-training": cost(2, 200, 200, 400, 1.125, 2.25),
+        "embedding": cost(1, 0, 10, 10, 0.25, 0.5),
+        "training": cost(3, 3000, 2700, 5700, 12.0, 6.0),
+        "total": cost(6, 3200, 2910, 6110, 13.375, 8.75),
     }
-    assert found.total == Cost(6, 3200, 2910, 13.375, 8.75)
-    assert (found.rounds, found.step) == (3, 6)
+    assert (run["training_rounds"], run["step"]) == (3, 6)
 
 
-def test_a_run_is_relative_to_the_first(tmp_path: Path) -> None:
+def test_a_run_is_relative_to_the_first_and_counts_to_its_target(tmp_path: Path) -> None:
     folders = [saved(tmp_path / "first"), saved(tmp_path / "second", STEPS[:3])]
-    ratio = costs_tree(costs_of(folders))["runs"][1]["ratio_to_first"]
-    assert ratio == pytest.approx(
+    tree = costs_of(folders)
+    assert tree["runs"][1]["ratio_to_first"] == pytest.approx(
         {"sent": 200 / 3200, "received": 210 / 2910, "both": 410 / 6110, "client_seconds": 1.375 / 13.375,
          "seconds": 2.75 / 8.75}
     )  # fmt: skip
-
-
-@given(st.integers(1, 5))
-def test_the_phases_of_two_halves_add_up_to_the_whole(at: int) -> None:
-    costs = [Cost(1, *step[1:5]) for step in STEPS]
-    assert sum(costs[:at], Cost()) + sum(costs[at:], Cost()) == sum(costs, Cost())
+    reached, never = costs_of(folders, ("accuracy", 0.9))["runs"]
+    assert (reached["step"], reached["training_rounds"], reached["phases"]["training"]["steps"]) == (5, 2, 2)
+    assert (never["step"], never["phases"], never["ratio_to_first"]) == (None, {}, None)
+    assert "accuracy 0.9 not reached" in as_text(costs_of(folders, ("accuracy", 0.9)))
 
 
 @pytest.mark.usefixtures("toy")
@@ -80,10 +80,10 @@ def test_a_run_writes_its_seconds_with_what_came_before_as_step_0(
     assert [line["step"] for line in lines] == [0, 1, 2, 3, 4]
     assert all(0 < line["client_seconds"] < 1 for line in lines)
     assert all(set(line) == {"step", "seconds", "client_seconds"} for line in lines)
-    [found] = costs_of([tmp_path / "run"])
+    total = costs_of([tmp_path / "run"])["runs"][0]["phases"]["total"]
     last = json.loads((tmp_path / "run" / "records.jsonl").read_text().splitlines()[-1])
-    assert (found.total.sent, found.total.received, found.total.steps) == (last["sent"], last["received"], 4)
-    assert found.total.client_seconds == pytest.approx(sum(line["client_seconds"] for line in lines))
+    assert (total["sent"], total["received"], total["steps"]) == (last["sent"], last["received"], 4)
+    assert total["client_seconds"] == pytest.approx(sum(line["client_seconds"] for line in lines))
 
 
 def test_the_command_prints_a_table_or_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -203,7 +203,7 @@ def costs(folders: tuple[Path, ...], target: str | None, as_json: bool) -> None:
     goal = None if target is None else accounts.target_in(target)
     if target is not None and goal is None:
         raise FedkinError(f"--target '{target}' is not NAME=NUMBER, such as personal_accuracy=0.95.")
-    tree = accounts.costs_tree(accounts.costs_of(folders, goal), goal)
+    tree = accounts.costs_of(folders, goal)
     print(json.dumps(tree) if as_json else accounts.as_text(tree))
 
 

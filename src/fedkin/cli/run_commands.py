@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -223,7 +223,7 @@ def _new_folder(config: Config) -> Path:
 @option("--data", "Data set, where a scenario is compared.", "DATA", type=DATA)
 @_scenario
 @option("--clients", "Number of clients.", type=int)
-@out("Folder; by default one in comparisons/. Existing results are reused.")
+@out("Folder; by default one in comparisons/. A comparison in it is replaced.")
 @settings("Any key of the experiments, such as method.rounds=10.")
 @as_json
 @quiet
@@ -237,10 +237,6 @@ def compare(
     from fedkin.studies.question import question_of
 
     question = question_of(what, methods=names, **options)
-    _compare([question], out or Path("comparisons") / question.name, seeds, budget, as_json, quiet)
-
-
-def _compare(questions: Any, out: Path, seeds: int, budget: str, as_json: bool, quiet: bool) -> None:
     from fedkin.data.sources import keep_read
     from fedkin.engines.local import keep_freed_memory
     from fedkin.experiment.terminal import show_progress
@@ -248,8 +244,8 @@ def _compare(questions: Any, out: Path, seeds: int, budget: str, as_json: bool, 
 
     keep_read()
     keep_freed_memory()
-    with interruptible("the same command resumes the comparison"), show_progress(quiet) as progress:
-        comparison = compared(questions, out, seeds, budget, progress)
+    with interruptible("a comparison begins anew"), show_progress(quiet) as progress:
+        comparison = compared(question, out or Path("comparisons") / question.name, seeds, budget, progress)
     if as_json:
         print(comparison.to_json(), end="")
     elif not quiet:
@@ -281,30 +277,6 @@ def reproduce(names: tuple[str, ...], out: Path, as_json: bool, **options: Any) 
         return
     with interruptible("the same command resumes where it stopped"):
         command.reproduced(names, out=out, as_json=as_json, **options)
-
-
-@app.command(section="Many runs")
-@argument("what", "What methods cluster.", type=click.Choice(["clients", "samples"]))
-@option("--budget", "Time after which no run begins, such as 10m or 2h.", "TIME", default="2h")
-@option("--data", "Labelled data set.", "DATA", default="digits")
-@option("--methods", "Names with commas between them, or all; also NAME+OPTION=VALUE.", "NAMES", default="all")
-@option("--scenarios", "Names with commas between them, or all.", "NAMES", default="all")
-@option("--seeds", "Seeds of each scenario and method.", type=int, default=3)
-@option("--rounds", "Rounds of methods that cluster clients.", type=int, default=20)
-@option("--module", "Network of methods that cluster clients.", "NAME", default="perceptron")
-@out("Folder; by default one in benchmark-runs/. Existing results count.")
-@as_json
-@quiet
-def benchmark(
-    what: Literal["clients", "samples"], methods: str, seeds: int, budget: str, data: str, scenarios: str,
-    out: Path | None, as_json: bool, quiet: bool, **sizes: Any,
-) -> None:  # fmt: skip
-    """Run all methods on all scenarios, and rank them. The same command resumes where it stopped."""
-    names = _known_methods(methods)
-    from fedkin.studies.benchmark import questions_of
-
-    folder = out or Path("benchmark-runs") / f"{what}-{data.replace('/', '-')}"
-    _compare(questions_of(what, names, data, _names(scenarios), **sizes), folder, seeds, budget, as_json, quiet)
 
 
 def _names(listed: str) -> tuple[str, ...]:

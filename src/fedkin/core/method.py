@@ -8,6 +8,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from types import FunctionType, NoneType, UnionType
 from typing import (
     TYPE_CHECKING,
@@ -373,6 +374,10 @@ def allowed_for_sums(method: type[Method[Any]]) -> dict[str, tuple[Any, ...]]:
     return {name: values if isinstance(values, tuple) else (values,) for name, values in settings.items()}
 
 
+hints_of: Callable[..., dict[str, Any]] = cache(get_type_hints)
+"""``typing.get_type_hints``, whose evaluation took two thirds of the time that a configuration takes."""
+
+
 def display_name(method: type[Any]) -> str:
     """Return a method's name in sentences: ``KFed`` for `KFedMethod`, which is also its estimator's name."""
     return method.__name__.removesuffix("Method")
@@ -387,7 +392,7 @@ def check_annotations(declared: type[Any], name: str) -> None:
     They are no fields if the decorator is missing.
     """
     try:
-        get_type_hints(declared, include_extras=True)
+        hints_of(declared, include_extras=True)
     except NameError as error:
         raise FedkinError(
             f"'{name}' has an annotation whose type is not known: {error}; import it outside of `if TYPE_CHECKING:`."
@@ -474,7 +479,7 @@ def options_of(declared: type[Any]) -> list[Option]:
 
     Fields that take a function are no options, as only Python can give them.
     """
-    kinds, meanings = get_type_hints(declared, include_extras=True), meanings_of(declared)
+    kinds, meanings = hints_of(declared, include_extras=True), meanings_of(declared)
     if dataclasses.is_dataclass(declared):
         fields = [field for field in dataclasses.fields(declared) if field.init]
         missing = dataclasses.MISSING

@@ -9,7 +9,7 @@ from __future__ import annotations
 import codecs
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
 from annotated_types import Ge, MinLen
 from pydantic import BeforeValidator
@@ -18,6 +18,7 @@ from pydantic_core import PydanticCustomError
 from fedkin.core.client import SampleEncoder
 from fedkin.core.errors import FedkinError, toml_text, unknown_name
 from fedkin.core.errors import option as name_of
+from fedkin.core.method import hints_of
 
 if TYPE_CHECKING:
     from fedkin.core.client import Table
@@ -146,7 +147,7 @@ class TableOptions:
         if not isinstance(self.id, str):
             raise FedkinError(f"id is {self.id!r}; it should be the name of a column, 'auto' or 'none'.")
         for name in ("decimal", "scaling", "missing_columns", "imputation"):
-            choices = get_args(get_type_hints(type(self))[name])
+            choices = get_args(hints_of(type(self))[name])
             if (value := getattr(self, name)) not in choices:
                 raise unknown_name(name, str(value), choices)
         for name in ("header", *(["dayfirst"] if self.dayfirst is not None else [])):

@@ -1,1 +1,1 @@
-"""Studies made of many runs: comparisons, benchmarks, reproductions of papers, costs and attacks."""
+"""Studies made of many runs: comparisons, reproductions of papers and other grids, costs and attacks."""

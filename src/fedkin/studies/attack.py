@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,8 +40,7 @@ LEVELS = tuple(PAPER)
 Numbers = NDArray[np.floating]
 
 
-@dataclass(frozen=True)
-class KnownEncoder:
+class KnownEncoder(NamedTuple):
     """Encoder of a run as the attacker has it, and how the clients' codes are made, see `Encoder.codes`."""
 
     encoder: Encoder
@@ -54,23 +52,14 @@ class KnownEncoder:
         return self.encoder.codes(self.vector, x, self.batch_statistics)
 
 
-class Reconstruction(NamedTuple):
-    """Result of reconstructing segments of one sample each: pictures ``(n, *shape)``, and mean squared errors ``(n,)``.
-
-    `recognised` is the share of the reconstructions that are nearer to their own sample than to any other of the n; 1 /
-    n by chance.
-    """
-
-    pictures: Tensor
-    errors: Tensor
-    recognised: float
-
-
-def reconstructed(attacker: KnownEncoder, x: Tensor, probability: float | None, rng: torch.Generator) -> Reconstruction:
-    """Attack segments of one sample each, of `x` ``(n, *shape)``, by reconstruction.
+def reconstruct(
+    attacker: KnownEncoder, x: Tensor, probability: float | None, rng: torch.Generator
+) -> tuple[Tensor, float, float]:
+    """Reconstruct segments of one sample each, of `x` ``(n, *shape)``: pictures, mean squared error, share recognised.
 
     `probability` is that of a flip; ``None`` for codes that are sent without binarisation. The attacker knows the
-    minimum and the maximum of every code, for which bits of 0 and 1 stand.
+    minimum and the maximum of every code, for which bits of 0 and 1 stand. Recognised are pictures nearer to their own
+    sample than to any other of the n; 1 / n by chance.
     """
     # With statistics of a batch each sample is encoded as the only one of its class.
     batches = x.split(1) if attacker.batch_statistics else [x]
@@ -79,9 +68,9 @@ def reconstructed(attacker: KnownEncoder, x: Tensor, probability: float | None, 
         lowest, highest = codes.aminmax(dim=1, keepdim=True)
         codes = torch.where(flipped(binary(codes), probability, rng).bool(), highest, lowest)
     pictures = attacker.encoder.decoded(attacker.vector, codes)
-    distances = torch.cdist(pictures.flatten(1).double(), x.flatten(1).double())
-    right = distances.argmin(1) == torch.arange(len(x))
-    return Reconstruction(pictures, (pictures - x).square().flatten(1).mean(1), float(right.double().mean()))
+    right = torch.cdist(pictures.flatten(1).double(), x.flatten(1).double()).argmin(1) == torch.arange(len(x))
+    error = (pictures - x).square().flatten(1).mean(1).mean()
+    return pictures, float(error), float(right.double().mean())
 
 
 class Sent(NamedTuple):
@@ -116,10 +105,9 @@ class Cases(NamedTuple):
 
 
 def cases_of(attacker: KnownEncoder, messages: Sequence[Sent], per_segment: int, rng: torch.Generator) -> Cases:
-    """Make test cases from the messages of the run's clients.
+    """Make test cases from messages: at most `per_segment` members of each segment, and as many others.
 
-    At most `per_segment` members are tried with each segment, and as many others. Raises FedkinError if no client has
-    both members and fresh samples for a segment.
+    Raises FedkinError if no client has both members and fresh samples for a segment.
     """
     cases: list[Cases] = []
     for block, sent in enumerate(messages):
@@ -169,13 +157,13 @@ def membership(cases: Cases, probability: float, rng: torch.Generator) -> dict[s
     from_sample = torch.where(bits == cases.codes.round(), math.log(1 - wrong), math.log(wrong))
     surprise = (from_sample - torch.where(bits == 1, likely, 1 - likely).log()).mean(1)
     likeness = ((bits - usual) * (cases.codes - _by_kind(cases.codes, cases.kinds))).mean(1)
-    scores: list[Numbers] = [np.asarray(surprise), np.asarray(likeness)]
+    scores = [surprise.numpy(), likeness.numpy()]
     truth, first = cases.members.numpy(), (cases.blocks % 2 == 0).numpy()
     predicted = np.zeros(len(truth), dtype=bool)
     for fit in (first, ~first):
-        fits = [_threshold(score[fit], truth[fit]) for score in scores]
-        best = int(np.argmax([advantage for _, advantage in fits]))
-        predicted[~fit] = scores[best][~fit] >= fits[best][0]
+        thresholds = [_threshold(score[fit], truth[fit]) for score in scores]
+        best = int(np.argmax([advantage for _, advantage in thresholds]))
+        predicted[~fit] = scores[best][~fit] >= thresholds[best][0]
     rates = float(predicted[truth].mean()), float(predicted[~truth].mean())
     error = math.sqrt(sum(rate * (1 - rate) / side.sum() for rate, side in zip(rates, (truth, ~truth), strict=True)))
     return {"advantage": rates[0] - rates[1], "margin": 2 * error, "cases": len(truth)}
@@ -205,25 +193,22 @@ def attack(folder: Path, out: Path | None = None) -> str:
     the run's folder. Raises FedkinError if there is no such run, it is one of another method, its scenario holds out no
     samples, or a file cannot be written.
     """
-    saved = load_found(folder)
-    if not isinstance(saved.method, SendsBits) or "flip" not in saved.result:
+    saved, config = load_found(folder), run_config(folder)
+    how, method = saved.result, config.method
+    if not isinstance(saved.method, SendsBits) or "flip" not in how:
         raise FedkinError(
             f"{folder} is a run of '{saved.name}', whose clients send no bits to attack; give one of 'embedding'."
         )
-    config, how = run_config(folder), saved.result
     population = config.scenario.build(config.data_seed).prepared(saved.preparation)
     if not any(len(y) for _, y in population.tests):
-        hint = "; 'simulation.test_fraction' sets how many" if hasattr(config.scenario, "test_fraction") else ""
         raise FedkinError(
-            f"The scenario '{config.simulation.scenario}' of {folder} holds out no samples to compare members "
-            f"with{hint}."
+            f"The scenario '{config.simulation.scenario}' of {folder} holds out no samples to compare members with; "
+            "'simulation.test_fraction' of scenarios that have it sets how many."
         )
-    method: Any = config.method
-    flips: list[float] = sorted(set(method.flips or [how["flip"]]))
+    flips: list[float] = sorted(set(getattr(method, "flips", None) or [how["flip"]]))
     noise = sorted({level for level in LEVELS if level is not None} | set(flips))
     attacker = KnownEncoder(Encoder.of(how["encoder"]), how["vector"], bool(how["batch_statistics"]))
     width = attacker.encoder.width
-    separate = how["form"] == "classes" and how["normalise"] == "segment"
     with one_thread():
         pictures, reconstruction = _reconstruction(attacker, population, saved, [None, *noise], config.seed)
         sent = _messages(population, saved, config.seed)
@@ -232,6 +217,7 @@ def attack(folder: Path, out: Path | None = None) -> str:
             guarantee = {"epsilon": statement(level, width, width)["epsilon_sample"]}
             success = membership(cases, level, _rng(config.seed, "flips", "sent", str(level)))
             rows.append({"flip": level, "bound": delta_of(0.0, level, width), **guarantee, **success})
+    separate = how["form"] == "classes" and how["normalise"] == "segment"
     tree = {
         "run": folder.resolve().name,
         "flips": flips,
@@ -239,8 +225,7 @@ def attack(folder: Path, out: Path | None = None) -> str:
         "reconstruction": reconstruction,
         "membership": rows,
     }
-    place = out or folder
-    page = page_of(tree, pictures)
+    place, page = out or folder, page_of(tree, pictures)
     write_atomically(place / JSON, json.dumps(tree, indent=2, sort_keys=True) + "\n")
     write_page(place / PAGE, page)
     return f"{page_text(page, ('reconstruction', 'membership'))}\nReport: {place / PAGE}"
@@ -264,11 +249,9 @@ def _reconstruction(
     shown = [*firsts, *(place for place in range(len(classes)) if place not in firsts)][:8]
     rows, figures = [("originals", 0.0, x[shown])], []
     for level in levels:
-        result = reconstructed(attacker, x, level, _rng(seed, "alone", str(level)))
-        error = float(result.errors.mean())
-        rows.append((_level_name(level), error, result.pictures[shown]))
-        figures.append({"flip": level, "error": error, "recognised": result.recognised})
-    guess = float((x - x.mean(0)).square().mean())
+        made, error, recognised = reconstruct(attacker, x, level, _rng(seed, "alone", str(level)))
+        rows.append((_level_name(level), error, made[shown]))
+        figures.append({"flip": level, "error": error, "recognised": recognised})
     pictures = []
     scaling, around = saved.preparation.encoding, (1, -1, 1, 1)
     if x.ndim == 4:  # black is the originals' minimum and white their maximum
@@ -278,14 +261,14 @@ def _reconstruction(
             unit = ((row - lowest) / max(highest - lowest, 1e-9)).clamp(0, 1)
             images = unit[:, 0] if row.shape[1] == 1 else unit[:, :3].movedim(1, -1)
             pictures.append((name, f"{error:.4f}", images.numpy()))
+    guess = float((x - x.mean(0)).square().mean())
     return pictures, {"levels": figures, "samples": len(x), "guess": guess}
 
 
 def _messages(population: Population, saved: SavedResult, seed: int) -> list[Sent]:
     """Make the unflipped messages of at most 50 clients, evenly spaced over all clients."""
-    clients = len(population.clients)
+    clients, messages = len(population.clients), []
     count = min(50, clients)
-    messages = []
     for position in (number * clients // count for number in range(count)):
         client, (x, y) = population.clients[position], population.tests[position]
         client.x = saved.preparation.of(client)
@@ -312,11 +295,9 @@ def verdict(tree: Mapping[str, Any]) -> str:
         guarantee = f"a message guarantees ε = {epsilon:.3g} for all samples of a client"
     success = _level(tree["membership"], flip)
     sure = success["advantage"] - success["margin"]
-    if sure > 0:
-        success_text = f"messages reveal {'' if sure > 0.1 else 'a little of '}who took part"
-    else:
-        success_text = "membership inference from messages is no better than chance"
-    return f"{noise}, {guarantee}. In practice {success_text} (advantage {_advantage(success)})."
+    words = f"messages reveal {'' if sure > 0.1 else 'a little of '}who took part"
+    words = words if sure > 0 else "membership inference from messages is no better than chance"
+    return f"{noise}, {guarantee}. In practice {words} (advantage {_advantage(success)})."
 
 
 def _weakest(tree: Mapping[str, Any]) -> float | None:
@@ -342,36 +323,34 @@ def _level_name(flip: float | None) -> str:
 
 
 _NOTES = (
-    "ε bounds the logarithm of the likelihood ratio of a message under two data sets. Above 1 it promises little, "
-    "above 10 next to nothing.",
-    "Reconstruction is of segments made from a single sample, the worst case. The attacker has the decoder and knows "
-    "the minimum and the maximum of every code. Recognised: nearer to its own sample than to any other one tried.",
-    "The paper's numbers are of other autoencoders and sums over eight images, so only ratios compare.",
+    "ε above 1 promises little, above 10 next to nothing.",
+    "Reconstruction is of segments made from a single sample, the worst case, by an attacker with the decoder. "
+    "Recognised: nearer to its own sample than to any other one tried. The paper's numbers are of other autoencoders "
+    "and sums over eight images, so only ratios compare.",
     "Membership: the advantage is the true positive rate less the false positive rate of an attacker that has the "
-    "encoder, the sample and all messages. Score and threshold are chosen on one half of the cases and tried on the "
-    "other; ± is two standard errors. The bound is of any attacker where one sample changes all bits of a segment.",
+    "encoder, the sample and all messages; ± is two standard errors. The bound is of any attacker where one sample "
+    "changes all bits of a segment.",
     "All of this covers the messages only, not the encoder that clients train, nor the training that follows.",
 )
 
 
 def page_of(tree: Mapping[str, Any], pictures: Sequence[tuple[str, str, Numbers]]) -> PageView:
     """Build the page; `pictures` are originals, then reconstructions by level, with their errors, or none."""
-    errors = tree["reconstruction"]
+    errors, flip = tree["reconstruction"], min(tree["flips"])
     base, chance = _level(errors["levels"], 0.0)["error"], 100 / errors["samples"]
+    recognised = 100 * _level(errors["levels"], flip)["recognised"]
     rows = [(_level_name(level["flip"]), level["error"], 100 * level["recognised"], PAPER.get(level["flip"]))
             for level in errors["levels"]]  # fmt: skip
     rows.append(("the mean of all as a guess", errors["guess"], chance, None))
     reconstructions = [
         [name, f"{error:.4f}", f"{error / base:.2f}" if base else "–",
-         "" if paper is None else f"{paper / PAPER[0.0]:.2f}", f"{recognised:.1f} %"]
-        for name, error, recognised, paper in rows
+         "" if paper is None else f"{paper / PAPER[0.0]:.2f}", f"{share:.1f} %"]
+        for name, error, share, paper in rows
     ]  # fmt: skip
     members = [
         [_level_name(level["flip"]), _epsilon(level["epsilon"]), _advantage(level), f"{level['bound']:.3f}"]
         for level in tree["membership"]
     ]
-    flip = min(tree["flips"])
-    recognised = 100 * _level(errors["levels"], flip)["recognised"]
     strips = PictureTable(
         "Originals and reconstructions", "The same samples at every level of noise.",
         ("level of noise", "pictures", "error"), pictures,

@@ -1,4 +1,4 @@
-"""One cell of a study: a method on a federation with one seed, and how far halves of the samples find it again."""
+"""Runs of a comparison: a method on a federation with one seed, and how far halves of the samples find it again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from fedkin.clustering.metrics import Labels, adjusted_rand
-from fedkin.core import Client, Record
+from fedkin.core import Client, Method, Record
 from fedkin.core.runner import Callback, RecordLine, Runner, Timing, clustered, predicted_clusters, result_of
 from fedkin.core.seeds import derive_generator
 from fedkin.data.population import Population, short_names
@@ -22,19 +22,18 @@ from fedkin.experiment.evaluation import evaluator_for
 from fedkin.experiment.run import ExperimentRunner, local_federation
 from fedkin.secure_aggregation.sums import secure
 
-MAX_SAMPLES = 2000
-"""Samples whose clusters are kept: agreement of two partitions of as many is known to some 0.01."""
+MAX_SAMPLES = 2000  # samples whose clusters are kept: agreement of two partitions of as many is known to some 0.01
 
 
 @dataclass(frozen=True)
 class CellResult:
-    """Result of one cell, which is one JSON line.
+    """Result of one cell.
 
     `metrics` are those of the last record: agreement with the truth, accuracy on clients' own tests. `again` is the
     agreement (ARI) of what each half of the samples finds with what the other half predicts for it; ``None`` where
     clients are clustered. `labels` are the clusters of clients, or of at most `MAX_SAMPLES` samples, which are the same
     ones in all cells of a federation; -1 for none. `bytes` were sent and received in `steps`; `seconds` is the
-    computing time of the method, without evaluation and halves. `failed` says why there is no result.
+    computing time of the method, without evaluation and halves.
     """
 
     metrics: dict[str, Any] = field(default_factory=dict)
@@ -44,21 +43,18 @@ class CellResult:
     bytes: int = 0
     seconds: float = 0.0
     steps: int = 0
-    failed: str = ""
 
 
-class CellRunner(ExperimentRunner):
+class _CellRunner(ExperimentRunner):
     """Runner of a cell, which writes nothing; its last record is `line`, and `seconds` are those of the method."""
 
     def start(self) -> Any:
-        """Return the first state, with the clients that have joined."""
         self.line: RecordLine = {}
         self.seconds = 0.0
         self.populate(0)
         return super().start()
 
     def judge(self, state: Any, record: Record | None) -> Mapping[str, Any]:
-        """Evaluate clusters and models after the last step."""
         if record is None or not state.finished:
             return {}
         self.fed.refresh()
@@ -66,7 +62,6 @@ class CellRunner(ExperimentRunner):
         return evaluate(self.method, self.population, self.fed, state) if evaluate else {}
 
     def keep(self, state: Any, timing: Timing, line: RecordLine | None) -> Any:
-        """Count the seconds, and remember the record."""
         self.seconds += timing["seconds"]
         self.line = line or self.line
         return state
@@ -88,30 +83,36 @@ def run_cell(config: Config, population: Population, progress: Callback, halves:
         for i in population.absent:
             clients[i].x = preparation.of(clients[i])
         prepared = _copies(clients)
-        runner = CellRunner(config, population.prepared(preparation), fed, preparation, progress)
+        runner = _CellRunner(config, population.prepared(preparation), fed, preparation, progress)
         result = result_of(runner.method, fed, runner.steps())
-        line, again = runner.line, None
         if "labels" in result:
-            labels = np.array([int(label) for label in result["labels"]])
-            shown = labels
+            labels = kept = np.array([int(label) for label in result["labels"]])
         else:
             labels = _pooled(clients, clustered(fed))
             drawn = torch.randperm(len(labels), generator=derive_generator(0, "looked at"))[:MAX_SAMPLES]
-            shown = labels[drawn.sort().values.numpy()]
-            again = agreement_of_halves(config, prepared, progress) if halves else None
+            kept = labels[drawn.sort().values.numpy()]
+        clusters = len(np.unique(labels[labels >= 0]))
+        again = agreement_of_halves(config, prepared, clusters, progress) if halves and "labels" not in result else None
+        line = runner.line
         metrics = {name: value for name, value in line["metrics"].items() if isinstance(value, int | float | list)}
-        clusters, traffic = len(np.unique(labels[labels >= 0])), line["sent"] + line["received"]
-        return CellResult(metrics, clusters, again, shown.tolist(), traffic, round(runner.seconds, 3), line["step"])
+        traffic = line["sent"] + line["received"]
+        return CellResult(metrics, clusters, again, kept.tolist(), traffic, round(runner.seconds, 3), line["step"])
 
 
-def agreement_of_halves(config: Config, clients: Sequence[Client], progress: Callback) -> float:
+def agreement_of_halves(config: Config, clients: Sequence[Client], clusters: int, progress: Callback) -> float:
     """Return how far what one half of the samples finds is found again in the other half, in [-1, 1]; 0 by chance.
 
     Each client's rows are split in two at random, by the run's seed. The method, run on one half, predicts the clusters
     of the other half's rows; they are compared (adjusted Rand index) with what it finds there. The result is the mean
-    of both directions; a half in which it finds a single cluster counts 0, since one cluster is found again anywhere.
+    of both directions; a single cluster counts 0, since it is found again anywhere. A method that finds the number of
+    clusters is given the one that it found on all rows, if it takes one: half of the rows may be too few to find it.
     `clients` are prepared.
     """
+    if clusters < 2:
+        return 0.0
+    method: Method[Any] = config.method
+    if method.traits.finds_k and method.traits.takes_k:
+        method = replace(method, n_clusters=clusters)  # type: ignore[type-var]
     sides: tuple[list[Client], list[Client]] = ([], [])
     for client in clients:
         rng = derive_generator(config.seed, "halves", client.id)
@@ -124,11 +125,11 @@ def agreement_of_halves(config: Config, clients: Sequence[Client], progress: Cal
     for side in sides:
         copies = _copies(side)
         fed = _federation(config, copies, (), progress)
-        runner = Runner(config.method, fed, progress)
+        runner = Runner(method, fed, progress)
         runs.append((runner.method, result_of(runner.method, fed, runner.steps()), _pooled(copies, clustered(fed))))
     values = []
-    for (method, result, _), opposite, (_, _, labels) in zip(runs, reversed(sides), reversed(runs), strict=True):
-        predicted = torch.cat([predicted_clusters(method, result, client.x) for client in opposite]).numpy()
+    for (trained, result, _), opposite, (_, _, labels) in zip(runs, reversed(sides), reversed(runs), strict=True):
+        predicted = torch.cat([predicted_clusters(trained, result, client.x) for client in opposite]).numpy()
         values.append(agreement(predicted, labels))
     return mean(values)
 

@@ -1,9 +1,9 @@
-"""Comparisons of methods on some data, or on the scenarios of a benchmark: `fedkin.compare` and the commands.
+"""Comparisons of methods on some data: `fedkin.compare` and its command.
 
 First comes one seed of every method, the cheap ones before the others, with the known number of clusters or as it finds
-one. Where none is known, samples are clustered by a few cheap methods with each of a ladder of numbers; those of the
-best candidates are given to the other cheap methods, and the best of them to the costly ones. Then come further seeds
-of each method with its best number.
+one. Numbers that are found are then given to the methods that need one. Where no method finds any, samples are
+clustered by a few cheap methods with each of a ladder of numbers, and those of the best candidates are given. Then come
+further seeds of each method with its best number.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 import math
 import re
+import time
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -35,14 +36,13 @@ from fedkin.experiment.run import check_machine
 from fedkin.experiment.terminal import show_progress
 from fedkin.report.page import write_page
 from fedkin.report.run_page import guess_of
-from fedkin.studies.cells import CellResult
-from fedkin.studies.comparison import IN_MEMORY, PAGE, WINNER, Comparison
+from fedkin.studies.cells import CellResult, run_cell
+from fedkin.studies.comparison import CSV, IN_MEMORY, JSON, PAGE, WINNER, Comparison
 from fedkin.studies.question import Candidate, Question, method_named, question_of, role_of
-from fedkin.studies.ranking import Score, best_numbers, finest, score_of
-from fedkin.studies.study import Cell, Study
+from fedkin.studies.ranking import Score, best_numbers, best_of, score_of
 
 LADDER = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20)
-"""Numbers of clusters of samples that a few cheap methods try where none is known."""
+"""Numbers of clusters of samples that a few cheap methods try where none is known or found."""
 
 
 @checked_keywords
@@ -88,7 +88,7 @@ def compare(
         Keys of an experiment and their values, such as ``{"method.rounds": 10}``; those of ``method`` are for all
         methods that have them. Or ``"method.rounds=10"``, as ``--set`` takes it.
     out : str or Path, optional
-        Output folder; by default one in ``comparisons/``. A comparison that it holds is resumed.
+        Output folder; by default one in ``comparisons/``. A comparison that it holds is replaced.
 
     Returns
     -------
@@ -104,74 +104,81 @@ def compare(
     """
     with at_door(COMPARE), show_progress() as progress:
         names = [name.strip() for name in methods.split(",")] if isinstance(methods, str) else list(methods)
-        for name in names:
-            if not isinstance(name, str):
-                raise FedkinError(
-                    f"methods has {kind_of(name)}; it takes names, such as 'kfed' or 'package.module:Class'."
-                )
+        if odd := [kind_of(name) for name in names if not isinstance(name, str)]:
+            raise FedkinError(f"methods has {odd[0]}; it takes names, such as 'kfed' or 'package.module:Class'.")
         common = _settings(settings)
-        if isinstance(clients, str | Path):
-            if y is not None and not isinstance(y, str):
-                raise FedkinError(
-                    f"Labels were given beside '{clients}', which has its own; give arrays of both, or none."
-                )
-            data, label, what, scenario = None, y, str(clients), None
-        else:
+        data, label, what, scenario = None, y, str(clients), None
+        if not isinstance(clients, str | Path):
             data = federation_input(clients, y, entrance="compare")
             label, what, scenario = data.label, IN_MEMORY, "files"
+        elif y is not None and not isinstance(y, str):
+            raise FedkinError(f"Labels were given beside '{clients}', which has its own; give arrays of both, or none.")
         common += [] if label is None else [f"data.label={label}"]
         options: Any = {"scenario": scenario, "seed": seed, "settings": common, "clusters": n_clusters}
         full = question_of(what, question=question, methods=names, **options)
         folder = Path("comparisons") / (full.name if data is None else "arrays")
-        return compared([full], folder if out is None else Path(out), seeds, budget, progress, data)
+        return compared(full, folder if out is None else Path(out), seeds, budget, progress, data)
 
 
 def compared(
-    questions: Sequence[Question],
+    question: Question,
     out: Path,
     seeds: int = 3,
     budget: str | float = "10m",
     progress: Progress | None = None,
     in_memory: FederationInput | None = None,
 ) -> Comparison:
-    """Compare methods on the clients of a question, or on several scenarios, and write the page.
+    """Compare methods on the clients of a question, and write the page.
 
-    An interrupted comparison of the same questions in `out` is resumed. Clients `in_memory` take the place of the
-    question's data. Raises FedkinError if an option is out of its range, no method suits the data, `out` holds anything
-    else, or no run finished in the budget.
+    Clients `in_memory` take the place of the question's data. Raises FedkinError if an option is out of its range, no
+    method suits the data, `out` holds anything but a comparison, or no run finished in the budget.
     """
-    first = questions[0]
-    for name, value, least in (("clusters", first.clusters, 1 if first.label else 2), ("seeds", seeds, 1)):
+    for name, value, least in (("clusters", question.clusters, 2), ("seeds", seeds, 1)):
         if value is not None and (not isinstance(value, Integral) or value < least):
             raise FedkinError(f"{flag(name)} is {value!r}; it takes one whole number of at least {least}.")
-    seconds, config = parsed_duration(budget), _checked(first)
-    plan: dict[str, Any] = {"family": first.family, "settings": first.settings}
-    population = None
-    if first.label:
-        plan["scenarios"] = {question.label: question.tables for question in questions}
-    else:
-        population = first.check(config.population() if in_memory is None else _population(config, in_memory))
-        plan |= {"seed": first.seed, "clusters": first.clusters, **first.tables, "clients": _checksum(population)}
-    with Study(out, plan, seconds, progress or Progress()) as study:
-        schedules = [Schedule(question, seeds, study, population) for question in questions]
-        for seed in range(seeds):  # one seed of all before the second of any
-            for schedule in schedules:
-                for candidate in schedule.turns(seed):
-                    schedule.run(candidate, seed)
-        scenarios = {schedule.question.label: tuple(schedule.rows()) for schedule in schedules}
-        if not first.label and not any(row.results for row in scenarios[""]):
-            row = next(row for row in scenarios[""] if row.remark)
-            raise FedkinError(f"No method has a result on '{first.data}': {row.method}, {row.remark}.")
-        finders = tuple(score for score in schedules[0].scores() if score.number is None)
-        guess = guess_of(population) if population is not None and first.family == "clients" else None
-        notes = population.notes if population is not None else ()
-        comparison = Comparison(first, scenarios, seeds, out, finders, guess, notes)
-        if comparison.choice is not None and in_memory is None:
-            tables = first.config(comparison.choice.score.candidate, first.seed).tables
-            write_atomically(out / WINNER, config_of({**tables, "evaluation": {}}).to_toml())
-        comparison.write()
-        write_page(out / PAGE, comparison.page())
+    seconds, config = parsed_duration(budget), _checked(question)
+    files = {JSON, CSV, PAGE, WINNER}
+    if out.exists() and (not out.is_dir() or any(path.name not in files for path in out.iterdir())):
+        raise FedkinError(f"{out} holds something else than a comparison; give another {flag('out')}.")
+    population = question.check(config.population() if in_memory is None else _population(config, in_memory))
+    schedule = Schedule(question, seeds, population, _Watch(progress or Progress(), time.monotonic() + seconds))
+    for seed in range(seeds):  # one seed of all before the second of any
+        for candidate in schedule.turns(seed):
+            schedule.run(candidate, seed)
+    rows = tuple(schedule.rows())
+    if not any(row.results for row in rows):
+        row = next(row for row in rows if row.remark)
+        raise FedkinError(f"No method has a result on '{question.data}': {row.method}, {row.remark}.")
+    finders = tuple(score for score in schedule.scores() if score.number is None)
+    guess = guess_of(population) if question.family == "clients" else None
+    comparison = Comparison(question, rows, seeds, out, finders, guess, tuple(population.notes))
+    if comparison.choice is not None and in_memory is None:
+        tables = question.config(comparison.choice.score.candidate, question.seed).tables
+        write_atomically(out / WINNER, config_of({**tables, "evaluation": {}}).to_toml())
+    comparison.write()
+    write_page(out / PAGE, comparison.page())
     return comparison
+
+
+class TimeUp(BaseException):
+    """The time of a comparison ended within a run; no error, so that nothing takes it for a failed client."""
+
+
+class _Watch(Progress):
+    """Progress of the runs, which ends one that has no time left, and repeats no warning."""
+
+    def __init__(self, progress: Progress, deadline: float) -> None:
+        self.progress, self.deadline, self.shown = progress, deadline, set[str]()
+
+    def part(self, done: int, total: int) -> None:
+        if time.monotonic() > self.deadline:
+            raise TimeUp
+        self.progress.part(done, total)
+
+    def warn(self, text: str) -> None:
+        if text not in self.shown:
+            self.shown.add(text)
+            self.progress.warn(text)
 
 
 def parsed_duration(duration: str | float) -> float:
@@ -196,9 +203,8 @@ def _checked(question: Question) -> Config:
     Raises FedkinError if a method's settings are not allowed, or a tracker, the device or the engine is not there.
     """
     candidates = question.candidates()
-    if question.clusters is None:
-        names = [*question.takers(cheap=True), *question.takers(cheap=False)]
-        candidates += [Candidate(name, LADDER[1]) for name in names]  # any number, for methods that need one
+    if question.clusters is None:  # any number, for methods that need one
+        candidates += [Candidate(name, LADDER[1]) for cheap in (True, False) for name in question.takers(cheap)]
     configs = [question.config(candidate, question.seed) for candidate in candidates]
     check_machine(configs[0])
     return configs[0]
@@ -227,62 +233,40 @@ def _population(config: Config, data: FederationInput) -> Population:
         clients.append(replace(client, y=y).rows(rows))
         tests.append((client.x[test_rows], y[test_rows]))
     truth = [client.y for client in clients if client.y is not None]
-    return replace(
-        population, clients=clients, truth=truth, classes=classes, tests=tests if scenario.test_fraction > 0 else []
-    )
-
-
-def _checksum(population: Population) -> str:
-    """Return a checksum of the clients' names, samples and labels."""
-    digest = sha256(json.dumps(population.names).encode())
-    for client in population.clients:
-        digest.update(str(None if client.table is None else client.table.columns).encode())
-        for array in (client.x, client.y):
-            digest.update(b"" if array is None else array.numpy().tobytes())
-    return digest.hexdigest()
+    tests = tests if scenario.test_fraction > 0 else []
+    return replace(population, clients=clients, truth=truth, classes=classes, tests=tests)
 
 
 @dataclass
 class Schedule:
-    """Schedule of one question: which run is made next.
-
-    `population` has the clients of all runs; in a benchmark those of each seed are made when they are needed.
-    """
+    """Schedule of a comparison: which run is made next, and what those made came to, a text where they failed."""
 
     question: Question
     seeds: int
-    study: Study
-    population: Population | None = None
-    tried: dict[Candidate, None] = field(default_factory=dict)
-    _of_seed: tuple[int, Population] | None = None
-
-    def results(self, candidate: Candidate) -> list[CellResult]:
-        """Return the results of a candidate's finished runs, in order of seed."""
-        cells = (self._cell(candidate, seed) for seed in range(self.seeds))
-        results = (self.study.results.get(cell) for cell in cells)
-        return [result for result in results if result and not result.failed]
+    population: Population
+    watch: _Watch
+    tried: dict[Candidate, list[CellResult | str]] = field(default_factory=dict)
 
     def scores(self) -> list[Score]:
         """Return the scores of every candidate that has a finished run."""
-        question = self.question
-        pairs = ((candidate, self.results(candidate)) for candidate in self.tried)
-        return [
-            score_of(question.family, candidate, results, not question.label) for candidate, results in pairs if results
-        ]
+        finished = (
+            (candidate, [result for result in results if isinstance(result, CellResult)])
+            for candidate, results in self.tried.items()
+        )
+        return [score_of(self.question.family, candidate, results) for candidate, results in finished if results]
 
     def best(self) -> list[Score]:
         """Return for each method the score with the best number of clusters, the cheapest first."""
-        best = best_numbers(self.question.family, self.scores())
+        best = best_numbers(self.question.family, self.scores(), self.question.clusters is not None)
         return [best[name] for name in self.question.methods if name in best]
 
     def rows(self) -> list[Score]:
         """Return a row per method, the cheapest first; without a finished run it says why."""
-        best = {score.method: score for score in self.best()}
-        rows = []
+        best, rows = {score.method: score for score in self.best()}, []
         for name in self.question.methods:
             candidate = next((tried for tried in self.tried if tried.method == name), Candidate(name))
-            first = self.study.results.get(self._cell(candidate, 0))
-            why = "not reached in the budget" if first is None else f"cannot be applied: {first.failed.rstrip('.')}"
+            failed = [result for result in self.tried.get(candidate, ()) if isinstance(result, str)]
+            why = f"cannot be applied: {failed[0].rstrip('.')}" if failed else "not reached in the budget"
             rows.append(best.get(name) or Score(name, candidate.number, role_of(name), remark=why))
         return rows
 
@@ -294,7 +278,8 @@ class Schedule:
         question, first = self.question, self.question.candidates()
         cheap, costly = question.takers(cheap=True), question.takers(cheap=False)
         yield from [candidate for candidate in first if candidate.is_cheap]
-        if question.clusters is None and question.family == "samples" and self.population is not None:
+        has_found = any(score.number is None and score.clusters[0] > 1 for score in self.scores())
+        if question.clusters is None and question.family == "samples" and not has_found:
             samples = sum(map(len, self.population.clients))
             finders = [name for name in cheap if method_named(name).traits.finds_k]
             climbers = [*[name for name in cheap if name not in finders][:1], *finders]
@@ -308,37 +293,32 @@ class Schedule:
 
     def _numbers(self) -> list[int]:
         """Return up to four numbers of clusters to give, the likeliest first: those of the best candidates so far."""
-        assert self.population is not None
         clients, of_clients = self.population.clients, self.question.family == "clients"
-        ranked = sorted(self.scores(), key=lambda score: -score.value)
-        several = [score for score in ranked if score.clusters[0] > 1]
-        if several and not of_clients:
-            ranked = [finest(several), *ranked]
+        best = sorted(self.scores(), key=lambda score: -score.value)
+        if not of_clients and (several := [score for score in best if score.clusters[0] > 1]):
+            best = [best_of(several), *best]
         maximum = len(clients) - 1 if of_clients else sum(map(len, clients))
-        proposed = [score.clusters[0] if score.number is None else score.number for score in ranked]
+        proposed = [score.clusters[0] if score.number is None else score.number for score in best]
         usable = list(dict.fromkeys(number for number in proposed if 2 <= number <= maximum))
         few = [number for number in (2, 3, 4) if number <= maximum] if of_clients else []
         return (usable or few)[:4]
 
     def run(self, candidate: Candidate, seed: int) -> None:
-        """Make a run, unless it has a result or time is up."""
-        self.tried[candidate] = None
-        cell, question = self._cell(candidate, seed), self.question
-        if cell in self.study.results or not self.study.has_time:
+        """Make a run, unless it was made or time is up."""
+        results, question = self.tried.setdefault(candidate, []), self.question
+        if len(results) > seed or time.monotonic() >= self.watch.deadline:
             return
-        config = question.config(candidate, cell.seed)
-        names = [*([question.label] if question.label else []), candidate.name, f"seed {cell.seed}"]
-        self.study.progress.phase(", ".join(names))
-        population = self.population
-        if population is None:
-            if self._of_seed is None or self._of_seed[0] != cell.seed:
-                self._of_seed = cell.seed, config.population()
-            population = self._of_seed[1]
-        halves = question.family == "samples" and not question.label
-        self.study.run(cell, config, population, halves)
-
-    def _cell(self, candidate: Candidate, seed: int) -> Cell:
-        return Cell(candidate.method, self.question.seed + seed, candidate.number, self.question.label)
+        self.watch.progress.phase(f"{candidate.name}, seed {question.seed + seed}")
+        config = question.config(candidate, question.seed + seed)
+        try:
+            results.append(run_cell(config, self.population, self.watch, question.family == "samples"))
+        except TimeUp:
+            return
+        except FedkinError as error:
+            results.append(str(error))
+        except Exception as error:  # a method's own, on data it was not made for: it ends this run and no other
+            traceback.print_exc()
+            results.append(f"it failed with {type(error).__name__}: {error}")
 
 
 def _settings(settings: Any) -> list[str]:

@@ -1,9 +1,8 @@
-"""Result of a comparison or a benchmark: rows of methods, the recommendation with its doubts, and the page."""
+"""Result of a comparison: rows of methods, the recommendation with its doubts, and the page."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -17,7 +16,7 @@ from fedkin.report.figures import PagePart, PageView, ResultTable, TableCell
 from fedkin.report.numbers import format_bytes, join_words
 from fedkin.studies.pages import duration, page_text
 from fedkin.studies.question import Candidate, Family, Question, Role, method_named
-from fedkin.studies.ranking import ALIKE, CHANCE, SAME, SCORE, TRUTH, Choice, Ranking, Score, ranked, recommend
+from fedkin.studies.ranking import ALIKE, CHANCE, SAME, SCORE, TRUTH, Choice, Score, recommend
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,7 +31,7 @@ TITLES = {
 MEANINGS = {
     "found_again": "Each client's samples are split in two at random; what the method predicts for one half from the "
     "other is compared (ARI) with what it finds there itself; 0 is chance, 1 the same clusters. A single cluster "
-    "counts 0. Ranks methods; of what is as good, a number that was found or the finer clusters are taken.",
+    "counts 0. A number of clusters that a method finds comes before those given; else the finer of what is as good.",
     "accuracy": "Mean over clients of their cluster's model on their own test samples. Ranks methods.",
     "stability": "Mean agreement (ARI) of the clusters of every two seeds, 1 for the same.",
 }
@@ -49,15 +48,14 @@ SPREADS: dict[Family, str] = {
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """Result of comparing methods on the same clients, or on the scenarios of a benchmark.
+    """Result of comparing methods on the same clients.
 
     Attributes
     ----------
     question : Question
-        What was asked; of a benchmark, of the first scenario.
-    scenarios : dict
-        The rows of each scenario, `fedkin.studies.ranking.Score`, by its name; of a comparison under an empty name. One
-        row per method, the cheapest first.
+        What was asked.
+    rows : tuple of Score
+        A row per method, `fedkin.studies.ranking.Score`, the cheapest first.
     seeds : int
         Runs asked of each method.
     out : Path
@@ -71,7 +69,7 @@ class Comparison:
     """
 
     question: Question
-    scenarios: dict[str, tuple[Score, ...]]
+    rows: tuple[Score, ...]
     seeds: int
     out: Path
     finders: tuple[Score, ...] = ()
@@ -88,8 +86,9 @@ class Comparison:
 
     @cached_property
     def choice(self) -> Choice | None:
-        """The recommended row, with the facts that decided; ``None`` if there is none, and of a benchmark."""
-        return recommend(self.family, [row for row in self.scenarios.get("", ()) if row.results])
+        """The recommended row, with the facts that decided; ``None`` if there is none."""
+        rows = [row for row in self.rows if row.results]
+        return recommend(self.family, rows, self.question.clusters is not None)
 
     @property
     def recommended(self) -> str | None:
@@ -99,10 +98,7 @@ class Comparison:
     @property
     def lines(self) -> tuple[Score, ...]:
         """The rows, in order of rank: the recommended one first, those without a finished run last."""
-        rows = (row for rows in self.scenarios.values() for row in rows)
-        if self.question.label:
-            return tuple(rows)
-        return tuple(sorted(rows, key=lambda row: (not row.results, row.method != self.recommended, -row.value)))
+        return tuple(sorted(self.rows, key=lambda row: (not row.results, row.method != self.recommended, -row.value)))
 
     @property
     def better_than_chance(self) -> bool | None:
@@ -131,31 +127,24 @@ class Comparison:
         """Reasons to doubt the recommended clusters, in sentences."""
         if self.choice is None:
             return ()
-        score, measures, doubts = self.choice.score, self.choice.score.measures, []
-        if self.family == "samples" and self._single:
-            doubts.append("Every method that finds the number of clusters finds one: the data may have none.")
-        elif self.family == "samples" and not self.better_than_chance:
-            doubts.append(
-                f"No better than chance: halves of the samples agree on the clusters to {score.value:.2f} (ARI), and "
-                f"pieces of a single cloud are found again to {CHANCE:g}, too. The data may have no clusters."
-            )
-        if self.choice.undecided:
-            names = join_words([different.candidate.name for different in self.choice.undecided])
-            doubts.append(f"Undecided: halves do not tell it from {names}, whose clusters differ; look at both.")
-        if self.guess is not None and measures["accuracy"] <= self.guess:
-            doubts.append(
-                f"The clusters' models are no better than a guess: an accuracy of {measures['accuracy']:.3f}, where "
-                f"always answering a client's most frequent class has {self.guess:.3f}. They need more rounds, or "
-                "another model."
-            )
-        if len(score.results) < self.seeds:
-            runs = f"{len(score.results)} of {self.seeds} runs"
-            doubts.append(f"Only {runs} finished; the same with a larger budget resumes.")
-        if measures.get("stability", 1.0) < ALIKE:
-            doubts.append(
-                f"The clusters depend on the seed: those of two runs agree to ARI {measures['stability']:.2f} only."
-            )
-        return tuple(doubts)
+        score, measures = self.choice.score, self.choice.score.measures
+        different = join_words([undecided.candidate.name for undecided in self.choice.undecided])
+        stable, guess = measures.get("stability", 1.0), self.guess
+        doubts = {
+            "Every method that finds the number of clusters finds one: the data may have none.":
+                self.family == "samples" and self._single,
+            f"No better than chance: halves of the samples agree on the clusters to {score.value:.2f} (ARI), and "
+            f"pieces of a single cloud are found again to {CHANCE:g}, too. The data may have no clusters.":
+                self.better_than_chance is False and not self._single,
+            f"Undecided: halves do not tell it from {different}, whose clusters differ; look at both.": self.undecided,
+            f"The clusters' models are no better than always answering a client's most frequent class ({guess:.3f}). "
+            "They need more rounds, or another model." if guess is not None else "":
+                guess is not None and measures["accuracy"] <= guess,
+            f"Only {len(score.results)} of {self.seeds} runs finished; the same with a larger budget resumes.":
+                len(score.results) < self.seeds,
+            f"The clusters depend on the seed: those of two runs agree to ARI {stable:.2f} only.": stable < ALIKE,
+        }  # fmt: skip
+        return tuple(sentence for sentence, holds in doubts.items() if holds)
 
     @property
     def confident(self) -> bool:
@@ -204,30 +193,21 @@ class Comparison:
         names = (SCORE[self.family], "stability", *TRUTH[self.family])
         return [name for name in names if any(name in line.measures for line in self.lines)]
 
-    @cached_property
-    def ranking(self) -> Ranking:
-        """Ranks of the methods over the scenarios of a benchmark: of samples by ARI, of clients by accuracy."""
-        pairs = [(scenario, row) for scenario, rows in self.scenarios.items() for row in rows]
-        measure = "ari" if self.family == "samples" else "accuracy"
-        return ranked({(name, row.method): row.measures[measure] for name, row in pairs if measure in row.measures})
-
     @property
     def table(self) -> pd.DataFrame:
-        """Return a DataFrame with a row per method and scenario, as ``comparison.csv`` has.
+        """Return a DataFrame with a row per method, as ``comparison.csv`` has.
 
         Measures are means over runs; ``found_again_std``, ``ari_std`` and so on are their standard deviations, missing
         with a single run; ``accuracy_error`` is the standard error over clients.
         """
         import pandas as pd
 
-        return pd.DataFrame(self.rows())
+        return pd.DataFrame(self.values())
 
-    def rows(self) -> list[dict[str, Any]]:
-        """Return a dict of plain values per method and scenario; ``None`` where something is not known."""
-        scenarios = self.scenarios if self.question.label else {"": self.lines}
+    def values(self) -> list[dict[str, Any]]:
+        """Return a dict of plain values per method; ``None`` where something is not known."""
         return [
             {
-                **({"scenario": scenario} if scenario else {}),
                 "method": line.method,
                 "number_given": line.number,
                 "recommended": line.method == self.recommended,
@@ -241,29 +221,25 @@ class Comparison:
                 "seconds": line.seconds,
                 "remark": line.remark,
             }
-            for scenario, lines in scenarios.items()
-            for line in lines
+            for line in self.lines
         ]
 
     def to_json(self) -> str:
         """Return the whole comparison as JSON text; its ``lines`` are those of ``comparison.csv``."""
         names = ("family", "recommended", "reason", "use", "confident", "warnings", "undecided", "as_good")
         tree = {name: getattr(self, name) for name in (*names, "better_than_chance", "seeds", "notes")}
-        tree |= {"lines": self.rows(), "out": str(self.out), "settings": self.question.tables}
-        tree |= {"ranks": self.ranking.ranks} if self.question.label else {}
+        tree |= {"lines": self.values(), "out": str(self.out), "settings": self.question.tables}
         return json.dumps(tree, indent=2, sort_keys=True) + "\n"
 
     def write(self) -> None:
         """Write ``comparison.json`` and ``comparison.csv``; raises FedkinError if a file cannot be written."""
-        rows = self.rows()
+        rows = self.values()
         write_atomically(self.out / CSV, as_csv([list(rows[0]), *(list(row.values()) for row in rows)]))
         write_atomically(self.out / JSON, self.to_json())
 
     @property
     def lead(self) -> str:
-        """The recommendation as a sentence, or the ranks."""
-        if self.question.label:
-            return self.ranking.sentence
+        """The recommendation as a sentence."""
         if self.recommended is None:
             return f"Nothing recommended: {self.reason}."
         doubt = "" if self.confident else ", but without confidence"
@@ -275,100 +251,59 @@ class Comparison:
 
     def page(self) -> PageView:
         """Build the page."""
-        doubts = list(self.warnings)
-        if self.as_good:
-            doubts.append(f"About as good by the score: {'; '.join(self.as_good)}.")
-        notes: dict[str, None] = {}
-        for scenario, lines in self.scenarios.items():
-            for line in lines:
-                place = f", {scenario}" if scenario else ""
-                notes |= {f"{line.method}: {ROLES[line.role]}.": None} if line.role else {}
-                notes |= {f"{line.method}{place}: {line.remark}.": None} if line.remark else {}
+        question, doubts, notes = self.question, list(self.warnings), dict[str, None]()
+        doubts += [f"About as good by the score: {'; '.join(self.as_good)}."] if self.as_good else []
+        for line in self.lines:
+            notes |= {f"{line.method}: {ROLES[line.role]}.": None} if line.role else {}
+            notes |= {f"{line.method}: {line.remark}.": None} if line.remark else {}
         meanings = [f"{TITLES[name]}: {MEANINGS[name]}" for name in self.measures if name in MEANINGS]
         meanings.append("ARI and what follows it compare with the truth, which has no part in a recommendation.")
-        table = self._scenario_table() if self.question.label else self._measure_table()
         parts = [
             PagePart("doubts", "Before you rely on it", notes=doubts),
-            PagePart("methods", "Methods", figures=[table], notes=list(notes)),
+            PagePart("methods", "Methods", figures=[self._table()], notes=list(notes)),
             PagePart("measures", "What is measured", notes=meanings),
             PagePart("data", "The data", notes=list(self.notes)),
             PagePart("next", "Next", commands=list(self.use)),
         ]
-        opposite = "clients" if self.family == "samples" else "samples"
-        description = f"Which {self.family} belong together? ({self.question.data}, scenario {self.question.scenario}; "
+        asks = f"Which {self.family} belong together? ({question.data}, scenario {question.scenario}; --question "
+        asks += f"{'clients' if self.family == 'samples' else 'samples'} asks the other.)"
         finished = sum(bool(line.results) for line in self.lines)
         return PageView(
-            title=f"{'Benchmark of methods' if self.question.label else 'Methods'} that cluster {self.family}",
-            lead=self.lead
-            if self.question.label
-            else f"{self.lead}\n{description}--question {opposite} asks the other.)",
+            title=f"Methods that cluster {self.family}",
+            lead=f"{self.lead}\n{asks}",
             summary=[("Results", f"{finished} of {len(self.lines)}", "of methods, chosen without the truth")],
             parts=[part for part in parts if part.figures or part.notes or part.commands],
-            settings={**self.question.tables, "method": self.question.settings},
+            settings={**question.tables, "method": question.settings},
         )
 
-    def _measure_table(self) -> ResultTable:
-        """Build the table of a comparison: methods by measures."""
+    def _table(self) -> ResultTable:
+        """Build the table: methods by measures."""
         rows = []
         for line in self.lines:
             figures = [_number(line.measures.get(name)) for name in self.measures]
             if line.error is not None and self.measures[0] in line.measures:
                 figures[0] += f" ± {line.error:.3f}"
-            cells = [TableCell(text) for text in [*figures, *_costs([line]), f"{len(line.results)} of {self.seeds}"]]
-            if line.method == self.recommended:
-                cells[0] = TableCell(figures[0], verdict="best")
-            rows.append((line.method, [_clusters([line]), *cells]))
+            figures += ["–", "–"] if line.bytes is None else [format_bytes(line.bytes), duration(line.seconds or 0)]
+            cells = [TableCell(text) for text in [*figures, f"{len(line.results)} of {self.seeds}"]]
+            cells[0] = TableCell(figures[0], verdict="best" if line.method == self.recommended else "")
+            rows.append((line.method, [_clusters(line), *cells]))
         caption = (
-            f"Ranked by {TITLES[SCORE[self.family]].lower()}; the best first, the recommended one marked. Figures are "
-            f"means over the finished runs, bytes and time those of one run; behind ± the {SPREADS[self.family]}."
+            f"By {TITLES[SCORE[self.family]].lower()}; the recommended one first and marked. Figures are means over "
+            f"the finished runs, bytes and time those of one run; behind ± the {SPREADS[self.family]}."
         )
         heads = ["Clusters", *(TITLES[name] for name in self.measures), "Moved", "Time", "Runs"]
         return ResultTable("All methods", caption, "Method", heads, rows)
-
-    def _scenario_table(self) -> ResultTable:
-        """Build the table of a benchmark: methods by scenarios, in order of rank, those without a rank last."""
-        measure = "ari" if self.family == "samples" else "accuracy"
-        ranking, rows = self.ranking, []
-        greatest = {
-            name: max((row.measures.get(measure, 0.0) for row in rows_of), default=0.0)
-            for name, rows_of in self.scenarios.items()
-        }
-        for method in dict.fromkeys([*ranking.ranks, *(line.method for line in self.lines)]):
-            lines = {name: row for name, rows_of in self.scenarios.items() for row in rows_of if row.method == method}
-            cells = []
-            for name, row in lines.items():
-                value, spread = row.measures.get(measure), row.deviations.get(measure)
-                beside = "" if spread is None else f"± {spread:.3f}"
-                cells.append(TableCell(_number(value), beside, "best" if value == greatest[name] else ""))
-            rank, is_best = ranking.ranks.get(method), bool(ranking.difference) and method in ranking.as_good
-            cells.append(TableCell("–" if rank is None else f"{rank:.2f}", verdict="best" if is_best else ""))
-            rows.append((method, [*cells, _clusters([*lines.values()]), *map(TableCell, _costs([*lines.values()]))]))
-        caption = (
-            f"{TITLES[measure]}: mean and standard deviation over seeds, the best of each scenario marked; the mean "
-            "rank, marked where it does not differ significantly from the best. No method is tuned, and those that "
-            "cannot find the number of clusters are given it. Traffic and computing time are means over scenarios."
-        )
-        heads = [*self.scenarios, "Mean rank", "Clusters", "Moved", "Time"]
-        return ResultTable("Scores", caption, "Method", heads, rows)
 
 
 def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
 
 
-def _clusters(lines: Sequence[Score]) -> TableCell:
-    """Return the numbers of clusters, from the fewest to the most, and whether they were given."""
-    numbers = [number for line in lines for number in line.clusters]
-    if not numbers:
+def _clusters(line: Score) -> TableCell:
+    """Return the numbers of clusters, from the fewest to the most, whether they were given, and whose form it is."""
+    if not line.clusters:
         return TableCell("–")
-    text = str(numbers[0]) if len(set(numbers)) == 1 else f"{min(numbers)}–{max(numbers)}"
-    how = "" if lines[0].role == "baseline" else "found" if lines[0].number is None else "given"
-    options = Candidate(lines[0].method).settings({})
-    return TableCell(text, "; ".join(filter(None, [how, method_named(lines[0].method).traits.form(options)])))
-
-
-def _costs(lines: Sequence[Score]) -> list[str]:
-    """Return bytes and seconds of one run, means over scenarios."""
-    traffic = [line.bytes for line in lines if line.bytes is not None]
-    seconds = [line.seconds for line in lines if line.seconds is not None]
-    return [format_bytes(mean(traffic)) if traffic else "–", duration(mean(seconds)) if seconds else "–"]
+    least, most = min(line.clusters), max(line.clusters)
+    how = "" if line.role == "baseline" else "found" if line.number is None else "given"
+    form = method_named(line.method).traits.form(Candidate(line.method).settings({}))
+    return TableCell(str(least) if least == most else f"{least}–{most}", "; ".join(filter(None, [how, form])))

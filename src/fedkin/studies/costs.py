@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,152 +20,83 @@ from fedkin.experiment.terminal_tables import sentence_text, table_text
 from fedkin.report.measures import measures, phase_of, reached, training_rounds
 from fedkin.report.numbers import format_bytes, pluralize
 
-
-@dataclass(frozen=True)
-class Cost:
-    """Cost of some steps of a run.
-
-    Bytes are `sent` to the clients and `received` from them. `client_seconds` is the computing time of all clients
-    together, `seconds` wall-clock time without evaluation of the models; NaN if unknown.
-    """
-
-    steps: int = 0
-    sent: int = 0
-    received: int = 0
-    client_seconds: float = 0.0
-    seconds: float = 0.0
-
-    def __add__(self, cost: Cost) -> Cost:
-        return Cost(*(sum(pair) for pair in zip(vars(self).values(), vars(cost).values(), strict=True)))
-
-    @property
-    def both(self) -> int:
-        """Bytes sent and received."""
-        return self.sent + self.received
-
-    @property
-    def amounts(self) -> dict[str, float | None]:
-        """Bytes and seconds by name, ``None`` if unknown; ``both`` are the bytes sent and received together."""
-        names = ("sent", "received", "both", "client_seconds", "seconds")
-        values = {name: getattr(self, name) for name in names}
-        return {name: None if math.isnan(value) else value for name, value in values.items()}
+AMOUNTS = ("sent", "received", "both", "client_seconds", "seconds")
+Target = tuple[str, float]
+"""A number of the records, and the least value that it should reach."""
 
 
-@dataclass(frozen=True)
-class CostTarget:
-    """Target of a run: a number of the records that should reach at least `reach`."""
-
-    metric: str
-    reach: float
-
-
-@dataclass(frozen=True)
-class Costs:
-    """Costs of one run, in total or until it reached a target.
-
-    `run` is the folder, as given. `phases` are in order of first appearance; empty if the target was not reached.
-    `rounds` are those of training, and `step` is the last one counted; both are ``None`` if the target was not reached.
-    """
-
-    run: str
-    phases: dict[str, Cost]
-    rounds: int | None
-    step: int | None
-
-    @property
-    def total(self) -> Cost:
-        """Cost of all phases together."""
-        return sum(self.phases.values(), Cost())
-
-
-def target_in(text: str) -> CostTarget | None:
+def target_in(text: str) -> Target | None:
     """Parse a target from ``NAME=NUMBER``; ``None`` if `text` is something else, or the number is not finite."""
     name, _, number = text.partition("=")
     try:
-        target = CostTarget(name.strip(), float(number))
+        reach = float(number)
     except ValueError:
         return None
-    return target if target.metric and math.isfinite(target.reach) else None
+    return (name.strip(), reach) if name.strip() and math.isfinite(reach) else None
 
 
-def costs_of(folders: Sequence[Path], target: CostTarget | None = None) -> list[Costs]:
-    """Return the costs of each of these runs up to its last step or, with a target, the step that reached it.
+def costs_of(folders: Sequence[Path], target: Target | None = None) -> dict[str, Any]:
+    """Return the costs of runs up to the last step or, with a target, the step that reached it, as plain values.
 
-    Raises FedkinError if a folder holds no run or no step yet, a line of its files cannot be read, or no run's records
-    have the number that `target` names.
+    ``runs`` has for each folder the last ``step`` counted and the ``training_rounds`` up to it, both ``None`` if the
+    target was not reached; by phase and in ``total`` the number of ``steps``, bytes ``sent`` to the clients and
+    ``received`` from them, ``both`` together, ``client_seconds``, the computing time of all clients, and wall-clock
+    ``seconds`` without evaluation, ``None`` if unknown; and ``ratio_to_first``, these amounts relative to the first
+    run's. Raises FedkinError if a folder holds no run or no step yet, a line of its files cannot be read, or no run's
+    records have the number that `target` names.
     """
-    runs: list[tuple[Path, list[RecordLine]]] = []
+    runs: list[list[RecordLine]] = []
     for folder in folders:
         if not (folder / CONFIG).is_file():
             raise no_run(folder)
-        runs.append((folder, read_lines(folder / RECORDS)))
-        if not runs[-1][1]:
+        runs.append(read_lines(folder / RECORDS))
+        if not runs[-1]:
             raise FedkinError(f"{folder} has no step to count yet; wait for its first, or `fedkin resume {folder}`.")
-    if target:
-        names = {name for _, records in runs for name in measures(*records)}
-        if target.metric not in names:
-            raise unknown_name("metric", target.metric, names)
-    return [_costs(folder, records, target) for folder, records in runs]
+    if target and target[0] not in (names := {name for records in runs for name in measures(*records)}):
+        raise unknown_name("metric", target[0], names)
+    trees = [_costs(folder, records, target) for folder, records in zip(folders, runs, strict=True)]
+    first = trees[0]["phases"].get("total")
+    for tree in trees:
+        total = tree["phases"].get("total")
+        tree["ratio_to_first"] = first and total and {
+            name: None if total[name] is None or not first[name] else total[name] / first[name] for name in AMOUNTS
+        }  # fmt: skip
+    return {"target": target and dict(zip(("metric", "reach"), target, strict=True)), "runs": trees}
 
 
-def _costs(folder: Path, records: Sequence[RecordLine], target: CostTarget | None) -> Costs:
-    last = records[-1]["step"]
-    if target:
-        reach = reached(records, target.metric, target.reach)
-        if reach is None:
-            return Costs(str(folder), {}, None, None)
-        last = reach[0]
-    seconds = {
-        line["step"]: (line.get("client_seconds", math.nan), line.get("seconds", math.nan))
-        for line in read_timing(folder)
-    }
-    unknown = math.nan, math.nan
-    phases: dict[str, Cost] = {}
-    sent = received = 0
-    for record in records:
-        if record["step"] > last:
-            break
-        cost = Cost(1, record["sent"] - sent, record["received"] - received, *seconds.get(record["step"], unknown))
-        if record is records[0] and 0 in seconds:
-            cost += Cost(0, 0, 0, *seconds[0])
-        phases[phase_of(record)] = phases.get(phase_of(record), Cost()) + cost
-        sent, received = record["sent"], record["received"]
-    return Costs(str(folder), phases, training_rounds(records, last), last)
-
-
-def costs_tree(runs: Sequence[Costs], target: CostTarget | None = None) -> dict[str, Any]:
-    """Return the costs as plain values, ``None`` where one is unknown, those of each run also relative to the first."""
-    trees: list[dict[str, Any]] = []
-    for run in runs:
-        pairs = zip(run.total.amounts.items(), runs[0].total.amounts.values(), strict=True)
-        ratio = {name: None if part is None or not whole else part / whole for (name, part), whole in pairs}
-        phases = {
-            name: {"steps": cost.steps, **cost.amounts} for name, cost in {**run.phases, "total": run.total}.items()
-        }
-        reached_both = run.step is not None and runs[0].step is not None
-        trees.append(
-            {
-                "run": run.run,
-                "step": run.step,
-                "training_rounds": run.rounds,
-                "phases": {} if run.step is None else phases,
-                "ratio_to_first": ratio if reached_both else None,
-            }
-        )
-    return {"target": asdict(target) if target else None, "runs": trees}
+def _costs(folder: Path, records: Sequence[RecordLine], target: Target | None) -> dict[str, Any]:
+    reach = reached(records, *target) if target else (records[-1]["step"], 0)
+    if reach is None:
+        return {"run": str(folder), "step": None, "training_rounds": None, "phases": {}}
+    timing: dict[int, Mapping[str, Any]] = {line["step"]: line for line in read_timing(folder)}
+    phases: dict[str, dict[str, Any]] = {phase_of(line): {} for line in records if line["step"] <= reach[0]}
+    phases["total"] = {}
+    before = 0, 0
+    for record in (line for line in records if line["step"] <= reach[0]):
+        times = [timing.get(record["step"], {}), *([timing[0]] if record is records[0] and 0 in timing else [])]
+        sent, received = record["sent"] - before[0], record["received"] - before[1]
+        before = record["sent"], record["received"]
+        step: dict[str, Any] = {"steps": 1, "sent": sent, "received": received, "both": sent + received}
+        step |= {name: sum(line.get(name, math.nan) for line in times) for name in AMOUNTS[3:]}
+        for phase in (phase_of(record), "total"):
+            phases[phase] = {name: phases[phase].get(name, 0) + value for name, value in step.items()}
+    for cost in phases.values():
+        cost.update({name: None for name in AMOUNTS[3:] if math.isnan(cost[name])})
+    rounds = training_rounds(records, reach[0])
+    return {"run": str(folder), "step": reach[0], "training_rounds": rounds, "phases": phases}
 
 
 def as_text(tree: Mapping[str, Any]) -> str:
-    """Write a tree of `costs_tree` as a table, with notes below it on the steps that were counted."""
-    heads = ("run", "phase", "steps", "sent", "received", "in all", "client seconds", "wall seconds")
-    rows: list[tuple[str, ...]] = [heads]
-    notes = []
-    goal = "{metric} {reach:g}".format(**tree["target"]) if tree["target"] else ""
+    """Write what `costs_of` returns as a table, with notes below it on the steps that were counted."""
+    rows: list[tuple[str, ...]] = [
+        ("run", "phase", "steps", "sent", "received", "in all", "client seconds", "wall seconds")
+    ]
+    notes, goal = [], "{metric} {reach:g}".format(**tree["target"]) if tree["target"] else ""
     for run in tree["runs"]:
         for phase, cost in run["phases"].items():
-            *traffic, clients, wall = (cost[name] for name in ("sent", "received", "both", "client_seconds", "seconds"))
-            seconds = ["–" if value is None else f"{value:,.3f}" for value in (clients, wall)]
-            rows.append((run["run"], phase, str(cost["steps"]), *map(format_bytes, traffic), *seconds))
+            seconds = ["–" if cost[name] is None else f"{cost[name]:,.3f}" for name in AMOUNTS[3:]]
+            traffic = (format_bytes(cost[name]) for name in AMOUNTS[:3])
+            rows.append((run["run"], phase, str(cost["steps"]), *traffic, *seconds))
         if run is not tree["runs"][0] and run["ratio_to_first"]:
             shares = ("–" if value is None else f"{value:.3g}" for value in run["ratio_to_first"].values())
             rows.append((run["run"], "of the first run's", "", *shares))

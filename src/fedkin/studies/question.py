@@ -86,14 +86,11 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Question:
-    """Everything that the runs of a comparison on one scenario share.
+    """Everything that the runs of a comparison share.
 
     `family` is what is clustered, and `methods` take part, the cheapest first. `tables` are the experiment of all runs,
     without its method and seed, and `settings` hyper-parameters for all methods that have them. The seed is that of the
     first run. `clusters` is their number, if it is known.
-
-    `label` is the scenario's name in a benchmark, in which each seed has a partition of its own, and the number of
-    clusters is given to those methods alone that cannot find it; without a label all runs are of one partition.
     """
 
     family: Family
@@ -102,7 +99,6 @@ class Question:
     settings: dict[str, Any]
     seed: int = 0
     clusters: int | None = None
-    label: str = ""
 
     @property
     def data(self) -> str:
@@ -134,7 +130,7 @@ class Question:
         candidates = []
         for name in self.methods:
             traits = method_named(name).traits
-            if not traits.takes_k or ((self.clusters is None or self.label) and traits.finds_k):
+            if not traits.takes_k or (self.clusters is None and traits.finds_k):
                 candidates.append(Candidate(name))
             elif self.clusters is not None:
                 candidates.append(Candidate(name, self.clusters))
@@ -142,7 +138,7 @@ class Question:
 
     def config(self, candidate: Candidate, seed: int) -> Config:
         """Build the configuration of one run; raises FedkinError if a key or value is not allowed."""
-        data = {"seed": seed if self.label else self.seed, **self.tables["data"]}
+        data = {"seed": self.seed, **self.tables["data"]}
         return config_of({**self.tables, "data": data, "method": candidate.settings(self.settings), "seed": seed})
 
     def check(self, population: Population) -> Population:

@@ -1,9 +1,9 @@
-"""Scores of methods, which one is recommended, and ranks over scenarios (Demšar 2006)."""
+"""Scores of methods, and which one is recommended."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
@@ -11,16 +11,13 @@ from statistics import mean, stdev
 from typing import Any
 
 import numpy as np
-from scipy.stats import rankdata, studentized_range
 
 from fedkin.clustering.metrics import Labels
 from fedkin.studies.cells import CellResult, agreement
 from fedkin.studies.question import Candidate, Family, Role, role_of
 
-SAME, ALIKE = 0.9, 0.7
-"""Agreement (ARI) from which on two partitions are called the same, and much the same."""
-CHANCE = 0.6
-"""Agreement to which pieces of a single cloud are found again, too (normal and log-normal ones of 600 rows)."""
+SAME, ALIKE = 0.9, 0.7  # agreement (ARI) from which on two partitions are called the same, and much the same
+CHANCE = 0.6  # to which pieces of a single cloud are found again, too (normal and log-normal ones of 600 rows)
 TRUTH: dict[Family, tuple[str, ...]] = {
     "samples": ("ari", "nmi", "pooled_accuracy"),
     "clients": ("ari", "ami", "purity"),
@@ -98,10 +95,7 @@ class Score:
 
     @cached_property
     def fineness(self) -> float:
-        """Effective number of clusters, mean over runs.
-
-        It is that of clusters of one size with the same entropy, so that a few samples aside make no partition finer.
-        """
+        """Number of clusters of one size with the same entropy, mean over runs."""
         numbers = []
         for labels in self.labels:
             shares = np.unique(labels[labels >= 0], return_counts=True)[1] / max(1, (labels >= 0).sum())
@@ -114,8 +108,8 @@ class Score:
         return self.measures.get("found_again", self.measures.get("accuracy", -math.inf))
 
 
-def score_of(family: Family, candidate: Candidate, results: Sequence[CellResult], same_samples: bool = True) -> Score:
-    """Score a candidate by its finished runs, at least one; stability needs the `same_samples` in all of them."""
+def score_of(family: Family, candidate: Candidate, results: Sequence[CellResult]) -> Score:
+    """Score a candidate by its finished runs, at least one."""
     by_run: dict[str, list[Any]] = {
         "found_again": [result.again for result in results],
         "accuracy": [result.metrics.get("personal_accuracy") for result in results],
@@ -133,7 +127,7 @@ def score_of(family: Family, candidate: Candidate, results: Sequence[CellResult]
         {name: stdev(values) for name, values in complete.items() if len(results) > 1},
         tuple(mean(column) if column else None for column in columns) if family == "clients" else (),
     )
-    if len(results) > 1 and same_samples:
+    if len(results) > 1:
         pairs = combinations(score.labels, 2)
         score.measures["stability"] = mean(agreement(first, second, single=1.0) for first, second in pairs)
     return score
@@ -143,8 +137,8 @@ def score_of(family: Family, candidate: Candidate, results: Sequence[CellResult]
 class Choice:
     """Recommended method, with the facts that decided.
 
-    `as_good` cannot be told from it by the score, the best first; it is `undecided` if the clusters of one of these
-    differ. `baseline` is the best of those that form no clusters of clients and are as good.
+    `as_good` cannot be told from it by the score; it is `undecided` if the clusters of one of these differ. `baseline`
+    is the best of those that form no clusters of clients and are as good.
     """
 
     score: Score
@@ -153,32 +147,37 @@ class Choice:
     baseline: Score | None = None
 
 
-def best_numbers(family: Family, scores: Sequence[Score]) -> dict[str, Score]:
-    """Return for each method the score with the best number of clusters, by the first run of each."""
+def best_numbers(family: Family, scores: Sequence[Score], known: bool = False) -> dict[str, Score]:
+    """Return for each method the score with the best number of clusters, by the first run of each.
+
+    `known` says that the number is known, so that one that a method finds has no precedence.
+    """
     best: dict[str, Score] = {}
     for method in dict.fromkeys(score.method for score in scores):
         numbers = sorted((score for score in scores if score.method == method), key=lambda score: score.number or 0)
         first = [score_of(family, score.candidate, score.results[:1]) for score in numbers]
-        best_first = finest(first) if family == "samples" else max(first, key=lambda score: score.value)
-        best[method] = numbers[first.index(best_first)]
+        taken = best_of(first, known) if family == "samples" else max(first, key=lambda score: score.value)
+        best[method] = numbers[first.index(taken)]
     return best
 
 
-def finest(scores: Sequence[Score]) -> Score:
-    """Return, of the scores that splits do not tell from the best one, the one with the finest partition.
+def best_of(scores: Sequence[Score], known: bool = False) -> Score:
+    """Return the score of samples to rely on.
 
-    A coarse partition is found again more easily than a fine one that is as real, so a finer one is taken where both
-    are found again as well, up to the spread of splits; never beyond that. Numbers that a method finds come before
-    those that it was given, for it has seen more than whether halves agree.
+    A number that a method finds, above one, comes before all that are given: the method has asked inside each cluster,
+    too, and of all rows, while halves agree on two coarse pieces more surely than on many clusters that are as real. Of
+    those left, the one with the finest partition that splits do not tell from the best: a finer one is taken where both
+    are found again as well, up to the spread of splits.
     """
-    return max(_as_good(scores), key=lambda score: (score.number is None, score.fineness, score.value))
+    found = [score for score in scores if score.number is None and max(score.clusters) > 1 and not known]
+    return max(_as_good(found or scores), key=lambda score: (score.fineness, score.value))
 
 
-def recommend(family: Family, scores: Sequence[Score]) -> Choice | None:
+def recommend(family: Family, scores: Sequence[Score], known: bool = False) -> Choice | None:
     """Choose the method to recommend, of one score per method; ``None`` if none can be.
 
-    Only methods that send no data or copies, and find more than one cluster of samples, can be. Samples: the
-    `finest`, or one whose clusters are the same and that moves fewer bytes.
+    Only methods that send no data or copies, and find more than one cluster of samples, can be. Samples: `best_of`, or
+    one whose clusters are the same and that moves fewer bytes.
     Clients: of those within one standard error of the best, by the differences between clients, those that form
     clusters, of these the most stable, of these the fewest clusters, of these the fewest bytes.
     """
@@ -191,15 +190,14 @@ def recommend(family: Family, scores: Sequence[Score]) -> Choice | None:
     ]
     if not scores:
         return None
-    near = sorted(_as_good(scores), key=lambda score: -score.value)
     if family == "samples":
-        fine = finest(scores)
-        same = [score for score in near if score is fine or _agreement(fine, score) >= SAME]
+        best = best_of(scores, known)
+        same = [score for score in scores if score is best or _agreement(best, score) >= SAME]
         take = min(same, key=lambda score: (score.bytes, score.method))
-        rest = tuple(score for score in near if score is not take)
-        return Choice(
-            take, rest, tuple(score for score in rest if score not in same and _agreement(take, score) < ALIKE)
-        )
+        rest = tuple(score for score in scores if score is not take and (score in same or _near(best, score)))
+        rest = tuple(sorted(rest, key=lambda score: -score.value))
+        return Choice(take, rest, tuple(score for score in rest if _agreement(take, score) < ALIKE))
+    near = _as_good(scores)
     forming = [score for score in near if not score.role] or near
     most = max(score.measures.get("stability", -1.0) for score in forming)
     # Stability within 0.05 of the best is as good; where none is known, accuracy comes first.
@@ -207,7 +205,7 @@ def recommend(family: Family, scores: Sequence[Score]) -> Choice | None:
     take = min(
         stable, key=lambda score: (-score.value if most < 0 else 0.0, mean(score.clusters), score.bytes, score.method)
     )
-    rest = tuple(score for score in forming if score is not take)
+    rest = tuple(sorted((score for score in forming if score is not take), key=lambda score: -score.value))
     baselines = [score for score in near if score.role and forming is not near]
     return Choice(take, rest, baseline=max(baselines, key=lambda score: (score.value, score.method), default=None))
 
@@ -231,59 +229,3 @@ def _near(best: Score, score: Score) -> bool:
 
 def _agreement(first: Score, second: Score) -> float:
     return mean(agreement(labels, compared) for labels in first.labels for compared in second.labels)
-
-
-@dataclass(frozen=True)
-class Ranking:
-    """Mean ranks of methods over scenarios, best first, of those with results of all `scenarios`.
-
-    `difference` is the critical one at 5 %: methods whose mean ranks are nearer do not differ significantly. It is
-    ``None`` with fewer than two methods or scenarios.
-    """
-
-    ranks: dict[str, float]
-    difference: float | None
-    scenarios: list[str]
-
-    @property
-    def as_good(self) -> list[str]:
-        """Return the best method, and those that are not significantly worse."""
-        best = min(self.ranks.values(), default=0.0)
-        return [name for name, rank in self.ranks.items() if rank - best <= (self.difference or 0.0)]
-
-    @property
-    def sentence(self) -> str:
-        """The ranks in a sentence."""
-        if self.difference is None:
-            return "Ranks need at least two methods with results of at least two scenarios."
-        return (
-            f"Mean ranks over {len(self.scenarios)} scenarios; nearer than the critical difference of "
-            f"{self.difference:.2f} (Nemenyi, 5 %) they do not differ significantly. As good as the best: "
-            f"{', '.join(self.as_good)}."
-        )
-
-
-def ranked(means: Mapping[tuple[str, str], float]) -> Ranking:
-    """Rank methods by their mean over seeds, by (scenario, method), scenario by scenario; more is better.
-
-    Seeds of one scenario are not independent, so each scenario counts once. Methods that lack a result for a scenario
-    that another method has are left out.
-    """
-    scenarios = list(dict.fromkeys(scenario for scenario, _ in means))
-    methods = sorted({method for _, method in means})
-    methods = [method for method in methods if all((scenario, method) in means for scenario in scenarios)]
-    if not methods:
-        return Ranking({}, None, scenarios)
-    table = np.array([[means[scenario, method] for method in methods] for scenario in scenarios])
-    ranks = dict(zip(methods, rankdata(-table, axis=1).mean(0).tolist(), strict=True))
-    order = sorted(methods, key=lambda method: ranks[method])
-    difference = critical_difference(len(methods), len(scenarios))
-    return Ranking({method: ranks[method] for method in order}, difference, scenarios)
-
-
-def critical_difference(methods: int, scenarios: int) -> float | None:
-    """Return Nemenyi's critical difference of mean ranks at 5 %; ``None`` if there is nothing to compare."""
-    if methods < 2 or scenarios < 2:
-        return None
-    q = float(studentized_range.ppf(0.95, methods, np.inf)) / math.sqrt(2)
-    return q * math.sqrt(methods * (methods + 1) / (6 * scenarios))

@@ -5,20 +5,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from fedkin.methods.clients.one_shot.one_shot import without_small
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pictures
 import planted
 from fedkin.core import Client
-from fedkin.engines.local import LocalFederation
-from fedkin.methods.clients.client_method import UNKNOWN
-from fedkin.methods.clients.ladd import LADDMethod, describe_style, low_frequencies, window_shape
-from fedkin.methods.clients.one_shot import without_small
+from fedkin.methods.clients.ladd import describe_style, low_frequencies, window_shape
 from fedkin.methods.clients.pacfl import PACFLMethod, vectors_of
 
 SHORT: dict[str, Any] = planted.FULL_BATCH | {"rounds": 2}
-CLUSTERS = [0, 1, 1, 0, 2, 2, 3, 0, 3]
 
 
 def test_vectors_are_numpys_and_a_missing_class_is_zeros():
@@ -42,17 +39,6 @@ def test_turned_pictures_are_told_apart_without_labels(angle):
     assert PACFLMethod.assign(done.result, new) == done.labels[pictures.TURNS.index(2)]
 
 
-def test_clients_lost_at_first_join_the_nearest_cluster():
-    method = PACFLMethod(**SHORT)
-    fed = LocalFederation(planted.clients([*CLUSTERS[:6], 0, 2]), workers=1, failures=[(2, 6), (2, 7)])
-    state, record = method.step(fed, method.init(fed))
-    assert set(record.missing) == {6, 7}
-    assert state.labels.tolist() == [0, 1, 1, 0, 2, 2, UNKNOWN, UNKNOWN]
-    state, record = method.step(fed, state)
-    assert state.labels.tolist() == [0, 1, 1, 0, 2, 2, 0, 2]
-    assert record.values["newcomers"] == [[6, 0], [7, 2]]
-
-
 def test_small_clusters_join_the_nearest_large_one():
     distances = torch.tensor([[0.5, 60, 20], [0.5, 60, 20], [60, 0, 70], [20, 70, 0]])
     assert without_small(torch.tensor([0, 0, 1, 2]), 2, distances).tolist() == [0, 0, 0, 0]
@@ -60,7 +46,6 @@ def test_small_clusters_join_the_nearest_large_one():
 
 
 CLASSES, SIDE = 3, 16
-STYLES = [0, 1, 2, 3, 1, 0, 3, 2, 2, 3, 0, 1]
 TRAINING: dict[str, Any] = {"module": "perceptron", "rounds": 2, "local_steps": 1, "batch_size": 1000}
 
 
@@ -71,13 +56,6 @@ def client(number: int, style: int = 0, samples: int = 12) -> Client:
     stripes = 3 * torch.cos(along).expand(SIDE, SIDE)
     x = torch.randn(samples, 1, SIDE, SIDE, generator=rng) + (stripes if style % 2 else stripes.T)
     return Client(number, x, torch.arange(samples) % CLASSES)
-
-
-def make_clients(styles: list[int] = STYLES) -> list[Client]:
-    return [client(number, style) for number, style in enumerate(styles)]
-
-
-SETTINGS = TRAINING | {"window": 0.2}
 
 
 @settings(max_examples=60)
@@ -107,13 +85,3 @@ def test_a_style_is_the_mean_amplitude_of_every_class():
     expected = [low_frequencies(one.x[one.y == label], 0.2).mean(0).flatten() for label in range(CLASSES)]
     assert torch.allclose(style(one), torch.cat(expected), rtol=1e-5)
     assert len(style(one)) == CLASSES * 7 * 7
-
-
-def test_a_newcomer_joins_the_cluster_of_its_style():
-    done = planted.run(LADDMethod(**SETTINGS), make_clients())
-    for own in range(4):
-        new = client(70 + own, own)
-        assert LADDMethod.assign(done.result, new) == done.labels[STYLES.index(own)]
-    plain = planted.run(LADDMethod(**SETTINGS, style="client"), make_clients())
-    new = client(70, 2)
-    assert LADDMethod.assign(plain.result, new) == plain.labels[STYLES.index(2)]

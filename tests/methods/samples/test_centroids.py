@@ -222,19 +222,6 @@ def test_samples_and_clients_are_forgotten_with_a_certificate():
         method.unlearned(fed, state, {3: None})
 
 
-def test_a_client_that_does_not_answer_changes_nothing():
-    people, _ = mufc_planted()
-    method = MUFCMethod(n_clusters=4)
-    fed, state, _ = run(method, people)
-    fed.failures = {(exchange, 1) for exchange in range(99)}
-    with pytest.raises(FedkinError, match="has not forgotten its samples"):
-        method.unlearned(fed, state, {1: torch.tensor([0])})
-    with pytest.raises(FedkinError, match="has drawn no centroids"):
-        forget.run([Client(0, torch.ones(2, 2))], [HOW | {"rows": torch.tensor([0])}])
-    with pytest.raises(FedkinError, match="Row 30 is not among the 30 rows"):
-        forget.run([people[0]], [HOW | {"rows": torch.tensor([30])}])
-
-
 def test_if_nobody_answers_the_next_step_tries_again_but_not_for_ever():
     method = KMeansMethod(n_clusters=2)
     fed, state, record = run(method, planted()[0][:2], failures=[(2, 0), (2, 1)])

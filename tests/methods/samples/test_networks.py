@@ -48,13 +48,6 @@ def test_labels_are_compact_whatever_the_data(samples, features, values, seed, d
         assert len(found) == min(wanted, distinct)
 
 
-@pytest.mark.parametrize("how", ["dec", "embedding", "kmeans"])
-@pytest.mark.parametrize("x", [torch.zeros(1, 5), torch.rand(3, 5), torch.ones(40, 5)])
-def test_tiny_and_constant_clients_are_one_cluster(how, x):
-    assert initial_labels(x, how, None, generator()).tolist() == [0] * len(x)
-    assert initial_labels(x, how, 2, generator()).tolist() == [0] * len(x)
-
-
 QUICK = {"n_clusters": 2, "epochs": 2, "min_steps": 1, "noise": 3, "capacity": 0.1}
 
 

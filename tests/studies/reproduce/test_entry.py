@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import entries
 from fedkin.core import FedkinError
-from fedkin.studies.reproduce.entry import Figure, load_entry, plan_of, printed
+from fedkin.studies.reproduce.entry import Figure, load_entry, plan_of
 from fedkin.studies.reproduce.measures import FinishedRun, measured
-from fedkin.studies.reproduce.table import judged, over_seeds
+from fedkin.studies.reproduce.table import Result, judged, over_seeds, ranked
 
 
 @pytest.mark.parametrize(
@@ -98,15 +98,6 @@ def test_the_interval_is_students() -> None:
     assert over_seeds([]) is None
 
 
-@given(st.floats(0, 1000), st.none() | st.floats(0, 100), st.integers(1, 6))
-def test_what_is_shown_is_read_again(value: float, half: float | None, digits: int) -> None:
-    shown = Figure(value, half).shown(digits)
-    read = printed(shown)
-    assert read is not None
-    assert read.value == pytest.approx(value, abs=10.0**-digits)
-    assert read.shown(digits) == shown
-
-
 @pytest.mark.parametrize(
     ("ours", "paper", "verdict"),
     [
@@ -139,3 +130,15 @@ def test_higher_and_lower_are_said_only_of_intervals_that_leave_the_spread(
     assert (verdict in ("higher", "lower")) == is_apart or abs(ours.value - paper) == pytest.approx(
         tolerance + ours.half, abs=1e-6
     )
+
+
+@pytest.mark.parametrize(("methods", "q"), [(2, 1.960), (5, 2.728), (10, 3.164)])
+def test_rows_are_ranked_column_by_column_with_demsars_critical_difference(methods: int, q: float) -> None:
+    """Its table 5 (a) lists q at 5 %; ties are shared, and rows that lack a column have no rank."""
+    rows = [Result(f"row {i}", f"column {j}", "nmi", Figure(min(i, methods - 2)), None, 3, "", ())
+            for i in range(methods) for j in range(14)]  # fmt: skip
+    ranks, difference = ranked([*rows, Result("some", "column 3", "nmi", Figure(9.0), None, 3, "", ())])
+    assert ranks == {
+        f"row {i}": methods - i - 0.5 * (i == methods - 2) + 0.5 * (i == methods - 1) for i in range(methods)
+    }
+    assert difference == pytest.approx(q * (methods * (methods + 1) / (6 * 14)) ** 0.5, abs=2e-3)

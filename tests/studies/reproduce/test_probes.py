@@ -14,7 +14,7 @@ from fedkin.experiment.run import execute
 from fedkin.studies.reproduce.measures import FinishedRun, _of_two_classes, measured
 
 COMMON = ["evaluation.map=none", "device.workers=1"]
-CCFC = ["simulation.fraction=0.15", "simulation.heterogeneity=0.0", "method.latent=8", "method.projector_units=16",
+CCFC = ["simulation.fraction=0.06", "simulation.heterogeneity=0.0", "method.latent=8", "method.projector_units=16",
         "method.pretrain_rounds=2", "method.batch_size=16", "method.cluster_rounds=1"]  # fmt: skip
 FEDCREF = ["simulation.clients=3", "simulation.samples_per_class=20", "simulation.initial=dirty",
            "simulation.dirtiness=0.5", "method.local_epochs=1", "method.rounds=1", "method.round_epochs=1",

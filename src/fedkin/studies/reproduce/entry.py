@@ -23,7 +23,7 @@ from fedkin.core.errors import unknown_name
 from fedkin.core.files import read_tables
 from fedkin.core.method import validation_sentence
 from fedkin.experiment.config import STRICT, Config, flat, load_config
-from fedkin.experiment.registry import DEFAULT_METHOD, file_name
+from fedkin.experiment.registry import DEFAULT_METHOD, file_name, resolve
 
 ScaleName = Literal["quick", "paper"]
 Settings = dict[str, Any]
@@ -69,8 +69,8 @@ class EntryLine(BaseModel):
 
     `set` are settings on top of the entry's ``[run]``. `measure`, `digits`, `factor` and `tolerance` override
     those of the entry; a column's take precedence over a row's. `at` is the position on the horizontal axis, for a
-    column of a figure. `paper` has for a row the printed figure of each column, such as ``"0.894 ± 0.031"``; empty
-    where the paper prints nothing.
+    column of a figure; `clusters` their number in a column, for methods of rows that cannot find it. `paper` has for a
+    row the printed figure of each column, such as ``"0.894 ± 0.031"``; empty where the paper prints nothing.
     """
 
     model_config = STRICT
@@ -81,6 +81,7 @@ class EntryLine(BaseModel):
     factor: FiniteFloat | None = None
     tolerance: Annotated[float, Field(ge=0)] | None = None
     at: FiniteFloat | None = None
+    clusters: PositiveInt | None = None
     paper: list[str] = []
 
 
@@ -152,7 +153,7 @@ class PaperEntry(BaseModel):
     file for ``fedkin run``. `measure` is that of a run, see `fedkin.studies.reproduce.measures`; rows and columns may
     override it. ``{at}`` in it stands for the column's `at`, ``{column}`` for its name. `digits` are shown; ours are
     multiplied by `factor`, such as 100 where the paper prints percent, and may be `tolerance` from one of the paper's
-    that comes without an interval, in the paper's unit.
+    that comes without an interval, in the paper's unit. With `ranks` rows are ranked over the columns.
     """
 
     model_config = STRICT
@@ -166,6 +167,7 @@ class PaperEntry(BaseModel):
     factor: FiniteFloat = 1.0
     tolerance: Annotated[float, Field(ge=0)] = 0.03
     axis: str = ""
+    ranks: bool = False
     files: list[EncoderFile] = []
     columns: Annotated[list[EntryLine], Field(min_length=1)]
     rows: Annotated[list[EntryLine], Field(min_length=1)]
@@ -390,6 +392,11 @@ def _run(
     settings = {**row.set, **column.set, **scale.set, **only, "seed": seed, "device.workers": 1}
     cell = f"The cell '{cell_name(row, column)}' of {name}"
     try:
+        method = settings.get("method.name", entry.run.get("method", {}).get("name", DEFAULT_METHOD))
+        if column.clusters is not None:
+            traits = resolve("method", method).traits
+            needs_number = traits.takes_k and not traits.finds_k
+            settings |= {"method.n_clusters": column.clusters} if needs_number else {}
         config = _resolved(entry.run, settings)
         if device != "cpu" and config.method.traits.has_device:
             config = _resolved(entry.run, {**settings, "device.name": device})

@@ -10,10 +10,9 @@ the run, see `PROBES`.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -42,7 +41,7 @@ from fedkin.methods.samples.ccfc.contrastive import Contrastive, ContrastiveTrai
 from fedkin.methods.samples.sample_method import describe_clients
 from fedkin.privacy.randomised_response import flipped
 from fedkin.report.measures import TRAINING, phase_of
-from fedkin.studies.costs import CostTarget, costs_of, target_in
+from fedkin.studies.costs import costs_of, target_in
 
 Figures = dict[str, float]
 """What a probe measures, by key."""
@@ -64,18 +63,16 @@ class FinishedRun:
         """Lines of ``timing.jsonl``."""
         return read_timing(self.folder)
 
-    @property
-    def names(self) -> set[str]:
-        """Names of all numbers in the records; not those of lists."""
-        names = {name for line in self.records for part in ("values", "metrics") for name in line[part]}
-        return {name for name in names if any(value is not None for value in self.values(name))}
-
     def values(self, name: str) -> list[float | None]:
         """Return a number from every record; ``None`` where it is absent or not a number."""
         values = (line["metrics"].get(name, line["values"].get(name)) for line in self.records)
         return [
             float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None for value in values
         ]
+
+    def numbers(self, name: str) -> list[float]:
+        """Return a number from the records that have it."""
+        return [value for value in self.values(name) if value is not None]
 
 
 def _method(folder: Path) -> Any:
@@ -97,31 +94,28 @@ def all_rounds(folder: Path) -> Figures:
 
 
 def temperature(folder: Path) -> Figures:
-    """Return OCFL's temperature (figure 3): ``first``, ``lowest``, and at the ``rise`` that formed clusters.
-
-    The ``drop`` is the difference of the first and the lowest. Raises FedkinError if the run has no temperature.
+    """Return OCFL's temperature (figure 3): ``first``, ``lowest``, at the ``rise`` that formed clusters, and the
+    ``drop`` from the first to the lowest.
     """
-    values = _numbers(FinishedRun(folder).values("temperature"))
+    values = FinishedRun(folder).numbers("temperature")
     if not values:
         raise FedkinError(f"{folder} has no temperature; give a run of 'ocfl'.")
     return {"first": values[0], "lowest": min(values), "rise": values[-1], "drop": values[0] - min(values)}
 
 
 def target(folder: Path) -> Figures:
-    """Return the cost of reaching the target of the run's own experiment: ``rounds``, ``mb``, ``client_seconds``.
-
-    ``rounds`` are those of training. Empty if the run never reached the target. Raises FedkinError if the experiment
-    has no target.
+    """Return the cost of reaching the target of the run's own experiment: ``rounds`` of training, ``mb``,
+    ``client_seconds``; nothing if it was never reached.
     """
     goal = run_config(folder).evaluation
     if goal.target is None or goal.reach is None:
         raise FedkinError(f"{folder} has no target; set 'evaluation.target' and 'evaluation.reach'.")
-    (costs,) = costs_of([folder], CostTarget(goal.target, goal.reach))
-    if costs.rounds is None:
+    (costs,) = costs_of([folder], (goal.target, goal.reach))["runs"]
+    if costs["step"] is None:
         return {}
-    total = costs.total
-    figures = {"rounds": float(costs.rounds), "mb": total.both / 1e6, "client_seconds": total.client_seconds}
-    return {name: value for name, value in figures.items() if not math.isnan(value)}
+    total = costs["phases"]["total"]
+    figures = {"rounds": costs["training_rounds"], "mb": total["both"] / 1e6, "client_seconds": total["client_seconds"]}
+    return {name: float(value) for name, value in figures.items() if value is not None}
 
 
 def trained(folder: Path) -> Figures:
@@ -135,10 +129,8 @@ def trained(folder: Path) -> Figures:
 
 
 def message(folder: Path) -> Figures:
-    """Return the client seconds of one message and of one epoch of a client's training, and their ratio.
-
-    Keys are ``message``, ``epoch`` and ``ratio`` (embedding, figure 6). Raises FedkinError if clients send no messages
-    in the run, or train by steps rather than epochs.
+    """Return the client seconds of one ``message``, of one ``epoch`` of a client's training, and the ``ratio``
+    (embedding, figure 6).
     """
     run, method = FinishedRun(folder), _method(folder)
     seconds = {line["step"]: line["client_seconds"] for line in run.timing}
@@ -154,10 +146,9 @@ def message(folder: Path) -> Figures:
 def flips(folder: Path) -> Figures:
     """Return the ARI by clustering algorithm and flip probability (embedding, figure 4).
 
-    The run has an encoder that makes the clients' bits, which are flipped anew for every probability. ``exact@0.1`` is
-    the ARI of the method's own algorithm, ``bayes@0.1`` that of the published search where clusters may have two
-    clients, as in the authors' study, and ``given@0.1`` that of k-means given the number of clusters. Raises
-    FedkinError if the run is not one of `embedding` in a scenario with hidden clusters.
+    The clients' bits are flipped anew for every probability. ``exact@0.1`` is the ARI of the method's own algorithm,
+    ``bayes@0.1`` that of the published search where clusters may have two clients, as in the authors' study, and
+    ``given@0.1`` that of k-means given the number of clusters.
     """
     config, loaded = run_config(folder), load_found(folder)
     population = config.scenario.build(config.data_seed)
@@ -174,15 +165,12 @@ def flips(folder: Path) -> Figures:
     min_size = _method(folder).smallest(len(bits))
     figures: Figures = {}
     for turn in range(11):
-        rate, rng = turn / 20, derive_generator(config.seed, "flips", turn)
+        rate, rng, drawn = turn / 20, derive_generator(config.seed, "flips", turn), (config.seed, "grouping", turn)
         points = torch.stack([flipped(clean, rate, rng) for clean in bits]).flatten(1)
 
-        def grouping(turn: int = turn) -> torch.Generator:
-            return derive_generator(config.seed, "grouping", turn)
-
         clusterings = {
-            "exact": cluster(points, "exact", min_size, grouping(), flips=rate).labels,
-            "bayes": cluster(points, "bayes", 2, grouping()).labels,
+            "exact": cluster(points, "exact", min_size, derive_generator(*drawn), flips=rate).labels,
+            "bayes": cluster(points, "bayes", 2, derive_generator(*drawn)).labels,
             "given": k_means(points.double(), len(truth.unique()), derive_generator(config.seed, "told", turn)).labels,
         }
         for name, labels in clusterings.items():
@@ -201,8 +189,6 @@ def separation(folder: Path) -> Figures:
       common network and in its local one, where that client has two classes or more;
     * ``local`` and ``common`` are of up to 100 samples of each of two classes, drawn by the run's seed from those of
       all clients, in their clients' local networks and in the common one.
-
-    Raises FedkinError if the run's data have no classes.
     """
     config, saved = run_config(folder), load_found(folder)
     with open_federation(config, folder, Progress()) as (population, fed), one_thread():
@@ -264,10 +250,8 @@ def _score(points: Tensor, y: Tensor) -> float | None:
 
 
 def initial(folder: Path) -> Figures:
-    """Return the ``accuracy`` of the clients' initial clusters, and the run's relative ``improvement`` on it.
-
-    The initial clusters are computed again as the run made them (FedCRef, tables 6, 9 and 11). Raises FedkinError if
-    the run is not one of FedCRef, or its data have no classes.
+    """Return the ``accuracy`` of the clients' initial clusters, computed again as the run made them, and the run's
+    relative ``improvement`` on it (FedCRef, tables 6, 9 and 11).
     """
     config = run_config(folder)
     if not isinstance(config.method, LinksLocalClusters):
@@ -279,17 +263,15 @@ def initial(folder: Path) -> Figures:
         config.method.init(fed)
         clients = [fed.clients[i] for i in fed.ids]
         first = mean(clustering_accuracy(population.truth[client.id], client.state["labels"]) for client in clients)
-    last = [value for value in FinishedRun(folder).values("accuracy") if value is not None][-1]
+    last = FinishedRun(folder).numbers("accuracy")[-1]
     return {"accuracy": first, "improvement": (last - first) / first}
 
 
 def unmatched(folder: Path) -> Figures:
     """Return the ``fraction`` of the initial local clusters that are unmatched in the end."""
     run = FinishedRun(folder)
-    clusters, unmatched_clusters = run.values("local_clusters"), run.values("unmatched")
-    return (
-        {"fraction": unmatched_clusters[-1] / clusters[0]} if clusters[0] and unmatched_clusters[-1] is not None else {}
-    )
+    first, last = run.values("local_clusters")[0], run.values("unmatched")[-1]
+    return {"fraction": last / first} if first and last is not None else {}
 
 
 def within(folder: Path) -> Figures:
@@ -299,10 +281,9 @@ def within(folder: Path) -> Figures:
 
 
 def imbalance(folder: Path) -> Figures:
-    """Return the imbalance ratio of each client, by client from 1 on, and the ``mean`` (CCFC, table 4).
+    """Return each client's largest class over its smallest, by client from 1 on, and the ``mean`` (CCFC, table 4).
 
-    The ratio is that of the client's largest class to its smallest; classes that a client lacks do not count. Raises
-    FedkinError if the run's data have no classes.
+    Classes that a client lacks do not count.
     """
     config = run_config(folder)
     truth = config.scenario.build(config.data_seed).truth
@@ -336,32 +317,20 @@ def _probe_file(folder: Path, name: str) -> Path:
     return folder / f"probe-{name}.json"
 
 
-def knn(folder: Path) -> Figures:
+def knn(folder: Path, embedded: bool = True) -> Figures:
     """Return the k-nearest-neighbour accuracy in the run's representation, by number of neighbours (CCFC, table 3).
 
     The samples of all clients are pooled, and a seventh of them, drawn by the run's seed, is classified by the rest:
     the training and test samples of the data were mixed when they were allocated to clients. Neighbours are nearest by
-    cosine.
+    cosine. Without `embedded` they are those among the samples themselves.
     """
-    saved = load_found(folder)
-    x, y, held_out = _samples(folder)
-    return _by_neighbours(saved.method.embed(saved.result, saved.preparation.prepared(x)), y, held_out)
-
-
-def knn_samples(folder: Path) -> Figures:
-    """Return the k-nearest-neighbour accuracy as `knn` does, among the samples themselves."""
-    x, y, held_out = _samples(folder)
-    return _by_neighbours(load_found(folder).preparation.prepared(x).flatten(1), y, held_out)
-
-
-def _samples(folder: Path) -> tuple[Tensor, Tensor, Tensor]:
-    """Return all samples, their classes, and a mask of the held-out ones."""
-    config = run_config(folder)
+    config, saved = run_config(folder), load_found(folder)
     population = config.scenario.build(config.data_seed)
-    x, y = torch.cat([client.x for client in population.clients]), torch.cat(population.truth)
+    y = torch.cat(population.truth)
+    x = saved.preparation.prepared(torch.cat([client.x for client in population.clients]))
     held_out = torch.zeros(len(y), dtype=torch.bool)
     held_out[torch.randperm(len(y), generator=derive_generator(config.seed, "held out"))[: len(y) // 7]] = True
-    return x, y, held_out
+    return _by_neighbours(saved.method.embed(saved.result, x) if embedded else x.flatten(1), y, held_out)
 
 
 def _by_neighbours(points: Tensor, y: Tensor, held_out: Tensor) -> Figures:
@@ -387,7 +356,7 @@ def reconstruction(folder: Path) -> Figures:
 
 PROBES: dict[str, Callable[[Path], Figures]] = {
     "knn": knn,
-    "knn-samples": knn_samples,
+    "knn-samples": partial(knn, embedded=False),
     "reconstruction": reconstruction,
     "all-rounds": all_rounds,
     "flips": flips,
@@ -412,17 +381,12 @@ COSTS: dict[str, Callable[[FinishedRun], float]] = {
 """What a run costs, by name."""
 
 
-def _numbers(values: Sequence[float | None]) -> list[float]:
-    return [value for value in values if value is not None]
-
-
-MOMENTS: dict[str, Callable[[Sequence[float | None]], float]] = {
-    "last": lambda values: _numbers(values)[-1],
-    "first": lambda values: _numbers(values)[0],
-    "mean": lambda values: mean(0.0 if value is None else value for value in values),
-    "last5": lambda values: mean(_numbers(values)[-5:]),
+MOMENTS: dict[str, Callable[[Sequence[float]], float]] = {
+    "last": lambda values: values[-1],
+    "first": lambda values: values[0],
+    "last5": lambda values: mean(values[-5:]),
 }
-"""When a number is read, by name; a step's number is another."""
+"""When a number is read, by name; a step's number is another, and the mean over all steps."""
 
 
 def check(measure: str) -> None:
@@ -445,14 +409,8 @@ def check(measure: str) -> None:
         raise FedkinError(f"'{name}' is not the name of a number; see docs/reproduce.md for what can be measured.")
     elif when and name in COSTS:
         raise FedkinError(f"'{measure}' names a moment, but '{name}' is what the whole run cost; leave @{when} out.")
-    elif when and not when.isdigit() and when not in MOMENTS:
-        raise unknown_name(f"moment in '{measure}':", when, [*MOMENTS, "a step's number"])
-
-
-def number_of(measure: str) -> str | None:
-    """Return the number of the records that `measure` reads; ``None`` for a cost and for what a probe measures."""
-    name = measure.partition("@")[0]
-    return None if name in COSTS or "/" in measure or ":" in measure else name
+    elif when and not when.isdigit() and when not in (*MOMENTS, "mean"):
+        raise unknown_name(f"moment in '{measure}':", when, [*MOMENTS, "mean", "a step's number"])
 
 
 def measured(run: FinishedRun, measure: str) -> float | None:
@@ -464,13 +422,14 @@ def measured(run: FinishedRun, measure: str) -> float | None:
         probe, key = measure.split("/", 1)
         return probed(run.folder, probe).get(key)
     if ":" in measure:
-        (cost,) = costs_of([run.folder], target_in(measure.partition(":")[2]))
-        return None if cost.rounds is None else float(cost.rounds)
+        (cost,) = costs_of([run.folder], target_in(measure.partition(":")[2]))["runs"]
+        return None if cost["step"] is None else float(cost["training_rounds"])
     name, _, when = measure.partition("@")
     if name in COSTS:
         return COSTS[name](run)
-    values = run.values(name)
+    values, numbers = run.values(name), run.numbers(name)
     if when.isdigit():
-        before = _numbers(values[: int(when)])
-        return before[-1] if before else None
-    return MOMENTS[when or "last"](values) if _numbers(values) else None
+        numbers = [value for value in values[: int(when)] if value is not None]
+    if not numbers:
+        return None
+    return mean(value or 0.0 for value in values) if when == "mean" else MOMENTS.get(when, MOMENTS["last"])(numbers)

@@ -10,16 +10,16 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, Literal
 
-from scipy.stats import t
+import pandas as pd
+from scipy.stats import studentized_range, t
 
-from fedkin.core.errors import hint, listing, nearest
 from fedkin.experiment.run_folder import is_finished
 from fedkin.report.figures import CellVerdict, PagePart, PageView, ResultTable, TableCell
 from fedkin.report.numbers import pluralize
 from fedkin.report.tables import MEANINGS
 from fedkin.studies.pages import duration
 from fedkin.studies.reproduce.entry import Figure, PaperClaim, Plan, PlannedCell, printed
-from fedkin.studies.reproduce.measures import COSTS, FinishedRun, measured, number_of
+from fedkin.studies.reproduce.measures import FinishedRun, measured
 
 _EQUAL = 1e-9
 """By how much figures differ at most that are equal but for arithmetic."""
@@ -51,14 +51,12 @@ def over_seeds(values: Sequence[float]) -> Figure | None:
 
 
 def judged(ours: Figure | None, paper: Figure | None, tolerance: float) -> CellVerdict:
-    """Compare the measured figure with the paper's, and return the verdict.
+    """Compare the measured figure with the paper's, and return the verdict; ``""`` without one of both.
 
-    The paper's *spread* is its figure ± what it prints behind it, or ± `tolerance` where it prints nothing.
-
-    The verdict is ``"higher"`` or ``"lower"`` if our whole interval lies on one side of the spread; ``"within"`` if our
-    mean lies in the spread and our interval is no wider; else ``"unsure"``: our interval is too wide to tell. One seed
-    has no interval and is compared loosely: ``"near"`` if it lies in the spread, else ``"above"`` or ``"below"``.
-    Without one of both figures there is nothing to say: ``""``.
+    The paper's *spread* is its figure ± what it prints behind it, or ± `tolerance` where it prints nothing. The verdict
+    is ``"higher"`` or ``"lower"`` if our whole interval lies on one side of the spread; ``"within"`` if our mean lies
+    in the spread and our interval is no wider; else ``"unsure"``. One seed has no interval and is compared loosely:
+    ``"near"`` if it lies in the spread, else ``"above"`` or ``"below"``.
     """
     if ours is None or paper is None:
         return ""
@@ -119,12 +117,28 @@ class Checked:
         return f"{word}: {self.text}" + (f": {figures}" if figures else "") + "."
 
 
+def ranked(results: Sequence[Result]) -> tuple[dict[str, float], float | None]:
+    """Rank rows by their means, column by column; more is better (Demšar 2006).
+
+    Returns mean ranks of the rows that have all columns, and Nemenyi's critical difference at 5 %: mean ranks that are
+    nearer do not differ significantly; ``None`` with fewer than two rows or columns. Seeds of one column are not
+    independent, so each column counts once.
+    """
+    means = {(result.column, result.row): result.ours.value for result in results if result.ours}
+    if not means:
+        return {}, None
+    table = pd.Series(means).unstack().dropna(axis=1)
+    columns, rows = table.shape
+    ranks = {str(row): float(rank) for row, rank in table.rank(axis=1, ascending=False).mean().items()}
+    if min(rows, columns) < 2:
+        return ranks, None
+    q = float(studentized_range.ppf(0.95, rows, math.inf)) / math.sqrt(2)
+    return ranks, q * math.sqrt(rows * (rows + 1) / (6 * columns))
+
+
 @dataclass(frozen=True)
 class EntryTable:
-    """Reproduced table of an entry at a scale, row by row; `seconds` is the time of the finished runs in sum.
-
-    `absent` are sentences on numbers that no record has, as where a measure is mistyped.
-    """
+    """Reproduced table of an entry at a scale, row by row; `seconds` is the time of the finished runs in sum."""
 
     plan: Plan
     results: tuple[Result, ...]
@@ -132,7 +146,6 @@ class EntryTable:
     finished: int
     runs: int
     seconds: float
-    absent: tuple[str, ...] = ()
 
     @property
     def differs(self) -> list[str]:
@@ -154,21 +167,12 @@ class EntryTable:
     def tree(self) -> dict[str, Any]:
         """Return the table as plain values."""
         entry = self.plan.entry
-        cells = [
-            asdict(result) | {"verdict": MEANINGS[result.verdict] if result.verdict else ""} for result in self.results
-        ]
         return {
-            "entry": self.plan.name,
-            "scale": self.plan.scale_name,
-            "title": entry.title,
-            "source": entry.source,
-            "differs": self.differs,
-            "runs": self.runs,
-            "finished": self.finished,
-            "seconds": round(self.seconds, 1),
-            "cells": cells,
+            "entry": self.plan.name, "scale": self.plan.scale_name, "title": entry.title, "source": entry.source,
+            "differs": self.differs, "runs": self.runs, "finished": self.finished, "seconds": round(self.seconds, 1),
+            "cells": [asdict(result) | {"verdict": MEANINGS.get(result.verdict, "")} for result in self.results],
             "claims": [asdict(claim) for claim in self.claims],
-        }
+        }  # fmt: skip
 
     def rows(self) -> list[list[Any]]:
         """Return the cells as rows of a table of plain values, headings first."""
@@ -186,12 +190,21 @@ class EntryTable:
         place = f"{entry.source}, at scale {plan.scale_name}" if entry.source else f"Scale {plan.scale_name}"
         held = f"{self.held} claims hold." if self.finished else "No run is finished yet."
         rows = [(row.name, [_cell(result) for result in self.results if result.row == row.name]) for row in plan.rows]
-        columns = [column.name for column in plan.columns]
+        columns, notes = [column.name for column in plan.columns], [claim.sentence for claim in self.claims]
+        if entry.ranks:
+            ranks, difference = ranked(self.results)
+            columns.append("mean rank")
+            rows = [(name, [*cells, TableCell(f"{ranks[name]:.2f}" if name in ranks else "–")]) for name, cells in rows]
+            rows.sort(key=lambda row: ranks.get(row[0], math.inf))
+            apart = "Ranks need two rows and columns without gaps." if difference is None else (
+                f"Mean ranks nearer than {difference:.2f} do not differ significantly (Nemenyi, 5 %)."
+            )  # fmt: skip
+            notes.append(apart)
         table = ResultTable(entry.heading, LEGEND if beside else OUR_LEGEND, entry.axis, columns, rows)
         runs = pluralize(self.runs, "run")
         finished = runs if self.finished == self.runs else f"{self.finished} of {runs} finished"
         again = f"{finished}, {duration(self.seconds)} of one core." if self.finished else f"{finished}."
-        claims = [claim.sentence for claim in self.claims]
+        command = f"fedkin reproduce {plan.request} --scale {plan.scale_name}"
         return PageView(
             title=entry.title,
             lead=f"{held}\n{place}. {entry.claim}".rstrip(),
@@ -206,13 +219,8 @@ class EntryTable:
                     paragraphs=[f"Differs: {text}" for text in self.differs],
                     figures=[table],
                 ),
-                *([PagePart("claims", "Claims", notes=claims)] if claims else []),
-                PagePart(
-                    "again",
-                    "Again",
-                    paragraphs=[again],
-                    commands=[f"fedkin reproduce {plan.request} --scale {plan.scale_name}"],
-                ),
+                *([PagePart("claims", "Claims", notes=notes)] if notes else []),
+                PagePart("again", "Again", paragraphs=[again], commands=[command]),
             ],
             settings={"run": entry.run, "scale": plan.scale.model_dump(exclude_none=True)},
         )
@@ -220,23 +228,11 @@ class EntryTable:
 
 def summary(tables: Sequence[EntryTable]) -> PageView:
     """Build a page with a row for each entry, which links to the entry's own."""
-    scale = tables[0].plan.scale_name
-    rows = [
-        (
-            table.plan.name,
-            [
-                TableCell(text)
-                for text in (
-                    table.plan.entry.heading,
-                    f"{table.finished} of {table.runs}",
-                    duration(table.seconds),
-                    *map(str, table.counts().values()),
-                    table.held,
-                )
-            ],
-        )
-        for table in tables
-    ]
+    scale, rows = tables[0].plan.scale_name, []
+    for table in tables:
+        runs = [table.plan.entry.heading, f"{table.finished} of {table.runs}", duration(table.seconds)]
+        texts = [*runs, *map(str, table.counts().values()), table.held]
+        rows.append((table.plan.name, [TableCell(text) for text in texts]))
     heads = ["about", "runs", "core time", *COUNTED, "claims that hold"]
     links = {table.plan.name: f"{table.plan.name}/{scale}/report.html" for table in tables}
     figure = ResultTable("Entries", "Cells are counted by their verdict.", "entry", heads, rows, links)
@@ -250,24 +246,7 @@ def table_of(plan: Plan, runs: Path) -> EntryTable:
     results = {cell.name: _result(plan, cell, finished) for cell in plan.cells}
     claims = tuple(_checked(claim, results) for claim in plan.entry.claims)
     seconds = sum(line["seconds"] for run in finished.values() for line in run.timing)
-    absent = _absent(plan, finished)
-    return EntryTable(plan, tuple(results.values()), claims, len(finished), len(names), seconds, absent)
-
-
-def _absent(plan: Plan, finished: Mapping[str, FinishedRun]) -> tuple[str, ...]:
-    """Return a sentence, with the nearest name, for each number that all its runs are finished without."""
-    names: dict[str, set[str]] = {}
-    for cell in plan.cells:
-        if number := number_of(cell.measure):
-            names.setdefault(number, set()).update(run.name for run in cell.runs)
-    sentences = []
-    for number, all_runs in names.items():
-        runs = [finished[name] for name in sorted(all_runs) if name in finished]
-        if len(runs) == len(all_runs) and all(value is None for run in runs for value in run.values(number)):
-            measured_names = sorted({name for run in runs for name in run.names} | set(COSTS))
-            near = hint(nearest(number, measured_names), f"they have {listing(measured_names)}")
-            sentences.append(f"The records of {plan.request}'s runs have no number '{number}'; {near}")
-    return tuple(sentences)
+    return EntryTable(plan, tuple(results.values()), claims, len(finished), len(names), seconds)
 
 
 def _result(plan: Plan, cell: PlannedCell, finished: Mapping[str, FinishedRun]) -> Result:

@@ -12,13 +12,11 @@ import planted
 from fedkin.clustering import ward
 from fedkin.clustering.tree_cuts import Clustering, cluster
 from fedkin.core import FedkinError
-from fedkin.methods.clients.client_method import UNKNOWN
 from one_message import (
     CLUSTERS,
     SETTINGS,
     OneMessage,
     Watched,
-    clustered,
     make_clients,
     steps,
 )
@@ -37,32 +35,6 @@ def test_everybody_sends_one_message_and_then_every_cluster_trains_a_model_of_it
     assert all(record.values["sizes"] == [4, 4, 4] for record in records)
     assert [state.finished for state, _ in made] == [False] * 4 + [True]
     assert "newcomers" not in records[-1].values
-
-
-def test_a_newcomer_joins_the_nearest_cluster():
-    fed = Watched(make_clients([*CLUSTERS, 1]))
-    fed.leave({12})
-    method = OneMessage(**SETTINGS)
-    state = clustered(method, fed)
-    fed.join(fed.ids)
-    after, record = method.step(fed, state)
-    assert record.values["newcomers"] == [[12, int(state.labels[1])]]
-    assert planted.same_partition(after.labels.tolist(), [*CLUSTERS, 1])
-    assert "newcomers" not in method.step(fed, after)[1].values  # told once
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_lost_clients_are_no_accident(seed):
-    clusters = [0, 1, 2] * 8
-    done = planted.run(OneMessage(**(SETTINGS | {"rounds": 6})), make_clients(clusters), seed=seed, drop_rate=0.3)
-    assert len(done.records) == 7
-    assert bool(done.states[-1].models.isfinite().all())
-    assert any(record.missing for record in done.records)
-    for record in done.records:
-        assert not set(record.answered) & set(record.missing)
-    known = [i for i in range(24) if done.labels[i] != UNKNOWN]
-    assert len(known) > 20
-    assert planted.same_partition([done.labels[i] for i in known], [clusters[i] for i in known])
 
 
 def test_messages_are_asked_for_again_but_not_for_ever():
@@ -121,15 +93,7 @@ def test_one_population_is_nearly_always_one_cluster(n, flips):
     assert separable <= 1
 
 
-@settings(max_examples=4, deadline=None)
-@given(order=st.permutations(range(60)), seed=st.integers(0, 100))
-def test_the_order_of_clients_does_not_matter(order, seed):
-    points, _ = tree_cuts_planted([20, 25, 15], seed=seed)
-    straight, shuffled = (cluster(each, "exact", 5, rng(seed)) for each in (points, points[list(order)]))
-    assert adjusted_rand_score(straight.labels[list(order)].tolist(), shuffled.labels.tolist()) == 1.0
-
-
-@pytest.mark.parametrize("mode", ["bayes", "exact"])
+@pytest.mark.parametrize("mode", ["bayes", "exact", "gap"])
 def test_planted_clusters_are_found(mode):
     points, truth = tree_cuts_planted([60, 50, 40], flips=0.1)
     assert agreement(cluster(points, mode, 10, rng()), truth) == 1.0

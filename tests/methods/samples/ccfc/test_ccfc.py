@@ -107,21 +107,6 @@ def test_alone_every_client_has_its_own_network_and_clusters(exchanges):
     assert method.embed(result, torch.rand(5, 12)).shape == (5, 18)
 
 
-@pytest.mark.parametrize("standalone", [False, True])
-def test_lost_clients_are_named_and_their_models_wait(standalone, exchanges):
-    clients, _ = make_clients()
-    # Exchange 1 describes, 2 and 3 are by views, 4 locates, 5 and 6 are by clusters.
-    states, records, _ = run(
-        CCFCMethod(**TINY, standalone=standalone), clients, failures=[(2, 1), (4, 1), (5, 0), (6, 0)]
-    )
-    assert [sorted(record.missing) for record in records[:2]] == [[1], [1]]
-    assert 0 in {**records[2].missing, **records[3].missing}
-    assert records[0].answered == [0, 2]
-    name = "0" if standalone else "all"
-    assert not torch.equal(states[-1].models[name], states[2].models[name])
-    assert all("clusters" in client.state for client in clients)
-
-
 def some(n: int = 12, latent: int = 6) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     source = torch.Generator().manual_seed(3)
     p, z = torch.randn(n, latent, generator=source), torch.randn(n, latent, generator=source)

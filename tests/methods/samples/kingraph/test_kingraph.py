@@ -16,13 +16,9 @@ from fedkin.data.options import TableOptions
 from fedkin.data.preparation import prepare
 from fedkin.data.scenarios.already_split import ClientFiles
 from fedkin.engines.local import LocalFederation
-from fedkin.features import kept_features
-from fedkin.features.extractors import extract
-from fedkin.methods.samples.kingraph import kingraph_space
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
 from fedkin.methods.samples.kingraph.kingraph_space import (
     are_better_separated,
-    client_features,
     client_points,
     described,
     receive_clusters,
@@ -130,22 +126,6 @@ def test_a_floor_that_no_client_reaches_is_refused_before_anything_begins():
     fed = LocalFederation([Client(i, torch.rand(12, 3)) for i in range(2)])
     with pytest.raises(FedkinError, match=r"method\.min_members is 13, and no client has more than 12 samples"):
         KinGraphMethod(min_members=13, common_micro_clusters=False).init(fed)
-
-
-@pytest.mark.parametrize("options", [{}, {"epsilon": 1e6}])
-def test_features_of_a_client_are_computed_once_and_deleted_at_the_end(options, monkeypatch: pytest.MonkeyPatch):
-    extracted = []
-
-    def counted(name: str, x: torch.Tensor) -> torch.Tensor:
-        extracted.append(len(x))
-        return extract(name, x)
-
-    monkeypatch.setattr(kingraph_space, "extract", counted)
-    rng = torch.Generator().manual_seed(0)
-    clients = [Client(i, torch.rand(70 + i, 1, 12, 12, generator=rng)) for i in range(3)]
-    run(KinGraphMethod(common_micro_clusters=False, **options), clients)
-    assert extracted == [70, 71, 72]
-    assert not any(client.x in kept_features._kept for client in clients)
 
 
 def test_a_result_of_more_clusters_than_nodes_is_refused_and_nothing_is_allocated():
@@ -282,31 +262,6 @@ def test_columns_of_noise_hide_no_clusters(power: float, least: float, most: flo
     assert least <= found <= most
 
 
-SPACES = "fedkin.methods.samples.kingraph.kingraph_space"
-
-
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        lambda rows: torch.cat([rows, rows[:1]]),
-        lambda rows: rows[1:],
-        lambda rows: rows.repeat(2, 1),
-        lambda rows: rows[:, None],
-        lambda rows: rows[:, 0],
-    ],
-    ids=["one more", "one less", "twice as many", "three dimensions", "one dimension"],
-)
-def test_features_that_are_not_one_row_per_sample_are_refused(spoil, monkeypatch: pytest.MonkeyPatch):
-    """A sample with two rows would weigh twice in every sum, whatever a privacy budget allows."""
-    space = {"features": "unit", "projection": None, "bound": 1.0}
-    client = Client(0, torch.rand(6, 3))
-    monkeypatch.setattr(f"{SPACES}.features_of", lambda space, x: spoil(x))
-    with pytest.raises(FedkinError, match=r"^Features 'unit' are not one row of numbers per sample\.$"):
-        client_features(client, space)
-    monkeypatch.setattr(f"{SPACES}.features_of", lambda space, x: x)
-    assert client_features(client, space).shape == (6, 3)  # what was refused was not kept
-
-
 @pytest.mark.parametrize("rows", [2, 40])
 def test_a_mean_of_several_rows_makes_no_more_points_of_a_sample(rows: int):
     """The server names the mean; with one sample its rows would become as many points."""
@@ -397,14 +352,3 @@ def test_unstable_single_and_worse_clusters_are_not_taken():
     assert not are_better_separated(points, right, wrong, {"stability": 0.94})
     assert not are_better_separated(points, torch.zeros(6, dtype=torch.int64), wrong, {"stability": 1.0})
     assert not are_better_separated(points, wrong, right, {"stability": 1.0})
-
-
-@pytest.mark.parametrize("clients", [1, 3])
-@pytest.mark.parametrize("places", [2, 3, 5])
-def test_a_few_different_rows_are_as_many_piles(places: int, clients: int) -> None:
-    rng = np.random.default_rng(0)
-    rows = 3 * rng.normal(size=(places, 2))
-    held = [np.arange(90 // clients) % places for _ in range(clients)]
-    model = fedkin.KinGraph(scaling="none", random_state=0).fit([rows[one] for one in held])
-    assert model.n_clusters_ == places
-    assert adjusted_rand(np.concatenate(held), np.concatenate(model.labels_)) == 1.0
