@@ -250,7 +250,7 @@ def test_every_method_that_clusters_clients_has_a_strategy():
     methods = {name: registry.resolve("method", name) for name in registry.METHODS}
     assert [
         name for name, method in methods.items() if method.traits.clusters == "clients" and method not in there
-    ] == ["local"]  # which needs no server
+    ] == ["local", "declared", "fedrep", "ditto"]  # baselines: no server, groups by seat, and training of their own
 
 
 @pytest.mark.parametrize("kind", NETWORKS)
