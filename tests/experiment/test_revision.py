@@ -178,8 +178,8 @@ def test_the_server_of_a_real_federation_forgets_without_its_sites(tmp_path: Pat
 
 def test_what_cannot_be_forgotten_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
     run = execute(load_config("kfed", [*FEW, "simulation.absent=0.3"]), tmp_path / "run").folder
-    sent = load_tree(run / CHECKPOINT)["state"]["points"]
-    gone = next(i for i in range(5) if str(i) not in sent)
+    sent = load_tree(run / CHECKPOINT)["state"]["owners"].tolist()
+    gone = next(i for i in range(5) if i not in sent)
     with pytest.raises(FedkinError, match=f"Client {gone} took no part in"):
         forget(run, [gone], tmp_path / "out")
     with pytest.raises(FedkinError, match="has no client north; allowed: 0 to 4"):

@@ -204,7 +204,9 @@ class Encoding:
 
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any]) -> Self:
-        """Return the encoding that `tree` was made of."""
+        """Return the encoding that `tree` was made of; raise TypeError if it is damaged."""
+        if not all(isinstance(tree[name], Tensor) for name in _TENSORS):
+            raise TypeError("an encoding is made of tensors")
         schema = Schema(columns_of(tree), tree["id"], list(tree["notes"]))
         facts = {name: tree[name] for name in ("mode", "imputes", "imputation", *_TENSORS)}
         encoding = cls(**facts, schema=schema, shape=tuple(tree["shape"]))
