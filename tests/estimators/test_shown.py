@@ -1,5 +1,9 @@
 """What a fitted estimator shows of its clusters."""
 
+import pickle
+from functools import partial
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -63,3 +67,68 @@ def test_clusters_of_clients_list_their_clients() -> None:
     assert isinstance(model.to_frame(), pd.DataFrame)
     assert model.to_frame()["name"].tolist() == ["", "", "alone"]
     assert "Cluster 2, alone: 1 client: west." in model.summary()
+
+
+def test_plots_are_pages_and_tables_of_what_there_is(model: fedkin.KFed, tmp_path: Path) -> None:
+    kinds = {"map": ["map"], "profile": ["descriptions"], "sizes": ["sizes"]}
+    assert {kind: [part.anchor for part in model.plot(kind).view.parts] for kind in kinds} == kinds
+    mapped, sizes = model.plot("map").frame, model.plot("sizes")
+    together = mapped.merge(model.to_frame(), on=["client", "sample"])
+    assert len(together) == len(mapped) == 178
+    assert (together["cluster_x"] == together["cluster_y"]).all()
+    (bars,) = sizes.view.parts[0].figures
+    assert [name for name, _ in bars.rows] == list(CLIENTS)
+    assert [sum(parts) for _, parts in bars.rows] == [89, 89]
+    for ending, read in (
+        (".csv", pd.read_csv),
+        (".parquet", pd.read_parquet),
+        (".xlsx", partial(pd.read_excel, engine="openpyxl")),
+    ):
+        model.plot("map").save(tmp_path / f"map{ending}")
+        np.testing.assert_allclose(read(tmp_path / f"map{ending}")["x"], mapped["x"])
+    sizes.save(tmp_path / "sizes.html")
+    page = (tmp_path / "sizes.html").read_text()
+    assert "<b>frail" not in page
+    assert "<script>north" not in page
+    for wrong in ("map.txt", "map"):
+        with pytest.raises(fedkin.FedkinError):
+            sizes.save(tmp_path / wrong)
+    with pytest.raises(fedkin.FedkinError, match="scales"):
+        model.plot("scales")
+
+
+def test_a_file_whose_package_is_absent_is_refused(
+    model: fedkin.KFed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedkin.report.plots.find_spec", lambda name: None if name == "openpyxl" else name)
+    with pytest.raises(fedkin.FedkinError, match="openpyxl"):
+        model.plot("sizes").save(tmp_path / "sizes.xlsx")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_notebook_shows_clusters_with_a_small_map_and_a_copy_without_samples_has_none(model: fedkin.KFed) -> None:
+    shown = model._repr_mimebundle_()["text/html"]
+    assert shown.startswith("<iframe")
+    assert shown.count("&lt;circle") == 178
+    assert "text/html" in fedkin.KFed()._repr_mimebundle_()
+    copied = pickle.loads(pickle.dumps(model))
+    assert "&lt;circle" not in copied._repr_mimebundle_()["text/html"]
+    with pytest.raises(fedkin.FedkinError):
+        copied.plot("map")
+
+
+def test_a_cut_is_mapped_with_its_own_clusters_and_all_scales() -> None:
+    graph = fedkin.KinGraph(random_state=0).fit(CLIENTS)
+    cut = graph.cut(2)
+    (drawn,) = cut.plot("map").view.parts[0].figures
+    assert drawn.scales[drawn.chosen].endswith("(found)")
+    assert sorted(np.unique(drawn.cuts[drawn.chosen])) == [0, 1]
+    assert len(drawn.cuts) == len(cut.scales_)
+
+
+def test_models_of_clients_plot_their_rounds() -> None:
+    rng = np.random.default_rng(0)
+    clients = [(rng.normal(size=(20, 3)), np.arange(20) % 2) for _ in range(3)]
+    model = fedkin.FedAvg(module="perceptron", rounds=4, random_state=0).fit(clients)
+    assert [part.anchor for part in model.plot("rounds").view.parts] == ["clients", "curves"]
+    assert (model.plot().frame["cluster"] == 0).all()

@@ -8,7 +8,7 @@ import functools
 import inspect
 import re
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
@@ -57,9 +57,18 @@ from fedkin.experiment.evaluation import evaluate_clusters
 from fedkin.experiment.registry import resolve
 from fedkin.experiment.terminal import Bar, Quiet
 from fedkin.features.encoders import Encoder
+from fedkin.report.figures import PagePart, PageView, SampleMap
 from fedkin.report.numbers import pluralize
 from fedkin.report.words import cluster_title, sentences
 
+if TYPE_CHECKING:
+    from fedkin.report.plots import Plot
+    from fedkin.report.sample_map import MapLayout
+
+_SHOWN, _OF_LINES = 20, ("step", "missing", "sent", "received")
+"""Clusters that a notebook describes, for more are not read; and what lines of records have beside values."""
+_KINDS = {"descriptions": "profile", "clustering": "scales", "sizes": "sizes", "clients": "rounds", "curves": "rounds"}
+"""The kind of plot that each section of a page is part of."""
 _SENTENCES = 3
 """Sentences on what looks wrong that one warning has; `preparation_.notes` has all."""
 _SPLITS = {"eval": "test", "validation": "validation"}
@@ -366,6 +375,76 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         """Return the clusters as text: their number, then a line for each with what is known of it."""
         check_is_fitted(self, "result_")
         return "\n".join([f"{self._title()}.", *(line for _, line in self._lines())])
+
+    def plot(self, kind: str = "all") -> Plot:
+        """Return figures of the clusters, which a notebook shows and ``save`` writes as a page or as a table.
+
+        Parameters
+        ----------
+        kind : str
+            "map" of some samples, to zoom, filter and colour, with a slider over kin-graph's scales; "profile", columns
+            by cluster, of tables; "scales", how the clusters were found, with coarser and finer ones; "sizes" by
+            client; "rounds", numbers and clusters of clients over the rounds; or "all" that there are.
+
+        Raises
+        ------
+        FedkinError
+            If there is no such figure of this model. A model that was pickled has no samples to map.
+        """
+        from fedkin.report.plots import Plot
+
+        check_is_fitted(self, "result_")
+        frames = self._frames()
+        if kind != "all" and kind not in frames:
+            raise FedkinError(
+                f"There is no plot {kind!r} of this {type(self).__name__}; there are {listing(list(frames), 9)}."
+            )
+        view = self._page()
+        parts = [part for part in view.parts if kind in ("all", _KINDS[part.anchor])]
+        if "map" in frames and kind in ("all", "map"):
+            parts.insert(1, PagePart("map", "Map of the samples", figures=[self._map("tsne")]))
+        frame = self.to_frame() if kind == "all" else frames[kind]()
+        return Plot(dataclasses.replace(view, parts=parts), frame, self.cluster_names_)
+
+    def _map(self, layout: MapLayout) -> SampleMap:
+        raise NotImplementedError  # of models of samples alone, whose `_frames` have a map
+
+    def _repr_mimebundle_(self, **more: Any) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**more)
+        if "text/html" in bundle and hasattr(self, "result_"):
+            bundle["text/html"] = self._shown_small()._repr_html_()
+        return bundle
+
+    def _frames(self) -> dict[str, Callable[[], pd.DataFrame]]:
+        """Return by kind of plot the function that makes its table."""
+        return {"rounds": lambda: self.metrics_}
+
+    def _page(self) -> PageView:
+        """Return all figures of the model."""
+        from fedkin.report.run_page import page_of_fit
+
+        lines = [
+            {"step": record["step"], "answered": [], "missing": record["missing"], "metrics": {},
+             "values": {name: value for name, value in record.items() if name not in _OF_LINES},
+             "sent": record["sent"], "received": record["received"]}
+            for record in self.records_
+        ]  # fmt: skip
+        population = Population(self._counted(), None, [], names=self.client_names_)
+        profile = getattr(self, "_profile", None)
+        title, figures = self._title(), self._method.figures(lines)
+        return page_of_fit(title, figures, lines, population, self.preparation_, profile)
+
+    def _counted(self) -> list[Client]:
+        """Return the clients with the clusters of their samples, and without the samples."""
+        return []
+
+    def _shown_small(self) -> Plot:
+        """Return what a notebook shows of a fitted model: sentences, and what is small."""
+        from fedkin.report.plots import Plot
+
+        texts = PagePart("summary", "Clusters", paragraphs=[text for _, text in self._lines()[:_SHOWN]])
+        kept = [part for part in self._page().parts if part.anchor in ("sizes", "clients")]
+        return Plot(PageView(self._title(), parts=[texts, *kept]), self.to_frame(), self.cluster_names_)
 
     def _members(self) -> pd.DataFrame:
         raise NotImplementedError

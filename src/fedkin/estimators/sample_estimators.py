@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -21,7 +22,7 @@ from fedkin.clustering.metrics import adjusted_rand
 from fedkin.clustering.node_votes import Votes, counted, counted_shares
 from fedkin.core import Client, FedkinError
 from fedkin.core.errors import PYTHON, at_door, checked_keywords
-from fedkin.core.method import CanForget, CanUpdate, ServerData
+from fedkin.core.method import CanForget, CanUpdate, Nodes, ServerData
 from fedkin.core.replies import MAX_COUNT
 from fedkin.core.runner import (
     Callbacks,
@@ -37,6 +38,7 @@ from fedkin.core.runner import (
 )
 from fedkin.core.seeds import derive_generator
 from fedkin.data.inputs import client_input, holds_several
+from fedkin.data.population import Population
 from fedkin.data.preparation import Preparation
 from fedkin.data.profile import ClusterProfile, profile_clusters, words_of_clusters
 from fedkin.engines.local import LocalFederation, one_thread
@@ -64,9 +66,16 @@ from fedkin.experiment.updating import sent_rows
 from fedkin.features.encoders import EMBEDDED
 from fedkin.methods.samples.kingraph.kingraph_space import nodes_of_samples
 from fedkin.methods.samples.sample_method import SampleMethod
+from fedkin.report.figures import PagePart, SampleMap
+from fedkin.report.sample_map import MAX_POINTS, MapLayout, map_of_samples, some_rows, with_scales
 from fedkin.report.words import described, remarks, sentences
 
+if TYPE_CHECKING:
+    from fedkin.report.plots import Plot
+
 _DATA = "The data"
+_SMALL_MAP = 300  # points of a notebook's map, which is small
+_MIN_MAPPED, _MAPPED_VALUES = 200, 8_000_000  # samples kept for a map, and their numbers: 32 MB, of images, too
 
 
 class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
@@ -262,6 +271,10 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         self._profile = None if encoding is None or private else profile_clusters(fed, encoding, n_clusters)
         self._words = words_of_clusters(fed, n_clusters) if self.preparation_.has_texts and not private else []
         self._follow(labels, memberships)
+        here = [client for client in clients if client.id not in absent]
+        most = max(_MIN_MAPPED, _MAPPED_VALUES // max(1, math.prod(self.preparation_.shape)))
+        rows = some_rows(list(map(len, here)), min(MAX_POINTS, most))
+        self._mapped = [(client.id, taken, client.x[taken]) for client, taken in zip(here, rows, strict=True)]
         # Empty cells of new rows are imputed by the clusters' means.
         centres = None if self._profile is None or encoding is None else self._profile.centres(encoding)
         self.preparation_ = replace(self.preparation_, centres=centres)
@@ -290,6 +303,59 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         sizes = sizes_of({name: pd.Series(each) for name, each in self.labels_.items()})
         count, names = int(self.result_["n_clusters"]), dict(self.cluster_names_)
         return Earlier(list(self.labels_), known, count, sizes, names, self._profile)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A model that leaves this process takes no samples with it.
+        return {name: value for name, value in super().__getstate__().items() if name != "_mapped"}
+
+    def _counted(self) -> list[Client]:
+        return [
+            Client(i, torch.zeros(len(y), 0), state={"clusters": torch.as_tensor(y)})
+            for i, y in enumerate(self.labels_)
+            if i not in self._absent
+        ]
+
+    def _frames(self) -> dict[str, Callable[[], pd.DataFrame]]:
+        frame, frames = self._members, super()._frames()
+        frames["sizes"] = lambda: pd.crosstab(frame()["client"], frame()["cluster"]).reset_index()
+        frames |= {"profile": self.describe} if self._profile is not None else {}
+        return frames | ({"map": self._map_frame} if getattr(self, "_mapped", None) else {})
+
+    def _map(self, layout: MapLayout, most: int = MAX_POINTS) -> SampleMap:
+        clients, ids, names = [], [], self.client_names_
+        kept = some_rows([len(rows) for _, rows, _ in self._mapped], most)
+        for (i, rows, x), few in zip(self._mapped, kept, strict=True):
+            state = {"clusters": torch.as_tensor(self.labels_[i])[rows[few]]}
+            margins = self._confidence[i]
+            if margins is not None and len(margins) == len(self.labels_[i]):
+                state["confidence"] = margins[rows[few]]
+            clients.append(Client(i, x[few], state=state))
+            ids += rows[few].tolist()
+        population, total = Population(clients, None, [], names=names), sum(map(len, self.labels_))
+        drawn = map_of_samples(self._method, self.result_, clients, population, layout, total)
+        assert drawn is not None  # there are samples
+        spoken = [] if self._profile is None else sentences(self._profile, names)
+        view = with_scales(drawn, self._nodes(), self.preparation_, population, spoken)
+        return replace(view, ids=list(map(str, ids)), id_name="sample")
+
+    def _map_frame(self) -> pd.DataFrame:
+        view = self._map("tsne")
+        assert view.clients is not None
+        names = [view.client_names[i] for i in view.clients]
+        columns = {"x": view.places[:, 0], "y": view.places[:, 1], "client": names,
+                   "sample": list(map(int, view.ids)), "cluster": view.cuts[view.chosen]}  # fmt: skip
+        return pd.DataFrame(columns | ({} if view.confidence is None else {"confidence": view.confidence}))
+
+    def _nodes(self) -> Nodes | None:
+        return None
+
+    def _shown_small(self) -> Plot:
+        plot = super()._shown_small()
+        if not getattr(self, "_mapped", None):
+            return plot
+        small = PagePart("map", "Map", figures=[replace(self._map("pca", _SMALL_MAP), scales=(), sentences=())])
+        plot.view = replace(plot.view, parts=[*plot.view.parts, small])
+        return plot
 
     @property
     def _absent(self) -> set[int]:
@@ -790,17 +856,25 @@ class KinGraph(SampleClusterer, method="kin-graph"):
         if (n_clusters is None) == (resolution is None):
             raise FedkinError("Give either n_clusters or resolution.")
         cut = copy.copy(self)
+        cut.__dict__.update({name: value for name, value in vars(self).items() if name == "_mapped"})
         cut.set_params(n_clusters=n_clusters or "auto", resolution=resolution or "auto", refine=False)
         with cut._on_device():
             cut._cut_again({"n_clusters": n_clusters} if resolution is None else {"resolution": resolution})
         return cut
+
+    def _nodes(self) -> Nodes | None:
+        nodes: Nodes = self._made().nodes(self._cut)
+        return nodes._replace(clusters=self.result_["clusters"])  # whose numbers follow those of an earlier fit
+
+    def _frames(self) -> dict[str, Callable[[], pd.DataFrame]]:
+        return super()._frames() | {"scales": lambda: pd.DataFrame(self.scales_)}
 
     def _cut_again(self, changes: Mapping[str, Any]) -> None:
         method = self._made(**changes)  # with what was given, of which "auto" would hide that it is out of range
         rng = derive_generator(self._run_seed, "server", "communities")  # as the server's when it cut the graph
         self._earlier = self._same_rows()
         state, values = method.clusters_of(method.before_cut(self._graph), rng)
-        self.result_ = {**method.result(state), "space": self.result_["space"]}
+        self.result_, self._cut = {**method.result(state), "space": self.result_["space"]}, state
         self.scales_ = self.result_["scales"]
         records = [record for record in self.records_ if record["phase"] != "refinement"]  # a cut has no head
         before = {name: value for name, value in records[-1].items() if name not in ("note", "warning")}
@@ -817,6 +891,7 @@ class KinGraph(SampleClusterer, method="kin-graph"):
     ) -> None:
         super()._take(method, fed, state, result, clients)
         self.scales_, self._graph = result["scales"], state
+        self._cut = state
         nothing = Votes(torch.zeros(0, 1, dtype=torch.int32), torch.zeros(0, 1))
         self._votes = [
             nothing if client.id in self._absent else nodes_of_samples(client, state.own) for client in clients

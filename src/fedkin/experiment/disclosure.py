@@ -315,7 +315,8 @@ def _readers(config: Config, messages: Sequence[Message]) -> list[str]:
     plain = [known_task(each.task) for each in messages if not each.summed and each.task != _SUMS]
     if any(map(_tells_extremes, plain)):
         sentences.append(
-            "The smallest and the largest value of a column are those of real rows, without saying of which."
+            "The smallest and the largest value of a column are of real rows, without saying of which; a site's policy "
+            "can forbid it by `extremes = false`."
         )
     if any(isinstance(form, Array) and form.maximum == MAX_UPDATE for task in plain for form in task.holds.values()):
         sentences.append(

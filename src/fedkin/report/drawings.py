@@ -15,7 +15,7 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from fedkin.report.figures import ClusterPictures, Graph, PictureTable, SampleMap, Scale, ScaleTree
+from fedkin.report.figures import ClusterPictures, Graph, PictureTable, SampleMap, Scale, ScaleTree, Stacks
 from fedkin.report.markup import (
     WIDTH,
     Drawing,
@@ -29,6 +29,7 @@ from fedkin.report.markup import (
     scrolling,
     sheet,
     short,
+    shortened,
     table,
     text,
 )
@@ -83,6 +84,28 @@ def _draw_scale(
 def _scale_in_words(scale: Scale) -> str:
     stability = "" if scale.stability is None else f", stability {shown(scale.stability, 'number')}"
     return f"{pluralize(len(scale.samples), 'cluster')}{stability}{' (found)' if scale.chosen else ''}"
+
+
+def stacked_bars(stacks: Stacks) -> str:
+    """Draw bars of coloured parts as an HTML figure, whose legend stands below and covers none of them."""
+    drawing, row = Drawing("scales"), 16.0
+    names = [shortened(name, 16) for name, _ in stacks.rows]
+    totals = [f"{sum(sizes):,}" for _, sizes in stacks.rows]
+    left, right = (8 + 5.5 * max(map(len, texts), default=0) for texts in (names, totals))  # 5.5: a letter of 9 px
+    unit = (WIDTH - left - right) / max([1, *(sum(sizes) for _, sizes in stacks.rows)])
+    for index, (name, sizes) in enumerate(stacks.rows):
+        top = row * index
+        drawing.text(0, top + 11, names[index])
+        drawing.text(WIDTH, top + 11, totals[index], "end")
+        for cluster, (start, stop) in zip(stacks.clusters, pairwise(accumulate(sizes, initial=0)), strict=True):
+            look, tip = f"block {cluster_class(cluster)} chosen", f"{name}\ncluster {cluster}: {stop - start:,}"
+            if stop > start:
+                drawing.box(left + unit * start, top + 2, max(unit * (stop - start) - 0.6, 0.4), row - 4, look, tip)
+    legend = element("ul", *(element("li", cluster_title(cluster)) for cluster in stacks.clusters), class_="legend")
+    words = f"{stacks.title}: {len(names)} bars of {len(stacks.clusters)} parts."
+    rows = [(name, *(f"{size:,}" for size in sizes)) for name, sizes in stacks.rows]
+    numbers = numbers_below(stacks.title, ["", *map(str, stacks.clusters)], rows)
+    return figure(stacks.title, stacks.caption, drawing.write(row * len(names) + 2, words), legend, numbers)
 
 
 _DOT = 2.4  # radius of a sample, so that some hundred can be told apart on a phone

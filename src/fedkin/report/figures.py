@@ -81,6 +81,20 @@ class Bars:
             _check_shape(f"row of bars '{self.title}'", (len(values),), (len(self.values),))
 
 
+@dataclass(frozen=True)
+class Stacks:
+    """Bars of whole numbers, each of coloured parts: `rows` have a name and the size of the part of each cluster."""
+
+    title: str
+    caption: str
+    clusters: Sequence[int]
+    rows: Sequence[tuple[str, Sequence[int]]]
+
+    def __post_init__(self) -> None:
+        for name, sizes in self.rows:
+            _check_shape(f"bar '{name}' of '{self.title}'", (len(sizes),), (len(self.clusters),))
+
+
 class GraphNode(NamedTuple):
     """Local cluster as a node of a graph: client, number, samples, and cluster (``None``: unmatched)."""
 
@@ -292,7 +306,8 @@ class Text:
 
 
 Figure = (
-    Curve | Bars | Graph | ScaleTree | ClientClusters | ClusterPictures | PictureTable | SampleMap | ResultTable | Text
+    Curve | Bars | Stacks | Graph | ScaleTree | ClientClusters | ClusterPictures | PictureTable | SampleMap
+    | ResultTable | Text
 )  # fmt: skip
 
 

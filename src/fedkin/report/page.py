@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from markupsafe import Markup
@@ -18,7 +19,8 @@ from fedkin.report.tables import result_table
 
 _DRAWN: dict[type, tuple[str, Callable[[Any], str]]] = {
     fig.Curve: ("gallery of3", charts.line_chart), fig.Bars: ("gallery of2", charts.bar_chart),
-    fig.Graph: ("gallery of2", drawings.draw_graph), fig.ScaleTree: ("gallery of2", drawings.scale_tree),
+    fig.Stacks: ("gallery of2", drawings.stacked_bars), fig.Graph: ("gallery of2", drawings.draw_graph),
+    fig.ScaleTree: ("gallery of2", drawings.scale_tree),
     fig.SampleMap: ("gallery of2", drawings.sample_map), fig.ClientClusters: ("", charts.client_clusters),
     fig.ResultTable: ("tables", result_table), fig.PictureTable: ("", drawings.picture_table),
     fig.Text: ("", lambda figure: markup.paragraphs(figure.sentences)),
@@ -36,8 +38,8 @@ def write_page(path: Path, view: fig.PageView) -> None:
     write_atomically(Path(path), render(view))
 
 
-def render(view: fig.PageView) -> str:
-    """Return the HTML of a page. Sections without drawings stand side by side where there is room."""
+def render(view: fig.PageView, names: Mapping[int, str] = MappingProxyType({})) -> str:
+    """Return the HTML of a page, with names of clusters. Sections without drawings stand side by side if they can."""
     sections = [(part.anchor, part.title, _body(part), _width(part)) for part in view.parts]
     if view.settings:
         settings = markup.sheet(markup.table([], list(_flat(view.settings)), "settings"), "Settings")
@@ -48,15 +50,18 @@ def render(view: fig.PageView) -> str:
     return markup.fill(
         "page.html", title=view.title, lead=[Markup(prose(line)) for line in view.lead.splitlines()],
         summary=view.summary, sections=sections,
-        style=Markup(markup.source("page.css")), script=Markup(script), names=Markup(_NAMES % "{}"),
+        style=Markup(markup.source("page.css")), script=Markup(script), names=Markup(_named(names)),
     )  # fmt: skip
 
 
 def give_names(path: Path, names: Mapping[int, str]) -> None:
     """Put names of clusters into the page at `path`: its last line is their data, which its script shows."""
     *page, _ = Path(path).read_text(encoding="utf-8").splitlines(keepends=True)
-    data = json.dumps({str(cluster): name for cluster, name in names.items()}).replace("<", "\\u003c")
-    write_atomically(Path(path), f"{''.join(page)}{_NAMES % data}")
+    write_atomically(Path(path), f"{''.join(page)}{_named(names)}")
+
+
+def _named(names: Mapping[int, str]) -> str:
+    return _NAMES % json.dumps({str(cluster): name for cluster, name in names.items()}).replace("<", "\\u003c")
 
 
 def _body(part: fig.PagePart) -> str:

@@ -161,6 +161,29 @@ def page_of_rounds(
     return fig.PageView(title=title, lead=lead, summary=_summary(run), parts=_sections(run))
 
 
+def page_of_fit(
+    title: str,
+    figures: Sequence[fig.Figure],
+    records: Sequence[RecordLine],
+    population: Population,
+    preparation: Preparation,
+    profile: ClusterProfile | None = None,
+) -> fig.PageView:
+    """Build the content of a page of what a fitted model knows, without its samples.
+
+    The population's clients have as many samples as there were, without values; `records` are as in ``records.jsonl``.
+    """
+    run = _Run(population, records, figures, preparation, profile=profile)
+    sections = (_descriptions, _members, _clustering, _curves)
+    parts = [part for section in sections if (part := section(run)) is not None]
+    if run.clusters:
+        counts = [[int((c.state["clusters"] == cluster).sum()) for cluster in run.clusters] for c in run.clients]
+        rows = list(zip(run.names([client.id for client in run.clients]), counts, strict=True))
+        bars = fig.Stacks("", "Samples of each client by cluster.", run.clusters, rows)
+        parts.append(fig.PagePart("sizes", "Samples by client", figures=[bars]))
+    return fig.PageView(title, parts=parts)
+
+
 def page_of_client(client: Client, name: str, ids: Sequence[str] = (), id_name: str = "row") -> fig.PageView:
     """Build a client's own page, which stays there: its samples with clusters on a map, by `ids` if there are any."""
     alone = Population([replace(client, id=0)], None, [], names=[name])

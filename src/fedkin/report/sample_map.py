@@ -39,22 +39,30 @@ _LAYOUTS = {
 }
 
 
+def some_rows(sizes: Sequence[int], most: int = MAX_POINTS) -> list[Tensor]:
+    """Return int64 rows of each client, as many clients as `sizes`: at most so many in all, evenly over all rows."""
+    rows = torch.linspace(0, sum(sizes) - 1, min(most, sum(sizes)), dtype=torch.float64).round().long()
+    ends = torch.tensor([0, *sizes]).cumsum(0)
+    return [rows[(rows >= start) & (rows < stop)] - start for start, stop in pairwise(ends)]
+
+
 def map_of_samples(
-    method: Any, result: Mapping[str, Any], clients: Sequence[Client], population: Population, layout: MapLayout
+    method: Any,
+    result: Mapping[str, Any],
+    clients: Sequence[Client],
+    population: Population,
+    layout: MapLayout,
+    total: int | None = None,
 ) -> Drawn | None:
     """Return a map of some samples, evenly of all `clients`, which have clusters; ``None`` without any.
 
-    `method` is an instance, or ``None`` to compare samples as they are.
+    `method` is an instance or a class, or ``None`` to compare samples as they are; `total` is the number of samples of
+    which clients have some, if not all.
     """
     sizes = list(map(len, clients))
     if layout == "none" or not sum(sizes):
         return None
-    rows = torch.linspace(0, sum(sizes) - 1, min(MAX_POINTS, sum(sizes)), dtype=torch.float64).round().long()
-    ends = torch.tensor([0, *sizes]).cumsum(0)
-    chosen = [
-        (client, rows[(rows >= start) & (rows < stop)] - start)
-        for client, (start, stop) in zip(clients, pairwise(ends), strict=True)
-    ]
+    total, chosen = total or sum(sizes), list(zip(clients, some_rows(sizes), strict=True))
     x = torch.cat([client.x[taken] for client, taken in chosen])
     of_samples = method is not None and method.traits.clusters == "samples"
     points = (method.embed(result, x) if of_samples else x.flatten(1)).double().numpy()
@@ -65,7 +73,7 @@ def map_of_samples(
     if population.truth is not None:
         classes = torch.cat([population.truth[client.id][taken] for client, taken in chosen]).numpy()
     numbers = torch.cat([torch.full((len(taken),), at) for at, (_, taken) in enumerate(chosen)])
-    of = "" if len(points) == sum(sizes) else f" of {sum(sizes):,}, evenly of all clients"
+    of = "" if len(points) == total else f" of {total:,}, evenly of all clients"
     places, how = _places(points, layout)
     names = short_names(population.names)
     view = SampleMap(
