@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from fedkin.methods.clients.one_shot.one_shot import without_small
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +12,7 @@ import pictures
 import planted
 from fedkin.core import Client
 from fedkin.methods.clients.ladd import describe_style, low_frequencies, window_shape
+from fedkin.methods.clients.one_shot import without_small
 from fedkin.methods.clients.pacfl import PACFLMethod, vectors_of
 
 SHORT: dict[str, Any] = planted.FULL_BATCH | {"rounds": 2}
