@@ -169,6 +169,8 @@ def test_a_result_that_a_site_was_given_goes_with_its_clusters(
     said = clustered([0, 2, 1, 1], 11)
     assert f"The clusters are others than before, so result.json and models.safetensors in {kept} are removed" in said
     assert sorted(path.name for path in kept.iterdir()) == ["SHA256SUMS", "labels"]
+    (page,) = (kept / "labels").glob("*.html")
+    assert "Map of the samples" in page.read_text()
     assert "result.json" not in (kept / "SHA256SUMS").read_text()
 
 

@@ -6,7 +6,6 @@ import base64
 import io
 import json
 import math
-import re
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
@@ -207,8 +206,8 @@ def sprite(mean: NDArray[np.floating[Any]], members: NDArray[np.floating[Any]], 
 # Graphs of local clusters and their associations: a ring per cluster, with a folded table of members.
 
 _LARGEST_NODE = 7.5
-_GAP, _LABEL, _TAG = 12.0, 22.0, 9.0
-"""Between rings, below one for its name, and from a node's edge to the middle of its tag."""
+_GAP, _LABEL = 12.0, 22.0
+"""Between rings, and below one for its name."""
 _SPACINGS = (44.0, 36.0, 30.0, 25.0, 21.0, 18.0, 15.5, 13.0)
 """Between neighbours in a ring; the first that makes a roughly square drawing is taken."""
 
@@ -235,8 +234,7 @@ def _groups(clusters: Sequence[int | None]) -> dict[int | None, list[int]]:
 
 
 def _draw(graph: Graph) -> str:
-    tags = _tags(graph)
-    layout = arrange([node.cluster for node in graph.nodes], bool(tags))
+    layout = arrange([node.cluster for node in graph.nodes])
     drawing = Drawing("graph")
     # One path per cluster, and one for edges between clusters, keeps large graphs small.
     paths: dict[int | None, str] = {}
@@ -259,13 +257,10 @@ def _draw(graph: Graph) -> str:
         drawing.parts.append(
             element("circle", cx=x, cy=y, r=radius, class_=look, data_client=name, data_tip=tip)
         )  # fmt: skip
-    for tag, place in zip(tags, layout.places, strict=False):
-        drawing.text(place.tag_x, place.tag_y + 3, tag, "middle tag")
     unmatched = sum(node.cluster is None for node in graph.nodes)
     for cluster, x, y in layout.labels:
         drawing.text(x, y, f"Unmatched: {unmatched}" if cluster is None else f"Cluster {cluster}", "middle name")
     key = "A dot is a local cluster, its area the number of samples, a line an association."
-    key += " Beside each dot: its client." if tags else ""
     key += " Dashed: between two clusters." if across else ""
     words = (
         f"{graph.title}: {len(graph.nodes)} local clusters, {unmatched} unmatched, {len(graph.edges)} associations. "
@@ -274,25 +269,15 @@ def _draw(graph: Graph) -> str:
     return drawing.write(layout.height, words) + element("p", key, class_="key")
 
 
-def _tags(graph: Graph) -> list[str]:
-    """Return the numbers of the nodes' clients, such as '12' for 'client 12'; none where there is no room."""
-    numbered = [re.fullmatch(r"(\D*)(\d{1,3})", graph.name(node)) for node in graph.nodes]
-    tags = [(match[1], match[2]) for match in numbered if match]
-    alike = len(tags) == len(numbered) <= 120 and len({name for name, _ in tags}) == 1
-    return [number for _, number in tags] if alike else []
-
-
 # Layout: rings row by row in order of cluster, that of unmatched nodes last.
 
 
 class Place(NamedTuple):
-    """Position of a node, the largest radius it may have (`room`), and the position of its tag."""
+    """Position of a node, and the largest radius it may have (`room`)."""
 
     x: float
     y: float
     room: float
-    tag_x: float
-    tag_y: float
 
 
 class RingLayout(NamedTuple):
@@ -314,7 +299,7 @@ class _Ring(NamedTuple):
     width: float
 
 
-def _ring(cluster: int | None, positions: list[int], spacing: float, tagged: bool) -> _Ring:
+def _ring(cluster: int | None, positions: list[int], spacing: float) -> _Ring:
     count, radius, distance = len(positions), 0.0, spacing
     if count > 1:
         half_turn = 2 * math.sin(math.pi / count)
@@ -322,27 +307,24 @@ def _ring(cluster: int | None, positions: list[int], spacing: float, tagged: boo
         radius = min(spacing / half_turn, min(max(84.0, 4.2 / half_turn), 172.0))
         distance = half_turn * radius
     node = min(_LARGEST_NODE, 0.4 * distance)
-    reach = radius + node + (_TAG + 4 if tagged else 0)
+    reach = radius + node
     return _Ring(cluster, positions, radius, node, reach, max(2 * reach + _GAP, 66.0))
 
 
-def arrange(clusters: Sequence[int | None], tagged: bool) -> RingLayout:
-    """Lay out the nodes of each cluster as a ring, as widely spaced as a roughly square drawing allows.
-
-    `tagged` nodes have a tag of up to three digits beside them.
-    """
-    layouts = (_arrange(clusters, spacing, tagged) for spacing in _SPACINGS)
+def arrange(clusters: Sequence[int | None]) -> RingLayout:
+    """Lay out the nodes of each cluster as a ring, as widely spaced as a roughly square drawing allows."""
+    layouts = (_arrange(clusters, spacing) for spacing in _SPACINGS)
     layout = next(layouts)
     while layout.height > 440 and (tighter := next(layouts, None)) is not None:
         layout = tighter
     return layout
 
 
-def _arrange(clusters: Sequence[int | None], spacing: float, tagged: bool) -> RingLayout:
+def _arrange(clusters: Sequence[int | None], spacing: float) -> RingLayout:
     rows: list[list[_Ring]] = []
     used = math.inf
     for cluster, positions in _groups(clusters).items():
-        ring = _ring(cluster, positions, spacing, tagged)
+        ring = _ring(cluster, positions, spacing)
         if used + ring.width > WIDTH:
             rows.append([])
             used = 0.0
@@ -356,13 +338,10 @@ def _arrange(clusters: Sequence[int | None], spacing: float, tagged: bool) -> Ri
         spare, start = (WIDTH - sum(ring.width for ring in row)) / len(row), 0.0
         for ring in row:
             x, y = start + (spare + ring.width) / 2, bottom - _LABEL - ring.reach
-            tag = ring.radius + ring.node + _TAG  # tags point outwards
             for turn, position in enumerate(ring.positions):
                 angle = 2 * math.pi * turn / len(ring.positions) - math.pi / 2
-                across, down = math.cos(angle), math.sin(angle)
-                places[position] = Place(
-                    x + ring.radius * across, y + ring.radius * down, ring.node, x + tag * across, y + tag * down
-                )
+                across, down = ring.radius * math.cos(angle), ring.radius * math.sin(angle)
+                places[position] = Place(x + across, y + down, ring.node)
             labels.append((ring.cluster, x, bottom - 7))
             start += ring.width + spare
         top = bottom + _GAP
