@@ -57,8 +57,10 @@ def _table(page: str, name: str, options: str) -> str:
     if name == "verdicts":
         return _verdicts()
     if name == "coverage":
-        heads, *rows = _coverage()
-        return "".join([_row(heads[:7]), _row(["---"] * 7, "|"), *(_row(row[:7]) for row in rows), "\n"])
+        heads, *rows = (
+            [row[0], *row[1:3], "/".join(row[3:6]), row[6]] for row in _coverage() if row[1] != "0"
+        )  # one without printed figures is in the data alone
+        return "".join([_row(heads), _row(["---"] * 5, "|"), *map(_row, rows), "\n"])
     page, name = name.split(":") if ":" in name else (page, name)
     cells = {(line["row"], line["column"]): _cell(line) for line in lines(page) if line["table"] == name}
     rows, columns = (
