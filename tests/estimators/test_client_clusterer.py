@@ -66,7 +66,7 @@ def test_every_estimator_learns_its_clients_labels(name: str, fitted: dict[str, 
     assert model.records_[-1]["sent"] > model.records_[0]["sent"] > 0
     assert model.classes_.tolist() == list(range(10))
     assert model.n_features_in_ == 64
-    assert model.preparation_.mode == "common"  # pixels
+    assert model.preparation_.encoding.mode == "common"  # pixels
 
 
 @pytest.mark.parametrize("name", QUICK)
