@@ -16,7 +16,7 @@ from fedkin.experiment.run import execute
 
 pytest.importorskip("nvflare")
 
-SITES = 3
+SITES = 2
 JOB = """
 import sys
 from nvflare.app_opt.flower.recipe import FlowerRecipe
