@@ -73,7 +73,7 @@ document.addEventListener("DOMContentLoaded", () => document.querySelectorAll(".
   const list = clusters => {
     if (colour.value === "cluster") legend.replaceChildren(...clusters.map(number => mark(number, cluster(number))));
     else if (colour.value === "class") legend.replaceChildren(...Object.entries(data.classNames).map(([label, text]) => mark(homes[label], text)));
-    else legend.replaceChildren(make("li", {}, "0 %", make("i", {class: "ramp"}), colour.value === "share" ? "100 % of the cluster is at the point's client" : "100 %"));
+    else legend.replaceChildren(make("li", {}, "0\u00a0%", make("i", {class: "ramp"}), colour.value === "share" ? "100\u00a0% of the cluster is at the point's client" : "100 %"));
     const sentences = Object.entries(data.sentences[+scale.value] || {});
     spoken.replaceChildren(...sentences.map(([number, text]) => {
       const line = mark(+number, text.replace(/^Cluster \d+/, cluster(number)));
