@@ -38,29 +38,11 @@ def pretrain(
     The file is written after every epoch. If it exists and was trained in the same way, training resumes from its last
     epoch, with the same result as without the interruption: each epoch has an optimiser and a shuffle of its own.
 
-    Parameters
-    ----------
-    source : str
-        Name or path, see `fedkin.data.sources.load`; another data set than the clients', such as a public one.
-    path : Path
-        File of the encoder.
-    label : str, optional
-        Its column of labels, which is ignored; needed if it does not have one of the usual names.
-    name : str
-        Name of the autoencoder; "auto" takes the convolutional one for images with colour.
-    epochs : int
-        The authors use 20 epochs of Fashion-MNIST, or 50 of CIFAR-100.
-    samples : int, optional
-        Maximum number of samples, drawn at random; by default all.
-    seed : int
-    on_epoch : callable
-        Called after every epoch with its number, the number of epochs, and its mean error.
-
-    Raises
-    ------
-    FedkinError
-        If the data cannot be loaded, the autoencoder cannot take them or learns nothing from them, or `path` holds
-        something else.
+    The `source`, see `fedkin.data.sources.load`, is another data set than the clients', such as a public one, of which
+    at most so many `samples` are drawn at random; its column `label` is ignored. The authors use 20 epochs of
+    Fashion-MNIST, or 50 of CIFAR-100. `on_epoch` is called after each with its number, that of all, and its mean error.
+    Raises FedkinError if the data cannot be loaded, the autoencoder `name` cannot take them or learns nothing from
+    them, or `path` holds something else.
     """
     data = load(source, label)
     if samples is not None and samples < len(data):

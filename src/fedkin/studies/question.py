@@ -204,14 +204,13 @@ def question_of(
     """Build the question from what a user gives on the command line or in Python.
 
     `what` is a path that ends in ``.toml``, of which all but the method and the target is taken; a scenario's name; or
-    data: a name, a file or a folder, as `fedkin.data.sources.load` and `load_clients` take them. `data` and
-    `scenario` are for what it does not name; `clients` is their number, for scenarios that take one; `seed` is that of
-    the data and of the first run, by default the file's, or 0. `settings` are ``"section.key=value"``; those of
-    ``method`` are for all methods that have the key. `clusters` is their number, at least 2, if it is known.
+    data, as `fedkin.data.sources.load` and `load_clients` take them. `data` and `scenario` are for what it does not
+    name. `seed` is that of the data and of the first run, by default the file's, or 0. Of the `settings`,
+    ``"section.key=value"``, those of ``method`` are for all methods that have the key.
 
     `question` is "samples", "clients" or "auto": what the methods named cluster; without names, clients where the
-    scenario gives them labels to learn from, and samples otherwise, files of clients included. Raises FedkinError if
-    something is given twice, or is not allowed.
+    scenario gives them labels to learn from, and samples otherwise. Raises FedkinError if something is given twice, or
+    is not allowed.
     """
     if question not in ("auto", "samples", "clients"):
         raise FedkinError(f"{flag('question')} is '{question}'; it should be samples, clients or auto.")

@@ -29,26 +29,13 @@ SCORE: dict[Family, str] = {"samples": "found_again", "clients": "accuracy"}
 
 @dataclass(frozen=True)
 class Score:
-    """Row of a comparison: what the finished runs of a method came to.
+    """Row of a comparison: what the finished runs of a method, in order of seed, came to.
 
-    Attributes
-    ----------
-    method : str
-    number : int or None
-        Number of clusters it was given.
-    role : {"", "centralised", "synthetic", "baseline"}
-        Centralised methods move the data, and synthetic ones copies; baselines form no clusters. The first two are not
-        recommended.
-    results : tuple of CellResult
-        Finished runs in order of seed.
-    measures : dict
-        Means over runs: ``found_again`` or ``accuracy``, ``stability``, and agreement with the truth, if there is one.
-    deviations : dict
-        Their standard deviations over runs; empty with a single run.
-    by_client : tuple of (float or None)
-        Mean accuracy of each client's own model on its own tests; empty where samples are clustered.
-    remark : str
-        Why no run has finished; empty if one has.
+    `number` is the number of clusters it was given. Centralised methods move the data and synthetic ones copies; these
+    are not recommended. `measures` are means over runs: ``found_again`` or ``accuracy``, ``stability``, and agreement
+    with the truth, if there is one; `deviations` their standard deviations, empty with a single run. `by_client` is the
+    mean accuracy of each client's own model on its own tests, where clients are clustered. `remark` says why no run has
+    finished.
     """
 
     method: str
