@@ -7,7 +7,7 @@ READY := .venv/ready
 .PHONY: help run test long pages test-gpu flower nvflare vantage6 lint format options results docs linkcheck package pins clean
 
 help: ## List these commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9 -]+:.*## / {printf "make %-17s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(BASE) ## Find the clusters in the embedded digits, spread over ten clients
 	$(BIN)/fedkin cluster digits
