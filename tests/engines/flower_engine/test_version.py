@@ -12,7 +12,7 @@ from fedkin.engines import flower_engine as engine
 from fedkin.engines.flower_engine import FlowerError, check_flower, importing_flower
 from fedkin.engines.flower_engine.grid import Roster
 from fedkin.engines.flower_engine.versions import Node, connected_nodes
-from nodes import Nodes, nodes_of, sites_of
+from nodes import Nodes, nodes_of, plain_site, sites_of
 
 ROOT = Path(__file__).parents[3]
 
@@ -76,3 +76,14 @@ def test_without_keys_of_nodes_a_federation_runs_and_listed_keys_are_refused(tmp
     Roster(grid, listed={"site-0": ""})  # a name alone
     with pytest.raises(FedkinError, match=r"'federation\.keys' lists keys"):
         Roster(grid, listed={"site-0": "ecdsa-sha2-nistp384 AAAA"})
+
+
+def test_before_1_38_a_site_that_was_away_is_asked_who_it_is_again(tmp_path: Path) -> None:
+    nodes = OldGrid(nodes_of([plain_site(tmp_path, "a")]).app, 1)
+    roster = Roster(nodes)
+    assert [member.name for member in roster.greet()] == ["a"]
+    assert roster.greet() == []
+    nodes.away = {0}
+    assert roster.greet() == []
+    nodes.away = set()
+    assert [member.name for member in roster.greet()] == ["a"]

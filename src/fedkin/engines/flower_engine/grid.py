@@ -374,6 +374,8 @@ class Roster:
     def greet(self) -> list[Member]:
         """Ask new nodes to introduce themselves; return the sites that have done so since the last call."""
         nodes = connected_nodes(self.grid)
+        for number in [number for number, started in self._greeted.items() if not started and number not in nodes]:
+            del self._greeted[number]  # Flower before 1.38 does not say whether it was started anew when it is back
         new = [number for number, node in nodes.items() if self._greeted.get(number) != node.started]
         if new:
             columns = self.columns or None

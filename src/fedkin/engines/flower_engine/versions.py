@@ -19,8 +19,8 @@ from fedkin.core import FedkinError
 class Node:
     """A connected node: when it was last started, as Flower writes it, and its public key in PEM format.
 
-    Before 1.38 Flower tells apps neither, and both are empty: a site that was restarted while it owed a reply is then
-    missing in that exchange, and names are not bound to keys.
+    Before 1.38 Flower tells apps neither, and both are empty: a site that was restarted while it owed a reply, before
+    anybody noticed that it was away, is then missing in that exchange, and names are not bound to keys.
     """
 
     started: str = ""
