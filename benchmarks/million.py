@@ -1,4 +1,4 @@
-"""What do many clients cost? k-means-like methods on one array of clients, each with its own clusters, noise and floors.
+"""What do many clients cost? k-means-like methods on one array of clients, with clusters, noise and floors of their own.
 
     python benchmarks/million.py CSV --methods kfed kmeans --clients 1000 10000 100000
     python benchmarks/million.py CSV --methods kfed --clients 300 --singles

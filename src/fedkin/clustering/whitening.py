@@ -8,6 +8,8 @@ however heterogeneous they are.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor
 
@@ -43,6 +45,22 @@ def local_scatter(points: Tensor, rng: torch.Generator) -> Tensor:
     total = torch.zeros(points.shape[1], points.shape[1], dtype=torch.float64)
     for column in near.T:
         differences = (points[queries] - points[column]).double()
+        total += differences.T @ differences
+    return total / near.numel()
+
+
+def local_scatter_of_sets(points: Tensor, rngs: Iterable[torch.Generator]) -> Tensor:
+    """Return the mean of `local_scatter` over several sets of points ``(sets, n, d)``: float64 ``(d, d)``."""
+    _, n, d = points.shape
+    if n > _QUERIES:
+        return torch.stack([local_scatter(part, rng) for part, rng in zip(points, rngs, strict=True)]).mean(0)
+    lengths = points.square().sum(2)
+    squares = torch.baddbmm(lengths[:, None] + lengths[:, :, None], points, points.mT, alpha=-2.0)
+    squares.diagonal(dim1=1, dim2=2).fill_(torch.inf)
+    near = squares.topk(min(_MAX_NEIGHBOURS, _cube_root(n)), largest=False).indices
+    total = torch.zeros(d, d, dtype=torch.float64)
+    for column in near.unbind(2):
+        differences = (points - points.gather(1, column[..., None].expand_as(points))).flatten(0, 1).double()
         total += differences.T @ differences
     return total / near.numel()
 

@@ -302,7 +302,7 @@ BlockFunction = Callable[[Block, Payload], Mapping[str, Any]]
 """Does a task for all clients of a block with the same payload.
 
 It returns the entries of their replies: a `PerClient`, or a tensor ``(clients, ...)``, of which one of one dimension
-holds a plain number of each client; anything else is the same in every reply.
+holds a plain number of each client; a tuple with a plain value of each; anything else is the same in every reply.
 """
 
 
@@ -323,6 +323,9 @@ class ReplyArrays(Mapping[int, Payload]):
             if isinstance(parts[0], PerClient):
                 whole = PerClient.join(parts)
                 self.entries[name] = whole if in_order else whole.take(order)
+            elif isinstance(parts[0], tuple):
+                values = [value for part in parts for value in part]
+                self.entries[name] = tuple(values[place] for place in order.tolist())
             else:
                 self.entries[name] = parts[0]
 
@@ -342,7 +345,7 @@ class ReplyArrays(Mapping[int, Payload]):
         """Return an entry of all replies, a plain number or a tensor each."""
         part = self.entries[name]
         if not isinstance(part, PerClient):
-            return [part] * len(self)
+            return list(part) if isinstance(part, tuple) else [part] * len(self)
         if part.offsets is None and part.values.ndim == 1:
             numbers: list[Any] = part.values.tolist()
             return numbers
@@ -356,9 +359,23 @@ class ReplyArrays(Mapping[int, Payload]):
 
 def single(entries: Mapping[str, Any], place: int) -> Payload:
     """Return the reply of the client at a `place` among those of `entries`, whose own it is."""
-    return {name: _item(value, place) if isinstance(value, PerClient) else value for name, value in entries.items()}
+    return {name: _item(value, place) for name, value in entries.items()}
 
 
-def _item(part: PerClient, place: int) -> Any:
+def chosen(entries: Mapping[str, Any], places: Tensor) -> dict[str, Any]:
+    """Return the `entries` of the clients at int64 `places`."""
+    return {
+        name: part.take(places)
+        if isinstance(part, PerClient)
+        else tuple(part[place] for place in places.tolist())
+        if isinstance(part, tuple)
+        else part
+        for name, part in entries.items()
+    }
+
+
+def _item(part: Any, place: int) -> Any:
+    if not isinstance(part, PerClient):
+        return part[place] if isinstance(part, tuple) else part
     item = part[place]
     return item.item() if part.offsets is None and part.values.ndim == 1 else item

@@ -597,6 +597,17 @@ def blocks_of(client: Client) -> Tensor:
     return blocks
 
 
+def blocks_of_sets(x: Tensor) -> Tensor:
+    """Do `blocks_of` for arrays of several clients ``(clients, n, width)``: int64 ``(clients, width)``."""
+    if x.ndim != 3:
+        return torch.zeros(len(x), 0, dtype=torch.int64)
+    ordered = x[:, :: max(1, x.shape[1] // 1_000)].sort(1).values
+    may_be = x.shape[1] >= 20 and bool((((ordered[:, 1:] != ordered[:, :-1]).sum(1)) < 3).any())
+    if may_be or x.shape[2] > 2_000:
+        return torch.stack([_blocks_of_array(rows) for rows in x])
+    return torch.full((len(x), x.shape[2]), UNKNOWN if x.shape[1] < 20 else CONTINUOUS)
+
+
 def _looks_discrete(values: Tensor) -> Tensor:
     """Return for each column of numbers 0 if it is discrete, else `CONTINUOUS` or `UNKNOWN`; empty cells are NaN.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Collection, Iterator, Mapping
 from functools import partial
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core import FedkinError, Payload, Task
-from fedkin.core.client_array import Block, BlockFunction, ClientArray, PerClient, ReplyArrays, single
+from fedkin.core.client_array import Block, BlockFunction, ClientArray, PerClient, ReplyArrays, chosen, single
 from fedkin.core.federation import Replies
 from fedkin.core.payload import payload_bytes
 from fedkin.core.replies import Expected, Failure, extremes
@@ -100,7 +101,7 @@ class ArrayExchange:
         reasons = [self.task.refusal(single(entries, place), expected) for place in range(len(ids))]
         self.missing |= {i: reason for i, reason in zip(ids.tolist(), reasons, strict=True) if reason is not None}
         places = torch.tensor([place for place, reason in enumerate(reasons) if reason is None], dtype=torch.int64)
-        return ids[places], {n: e.take(places) if isinstance(e, PerClient) else e for n, e in entries.items()}
+        return ids[places], chosen(entries, places)
 
 
 def _is_small(entry: Any) -> bool:
@@ -115,6 +116,8 @@ def _bytes_of(entries: Mapping[str, Any], clients: int) -> int:
     """Return the size of all replies when sent, as `payload_bytes` counts them."""
     total = payload_bytes(single(entries, 0)) * clients
     for entry in entries.values():
+        if isinstance(entry, tuple):
+            total += sum(map(len, map(json.dumps, entry))) - clients * len(json.dumps(entry[0]))
         if not isinstance(entry, PerClient):
             continue
         if entry.offsets is None and entry.values.ndim == 1:

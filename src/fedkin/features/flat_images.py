@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import torch
 from torch import Tensor
 
 from fedkin.core.errors import FedkinError
@@ -26,27 +27,31 @@ def are_flat_images(x: Tensor) -> bool | None:
     curve, correlation falls with the distance of columns; between answers to questions it does not depend on it.
     Returns ``None`` if neither is clear, as with fewer than 20 rows.
     """
-    side = side_of(x.shape[1]) if x.ndim == 2 else None
+    return flat_images_of_sets(x[None])[0]
+
+
+def flat_images_of_sets(x: Tensor) -> list[bool | None]:
+    """Do `are_flat_images` for rows of several clients ``(clients, n, width)``."""
+    side = side_of(x.shape[2]) if x.ndim == 3 else None
     if side is None:
-        return False
-    if len(x) < _MIN_ROWS:
-        return None
+        return [False] * len(x)
+    if x.shape[1] < _MIN_ROWS:
+        return [None] * len(x)
     # A thousand rows tell it, and four million cells, which take 32 MB.
-    x = x[:: -(-len(x) // min(1_000, max(_MIN_ROWS, (1 << 22) // x.shape[1])))].double()
-    x = x - x.mean(0)
-    images = x.unflatten(1, (side, side))
-    across = _likeness(images[:, :, 1:], images[:, :, :-1])
-    down = _likeness(images[:, 1:], images[:, :-1])
-    apart = _likeness(x[:, side // 2 :], x[:, : -(side // 2)])
-    nearer = min(across, down) - apart
+    x = x[:, :: -(-x.shape[1] // min(1_000, max(_MIN_ROWS, (1 << 22) // x.shape[2])))].double()
+    x = x - x.mean(1, keepdim=True)
+    images = x.unflatten(2, (side, side))
+    across = _likeness(images[..., 1:], images[..., :-1])
+    down = _likeness(images[:, :, 1:], images[:, :, :-1])
+    nearer = torch.minimum(across, down) - _likeness(x[..., side // 2 :], x[..., : -(side // 2)])
     # Digits of 8 x 8 have 0.2, those of one class 0.06 to 0.3, images of 28 x 28 and more 0.5, and tables hardly any.
-    return True if nearer >= 0.15 else None if nearer >= 0.05 else False
+    return [True if like >= 0.15 else None if like >= 0.05 else False for like in nearer.tolist()]
 
 
-def _likeness(a: Tensor, b: Tensor) -> float:
-    """Return the correlation of pairs of centred pixels, over all pairs; 0 if none varies."""
-    squares = float(a.square().sum() + b.square().sum())
-    return 2 * float((a * b).sum()) / squares if squares else 0.0
+def _likeness(a: Tensor, b: Tensor) -> Tensor:
+    """Return the correlation of pairs of centred pixels, over all pairs of each client; 0 if none varies."""
+    squares = (a.square() + b.square()).flatten(1).sum(1)
+    return torch.where(squares > 0, 2 * (a * b).flatten(1).sum(1) / squares, 0.0)
 
 
 def flat_gradients(x: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from fedkin.clustering.micro_clusters import smoothed
 from fedkin.clustering.node_votes import Votes, counted, nearest_nodes, node_margins
 from fedkin.clustering.whitening import whitened
 from fedkin.core import Client, Federation, FedkinError, Payload, State, client_task
+from fedkin.core.client_array import Block
 from fedkin.core.replies import (
     MAX_COUNT,
     Array,
@@ -32,10 +33,10 @@ from fedkin.core.replies import (
     positive,
     reals,
 )
-from fedkin.data.preparation import UNKNOWN, blocks_of, common_blocks
+from fedkin.data.preparation import UNKNOWN, blocks_of, blocks_of_sets, common_blocks
 from fedkin.features.encoders import is_encoder
 from fedkin.features.extractors import extract
-from fedkin.features.flat_images import all_flat_images, are_flat_images
+from fedkin.features.flat_images import all_flat_images, are_flat_images, flat_images_of_sets
 from fedkin.features.kept_features import drop, kept_or_computed
 from fedkin.features.pca import Components, FeatureMoments, components, random_projection, width_kept
 from fedkin.features.shared_variation import shared_basis, unexplained_covariance
@@ -196,6 +197,18 @@ def describe_columns(client: Client, payload: Payload) -> Payload:
     return {"shape": shape, "blocks": blocks, "flat": flat, "samples": len(client)}
 
 
+@describe_columns.on_blocks
+def _describe_block(block: Block, payload: Payload) -> Payload:
+    samples = torch.full((len(block),), block.x.shape[1])
+    shape = list(block.x.shape[2:])
+    return {
+        "shape": shape,
+        "blocks": blocks_of_sets(block.x),
+        "flat": tuple(flat_images_of_sets(block.x)),
+        "samples": samples,
+    }
+
+
 class Described(NamedTuple):
     """What clients say of their samples: the shape of one, which columns are discrete, and whether all are flat images.
 
@@ -215,10 +228,9 @@ def described(fed: Federation, private: bool) -> Described:
         return Described(shape, torch.zeros(0, dtype=torch.int64), False, {})
     replies = fed.keep_majority(fed.ask_until_all_reply(send_columns if fed.secure_sums else describe_columns, {}))
     shape = common_shape(replies)
-    own = [reply["blocks"] for _, reply in sorted(replies.items())]
-    blocks = common_blocks(own, shape[0] if len(shape) == 1 else 0)
-    flat = all_flat_images([reply["flat"] for reply in replies.values()])
-    counts = {} if fed.secure_sums else {client: reply["samples"] for client, reply in replies.items()}
+    blocks = common_blocks(replies.each("blocks"), shape[0] if len(shape) == 1 else 0)
+    flat = all_flat_images(replies.each("flat"))
+    counts = {} if fed.secure_sums else dict(zip(replies, replies.each("samples"), strict=True))
     return Described(shape, blocks, flat, counts)
 
 
@@ -339,6 +351,29 @@ def receive_clusters(client: Client, payload: Payload) -> Payload:
     if payload.get("sent") and SENT in client.state:
         client.state[SENT] = torch.ones(len(client), dtype=torch.bool)
     drop(client.x)
+    return {}
+
+
+@receive_clusters.on_blocks
+def _receive_block(block: Block, payload: Payload) -> Payload:
+    if "result" in payload:
+        result = payload["result"]
+        points = block.by_client(points_of(result["space"], block.rows))
+        if payload["smoothing"]:
+            how = payload["smoothing"], payload["rounds"]
+            points = torch.stack([smoothed(x, *how, rng) for x, rng in zip(points, block.rngs(), strict=True)])
+        votes = nearest_nodes(result["centroids"], points.flatten(0, 1))
+        clusters = counted(votes, result)
+        values = {"clusters": clusters, "confidence": node_margins(result, points.flatten(0, 1), clusters)}
+        values |= {"nearest_nodes": votes.nodes.int(), "squared_distances": votes.squares}
+        values = {name: block.by_client(part) for name, part in values.items()}
+    else:
+        micro_clusters = block.state["micro_clusters"].values
+        values = {name: payload[name][micro_clusters] for name in ("clusters", "confidence")}
+    if payload.get("sent") and SENT in block.state:
+        values[SENT] = torch.ones(block.x.shape[:2], dtype=torch.bool)
+    for name, part in values.items():
+        block.keep(name, part)
     return {}
 
 

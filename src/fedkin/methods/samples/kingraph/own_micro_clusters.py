@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 
 from fedkin.clustering.micro_clusters import merged_nodes, smoothed, summarise
-from fedkin.clustering.whitening import fewest_samples, local_scatter
+from fedkin.clustering.whitening import fewest_samples, local_scatter, local_scatter_of_sets
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, client_task
+from fedkin.core.client_array import Block
 from fedkin.core.replies import Expected, counts_to, doubles, int64, is_count, reals, within
 from fedkin.features.pca import FeatureMoments, moments
 from fedkin.methods.samples.kingraph.kingraph_space import (
@@ -25,7 +26,9 @@ from fedkin.methods.samples.kingraph.kingraph_space import (
     KinGraphState,
     client_features,
     client_points,
+    features_of,
     leading_components,
+    points_of,
 )
 from fedkin.methods.samples.sample_method import SENT, unsent
 from fedkin.nn.network_forms import MANY
@@ -33,6 +36,8 @@ from fedkin.nn.network_forms import MANY
 _DIFFERENCES_ATTEMPTS = 6
 _OVERSUPPLY = 5
 """Maximum number of micro-clusters from all clients, as a multiple of the maximum number of nodes."""
+_FEWEST = 6
+"""Micro-clusters that a client may send at least: fewer mix clusters. Of clients too many for that, some are asked."""
 _SUSPICIOUS = 0.5
 """Largest client's fraction of a cluster from which clusters are also found without smoothing."""
 _LOST = 0.5
@@ -58,6 +63,12 @@ def send_moments(client: Client, payload: Payload) -> Payload:
     return moments(client_features(client, payload["space"])).payload() if enough else {}
 
 
+@send_moments.on_pools
+def _pool_moments(block: Block, payload: Payload) -> Payload:
+    enough = block.x.shape[1] >= max(payload["least"], block.min_members)
+    return moments(features_of(payload["space"], block.rows)).payload() if enough else {}
+
+
 @client_task(
     takes={"space": SPACE, "least": counts_to(MANY, 0)},
     holds={"scatter": doubles("width", "width"), "samples": is_count},
@@ -68,6 +79,15 @@ def send_differences(client: Client, payload: Payload) -> Payload:
     if len(client) < max(payload["least"], client.min_members, fewest_samples(payload["space"]["directions"].shape[1])):
         return {}
     return {"scatter": local_scatter(client_points(client, payload["space"]), client.rng), "samples": len(client)}
+
+
+@send_differences.on_pools
+def _pool_differences(block: Block, payload: Payload) -> Payload:
+    space, samples = payload["space"], block.x.shape[1]
+    if samples < max(payload["least"], block.min_members, fewest_samples(space["directions"].shape[1])):
+        return {}
+    points = block.by_client(points_of(space, block.rows))
+    return {"scatter": local_scatter_of_sets(points, block.rngs()), "samples": samples * len(block)}
 
 
 @client_task(
@@ -150,13 +170,13 @@ class OwnPath:
         found: FeatureMoments | None = None
         answered = []
         expected = {"total": doubles(state.width), "scatter": reals(state.width * (state.width + 1) // 2)}
-        replies = fed.stream(send_moments, fed.all(space=state.space, least=self.min_members), expected)
-        for client, reply in replies:
-            answered.append(client)
+        replies = fed.pools(send_moments, fed.all(space=state.space, least=self.min_members), expected)
+        for clients, reply in replies:
+            answered += clients
             if reply:
                 more = FeatureMoments.received(reply)
                 found = more if found is None else found + more
-        record = Record(answered, replies.missing, {"phase": "components", "features": state.features})
+        record = Record(sorted(answered), replies.missing, {"phase": "components", "features": state.features})
         if found is None:
             if record.missing or not answered:
                 return None, record
@@ -171,13 +191,13 @@ class OwnPath:
         width = len(state.variances)
         scatter, samples, answered = torch.zeros(width, width, dtype=torch.float64), 0, []
         payloads, expected = fed.all(space=state.space, least=self.min_members), {"scatter": doubles(width, width)}
-        replies = fed.stream(send_differences, payloads, expected)
-        for client, reply in replies:
-            answered.append(client)
+        replies = fed.pools(send_differences, payloads, expected)
+        for clients, reply in replies:
+            answered += clients
             if reply:
                 scatter += reply["scatter"] * reply["samples"]
                 samples += reply["samples"]
-        record = Record(answered, replies.missing, {"phase": "differences"})
+        record = Record(sorted(answered), replies.missing, {"phase": "differences"})
         large_missing = not samples and not set(state.large).isdisjoint(record.missing)
         if not answered or (large_missing and state.steps < _DIFFERENCES_ATTEMPTS):
             return None, record
@@ -187,9 +207,14 @@ class OwnPath:
         """Ask for micro-clusters; in an update for those of new rows, which join the nodes that are there."""
         due = state.update == "due"
         expected: Expected = {"centroids": ("nodes", state.directions.shape[1]), "counts": int64("nodes")}
-        most = max(1, min(self.micro_clusters, _OVERSUPPLY * self.max_nodes // len(fed.ids)))
+        most = max(_FEWEST, min(self.micro_clusters, _OVERSUPPLY * self.max_nodes // len(fed.ids)))
         request = {"space": state.space, "smoothing": state.smoothing, "rounds": self.smoothing_rounds}
-        payloads = fed.all(**request, least=self.min_members, most=most)
+        payloads = fed.all(**request, least=self.min_members, most=min(most, self.micro_clusters))
+        enough = max(1, _OVERSUPPLY * self.max_nodes // _FEWEST)
+        if not due and enough < len(payloads):
+            # Of so many clients some stand for all; the others are assigned by the nodes.
+            drawn = torch.randperm(len(fed.present), generator=fed.rng("summarising"))[:enough]
+            payloads = {i: payloads[i] for i in sorted(fed.present[place] for place in drawn.tolist())}
         replies = fed.ask(send_new_summary if due else send_summary, payloads, expected)
         record = Record(list(replies), replies.missing, {"phase": "graph"})
         sent = {client: reply for client, reply in replies.items() if reply}
