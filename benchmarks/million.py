@@ -1,7 +1,8 @@
-"""What do many clients cost? k-means-like methods on one array of clients, with clusters, noise and floors of their own.
+"""What do many clients cost? k-means-like methods on one array of clients, each with clusters and noise of its own.
 
     python benchmarks/million.py CSV --methods kfed kmeans --clients 1000 10000 100000
     python benchmarks/million.py CSV --methods kfed --clients 300 --singles
+    python benchmarks/million.py --devices
 
 Clients have 32 rows of 64 columns, of three of ten clusters each; the rows are a file that is mapped into memory. Every
 size runs in a process of its own. Columns: seconds of each step, processor seconds of workers, their microseconds per
@@ -9,6 +10,10 @@ client, gigabytes that were allocated at most and those with the file's pages, a
 began and ended: seconds mean little where it is above the number of cores. ``--singles`` are the same clients one at a
 time, as they were before. ``plain`` is one round of Lloyd's algorithm with sums and counts of each client, in numpy
 over all clients at once, and ``plain-loop`` the same in a loop.
+
+``--devices`` prints what ten million real devices would send. Messages are measured on a group of 64 clients in this
+process, hidden sums included; the rest is drawn: devices answer each exchange with a chance of their own, groups go on
+as fedkin's do, and aggregators form a tree.
 """
 
 from __future__ import annotations
@@ -29,7 +34,18 @@ from typing import Any
 import numpy as np
 import torch
 
+from fedkin.core import Client, client_task
+from fedkin.core.client_array import ClientArray
+from fedkin.core.replies import doubles
+from fedkin.core.runner import Runner
+from fedkin.engines.local import LocalFederation
+from fedkin.methods.samples.kfed import cluster_locally
+from fedkin.secure_aggregation import masks
+from fedkin.secure_aggregation.client_tasks import Term
+from fedkin.secure_aggregation.sums import summed
+
 ROWS, COLUMNS, CLUSTERS, BLOCK = 32, 64, 10, 1 << 14
+GROUP, FAN_IN, DAY = 64, 1_000, 86_400  # devices of a hidden sum, groups of an aggregator, seconds
 FIELDS = (
     "method", "clients", "form", "seconds", "steps", "cpu_seconds", "cpu_us_per_client", "allocated_gb", "resident_gb",
     "load", "recovered",
@@ -92,11 +108,6 @@ class Watch(threading.Thread):
 
 def fedkin_run(name: str, path: Path, clients: int, singles: bool) -> dict[str, Any]:
     """Run a method to its end."""
-    from fedkin.core import Client
-    from fedkin.core.client_array import ClientArray
-    from fedkin.core.runner import Runner
-    from fedkin.engines.local import LocalFederation
-
     rows = torch.from_numpy(np.load(path, mmap_mode="c"))
     array = ClientArray(rows, torch.arange(clients + 1) * ROWS)
     members = [Client(i, part) for i, part in enumerate(rows.split(ROWS))] if singles else array
@@ -109,11 +120,10 @@ def fedkin_run(name: str, path: Path, clients: int, singles: bool) -> dict[str, 
 
     fed = LocalFederation(members, 3)
     state = Timed(methods()[name](), fed).steps()
-    centroids = state.centroids * getattr(state, "bound", 1.0) ** 0
     if name == "kin-graph":
         found = int(state.clusters.max()) + 1
     else:
-        found = len(torch.cdist(centres(), centroids).argmin(1).unique())
+        found = len(torch.cdist(centres(), state.centroids).argmin(1).unique())
     return {"steps": steps, "cpu_seconds": fed.seconds, "recovered": found}
 
 
@@ -151,16 +161,95 @@ def measure(name: str, path: Path, clients: int, singles: bool) -> dict[str, Any
     }  # fmt: skip
 
 
+# Ten million real devices on paper.
+
+
+@client_task(holds={"counts": doubles(CLUSTERS), "sums": doubles(CLUSTERS, COLUMNS)})
+def send_sums(client: Client, payload: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Send counts and sums of rows by nearest centroid."""
+    near = torch.cdist(client.x, payload["centroids"]).argmin(1)
+    members = torch.nn.functional.one_hot(near, CLUSTERS).double()
+    return {"counts": members.sum(0), "sums": members.T @ client.x.double()}
+
+
+def clients() -> list[Client]:
+    rng = torch.Generator().manual_seed(0)
+    return [Client(i, torch.randn(ROWS, COLUMNS, generator=rng)) for i in range(GROUP)]
+
+
+def messages() -> dict[str, tuple[float, float, float, int]]:
+    """Bytes to and from a device, microseconds of the server's processor, and exchanges, by what is sent."""
+    measured = {}
+    request = {"centroids": torch.zeros(CLUSTERS, COLUMNS)}
+    terms = [Term("counts", (CLUSTERS,)), Term("sums", (CLUSTERS, COLUMNS))]
+    for name in ("centres (k-FED)", "sums", "hidden sums"):
+        fed = LocalFederation(clients(), workers=1)
+        began = time.process_time()
+        if name == "sums":
+            fed.ask(send_sums, fed.all(**request))
+        elif name == "hidden sums":
+            summed(fed, send_sums, fed.all(**request), terms)
+        else:
+            fed.ask(cluster_locally, fed.all(features="raw", local_clusters=CLUSTERS))
+        server = (time.process_time() - began - fed.seconds) / GROUP * 1e6
+        measured[name] = (fed.traffic.sent / GROUP, fed.traffic.received / GROUP, server, fed.exchange)
+    return measured
+
+
+def recovered(devices: int, chance: float, rng: np.random.Generator) -> float:
+    """Part of the devices whose group's hidden sum is recovered, if each answers an exchange with this chance.
+
+    Who has missed one is out for the rest of the sum; as many as `masks.threshold` must stay to the last.
+    """
+    groups = devices // GROUP
+    dealt = rng.binomial(GROUP, chance, groups)
+    replied = rng.binomial(dealt, chance)
+    revealed = rng.binomial(replied, chance)
+    return float(replied[revealed >= masks.threshold(GROUP)].sum() / devices)
+
+
+def print_devices() -> None:
+    """Print the lines of ``docs/results/data/many-clients.csv`` for what real devices would send, and what fails."""
+    lines: list[tuple[str, str, str, str]] = []
+    sizes = messages()
+    for name, (down, up, server, exchanges) in sizes.items():
+        numbers = {"exchanges": exchanges, "bytes to it": down, "bytes from it": up, "server's µs": server}
+        lines += [("messages", name, column, f"{number:,.0f}") for column, number in numbers.items()]
+    for devices in (10**6, 10**7):
+        aggregators = -(-devices // (GROUP * FAN_IN))
+        for name, (_, up, server, exchanges) in sizes.items():
+            root = up * devices / 1e6 if "centres" in name else aggregators * 8 * CLUSTERS * (COLUMNS + 1) / 1e6
+            numbers = {
+                "messages a second": f"{devices * exchanges / DAY:,.0f}",
+                "GB a day, one server": f"{up * devices / 1e9:,.1f}",
+                "its hours a day": f"{devices * server / 3.6e9:.1f}",
+                "MB a day, aggregator": f"{up * GROUP * FAN_IN / 1e6:,.0f}",
+                "MB a day, root": f"{root:,.1f}",
+            }
+            lines += [("load", f"{devices:,}, {name}", column, number) for column, number in numbers.items()]
+    rng = np.random.default_rng(0)
+    for chance in (0.99, 0.95, 0.92, 0.9, 0.88, 0.85, 0.8):
+        every = rng.binomial(5, chance, 10**6)
+        numbers = {"in a hidden sum": recovered(10**7, chance, rng), "in a plain sum": every.mean() / 5}
+        numbers["in five plain sums"] = (every == 5).mean()
+        lines += [("availability", f"{chance:.0%}", column, f"{part:.1%}") for column, part in numbers.items()]
+    csv.writer(sys.stdout).writerows((*line, "", "", "") for line in lines)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print, and append a line for each run to the file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("csv", type=Path)
+    parser.add_argument("csv", type=Path, nargs="?", default=Path("million.csv"))
     parser.add_argument("--methods", nargs="+", default=["plain", "kfed", "kmeans", "mufc", "ffcm", "feddp-kmeans"])
     parser.add_argument("--clients", nargs="+", type=int, default=[1_000, 10_000, 100_000])
     parser.add_argument("--singles", action="store_true")
     parser.add_argument("--folder", type=Path, help="where rows are written, and deleted again")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)  # how this script calls itself
+    parser.add_argument("--devices", action="store_true", help="print what real devices would send instead")
     options = parser.parse_args(arguments)
+    if options.devices:
+        print_devices()
+        return
     if options.one:
         name, path = options.one
         print(json.dumps(measure(name, Path(path), options.clients[0], options.singles)))
