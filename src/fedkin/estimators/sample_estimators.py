@@ -25,6 +25,7 @@ from fedkin.core.errors import PYTHON, at_door, checked_keywords
 from fedkin.core.method import CanForget, CanUpdate, Nodes, ServerData
 from fedkin.core.replies import MAX_COUNT
 from fedkin.core.runner import (
+    NUMBERS,
     Callbacks,
     Followers,
     callbacks_of,
@@ -213,7 +214,8 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
                     for name, each in zip(inputs.names, inputs.clients, strict=True)
                 ]
                 self._go_on(method, state, clients, inputs.names, callbacks)
-        self.changes_ = compared(earlier, self.labels_, inputs.names, self._profile, "the fit before")
+        exist = self.result_.get(NUMBERS, torch.arange(int(self.result_["n_clusters"]))).tolist()
+        self.changes_ = compared(earlier, self.labels_, inputs.names, self._profile, "the fit before", exist)
         return self
 
     def _go_on(
@@ -291,8 +293,8 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
             memberships = [numbers.placed(each, 1) for each in memberships]
             self._profile = None if self._profile is None else numbers.of_profile(self._profile)
             self._words = numbers.of_words(self._words)
-            used = {cluster for each in labels for cluster in each.tolist()}
-            self.cluster_names_ = {cluster: name for cluster, name in earlier.names.items() if cluster in used}
+            exist = numbers.by_cluster.tolist()
+            self.cluster_names_ = {cluster: name for cluster, name in earlier.names.items() if cluster in exist}
         self._set_labels(labels)
         if memberships:
             self.memberships_ = ByClient([part.numpy() for part in memberships], self.client_names_)

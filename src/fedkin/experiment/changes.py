@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -20,7 +20,7 @@ from fedkin.report.page import write_page
 from fedkin.report.words import described
 
 CHANGES, CHANGES_PAGE = "changes.json", "changes.html"
-ANEW = 0.2  # of 240 months without a change at most 0.11, with one at least 0.29: benchmarks/monthly_updates.py
+ANEW = 0.2  # unchanged months have at most 0.11 in the median, others 0.65 at least: benchmarks/monthly_updates.py
 """Share of rows in doubt from which clustering anew is advised."""
 _SHIFT, _ERRORS = 0.5, 4.0  # Cohen's medium effect, and beyond chance in hundreds of columns (p < 0.0001)
 """Standard deviations, and standard errors, that a cluster's mean has moved at least where the cluster has drifted."""
@@ -28,7 +28,7 @@ _LARGER = 0.15  # of a share that is 0.5 before, one and a half standard deviati
 """Change of a category's share from which a cluster has drifted."""
 
 
-Status = Literal["kept", "drifted", "new", "gone"]
+Status = Literal["kept", "drifted", "new", "empty", "gone"]
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class ChangedCluster:
         Its number.
     name : str
         Its name; empty without one.
-    status : {"kept", "drifted", "new", "gone"}
-        Whether it was there before and is there now, and whether its rows are otherwise.
+    status : {"kept", "drifted", "new", "empty", "gone"}
+        Whether it was there before and is there now, and whether its rows are otherwise; "empty" without rows now.
     before, now : int
         Rows in it, of the run before and of this one.
     came, left : int
@@ -101,7 +101,7 @@ class Changes:
         if self.common:
             moved = f"{self.moved:,} of these {'is' if self.moved == 1 else 'are'} in another cluster"
             lines.append(f"{self.common:,} of {pluralize(self.rows, 'row')} were in {self.since}; {moved}.")
-        for status, text in (("new", "New"), ("gone", "Gone")):
+        for status, text in (("new", "New"), ("empty", "Without rows now"), ("gone", "Gone")):
             clusters = [each for each in self.clusters if each.status == status]
             titles = [f"c{_title(each)[1:]} ({max(each.before, each.now):,})" for each in clusters]
             lines += [f"{text}: {join_words(titles, 12)}."] if titles else []
@@ -152,11 +152,11 @@ class Changes:
             lead="\n".join(self.lines()),
             parts=[
                 fig.PagePart(
-                    "clusters", "Clusters", figures=[fig.ResultTable("Clusters", caption, "cluster", heads, rows)]
+                    "clusters", "Clusters", figures=[fig.ResultTable("Before and now", caption, "cluster", heads, rows)]
                 ),
                 fig.PagePart(
                     "clients", "Clients",
-                    figures=[fig.ResultTable("Clients", beside, "client", ["rows", "before, too", "moved"], clients)],
+                    figures=[fig.ResultTable("Rows", beside, "client", ["rows", "before, too", "moved"], clients)],
                 ),
             ],
         )  # fmt: skip
@@ -168,22 +168,24 @@ def compared(
     names: Sequence[str],
     profile: ClusterProfile | None,
     since: str,
+    exist: Collection[int],
 ) -> Changes:
     """Compare clusters with those of the run or fit before.
 
     `labels`, int64 ``(n,)`` each, are the clients' clusters by the numbers that follow; `names` are the clients',
-    `profile` describes the clusters, and `since` says what came before.
+    `profile` describes the clusters, `since` says what came before, and `exist` are the numbers that the result has.
     """
     now, before, known = (np.concatenate([*parts]) for parts in (labels, earlier.before, earlier.known))
     sizes = dict(zip(*(part.tolist() for part in np.unique(now[now >= 0], return_counts=True)), strict=True))
     drifts = {} if profile is None or earlier.profile is None else drifted_columns(earlier.profile, profile)
     clusters = []
-    for cluster in sorted(sizes.keys() | earlier.sizes.keys()):
+    for cluster in sorted(sizes.keys() | earlier.sizes.keys() | (earlier.names.keys() & {*exist})):
         was, is_now = earlier.sizes.get(cluster, 0), sizes.get(cluster, 0)
         moved = drifts.get(cluster, []) if was and is_now else []
         sides = ((now, before), (before, now))
         came, left = (int((known & (a == cluster) & (b != cluster) & (b >= 0)).sum()) for a, b in sides)
-        status: Status = "gone" if not is_now else "new" if not was else "drifted" if moved else "kept"
+        status: Status = "new" if not was else "drifted" if moved else "kept"
+        status = status if is_now else "empty" if cluster in exist else "gone"
         name = earlier.names.get(cluster, "")
         clusters.append(ChangedCluster(cluster, name, status, was, is_now, came, left, moved))
     doubtful = [each.cluster for each in clusters if each.status in ("new", "drifted")]

@@ -44,7 +44,7 @@ class Reason:
     share: float
 
     def __str__(self) -> str:
-        beside = f" ({self.here}; next {self.there})" if self.here else ""
+        beside = f" ({self.here}{f'; next {self.there}' if self.there else ''})" if self.here else ""
         return f"{self.column} {self.value}{beside}"
 
 

@@ -351,7 +351,7 @@ class Run(ExperimentRunner):
             if self.earlier is not None:
                 numbers = self.earlier.numbers(self._labels(), self.method, result)
             self._write_results(result, numbers)
-            changes = self._changes()
+            changes = None if numbers is None else self._changes(numbers)
             records = run_folder.read_records(self.folder, state.steps)
             is_real = (self.folder / run_folder.LEDGER).is_file()
             leaving = disclosed(self.config, self.fed.by_task, state.steps, lead_of(is_real))
@@ -411,13 +411,14 @@ class Run(ExperimentRunner):
         part = {client.id: client.state["clusters"].numpy() for client in clustered(self.fed)}
         return [part.get(client.id, np.full(len(client), -1)) for client in self.population.clients]
 
-    def _changes(self) -> Changes | None:
+    def _changes(self, numbers: Numbers) -> Changes | None:
         """Write the names that clusters keep, and the page of what has changed since the earlier run."""
         if self.earlier is None:
             return None
         profile, _ = outputs.load_description(self.folder)
         labels, names = self._labels(), short_names(self.population.names)
-        changes = compared(self.earlier, labels, names, profile, str(self.config.evaluation.like))
+        since, exist = str(self.config.evaluation.like), numbers.by_cluster.tolist()
+        changes = compared(self.earlier, labels, names, profile, since, exist)
         keep_names(self.folder, changes.names)
         changes.write(self.folder)
         return changes
