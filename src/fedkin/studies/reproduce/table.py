@@ -188,19 +188,19 @@ class EntryTable:
         plan, entry = self.plan, self.plan.entry
         beside = any(result.paper for result in self.results)
         place = f"{entry.source}, at scale {plan.scale_name}" if entry.source else f"Scale {plan.scale_name}"
-        held = f"{self.held} claims hold." if self.finished else "No run is finished yet."
+        held = f"{self.held} claims hold." if self.claims else pluralize(len(self.results), "cell") + "."
+        held = held if self.finished else "No run is finished yet."
         rows = [(row.name, [_cell(result) for result in self.results if result.row == row.name]) for row in plan.rows]
-        columns, notes = [column.name for column in plan.columns], [claim.sentence for claim in self.claims]
+        columns, caption = [column.name for column in plan.columns], LEGEND if beside else OUR_LEGEND
         if entry.ranks:
             ranks, difference = ranked(self.results)
             columns.append("mean rank")
             rows = [(name, [*cells, TableCell(f"{ranks[name]:.2f}" if name in ranks else "–")]) for name, cells in rows]
             rows.sort(key=lambda row: ranks.get(row[0], math.inf))
-            apart = "Ranks need two rows and columns without gaps." if difference is None else (
-                f"Mean ranks nearer than {difference:.2f} do not differ significantly (Nemenyi, 5 %)."
+            caption += " Ranks need two rows and columns without gaps." if difference is None else (
+                f" Mean ranks nearer than {difference:.2f} do not differ significantly (Nemenyi, 5 %)."
             )  # fmt: skip
-            notes.append(apart)
-        table = ResultTable(entry.heading, LEGEND if beside else OUR_LEGEND, entry.axis, columns, rows)
+        table = ResultTable(entry.heading, caption, entry.axis, columns, rows)
         runs = pluralize(self.runs, "run")
         finished = runs if self.finished == self.runs else f"{self.finished} of {runs} finished"
         again = f"{finished}, {duration(self.seconds)} of one core." if self.finished else f"{finished}."
@@ -209,7 +209,7 @@ class EntryTable:
             title=entry.title,
             lead=f"{held}\n{place}. {entry.claim}".rstrip(),
             summary=[
-                ("Claims that hold", self.held, "of those checked on our figures"),
+                *([("Claims that hold", self.held, "of those checked on our figures")] if self.claims else []),
                 *((head.capitalize(), str(n), "cells beside the paper's") for head, n in self.counts().items() if n),
             ],
             parts=[
@@ -219,7 +219,11 @@ class EntryTable:
                     paragraphs=[f"Differs: {text}" for text in self.differs],
                     figures=[table],
                 ),
-                *([PagePart("claims", "Claims", notes=notes)] if notes else []),
+                *(
+                    [PagePart("claims", "Claims", notes=[claim.sentence for claim in self.claims])]
+                    if self.claims
+                    else []
+                ),
                 PagePart("again", "Again", paragraphs=[again], commands=[command]),
             ],
             settings={"run": entry.run, "scale": plan.scale.model_dump(exclude_none=True)},
