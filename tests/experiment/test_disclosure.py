@@ -60,6 +60,13 @@ def test_secure_sums_and_noise_are_told_of_as_they_are_set() -> None:
     assert any("epsilon of 4" in sentence for sentence in noisy.settings)
 
 
+@pytest.mark.parametrize(("method", "task"), [("kin-graph", "send_summary"), ("ifca", "choose_and_train")])
+def test_a_real_federations_experiment_is_tried_on_made_up_rows(method: str, task: str) -> None:
+    leaving = rehearsed(method, ["data.source=federation"])
+    assert "made up" in leaving.lead
+    assert task in by_task(leaving)
+
+
 @pytest.mark.usefixtures("toy")
 def test_a_run_tells_of_what_was_sent_also_resumed_and_by_a_method_of_ones_own(tmp_path: Path) -> None:
     run(tmp_path / "a")

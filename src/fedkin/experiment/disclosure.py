@@ -373,30 +373,35 @@ class _Rehearsal(LocalFederation):
         return HiddenSums(self) if len(self.present) >= MIN_CLIENTS else ClientSums(self)
 
 
-def _few(client: Client, of_numbers: bool) -> Client:
-    """Return a client with some of its rows; `of_numbers` become a table of named columns."""
-    rows, table = torch.arange(min(_ROWS, len(client))), client.table
-    if table is None and of_numbers and client.x.ndim == 2:
-        table = Table.of_numbers(client.x.double(), [f"column {i + 1}" for i in range(client.x.shape[1])])
+def _few(client: Client) -> Client:
+    """Return a client with some of its rows."""
+    rows = torch.arange(min(_ROWS, len(client)))
     return Client(
         client.id, client.x[rows], None if client.y is None else client.y[rows],
-        table=None if table is None else table.rows(rows),
+        table=None if client.table is None else client.table.rows(rows),
         samples=None if client.samples is None else client.samples.rows(rows),
     )  # fmt: skip
 
 
-def rehearsed(experiment: str, settings: Sequence[str] = ()) -> Disclosure:
-    """Return what would leave the clients of an experiment, which is tried on a few rows of few clients.
+def _made_up() -> list[Client]:
+    """Return clients with labelled rows around ten points, in place of sites whose rows only they know."""
+    rng = torch.Generator().manual_seed(0)
+    y, points = torch.arange(_ROWS) % 10, 5 * torch.randn(10, 6, generator=rng)
+    rows = [points[y] + torch.randn(_ROWS, 6, generator=rng) for _ in range(_CLIENTS)]
+    names = [f"column {i + 1}" for i in range(6)]
+    return [Client(i, x, y, table=Table.of_numbers(x.double(), names)) for i, x in enumerate(rows)]
 
-    Sites of a real federation are played by built-in data. Raises FedkinError if the experiment is refused.
+
+def rehearsed(experiment: str, settings: Sequence[str] = ()) -> Disclosure:
+    """Return what would leave the clients of an experiment, which is tried on some rows of a few clients.
+
+    Sites of a real federation are played by made-up rows. Raises FedkinError if the experiment is refused.
     """
-    config = load_config(experiment, settings)
-    stand_in, source = config, "of its own data"
+    config, source = load_config(experiment, settings), "of its own data"
     if config.data.source == "federation":
-        scenario = "label-flip" if config.method.traits.clusters == "clients" else "label-skew"
-        stand_in = load_config(config.method_name, ["data.source=wine", f"simulation.scenario={scenario}"])
-        source = "of built-in data, in place of the sites'"
-    clients = [_few(client, stand_in is not config) for client in stand_in.population().clients[:_CLIENTS]]
+        clients, source = _made_up(), "that are made up, in place of the sites'"
+    else:
+        clients = list(map(_few, config.population().clients[:_CLIENTS]))
     fed = _Rehearsal(clients, config.seed)
     with one_thread():
         if config.federation.secure_sums:
