@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import fedkin
 from fedkin.core import Client, FedkinError
+from fedkin.core.client import Table
 from fedkin.data.encoding import Encoding, fit_scales
 from fedkin.data.options import TableOptions
 from fedkin.data.preparation import Preparation, encode, prepare, restore_preparation
@@ -247,6 +248,20 @@ def test_without_extremes_columns_are_scaled_and_limited_by_quantiles():
     assert found.high.max() < 100
     np.testing.assert_allclose(found.mean, plain.mean(0), atol=0.2)
     np.testing.assert_allclose(found.scale, plain.std(0), rtol=0.1)
+
+
+@pytest.mark.parametrize("as_table", [False, True])
+def test_without_extremes_fractions_stay_and_what_is_beyond_is_a_limit(as_table):
+    x = torch.rand(90, 3, generator=torch.Generator().manual_seed(0))
+    x[:3, 0] = 1e4
+    names = list("abc")
+    clients = [Client(i, part, extremes=False) for i, part in enumerate(x.split(30))]
+    if as_table:
+        tables = [Table.of_numbers(part, names) for part in x.split(30)]
+        clients = [Client(i, own.values, table=own, extremes=False) for i, own in enumerate(tables)]
+    fed = LocalFederation(clients)
+    assert scale(fed).mode == "unit"
+    torch.testing.assert_close(pooled(fed), x.clamp(0, 1))
 
 
 def grades_and_more(rng, *more):

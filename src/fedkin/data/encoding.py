@@ -99,10 +99,10 @@ class Encoding:
             raise FedkinError(
                 f"The samples have shape {tuple(x.shape[1:])}, but the model was made for {self.shape}.", public=True
             )
+        x = self.limited(x.double()) if len(self.low) else x
         if not self.is_scaled:
             return x.float()
         around = (1, -1) + (1,) * (x.ndim - 2)
-        x = self.limited(x.double()) if len(self.low) else x
         return ((x - self.mean.view(around)) / self.scale.view(around)).float()
 
     def limited(self, values: Tensor) -> Tensor:
@@ -364,7 +364,10 @@ def fit_scales(sums: ColumnSums, names: Sequence[str], kinds: Sequence[Kind], sc
     low, high, are_plain = sums.low, sums.high, set(kinds) == {"number"}
     if scaling == "none" or (scaling == "auto" and are_plain and in_unit(low, high)):
         mode: Mode = "none" if scaling == "none" else "unit"
-        return ColumnScales(mode, torch.zeros_like(sums.mean), torch.ones_like(sums.mean))
+        zeros, ones = torch.zeros_like(sums.mean), torch.ones_like(sums.mean)
+        # Where ends are trimmed, some values may be beyond those of the rest.
+        limits = (zeros, ones) if mode == "unit" and sums.trimmed else (_NONE, _NONE)
+        return ColumnScales(mode, zeros, ones, *limits)
     if low is None or high is None:
         scale = torch.where(constant(sums.mean, sums.spread), 1.0, sums.spread)
         return ColumnScales("standard", sums.mean, scale)

@@ -434,7 +434,11 @@ def _prepare_arrays(
         low, high = (torch.stack(list(side)) for side in zip(*ends.values(), strict=True))
         questions += check_arrays(ends)
         if options.scaling == "auto" and in_unit(low.amin(0), high.amax(0)):
-            return Preparation(Encoding.unchanged("unit", shape), questions, tuple(questions))
+            encoding = Encoding.unchanged("unit", shape)
+            if len(shape) == 1 and any("trimmed" in reply for reply in replies.values()):  # some may be beyond
+                encoding = replace(encoding, low=torch.zeros_like(encoding.mean), high=torch.ones_like(encoding.mean))
+                fed.ask_until_all_reply(encode, {"encoding": encoding.tree()})
+            return Preparation(encoding, questions, tuple(questions))
         sums = open_sums(fed, replies)[0]
     encoding, notes = fit_encoding(fed, sums, options, shape=shape)
     fed.ask_until_all_reply(encode, {"encoding": encoding.tree()})
@@ -552,7 +556,7 @@ def prepare_arrivals(fed: Federation, arrived: Collection[int], preparation: Pre
 
 def _has_to_be_sent(encoding: Encoding) -> bool:
     """Return whether it changes data."""
-    return encoding.is_scaled or not encoding.shape
+    return encoding.is_scaled or bool(len(encoding.low)) or not encoding.shape
 
 
 # Which columns of prepared rows are discrete: categories, truth values, and numbers with few values.
