@@ -366,8 +366,8 @@ def fit_scales(sums: ColumnSums, names: Sequence[str], kinds: Sequence[Kind], sc
         mode: Mode = "none" if scaling == "none" else "unit"
         zeros, ones = torch.zeros_like(sums.mean), torch.ones_like(sums.mean)
         # Where ends are trimmed, some values may be beyond those of the rest.
-        limits = (zeros, ones) if mode == "unit" and sums.trimmed else (_NONE, _NONE)
-        return ColumnScales(mode, zeros, ones, *limits)
+        ends = (zeros, ones) if mode == "unit" and sums.trimmed else (_NONE, _NONE)
+        return ColumnScales(mode, zeros, ones, *ends)
     if low is None or high is None:
         scale = torch.where(constant(sums.mean, sums.spread), 1.0, sums.spread)
         return ColumnScales("standard", sums.mean, scale)
