@@ -273,10 +273,10 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         self._profile = None if encoding is None or private else profile_clusters(fed, encoding, n_clusters)
         self._words = words_of_clusters(fed, n_clusters) if self.preparation_.has_texts and not private else []
         self._follow(labels, memberships)
-        here = [client for client in clients if client.id not in absent]
+        taking_part = [client for client in clients if client.id not in absent]
         most = max(_MIN_MAPPED, _MAPPED_VALUES // max(1, math.prod(self.preparation_.shape)))
-        rows = some_rows(list(map(len, here)), min(MAX_POINTS, most))
-        self._mapped = [(client.id, taken, client.x[taken]) for client, taken in zip(here, rows, strict=True)]
+        rows = some_rows(list(map(len, taking_part)), min(MAX_POINTS, most))
+        self._mapped = [(client.id, taken, client.x[taken]) for client, taken in zip(taking_part, rows, strict=True)]
         # Empty cells of new rows are imputed by the clusters' means.
         centres = None if self._profile is None or encoding is None else self._profile.centres(encoding)
         self.preparation_ = replace(self.preparation_, centres=centres)
@@ -325,8 +325,8 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
 
     def _map(self, layout: MapLayout, most: int = MAX_POINTS) -> SampleMap:
         clients, ids, names = [], [], self.client_names_
-        kept = some_rows([len(rows) for _, rows, _ in self._mapped], most)
-        for (i, rows, x), few in zip(self._mapped, kept, strict=True):
+        shown = some_rows([len(rows) for _, rows, _ in self._mapped], most)
+        for (i, rows, x), few in zip(self._mapped, shown, strict=True):
             state = {"clusters": torch.as_tensor(self.labels_[i])[rows[few]]}
             margins = self._confidence[i]
             if margins is not None and len(margins) == len(self.labels_[i]):

@@ -92,17 +92,17 @@ def map_of_nodes(nodes: Nodes, names: Sequence[str], layout: MapLayout) -> Drawn
     """Return a map of the groups of samples that a server has, the largest if there are many."""
     if layout == "none" or not len(nodes.counts):
         return None
-    kept = nodes.counts.argsort(descending=True, stable=True)[:MAX_POINTS].sort().values
-    points = nodes.centroids[kept].double().numpy()
+    largest = nodes.counts.argsort(descending=True, stable=True)[:MAX_POINTS].sort().values
+    points = nodes.centroids[largest].double().numpy()
     places, how = _places(points, layout)
-    of = "" if len(kept) == len(nodes.counts) else f", the largest of {len(nodes.counts):,}"
+    of = "" if len(largest) == len(nodes.counts) else f", the largest of {len(nodes.counts):,}"
     caption = (
-        f"{pluralize(len(kept), 'micro-cluster')}{of}: the server has no rows, and each point is the mean of "
+        f"{pluralize(len(largest), 'micro-cluster')}{of}: the server has no rows, and each point is the mean of "
         f"{int(nodes.counts.min())} rows or more, larger if it is of more. {how}"
     )
     view = SampleMap(
-        "", caption, places, nodes.clusters[kept][None].numpy(), sizes=nodes.counts[kept].numpy(),
-        clients=nodes.owners[kept].numpy(), client_names=short_names(names), confidence=nodes.confidence[kept].numpy(),
+        "", caption, places, nodes.clusters[largest][None].numpy(), sizes=nodes.counts[largest].numpy(),
+        clients=nodes.owners[largest].numpy(), client_names=short_names(names), confidence=nodes.confidence[largest].numpy(),
     )  # fmt: skip
     return view, points
 
@@ -115,7 +115,7 @@ def with_scales(
     `spoken` are the sentences on the clusters found, which other scales have from the means of the nodes.
     """
     view, points = drawn
-    found = dict(enumerate(spoken[:_SPOKEN]))
+    of_chosen = dict(enumerate(spoken[:_SPOKEN]))
     if nodes is None or not len(nodes.cuts):
         return view
     node_of = cdist(points, nodes.centroids.double().numpy()).argmin(1)
@@ -126,7 +126,7 @@ def with_scales(
         cuts.append(view.cuts[0] if is_found else numbered.numpy()[node_of])
         stable = "" if stability is None else f", stability {shown(stability, 'number')}"
         titles.append(f"{pluralize(len(cut.unique()), 'cluster')}{stable}{' (found)' if is_found else ''}")
-        texts.append(found if is_found and found else _spoken_by(nodes, numbered, preparation, population))
+        texts.append(of_chosen if is_found and of_chosen else _spoken_by(nodes, numbered, preparation, population))
     if not any(same):
         return view
     return replace(view, cuts=np.stack(cuts), chosen=same.index(True), scales=titles, sentences=texts)
