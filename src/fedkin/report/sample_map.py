@@ -102,7 +102,8 @@ def map_of_nodes(nodes: Nodes, names: Sequence[str], layout: MapLayout) -> Drawn
     )
     view = SampleMap(
         "", caption, places, nodes.clusters[largest][None].numpy(), sizes=nodes.counts[largest].numpy(),
-        clients=nodes.owners[largest].numpy(), client_names=short_names(names), confidence=nodes.confidence[largest].numpy(),
+        clients=nodes.owners[largest].numpy(), client_names=short_names(names),
+        confidence=nodes.confidence[largest].numpy(),
     )  # fmt: skip
     return view, points
 
