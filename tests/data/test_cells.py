@@ -130,16 +130,6 @@ def test_whatever_cells_hold_is_read_or_refused(indices, options, as_label):
         assert not table.values.isinf().any()
 
 
-def test_a_part_that_is_always_1_beside_all_twelve_months_is_the_day():
-    monthly = [f"01/{month:02}/{year}" for year in (2010, 2011) for month in range(1, 13)]
-    for cells in (monthly, [f"{month}/{day}/{year}" for day, month, year in (cell.split("/") for cell in monthly)]):
-        column, values = read(cells)
-        assert column.kind == "date"
-        assert values[:3] == [14610, 14641, 14669]
-    with pytest.raises(FedkinError, match="cannot be distinguished"):
-        read(monthly[:6])
-
-
 def test_codes_with_and_without_decimals_are_one_category():
     assert read(["3.0", "", "12.0"], categorical=["c"])[0].categories == ("3", "12")
     assert read(["3.0", "3"], categorical=["c"])[0].categories == ("3", "3.0")
