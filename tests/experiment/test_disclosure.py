@@ -58,6 +58,8 @@ def test_secure_sums_and_noise_are_told_of_as_they_are_set() -> None:
     noisy = rehearsed("kin-graph", ["method.epsilon=4.0"])
     assert by_task(noisy)["send_noisy_sums"][1] == "hidden by noise"
     assert any("epsilon of 4" in sentence for sentence in noisy.settings)
+    flipped = rehearsed("embedding", []).settings[-1]
+    assert "flipped with a probability of 10%" in flipped
 
 
 @pytest.mark.parametrize(("method", "task"), [("kin-graph", "send_summary"), ("ifca", "choose_and_train")])

@@ -12,6 +12,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.feature_extraction.text import HashingVectorizer
 
 import fedkin
 from fedkin.clustering.matching import corresponding
@@ -291,6 +292,34 @@ def test_a_row_is_explained_in_the_units_of_the_data() -> None:
     assert table["share"].between(0, 1).all()
     with pytest.raises(fedkin.FedkinError):
         fedkin.UIFCA(n_clusters=2, rounds=1, random_state=0).fit([np.eye(20), np.eye(20)]).why(np.eye(20))
+
+
+def test_an_empty_cell_is_no_reason_and_words_are_whole() -> None:
+    frames = {site: patients(site, "nov", {"young": 30, "old": 30}) for site in SITES}
+    asked = frames["north"][:8].assign(age=np.nan)
+    table = fedkin.KFed(n_clusters=2, random_state=0).fit(frames).why(asked)
+    assert set(table["column"]) == {"weight"}
+    texts = ["the pump leaks oil"] * 12 + ["an invoice was paid"] * 12
+    hashed = HashingVectorizer(n_features=64).transform
+    model = fedkin.KMeans(n_clusters=2, features=hashed, random_state=0).fit({"a": texts, "b": texts[::-1]})
+    reasons = model.why(["invoice", "repaid"])
+    assert list(reasons[reasons["row"] == 0]["value"]) == ["invoice"]
+    other = reasons[reasons["row"] == 1]
+    assert other["column"].str.startswith("feature ").all(), "'repaid' is not the word 'paid'"
+    assert not other["value"].any(), "an encoder's numbers say nothing"
+
+
+def test_an_update_says_so_to_a_board_in_a_paper_and_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    run("kfed", "nov", "r1", "--clusters", "3")
+    assert command("update", "r1", "dec", "--out", "r2") == 0
+    assert f"Changes: {Path('r2') / CHANGES_PAGE}\n" in capsys.readouterr().out
+    assert "It updates r1" in Path("r2/report.html").read_text()
+    assert command("disclosure", "r2") == 0
+    assert "It updates r1" in capsys.readouterr().out
+    assert command("methods", "r2") == 0
+    text = capsys.readouterr().out
+    assert "added to those of r1" in text
+    assert "away" not in text, "a site without new rows still counts"
 
 
 def test_numbers_of_clusters_of_a_real_federation_are_not_kept(capsys: pytest.CaptureFixture[str]) -> None:

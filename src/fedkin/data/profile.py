@@ -42,6 +42,8 @@ _LARGEST_SQUARE = 1e20
 """Of a column's standard deviation; farther values count as this one in squares, which stay within any client's."""
 BY_CLUSTER = ("samples", "filled", "sum", "squares", "counts", "typical_filled", "typical_sum", "typical_counts")
 """Tensors of a profile with a row for each cluster."""
+WORD = r"[^\W\d_]{3,40}"
+"""What counts as a word of a text: letters alone."""
 _TENSORS = (*BY_CLUSTER, "around")
 
 
@@ -369,8 +371,8 @@ def word_counts(client: Client, payload: Payload) -> Payload:
     from sklearn.feature_extraction.text import CountVectorizer
 
     with suppress(ValueError):  # no word is held by so many
-        # Letters alone; the most frequent words tell clusters apart, and others take time.
-        vectorizer = CountVectorizer(binary=True, token_pattern=r"[^\W\d_]{3,40}", min_df=minimum, max_features=4096)
+        # The most frequent words tell clusters apart, and others take time.
+        vectorizer = CountVectorizer(binary=True, token_pattern=WORD, min_df=minimum, max_features=4096)
         holds = vectorizer.fit_transform(texts)
         sums = [holds[(clusters == cluster).numpy()].sum(0) for cluster in range(k)]
         words, counts = vectorizer.get_feature_names_out().tolist(), torch.from_numpy(np.concatenate(sums)).long()

@@ -24,7 +24,7 @@ import torch
 from fedkin.core import Client, Task
 from fedkin.core.client import Table
 from fedkin.core.files import read_json
-from fedkin.core.method import allowed_for_sums, with_server_data
+from fedkin.core.method import SendsBits, allowed_for_sums, with_server_data
 from fedkin.core.replies import MAX_UPDATE, Array
 from fedkin.core.runner import Runner
 from fedkin.core.tasks import known_task
@@ -32,7 +32,7 @@ from fedkin.data.preparation import prepare
 from fedkin.data.profile import profile_clusters
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.experiment.config import Config, load_config, preparing_for
-from fedkin.experiment.run_folder import CHECKPOINT, LEDGER, load_checkpoint, run_config
+from fedkin.experiment.run_folder import CHECKPOINT, LEDGER, is_update, load_checkpoint, run_config
 from fedkin.privacy.accounting import MEANINGFUL_EPSILON
 from fedkin.report.figures import PagePart, PageView, ResultTable, TableCell
 from fedkin.report.numbers import format_bytes, join_words, pluralize
@@ -135,9 +135,10 @@ _MEANINGS = {
     r"model|update|gradient|autoencoder|parameters": "What training on the client's rows has changed in a network",
     r"scatter|product|squares|deviations|covariance|vectors|subspace": "How much values differ, and which columns rise "
     "and fall together",
-    r"\bsums? (?:by|of each|and)|\bmeans?\b|count, sum|histogram|values of columns": "How many rows there are, and how "
-    "large their values are on average",
-    r"minimum|lowest|lies? in each bin": "The smallest and the largest values, or how values are spread",
+    r"minimum|lowest": "The smallest and the largest values, and how large values are on average",
+    r"\blies? in each bin|histogram": "How many rows have values in which range",
+    r"\bsums? (?:by|of each|and)|\bmeans?\b|count, sum|values of columns": "How many rows there are, and how large "
+    "their values are on average",
     r"\bloss|\berror": "How often or how far a model is wrong on the client's rows",
     r"shape|names? of|columns": "What columns there are, or how large a picture is",
 }
@@ -296,6 +297,11 @@ def _settings(config: Config) -> list[str]:
             f"Noise is added at the client, with an epsilon of {epsilon:g}: with 1, hardly anything tells whether one "
             f"row was there; with {MEANINGFUL_EPSILON:g} or more, nothing is promised."
         )
+    elif isinstance(method, SendsBits):
+        flips = getattr(method, "flips", None) or [getattr(method, "flip", 0.0)]
+        by = "by `method.epsilon`" if epsilon else f"each bit is flipped with a probability of {max(flips):.0%}"
+        by = by if getattr(method, "message", "bits") == "bits" else "to its sums"
+        noise = f"Noise is added at the client to one message alone, {by}; what training sends has none."
     elif "epsilon" in {each.name for each in fields(method)}:
         noise = "No noise is added. With `method.epsilon` noise at the client would hide single rows."
     else:
@@ -350,20 +356,23 @@ def _attacked(tree: Mapping[str, Any] | None) -> list[str]:
 
 def disclosure_of_run(folder: Path) -> Disclosure:
     """Return what left the clients of the run in `folder`, finished or not."""
-    config, tree = run_config(folder), load_checkpoint(folder / CHECKPOINT) or {"state": {"steps": 0}}
+    config, tree = run_config(folder), load_checkpoint(folder / CHECKPOINT) or {"state": {"steps": 0}, "clients": {}}
     path, attack = folder / MESSAGES, folder / "attack.json"
     by_task = read_json(path, dict[str, dict[str, int]]) if path.is_file() else tree.get("by_task", {})
     attacked = read_json(attack, dict[str, Any]) if attack.is_file() else None
-    return disclosed(config, by_task, tree["state"]["steps"], lead_of((folder / LEDGER).is_file()), attacked)
+    lead = lead_of((folder / LEDGER).is_file(), config.evaluation.like if is_update(tree) else None)
+    return disclosed(config, by_task, tree["state"]["steps"], lead, attacked)
 
 
-def lead_of(real: bool) -> str:
-    """Return what a run's messages were."""
-    if real:
-        return "This is what the clients of this run sent to the server."
-    return (
-        "This run's clients were simulated on one machine, which nothing left; real ones would send this to the server."
+def lead_of(real: bool, updated: str | None = None) -> str:
+    """Return what a run's messages were; `updated` is the run that it updates, whose messages are counted, too."""
+    lead = (
+        "This is what the clients of this run sent to the server."
+        if real
+        else "This run's clients were simulated on one machine, which nothing left; real ones would send this to the "
+        "server."
     )
+    return lead if updated is None else f"{lead} It updates {updated}: what was sent there and before is counted, too."
 
 
 class _Rehearsal(LocalFederation):

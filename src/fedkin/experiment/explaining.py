@@ -9,6 +9,7 @@ row, the result and the profile of the clusters.
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,11 +22,12 @@ from fedkin.core.client import Table
 from fedkin.core.runner import NUMBERS, predicted_clusters
 from fedkin.data.dataset import Dataset
 from fedkin.data.preparation import Preparation
-from fedkin.data.profile import ClusterProfile, texts_of
+from fedkin.data.profile import WORD, ClusterProfile, texts_of
 from fedkin.report.words import NOTHING, described
 
 REASONS = 3
 """Columns that are named of each row, as many as sentences on clusters can hold."""
+_EMPTY = "empty"
 
 
 @dataclass(frozen=True)
@@ -100,18 +102,23 @@ def explain(
     value_of = _values(preparation, data, x, names)
     explained = []
     for row, (cluster, other) in enumerate(zip(clusters.tolist(), after.tolist(), strict=True)):
-        held = [] if texts is None else [word for word in words[cluster] if word in texts[row].lower()]
+        written = () if texts is None else {*re.findall(WORD, texts[row].lower())}
+        held = [word for word in words[cluster] if word in written] if written else []
         if held:
             explained.append(Explanation(cluster, other, [Reason("words", ", ".join(held), "", "", 1.0)]))
             continue
         speaks = totals[row].clamp_min(0)
         shares = (speaks / speaks.sum().clamp_min(1e-300)).tolist() if other >= 0 else [0.0] * len(names)
-        reasons = []
-        for place in sorted(range(len(names)), key=lambda each: -shares[each])[:REASONS]:
+        reasons: list[Reason] = []
+        for place in sorted(range(len(names)), key=lambda each: -shares[each]):
+            if len(reasons) == REASONS or shares[place] <= 0:
+                break
+            # An empty cell is filled like the rows of its cluster, and so would speak for any.
+            if (value := value_of(row, place)) == _EMPTY:
+                continue
             cells = usual.get(names[place], [])
             here, there = (cells[c] if c < len(cells) and cells[c] != NOTHING else "" for c in (cluster, other))
-            reason = Reason(names[place], value_of(row, place), here, there, shares[place])
-            reasons += [reason] if shares[place] > 0 else []
+            reasons.append(Reason(names[place], value, here, there, shares[place]))
         explained.append(Explanation(cluster, other, reasons))
     return explained
 
@@ -131,7 +138,7 @@ def _by_column(preparation: Preparation, parts: Tensor) -> tuple[list[str], Tens
     encoding, width = preparation.table, parts.shape[1]
     if encoding is None or width not in (encoding.width, len(encoding.mean)):
         shape = preparation.shape
-        is_of_samples = width == torch.Size(shape).numel()
+        is_of_samples = width == torch.Size(shape).numel() and not preparation.encoder
         if is_of_samples and len(shape) == 3:
             return [f"pixel {place // shape[2] % shape[1]}, {place % shape[2]}" for place in range(width)], parts
         return [f"{'column' if is_of_samples else 'feature'} {place}" for place in range(width)], parts
@@ -148,7 +155,7 @@ def _values(preparation: Preparation, data: Dataset, x: Tensor, names: Sequence[
         table = data.table
         return lambda row, place: cell_text(table, names[place], row)
     raw = data.x.flatten(1)
-    if raw.shape[1] == len(names):
+    if raw.shape[1] == len(names) and not preparation.encoder:
         return lambda row, place: f"{float(raw[row, place]):.4g}"
     return lambda row, place: ""
 
@@ -157,10 +164,10 @@ def cell_text(table: Table, name: str, row: int) -> str:
     """Return a cell of a table as a text, in the units of the data; "empty" without a value."""
     column = next((each for each in table.columns if each.name == name), None)
     if column is None:
-        return "" if name in table.texts else "empty"
+        return "" if name in table.texts else _EMPTY
     value = float(table.of(name)[row])
     if value != value:
-        return "empty"
+        return _EMPTY
     if column.is_coded:
         return str(column.categories[int(value)])
     if column.kind == "boolean":

@@ -354,7 +354,8 @@ class Run(ExperimentRunner):
             changes = None if numbers is None else self._changes(numbers)
             records = run_folder.read_records(self.folder, state.steps)
             is_real = (self.folder / run_folder.LEDGER).is_file()
-            leaving = disclosed(self.config, self.fed.by_task, state.steps, lead_of(is_real))
+            lead = lead_of(is_real, self.config.evaluation.like if is_update(self.checkpoint) else None)
+            leaving = disclosed(self.config, self.fed.by_task, state.steps, lead)
             profile, words = outputs.load_description(self.folder)
             nodes = self.method.nodes(state) if isinstance(self.method, HasNodes) else None
             if nodes is not None and numbers is not None:

@@ -20,6 +20,7 @@ from fedkin.data.checks import Finding
 from fedkin.data.population import Population, short_names
 from fedkin.data.preparation import Preparation
 from fedkin.data.profile import ClusterProfile
+from fedkin.experiment.changes import CHANGES_PAGE
 from fedkin.experiment.cluster_names import read_names
 from fedkin.experiment.outputs import load_description
 from fedkin.experiment.run import RunOutcome
@@ -151,6 +152,8 @@ def print_outcome(outcome: RunOutcome) -> None:
         print(sentence_text(text, "  "))
     for text in [] if outcome.changes is None else outcome.changes.lines():
         print(sentence_text(text, "  "))
+    if outcome.changes is not None:
+        print(f"Changes: {outcome.folder / CHANGES_PAGE}")
     if len(set(_clients(outcome).values()) - {-1}) > 1:
         print(f"Clients: {outcome.folder / CLIENTS}")
     print(f"Report: {outcome.report}")

@@ -18,7 +18,16 @@ from fedkin.core.method import display_name
 from fedkin.core.runner import RecordLine
 from fedkin.experiment.config import Config, flat
 from fedkin.experiment.outputs import SavedResult, load_description, load_found, read_labels
-from fedkin.experiment.run_folder import LEDGER, RECORDS, is_finished, read_lines, run_config
+from fedkin.experiment.run_folder import (
+    CHECKPOINT,
+    LEDGER,
+    RECORDS,
+    is_finished,
+    is_update,
+    load_checkpoint,
+    read_lines,
+    run_config,
+)
 from fedkin.report.measures import measures, scaled
 from fedkin.report.numbers import join_words, pluralize, shown
 from fedkin.studies.citations import cite, in_text, papers_of
@@ -133,6 +142,8 @@ def methods_paragraph(folders: Sequence[Path]) -> str:
         )
     (runs,) = groups
     config, saved = runs.config, load_found(runs.folders[0])
+    updates = is_update(load_checkpoint(runs.folders[0] / CHECKPOINT))
+    since = f"They were added to those of {Path(str(config.evaluation.like)).name}, and prepared alike."
     name, traits = config.method_name, type(config.method).traits
     papers = "; ".join(in_text(entry) for entry in papers_of(name))
     title = display_name(type(config.method)) + (f" ({papers})" if papers else "")
@@ -141,8 +152,9 @@ def methods_paragraph(folders: Sequence[Path]) -> str:
     left = "synthetic samples left the clients" if traits.copies_data else left
     sentences = [
         _data(runs, saved),
+        since if updates else "",
         _SCALED[saved.preparation.encoding.mode],
-        f"{done} by {title} as implemented in fedkin {__version__}, with {_differing(config)}.",
+        f"{done} by {title} as implemented in fedkin {__version__}, with {_differing(config, updates)}.",
         f"A client sent {traits.sends}; {left}." if traits.sends else f"{left.capitalize()}.",
         _results(runs),
         f"Software: Python {platform.python_version()}, "
@@ -176,13 +188,13 @@ def _data(runs: _Runs, saved: SavedResult) -> str:
     )
 
 
-def _differing(config: Config) -> str:
-    """Describe the settings that differ from the defaults."""
+def _differing(config: Config, updates: bool) -> str:
+    """Describe the settings that differ from the defaults; of one that `updates`, clients that are away count."""
     changed = [
         f"{key} = {value}"
         for section in ("method", "federation")
         for key, value in config.tables[section].items()
-        if key != "name" and value != config.defaults[section].get(key)
+        if key not in ("name", *(["away"] if updates else [])) and value != config.defaults[section].get(key)
     ]
     return f"default settings except {join_words(changed)}" if changed else "default settings"
 

@@ -136,6 +136,7 @@ def diff(before: Any, after: Any) -> Difference:
     notes += [f"{client or 'Clients'}: not in the first run." for client in new if client not in old]
     both = pd.concat([pd.DataFrame({"before": [], "after": []}, dtype="int64"), *parts.values()])
     if both.empty:
+        notes = [f"No row of {join_words(list(parts), 5)} is in both.", *notes] if parts else notes
         raise FedkinError(f"The two runs have nothing in common to compare. {' '.join(notes[:3])}".rstrip())
     sizes = tuple(sizes_of(labels) for labels in (old, new))
     counts = pd.crosstab(both["before"], both["after"])
