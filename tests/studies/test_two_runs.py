@@ -40,7 +40,11 @@ def test_who_moved_is_counted_and_rows_are_the_clients_own(capsys: pytest.Captur
     assert tree["moved"] == {"north": 2, "south": 2}
     assert sorted(each["members"] for each in tree["counts"]) == [4, 56, 60]
     assert sorted(tree["sizes_after"].values()) == [58, 64]
-    assert command("diff", "runs/may", "runs/june") == 0
+    assert list(tree["drifts"].values()) == []
+    assert command("diff", "runs/may", "runs/june", "--out", "diff.html") == 0
+    page = Path("diff.html").read_text()
+    assert "frail" in page
+    assert "north-0" not in page
     text = capsys.readouterr().out
     assert "120 samples of 2 clients are in both; 4 are in another cluster." in text
     assert "frail" in text
@@ -50,6 +54,17 @@ def test_who_moved_is_counted_and_rows_are_the_clients_own(capsys: pytest.Captur
     assert list(moved) == ["before", "after"]
     assert command("diff", "runs/may", "may") == 2
     assert fedkin.diff("runs/may", "runs/may").ari == 1.0
+
+
+def test_columns_that_differ_are_named_by_the_cluster_before() -> None:
+    rng = np.random.default_rng(0)
+    first = pd.DataFrame({"age": [*rng.normal(20, 2, 60), *rng.normal(80, 2, 60)], "weight": rng.normal(60, 2, 120)})
+    second = first.assign(weight=[*first["weight"][:60], *(first["weight"][60:] + 3)])
+    months = [fedkin.KFed(n_clusters=2, random_state=0).fit({"north": f, "south": f}) for f in (first, second)]
+    difference = fedkin.diff(*months)
+    young, old = (int(months[0].labels_["north"][row]) for row in (0, -1))
+    assert difference.drifts[old][0].startswith("weight 6")
+    assert not any(text.startswith("weight") for text in difference.drifts.get(young, []))
 
 
 def test_rows_that_are_dealt_out_otherwise_are_not_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -210,12 +210,16 @@ def costs(folders: tuple[Path, ...], target: str | None, as_json: bool) -> None:
 @app.command(section=_SECTION)
 @run_folder(name="before")
 @argument("after", "Folder of another one, on some of the same samples or clients.", "RUN", type=RUN)
+@out("File to write a page to; by default none.")
 @as_json
-def diff(before: Path, after: Path, as_json: bool) -> None:
-    """Compare the clusters of two runs. Says which match, and how many moved where."""
+def diff(before: Path, after: Path, out: Path | None, as_json: bool) -> None:
+    """Compare the clusters of two runs. Says which match, how many moved where, and which columns differ."""
+    from fedkin.report.page import write_page
     from fedkin.studies.two_runs import diff as difference_of
 
     difference = difference_of(before, after)
+    if out is not None:
+        write_page(out, difference.page())
     print(json.dumps(difference.tree(), ensure_ascii=False) if as_json else difference)
 
 

@@ -147,19 +147,21 @@ class Changes:
             for name, counts in self.by_client.items()
         ]
         beside = "Rows now, rows of these that were there before, and rows of these in another cluster."
-        return fig.PageView(
-            title="What has changed",
-            lead="\n".join(self.lines()),
-            parts=[
-                fig.PagePart(
-                    "clusters", "Clusters", figures=[fig.ResultTable("Before and now", caption, "cluster", heads, rows)]
-                ),
-                fig.PagePart(
-                    "clients", "Clients",
-                    figures=[fig.ResultTable("Rows", beside, "client", ["rows", "before, too", "moved"], clients)],
-                ),
-            ],
-        )  # fmt: skip
+        return page_of_clusters(
+            "What has changed",
+            self.lines(),
+            fig.ResultTable("Before and now", caption, "cluster", heads, rows),
+            fig.ResultTable("Rows", beside, "client", ["rows", "before, too", "moved"], clients),
+        )
+
+
+def page_of_clusters(
+    title: str, lead: Sequence[str], clusters: fig.ResultTable, clients: fig.ResultTable
+) -> fig.PageView:
+    """Return a page that compares the clusters of two runs, with a table of them, and one of clients."""
+    tables = (("clusters", "Clusters", clusters), ("clients", "Clients", clients))
+    parts = [fig.PagePart(anchor, heading, figures=[table]) for anchor, heading, table in tables if table.rows]
+    return fig.PageView(title, "\n".join(lead), parts=parts)
 
 
 def compared(

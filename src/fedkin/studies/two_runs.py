@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 
 from fedkin.clustering.matching import corresponding
 from fedkin.clustering.metrics import adjusted_rand
 from fedkin.core import FedkinError
+from fedkin.data.profile import ClusterProfile
+from fedkin.experiment.changes import drifted_columns, page_of_clusters
 from fedkin.experiment.cluster_names import read_names
-from fedkin.experiment.numbering import ORDERED, places_of, sizes_of
-from fedkin.experiment.outputs import read_labels
+from fedkin.experiment.numbering import ORDERED, Numbers, places_of, sizes_of
+from fedkin.experiment.outputs import load_description, read_labels
 from fedkin.experiment.run_folder import is_finished, run_config
-from fedkin.experiment.terminal_tables import table_text
+from fedkin.report.figures import PageView, ResultTable, TableCell
 from fedkin.report.numbers import join_words, pluralize
+from fedkin.studies.pages import page_text
+
+_PLACES = 4  # of a row that is to be read at a glance
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,8 @@ class Difference:
         All members of each cluster before and after, also those that only one run has.
     names : pair of dict of int to str
         Names of the clusters before and after, as far as they have any.
+    drifts : dict of int to list of str
+        How columns of matched clusters differ, by cluster before, such as "age 66.1 (61.2 before)"; of tables.
     notes : list of str
         What could not be compared.
     """
@@ -54,6 +63,7 @@ class Difference:
     common: dict[str, int]
     sizes: tuple[dict[int, int], dict[int, int]]
     names: tuple[dict[int, str], dict[int, str]]
+    drifts: dict[int, list[str]]
     notes: list[str]
 
     def tree(self) -> dict[str, Any]:
@@ -71,35 +81,56 @@ class Difference:
                 if self.counts.loc[old, new]
             ],
             "sizes_before": keyed[0], "sizes_after": keyed[1], "names_before": keyed[2], "names_after": keyed[3],
-            "notes": self.notes,
+            "drifts": {str(cluster): texts for cluster, texts in self.drifts.items()}, "notes": self.notes,
         }  # fmt: skip
 
-    def __str__(self) -> str:
+    def page(self) -> PageView:
+        """Return it as a page: counts by cluster and client, and no rows."""
+
         def title(cluster: int, side: int) -> str:
             return f"{cluster}, {self.names[side][cluster]}" if cluster in self.names[side] else str(cluster)
 
-        what = "client" if "clients" in self.common else "sample"
-        moved, total = sum(map(len, self.moved.values())), sum(self.common.values())
-        where = f" of {pluralize(len(self.common), 'client')}" if what == "sample" else ""
-        lines = [
-            f"{pluralize(total, what)}{where} {'is' if total == 1 else 'are'} in both; {moved:,} "
-            f"{'is' if moved == 1 else 'are'} in another cluster. ARI {self.ari:.3f}.",
-            "",
+        is_of_clients = "clients" in self.common
+        total, moved = sum(self.common.values()), sum(map(len, self.moved.values()))
+        what = pluralize(total, "client" if is_of_clients else "sample")
+        where = "" if is_of_clients else f" of {pluralize(len(self.common), 'client')}"
+        lead = [
+            f"{what}{where} {'is' if total == 1 else 'are'} in both; {moved:,} {'is' if moved == 1 else 'are'} in "
+            f"another cluster. ARI {self.ari:.3f}."
         ]
-        rows = [["before", "is now", "size", "size now", *(f"in {title(new, 1)}" for new in self.counts.columns)]]
-        for old in self.counts.index:
-            new = self.matched.get(old)
-            heads = [title(old, 0), "gone" if new is None else title(new, 1), str(self.sizes[0].get(old, 0))]
-            heads.append("" if new is None else str(self.sizes[1].get(new, 0)))
-            rows.append([*heads, *(f"{count:,}" for count in self.counts.loc[old])])
-        lines += [table_text(rows, left=(0, 1))]
         fresh = [title(new, 1) for new in self.counts.columns if new not in self.matched.values()]
-        lines += [f"New: {join_words(fresh)}."] if fresh else []
-        parts = [
-            f"{client} {len(rows):,} of {self.common[client]:,}" for client, rows in self.moved.items() if len(rows)
+        lead += [f"New: {join_words(fresh, 12)}."] if fresh else []
+        rows = []
+        for old, counts in self.counts.iterrows():
+            new = self.matched.get(old)
+            parts = counts[counts > 0].sort_values(ascending=False, kind="stable")
+            cells = [
+                "gone" if new is None else title(new, 1),
+                f"{self.sizes[0].get(old, 0):,}",
+                "–" if new is None else f"{self.sizes[1].get(new, 0):,}",
+                ", ".join([f"{title(cluster, 1)} ({count:,})" for cluster, count in parts.items()][:_PLACES]) or "–",
+                "; ".join(self.drifts.get(old, [])[:3]) or "–",
+            ]
+            rows.append((title(old, 0), [*map(TableCell, cells)]))
+        heads = ["is now", "size", "size now", "where its members are now", "what differs"]
+        caption = (
+            "A cluster is the same in both if more than half of the members of either, of those in both runs, are in "
+            f"both. At most {_PLACES} clusters are named in which its members are now."
+        )
+        clients = [
+            (client, [TableCell(f"{self.common[client]:,}"), TableCell(f"{len(members):,}")])
+            for client, members in self.moved.items()
+            if not is_of_clients
         ]
-        lines += [f"In another cluster: {join_words(parts, 12)}."] if parts and what == "sample" else []
-        return "\n".join([*lines, *(f"Note: {note}" for note in self.notes)])
+        return page_of_clusters(
+            "Two runs",
+            [*lead, *(f"Note: {note}" for note in self.notes)],
+            ResultTable("Before and now", caption, "cluster before", heads, rows),
+            ResultTable("Samples", "", "client", ["in both", "in another cluster"], clients),
+        )
+
+    def __str__(self) -> str:
+        return page_text(self.page())
 
 
 def diff(before: Any, after: Any) -> Difference:
@@ -150,8 +181,25 @@ def diff(before: Any, after: Any) -> Difference:
         {client: len(part) for client, part in parts.items()},
         (sizes[0], sizes[1]),
         (names_before, names_after),
+        _drifts(_profile(before), _profile(after), matched),
         notes,
     )
+
+
+def _profile(run: Any) -> ClusterProfile | None:
+    is_folder = isinstance(run, str | Path)
+    return load_description(Path(run).expanduser())[0] if is_folder else getattr(run, "_profile", None)
+
+
+def _drifts(
+    before: ClusterProfile | None, after: ClusterProfile | None, matched: Mapping[int, int]
+) -> dict[int, list[str]]:
+    """Return how columns of matched clusters differ, by cluster before."""
+    if before is None or after is None:
+        return {}
+    k, number = len(before.samples), {new: old for old, new in matched.items()}
+    numbers = torch.tensor([number.get(new, k + new) for new in range(len(after.samples))], dtype=torch.int64)
+    return drifted_columns(before, Numbers(numbers, k + len(numbers)).of_profile(after))
 
 
 def _clusters(run: Any) -> tuple[dict[str, pd.Series[Any]], dict[int, str]]:
