@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from fedkin.core.files import write_atomically
 from fedkin.data.profile import ClusterProfile
@@ -26,6 +28,7 @@ _SHIFT, _ERRORS = 0.5, 4.0  # Cohen's medium effect, and beyond chance in hundre
 """Standard deviations, and standard errors, that a cluster's mean has moved at least where the cluster has drifted."""
 _LARGER = 0.15  # of a share that is 0.5 before, one and a half standard deviations of 25 rows
 """Change of a category's share from which a cluster has drifted."""
+_OTHER = None  # which is no category's name
 
 
 Status = Literal["kept", "drifted", "new", "empty", "gone"]
@@ -214,52 +217,42 @@ def drifted_columns(before: ClusterProfile, now: ClusterProfile) -> dict[int, li
     for i, column in enumerate(before.columns):
         if column.name not in places or now.columns[places[column.name]].kind != column.kind:
             continue
-        shifts = _shifts(before, i, now, places[column.name])
-        for cluster, shift in enumerate(shifts):
+        shifts = _category_shifts if column.kind == "category" else _mean_shifts
+        for cluster, shift in enumerate(shifts(before, i, now, places[column.name]).tolist()):
             if shift > 0:
                 was, is_now = (each[column.name].cells[cluster].partition(" ± ")[0] for each in texts)
                 found.setdefault(cluster, []).append((shift, f"{column.name} {is_now} ({was} before)"))
     return {cluster: [text for _, text in sorted(each, reverse=True)] for cluster, each in found.items()}
 
 
-def _shifts(before: ClusterProfile, i: int, now: ClusterProfile, j: int) -> list[float]:
-    """Return how far a column has moved in each cluster, in standard deviations before; 0 if that is no drift."""
-    clusters = range(min(len(before.samples), len(now.samples)))
-    if before.columns[i].kind == "category":
-        return [_category_shift(before, i, now, j, cluster) for cluster in clusters]
-    shifts = []
-    for cluster in clusters:
-        n, m = float(before.filled[cluster, i]), float(now.filled[cluster, j])
-        if not (n and m):
-            shifts.append(0.0)
-            continue
-        mean, away = float(before.sum[cluster, i]) / n, float(before.around[i])
-        spread = max(float(before.squares[cluster, i]) / n - (mean - away) ** 2, 0.0) ** 0.5
-        moved = abs(float(now.sum[cluster, j]) / m - mean)
-        chance = spread * (1 / n + 1 / m) ** 0.5
-        has_moved = spread > 0 and moved >= _SHIFT * spread and moved >= _ERRORS * chance
-        shifts.append(moved / spread if has_moved else 0.0)
-    return shifts
+def _mean_shifts(before: ClusterProfile, i: int, now: ClusterProfile, j: int) -> Tensor:
+    """Return how far a column's mean has moved in each cluster, in standard deviations before; 0 if that is no drift.
+
+    Comparisons with NaN, of clusters without values, are false.
+    """
+    k = min(len(before.samples), len(now.samples))
+    n, m = before.filled[:k, i].double(), now.filled[:k, j].double()
+    mean = before.sum[:k, i].double() / n
+    spread = (before.squares[:k, i] / n - (mean - before.around[i]) ** 2).clamp_min(0).sqrt()
+    moved = (now.sum[:k, j] / m - mean).abs()
+    has_moved = (spread > 0) & (moved >= _SHIFT * spread) & (moved >= _ERRORS * spread * (1 / n + 1 / m).sqrt())
+    return torch.where(has_moved, moved / spread, 0.0)
 
 
-def _category_shift(before: ClusterProfile, i: int, now: ClusterProfile, j: int, cluster: int) -> float:
-    """Return the largest change of a category's share in a cluster, in standard deviations; 0 if that is no drift."""
-    names = [before.columns[i].categories, now.columns[j].categories]
-    counts = [before.counts_of(i)[cluster].double(), now.counts_of(j)[cluster].double()]
-    totals = [float(each.sum()) for each in counts]
-    if not all(totals):
-        return 0.0
-    rows = [(row / total).tolist() for row, total in zip(counts, totals, strict=True)]
-    shares = [dict(zip(each, row, strict=False)) for each, row in zip(names, rows, strict=True)]
-    largest = 0.0
-    for level in {*names[0], *names[1]}:
-        was, is_now = (each.get(level, 0.0) for each in shares)
-        middle = (was * totals[0] + is_now * totals[1]) / sum(totals)
-        spread = max(middle * (1 - middle), 1e-12) ** 0.5
-        moved = abs(is_now - was)
-        if moved >= _LARGER and moved >= _ERRORS * spread * (1 / totals[0] + 1 / totals[1]) ** 0.5:
-            largest = max(largest, moved / spread)
-    return largest
+def _category_shifts(before: ClusterProfile, i: int, now: ClusterProfile, j: int) -> Tensor:
+    """Return the largest change of a category's share in each cluster, in standard deviations; 0 if that is none."""
+    sides = ((before.columns[i].categories, before.counts_of(i)), (now.columns[j].categories, now.counts_of(j)))
+    levels = [*dict.fromkeys([*sides[0][0], *sides[1][0]]), _OTHER]
+    counts = torch.zeros(2, min(len(side) for _, side in sides), len(levels), dtype=torch.float64)
+    for table, (names, side) in zip(counts, sides, strict=True):
+        table[:, [levels.index(name) for name in (*names, _OTHER)]] = side[: len(table)].double()
+    totals = counts.sum(2, keepdim=True)
+    was, is_now = counts / totals
+    middle = counts.sum(0) / totals.sum(0)
+    spread, moved = (middle * (1 - middle)).clamp_min(1e-12).sqrt(), (is_now - was).abs()
+    has_moved = (moved >= _LARGER) & (moved >= _ERRORS * spread * (1 / totals).sum(0).sqrt())
+    has_moved[:, -1] = False  # what others are differs between runs
+    return torch.where(has_moved, moved / spread, 0.0).amax(1)
 
 
 def _title(each: ChangedCluster) -> str:

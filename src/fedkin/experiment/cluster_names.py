@@ -83,10 +83,11 @@ def name_clusters(folder: Path, pairs: Sequence[str]) -> dict[int, str]:
 
 
 def write_names(folder: Path, names: Mapping[int, str]) -> None:
-    """Write the names of a run's clusters, into its page, too."""
+    """Write the names of a run's clusters, into its page, too, if it has one yet."""
     tree = {str(cluster): name for cluster, name in names.items()}
     write_atomically(folder / CLUSTER_NAMES, json.dumps(tree, indent=2, ensure_ascii=False) + "\n")
-    give_names(folder / REPORT, names)
+    if (folder / REPORT).is_file():
+        give_names(folder / REPORT, names)
 
 
 def number_of_clusters(folder: Path) -> int:

@@ -21,12 +21,11 @@ from torch import Tensor
 
 from fedkin.clustering.matching import corresponding
 from fedkin.core import Client, FedkinError
-from fedkin.core.files import write_atomically
 from fedkin.core.method import CanPredict
 from fedkin.core.runner import NUMBERS, in_places, predicted_clusters
 from fedkin.data.population import Population
 from fedkin.data.profile import BY_CLUSTER, ClusterProfile
-from fedkin.experiment.cluster_names import CLUSTER_NAMES, read_names
+from fedkin.experiment.cluster_names import read_names
 from fedkin.experiment.outputs import label_file, load_description, load_found, read_labels, row_names
 from fedkin.experiment.run_folder import LEDGER, is_finished, run_config
 
@@ -229,13 +228,6 @@ def written_numbers(folder: Path) -> Numbers | None:
         return None
     count = int(result["n_clusters"])
     return Numbers(result.get(NUMBERS, torch.arange(count)), count)
-
-
-def keep_names(folder: Path, names: Mapping[int, str]) -> None:
-    """Write the names that clusters keep, before the page shows them."""
-    if names:
-        tree = {str(cluster): name for cluster, name in names.items()}
-        write_atomically(folder / CLUSTER_NAMES, json.dumps(tree, indent=2, ensure_ascii=False) + "\n")
 
 
 def sizes_of(labels: Labels) -> dict[int, int]:

@@ -51,11 +51,11 @@ from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.experiment import outputs, run_folder
 from fedkin.experiment.callbacks import NOTES, TargetWatch, Trackers
 from fedkin.experiment.changes import Changes, compared
-from fedkin.experiment.cluster_names import read_names
+from fedkin.experiment.cluster_names import read_names, write_names
 from fedkin.experiment.config import Config, preparing_for
 from fedkin.experiment.disclosure import MESSAGES, disclosed, lead_of
 from fedkin.experiment.evaluation import evaluator_for, with_oracle
-from fedkin.experiment.numbering import Numbers, earlier_of, keep_names, written_numbers
+from fedkin.experiment.numbering import Numbers, earlier_of, written_numbers
 from fedkin.experiment.run_folder import is_update
 from fedkin.report.page import give_names, write_page
 from fedkin.report.run_page import page_of_run
@@ -420,7 +420,8 @@ class Run(ExperimentRunner):
         labels, names = self._labels(), short_names(self.population.names)
         since, exist = str(self.config.evaluation.like), numbers.by_cluster.tolist()
         changes = compared(self.earlier, labels, names, profile, since, exist)
-        keep_names(self.folder, changes.names)
+        if changes.names:
+            write_names(self.folder, changes.names)
         changes.write(self.folder)
         return changes
 

@@ -85,7 +85,7 @@ def _start(
         return None
     labels, preparation = read_labels(folder), Preparation.from_tree(checkpoint["preparation"])
     old_states = {places[int(i)]: each for i, each in checkpoint["clients"].items() if int(i) in places}
-    common = next((part for each in old_states.values() if (part := _of_preparation(each))), {})
+    common = next(({STATE: each[STATE]} for each in old_states.values() if STATE in each), {})
     states: dict[str, dict[str, Tensor]] = {}
     for i, client in enumerate(population.clients):
         earlier, ids = labels.get(label_file(folder, i, names).stem), ids_of(client, preparation.encoding.schema.id)
@@ -123,8 +123,3 @@ def hashes(ids: pd.Index[Any]) -> Tensor:
     """Return hashes of ids, int64 ``(n,)``."""
     digests = [hashlib.blake2b(str(each).encode(), digest_size=8).digest() for each in ids]
     return torch.tensor([int.from_bytes(each, "big", signed=True) for each in digests], dtype=torch.int64)
-
-
-def _of_preparation(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the part of a client's state by which its data are prepared."""
-    return {name: part for name, part in state.items() if name == STATE}
