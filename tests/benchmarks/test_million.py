@@ -9,7 +9,6 @@ def test_a_run_on_one_array_is_measured(benchmark, tmp_path, name):
     benchmark.write_rows(tmp_path / "rows.npy", 20)
     line = benchmark.measure(name, tmp_path / "rows.npy", 20, singles=False)
     assert line["clients"] == 20
-    assert line["allocated_gb"] > 0
     assert set(line) == set(benchmark.FIELDS)
 
 
