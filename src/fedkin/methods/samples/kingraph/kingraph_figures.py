@@ -15,13 +15,6 @@ def kingraph_figures(records: Sequence[Mapping[str, Any]]) -> list[Text | Bars |
     for record in records:
         if "stabilities" in record["values"]:
             figures += [Text([_cut(record)]), _stability(record["values"])]
-        if len(again := record["values"].get("again", [])) > 1:
-            caption = (
-                "How much of each cluster is found again without some of the micro-clusters: its overlap (Jaccard) "
-                "with the most alike cluster, 1 is the same. Do not build on one that is hardly found again."
-            )
-            names = [str(cluster) for cluster in range(len(again))]
-            figures.append(Bars("Clusters found again", caption, names, again, [True] * len(again), "cluster"))
         if len(scales := record["values"].get("scales", [])) > 1:
             drawn = [Scale(one["samples"], one["parents"], one["stability"], one["chosen"]) for one in scales]
             caption = (
@@ -30,6 +23,13 @@ def kingraph_figures(records: Sequence[Mapping[str, Any]]) -> list[Text | Bars |
                 "what they divide into. fedkin cut gives those of another row."
             )
             figures.append(ScaleTree("Coarser and finer clusters", caption, drawn))
+        if len(again := record["values"].get("again", [])) > 1:
+            caption = (
+                "How much of each cluster is found again without some of the micro-clusters: its overlap (Jaccard) "
+                "with the most alike cluster, 1 is the same. Do not build on one that is hardly found again."
+            )
+            names = [str(cluster) for cluster in range(len(again))]
+            figures.append(Bars("Clusters found again", caption, names, again, [True] * len(again), "cluster"))
     return figures
 
 
