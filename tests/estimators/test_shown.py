@@ -97,6 +97,13 @@ def test_plots_are_pages_and_tables_of_what_there_is(model: fedkin.KFed, tmp_pat
         model.plot("scales")
 
 
+def test_a_plot_counts_the_clients_that_answered() -> None:
+    rng = np.random.default_rng(0)
+    clients = [np.concatenate([rng.normal(centre, 1, (40, 3)) for centre in (0, 9)]) for _ in range(3)]
+    part = fedkin.KinGraph(random_state=0).fit(clients).plot("scales").view.parts[0]
+    assert "from 3 clients gave" in repr(part.figures[0])
+
+
 def test_a_file_whose_package_is_absent_is_refused(
     model: fedkin.KFed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

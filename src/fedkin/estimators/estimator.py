@@ -424,7 +424,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         from fedkin.report.run_page import page_of_fit
 
         lines = [
-            {"step": record["step"], "answered": [], "missing": record["missing"], "metrics": {},
+            {"step": record["step"], "missing": record["missing"], "metrics": {},
+             "answered": [i for i in range(len(self.client_names_)) if str(i) not in record["missing"]],
              "values": {name: value for name, value in record.items() if name not in _OF_LINES},
              "sent": record["sent"], "received": record["received"]}
             for record in self.records_
