@@ -279,8 +279,8 @@ def attack(folder: Path, out: Path | None, device: str, as_json: bool, quiet: bo
 def disclosure(what: str, out: Path | None, settings: tuple[str, ...], as_json: bool, quiet: bool) -> None:
     """Say what leaves a client, message by message. For a board; an experiment is tried on a few rows."""
     from fedkin.experiment.disclosure import PAGE, disclosure_of_run, rehearsed
+    from fedkin.experiment.terminal_tables import sentence_text
     from fedkin.report.page import write_page
-    from fedkin.studies.pages import page_text
 
     folder = Path(what)
     if folder.is_dir() and settings:
@@ -291,7 +291,7 @@ def disclosure(what: str, out: Path | None, settings: tuple[str, ...], as_json: 
     if as_json:
         print(leaving.to_json(), end="")
     elif not quiet:
-        print(f"{page_text(leaving.page())}\n\nPage to print: {place}")
+        print("\n".join(sentence_text(each, "  ") for each in [*leaving.sentences(), f"Page to print: {place}"]))
 
 
 def _only_from(packages: tuple[str, ...]) -> AbstractContextManager[None]:

@@ -76,6 +76,13 @@ class Message:
     summed: bool = False
     size: int = 0
 
+    def sentence(self) -> str:
+        """Return all that is known of it in a line."""
+        words = f"{self.meaning} ({self.what[:1].lower()}{self.what[1:]})" if self.meaning else self.what
+        size = f"at most {format_bytes(self.size)}" if self.size else ""
+        known = "; ".join(filter(None, [self.often, f"rows behind a number: {self.smallest}", size]))
+        return f"{words}: {known}."
+
 
 @dataclass(frozen=True)
 class Disclosure:
@@ -97,6 +104,13 @@ class Disclosure:
     def to_json(self) -> str:
         """Return all of it as JSON text."""
         return json.dumps(asdict(self), ensure_ascii=False, indent=2) + "\n"
+
+    def sentences(self) -> list[str]:
+        """Return it as paragraphs for a terminal, which is too narrow for the table."""
+        lists = [f"- {each.sentence()}" for each in self.messages]
+        if self.possible:
+            lists += ["The method can also ask for:", *(f"- {each.sentence()}" for each in self.possible)]
+        return [self.lead, *self.settings, *self.readers, "Clients reply with:", *lists]
 
     def part(self) -> PagePart:
         """Return it as a section of a page."""
