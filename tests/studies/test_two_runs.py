@@ -53,6 +53,11 @@ def test_who_moved_is_counted_and_rows_are_the_clients_own(capsys: pytest.Captur
     assert sorted(moved.index) == ["north-0", "north-1"]
     assert list(moved) == ["before", "after"]
     assert command("diff", "runs/may", "may") == 2
+    for month in ("may", "june"):  # what a site of a real federation has of a run
+        site = Path("north", month, "labels")
+        site.mkdir(parents=True)
+        (site / "north.csv").write_bytes(Path("runs", month, "labels", "north.csv").read_bytes())
+    assert len(fedkin.diff("north/may", "north/june").moved["north"]) == 2
     assert fedkin.diff("runs/may", "runs/may").ari == 1.0
 
 

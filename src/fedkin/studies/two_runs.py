@@ -19,7 +19,7 @@ from fedkin.experiment.changes import drifted_columns, page_of_clusters
 from fedkin.experiment.cluster_names import read_names
 from fedkin.experiment.numbering import ORDERED, Numbers, places_of, sizes_of
 from fedkin.experiment.outputs import load_description, read_labels
-from fedkin.experiment.run_folder import is_finished, run_config
+from fedkin.experiment.run_folder import CONFIG, is_finished, run_config
 from fedkin.report.figures import PageView, ResultTable, TableCell
 from fedkin.report.numbers import join_words, pluralize
 from fedkin.studies.pages import page_text
@@ -141,7 +141,7 @@ def diff(before: Any, after: Any) -> Difference:
     Parameters
     ----------
     before, after : str or Path, or fitted estimator
-        Folders of finished runs, or estimators.
+        Folders of finished runs, or of a run's results at a site, or estimators.
 
     Raises
     ------
@@ -186,6 +186,11 @@ def diff(before: Any, after: Any) -> Difference:
     )
 
 
+def _is_of_site(folder: Path) -> bool:
+    """Return whether a folder holds what a site of a real federation has of a run: the clusters of its rows."""
+    return not (folder / CONFIG).exists() and (folder / "labels").is_dir()
+
+
 def _profile(run: Any) -> ClusterProfile | None:
     is_folder = isinstance(run, str | Path)
     return load_description(Path(run).expanduser())[0] if is_folder else getattr(run, "_profile", None)
@@ -206,7 +211,7 @@ def _clusters(run: Any) -> tuple[dict[str, pd.Series[Any]], dict[int, str]]:
     """Return the clusters of a run or an estimator by client, and the names of clusters."""
     if isinstance(run, str | Path):
         folder = Path(run).expanduser()
-        if not is_finished(folder):
+        if not (is_finished(folder) or _is_of_site(folder)):
             raise FedkinError(f"{folder} holds no finished run.")
         if not (labels := read_labels(folder)):
             raise FedkinError(f"{folder} has no clusters of rows: in a real federation each site has its own.")
@@ -224,7 +229,10 @@ def _dealt_alike(before: Any, after: Any) -> bool:
     """Return whether a number of a client or row means the same in both; another seed deals data out otherwise."""
     if not (isinstance(before, str | Path) and isinstance(after, str | Path)):
         return True
-    first, second = (run_config(Path(run).expanduser()) for run in (before, after))
+    folders = [Path(run).expanduser() for run in (before, after)]
+    if any(map(_is_of_site, folders)):
+        return True
+    first, second = map(run_config, folders)
     if first.simulation.scenario == second.simulation.scenario == "files":
         return True
     dealt = [(c.tables["simulation"], c.data.source, c.data_seed) for c in (first, second)]
