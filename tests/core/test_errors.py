@@ -50,5 +50,6 @@ def test_every_alias_is_an_option_somewhere() -> None:
 
     names = {option.name for name in registry.METHODS for option in options_of(registry.declared("method", name))}
     names |= {*DataSection.model_fields, *OPTIONS, *fedkin.IFCA().get_params()}
+    names |= {*dir(fedkin.KinGraph)}  # results
     names |= {*compare.__wrapped__.__code__.co_varnames, *fedkin.IFCA.fit.__wrapped__.__code__.co_varnames}
     assert {alias for aliases in ALIASES.values() for alias in aliases} - names == {"num_rounds"}  # of start()

@@ -209,6 +209,11 @@ ALIASES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("val", "valid", "val_set", "dev", "validation_data"), ("validation",)),
     **dict.fromkeys(("test", "test_set", "eval_set", "test_data"), ("eval",)),
     "callback": ("callbacks",),
+    # results
+    **dict.fromkeys(("to_excel", "to_csv", "to_parquet", "to_pandas", "to_dataframe"), ("to_frame",)),
+    **dict.fromkeys(("centroids_", "centers_", "cluster_centers", "means_"), ("cluster_centers_",)),
+    **dict.fromkeys(("explain", "feature_importances_"), ("why",)),
+    **dict.fromkeys(("partial_fit", "warm_start"), ("update",)),
 }  # fmt: skip
 """What options and arguments of other libraries are called here, of which a door has one: the table of all doors."""
 

@@ -354,8 +354,18 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.two_d_array = False
         return tags
 
+    def __getattr__(self, name: str) -> Any:
+        """Name what is meant by an attribute of another library's; only what there is not comes here."""
+        public = [each for each in dir(type(self)) if not each.startswith("_")]
+        if name in public or name.startswith("_"):  # a property of it raised, whose words are better
+            return object.__getattribute__(self, name)
+        near = meant_by(name, [*public, *(each for each in vars(self) if each.endswith("_"))])
+        before = " before fit" if name.endswith("_") and "result_" not in vars(self) else ""
+        instead = f"; there is {near}" if near and not before else ""
+        raise AttributeError(f"{type(self).__name__} has no attribute '{name}'{before}{instead}.")
+
     def to_frame(self) -> pd.DataFrame:
-        """Return the clusters as a table.
+        """Return the clusters as a table, whose ``to_excel`` and ``to_csv`` are pandas'.
 
         Returns
         -------
