@@ -22,7 +22,7 @@ from fedkin.report.page import write_page
 from fedkin.report.words import described
 
 CHANGES, CHANGES_PAGE = "changes.json", "changes.html"
-ANEW = 0.2  # unchanged months have at most 0.11 in the median, others 0.65 at least: benchmarks/monthly_updates.py
+ANEW = 0.2  # above unchanged months' median of three sets, not of digits' (0.55): benchmarks/monthly_updates.py
 """Share of rows in doubt from which clustering anew is advised."""
 _SHIFT, _ERRORS = 0.5, 4.0  # Cohen's medium effect, and beyond chance in hundreds of columns (p < 0.0001)
 """Standard deviations, and standard errors, that a cluster's mean has moved at least where the cluster has drifted."""

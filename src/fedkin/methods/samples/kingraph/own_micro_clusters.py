@@ -90,14 +90,14 @@ def _pool_differences(block: Block, payload: Payload) -> Payload:
     return {"scatter": local_scatter_of_sets(points, block.rngs()), "samples": samples * len(block)}
 
 
-@client_task(
-    takes={
-        "space": SPACE, "least": counts_to(MANY), "smoothing": counts_to(MANY, 0), "rounds": counts_to(MANY, 0),
-        "most": counts_to(MANY),
-    },
-    holds={"centroids": reals("nodes", None), "counts": int64("nodes")},
-    may_be_empty=True,
-)  # fmt: skip
+_HOW: Expected = {
+    "space": SPACE, "least": counts_to(MANY), "smoothing": counts_to(MANY, 0), "rounds": counts_to(MANY, 0),
+    "most": counts_to(MANY),
+}  # fmt: skip
+_SUMMARY: Expected = {"centroids": reals("nodes", None), "counts": int64("nodes")}
+
+
+@client_task(takes=_HOW, holds=_SUMMARY, may_be_empty=True)
 def send_summary(client: Client, payload: Payload) -> Payload:
     """Send centroids and counts of a client's micro-clusters, nothing for too few samples; labels stay."""
     least = max(payload["least"], client.min_members)
@@ -111,14 +111,7 @@ def send_summary(client: Client, payload: Payload) -> Payload:
     return {"centroids": found.centroids, "counts": found.counts}
 
 
-@client_task(
-    takes={
-        "space": SPACE, "least": counts_to(MANY), "smoothing": counts_to(MANY, 0), "rounds": counts_to(MANY, 0),
-        "most": counts_to(MANY),
-    },
-    holds={"centroids": reals("nodes", None), "counts": int64("nodes")},
-    may_be_empty=True,
-)  # fmt: skip
+@client_task(takes=_HOW, holds=_SUMMARY, may_be_empty=True)
 def send_new_summary(client: Client, payload: Payload) -> Payload:
     """Send centroids and counts of micro-clusters of a client's new rows alone; labels do not stay."""
     (reply,) = send_summary.run([replace(unsent(client), state={})], [payload])
