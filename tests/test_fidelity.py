@@ -130,5 +130,4 @@ def test_variant_paper_sets_what_is_not_given_at_every_door(name: str) -> None:
 
 def test_strategies_have_the_variant() -> None:
     strategies = pytest.importorskip("fedkin.flower")
-    assert strategies.EmbeddingStrategy(variant="paper").method("auto", 5).clustering == "bayes"
     assert strategies.OCFLStrategy(variant="paper", clusterer="kmeans").method("auto", 5).clusterer == "kmeans"

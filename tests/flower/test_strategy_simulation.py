@@ -21,7 +21,7 @@ def test_a_simulation_finds_the_clusters_and_models_of_nodes_in_this_process(tmp
     results: dict[str, Any] = {}
     clients = sites(CLUSTERS)
     app = app_nodes.client_app(clients, network)
-    app.query("fedkin")(flower.describes())
+    app.query("fedkin")(flower.report_name)
 
     def run(grid: Grid) -> dict[str, Any]:
         strategies = {"ocfl": flower.OCFLStrategy(names=True), "ifca": flower.IFCAStrategy(n_clusters=2, names=True)}

@@ -7,12 +7,12 @@ from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from torch import Tensor, nn
 
-from fedkin.flower import describes
+from fedkin.flower import report_name
 from ifca.dataset import partition
 from ifca.model import network, test, train
 
 app = ClientApp()
-app.query("fedkin")(describes())
+app.query("fedkin")(report_name)
 
 
 def _loaded(message: Message, context: Context) -> tuple[nn.Module, tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from statistics import fmean
+
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
@@ -25,5 +27,8 @@ def main(grid: Grid, context: Context) -> None:
     )
     last = max(result.evaluate_metrics_clientapp)
     print(f"accuracy {result.evaluate_metrics_clientapp[last]['eval_acc']:.3f} over all nodes")
-    for cluster, metrics in sorted(result.evaluate_metrics_by_cluster[last].items()):
-        print(f"cluster {cluster}: accuracy {metrics['eval_acc']:.3f}, nodes {result.members(cluster)}")
+    by_node = result.evaluate_metrics_by_node[last]
+    for cluster in sorted({result.clusters[node] for node in by_node}):
+        nodes = result.members(cluster)
+        accuracy = fmean(float(by_node[node]["eval_acc"]) for node in nodes if node in by_node)
+        print(f"cluster {cluster}: accuracy {accuracy:.3f}, nodes {nodes}")

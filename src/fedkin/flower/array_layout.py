@@ -49,13 +49,6 @@ class ArrayLayout:
             raise FedkinError(f"initial_arrays has {len(arrays)} arrays, but none of floating numbers to train.")
         return layout
 
-    @property
-    def last_width(self) -> int:
-        """Input width of the last linear layer, that of the last matrix; 0 if there is none."""
-        kinds = zip(self.shapes, self._kinds(), strict=True)
-        widths = [shape[1] for shape, kind in kinds if kind == _PARAMETER and len(shape) == 2]
-        return widths[-1] if widths else 0
-
     def vector(self, record: ArrayRecord) -> Tensor | str:
         """Flatten the model of `record` to a vector ``(size,)``; or say, as text, why it has another layout."""
         if set(record) != set(self.names):

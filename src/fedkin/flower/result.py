@@ -14,7 +14,7 @@ from safetensors.numpy import save
 
 from fedkin.core.files import write_atomically
 from fedkin.core.runner import RecordLine
-from fedkin.flower.grid_federation import Name
+from fedkin.flower.nodes import Name
 from fedkin.report.figures import Figure
 from fedkin.report.page import write_page
 from fedkin.report.run_page import page_of_rounds
@@ -33,9 +33,6 @@ class ClusterResult(Result):
     clusters : dict of Name to int
         Cluster of each node; a node whose cluster is not known, because it never replied, is absent. Nodes are called
         by their node ids here and below; with ``names=True`` by their names, which in a simulation are partitions.
-    memberships : dict of Name to list of float
-        Membership of each node in each cluster; only from FedRC, whose nodes predict with the models' probabilities
-        weighted by membership.
     own_arrays : dict of Name to ArrayRecord
         Models of nodes that are better served by another than their cluster's; only from Sattler.
     nodes : list of Name
@@ -43,8 +40,6 @@ class ClusterResult(Result):
     records : list of dict
         One for each step: ``round``, 0 before training; ``answered`` and ``missing``, and why; ``sent`` and
         ``received``, bytes of arrays and numbers so far; and what the method reports. Clients are numbers in `nodes`.
-    evaluate_metrics_by_cluster : dict of int to dict of int to MetricRecord
-        By round and cluster, as `evaluate_metrics_clientapp` has them over all nodes.
     evaluate_metrics_by_node : dict of int to dict of Name to MetricRecord
         By round and node: metrics of its own cluster's model, of the nodes that evaluated.
     train_metrics_by_node : dict of Name to MetricRecord
@@ -57,11 +52,9 @@ class ClusterResult(Result):
 
     arrays_by_cluster: list[ArrayRecord] = field(default_factory=list)
     clusters: dict[Name, int] = field(default_factory=dict)
-    memberships: dict[Name, list[float]] = field(default_factory=dict)
     own_arrays: dict[Name, ArrayRecord] = field(default_factory=dict)
     nodes: list[Name] = field(default_factory=list)
     records: list[dict[str, Any]] = field(default_factory=list)
-    evaluate_metrics_by_cluster: dict[int, dict[int, MetricRecord]] = field(default_factory=dict)
     evaluate_metrics_by_node: dict[int, dict[Name, MetricRecord]] = field(default_factory=dict)
     train_metrics_by_node: dict[Name, MetricRecord] = field(default_factory=dict)
     method: str = ""
@@ -99,10 +92,8 @@ class ClusterResult(Result):
             "own models": {str(node): name for node, name in files.items()},
         }
         write_atomically(folder / "clusters.json", json.dumps(index, indent=2) + "\n")
-        stale = len(clusters)
-        while (path := folder / f"cluster-{stale}.safetensors").exists():
+        for path in set(folder.glob("cluster-*.safetensors")) - {folder / name for name in clusters}:
             path.unlink()
-            stale += 1
 
     def report(self, path: str | Path, accuracy_key: str = "eval_acc") -> None:
         """Write an HTML page of the run: clusters of nodes over rounds, their accuracy, and missing nodes.

@@ -7,7 +7,7 @@ import inspect
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
@@ -29,14 +29,12 @@ from fedkin.experiment.config import checked_method
 from fedkin.experiment.registry import resolve
 from fedkin.experiment.run_folder import load_checkpoint, restore_checkpoint, snapshot
 from fedkin.flower.array_layout import ArrayLayout, registered_model
-from fedkin.flower.grid_federation import Aggregate, AppContract, Config, GridFederation, StrategyOptions
+from fedkin.flower.grid_federation import Aggregate, Config, GridFederation, StrategyOptions
 from fedkin.flower.result import ClusterResult
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState
 from fedkin.nn.modules import Classifier
 from fedkin.report.numbers import pluralize
 
-EvaluateHere = Callable[[int, ArrayRecord], MetricRecord | None]
-"""Evaluates a round's model at the server, see `ClusterStrategy.start`."""
 PATIENCE = 1.0
 """Seconds between two looks at who is connected."""
 CHECKPOINT, MODELS, REPORT = "checkpoint.safetensors", "models", "report.html"
@@ -48,7 +46,7 @@ TRAINING = (
     "local_epochs", "local_steps", "batch_size", "optimizer", "learning_rate", "learning_rates", "momentum",
     "weight_decay", "proximal", "recipe",
 )  # fmt: skip
-"""How clients train, which is the client app's own, unless fedkin trains the client app's network."""
+"""How clients train, which is the client app's own."""
 
 log = logging.getLogger("flwr")
 
@@ -56,23 +54,17 @@ log = logging.getLogger("flwr")
 class ClusterStrategy(Strategy):
     """Base class of strategies that find clusters of nodes and train a model for each.
 
-    A strategy is started as Flower's own are. Unless it says otherwise, it works with any app that works with FedAvg,
-    and sends what FedAvg sends. It runs the same method as fedkin's engines; a task for clients becomes such messages.
-    Parameters are those of `fedkin.flower.grid_federation.StrategyOptions`, of Flower's FedAvg and a few more, and
-    hyper-parameters of the method, without those that the client app decides.
+    A strategy is started as Flower's own are. It works with any app that works with FedAvg, and sends what FedAvg
+    sends. It runs the same method as fedkin's engines; a task for clients becomes such messages. Parameters are those
+    of `fedkin.flower.grid_federation.StrategyOptions`, of Flower's FedAvg and a few more, and hyper-parameters of the
+    method, without those that the client app decides.
     """
 
     _method: ClassVar[type[ClientMethod]]
     _fixed: ClassVar[tuple[str, ...]] = ()
     """Hyper-parameters that are fixed here."""
-    _describes: ClassVar[str] = ""
-    """The call of `fedkin.flower.describes` that the client app must answer queries by; empty if it need not."""
     _several: ClassVar[bool] = False
     """Whether training begins with a model for each cluster."""
-    _trains: ClassVar[bool] = False
-    """Whether nodes train by that query, and not by the client app's own function."""
-    _unlabelled: ClassVar[tuple[str, str] | None] = None
-    """The hyper-parameter and its value with which the client app's data need no labels; ``None`` if they always do."""
 
     def __init_subclass__(cls, method: type[ClientMethod] | str | None = None, **more: Any) -> None:
         """Add the hyper-parameters of `method`, its name or class; by default its base's.
@@ -84,9 +76,8 @@ class ClusterStrategy(Strategy):
             declared = resolve("method", method) if isinstance(method, str) else method
             if not (isinstance(declared, type) and issubclass(declared, ClientMethod)):
                 raise FedkinError(
-                    f"{cls.__name__} is made of {getattr(declared, '__name__', repr(declared))}, but a strategy "
-                    "carries methods that cluster clients: classes that inherit "
-                    "fedkin.methods.clients.client_method.ClientMethod."
+                    f"{cls.__name__} is made of {getattr(declared, '__name__', repr(declared))}; a strategy carries "
+                    "classes that inherit fedkin.methods.clients.client_method.ClientMethod."
                 )
             cls._method = declared
             options = (
@@ -103,12 +94,10 @@ class ClusterStrategy(Strategy):
     def __init__(self, **options: Any) -> None:
         name, defaults = type(self).__name__, self._hyper_parameters()
         for option in options:
-            if option in self._absent():
-                raise FedkinError(
-                    f"{name} has no parameter '{option}': the client app decides it, or start() takes it."
-                )
             if option not in (allowed := OPTIONS | defaults):
+                elsewhere = option in (*NOT_HERE, *TRAINING, *self._fixed)
                 end = hint(meant_by(option, allowed), nearest_few(option, allowed, f"help({name})"))
+                end = "the client app decides it, or start() takes it." if elsewhere else end
                 raise TypeError(f"{name} has no parameter '{option}'; {end}")
         self.options: dict[str, Any] = {key: options.get(key, default) for key, default in defaults.items()}
         values = {key: options.get(key, default) for key, default in OPTIONS.items()}
@@ -118,21 +107,15 @@ class ClusterStrategy(Strategy):
 
     def __repr__(self) -> str:
         """Return the strategy with the parameters that differ from their defaults."""
-        defaults = OPTIONS | self._hyper_parameters()
-        values = vars(self.app_options) | self.options
-        changed = ", ".join(f"{name}={value!r}" for name, value in values.items() if value != defaults[name])
-        return f"{type(self).__name__}({changed})"
+        defaults, values = OPTIONS | self._hyper_parameters(), vars(self.app_options) | self.options
+        changed = [f"{name}={value!r}" for name, value in values.items() if value != defaults[name]]
+        return f"{type(self).__name__}({', '.join(changed)})"
 
     @classmethod
     def _hyper_parameters(cls) -> dict[str, Any]:
-        """Return the method's hyper-parameters and their defaults."""
-        options = options_of(cls._method)
-        return {option.name: option.default for option in options if option.name not in cls._absent()}
-
-    @classmethod
-    def _absent(cls) -> tuple[str, ...]:
-        """Return the method's hyper-parameters that the strategy lacks."""
-        return *NOT_HERE, *cls._fixed, *(() if cls._trains else TRAINING)
+        """Return the method's hyper-parameters that the strategy has, and their defaults."""
+        absent = (*NOT_HERE, *TRAINING, *cls._fixed)
+        return {option.name: option.default for option in options_of(cls._method) if option.name not in absent}
 
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise FedkinError(
@@ -150,22 +133,14 @@ class ClusterStrategy(Strategy):
 
     def begin(self, fed: GridFederation, method: Any, models: Tensor) -> ClientMethodState:
         """Return the initial state from the models ``(m, size)`` that `start` was given."""
-        if self._several:
-            return self._with_models(fed, method, models)
-        if len(models) != 1:
-            raise FedkinError(f"{type(self).__name__} begins with one model, but initial_arrays holds {len(models)}.")
-        state: ClientMethodState = method.init(fed)
-        return state
-
-    def _with_models(self, fed: GridFederation, method: Any, models: Tensor, otherwise: str = "") -> ClientMethodState:
-        """Return the initial state with the models that `start` was given, one per cluster."""
-        if len(models) != method.n_clusters:
+        needed = method.n_clusters if self._several else 1
+        if len(models) != needed:
             raise FedkinError(
-                f"initial_arrays holds {pluralize(len(models), 'model')}; n_clusters is {method.n_clusters}, so give "
-                f"as many{otherwise}."
+                f"{type(self).__name__} begins with {pluralize(needed, 'model')}, but initial_arrays holds "
+                f"{len(models)}."
             )
         state: ClientMethodState = method.init(fed)
-        return dataclasses.replace(state, models=models)
+        return dataclasses.replace(state, models=models) if self._several else state
 
     def summary(self) -> None:
         """Log the strategy's parameters."""
@@ -179,7 +154,7 @@ class ClusterStrategy(Strategy):
         timeout: float | None = 3600,
         train_config: Config | None = None,
         evaluate_config: Config | None = None,
-        evaluate_fn: EvaluateHere | None = None,
+        evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
         folder: str | Path | None = None,
     ) -> ClusterResult:
         """Run the strategy: find the clusters and train their models.
@@ -187,10 +162,11 @@ class ClusterStrategy(Strategy):
         Parameters
         ----------
         grid : Grid
-        initial_arrays : ArrayRecord
-            The model that training begins from. `IFCA` also takes a list of `n_clusters` of them.
+        initial_arrays : ArrayRecord or list of ArrayRecord
+            The model that training begins from; `CLoVEStrategy` takes a list of `n_clusters` of them, and
+            `IFCAStrategy` either.
         num_rounds : int
-            Rounds of training; steps that come before it, such as one message from each, are not counted.
+            Rounds of training; steps that come before it are not counted.
         timeout : float or None
             Seconds until nodes that have not replied to an exchange count as missing; None waits for all.
         train_config, evaluate_config : ConfigRecord or callable, optional
@@ -218,35 +194,18 @@ class ClusterStrategy(Strategy):
             raise FedkinError(f"num_rounds is {num_rounds!r}; allowed: whole numbers from 1.")
         if timeout is not None and not (isinstance(timeout, int | float) and timeout > 0):
             raise FedkinError(f"timeout is {timeout!r}; allowed: above 0, in seconds, or None.")
-        began, name, no_labels = time.monotonic(), type(self).__name__, ""
-        if self._unlabelled is None or self.options[self._unlabelled[0]] != self._unlabelled[1]:
-            option = "" if self._unlabelled is None else ", or use {}({}={!r})".format(name, *self._unlabelled)
-            no_labels = f"which {name} needs; let the function given to describes() return (x, y){option}"
-        contract = AppContract(
-            self.app_options,
-            {MessageType.TRAIN: train_config or {}, MessageType.EVALUATE: evaluate_config or {}},
-            math.inf if timeout is None else float(timeout),
-            self._describes,
-            no_labels,
-        )
+        began, path = time.monotonic(), None if folder is None else Path(folder)
         layout, models = _models_in(initial_arrays)
-        log.info("Starting %s strategy: %d rounds", name, num_rounds)
+        log.info("Starting %s strategy: %d rounds", type(self).__name__, num_rounds)
         self.summary()
         with ExitStack() as stack:
             module = stack.enter_context(registered_model(layout, models[0]))
-            path = None if folder is None else Path(folder)
             if path is not None:
                 stack.enter_context(folder_lock(path))
-            facts = {
-                "strategy": name,
-                "num_rounds": num_rounds,
-                **{option: value for option, value in self.options.items() if not callable(value)},
-                "seed": self.app_options.seed,
-                "names": self.app_options.names,
-                "initial_arrays": {each: list(shape) for each, shape in zip(layout.names, layout.shapes, strict=True)},
-            }
-            rounds = RoundRunner(self, module, num_rounds, path, facts, evaluate_fn)
-            result = rounds.run(grid, layout, contract, models)
+            rounds = RoundRunner(self, module, num_rounds, path, layout)
+            rounds.evaluate_fn = evaluate_fn
+            configs = {MessageType.TRAIN: train_config or {}, MessageType.EVALUATE: evaluate_config or {}}
+            result = rounds.run(grid, configs, math.inf if timeout is None else float(timeout), models)
             if path is not None:
                 result.report(path / REPORT, self.app_options.eval_accuracy_key)
         log.info("Strategy execution finished in %.2fs", time.monotonic() - began)
@@ -282,8 +241,8 @@ def _models_in(initial_arrays: ArrayRecord | Sequence[ArrayRecord]) -> tuple[Arr
 class RoundRunner(Runner):
     """Runner of a strategy's rounds, for one run; a `folder` keeps a checkpoint after every step.
 
-    `module` is the name by which methods know the client app's model. `facts` are the settings in which a run must
-    agree with the checkpoint that it resumes from. Raises FedkinError if the folder holds another run.
+    `module` is the name by which methods know the client app's model, whose arrays are of the `layout`. Raises
+    FedkinError if the folder holds another run.
 
     Attributes
     ----------
@@ -293,57 +252,64 @@ class RoundRunner(Runner):
         As in `ClusterResult`; clients are numbers.
     metrics : list of (str, int, int or None, dict)
         What was measured, ``"trained"``, ``"evaluated"`` or ``"evaluated here"``, the last by the server; the round;
-        the client, or the cluster after ``"evaluated by cluster"``, or ``None`` for a mean; and the metrics.
+        the client, or ``None`` for a mean; and the metrics.
     """
 
     method: ClientMethod
     fed: GridFederation
+    evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None
 
     def __init__(
-        self, strategy: ClusterStrategy, module: str, num_rounds: int, folder: Path | None, facts: Mapping[str, Any],
-        evaluate_fn: EvaluateHere | None,
-    ) -> None:  # fmt: skip
-        self.strategy, self.options, self.evaluate_fn = strategy, strategy.app_options, evaluate_fn
+        self, strategy: ClusterStrategy, module: str, num_rounds: int, folder: Path | None, layout: ArrayLayout
+    ) -> None:
+        self.strategy, self.options, self.layout = strategy, strategy.app_options, layout
         self.module, self.num_rounds, self.folder = module, num_rounds, folder
         self.rounds = 0
         self.records: list[dict[str, Any]] = []
         self.metrics: list[tuple[str, int, int | None, dict[str, Any]]] = []
-        self.facts = owned(dict(facts))
+        # A run resumes only with the settings that it began with.
+        settings = {
+            "strategy": type(strategy).__name__,
+            "num_rounds": num_rounds,
+            **{option: value for option, value in strategy.options.items() if not callable(value)},
+            "seed": self.options.seed,
+            "names": self.options.names,
+            "initial_arrays": {name: list(shape) for name, shape in zip(layout.names, layout.shapes, strict=True)},
+        }
+        self.facts: dict[str, Any] = owned(settings)
         self.last = None if folder is None else load_checkpoint(folder / CHECKPOINT)
         before = self.facts if self.last is None else self.last.get("facts", {})
-        for name, value in sorted(self.facts.items(), key=lambda fact: fact[0] != "strategy"):  # that says most
+        for name, value in sorted(self.facts.items(), key=lambda fact: fact[0] != "strategy"):  # which says most
             if before.get(name) != value:
                 old, new = (text if len(text := repr(each)) <= 60 else "another" for each in (before.get(name), value))
                 raise FedkinError(
                     f"{folder} holds another run: {name} is {old} there, and {new} here; give another folder."
                 )
 
-    def run(self, grid: Grid, layout: ArrayLayout, contract: AppContract, models: Tensor) -> ClusterResult:
+    def run(self, grid: Grid, configs: Mapping[str, Config], timeout: float, models: Tensor) -> ClusterResult:
         """Run all rounds, or the remaining ones after resuming; training starts from `models` ``(m, size)``."""
         self._wait(grid)  # before there is a federation, whose seats are numbered from the nodes that are there
         last = self.last or {"state": {"labels": ()}, "names": ()}
-        names, seats = last["names"], len(last["state"]["labels"])
-        fed = GridFederation(grid, layout, contract, None if self.last is None else seats, names)
+        names, seats = last["names"], None if self.last is None else len(last["state"]["labels"])
+        fed = GridFederation(grid, self.layout, self.options, configs, timeout, seats, names)
         if not self.options.names and names and min(fed.present, default=len(names)) >= len(names):
             raise FedkinError(
                 f"None of the {len(names)} nodes of the run in {self.folder} is connected, by their ids; with "
                 "names=True nodes are known by their names instead, in a simulation by their partitions."
             )
         super().__init__(self.strategy.method(self.module, self.num_rounds), fed)
-        if self.last is not None:
-            state: ClientMethodState = restore_checkpoint(fed, self.method.state_type, self.last)
-            self.rounds, self.records = self.last["rounds"], self.last["records"]
-            self.metrics = [tuple(entry) for entry in self.last["metrics"]]
-            for record in self.records:  # JSON has made texts of the clients
-                record["missing"] = {int(client): reason for client, reason in record["missing"].items()}
-            log.info("Resuming after round %d of %d", self.rounds, self.num_rounds)
-            # The model is registered under another name in every process.
-            state = dataclasses.replace(state, module={**state.module, "name": self.module})
-        else:
+        if self.last is None:
             self._evaluate_here(0, models[0])
             self._gather()
-            state = self.keep(self.strategy.begin(fed, self.method, models), {}, None)
-        return self._result(self.steps(state))
+            return self._result(self.steps(self.keep(self.strategy.begin(fed, self.method, models), {}, None)))
+        state: ClientMethodState = restore_checkpoint(fed, self.method.state_type, self.last)
+        self.rounds, self.records = self.last["rounds"], self.last["records"]
+        self.metrics = [tuple(entry) for entry in self.last["metrics"]]
+        for record in self.records:  # JSON has made texts of the clients
+            record["missing"] = {int(client): reason for client, reason in record["missing"].items()}
+        log.info("Resuming after round %d of %d", self.rounds, self.num_rounds)
+        # The model is registered under another name in every process.
+        return self._result(self.steps(dataclasses.replace(state, module={**state.module, "name": self.module})))
 
     def advance(self, step: int) -> None:
         """Wait for nodes, of which as many train as Flower's FedAvg samples from those connected."""
@@ -365,17 +331,16 @@ class RoundRunner(Runner):
             used = {client: metrics for client, metrics in self.fed.trained.items() if str(client) in losses}
             self._measure("trained", self.options.train_metrics_aggr_fn, used)
             self._evaluate(state)
-            self.records[-1] |= self._traffic()
+        self.records[-1] |= {"sent": self.fed.traffic.sent, "received": self.fed.traffic.received}
         return {}
 
     def keep(self, state: ClientMethodState, timing: Timing, line: RecordLine | None) -> ClientMethodState:
         """Write the clusters' models, then a checkpoint, if there is a folder for them; return the state."""
         if self.folder is not None:
             self._result(state).save(self.folder / MODELS)
-            names = list(self.fed.names)
-            log_tree = {"rounds": self.rounds, "records": self.records, "metrics": self.metrics, "facts": self.facts}
-            tree = owned({**snapshot(self.fed, state), "names": names, **log_tree})
-            save_tree(self.folder / CHECKPOINT, tree)
+            tree = {"rounds": self.rounds, "records": self.records, "metrics": self.metrics, "facts": self.facts}
+            tree |= {**snapshot(self.fed, state), "names": list(self.fed.names)}
+            save_tree(self.folder / CHECKPOINT, owned(tree))
         return state
 
     def _wait(self, grid: Grid) -> None:
@@ -399,14 +364,12 @@ class RoundRunner(Runner):
     def _note(self, record: Record, number: int) -> None:
         """Store a step's record, and log it."""
         values = dict(record.values)
-        for name in ("labels", "memberships"):  # which also have seats of those that may still come
-            if name in values:
-                values[name] = values[name][: len(self.fed.names)]
+        if "labels" in values:  # which also has seats of those that may still come
+            values["labels"] = values["labels"][: len(self.fed.names)]
         if not self.fed.has_losses:
             del values["loss"], values["losses"]
         missing = record.missing | self.fed.dropped
-        entry = {"round": number, "answered": record.answered, "missing": missing, **values, **self._traffic()}
-        self.records.append(entry)
+        self.records.append({"round": number, "answered": record.answered, "missing": missing, **values})
         log.info("[ROUND %d/%d] %s", number, self.num_rounds, "" if number else values.get("phase", ""))
         log.info("\t├──> %d nodes answered, %d did not", len(record.answered), len(missing))
         for client, reason in missing.items():
@@ -414,33 +377,17 @@ class RoundRunner(Runner):
         sizes = ", ".join(map(str, values["sizes"]))
         log.info("\t├──> %s of %s nodes", pluralize(values["clusters"], "cluster"), sizes or "no")
 
-    def _traffic(self) -> dict[str, int]:
-        """Return the bytes sent to nodes and received from them so far, as in records."""
-        return {"sent": self.fed.traffic.sent, "received": self.fed.traffic.received}
-
-    def _measure(
-        self, what: str, aggregate: Aggregate | None, metrics: Mapping[int, MetricRecord], labels: Sequence[int] = ()
-    ) -> None:
-        """Store the metrics of clients, their weighted mean, and with `labels` that of each cluster."""
+    def _measure(self, what: str, aggregate: Aggregate | None, metrics: Mapping[int, MetricRecord]) -> None:
+        """Store the metrics of clients, and their weighted mean unless their names differ."""
         self.metrics += [(what, self.rounds, client, dict(each)) for client, each in metrics.items()]
-        if (total := self._aggregated(aggregate, metrics.values())) is None:
-            return
-        log.info("\t├──> %s: %s", what.capitalize(), total)
-        self.metrics.append((what, self.rounds, None, total))
-        for cluster in sorted({labels[client] for client in metrics} if labels else ()):
-            part = self._aggregated(aggregate, [each for i, each in metrics.items() if labels[i] == cluster])
-            if part is not None:
-                self.metrics.append((f"{what} by cluster", self.rounds, cluster, part))
-
-    def _aggregated(self, aggregate: Aggregate | None, metrics: Iterable[MetricRecord]) -> dict[str, Any] | None:
-        """Aggregate the clients' metrics to weighted means; ``None`` if their names differ."""
-        records = [RecordDict({"metrics": record}) for record in metrics]
-        names = {frozenset(record["metrics"]) for record in records}
-        if len(names) > 1:
+        names = {frozenset(record) for record in metrics.values()}
+        if len(names) == 1:
+            records = [RecordDict({"metrics": record}) for record in metrics.values()]
+            total = dict((aggregate or aggregate_metricrecords)(records, self.options.weighted_by_key))
+            log.info("\t├──> %s: %s", what.capitalize(), total)
+            self.metrics.append((what, self.rounds, None, total))
+        elif names:
             log.warning("Nodes replied with different metrics, which are not averaged.")
-        if len(names) != 1:
-            return None
-        return dict((aggregate or aggregate_metricrecords)(records, self.options.weighted_by_key))
 
     def _evaluate(self, state: ClientMethodState) -> None:
         """Evaluate cluster models at sampled nodes, and the largest cluster's model at the server."""
@@ -450,18 +397,15 @@ class RoundRunner(Runner):
         count = max(int(self.options.fraction_evaluate * len(placed)), fewest)
         drawn = torch.randperm(len(placed), generator=self.fed.rng("evaluate", self.rounds))[:count]
         metrics = self.fed.evaluate({placed[i]: state.models[labels[placed[i]]] for i in sorted(drawn.tolist())})
-        self._measure("evaluated", self.options.evaluate_metrics_aggr_fn, metrics, labels)
+        self._measure("evaluated", self.options.evaluate_metrics_aggr_fn, metrics)
         self._evaluate_here(self.rounds, state.models[self._largest(state)])
 
     def _evaluate_here(self, number: int, model: Tensor) -> None:
-        if self.evaluate_fn is None or (metrics := self.evaluate_fn(number, self.fed.layout.record(model))) is None:
+        if self.evaluate_fn is None or (metrics := self.evaluate_fn(number, self.layout.record(model))) is None:
             return
-        try:
-            self.metrics.append(("evaluated here", number, None, dict(MetricRecord(dict(metrics)))))
-        except (TypeError, ValueError) as error:
-            raise FedkinError(
-                f"evaluate_fn returned {type(metrics).__name__}, which is no MetricRecord ({error})."
-            ) from error
+        if not isinstance(metrics, MetricRecord):
+            raise FedkinError(f"evaluate_fn returned {type(metrics).__name__}, which is no MetricRecord.")
+        self.metrics.append(("evaluated here", number, None, dict(metrics)))
         log.info("\t├──> Evaluation at the server: %s", dict(metrics))
 
     def _largest(self, state: ClientMethodState) -> int:
@@ -470,7 +414,7 @@ class RoundRunner(Runner):
         return int(labels[labels >= 0].bincount(minlength=len(state.models)).argmax())
 
     def _measured(self, what: str) -> dict[int, dict[int | None, MetricRecord]]:
-        """Return metrics by round, and by client or cluster, with means under ``None``."""
+        """Return metrics by round and client, with means under ``None``."""
         by_round: dict[int, dict[int | None, MetricRecord]] = {}
         for kind, number, part, values in self.metrics:
             if kind == what:
@@ -480,24 +424,23 @@ class RoundRunner(Runner):
     def _result(self, state: ClientMethodState) -> ClusterResult:
         """Build the result from the method's clusters and models, and what was measured."""
         result: dict[str, Any] = self.method.result(state)
-        names, layout = self.fed.names, self.fed.layout
+        names, models = self.fed.names, [self.layout.record(model) for model in result["models"]]
         trained, evaluated = self._measured("trained"), self._measured("evaluated")
-        labels = zip(names, result["labels"].tolist(), strict=False)
-        memberships = zip(names, result.get("memberships", []), strict=False)
-        models = [layout.record(model) for model in result["models"]]
-        chosen = [int(client) for client in result.get("choices", {})]
         return ClusterResult(
             arrays=models[self._largest(state)],
             train_metrics_clientapp=_means(trained),
             evaluate_metrics_clientapp=_means(evaluated),
             evaluate_metrics_serverapp=_means(self._measured("evaluated here")),
             arrays_by_cluster=models,
-            clusters={name: cluster for name, cluster in labels if cluster >= 0},
-            memberships={name: shares.tolist() for name, shares in memberships},
-            own_arrays={names[i]: layout.record(self.method.model_of(result, i)) for i in chosen},
+            clusters={
+                name: cluster for name, cluster in zip(names, result["labels"].tolist(), strict=False) if cluster >= 0
+            },
+            own_arrays={
+                names[i]: self.layout.record(self.method.model_of(result, i))
+                for i in map(int, result.get("choices", {}))
+            },
             nodes=list(names),
             records=list(self.records),
-            evaluate_metrics_by_cluster=self._measured("evaluated by cluster"),  # type: ignore[arg-type]
             evaluate_metrics_by_node={
                 number: {names[i]: metrics for i, metrics in parts.items() if i is not None}
                 for number, parts in evaluated.items()
@@ -561,39 +504,18 @@ class IFCAStrategy(ClusterStrategy, method="ifca"):
     """
 
     _fixed = ("identity", "averaging", "start")  # all, of models, and by initial_arrays
+    _several = True
 
     def begin(self, fed: GridFederation, method: Any, models: Tensor) -> ClientMethodState:
         """Return the initial state, with models that are seeded or given."""
         if len(models) == 1:
-            state: ClientMethodState = dataclasses.replace(method, start="kmeans").init(fed)
-            return state
-        state = self._with_models(fed, method, models, ", or one")
+            seeded: ClientMethodState = dataclasses.replace(method, start="kmeans").init(fed)
+            return seeded
+        state = super().begin(fed, method, models)
         models = state.models.clone()
         shared = Classifier.of(state.module).leading(method.shared_layers)
         models[:, :shared] = models[0, :shared]
         return dataclasses.replace(state, models=models)
-
-
-class GradientLossStrategy(ClusterStrategy, method="gradient-loss"):
-    """Strategy by loss and gradient: a node joins a model of low loss that moves as its training does (Lin et al.).
-
-    The app's evaluation reports a loss, `eval_loss_key`. Its whole training stands for the paper's one gradient step.
-    In a round a node evaluates all models and trains all of them, so it costs `n_clusters` times FedAvg's computing;
-    fedkin's own client app sends one message instead.
-
-    `initial_arrays` is a list of `n_clusters` models that differ.
-    """
-
-    _fixed = ("similarity",)  # by cosines: the distance of losses and updates needs the client app's learning rate
-    _several = True
-
-
-class CFLGPStrategy(ClusterStrategy, method="cfl-gp"):
-    """Strategy of CFL-GP: spectral clustering of nodes by accumulated updates (Kim, Kim, de Veciana 2024).
-
-    A node that comes when clusters are no longer formed joins by its `eval_loss_key` under each model. In a clustering
-    round most nodes train twice: their cluster's model, and one that all nodes train.
-    """
 
 
 class CLoVEStrategy(ClusterStrategy, method="clove"):
@@ -603,84 +525,4 @@ class CLoVEStrategy(ClusterStrategy, method="clove"):
     clustered. `initial_arrays` is a list of `n_clusters` models that differ.
     """
 
-    _several = True
-
-
-class EmbeddingStrategy(ClusterStrategy, method="embedding"):
-    """Strategy of client embeddings: cluster nodes before training by randomised bits (Prigent et al. 2024).
-
-    Needs a client app that also describes its data: ``app.query("fedkin")(fedkin.flower.describes(load))``. Steps of
-    pre-training and the one of messages come before the first round. Flipped bits are remembered, so that repeated
-    messages reveal no more; an app on Flower remembers them for one run only.
-    """
-
-    _describes = "describes(load)"
-    _unlabelled = ("form", "prototypes")
-
-
-class LADDStrategy(ClusterStrategy, method="ladd"):
-    """Strategy of LADD: cluster nodes before training by the style of their images (Shenaj et al. 2023).
-
-    Needs a client app that also describes its data, as `EmbeddingStrategy` does; styles are sent as they are.
-    """
-
-    _describes = "describes(load)"
-    _unlabelled = ("style", "client")
-
-
-class PACFLStrategy(ClusterStrategy, method="pacfl"):
-    """Strategy of PACFL: cluster nodes before training by principal angles of their data (Vahidian et al. 2023).
-
-    Needs a client app that also describes its data, as `EmbeddingStrategy` does; singular vectors are sent as they are.
-    """
-
-    _describes = "describes(load)"
-    _unlabelled = ("bases", "client")
-
-
-class FLUXStrategy(ClusterStrategy, method="flux"):
-    """Strategy of FLUX: cluster nodes by moments of latents after a few rounds of one model (Fenoglio et al. 2025).
-
-    Needs a client app that also describes its data by its own network:
-    ``app.query("fedkin")(fedkin.flower.describes(load, network=Net))``; moments are sent as they are. Latents are what
-    the network's last linear layer is given, whose matrix must be the last of the arrays.
-    """
-
-    _describes = "describes(load, network=Net)"
-    _fixed = ("latents",)  # the last layer's: arrays do not say where the first linear one begins
-
-    def begin(self, fed: GridFederation, method: Any, models: Tensor) -> ClientMethodState:
-        """Return the initial state, with as many directions as the network's latent width."""
-        width = fed.layout.last_width
-        if not width:
-            raise FedkinError("FLUXStrategy needs a network with a linear layer; initial_arrays has no matrix.")
-        state: Any = super().begin(fed, method, models)
-        begun: ClientMethodState = dataclasses.replace(state, projection=method.directions(fed, width))
-        return begun
-
-
-class FedDriftStrategy(ClusterStrategy, method="feddrift"):
-    """Strategy of FedDrift: cluster nodes again every few rounds by all models' errors (Jothimurugesan et al. 2023).
-
-    The app's evaluation reports an accuracy in [0, 1], `eval_accuracy_key`: nodes judge models on the samples that the
-    app evaluates with. With ``start="alone"`` every node begins with a model of its own, so that at the first
-    clustering each evaluates as many models as there are nodes.
-    """
-
-    _fixed = ("held_out",)  # the samples that the client app evaluates with
-
-
-class FedRCStrategy(ClusterStrategy, method="fedrc"):
-    """Strategy of FedRC: soft clusters; every node trains all `n_clusters` models (Guo, Tang, Lin 2024).
-
-    A client app trains without weights of samples, so fedkin trains the client app's network in its place:
-    ``app.query("fedkin")(fedkin.flower.describes(load, network=Net))``. How nodes train is therefore given here, as
-    `learning_rate`, `local_epochs` and the like; the client app's own training is not called, its evaluation is, with
-    the model of the cluster that a node belongs to most. Mods of the client app, such as `LocalDpMod`, do not cover
-    this training. `initial_arrays` is a list of `n_clusters` models that differ.
-    """
-
-    _describes = "describes(load, network=Net)"
-    _trains = True
-    _fixed = ("recipe",)  # a registered one, in processes of fedkin's own
     _several = True
