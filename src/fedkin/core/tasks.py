@@ -10,7 +10,7 @@ from functools import wraps
 from importlib import import_module
 from inspect import signature
 from types import ModuleType
-from typing import Any, TypedDict, Unpack, overload
+from typing import Any, Literal, TypedDict, Unpack, overload
 
 import torch
 from torch import Tensor
@@ -88,6 +88,8 @@ def named_object(path: str, what: str) -> Any:
 TaskFunction = Callable[[Sequence[Client], Sequence[Payload]], list[Payload]]
 ClientFunction = Callable[[Client, Payload], Payload]
 
+Fewest = Literal["one", "none", "noise", "extremes", "least", "members", "min_members"]
+
 _TASKS: dict[str, Task] = {}
 
 
@@ -121,6 +123,12 @@ class Task:
         Whether a reply reveals values of single samples at the ends of a column: its exact minimum and maximum, or
         counts between limits that the server chooses. A site's policy may refuse such tasks, except in a
         secure sum.
+    sends : str
+        What its replies tell, for a reader who does not compute, without a full stop; empty if it replies nothing.
+    fewest : str
+        How few rows can be behind a number of a reply: "one"; "none", of what is of no row; "noise", which hides each;
+        "extremes", smallest and largest values, which are of one; or the entry of the payload, or the option, that says
+        how many it takes: "least", "members" or "min_members".
     one_by_one : bool
         Whether the function is one of a single client, so that clients gain nothing from being handed over together.
     block, pool : list of callable
@@ -136,6 +144,8 @@ class Task:
     moves_data: bool = False
     accounted: bool = False
     extremes: bool = False
+    sends: str = ""
+    fewest: Fewest = "one"
     one_by_one: bool = False
     block: list[BlockFunction] = field(default_factory=list, compare=False)
     pool: list[BlockFunction] = field(default_factory=list, compare=False)
@@ -178,6 +188,8 @@ class Declared(TypedDict, total=False):
     moves_data: bool
     accounted: bool
     extremes: bool
+    sends: str
+    fewest: Fewest
 
 
 @overload

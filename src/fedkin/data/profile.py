@@ -152,6 +152,7 @@ _QUESTION: Expected = {
         "typical_sum": doubles("clusters", "columns"), "typical_counts": int64("clusters", None),
     },
     may_be_empty=True,
+    sends="By cluster and column: how many rows, their mean and spread, and frequent categories", fewest="min_members",
 )  # fmt: skip
 def cluster_cells(client: Client, payload: Payload) -> Payload:
     """Report sums by cluster and column of a table, without cells of too few values; empty without clusters."""
@@ -180,7 +181,11 @@ def cluster_cells(client: Client, payload: Payload) -> Payload:
     }
 
 
-@task(takes=_QUESTION)
+@task(
+    takes=_QUESTION,
+    sends="By cluster and column: how many rows, their mean and spread, and frequent categories",
+    fewest="min_members",
+)
 def hidden_cluster_cells(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Report sums by cluster and column of a table, without cells of too few values; zeros without clusters."""
     replies: list[Payload] = []
@@ -355,6 +360,8 @@ def texts_of(samples: Samples | None, table: Table | None, count: int) -> list[s
     takes={"n_clusters": counts_to(10_000), "min_members": counts_to(2**31)},
     holds={"words": is_list(is_text), "counts": int64("clusters", None), "members": int64("clusters")},
     may_be_empty=True,
+    sends="How many texts of each cluster hold a word, of words that several texts hold",
+    fewest="min_members",
 )
 def word_counts(client: Client, payload: Payload) -> Payload:
     """Report how many texts of each cluster hold a word, and how many there are, at a simulated client; else nothing.

@@ -119,6 +119,8 @@ _ENCODERS: Expected = {"encoder": is_text, "texts": are_names, "text_encoder": i
     holds={"shape": is_shape, "scaled": is_flag},
     may_hold={"names": are_names, "plain": is_flag, **_ENCODERS},
     accounted=True,
+    sends="What columns there are, or how large a picture is",
+    fewest="none",
 )
 def shapes(client: Client, payload: Payload) -> Payload:
     """Report the shape of a sample, whether the data are prepared already, and names of a table's columns.
@@ -145,6 +147,8 @@ def shapes(client: Client, payload: Payload) -> Payload:
         "count": is_count, "sum": _FEATURES, "min": _FEATURES, "max": _FEATURES, "shape": is_shape, "scaled": is_flag,
     },
     may_hold={"names": are_names, "columns": are_reports, "filled": _FEATURES, "trimmed": is_flag, **_ENCODERS},
+    sends="How many rows, and each column's mean, smallest and largest value, and frequent categories",
+    fewest="extremes",
 )  # fmt: skip
 def moments(client: Client, payload: Payload) -> Payload:
     """Report count, sum, minimum and maximum of each column or channel, 0 for categories; of a table also its columns.
@@ -193,6 +197,7 @@ def _facts_of(client: Client) -> Payload:
     takes={"column": is_text},
     holds={"count": is_count, "sum": doubles("embedded"), "products": reals("embedded", "embedded")},
     may_be_empty=True,
+    sends="How texts differ, as sums over a language model's numbers of them",
 )
 def text_moments(client: Client, payload: Payload) -> Payload:
     """Report count, sum and products of a text column's embeddings, of cells that are not empty; empty without any."""
@@ -202,7 +207,12 @@ def text_moments(client: Client, payload: Payload) -> Payload:
     return {"count": len(rows), "sum": rows.double().sum(0), "products": rows.T @ rows} if len(rows) else {}
 
 
-@client_task(takes=_MIN_MEMBERS, holds={"names": are_names, "columns": are_reports})
+@client_task(
+    takes=_MIN_MEMBERS,
+    holds={"names": are_names, "columns": are_reports},
+    sends="What columns there are, their kinds, and the names of frequent categories",
+    fewest="min_members",
+)
 def table_columns(client: Client, payload: Payload) -> Payload:
     """Report the columns of a table, and nothing of its samples except names of frequent categories."""
     if client.table is None:
@@ -226,6 +236,7 @@ def _reports_of(client: Client, payload: Payload) -> Payload:
         "filled": doubles("columns", minimum=0), "sum": doubles("columns"), "counts": doubles(None, minimum=0),
         "samples": is_count,
     },
+    sends="How many rows have a value, the mean of each column, and how often categories occur",
 )  # fmt: skip
 def column_sums(client: Client, payload: Payload) -> Payload:
     """Report the filled cells and the sum of each column, and the frequencies of categories."""
@@ -234,7 +245,11 @@ def column_sums(client: Client, payload: Payload) -> Payload:
     return {**reply, "counts": _frequencies(values, payload), "samples": len(values)}
 
 
-@client_task(takes=_SUMS, holds={"squares": doubles("columns", minimum=0), "counts": doubles(None, minimum=0)})
+@client_task(
+    takes=_SUMS,
+    holds={"squares": doubles("columns", minimum=0), "counts": doubles(None, minimum=0)},
+    sends="How much the values of each column differ, and how often categories occur",
+)
 def squares(client: Client, payload: Payload) -> Payload:
     """Report each column's sum of squared distances from the common mean, in squares of its unit, and frequencies."""
     values = _values(client, payload)
@@ -242,13 +257,13 @@ def squares(client: Client, payload: Payload) -> Payload:
     return {"squares": distances.square().sum(0) * _numbers(payload), "counts": _frequencies(values, payload)}
 
 
-@task(takes=_COLUMNS)
+@task(takes=_COLUMNS, sends="How many rows have a value, the mean of each column, and how often categories occur")
 def hidden_column_sums(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Report the filled cells and the sum of each column, and the frequencies of categories, for a secure sum."""
     return [{**reply, "sum": to_digits(reply["sum"])} for reply in column_sums.run(clients, payloads)]
 
 
-@task(takes=_SUMS)
+@task(takes=_SUMS, sends="How much the values of each column differ, and how often categories occur")
 def hidden_squares(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Report each column's sum of squared distances from the common mean, for a secure sum."""
     return [{"squares": to_digits(reply["squares"])} for reply in squares.run(clients, payloads)]
@@ -257,6 +272,7 @@ def hidden_squares(clients: Sequence[Client], payloads: Sequence[Payload]) -> li
 @client_task(
     takes={**_COLUMNS, "at": Optional(int64("columns")), "low": doubles(None), "high": doubles(None)},
     holds={"histograms": doubles("columns", BINS, minimum=0)},
+    sends="How many rows have values in which range",
 )
 def column_histograms(client: Client, payload: Payload) -> Payload:
     """Report how many values of columns, or those ``at`` positions of an array, lie in each bin; ends take the rest.

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import date
 from fnmatch import fnmatchcase
+from functools import cache
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
@@ -21,7 +25,6 @@ from fedkin.engines.local import LocalFederation
 from fedkin.engines.policy import Policy
 from fedkin.engines.site import Site
 from fedkin.experiment.config import Config, preparing_for
-from fedkin.experiment.disclosure import modules_of
 from fedkin.experiment.registry import target_of
 from fedkin.secure_aggregation.sums import secure
 
@@ -88,6 +91,28 @@ def _is_of(task: Task, targets: list[str]) -> bool:
     """Return whether a task is of one of these methods, ``module:Class``, or of what all methods use."""
     module = task.name.rpartition(".")[0]
     return module.startswith(_COMMON) or any(module in modules_of(target.partition(":")[0]) for target in targets)
+
+
+@cache
+def modules_of(method: str) -> frozenset[str]:
+    """Return the modules that a method's tasks may be in: its own, and those of its package that they import from.
+
+    No method of fedkin's imports another, so that these do not hold the tasks of another.
+    """
+    package = "fedkin.methods" if method.startswith("fedkin.") else method.partition(".")[0]
+    modules, pending = set[str](), [method]
+    while pending:
+        if (module := pending.pop()) in modules:
+            continue
+        modules.add(module)
+        for value in vars(import_module(module)).values():
+            name = value.name.rpartition(".")[0] if isinstance(value, Task) else getattr(value, "__module__", None)
+            name = value.__name__ if isinstance(value, ModuleType) else name
+            # Packages are left out: their names import all that is in them.
+            is_inside = isinstance(name, str) and f"{name}.".startswith(f"{package}.")
+            if isinstance(name, str) and is_inside and not hasattr(sys.modules.get(name), "__path__"):
+                pending.append(name)
+    return frozenset(modules)
 
 
 class _Rehearsal(LocalFederation):

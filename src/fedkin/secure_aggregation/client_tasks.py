@@ -88,7 +88,13 @@ SIGNED_GROUP: Expected = {**GROUP, "signed": Optional(ListOf({"signer": is_text,
 _REFUSED: Expected = {"refused": is_text}
 
 
-@client_task(takes={}, holds={"key": uint8(KEY)}, may_hold={"signer": is_text, "signature": is_text})
+@client_task(
+    takes={},
+    holds={"key": uint8(KEY)},
+    may_hold={"signer": is_text, "signature": is_text},
+    sends="Keys, for sums under masks",
+    fewest="none",
+)
 def send_key(client: Client, payload: Payload) -> Payload:
     """Send the client's public key, uint8 ``(32,)``; its secret is made at the first request and kept.
 
@@ -101,6 +107,8 @@ def send_key(client: Client, payload: Payload) -> Payload:
 @client_task(
     takes=SIGNED_GROUP,
     may_hold={**_REFUSED, "publics": uint8(len(KINDS), KEY), "shares": uint8(None, len(KINDS), SEALED)},
+    sends="Keys, for sums under masks",
+    fewest="none",
 )
 def send_shares(client: Client, payload: Payload) -> Payload:
     """Send the client's public keys of a sum, and encrypted shares of the private ones for each of its clients.
@@ -128,6 +136,7 @@ def send_shares(client: Client, payload: Payload) -> Payload:
         "payload": lambda value: isinstance(value, dict),
     },
     may_hold={**_REFUSED, "masked": Array((None,), torch.int64, -(2.0**63), 2.0**63), "sealed": is_list(is_count)},
+    sends="Numbers under masks, of which only the sum over clients can be read", fewest="none",
 )  # fmt: skip
 def masked(client: Client, payload: Payload) -> Payload:
     """Run the given task, and send the terms of its reply masked, as ``masked``, int64; or why not, as ``refused``.
@@ -153,6 +162,8 @@ def masked(client: Client, payload: Payload) -> Payload:
 @client_task(
     takes={**GROUP, "survivors": is_list(is_count), "dropped": is_list(is_count)},
     may_hold={**_REFUSED, "own": uint8(None, OPENER), "pairs": uint8(None, OPENER)},
+    sends="Parts of keys, with which the masks are taken off a sum",
+    fewest="none",
 )
 def reveal_shares(client: Client, payload: Payload) -> Payload:
     """Reveal shares of keys: for the individual masks of survivors, and the pairwise masks of those that dropped out.

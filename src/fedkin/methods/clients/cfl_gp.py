@@ -180,6 +180,7 @@ class CFLGPMethod(ClientMethod):
     },
     holds={"update": updates(None), "samples": is_amount, "loss": is_number},
     may_hold={"profile": updates(None)},
+    sends="What training has changed in a network, the number of rows, and how wrong it was",
 )  # fmt: skip
 def train_and_profile(client: Client, payload: Payload) -> Training:
     """Train the model as `client_method.train` does; also report the coordinates ``places`` of an update.

@@ -88,7 +88,12 @@ def training_of(client: Client, payload: Payload, start: Tensor) -> Job:
     return Job(classifier, start, client.x, labels_of(client), client.rng, training)
 
 
-@client_task(takes={}, holds={"shape": is_shape, "classes": counts_to(MAX_CLASSES, 0)})
+@client_task(
+    takes={},
+    holds={"shape": is_shape, "classes": counts_to(MAX_CLASSES, 0)},
+    sends="How large a sample is, and how many classes there are",
+    fewest="none",
+)
 def describe(client: Client, payload: Payload) -> Payload:
     """Report the shape of a sample and the number of classes, one more than the largest label; 0 without labels."""
     return {"shape": list(client.x.shape[1:]), "classes": 0 if client.y is None else int(client.y.max()) + 1}
@@ -97,6 +102,7 @@ def describe(client: Client, payload: Payload) -> Payload:
 @training_task(
     takes={"module": CLASSIFIER, "model": updates("size"), "training": DESCENT},
     holds={"update": updates(None), "samples": is_amount, "loss": is_number},
+    sends="What training has changed in a network, the number of rows, and how wrong it was",
 )
 def train(client: Client, payload: Payload) -> Training:
     """Train the model on the client's data; report the update, the number of samples and the training loss."""
@@ -104,7 +110,9 @@ def train(client: Client, payload: Payload) -> Training:
 
 
 @client_task(
-    takes={"module": CLASSIFIER, "models": candidates("models", "size")}, holds={"losses": reals(None, minimum=0)}
+    takes={"module": CLASSIFIER, "models": candidates("models", "size")},
+    holds={"losses": reals(None, minimum=0)},
+    sends="How wrong each model is on the client's rows, on average",
 )
 def losses(client: Client, payload: Payload) -> Payload:
     """Report the mean loss of each model ``(K, size)`` on all of the client's data, as ``losses`` ``(K,)``."""

@@ -82,6 +82,7 @@ class DittoMethod(ClientMethod):
         "attraction": within(0),
     },
     holds={"update": updates(None), "personal": updates(None), "samples": is_amount, "loss": is_number},
+    sends="What training has changed in two networks, the number of rows, and how wrong they were",
 )  # fmt: skip
 def train_both(client: Client, payload: Payload) -> Training:
     """Train the common and the personal model; report both changes, the number of samples and the personal loss."""

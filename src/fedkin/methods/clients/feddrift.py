@@ -243,6 +243,7 @@ _JUDGED: Expected = {"module": CLASSIFIER, "held_out": within(0, 1)}
 @client_task(
     takes={**_JUDGED, "models": candidates("models", "size")},
     holds={"errors": reals(None, minimum=0, maximum=1), "samples": is_amount},
+    sends="How often each model is wrong on some of the client's rows, and how many these are",
 )
 def judge(client: Client, payload: Payload) -> Payload:
     """Report the error rate of each model on the held-out samples, as ``errors`` ``(K,)``, and their number."""
@@ -255,6 +256,7 @@ def judge(client: Client, payload: Payload) -> Payload:
 @training_task(
     takes={**_JUDGED, "model": updates("size"), "training": DESCENT},
     holds={"update": updates(None), "samples": is_amount, "loss": is_number},
+    sends="What training has changed in a network, the number of rows, and how wrong it was",
 )
 def train_on_kept(client: Client, payload: Payload) -> Training:
     """Train on all but the held-out samples; report the update, their number and the training loss."""

@@ -176,6 +176,7 @@ class FedRCMethod(ClientMethod):
         "updates": updates("models", "size"), "memberships": _SHARES, "masses": _FREQUENCIES,
         "samples": is_amount, "loss": is_number,
     },
+    sends="What training has changed in each network, how well each suits the client, and how wrong they were",
 )  # fmt: skip
 def weigh_and_train(client: Client, payload: Payload) -> Training:
     """Weight the client's samples by their memberships, and train all models on them.

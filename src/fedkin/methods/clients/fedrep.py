@@ -70,6 +70,7 @@ class FedRepMethod(ClientMethod):
         "head_tensors": counts_to(MANY),
     },
     holds={"update": updates(None), "samples": is_amount, "loss": is_number},
+    sends="What training has changed in a network, the number of rows, and how wrong it was",
 )  # fmt: skip
 def train_head_and_body(client: Client, payload: Payload) -> Training:
     """Train the head, then all that is before it; report the update, the number of samples and the last loss."""

@@ -167,6 +167,7 @@ class FLUXMethod(OneShotMethod):
         "latents": Optional(one_of("first")),
     },
     holds={"means": reals("segments", "dimensions"), "deviations": reals("segments", "dimensions", minimum=_ABSENT)},
+    sends="The mean and the spread of rows as a network sees them, of all and of each class",
 )  # fmt: skip
 def describe_distribution(client: Client, payload: Payload) -> Payload:
     """Report ``means`` and ``deviations`` of projected latents, over all samples and by class."""

@@ -150,6 +150,7 @@ class GradientLossMethod(ClientMethod):
         "learning_rate": positive, "batch_size": counts_to(MANY), "stand_in": Optional(is_count),
     },
     holds={"cluster": is_count, "samples": is_amount, "loss": is_number},
+    sends="Which network suits the client best, and what a few of its rows would change in it",
 )  # fmt: skip
 def choose_and_step(client: Client, payload: Payload) -> Payload:
     """Choose a model by loss and gradient on one mini-batch; report one step on it: ``update`` ``(1 or 2, size)``.

@@ -166,6 +166,7 @@ _CHOICE: Expected = {
 @training_task(
     takes={**_CHOICE, "averaging": one_of("models", "gradients")},
     holds={"cluster": is_count, "samples": is_amount, "loss": is_number},
+    sends="Which network suits the client best, what training has changed in it, and how wrong it was",
 )
 def choose_and_train(client: Client, payload: Payload) -> Training:
     """Choose the model with the lowest loss, then train it or compute one gradient."""
@@ -178,7 +179,7 @@ def choose_and_train(client: Client, payload: Payload) -> Training:
     return {**reply, "cluster": cluster, "samples": len(client)}
 
 
-@client_task(takes=_CHOICE, holds={"cluster": is_count})
+@client_task(takes=_CHOICE, holds={"cluster": is_count}, sends="Which network suits the client best")
 def choose(client: Client, payload: Payload) -> Payload:
     """Report the index of the model with the lowest loss, as ``cluster``."""
     return {"cluster": _choice(client, payload)[1]}

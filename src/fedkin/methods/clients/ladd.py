@@ -124,6 +124,7 @@ class LADDMethod(OneShotMethod):
 @client_task(
     takes={"style": one_of("class", "client"), "window": within(0, 0.5), "segments": counts_to(MAX_CLASSES)},
     holds={"style": reals(None)},
+    sends="How coarse or fine pictures are on average, of all or of each class",
 )
 def describe_style(client: Client, payload: Payload) -> Payload:
     """Report the client's ``style``: mean amplitudes of the lowest frequencies, per class or of all samples."""

@@ -130,6 +130,7 @@ class PACFLMethod(OneShotMethod):
         "bases": one_of("class", "client"), "count": counts_to(MAX_VECTORS), "segments": counts_to(MAX_CLASSES),
     },
     holds={"vectors": Array((None,), minimum=-1.001, maximum=1.001)},
+    sends="In which directions the rows of each class, or all, differ most",
 )  # fmt: skip
 def describe_subspace(client: Client, payload: Payload) -> Payload:
     """Report the first singular ``vectors`` of each class or of all samples, padded with zeros."""

@@ -250,7 +250,12 @@ _ORDER = "sample_order"
 _GROUPS: Expected = {"means": features("groups", None), "counts": int64("groups")}
 
 
-@client_task(takes={"features": is_name, "seeds": counts_to(MANY), "members": counts_to(MANY)}, holds=_GROUPS)
+@client_task(
+    takes={"features": is_name, "seeds": counts_to(MANY), "members": counts_to(MANY)},
+    holds=_GROUPS,
+    sends="Groups of rows: their middle, and how many rows each has",
+    fewest="members",
+)
 def propose_seeds(client: Client, payload: Payload) -> Payload:
     """Send the mean of the samples nearest to each k-means++ seed, of ``members`` or more, and their ``counts``."""
     client.state[_ORDER] = torch.randperm(len(client), generator=client.rng)
@@ -265,6 +270,7 @@ def propose_seeds(client: Client, payload: Payload) -> Payload:
         "span": reals("width", minimum=1e-30), "members": counts_to(MANY),
     },
     holds=_GROUPS,
+    sends="Groups of rows: their middle, and how many rows each has", fewest="members",
 )  # fmt: skip
 def send_group_means(client: Client, payload: Payload) -> Payload:
     """Send means of small groups of samples with the same nearest seed, and the groups' ``counts``."""

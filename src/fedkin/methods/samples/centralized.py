@@ -36,7 +36,9 @@ _TRAITS = CentroidMethod.traits.replace(
 )
 
 
-@client_task(takes={"features": is_name}, holds={"points": features(None, None)}, moves_data=True)
+@client_task(
+    takes={"features": is_name}, holds={"points": features(None, None)}, moves_data=True, sends="The rows themselves"
+)
 def send_samples(client: Client, payload: Payload) -> Payload:
     """Send the features of all samples: **the data leave the client**."""
     return {"points": cached_features(payload["features"], client.x)}

@@ -26,7 +26,7 @@ from fedkin.nn.deep_clustering import DeepClusters, DeepEmbeddedClustering
 from fedkin.nn.network_forms import WIDTHS
 
 
-@client_task(takes={}, holds={"x": features(None, None)}, moves_data=True)
+@client_task(takes={}, holds={"x": features(None, None)}, moves_data=True, sends="The rows themselves")
 def send_flat_samples(client: Client, payload: Payload) -> Payload:
     """Send all samples of the client, flattened: **the data leave the client**."""
     return {"x": client.x.flatten(1)}

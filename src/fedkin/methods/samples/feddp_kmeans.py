@@ -244,7 +244,12 @@ _COUNTS = forms.doubles("points", minimum=-forms.MAX_SAMPLE, maximum=forms.MAX_S
 
 
 @client_task(
-    takes={**_SHARED, "width": _WIDTH}, holds={"products": forms.reals(None)}, may_be_empty=True, accounted=True
+    takes={**_SHARED, "width": _WIDTH},
+    holds={"products": forms.reals(None)},
+    may_be_empty=True,
+    accounted=True,
+    sends="How much values differ, and which columns rise and fall together, with noise",
+    fewest="noise",
 )
 def send_products(client: Client, payload: Payload) -> Payload:
     """Send the noisy sum of outer products of a client's rows, as a lower triangle."""
@@ -268,6 +273,8 @@ def _pool_products(block: Block, payload: Payload) -> Payload:
     holds={"counts": _COUNTS},
     may_be_empty=True,
     accounted=True,
+    sends="How many rows are nearest to each of some points, with noise",
+    fewest="noise",
 )
 def count_by_point(client: Client, payload: Payload) -> Payload:
     """Send noisy counts of a client's rows nearest to each point in the space of the directions."""
@@ -296,6 +303,7 @@ def _pool_counts(block: Block, payload: Payload) -> Payload:
     holds={"counts": _COUNTS, "sums": forms.doubles("points", None)},
     may_be_empty=True,
     accounted=True,
+    sends="Groups of rows: their middle and size, with noise", fewest="noise",
 )  # fmt: skip
 def send_sums(client: Client, payload: Payload) -> Payload:
     """Send noisy sums and counts of a client's rows by nearest point, of rows clearly nearest to one point.

@@ -171,6 +171,7 @@ _MOVE: forms.Expected = {
         "centres": forms.reals("centres", None), "supports": forms.reals("centres"), "indices": forms.int64("centres"),
         "iterations": forms.is_count,
     },
+    sends="Groups of rows: their middle, and how many rows each has",
 )  # fmt: skip
 def move_centres(client: Client, payload: Payload) -> Payload:
     """Run fuzzy c-means on a client's own samples from the centres received, or from its own seeds without any.
@@ -213,7 +214,7 @@ def _updated_centres(points: Tensor, payload: Payload, rngs: Iterable[torch.Gene
     return {**sent, "iterations": PerClient(moved.iterations)}
 
 
-@client_task(takes=_MOVE)
+@client_task(takes=_MOVE, sends="Groups of rows: their middle, and how many rows each has")
 def move_centres_in_place(client: Client, payload: Payload) -> Payload:
     """Move centres as `move_centres` does, with replies that can be summed over clients (see `_by_index`)."""
     (reply,) = move_centres.run([client], [payload])

@@ -122,6 +122,7 @@ class KFedMethod(CentroidMethod):
 @client_task(
     takes={"features": is_name, "local_clusters": counts_to(MANY)},
     holds={"centres": reals("points", None), "sizes": int64("points"), "iterations": is_count},
+    sends="Groups of rows: their middle, and how many rows each has",
 )
 def cluster_locally(client: Client, payload: Payload) -> Payload:
     """Send centres and sizes of a client's local clusters; the client keeps the local cluster of each sample."""
@@ -145,6 +146,7 @@ def _cluster_block(block: Block, payload: Payload) -> Payload:
 @client_task(
     takes={"features": is_name, "local_clusters": counts_to(MANY)},
     holds={"centres": reals("points", None), "sizes": int64("points"), "iterations": is_count},
+    sends="Groups of rows: their middle, and how many rows each has, of new rows alone",
 )
 def cluster_new_rows(client: Client, payload: Payload) -> Payload:
     """Send centres and sizes of local clusters of a client's new rows, of which it has sent nothing yet."""

@@ -46,14 +46,18 @@ _HOW: Expected = {"features": is_name, "local_clusters": counts_to(MANY), "grid"
 _POINTS: Expected = {"centres": reals("points", None), "sizes": int64("points"), "kept": is_count}
 
 
-@client_task(takes=_HOW, holds=_POINTS)
+@client_task(takes=_HOW, holds=_POINTS, sends="Groups of rows: their size, and one of their rows, rounded")
 def draw_centroids(client: Client, payload: Payload) -> Payload:
     """Send rounded ``centres`` ``(m, width)`` and their clusters' ``sizes``; the client keeps the centres' rows."""
     client.state[_PRESENT] = torch.ones(len(client), dtype=torch.uint8)
     return _drawn(client, payload, [], draws=True)
 
 
-@client_task(takes={**_HOW, "rows": int64(None)}, holds=_POINTS)
+@client_task(
+    takes={**_HOW, "rows": int64(None)},
+    holds=_POINTS,
+    sends="Groups of rows: their size, and one of their rows, rounded",
+)
 def forget(client: Client, payload: Payload) -> Payload:
     """Remove some ``rows`` from the client's samples, and send what `draw_centroids` sends.
 

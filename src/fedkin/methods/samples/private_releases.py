@@ -37,7 +37,13 @@ class UnitDirections(Array):
         return None if longest <= 1 + 1e-5 else f"has directions of length {longest:g}, above 1"
 
 
-@client_task(takes={}, holds={"shape": is_shape}, accounted=True)
+@client_task(
+    takes={},
+    holds={"shape": is_shape},
+    accounted=True,
+    sends="What columns there are, or how large a picture is",
+    fewest="none",
+)
 def send_shape(client: Client, payload: Payload) -> Payload:
     """Send the shape of a sample, which does not depend on the samples' values."""
     return {"shape": list(client.x.shape[1:])}

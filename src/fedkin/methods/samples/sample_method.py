@@ -163,7 +163,12 @@ class Facts:
     unit: bool
 
 
-@client_task(takes={}, holds={"shape": is_shape, "samples": is_count, "unit": is_flag})
+@client_task(
+    takes={},
+    holds={"shape": is_shape, "samples": is_count, "unit": is_flag},
+    sends="What columns there are, or how large a picture is, and how many rows",
+    fewest="none",
+)
 def describe(client: Client, payload: Payload) -> Payload:
     """Send the shape of a sample, the number of samples, and whether all their values lie in [0, 1]."""
     unit = bool(((client.x >= 0) & (client.x <= 1)).all())

@@ -126,6 +126,7 @@ class SyntheticMethod(SampleMethod):
 @client_task(
     takes={"blueprint": BLUEPRINT, "batch_size": counts_to(MANY), "min_steps": counts_to(MANY, 0)},
     holds={"samples": is_count, "generator_loss": is_number, "discriminator_loss": is_number},
+    sends="How well two networks were trained, and how many rows there are",
 )
 def train(client: Client, payload: Payload) -> Payload:
     """Train the client's networks for one epoch; they stay at the client, and a client with one sample has none."""
@@ -147,7 +148,10 @@ def train(client: Client, payload: Payload) -> Payload:
     return {"samples": len(client), "generator_loss": generator_loss, "discriminator_loss": discriminator_loss}
 
 
-@client_task(takes={"blueprint": BLUEPRINT, "count": Nullable(counts_to(MANY))})
+@client_task(
+    takes={"blueprint": BLUEPRINT, "count": Nullable(counts_to(MANY))},
+    sends="Made-up rows like the client's, of which some can be copies",
+)
 def synthesise(client: Client, payload: Payload) -> Payload:
     """Send ``count`` generated samples, or as many as the client has; none if its generator was never trained."""
     blueprint = Blueprint.of(payload["blueprint"])

@@ -238,6 +238,7 @@ class UIFCAMethod(SampleMethod):
 @client_task(
     takes={"features": forms.is_name, "n_clusters": forms.counts_to(MANY)},
     holds={"centres": forms.reals("centres", None)},
+    sends="The middle of each of the client's clusters",
 )
 def send_centres(client: Client, payload: Payload) -> Payload:
     """Send the centres of the client's own clusters."""
@@ -256,6 +257,7 @@ def send_centres(client: Client, payload: Payload) -> Payload:
         "losses": forms.reals("own"),
     },
     may_hold={"moved": forms.is_count},
+    sends="A network trained on the rows of each cluster, how many these are, and how wrong it was",
 )  # fmt: skip
 def choose_and_train(client: Client, payload: Payload) -> Payload:
     """Assign samples to clusters if asked to, and train the flow of each cluster that has samples at the client."""

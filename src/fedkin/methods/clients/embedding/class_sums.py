@@ -42,7 +42,13 @@ _CENTRE_FRACTION = 0.05
 _SHARED: Expected = {"encoder": ENCODER, "vector": updates("size"), "deviation": positive, "budget": positive}
 
 
-@client_task(takes=_SHARED, holds={"total": reals(None)}, may_be_empty=True)
+@client_task(
+    takes=_SHARED,
+    holds={"total": reals(None)},
+    may_be_empty=True,
+    sends="A sum of all rows as a network sees them, with noise",
+    fewest="noise",
+)
 def send_code_total(client: Client, payload: Payload) -> Payload:
     """Send the noisy sum of the directions of a client's codes, and half the number of samples: ``(width + 1,)``.
 
@@ -57,6 +63,8 @@ def send_code_total(client: Client, payload: Payload) -> Payload:
     takes={**_SHARED, "centre": reals(None), "radius": positive, "segments": counts_to(MAX_CLASSES)},
     holds={"sums": reals(None, None)},
     may_be_empty=True,
+    sends="For each class a sum of rows as a network sees them, with noise",
+    fewest="noise",
 )
 def send_class_sums(client: Client, payload: Payload) -> Payload:
     """Send each class's noisy sum of directions and half its number of samples: ``(classes, width + 1)``.

@@ -59,7 +59,13 @@ the seed of its k-means, as centres in another order would give other answers fo
 # What clients do: train the encoder, and describe their data in a few bits.
 
 
-@client_task(takes={}, holds={"least": is_number, "greatest": is_number}, extremes=True)
+@client_task(
+    takes={},
+    holds={"least": is_number, "greatest": is_number},
+    extremes=True,
+    sends="The smallest and the largest value of all rows",
+    fewest="extremes",
+)
 def extent(client: Client, payload: Payload) -> Payload:
     """Report the lowest and the highest value of a client's samples."""
     return {"least": float(client.x.min()), "greatest": float(client.x.max())}
@@ -68,6 +74,7 @@ def extent(client: Client, payload: Payload) -> Payload:
 @training_task(
     takes={"encoder": ENCODER, "vector": updates("size"), "training": DESCENT, "steps": counts_to(MANY, 0)},
     holds={"update": updates(None), "samples": is_amount, "loss": is_number},
+    sends="What training has changed in a network, the number of rows, and how wrong it was",
 )
 def train_encoder(client: Client, payload: Payload) -> Training:
     """Train the autoencoder on the client's samples; report the update, their number and the mean error."""
@@ -85,6 +92,7 @@ def train_encoder(client: Client, payload: Payload) -> Training:
         "normalise": one_of("segment", "vector"), "batch_statistics": is_flag, "flip": within(0, 0.5),
     },
     holds={"bits": uint8(None)},
+    sends="For each class some bits that say what its rows are like, as a network sees them",
 )  # fmt: skip
 def embed(client: Client, payload: Payload) -> Payload:
     """Report the client's message of randomised bits (algorithm 1), as ``bits``, eight to a byte.

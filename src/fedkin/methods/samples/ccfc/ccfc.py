@@ -337,7 +337,10 @@ _LEARNING: forms.Expected = {**_COMMON, "training": CONTRASTIVE_TRAINING, "unit"
 
 
 @client_task(
-    takes={**_LEARNING, "centroids": forms.Optional(_CENTROIDS)}, holds=_TRAINED, may_hold={"loss": forms.is_number}
+    takes={**_LEARNING, "centroids": forms.Optional(_CENTROIDS)},
+    holds=_TRAINED,
+    may_hold={"loss": forms.is_number},
+    sends="A network trained on the client's rows, and how wrong it was",
 )
 def learn_views(client: Client, payload: Payload) -> Payload:
     """Train the model on pairs of views; send the model, the number of samples and the loss, if any."""
@@ -348,7 +351,12 @@ def learn_views(client: Client, payload: Payload) -> Payload:
     return _trained(client, model, loss, moments)
 
 
-@client_task(takes={**_LEARNING, "centroids": _CENTROIDS}, holds=_TRAINED, may_hold={"loss": forms.is_number})
+@client_task(
+    takes={**_LEARNING, "centroids": _CENTROIDS},
+    holds=_TRAINED,
+    may_hold={"loss": forms.is_number},
+    sends="A network trained on the client's rows, and the middle of each cluster as it sees rows",
+)
 def learn_clusters(client: Client, payload: Payload) -> Payload:
     """Assign samples, train the model on the clusters, and send it with new centroids (algorithm 1, lines 6 to 11)."""
     network, training = Contrastive.of(payload["network"]), ContrastiveTraining(**payload["training"])
@@ -359,7 +367,11 @@ def learn_clusters(client: Client, payload: Payload) -> Payload:
     return _trained(client, model, loss, moments) | {"centroids": _centroids(client, model, payload)}
 
 
-@client_task(takes={**_COMMON, "centroids": forms.Optional(_CENTROIDS)}, holds={"centroids": forms.reals(None, None)})
+@client_task(
+    takes={**_COMMON, "centroids": forms.Optional(_CENTROIDS)},
+    holds={"centroids": forms.reals(None, None)},
+    sends="The middle of each cluster of rows, as a network sees them",
+)
 def locate(client: Client, payload: Payload) -> Payload:
     """Send k-means centroids of the samples' representations."""
     return {"centroids": _centroids(client, initial_model(payload), payload)}

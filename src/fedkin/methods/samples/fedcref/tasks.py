@@ -44,7 +44,12 @@ _START: forms.Expected = {
 }  # fmt: skip
 
 
-@client_task(takes=_START, holds={"clusters": forms.is_count})
+@client_task(
+    takes=_START,
+    holds={"clusters": forms.is_count},
+    sends="How many groups of rows the client has found",
+    fewest="none",
+)
 def start(client: Client, payload: Payload) -> Payload:
     """Find the client's first local clusters (line 3); labels stay at the client."""
     _begin(client, payload)
@@ -54,6 +59,7 @@ def start(client: Client, payload: Payload) -> Payload:
 @task(
     takes={**_START, **_SPEC, "training": STACK_TRAINING, "replicas": forms.counts_to(2)},
     holds={"models": forms.updates("clusters", None, None), "samples": forms.int64("clusters")},
+    sends="A network trained on each group of rows, and how many rows each has",
 )
 def train_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Train a model per local cluster (lines 7-9), or one on each half of it, all of them as one stack.
@@ -88,6 +94,7 @@ def train_clusters(clients: Sequence[Client], payloads: Sequence[Payload]) -> li
         "models": forms.updates(None, None, None),
     },
     holds={"statistics": forms.reals(None, None, minimum=0, maximum=1)},
+    sends="How wrong the networks of other clients are on each group of rows",
 )  # fmt: skip
 def score(client: Client, payload: Payload) -> Payload:
     """Score foreign models on the client's samples; only a statistic per pair of local clusters leaves the client."""
@@ -114,6 +121,7 @@ def score(client: Client, payload: Payload) -> Payload:
         "clusters": forms.is_list(forms.is_count),
     },
     holds={"models": forms.updates("clusters", None), "samples": forms.int64("clusters")},
+    sends="A network trained on each group of rows, and how many rows each has",
 )  # fmt: skip
 def train_community(clients: Sequence[Client], payloads: Sequence[Payload]) -> list[Payload]:
     """Train each community's model on the client's local cluster in it, for one round of federated averaging."""
@@ -136,6 +144,7 @@ def train_community(clients: Sequence[Client], payloads: Sequence[Payload]) -> l
         "own": forms.is_list(forms.is_count),
     },
     holds={"unchanged": forms.within(0, 1), "selected": forms.is_list(forms.is_count, 1)},
+    sends="Which clusters the client's rows are in now, and whether that has changed",
 )  # fmt: skip
 def refine(client: Client, payload: Payload) -> Payload:
     """Assign the client's samples to the best of its own models and the communities' (Algorithm 2)."""

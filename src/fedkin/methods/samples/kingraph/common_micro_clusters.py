@@ -53,6 +53,7 @@ _MAX_CENTRES = 3_000
 @client_task(
     takes={"space": SPACE},
     holds={"count": int64(1), "total": doubles(_DIGITS, "width"), "squares": doubles(_DIGITS, 1)},
+    sends="How many rows, and the mean and spread of each column",
 )
 def send_feature_sums(client: Client, payload: Payload) -> Payload:
     """Send count, sum and sum of squares of a client's features, the last two as fixed-point digits."""
@@ -65,7 +66,11 @@ def send_feature_sums(client: Client, payload: Payload) -> Payload:
     }
 
 
-@client_task(takes={"space": SPACE, "scale": positive}, holds={"scatter": doubles(None)})
+@client_task(
+    takes={"space": SPACE, "scale": positive},
+    holds={"scatter": doubles(None)},
+    sends="How much values differ, and which columns rise and fall together",
+)
 def send_feature_scatter(client: Client, payload: Payload) -> Payload:
     """Send the lower triangle of a client's scaled outer products of features about the common mean."""
     mean, scale = payload["space"]["mean"], payload["scale"]
@@ -79,6 +84,7 @@ def send_feature_scatter(client: Client, payload: Payload) -> Payload:
 @client_task(
     takes={"space": SPACE, "seed": is_count},
     holds={"samples": int64(1), "scatter": doubles("components", "components")},
+    sends="How much rows that are alike differ, column by column",
 )
 def send_neighbour_scatter(client: Client, payload: Payload) -> Payload:
     """Send the scatter between neighbours times the number of samples, and that number; zeros for too few.
@@ -94,7 +100,11 @@ def send_neighbour_scatter(client: Client, payload: Payload) -> Payload:
     return {"samples": torch.tensor([samples]), "scatter": scatter}
 
 
-@client_task(takes={"space": SPACE, "centres": reals("centres", "components")}, holds={"counts": int64("centres")})
+@client_task(
+    takes={"space": SPACE, "centres": reals("centres", "components")},
+    holds={"counts": int64("centres")},
+    sends="How many rows are in each of some small groups",
+)
 def send_counts(client: Client, payload: Payload) -> Payload:
     """Send the number of a client's samples nearest to each centre."""
     return {"counts": _assigned(client, payload)[1].bincount(minlength=len(payload["centres"]))}
@@ -103,6 +113,7 @@ def send_counts(client: Client, payload: Payload) -> Payload:
 @client_task(
     takes={"space": SPACE, "centres": reals("centres", "components")},
     holds={"counts": int64("centres"), "sums": doubles("centres", "components")},
+    sends="Small groups of rows that are alike: their middle and size",
 )
 def send_cell_sums(client: Client, payload: Payload) -> Payload:
     """Send the number of a client's samples nearest to each centre, and the sum of their offsets from it."""
@@ -112,6 +123,7 @@ def send_cell_sums(client: Client, payload: Payload) -> Payload:
 @client_task(
     takes={"space": SPACE, "centres": reals("centres", "components"), "full": int64("full")},
     holds={"counts": int64("centres"), "sums": doubles("centres", "components"), "scatter": doubles("full", None)},
+    sends="Small groups of rows that are alike: their middle, size and spread",
 )
 def send_cell_moments(client: Client, payload: Payload) -> Payload:
     """Send by nearest centre the number of samples, the sum of their offsets, and the scatter about full centres."""

@@ -181,7 +181,7 @@ _COLUMNS: Expected = {
 }  # fmt: skip
 
 
-@client_task(takes={}, holds=_COLUMNS)
+@client_task(takes={}, holds=_COLUMNS, sends="What columns there are, or how large a picture is", fewest="none")
 def send_columns(client: Client, payload: Payload) -> Payload:
     """Send the shape of a sample, which columns of a table are discrete, and whether its rows look like images.
 
@@ -190,7 +190,12 @@ def send_columns(client: Client, payload: Payload) -> Payload:
     return {"shape": list(client.x.shape[1:]), "blocks": blocks_of(client), "flat": are_flat_images(client.x)}
 
 
-@client_task(takes={}, holds={**_COLUMNS, "samples": is_count})
+@client_task(
+    takes={},
+    holds={**_COLUMNS, "samples": is_count},
+    sends="What columns there are, or how large a picture is, and how many rows",
+    fewest="none",
+)
 def describe_columns(client: Client, payload: Payload) -> Payload:
     """Send the shape of a sample, discrete columns, whether rows look like images, and the number of samples."""
     shape, blocks, flat = list(client.x.shape[1:]), blocks_of(client), are_flat_images(client.x)

@@ -56,6 +56,8 @@ Found = tuple[KinGraphState, dict[str, Any]]
     takes={"space": SPACE, "least": counts_to(MANY, 0)},
     holds={"count": within(1), "total": doubles("width"), "scatter": reals(None)},
     may_be_empty=True,
+    sends="How much values differ, and which columns rise and fall together",
+    fewest="least",
 )
 def send_moments(client: Client, payload: Payload) -> Payload:
     """Send count, sum and outer products of a client's features; nothing for too few samples."""
@@ -73,6 +75,8 @@ def _pool_moments(block: Block, payload: Payload) -> Payload:
     takes={"space": SPACE, "least": counts_to(MANY, 0)},
     holds={"scatter": doubles("width", "width"), "samples": is_count},
     may_be_empty=True,
+    sends="How much rows that are alike differ, column by column",
+    fewest="least",
 )
 def send_differences(client: Client, payload: Payload) -> Payload:
     """Send the scatter between neighbouring samples, and the number of samples; nothing for too few."""
@@ -97,7 +101,13 @@ _HOW: Expected = {
 _SUMMARY: Expected = {"centroids": reals("nodes", None), "counts": int64("nodes")}
 
 
-@client_task(takes=_HOW, holds=_SUMMARY, may_be_empty=True)
+@client_task(
+    takes=_HOW,
+    holds=_SUMMARY,
+    may_be_empty=True,
+    sends="Small groups of rows that are alike: their middle and size",
+    fewest="least",
+)
 def send_summary(client: Client, payload: Payload) -> Payload:
     """Send centroids and counts of a client's micro-clusters, nothing for too few samples; labels stay."""
     least = max(payload["least"], client.min_members)
@@ -111,7 +121,13 @@ def send_summary(client: Client, payload: Payload) -> Payload:
     return {"centroids": found.centroids, "counts": found.counts}
 
 
-@client_task(takes=_HOW, holds=_SUMMARY, may_be_empty=True)
+@client_task(
+    takes=_HOW,
+    holds=_SUMMARY,
+    may_be_empty=True,
+    sends="Small groups of new rows that are alike: their middle and size",
+    fewest="least",
+)
 def send_new_summary(client: Client, payload: Payload) -> Payload:
     """Send centroids and counts of micro-clusters of a client's new rows alone; labels do not stay."""
     (reply,) = send_summary.run([replace(unsent(client), state={})], [payload])
@@ -120,7 +136,12 @@ def send_new_summary(client: Client, payload: Payload) -> Payload:
     return reply
 
 
-@client_task(takes={"space": SPACE}, holds={"means": reals("nodes", None)})
+@client_task(
+    takes={"space": SPACE},
+    holds={"means": reals("nodes", None)},
+    sends="The middle of each small group of rows, more exactly",
+    fewest="least",
+)
 def send_unsmoothed(client: Client, payload: Payload) -> Payload:
     """Send the means of a client's micro-clusters, computed from its points before smoothing."""
     labels = client.state.get("micro_clusters")

@@ -62,6 +62,8 @@ _ALIVE = 2.0
     holds={"count": is_number, "total": doubles("width"), "second": reals(None)},
     may_be_empty=True,
     accounted=True,
+    sends="How much values differ, and which columns rise and fall together, with noise",
+    fewest="noise",
 )
 def send_noisy_moments(client: Client, payload: Payload) -> Payload:
     """Send the noisy count, sum and outer products of a client's features; nothing if its budget does not suffice."""
@@ -86,6 +88,7 @@ def send_noisy_moments(client: Client, payload: Payload) -> Payload:
     holds={"counts": doubles("centres", minimum=-MAX_SAMPLE, maximum=MAX_SAMPLE), "sums": doubles("centres", None)},
     may_be_empty=True,
     accounted=True,
+    sends="Small groups of rows: their middle and size, with noise", fewest="noise",
 )  # fmt: skip
 def send_noisy_sums(client: Client, payload: Payload) -> Payload:
     """Send noisy counts and sums of components by nearest centre; nothing if the client's budget does not suffice."""

@@ -77,6 +77,7 @@ def find_neighbours(client: Client, payload: Payload) -> Payload:
         "gradient": doubles("clusters", "components"),
         "marginal": doubles("clusters", minimum=0, maximum=MAX_COUNT),
     },
+    sends="What the client's rows would change in a small network, and how many rows each cluster has",
 )  # fmt: skip
 def send_gradient(client: Client, payload: Payload) -> Payload:
     """Send the sums over a client's samples of the loss's gradient and of the teacher's probabilities.
