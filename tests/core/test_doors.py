@@ -38,7 +38,6 @@ VALUES = [
     ("na_values", {"chol level": [-9, "none, known"], "b": [0.5]}),
     ("decimal", ","),
     ("id", "'"),
-    ("header", False),
     ("federation.forgotten", [3, "north"]),
 ]
 

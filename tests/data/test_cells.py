@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fedkin.core.client import Column
 from fedkin.core.errors import FedkinError
 from fedkin.data.options import TableOptions
-from fedkin.data.tables import frame_to_dataset, frame_to_table, read_column
+from fedkin.data.tables import frame_to_dataset, read_column
 
 
 def read(cells, **options):
@@ -77,12 +77,10 @@ NUMBERS = [str(at) for at in range(30)]
 @pytest.mark.parametrize(
     ("cells", "row", "kind"),
     [
-        ([*NUMBERS, "12x", "1o"], 31, "numbers, but a text with a number"),
+        ([*NUMBERS, "12x", "1o"], 31, "numbers, but a text"),
         (["5", "7", "9", "Exported on 3 May 2024"], 4, "numbers, but a text in row 4"),
         ([*NUMBERS, "2024-01-31"], 31, "numbers, but a date"),
         ([*NUMBERS, "00123"], 31, "numbers, but a code of digits"),
-        ([f"Rs{at * at * 977}" for at in range(12)], None, "numbers with letters or signs, as of a unit or currency"),
-        ([f"{at * at * 977}K" for at in range(12)], None, "numbers with letters or signs, as of a unit or currency"),
         ([*DAYS, "2024-02-30"], None, "dates written in several ways"),
         (["03/04/2024", "05/06/2024"], None, "dates of which day and month cannot be distinguished"),
     ],
@@ -93,18 +91,12 @@ def test_a_column_with_a_few_other_cells_names_their_kind_and_what_to_do_and_no_
     said = str(error.value)
     assert said.startswith(f"Column 'c' of Client 0 holds {kind}")
     assert row is None or f" in row {row}" in said
-    assert "categorical" in said or "dayfirst" in said
+    assert "categorical" in said or "2024-12-31" in said
     assert " in row " not in error.value.public
     assert " words" not in error.value.public
     for cell in {*cells[-3:], *cells[:3]}:
         assert len(cell) < 3 or cell not in said
     assert read(cells, categorical=["c"])[0].kind == "category"
-
-
-def test_of_a_column_that_is_refused_nothing_else_is_said():
-    with pytest.raises(FedkinError) as error:
-        frame_to_table(pd.DataFrame({"a": range(40), "b": [f"Rs{i * i * 977}" for i in range(40)]}), "It")
-    assert len(str(error.value).splitlines()) == 1
 
 
 CELLS = [

@@ -95,7 +95,7 @@ def test_codes_and_long_numbers_stay_texts_and_all_other_numbers_are_numbers(tmp
         ("Ward A,,\n,,\nx,v,w\n1,2,3\n", "Column 2 .* has no name"),
         ("a,b\nx,1,10,100\n", "line 2, saw 4"),
         ('a,b\n1,"x\n', "EOF inside string.*quotation mark"),
-        ("a,b\n1,2\n".encode("utf-16-le"), 'set encoding = "utf-16-le"'),
+        ("a,b\n1,2\n".encode("utf-16-le"), "line 1 is no UTF-8"),
     ],
 )
 def test_what_cannot_be_read_says_why(content: str | bytes, said: str, tmp_path: Path) -> None:
@@ -121,50 +121,20 @@ def test_files_beyond_limits_are_refused_before_they_fill_the_memory(
 
 
 ROWS = [
-    ["age", "code", "seen", "from", "smokes", "part", "note", "rate"],
-    [31, "007", dt.datetime(2024, 3, 1), dt.time(7, 30), True, 0.5, 'a, "b"', "#DIV/0!"],
-    [42.5, "012", dt.datetime(2024, 3, 2, 13, 45, 2), None, False, 1, None, 1],
-    [50, 7, dt.date(2024, 3, 4), dt.time(8, 0), None, 0.125, "ü", 2],
+    ["age", "code", "seen", "smokes", "part", "note", "rate"],
+    [31, "007", dt.datetime(2024, 3, 1), True, 0.5, 'a, "b"', "#DIV/0!"],
+    [42.5, "012", dt.datetime(2024, 3, 2, 13, 45, 2), False, 1, None, 1],
+    [50, 7, dt.date(2024, 3, 4), None, 0.125, "ü", 2],
 ]
-
-
-def open_document(path, rows):
-    """A sheet of OpenDocument, of texts and numbers."""
-    kinds = {True: 'string"', False: 'float" office:value="{}"'}
-    cells = [[(kinds[isinstance(cell, str)].format(cell), cell) for cell in row] for row in rows]
-    body = "".join(
-        "<table:table-row>"
-        + "".join(
-            f'<table:table-cell office:value-type="{kind}><text:p>{c}</text:p></table:table-cell>' for kind, c in row
-        )
-        + "</table:table-row>"
-        for row in cells
-    )
-    spaces = "".join(
-        f' xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"' for name in ("office", "table", "text")
-    )
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("mimetype", "application/vnd.oasis.opendocument.spreadsheet")
-        archive.writestr(
-            "META-INF/manifest.xml",
-            '<m:manifest xmlns:m="urn:oasis:names:tc:opendocument:xmlns:manifest:1.0"/>',
-        )
-        archive.writestr(
-            "content.xml",
-            f"<office:document-content{spaces}><office:body><office:spreadsheet><table:table table:name='S'>{body}"
-            "</table:table></office:spreadsheet></office:body></office:document-content>",
-        )
-    return path
 
 
 def test_cells_are_what_the_workbook_has(tmp_path):
     """Codes with zeros in front stay texts, whatever stands around the table."""
     found = read_file(saved(tmp_path / "t.xlsx", S=[[], *([None, *row] for row in ROWS)])).table
     assert {one.name: one.kind for one in found.columns} == {
-        "age": "number", "code": "category", "seen": "date", "from": "number", "smokes": "boolean", "part": "number",
+        "age": "number", "code": "category", "seen": "date", "smokes": "boolean", "part": "number",
         "note": "category", "rate": "number",
     }  # fmt: skip
-    assert found.of("from")[[0, 2]].tolist() == [7.5, 8]
     assert found.of("seen")[1] == pytest.approx(19784 + (13 * 3600 + 45 * 60 + 2) / 86_400)
     assert found.of("age").tolist() == [31, 42.5, 50]
     assert found.columns[1].categories == ("007", "7", "012")
@@ -186,28 +156,14 @@ def test_damaged_workbooks_are_one_sentence(tmp_path, cut):
         read_sheet(tmp_path / "t.xlsx", "It")
 
 
-@pytest.mark.parametrize("ending", [".xlsx", ".ods"])
 @pytest.mark.long
-def test_a_cell_too_far_from_the_others_is_refused_before_it_ends_the_process(tmp_path, ending):
-    path = tmp_path / f"far{ending}"
-    whole = (
-        saved(tmp_path / "a.xlsx", s=[["a", "b"], [1, 2]]) if ending == ".xlsx" else open_document(path, [["a"], [1]])
-    )
-    with zipfile.ZipFile(whole) as archive:
+def test_a_cell_too_far_from_the_others_is_refused_before_it_ends_the_process(tmp_path):
+    with zipfile.ZipFile(saved(tmp_path / "a.xlsx", s=[["a", "b"], [1, 2]])) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
-    path.unlink(missing_ok=True)
+    path, far = tmp_path / "far.xlsx", b'<row r="1048576"><c r="XFD1048576"><v>1</v></c></row></sheetData>'
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in members.items():
-            content = content.replace(
-                b"</sheetData>", b'<row r="1048576"><c r="XFD1048576"><v>1</v></c></row></sheetData>'
-            )
-            content = content.replace(
-                b"</table:table>",
-                b'<table:table-row table:number-rows-repeated="1048576"><table:table-cell '
-                b'table:number-columns-repeated="16384" office:value-type="float" office:value="1"/></table:table-row>'
-                b"</table:table>",
-            )
-            archive.writestr(name, content)
+            archive.writestr(name, content.replace(b"</sheetData>", far))
     code = "import sys; from fedkin.data.sources import load; load(sys.argv[1])"
     done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False)
     assert done.returncode == 1

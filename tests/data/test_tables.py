@@ -1,10 +1,9 @@
-"""Tables from frames: kinds, named empty cells, labels, options, and what an experiment says of them."""
+"""Tables from frames: kinds, named empty cells, labels, and options."""
 
 from __future__ import annotations
 
 import datetime
 import time
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ import torch
 from fedkin.core.errors import FedkinError
 from fedkin.data.dataset import encode_labels
 from fedkin.data.files import read_file
-from fedkin.data.options import NO_OPTIONS, TableOptions, lines_lacking
+from fedkin.data.options import TableOptions
 from fedkin.data.tables import as_frame, frame_to_dataset, frame_to_table
 
 
@@ -127,45 +126,12 @@ def test_labels_of_any_plain_type_become_indices(values, indices, classes):
         ({"na_values": {"a": {"b": 1}}}, "na_values['a'] has {'b': 1}; it should have"),
         ({"encoding": "rot13"}, "encoding is 'rot13'; it should name one of text, such as 'utf-8' or 'cp1252'."),
         ({"ordinal": {"a": ["x", "x"]}}, "ordinal['a'] is ['x', 'x']; it should have two levels or more, each once."),
-        ({"header": 3}, "header is 3; allowed: 'true', 'false'."),
     ],
 )
 def test_what_cannot_be_meant_is_refused(given, sentence):
     with pytest.raises(FedkinError) as error:
         TableOptions(**given)
     assert str(error.value).startswith(sentence)
-
-
-FRAME = pd.DataFrame({"age": [1, 2, 3], "bought": ["a", "b", "a"], "ward": [7, 8, 7], "pain": ["no", "much", "no"]})
-TABLE = frame_to_table(FRAME, "here")
-PAIN = {"pain": ["no", "much"]}
-
-
-@pytest.mark.parametrize(
-    ("asked", "lines"),
-    [
-        ({}, []),
-        ({"label": "bought"}, ['label = "bought"']),
-        ({"label": "sold"}, []),
-        ({"label": "none"}, []),
-        ({"drop": ["ward", "name"], "decimal": ","}, ['drop = ["ward"]']),
-        ({"categorical": ["ward"], "ordinal": PAIN}, ['categorical = ["ward"]', 'ordinal = {pain = ["no", "much"]}']),
-        ({"na_values": [-9, "?"]}, ['na_values = [-9, "?"]']),
-        ({"na_values": {"age": [-9], "weight": [0]}}, ["na_values = {age = [-9]}"]),
-        ({"na_values": {"weight": [0]}, "id": "age"}, []),
-    ],
-)
-def test_a_file_that_says_nothing_of_columns_lacks_what_is_asked_of_those_it_has(
-    asked: dict[str, Any], lines: list[str]
-) -> None:
-    assert lines_lacking(asked, TABLE, NO_OPTIONS, None, None) == lines
-    assert lines_lacking(asked, None, NO_OPTIONS, None, None) == []
-
-
-@pytest.mark.parametrize("asked", [{"drop": [3, {}], "label": ["a"]}, {"ordinal": ["a"]}, {"na_values": [[1]]}])
-def test_what_a_server_asks_may_be_anything(asked: dict[str, Any]) -> None:
-    with suppress(FedkinError):
-        assert lines_lacking(asked, TABLE, NO_OPTIONS, None, None) == []
 
 
 def frame_of(library: str) -> Any:
@@ -176,14 +142,8 @@ def frame_of(library: str) -> Any:
     return (module.table if library == "pyarrow" else module.DataFrame)({**cells, "d": days})
 
 
-@pytest.mark.parametrize("arrow", [True, False], ids=["arrow", "no arrow"])
 @pytest.mark.parametrize("library", ["polars", "pyarrow"])
-def test_frames_of_other_libraries_are_tables(library: str, arrow: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(self: Any) -> Any:
-        raise ImportError("pyarrow")
-
-    if not arrow:
-        monkeypatch.setattr("narwhals.DataFrame.to_pandas", fails)
+def test_frames_of_other_libraries_are_tables(library: str) -> None:
     frame = as_frame(frame_of(library))
     assert frame is not None
     table = frame_to_table(frame, "It")

@@ -310,7 +310,7 @@ class Python(Door):
     """Door of estimators, which take DataFrames: files are read by pandas, with its options."""
 
     lacks = frozenset({"federation.forgotten", "min_members"})
-    _reading: ClassVar = {"decimal", "encoding", "header", "na_values", "sheet_name"}
+    _reading: ClassVar = {"decimal", "encoding", "na_values", "sheet_name"}
 
     def name(self, key: str) -> str:
         return {"label": "y", "sheet": "sheet_name"}.get(key, key)
@@ -319,10 +319,8 @@ class Python(Door):
         return f"{self.name(key)}={value!r}"
 
     def setting(self, key: str, value: Any) -> str:
-        if key == "dayfirst":
-            return f"convert them by pandas.to_datetime(..., dayfirst={value!r})"
         if (name := self.name(key)) in self._reading:
-            reader, value = "excel" if key == "sheet" else "csv", None if key == "header" else value
+            reader = "excel" if key == "sheet" else "csv"
             return f"read the files with pandas.read_{reader}(..., {name}={value!r}) and give the DataFrames"
         return super().setting(key, value)
 

@@ -22,7 +22,7 @@ EMBEDDED = {
 }
 """Data sets that need no network and no file, by the name `fedkin.data.sources.load` knows them by."""
 
-WORKBOOKS = (".xlsx", ".xlsm", ".xls", ".ods")
+WORKBOOKS = (".xlsx", ".xlsm", ".xls")
 READ = (".npz", ".csv", ".tsv", ".parquet", *WORKBOOKS)
 """Ends of the names of files that are read; those of text may be compressed, as ``.csv.gz``."""
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")

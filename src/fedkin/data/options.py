@@ -1,7 +1,6 @@
 """Options for the columns of tables: how they are read, where files alone do not say it, and how they are prepared.
 
-In a real federation each site's own file has those for reading; what an experiment says of columns is only compared
-with it.
+In a real federation each site's own file has those for reading.
 """
 
 from __future__ import annotations
@@ -9,19 +8,15 @@ from __future__ import annotations
 import codecs
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
 from annotated_types import Ge, MinLen
 from pydantic import BeforeValidator
-from pydantic_core import PydanticCustomError
 
 from fedkin.core.client import SampleEncoder
-from fedkin.core.errors import FedkinError, toml_text, unknown_name
+from fedkin.core.errors import FedkinError, unknown_name
 from fedkin.core.errors import option as name_of
 from fedkin.core.method import hints_of
-
-if TYPE_CHECKING:
-    from fedkin.core.client import Table
 
 AUTO, NO_ID = "auto", "none"
 """Values of `TableOptions.id` that are no names of columns."""
@@ -40,22 +35,10 @@ def _as_list(value: Any) -> Any:
     return [value] if is_single and not str(value).startswith("[") else value
 
 
-def _checked_na_values(value: Any) -> Any:
-    """Check values that stand for empty cells, for which pydantic has a sentence for each type they may have."""
-    if isinstance(value, str) and value.startswith("["):
-        raise PydanticCustomError("list_type", "Input should be a valid list")
-    try:
-        _na_values(value)
-    except FedkinError as error:
-        form = 'texts and numbers, one or in a list such as ["unknown", -9], or such lists by column: {age = [-9]}'
-        raise PydanticCustomError("na_values", form) from error
-    return value
-
-
 Names = Annotated[list[Name], BeforeValidator(_as_list)]
 """Names in a list, or a single one."""
 _Values = Annotated[list[Name | int | float], BeforeValidator(_as_list)]
-NaValues = Annotated[dict[Name, _Values] | _Values, BeforeValidator(_checked_na_values)]
+NaValues = dict[Name, _Values] | _Values
 
 
 @dataclass(frozen=True)
@@ -84,12 +67,8 @@ class TableOptions:
     na_values : list of str or number, or dict of str to such a list
         Values that stand for an empty cell, such as "unknown" or -9, in all columns or by column. They become a
         mapping, in which "" stands for all columns.
-    sheet : list of str
-        The sheet of workbooks that hold several; of more than one name the first that a workbook has.
-    dayfirst : bool or None
-        Whether the day is before the month in dates such as 03/04/2024, where no date of the column shows it.
-    header : bool
-        Whether the first line of files names the columns; without, they are called 1, 2 and so on.
+    sheet : str or None
+        The sheet of workbooks that hold several.
     text : list of str
         Columns of free text, which an encoder embeds; others are recognised by texts that are nearly all different
         and mostly of four words and more.
@@ -124,9 +103,7 @@ class TableOptions:
     decimal: Literal["auto", ".", ","] = "auto"
     encoding: Name = "utf-8"
     na_values: NaValues = field(default_factory=list)
-    sheet: Names = field(default_factory=list)
-    dayfirst: bool | None = None
-    header: bool = True
+    sheet: Name | None = None
     text: Names = field(default_factory=list)
     encoder: SampleEncoder | None = None
     features: Sequence[str] = ()
@@ -138,35 +115,28 @@ class TableOptions:
     private: bool = False
 
     def __post_init__(self) -> None:
-        def put(name: str, value: Any) -> None:
+        changed: dict[str, Any] = {name: _names(getattr(self, name), name) for name in ("drop", "categorical", "text")}
+        changed |= {"id": self.id or NO_ID, "na_values": _na_values(self.na_values)}  # estimators take None
+        if not isinstance(self.ordinal, Mapping):
+            raise FedkinError(f"ordinal is {self.ordinal!r}; it should name columns with their levels in order.")
+        ordinal = {str(name): _names(levels, f"ordinal['{name}']") for name, levels in self.ordinal.items()}
+        for name, value in {**changed, "ordinal": ordinal}.items():
             object.__setattr__(self, name, value)
-
-        for name in ("drop", "categorical", "sheet", "text"):
-            put(name, _names(getattr(self, name), name, single=True))
-        put("id", self.id or NO_ID)  # estimators take None
         if not isinstance(self.id, str):
             raise FedkinError(f"id is {self.id!r}; it should be the name of a column, 'auto' or 'none'.")
         for name in ("decimal", "scaling", "missing_columns", "imputation"):
             choices = get_args(hints_of(type(self))[name])
             if (value := getattr(self, name)) not in choices:
                 raise unknown_name(name, str(value), choices)
-        for name in ("header", *(["dayfirst"] if self.dayfirst is not None else [])):
-            if type(getattr(self, name)).__name__ not in ("bool", "bool_"):  # numpy's, too, without waiting for it
-                raise FedkinError(f"{name} is {getattr(self, name)!r}; allowed: 'true', 'false'.")
-            put(name, bool(getattr(self, name)))
         try:
             "".encode(self.encoding)
             codecs.lookup(self.encoding)
         except (LookupError, TypeError, ValueError) as error:
             form = "it should name one of text, such as 'utf-8' or 'cp1252'"
             raise FedkinError(f"encoding is {self.encoding!r}; {form}.") from error
-        if not isinstance(self.ordinal, Mapping):
-            raise FedkinError(f"ordinal is {self.ordinal!r}; it should name columns with their levels in order.")
-        put("ordinal", {str(name): _names(levels, f"ordinal['{name}']") for name, levels in self.ordinal.items()})
         for name, levels in self.ordinal.items():
             if len(levels) < 2 or len(set(levels)) < len(levels):
                 raise FedkinError(f"ordinal['{name}'] is {list(levels)}; it should have two levels or more, each once.")
-        put("na_values", _na_values(self.na_values))
         if both := sorted(set(self.categorical) & set(self.ordinal)):
             raise FedkinError(
                 f"Column '{both[0]}' is both in {name_of('categorical')} and in {name_of('ordinal')}; it can be in one."
@@ -186,11 +156,9 @@ class TableOptions:
     def of_files(self) -> dict[str, Any]:
         """Return the options that new rows of the same source are read by, as plain values: all but columns' kinds."""
         na_values = {name: list(values) for name, values in self.na_values_of.items() if values}
-        reading: dict[str, Any] = {"decimal": self.decimal, "encoding": self.encoding, "sheet": list(self.sheet)}
-        reading |= {} if self.header else {"header": False}
-        reading |= {} if self.dayfirst is None else {"dayfirst": self.dayfirst}
-        reading |= {} if self.encoder is None else {"encode": self.encoder.name}
-        return reading | {"na_values": na_values}
+        reading: dict[str, Any] = {"decimal": self.decimal, "encoding": self.encoding, "na_values": na_values}
+        reading |= {"sheet": self.sheet} if self.sheet else {}
+        return reading if self.encoder is None else {**reading, "encode": self.encoder.name}
 
     def unknown(self, columns: Iterable[str]) -> list[str]:
         """Return a sentence for each column that an option names and is not among `columns`."""
@@ -218,10 +186,9 @@ def _na_values(value: Any) -> dict[str, tuple[str | float, ...]]:
     return by_column
 
 
-def _names(names: Any, option: str, single: bool = False) -> list[str]:
-    if single and isinstance(names, str):
-        return [names]
-    if isinstance(names, str) or not isinstance(names, Iterable):
+def _names(names: Any, option: str) -> list[str]:
+    names = [names] if isinstance(names, str) else names
+    if not isinstance(names, Iterable):
         raise FedkinError(f"{option} is {names!r}; it should be a list of names.")
     return [str(name) for name in names]
 
@@ -230,58 +197,9 @@ NO_OPTIONS = TableOptions()
 """Options of tables of which the files alone say how to read them."""
 
 
-# What an experiment says of columns beside what a site's own file says.
-
-
 PREPARING = ("scaling", "missing_columns", "imputation", "min_members")
 """Options that say how columns are prepared; an experiment has them, and no site."""
 COLUMN_KEYS = (
-    "label", "drop", "id", "categorical", "ordinal", "decimal", "encoding", "header", "sheet", "na_values", "dayfirst",
-    "text",
+    "label", "drop", "id", "categorical", "ordinal", "decimal", "encoding", "sheet", "na_values", "text",
 )  # fmt: skip
 """Keys of an experiment's ``[data]`` that a site's own file has, too, and that describe its columns."""
-
-
-def lines_lacking(
-    asked: Mapping[str, Any], table: Table | None, options: TableOptions, named: str | None, taken: str | None
-) -> list[str]:
-    """Return lines, as TOML, that a site's file lacks to have its columns as an experiment says.
-
-    `asked` is what the experiment says, by key. The site has read its `table` by its own `options`; `named` is what its
-    file says of the column of labels, if anything, and `taken` the column that holds them. What is asked is compared
-    with names of columns and options alone, never with values, and changes nothing. Raises FedkinError if it is not of
-    the right form.
-    """
-    if table is None:
-        return []
-    keys = ("drop", "categorical", "text", "ordinal", "na_values")
-    experiment = TableOptions(**{key: asked[key] for key in keys if key in asked})
-    label, names, lacking = asked.get("label"), {*table.names, *table.texts}, dict[str, Any]()
-    if label == NO_LABELS and named is None and taken is not None:
-        lacking["label"] = NO_LABELS
-    elif label in table.names:
-        lacking |= {"label": label} if named is None else {"drop": [label]}
-    rest = names - {*options.drop, options.id, *options.categorical, *options.ordinal}
-    for key in keys[:3]:
-        candidates = rest - {*table.texts, *options.text} if key == "text" else rest
-        if unnamed := [name for name in getattr(experiment, key) if name in candidates]:
-            lacking[key] = [*lacking.get(key, []), *unnamed]
-    if levels := {name: values for name, values in experiment.ordinal.items() if name in rest}:
-        lacking["ordinal"] = levels
-    na_values = experiment.of_files["na_values"]
-    empty = {name: values for name, values in na_values.items() if not name or name in names}
-    if empty and not options.of_files["na_values"]:
-        lacking["na_values"] = empty.get("", empty)
-    return [f"{key} = {toml_text(value)}" for key, value in lacking.items()]
-
-
-def check_asked(asked: Mapping[str, Any], site: str, **read: Any) -> None:
-    """Refuse to take part if lines are lacking in a site's file; raise FedkinError with them.
-
-    `read` is what `lines_lacking` takes besides what is `asked`.
-    """
-    if lines := lines_lacking(asked, **read):
-        raise FedkinError(
-            f"Site '{site}' has columns otherwise than the experiment says; its site.toml lacks {'; '.join(lines)}.",
-            public=True,
-        )

@@ -11,7 +11,7 @@ import functools
 import re
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -61,7 +61,6 @@ _FORMS = {
 _LEADING_ZERO = re.compile(r"[+-]?0\d")
 _YEAR_FIRST = re.compile(r"\d{4}([./-])(?:\d{1,2}\1\d{1,2}|\d\d)(?:[T ,].*)?", re.ASCII)
 _YEAR_LAST = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4})(?:,? +(.+))?", re.ASCII)
-_AMOUNT = re.compile(r"(\D{0,6}?)[+-]?((?!0\d)\d[\d.,']*)(\D{0,6})", re.ASCII)
 
 
 # Frames of any library, and their labels.
@@ -80,10 +79,7 @@ def as_frame(value: Any) -> pd.DataFrame | None:
     import pandas as pd
 
     frame = narwhals.from_native(value, eager_only=True)
-    try:
-        return frame.to_pandas()
-    except ImportError:  # polars' own way needs Arrow
-        return pd.DataFrame({name: pd.Series(frame[name].to_list(), dtype=object) for name in frame.columns})
+    return pd.DataFrame({name: frame[name].to_numpy() for name in frame.columns})
 
 
 def label_of(frame: pd.DataFrame, label: str | None, features: Collection[str | None] = ()) -> str | None:
@@ -104,7 +100,7 @@ def label_of(frame: pd.DataFrame, label: str | None, features: Collection[str | 
 
 def _can_be_labels(cells: pd.Series) -> bool:
     try:
-        column, values, _ = read_column(cells, "", "", TableOptions(dayfirst=True))
+        column, values, _ = read_column(cells, "", "", NO_OPTIONS)
     except FedkinError:  # of cells that are unlike the others, which may still be classes
         return True
     return column.kind != "date" and (column.kind != "number" or not (values[np.isfinite(values)] % 1).any())
@@ -266,30 +262,20 @@ def _with_empty_cells(frame: pd.DataFrame, options: TableOptions) -> pd.DataFram
     """Empty the cells with a value of `TableOptions.na_values`: numbers also in texts, and texts but for blanks."""
     import pandas as pd
 
+    def numbers(values: pd.Series) -> pd.Series:
+        return pd.Series(pd.to_numeric(values.str.replace(",", "."), errors="coerce"))
+
     frame = frame.copy() if any(options.na_values_of.values()) else frame
     for i, name in enumerate(map(composed, frame.columns)):
-        cells, values = frame.iloc[:, i], [*options.na_values_of.get("", ()), *options.na_values_of.get(name, ())]
-        if not values:
+        named = [*options.na_values_of.get("", ()), *options.na_values_of.get(name, ())]
+        if not named:
             continue
-        texts, numbers = {composed(value).strip() for value in values}, {*_numbers(values)}
-        try:
-            distinct = cells.dropna().unique()
-        except TypeError:  # of lists and the like, which are refused later
-            continue
-        days = [composed(value).strip().removesuffix(" 00:00:00") for value in distinct]  # of a date the day
-        pairs = zip(distinct, days, _numbers(days), strict=True)
-        gone = [value for value, day, number in pairs if day in texts or number in numbers]
+        cells, values = frame.iloc[:, i], pd.Series([composed(value).strip() for value in named], dtype=object)
+        texts = pd.Series([composed(cell).strip().removesuffix(" 00:00:00") for cell in cells], dtype=object)
+        gone = (texts.isin(values) | numbers(texts).isin(numbers(values).dropna())).to_numpy()
         is_category = isinstance(cells.dtype, pd.CategoricalDtype)
-        frame.isetitem(i, cells.cat.remove_categories(gone) if is_category else cells.mask(cells.isin(gone)))
+        frame.isetitem(i, cells.cat.remove_categories([*cells[gone].unique()]) if is_category else cells.mask(gone))
     return frame
-
-
-def _numbers(values: Iterable[Any]) -> list[float]:
-    """Return the numbers in values, with a point or comma before their decimals; NaN for anything else."""
-    import pandas as pd
-
-    words = pd.Series([str(value).replace(",", ".") for value in values], dtype=object)
-    return [float(number) for number in pd.to_numeric(words, errors="coerce")]
 
 
 # Kinds of columns.
@@ -340,9 +326,7 @@ def _typed(cells: pd.Series) -> pd.Series:
     kind = pd.api.types.infer_dtype(cells, skipna=True)
     if kind == "decimal":
         return cells.where(cells.notna(), np.nan).astype(np.float64)
-    if kind == "time":
-        cells = cells.map(lambda time: str(time.replace(tzinfo=None)), na_action="ignore")
-    if kind in ("time", "timedelta"):
+    if kind == "timedelta":
         return pd.Series(pd.to_timedelta(cells))
     if kind in ("datetime", "date"):
         return pd.Series(pd.to_datetime(cells, utc=True))
@@ -359,9 +343,9 @@ def _of_texts(name: str, cells: pd.Series, called: str, options: TableOptions) -
         return Column(name), _at_codes(codes, numbers[0]), numbers[1]
     if (truths := _truths_in(words, options.levels.get(name, ()))) is not None:
         return Column(name, "boolean", truths[0]), _at_codes(codes, truths[1]), ""
-    if (dates := as_dates(words, options.dayfirst, called)) is not None:
+    if (dates := as_dates(words, called)) is not None:
         return Column(name, "date"), _at_codes(codes, _days(dates)), ""
-    _check_no_mixture(words, codes, called, is_id=name == options.id or is_called_id(name))
+    _check_no_mixture(words, codes, called)
     return _category(Column(name), codes, words)
 
 
@@ -411,70 +395,55 @@ def _truths_in(words: Words, levels: Sequence[str]) -> tuple[tuple[str, str], li
     return None
 
 
-def as_dates(words: Sequence[str] | Words, dayfirst: bool | None, called: str) -> pd.Series | None:
+def as_dates(words: Sequence[str] | Words, called: str) -> pd.Series | None:
     """Parse distinct texts, all of one form, as dates: pandas' timestamps in UTC; ``None`` if some are no dates.
 
     Known are ISO dates with or without a time, 31.12.2024, 31/12/2024 and 12/31/2024. Raises FedkinError if day and
-    month cannot be distinguished and `dayfirst` does not say which is first.
+    month cannot be distinguished.
     """
     import pandas as pd
 
-    def parsed(texts: pd.Series) -> pd.Series:
-        return pd.Series(pd.to_datetime(texts, utc=True, errors="coerce", format="ISO8601"))
-
-    texts = pd.Series(words, dtype=object).str.replace(" UTC", "Z", regex=False)
-    if _YEAR_FIRST.fullmatch(words[0]):
-        stamps = parsed(texts)
+    def parsed(texts: list[str]) -> pd.Series | None:
+        stamps = pd.Series(pd.to_datetime(pd.Series(texts), utc=True, errors="coerce", format="ISO8601"))
         return stamps if stamps.notna().all() else None
-    if not _YEAR_LAST.fullmatch(words[0]):
+
+    if _YEAR_FIRST.fullmatch(words[0]):
+        return parsed([word.replace(" UTC", "Z") for word in words])
+    parts = [match.groups("") for match in map(_YEAR_LAST.fullmatch, words) if match]
+    if len(parts) < len(words) or len({sign for _, sign, *_ in parts}) > 1:
         return None
-    parts = texts.str.extract(f"^{_YEAR_LAST.pattern}$", _YEAR_LAST.flags)
-    if parts[0].isna().any() or parts[1].nunique() > 1:
-        return None
-    clock = ("T" + parts[4].str.replace(r"^(\d):", r"0\1:", regex=True)).fillna("")
-    ways = [
-        parsed(parts[3] + "-" + parts[month].str.zfill(2) + "-" + parts[day].str.zfill(2) + clock)
-        for day, month in ((0, 2), (2, 0))
-    ]
-    readings = [stamps for stamps in ways if stamps.notna().all()]
-    if len(readings) < 2 or parts[1][0] == "." or readings[0].equals(readings[1]):
-        return readings[0] if readings else None
-    if dayfirst is not None:
-        return readings[0 if dayfirst else 1]
+    times = ["T" + re.sub(r"^(\d):", r"0\1:", part[4]) if part[4] else "" for part in parts]
+    by_day, by_month = (
+        parsed([f"{part[3]}-{part[i]:0>2}-{part[2 - i]:0>2}{time}" for part, time in zip(parts, times, strict=True)])
+        for i in (2, 0)
+    )
+    if by_day is None or by_month is None or parts[0][1] == "." or by_day.equals(by_month):
+        return by_month if by_day is None else by_day
     raise FedkinError(
-        f"{called} holds dates of which day and month cannot be distinguished; {setting('dayfirst', True)} if the day "
-        f"is first, {setting('dayfirst', False)} if the month is, or write them as 2024-12-31.",
+        f"{called} holds dates of which day and month cannot be distinguished; write them as 2024-12-31, as "
+        "pandas.to_datetime does with dayfirst.",
         public=True,
     )
 
 
-_CODES = ("text", "code of digits", "limit such as <0")
-"""Kinds of cells that are no numbers, and may be names."""
-
-
-def _check_no_mixture(words: Words, codes: Codes, called: str, is_id: bool) -> None:
+def _check_no_mixture(words: Words, codes: Codes, called: str) -> None:
     """Refuse a column of texts most of which are numbers or dates, with what is wrong and in which row.
 
-    `codes` are the cells' indices into the distinct `words`, which are not all of one of these kinds. Refused are also
-    numbers with letters, as Rs1366850 or 10K, which would be lost among names of rows, unless the column `is_id`.
+    `codes` are the cells' indices into the distinct `words`, which are not all of one of these kinds.
     """
     kinds, rows = np.array([_kind_of_cell(word.translate(_TYPOGRAPHIC)) for word in words]), int((codes >= 0).sum())
     kind = Counter(kinds.tolist()).most_common(1)[0][0]
     alike = kinds == kind
     wrong = (codes >= 0) & ~np.append(alike, False)[codes]
-    if kind in _CODES or 2 * alike.sum() <= len(alike) or 2 * wrong.sum() >= rows:
-        return
-    with_letters = kind == "text with a number"
-    if with_letters and (is_id or not alike.all() or not _are_amounts(words, rows)):
+    if kind in ("text", "code of digits") or 2 * alike.sum() <= len(alike) or 2 * wrong.sum() >= rows:
         return
     if kind == "date" and alike.all() and len(words) <= 10:  # versions and sections, as 1.2.3, of which there are few
         return
     if alike.all():
-        what = f"{kind}s written in several ways, or in one that is not read or that the calendar does not have"
         raise FedkinError(
-            f"{called} holds {'numbers with letters or signs, as of a unit or currency' if with_letters else what}; "
-            f"write them in one way, such as 1234.5 and 2024-12-31, or name the column in {option('categorical')} or "
-            f"{option('drop')}, or, if it names the rows, in {option('id')}.",
+            f"{called} holds {kind}s written in several ways, or in one that is not read or that the calendar does not "
+            f"have; write them in one way, such as 1234.5 and 2024-12-31, or name the column in "
+            f"{option('categorical')} or {option('drop')}.",
             public=True,
         )
     row, count = int(wrong.argmax()), int(wrong.sum())
@@ -486,26 +455,15 @@ def _check_no_mixture(words: Words, codes: Codes, called: str, is_id: bool) -> N
     )
 
 
-def _are_amounts(words: Words, rows: int) -> bool:
-    """Return whether numbers with letters are a measure with its unit, and no codes, which come again or count rows."""
-    parts = [match.groups() for word in words if (match := _AMOUNT.fullmatch(word))]
-    whole = {int(number) for _, number, _ in parts if number.isdigit()}
-    counts_rows = len(whole) == len(words) and max(whole) - min(whole) < 2 * len(words)
-    units = {(before.rstrip("+-"), after) for before, _, after in parts}
-    return 2 * len(words) > rows and not counts_rows and len(words) > 10 and len(units) <= 1 + len(words) // 10
-
-
 def _kind_of_cell(text: str) -> str:
     """Return what kind of cell a text is, without any of its characters."""
     number, share = text.removesuffix("%").rstrip(), text.endswith("%")
     if _YEAR_FIRST.fullmatch(text) or _YEAR_LAST.fullmatch(text):
         return "date"
-    if any(form.fullmatch(number) for form in _FORMS.values()):
-        code = not share and (_LEADING_ZERO.match(text) or (text.lstrip("+-").isdigit() and float(text) > _EXACT))
-        return "percentage" if share else "code of digits" if code else "number"
-    if re.match(r"[<>≤≥]=? ?\d", text):
-        return "limit such as <0"
-    return "text with a number" if _AMOUNT.fullmatch(text) else "text"
+    if not any(form.fullmatch(number) for form in _FORMS.values()):
+        return "text"
+    is_code = _LEADING_ZERO.match(text) or (text.lstrip("+-").isdigit() and float(text) > _EXACT)
+    return "percentage" if share else "code of digits" if is_code else "number"
 
 
 # Values of columns.
@@ -722,12 +680,9 @@ def _as_array(value: Any, origin: str) -> npt.NDArray[Any]:
         if isinstance(value, Tensor):
             dense = value.detach().cpu()
             value = (dense.float() if dense.is_floating_point() else dense).resolve_conj().resolve_neg().numpy()
-        several = isinstance(value, list | tuple) and any(isinstance(row, np.ma.MaskedArray) for row in value)
-        array = np.ma.array(value) if several else value
-        if isinstance(array, np.ma.MaskedArray):  # whose masked elements numpy would take for numbers
-            masked = np.ma.getmaskarray(array).any()
-            array = np.ma.filled(array.astype(np.float64), np.nan) if masked else array.data
-        array = np.asarray(array)
+        if np.ma.is_masked(value):  # whose masked elements numpy would take for numbers
+            value = np.ma.filled(value.astype(np.float64), np.nan)
+        array = np.asarray(value)
         if array.dtype.kind == "O" and array.size and not any(isinstance(cell, str) for cell in array.flat):
             array = array.astype(np.float64)  # numbers among which some are None, as a DataFrame's are
     except (ValueError, TypeError, RuntimeError) as error:  # a ragged list; a sparse, quantised or nested tensor

@@ -213,7 +213,6 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
             listed=federation.listed,
             newcomers=federation.newcomers,
             forgotten=names,
-            columns=config.data.of_columns,
         )
         members = roster.gather(count, federation.patience)
         order = order or [member.name for member in members]

@@ -6,7 +6,7 @@ import os
 import re
 import tempfile
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ from fedkin.core.files import read_tables, write_atomically
 from fedkin.core.method import validation_sentence
 from fedkin.data.checks import check_cells
 from fedkin.data.names import HUB, expanded
-from fedkin.data.options import AUTO, MIN_MEMBERS, NO_OPTIONS, check_asked
+from fedkin.data.options import AUTO, MIN_MEMBERS, NO_OPTIONS
 from fedkin.data.population import Population
 from fedkin.data.preparation import remembered, restore_preparation
 from fedkin.data.samples import note_on_texts
@@ -118,9 +118,6 @@ class SiteFile(ColumnOptions):
             reading=table,
             key=base / KEY if (base / KEY).exists() else None,
             listed=listed,
-            check_columns=partial(
-                check_asked, site=self.name, table=read.table, options=table, named=self.label, taken=read.label
-            ),
             packages=tuple(dict.fromkeys(["fedkin", *self.packages])),
             device=device,
             min_members=max(self.min_members or 0, policy.min_members or 0),

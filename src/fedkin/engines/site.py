@@ -225,9 +225,7 @@ class Site:
     privacy budget: called with a run's token and mu, whether the run may spend it, see `Client.reserve`; the site then
     refuses tasks whose release is not accounted for. `key` is the file of the private key that Flower authenticates the
     site's node with, and `listed` are public keys of the only sites that it shares a secure sum with, by name; if
-    empty, any site. `check_columns` is called with what an experiment says of columns, and refuses it where the site's
-    own file lacks lines to agree with it. `min_members` and `samples` are as in `Client`. The `policy` is
-    checked before anything leaves.
+    empty, any site. `min_members` and `samples` are as in `Client`. The `policy` is checked before anything leaves.
     """
 
     name: str
@@ -246,7 +244,6 @@ class Site:
     reading: Any = None
     key: Path | None = None
     listed: Mapping[str, str] = field(default_factory=dict)
-    check_columns: Callable[[Mapping[str, Any]], None] = lambda columns: None
     min_members: int = 0
     samples: Samples | None = None
     policy: Policy = field(default_factory=Policy)
@@ -266,15 +263,13 @@ class Site:
             raise FileError(f"{path} is damaged; put it back, or remove it to take part in new runs as another site.")
         return token
 
-    def introduction(self, labels: bool, columns: Mapping[str, Any] | None = None) -> Payload:
+    def introduction(self, labels: bool) -> Payload:
         """Return what a server needs to know before a run begins; names of classes only if it asks for `labels`.
 
-        They are never sent under a privacy budget: a class may be that of a single sample. `columns` is what the
-        experiment says of columns; it never changes how the site reads them. Raises FedkinError if the site's own file
-        is ignorant of it, RefusalError if the site's policy is over.
+        They are never sent under a privacy budget: a class may be that of a single sample. Raises RefusalError if
+        the site's policy is over.
         """
         self.policy.check_time()
-        self.check_columns(columns or {})
         return {
             "name": self.name,
             "identity": self.identity,

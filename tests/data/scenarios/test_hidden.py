@@ -85,7 +85,7 @@ def test_the_domain_of_a_table_is_no_feature(tmp_path):
 @pytest.mark.parametrize(
     ("scenario", "words"),
     [
-        (Rotation("iris"), "'iris' is a table"),
+        (Rotation("iris"), "'iris' holds no square images"),
         (Rotation(angles=[0, 45]), "one or more multiples of 90"),
         (Rotation(clients=3), "allowed: 4 or more"),
         (LabelFlip(clients=180), "too few for 180 clients"),

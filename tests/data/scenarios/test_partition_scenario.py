@@ -16,7 +16,6 @@ from fedkin.data.scenarios.partition_scenario import (
     apportion,
     dirichlet_split,
     hold_out,
-    iid_split,
     load_labelled,
 )
 from fedkin.experiment import registry
@@ -56,9 +55,8 @@ LABELS = st.lists(st.integers(0, 4), min_size=20, max_size=80).map(lambda labels
 SEED = st.integers(0, 2**31)
 
 RULES = {
-    "iid": lambda y, n, rng: iid_split(len(y), n, rng),
-    "dirichlet": lambda y, n, rng: dirichlet_split(y, n, 0.5, rng, min_partition_size=1),
-    "capped": lambda y, n, rng: dirichlet_split(y, n, 10, rng, min_partition_size=1, capped=True),
+    "dirichlet": lambda y, n, rng: dirichlet_split(y, n, 0.5, rng, least=1),
+    "capped": lambda y, n, rng: dirichlet_split(y, n, 10, rng, least=1, capped=True),
 }
 
 

@@ -3,18 +3,14 @@
 import re
 import time
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
-import pandas as pd
 import pytest
 import torch
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_ssh_public_key
 from flwr.app import Context, Message
 
 from fedkin.core import FedkinError
-from fedkin.data.options import NO_OPTIONS, check_asked
-from fedkin.data.tables import frame_to_table
 from fedkin.deploy.app_folder import make_key
 from fedkin.engines.flower_engine.grid import NOWHERE, Roster
 from fedkin.engines.flower_engine.messages import content, read
@@ -252,22 +248,6 @@ def test_an_introduction_of_other_types_is_refused_and_the_others_unharmed(chang
     assert [member.name for member in Roster(nodes, report=reports.append).gather(1, 5)] == ["a"]
     assert f"Refused: Node {nodes.node(1)} does not introduce itself as sites of fedkin do." in reports
     assert all(text.isprintable() for text in reports)
-
-
-def test_a_site_that_does_not_know_what_the_experiment_says_of_columns_is_refused(tmp_path: Path) -> None:
-    reports: list[str] = []
-    ignorant = site(tmp_path / "a", "a", 2, ("x", "bought"))
-    table = frame_to_table(pd.DataFrame({"x": [1, 2], "bought": ["a", "b"]}), "here")
-    read = {"table": table, "options": NO_OPTIONS, "named": None, "taken": None}
-    knowing = replace(ignorant, check_columns=partial(check_asked, site="a", **read))
-    nodes = nodes_of([knowing, site(tmp_path / "b", "b", 1, ("x",))])
-    roster = Roster(nodes, report=reports.append, columns={"label": "bought", "ordinal": {"pain": ["no", "some"]}})
-    assert [member.name for member in roster.gather(1, 5)] == ["b"]
-    assert reports[0] == (
-        f"Refused: Node {nodes.node(0)}: Site 'a' has columns otherwise than the experiment says; its site.toml lacks "
-        'label = "bought".'
-    )
-    assert len(Roster(nodes).gather(2, 5)) == 2
 
 
 def test_two_names_cannot_share_a_folder(tmp_path: Path) -> None:

@@ -58,8 +58,9 @@ class ClientFiles:
             sites = load_clients(self.data, self.label, self.table)
         else:
             sites = clients_in_one(self.data, self.column, self.label, self.table)
-        labels, classes, rows = [site.y for site in sites if site.y is not None], sites[0].classes, sum(map(len, sites))
+        labels, rows = [site.y for site in sites if site.y is not None], sum(map(len, sites))
         labelled = len(labels) == len(sites)
+        classes = sites[0].classes if labelled else []
         if labelled and self.label is not None:
             check_are_classes(classes, rows, sites[0].label)
         if self.test_fraction > 0 and not labelled:
@@ -68,19 +69,18 @@ class ClientFiles:
             )
         clients = [client_of(i, site) for i, site in enumerate(sites)]
         tests = []
-        if labelled:
-            for i, (site, y) in enumerate(zip(sites, labels, strict=True)):
-                clients[i].y = y
+        for i, (site, y) in enumerate(zip(sites, labels, strict=True) if labelled else ()):
+            clients[i].y = y
+            if self.test_fraction > 0:
                 rest, out = hold_out(torch.arange(len(site)), self.test_fraction, derive_generator(seed, "test", i))
-                if self.test_fraction > 0:
-                    clients[i] = clients[i].rows(rest)
-                    tests.append((site.x[out], y[out]))
+                clients[i] = clients[i].rows(rest)
+                tests.append((site.x[out], y[out]))
         guesses = (*notes_on_outcomes(site.features for site in sites), *_label_notes(sites, self.label, labelled))
         apart, questions = notes_on_sites(sites, labelled and not too_many_labels(len(classes), rows))
         return Population(
             clients,
             [client.y for client in clients if client.y is not None] if labelled else None,
-            classes if labelled else [],
+            classes,
             list(dict.fromkeys(name for site in sites for name in site.features)),
             [site.name for site in sites],
             tests,
@@ -92,9 +92,8 @@ class ClientFiles:
 
 def notes_on_sites(sites: Sequence[Dataset], comparable: bool) -> tuple[Sequence[str], tuple[str, ...]]:
     """Return notes on labels that clients do not share, if they are `comparable`, and on what looks wrong."""
-    labelled = [(site.name, site.y, site.classes) for site in sites if site.y is not None]
-    classes_of = {name: [classes[i] for i in y.unique().tolist()] for name, y, classes in labelled}
-    spelt, apart = check_labels(classes_of if comparable else {})
+    labelled = [(site.name, site.y, site.classes) for site in sites if site.y is not None and comparable]
+    spelt, apart = check_labels({name: [classes[i] for i in y.unique().tolist()] for name, y, classes in labelled})
     cells = check_cells({site.name: site.table for site in sites if site.table is not None})
     return apart, (*spelt, *cells, *note_on_texts([(site.name, site.table) for site in sites]))
 

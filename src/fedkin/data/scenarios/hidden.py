@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import torch
@@ -28,45 +28,6 @@ from fedkin.data.sources import load
 _DOMAINS = ("photo", "art_painting", "cartoon", "sketch")
 
 
-class _World(NamedTuple):
-    """How clusters see samples: by cluster an amount, of quarter turns or by which labels are shifted.
-
-    `transform` makes of each client's amount the transform of its samples. One amount after another is their sum, so
-    that a client is taken from one cluster to another by the difference.
-    """
-
-    amounts: list[int]
-    transform: Callable[[list[int]], SampleTransform]
-
-
-def _rotations(data: Labelled, angles: list[int]) -> _World:
-    if data.x.ndim != 4 or data.x.shape[2] != data.x.shape[3]:
-        what = "a table" if data.x.ndim != 4 else "images of {2} x {3}".format(*data.x.shape)
-        raise FedkinError(f"'{data.name}' is {what}, but the scenario 'rotation' turns square images.")
-    if not angles or any(angle % 90 for angle in angles):
-        raise FedkinError(f"angles is {angles}; allowed: one or more multiples of 90.")
-
-    def turn(amounts: list[int]) -> SampleTransform:
-        return lambda client, x, y: (torch.rot90(x, amounts[client], (2, 3)).contiguous(), y)
-
-    return _World([angle // 90 % 4 for angle in angles], turn)
-
-
-def _flips(data: Labelled, n_clusters: int) -> _World:
-    classes = len(data.classes)
-    if n_clusters > classes:
-        raise FedkinError(f"n_clusters is {n_clusters}; allowed: 1 to {classes}, the classes of '{data.name}'.")
-    return _World([*range(n_clusters)], lambda amounts: lambda client, x, y: (x, (y - amounts[client]) % classes))
-
-
-def _clients_of(scenario: InTurns | MissingClasses, data: Labelled, paper: int, clusters: int) -> int:
-    """Return how many clients there are, by default the paper's; 20 for data of fewer than 10,000 samples."""
-    clients = (paper if len(data) >= 10_000 else 20) if scenario.clients is None else scenario.clients
-    if clients < clusters:
-        raise FedkinError(f"clients is {clients}; allowed: {clusters} or more, one for each cluster.")
-    return clients
-
-
 @dataclass(frozen=True)
 class InTurns(PartitionScenario):
     """Base of scenarios in which client i is in cluster i mod the number of clusters (Prigent et al.).
@@ -86,19 +47,33 @@ class InTurns(PartitionScenario):
     clients: Count | None = None
     alpha: Positive = 10.0
 
-    def in_turns(self, data: Labelled, seed: int, world: _World) -> Population:
-        """Populate clients of all clusters in turns, with samples changed as their cluster sees them."""
-        count = len(world.amounts)
-        n, tests = _clients_of(self, data, 100, count), None
+    def amounts(self, data: Labelled) -> list[int]:
+        """Return by how many quarter turns, or by which shift of labels, each cluster sees samples."""
+        raise NotImplementedError
+
+    def change(self, data: Labelled, amounts: Sequence[int]) -> SampleTransform:
+        """Return what changes each client's samples by its amount; two, one after another, change by their sum."""
+        raise NotImplementedError
+
+    def partition(self, data: Labelled, seed: int) -> Population:
+        amounts = self.amounts(data)
+        n, count, tests = _clients_of(self.clients, data, 100, len(amounts)), len(amounts), None
         if data.test is not None:
             y = data.test[1]
             # A thousand clients have ten tests each of MNIST on average, so half of the average must do.
             least = max(1, min(10, len(y) // (2 * n)))
-            rng = derive_generator(seed, "test")
-            tests = dirichlet_split(y, n, self.alpha, rng, min_partition_size=least, capped=True)
+            tests = dirichlet_split(y, n, self.alpha, derive_generator(seed, "test"), least=least, capped=True)
         parts = dirichlet_split(data.y, n, self.alpha, derive_generator(seed, "partition"), capped=True)
-        change = world.transform([world.amounts[i % count] for i in range(n)])
+        change = self.change(data, [amounts[i % count] for i in range(n)])
         return self.populated(data, parts, seed, tests=tests, clusters=torch.arange(n) % count, change=change)
+
+
+def _clients_of(clients: int | None, data: Labelled, paper: int, clusters: int) -> int:
+    """Return how many clients there are, by default the paper's; 20 for data of fewer than 10,000 samples."""
+    count = (paper if len(data) >= 10_000 else 20) if clients is None else clients
+    if count < clusters:
+        raise FedkinError(f"clients is {count}; allowed: {clusters} or more, one for each cluster.")
+    return count
 
 
 @dataclass(frozen=True)
@@ -115,8 +90,15 @@ class Rotation(InTurns):
 
     angles: list[int] = field(default_factory=lambda: [0, 90, 180, 270])
 
-    def partition(self, data: Labelled, seed: int) -> Population:
-        return self.in_turns(data, seed, _rotations(data, self.angles))
+    def amounts(self, data: Labelled) -> list[int]:
+        if data.x.ndim != 4 or data.x.shape[2] != data.x.shape[3]:
+            raise FedkinError(f"'{data.name}' holds no square images, which the scenario 'rotation' turns.")
+        if not self.angles or any(angle % 90 for angle in self.angles):
+            raise FedkinError(f"angles is {self.angles}; allowed: one or more multiples of 90.")
+        return [angle // 90 % 4 for angle in self.angles]
+
+    def change(self, data: Labelled, amounts: Sequence[int]) -> SampleTransform:
+        return lambda client, x, y: (torch.rot90(x, amounts[client], (2, 3)).contiguous(), y)
 
 
 @dataclass(frozen=True)
@@ -133,8 +115,15 @@ class LabelFlip(InTurns):
 
     n_clusters: Count = 4
 
-    def partition(self, data: Labelled, seed: int) -> Population:
-        return self.in_turns(data, seed, _flips(data, self.n_clusters))
+    def amounts(self, data: Labelled) -> list[int]:
+        if self.n_clusters > (classes := len(data.classes)):
+            raise FedkinError(
+                f"n_clusters is {self.n_clusters}; allowed: 1 to {classes}, the classes of '{data.name}'."
+            )
+        return [*range(self.n_clusters)]
+
+    def change(self, data: Labelled, amounts: Sequence[int]) -> SampleTransform:
+        return lambda client, x, y: (x, (y - amounts[client]) % len(data.classes))
 
 
 @dataclass(frozen=True)
@@ -165,8 +154,7 @@ class Domain(PartitionScenario):
         assert data.clusters is not None
         of_sample, names = data.clusters
         parts: list[Tensor] = []
-        domains = [name for name in _DOMAINS if name in names]
-        for name in [*domains, *sorted(set(names) - set(domains))]:
+        for name in sorted(names, key=lambda name: (name not in _DOMAINS, [*_DOMAINS, name].index(name), name)):
             rows = (of_sample == names.index(name)).nonzero()[:, 0]
             rng = derive_generator(seed, "partition", name)
             shares = dirichlet_split(data.y[rows], self.clients_per_domain, self.alpha, rng, capped=True)
@@ -219,7 +207,6 @@ class LabelClusters(PartitionScenario):
         classes_of: list[Sequence[int]] = [range(4), range(4, 7), range(7, 10)]
         if self.overlap:
             classes_of = [[0, 1, 2, 3, 8, 9], range(4, 10), range(6)]
-        clusters = torch.arange(3).repeat_interleave(torch.tensor(sizes))
         weights = torch.zeros(3, 10, dtype=torch.float64)
         for cluster, classes in enumerate(classes_of):
             draws = np.random.default_rng(draw_seed(derive_generator(seed, "weights", cluster)))
@@ -227,6 +214,7 @@ class LabelClusters(PartitionScenario):
             weights[cluster, list(classes)] = torch.from_numpy(shares)
         if not (weights @ torch.bincount(data.y, minlength=10).double()).all():
             raise FedkinError(f"'{data.name}' has no sample of any class of one of the clusters of 'label-clusters'.")
+        clusters = torch.arange(3).repeat_interleave(torch.tensor(sizes))
         draw = _disjoint if self.drawing == "disjoint" else _with_replacement
         return self.populated(data, draw(data.y, weights[clusters], seed), seed, clusters=clusters)
 
@@ -284,12 +272,16 @@ class MissingClasses(PartitionScenario):
         held = torch.ones(len(missing), count, dtype=torch.bool)
         for cluster, lacking in enumerate(missing):
             held[cluster, list(lacking)] = False
-        sizes = apportion(_clients_of(self, data, 200 if count == 47 else 80, len(held)), [1] * len(held))
-        parts = _equal_shares(data.y, held, sizes, derive_generator(seed, "partition"))
-        tests = None
-        if data.test is not None:
-            tests = _equal_shares(data.test[1], held, sizes, derive_generator(seed, "test"))
-        clusters, change = torch.arange(len(held)).repeat_interleave(torch.tensor(sizes)), None
+        sizes = apportion(_clients_of(self.clients, data, 200 if count == 47 else 80, len(held)), [1] * len(held))
+
+        def shares(y: Tensor, purpose: str) -> list[Tensor]:
+            share = torch.bincount(y, minlength=count) // held.sum(0).clamp(min=1)
+            pools = allocate(y, (held * share).T, derive_generator(seed, purpose))
+            return [part for pool, size in zip(pools, sizes, strict=True) for part in pool.tensor_split(size)]
+
+        tests = None if data.test is None else shares(data.test[1], "test")
+        parts, change = shares(data.y, "partition"), None
+        clusters = torch.arange(len(held)).repeat_interleave(torch.tensor(sizes))
         if self.reindex:
             data = replace(data, classes=[str(i) for i in range(int(held.sum(1).max()))])
             new = (held.cumsum(1) - 1)[clusters]
@@ -302,7 +294,7 @@ class MissingClasses(PartitionScenario):
 
 def _missing_of_paper(data: Labelled, seed: int) -> list[list[int]]:
     classes = len(data.classes)
-    if classes == 47:  # EMNIST: eight clusters that lack seven classes each
+    if classes == 47:  # EMNIST
         rng = derive_generator(seed, "missing")
         return [sorted(torch.randperm(classes, generator=rng)[:7].tolist()) for _ in range(8)]
     if classes != 10:
@@ -313,12 +305,6 @@ def _missing_of_paper(data: Labelled, seed: int) -> list[list[int]]:
     if "fashion" in data.name.lower():
         return [[5, 7], [3, 9], [5, 9], [7, 8]]
     return [[5, 8], [4, 6], [7, 9], [6, 8]] if "cifar" in data.name.lower() else [[7, 9], [5, 8], [3, 8], [8, 9]]
-
-
-def _equal_shares(y: Tensor, held: Tensor, sizes: Sequence[int], rng: torch.Generator) -> list[Tensor]:
-    share = torch.bincount(y, minlength=held.shape[1]) // held.sum(0).clamp(min=1)
-    pools = allocate(y, (held * share).T, rng)
-    return [part for pool, size in zip(pools, sizes, strict=True) for part in pool.tensor_split(size)]
 
 
 # Clients that move to another cluster, or join late.
@@ -348,8 +334,14 @@ class _Changing(InTurns):
     step: Count = 20
     changed_fraction: Fraction = 0.3
 
-    def world(self, data: Labelled) -> _World:
-        return _rotations(data, self.angles) if self.kind == "rotation" else _flips(data, self.n_clusters)
+    def _kind(self) -> InTurns:
+        return Rotation(angles=self.angles) if self.kind == "rotation" else LabelFlip(n_clusters=self.n_clusters)
+
+    def amounts(self, data: Labelled) -> list[int]:
+        return self._kind().amounts(data)
+
+    def change(self, data: Labelled, amounts: Sequence[int]) -> SampleTransform:
+        return self._kind().change(data, amounts)
 
 
 @dataclass(frozen=True)
@@ -361,12 +353,10 @@ class DriftSwap(_Changing):
     """
 
     def partition(self, data: Labelled, seed: int) -> Population:
-        world = self.world(data)
-        count = len(world.amounts)
+        population, amounts = super().partition(data, seed), self.amounts(data)
+        n, count = len(population.clients), len(amounts)
         if count < 2:
             raise FedkinError("There is only one cluster; 'drift-swap' needs two or more.")
-        population = self.in_turns(data, seed, world)
-        n = len(population.clients)
         before, moving = torch.arange(n) % count, []
         for members in (torch.arange(cluster, n, count) for cluster in range(count)):
             drawn = torch.randperm(len(members), generator=derive_generator(seed, "drift", int(members[0])))
@@ -378,8 +368,7 @@ class DriftSwap(_Changing):
         # Samples are those of the old cluster when the step comes, so that the change is the difference of two.
         after = before.clone()
         after[moved] = (before[moved] + 1) % count
-        amounts = world.amounts
-        change = world.transform([amounts[new] - amounts[old] for new, old in zip(after, before, strict=True)])
+        change = self.change(data, [amounts[new] - amounts[old] for new, old in zip(after, before, strict=True)])
         _check_classes(population, {i: change(i, *population.samples(i))[1] for i in moved.tolist()}, "drifts")
         return replace(population, drift=Drift(self.step, moved, change, after))
 
@@ -393,8 +382,7 @@ class Arrivals(_Changing):
     """
 
     def partition(self, data: Labelled, seed: int) -> Population:
-        world = self.world(data)
-        population, count = self.in_turns(data, seed, world), len(world.amounts)
+        population, count = super().partition(data, seed), len(self.amounts(data))
         if self.changed_fraction == 0:
             return population
         n = len(population.clients)

@@ -1,8 +1,4 @@
-"""Scenarios without hidden clusters of clients: clients differ in their mixture of classes, or by chance alone.
-
-Parameters of Dirichlet partitions are called as in flwr-datasets, except that ``num_partitions`` is `clients`, as
-everywhere in fedkin, and ``partition_by`` is `label`.
-"""
+"""Scenarios without hidden clusters of clients: clients differ in their mixture of classes, or by chance alone."""
 
 from __future__ import annotations
 
@@ -17,7 +13,6 @@ from torch import Tensor
 from fedkin.core.errors import FedkinError
 from fedkin.core.method import Count, Fraction
 from fedkin.core.seeds import derive_generator
-from fedkin.data.dataset import Dataset
 from fedkin.data.population import Population
 from fedkin.data.scenarios.partition_scenario import (
     DataSetScenario,
@@ -27,7 +22,6 @@ from fedkin.data.scenarios.partition_scenario import (
     apportion,
     client_of,
     dirichlet_split,
-    iid_split,
     labels_of,
     load_labelled,
     unlabelled,
@@ -58,7 +52,7 @@ class Dirichlet(PartitionScenario):
 
     def partition(self, data: Labelled, seed: int) -> Population:
         rng, tests = derive_generator(seed, "partition"), None
-        parts = dirichlet_split(data.y, self.clients, self.alpha, rng, min_partition_size=self.min_partition_size)
+        parts = dirichlet_split(data.y, self.clients, self.alpha, rng, least=self.min_partition_size)
         if data.test is not None:
             held = [data.y[part] for part in parts]
             tests = allocate_in_proportion(data.test[1], held, derive_generator(seed, "test"))
@@ -81,21 +75,21 @@ class Iid(PartitionScenario):
 
     def build(self, seed: int = 0) -> Population:
         data = load(self.data, self.label, options=self.table)
-        if data.y is None:  # there is nothing to test against either
-            parts = iid_split(len(data), self.clients, derive_generator(seed, "partition"))
-            clients = [client_of(i, data, part[: self.samples_per_client]) for i, part in enumerate(parts)]
-            return Population(clients, None, [], data.features)
-        return super().build(seed)
+        if data.y is not None:
+            return super().build(seed)
+        parts = self._parts(len(data), seed, "partition")  # there is nothing to test against either
+        clients = [client_of(i, data, part[: self.samples_per_client]) for i, part in enumerate(parts)]
+        return Population(clients, None, [], data.features)
 
     def partition(self, data: Labelled, seed: int) -> Population:
-        parts = iid_split(len(data), self.clients, derive_generator(seed, "partition"))
-        tests = None
-        if data.test is not None:
-            tests = iid_split(len(data.test[1]), self.clients, derive_generator(seed, "test"))
+        parts = self._parts(len(data), seed, "partition")
+        tests = None if data.test is None else self._parts(len(data.test[1]), seed, "test")
         return self.populated(data, parts, seed, tests=tests)
 
-
-# One client for every class, as of CCFC and SDA-FC.
+    def _parts(self, samples: int, seed: int, purpose: str) -> list[Tensor]:
+        if self.clients > samples:
+            raise FedkinError(f"clients is {self.clients}; allowed: 1 to {samples}, the number of samples.")
+        return list(torch.randperm(samples, generator=derive_generator(seed, purpose)).tensor_split(self.clients))
 
 
 @dataclass(frozen=True)
@@ -103,9 +97,8 @@ class OwnClass(DataSetScenario):
     """One unlabelled client per class, a fraction of whose samples is of that class (CCFC, section 4.1).
 
     The paper draws a client's other samples from the entire data; here as in the authors' code they are what the
-    others leave, so that every sample is at exactly one client. With a `heterogeneity` of 1 client c holds all of class
-    c and nothing else. A class too small for its client's fraction goes to it whole. The splits for training
-    and test are taken together.
+    others leave, so that every sample is at exactly one client. A class too small for its client's fraction goes to it
+    whole. The splits for training and test are taken together.
 
     Attributes
     ----------
@@ -156,12 +149,9 @@ def own_class(y: Tensor, clients: int, heterogeneity: float, rng: torch.Generato
     return [torch.cat(pair) for pair in zip(first, rests, strict=True)]
 
 
-# Unlabelled clients that have samples of a few classes each, as of FedCRef.
-
-
 @dataclass(frozen=True)
 class LabelSkew(DataSetScenario):
-    """Label skew: each client has samples of a few classes of one labelled data set (FedCRef, section 5.2).
+    """Label skew: each unlabelled client has samples of a few classes of one data set (FedCRef, section 5.2).
 
     Attributes
     ----------
@@ -200,17 +190,24 @@ class LabelSkew(DataSetScenario):
         data = load(self.data, self.label, options=self.table)
         y = labels_of(data)
         if self.n_classes is not None:
-            data, y = _most_frequent(data, y, self.n_classes)
+            if self.n_classes > (most := len(y.unique())):
+                raise FedkinError(f"n_classes is {self.n_classes}; allowed: 1 to {most}, the classes of '{data.name}'.")
+            frequent = torch.bincount(y).argsort(descending=True, stable=True)[: self.n_classes].sort().values
+            chosen = torch.isin(y, frequent)
+            y = torch.searchsorted(frequent, y[chosen])
+            data = replace(data.rows(chosen), y=y, classes=[data.classes[i] for i in frequent.tolist()])
         sizes = torch.unique(y, return_counts=True)[1]
-        high = self.max_classes or max(min(len(sizes), max(2, len(sizes) // 2)), self.min_classes or 0)
-        bounds = self.min_classes or min(2, high), high
-        if not bounds[0] <= high <= len(sizes):
+        most = self.max_classes or max(min(len(sizes), max(2, len(sizes) // 2)), self.min_classes or 0)
+        fewest = self.min_classes or min(2, most)
+        if not fewest <= most <= len(sizes):
             raise FedkinError(
-                f"Classes per client are {bounds[0]} to {high}; allowed: 1 <= minimum <= maximum <= {len(sizes)}."
+                f"Classes per client are {fewest} to {most}; allowed: 1 <= minimum <= maximum <= {len(sizes)}."
             )
-        fitting = _fitting_samples_per_class(sizes, self.clients, bounds)
-        rng = derive_generator(seed, "partition")
-        parts = label_skew(y, self.clients, bounds, self.samples_per_class or fitting, rng, self.overlap)
+        # As many that the smallest class is about used up, in tens where they are ten or more.
+        fitting = int(sizes.min()) / max(1.0, self.clients * (fewest + most) / 2 / len(sizes))
+        fitting = min(500, int(round(fitting, -1) if fitting >= 10 else max(1, fitting)), int(sizes.min()))
+        rng, each = derive_generator(seed, "partition"), self.samples_per_class or fitting
+        parts = label_skew(y, self.clients, (fewest, most), each, rng, self.overlap)
         population = unlabelled(data, parts)
         for client in population.clients:
             classes, labels = torch.unique(y[parts[client.id]], return_inverse=True)
@@ -225,19 +222,6 @@ class LabelSkew(DataSetScenario):
         return population
 
 
-def _most_frequent(data: Dataset, y: Tensor, n_classes: int) -> tuple[Dataset, Tensor]:
-    available = len(torch.unique(y))
-    if n_classes > available:
-        raise FedkinError(
-            f"n_classes is {n_classes}; allowed: 1 to {available}, the number of classes in '{data.name}'."
-        )
-    sizes = torch.bincount(y, minlength=len(data.classes))
-    classes = sizes.argsort(descending=True, stable=True)[:n_classes].sort().values
-    rows = torch.isin(y, classes)
-    y = torch.searchsorted(classes, y[rows])
-    return replace(data.rows(rows), y=y, classes=[data.classes[int(c)] for c in classes]), y
-
-
 def label_skew(
     y: Tensor, n_clients: int, classes_per_client: tuple[int, int], samples_per_class: int, rng: torch.Generator,
     overlap: float = 0.0,
@@ -246,10 +230,9 @@ def label_skew(
 
     Client after client, the number of classes K is drawn uniformly from `classes_per_client`, the minimum and the
     maximum, then K distinct classes. The set of classes must be one that no earlier client has, until all sets of that
-    size are taken; from then on sets of that size may be taken once more. Samples of a class are allocated without
-    replacement, `samples_per_class` to a client, at most the size of the smallest class. When too few are left for a
-    client, that class (and no other) is allocated anew, the remaining samples first; so two clients may share a sample,
-    but no client ever holds one twice.
+    size are taken. Samples of a class are allocated without replacement. When too few are left for a client, that class
+    (and no other) is allocated anew, the remaining samples first; so two clients may share a sample, but no client ever
+    holds one twice.
 
     With an `overlap` of p, in [0, 1], each of the n holders of a class gives its first ``p q / (n + p - n p)`` of q
     samples to a common pot and then holds its remaining ones and the whole pot, so that the pot is a share p of what it
@@ -258,12 +241,11 @@ def label_skew(
     `y` is int64 ``(n,)``, the class of each sample; what is returned are each client's indices into it, int64,
     shuffled. Raises FedkinError if a class has too few samples.
     """
-    smallest = int(torch.unique(y, return_counts=True)[1].min())
-    if samples_per_class > smallest:
+    members = {int(c): (y == c).nonzero()[:, 0] for c in y.unique()}
+    if samples_per_class > (smallest := min(map(len, members.values()))):
         raise FedkinError(
             f"samples_per_class is {samples_per_class}, but the smallest class has only {smallest} samples."
         )
-    members = {int(c): (y == c).nonzero()[:, 0] for c in y.unique()}
     remaining = {c: members[c][:0] for c in members}
     taken: dict[int, set[tuple[int, ...]]] = {}
     holdings = []
@@ -272,13 +254,16 @@ def label_skew(
         held = {}
         for c in _new_set(sorted(members), size, taken.setdefault(size, set()), rng):
             if len(remaining[c]) < samples_per_class:
-                taken_rows = members[c][~torch.isin(members[c], remaining[c])]
-                again = taken_rows[torch.randperm(len(taken_rows), generator=rng)]
-                remaining[c] = torch.cat([remaining[c], again])
+                used = members[c][~torch.isin(members[c], remaining[c])]
+                remaining[c] = torch.cat([remaining[c], used[torch.randperm(len(used), generator=rng)]])
             held[c], remaining[c] = remaining[c][:samples_per_class], remaining[c][samples_per_class:]
         holdings.append(held)
-    if overlap > 0:
-        _share(holdings, overlap, samples_per_class)
+    for c in members if overlap > 0 else ():
+        holders = [held for held in holdings if c in held]
+        in_pot = round(overlap * samples_per_class / (len(holders) + overlap - len(holders) * overlap))
+        pot = torch.cat([held[c][:in_pot] for held in holders] or [members[c][:0]])
+        for held in holders:
+            held[c] = torch.unique(torch.cat([held[c][in_pot:], pot]))
     parts = [torch.cat(list(held.values())) for held in holdings]
     return [part[torch.randperm(len(part), generator=rng)] for part in parts]
 
@@ -292,23 +277,3 @@ def _new_set(classes: list[int], size: int, taken: set[tuple[int, ...]], rng: to
         if drawn not in taken:
             taken.add(drawn)
             return drawn
-
-
-def _share(holdings: list[dict[int, Tensor]], overlap: float, count: int) -> None:
-    for c in sorted({c for held in holdings for c in held}):
-        holders = [held for held in holdings if c in held]
-        in_pot = round(overlap * count / (len(holders) + overlap - len(holders) * overlap))
-        pot = torch.cat([held[c][:in_pot] for held in holders])
-        for held in holders:
-            held[c] = torch.unique(torch.cat([held[c][in_pot:], pot]))
-
-
-def _fitting_samples_per_class(sizes: Tensor, n_clients: int, classes_per_client: tuple[int, int]) -> int:
-    """Return how many samples of a class each client gets so that the smallest class is about used up; at most 500.
-
-    Rounded to tens, where it is ten or more; never more than the smallest class has.
-    """
-    holders = max(1.0, n_clients * sum(classes_per_client) / 2 / len(sizes))
-    fitting = int(sizes.min()) / holders
-    rounded = round(fitting, -1) if fitting >= 10 else max(1, fitting)
-    return min(500, int(rounded), int(sizes.min()))

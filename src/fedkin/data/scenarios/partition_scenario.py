@@ -1,7 +1,7 @@
 """What scenarios share: labelled data, rules that allocate samples to clients, and the finished population.
 
-Rules return indices and are named as in flwr-datasets where it has them. Every rule allocates a sample at most once,
-draws from the generator that it gets, and shuffles each client's indices.
+Rules return indices, allocate every sample at most once, draw from the generator that they get, and shuffle each
+client's indices.
 """
 
 from __future__ import annotations
@@ -89,15 +89,9 @@ class PartitionScenario(DataSetScenario):
         """Do the same as `build`, with data that are loaded already; `self.data` and `self.label` are ignored."""
 
     def populated(
-        self,
-        data: Labelled,
-        parts: Sequence[Tensor],
-        seed: int,
-        *,
-        tests: Sequence[Tensor] | None = None,
-        clusters: Tensor | None = None,
-        change: SampleTransform | None = None,
-    ) -> Population:
+        self, data: Labelled, parts: Sequence[Tensor], seed: int, *, tests: Sequence[Tensor] | None = None,
+        clusters: Tensor | None = None, change: SampleTransform | None = None,
+    ) -> Population:  # fmt: skip
         """Build the population from each client's int64 indices into the training samples, and into the test split.
 
         Without `tests` a `test_fraction` of every part is held out. `clusters`, int64 ``(n,)``, are the clients' hidden
@@ -164,7 +158,7 @@ def client_of(number: int, data: Dataset, rows: Tensor | None = None) -> Client:
 
 
 def labels_of(data: Dataset) -> Tensor:
-    """Return the labels of a data set, after checking that it has some."""
+    """Return the labels of a data set; raise FedkinError if it has none."""
     if data.y is None:
         raise FedkinError(
             f"'{data.name}' has no labels, but clients of this scenario need them; name their column with "
@@ -196,53 +190,39 @@ def hold_out(part: Tensor, share: float, rng: torch.Generator) -> tuple[Tensor, 
 # Rules that allocate samples.
 
 
-def iid_split(n_samples: int, num_partitions: int, rng: torch.Generator) -> list[Tensor]:
-    """Partition samples at random, in parts whose sizes differ by at most one; flwr-datasets' ``IidPartitioner``."""
-    _check_partitions(n_samples, num_partitions)
-    return list(torch.randperm(n_samples, generator=rng).tensor_split(num_partitions))
-
-
 def dirichlet_split(
-    y: Tensor,
-    num_partitions: int,
-    alpha: float | Sequence[float],
-    rng: torch.Generator,
-    *,
-    min_partition_size: int = 10,
+    y: Tensor, n_clients: int, alpha: float | Sequence[float], rng: torch.Generator, *, least: int = 10,
     capped: bool = False,
-) -> list[Tensor]:
-    """Partition each class in proportions drawn from a Dirichlet distribution; flwr-datasets' ``DirichletPartitioner``.
+) -> list[Tensor]:  # fmt: skip
+    """Partition each class in proportions drawn from a Dirichlet distribution.
 
     `y` is int64 ``(n,)``, the class of each sample; all are allocated. The concentration `alpha`, one for all or one
-    per part, is above 0: small values give every part few classes. Proportions are drawn anew, up to 1,000 times, until
-    every part has `min_partition_size` samples. With `capped` a part that has reached the average size gets none of the
-    classes that follow, as in the code of Prigent et al., so that the last classes miss in some parts even where
-    `alpha` is large. Return each part's indices into `y`, int64. Raises FedkinError if there are too few samples, a
-    concentration is not above 0, or no draw gave every part enough.
+    per client, is above 0. Proportions are drawn anew, up to 1,000 times, until every client has the `least` samples.
+    With `capped` a client that has reached the average size gets none of the classes that follow, as in the code of
+    Prigent et al. Return each client's indices into `y`, int64. Raises FedkinError if there are too few samples, a
+    concentration is not above 0, or no draw gave every client enough.
     """
-    n, size = num_partitions, len(y) / num_partitions
-    _check_partitions(len(y), n)
-    alphas = np.full(n, alpha) if isinstance(alpha, int | float) else np.asarray(alpha, dtype=float)
-    if alphas.shape != (n,) or not (alphas > 0).all():
-        raise FedkinError(f"alpha is {alpha}; allowed: one number above 0, or one for each of the {n} clients.")
-    if n * min_partition_size > len(y):
-        raise FedkinError(f"{len(y)} samples are too few for {n} clients with at least {min_partition_size} each.")
+    alphas = np.full(n_clients, alpha) if isinstance(alpha, int | float) else np.asarray(alpha, dtype=float)
+    if alphas.shape != (n_clients,) or not (alphas > 0).all():
+        raise FedkinError(f"alpha is {alpha}; allowed: one number above 0, or one for each of the {n_clients} clients.")
+    if not 1 <= n_clients * max(1, least) <= len(y):
+        raise FedkinError(f"{len(y)} samples are too few for {n_clients} clients with at least {least} each.")
     draws = np.random.default_rng(draw_seed(rng))
     for _ in range(1000):
-        counts, sizes = [], torch.zeros(n, dtype=torch.int64)
+        counts, sizes = [], torch.zeros(n_clients, dtype=torch.int64)
         for members in torch.bincount(y).tolist():
             shares = torch.from_numpy(draws.dirichlet(alphas))
             if capped:
-                full = sizes >= size
+                full = sizes >= len(y) / n_clients
                 rest = shares.masked_fill(full, 0)
                 # Tiny concentrations can leave nothing of the shares.
                 shares = rest if float(rest.sum()) > 0 else (~full).double()
             counts.append(_cut(members, shares))
             sizes = sizes + counts[-1]
-        if int(sizes.min()) >= min_partition_size:
+        if int(sizes.min()) >= least:
             return allocate(y, torch.stack(counts), rng)
     raise FedkinError(
-        f"No Dirichlet split of 1,000 with alpha {alpha} gave each of {n} clients {min_partition_size} of {len(y)} "
+        f"No Dirichlet split of 1,000 with alpha {alpha} gave each of {n_clients} clients {least} of {len(y)} "
         "samples; take fewer clients, a larger alpha or a smaller minimum size."
     )
 
@@ -256,8 +236,10 @@ def allocate(y: Tensor, counts: Tensor, rng: torch.Generator) -> list[Tensor]:
     mixed = torch.randperm(len(y), generator=rng)
     by_class = mixed[y[mixed].argsort(stable=True)].split(torch.bincount(y, minlength=len(counts)).tolist())
     index = torch.cat([members[: int(row.sum())] for members, row in zip(by_class, counts, strict=True)])
-    clients = torch.arange(counts.shape[1])
-    return _gather(index, torch.cat([clients.repeat_interleave(row) for row in counts]), len(clients), rng)
+    owner = torch.cat([torch.arange(counts.shape[1]).repeat_interleave(row) for row in counts])
+    mixed = torch.randperm(len(index), generator=rng)
+    order = mixed[owner[mixed].argsort(stable=True)]
+    return list(index[order].split(counts.sum(0).tolist()))
 
 
 def allocate_in_proportion(y: Tensor, held: Sequence[Tensor], rng: torch.Generator) -> list[Tensor]:
@@ -289,15 +271,3 @@ def _cut(total: int, weights: Tensor) -> Tensor:
     ends = (sums * total / sums[-1]).long()
     ends[-1] = total  # whatever rounding made of it
     return ends.diff(prepend=ends.new_zeros(1))
-
-
-def _gather(index: Tensor, owner: Tensor, n: int, rng: torch.Generator) -> list[Tensor]:
-    """Return the indices of each owner in ``0..n-1``, shuffled; those of owner `n` are dropped."""
-    mixed = torch.randperm(len(index), generator=rng)
-    order = mixed[owner[mixed].argsort(stable=True)]
-    return list(index[order].split(torch.bincount(owner, minlength=n + 1).tolist())[:n])
-
-
-def _check_partitions(n_samples: int, partitions: int) -> None:
-    if not 1 <= partitions <= n_samples:
-        raise FedkinError(f"The number of clients is {partitions}; allowed: 1 to {n_samples}, the number of samples.")

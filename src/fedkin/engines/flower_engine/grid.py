@@ -339,8 +339,7 @@ class Roster:
     of each node as OpenSSH writes it, or an empty text where any key will do; if there are none, any site is admitted.
     So many `newcomers` may join after `gather`. Sites that are `forgotten` are asked for nothing and not waited for,
     and keep their names. `report` is given a sentence whenever something changes: which sites are
-    connected, and which are refused and why. `labels` says whether sites send the names of their classes. `columns` is
-    what the experiment says of columns; a site whose own file is ignorant of it refuses to take part.
+    connected, and which are refused and why. `labels` says whether sites send the names of their classes.
 
     `members` are by name, including those that are not connected now; `classes` are names of classes that newcomers may
     have, set by the caller once the sites have gathered. `refused` has a sentence about every node that was
@@ -357,13 +356,11 @@ class Roster:
         listed: Mapping[str, str] | None = None,
         newcomers: int = 0,
         forgotten: Collection[str] = (),
-        columns: Mapping[str, Any] | None = None,
     ) -> None:
         check_listed_keys(grid, listed or {})
         self.grid, self.known, self.report, self.labels = grid, dict(identities or {}), report, labels
         self.keys, self.listed = dict(keys or {}), dict(listed or {})
         self.newcomers, self.classes, self.forgotten = newcomers, list[str](), set(forgotten)
-        self.columns = dict(columns or {})
         self._open = 0
         self._gathered, self._aside = False, list[Member]()
         self.members: dict[str, Member] = {}
@@ -378,9 +375,8 @@ class Roster:
             del self._greeted[number]  # Flower before 1.38 does not say whether it was started anew when it is back
         new = [number for number, node in nodes.items() if self._greeted.get(number) != node.started]
         if new:
-            columns = self.columns or None
             hello = {
-                node: Message(content(columns, kind=HELLO, labels=int(self.labels)), node, TYPE, group_id="hello")
+                node: Message(content(kind=HELLO, labels=int(self.labels)), node, TYPE, group_id="hello")
                 for node in new
             }
             self._asked |= push(self.grid, hello)

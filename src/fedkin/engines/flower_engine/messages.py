@@ -164,7 +164,7 @@ def answer(records: RecordDict, site_of: Callable[[], Site], keep: Keep) -> Reco
         query, site = read(records), _site(site_of)
         kind = query.text("kind")
         if kind == HELLO:
-            return content(site.introduction(query.facts.get("labels") == 1, query.tree()))
+            return content(site.introduction(query.facts.get("labels") == 1))
         if kind == REFUSED:
             _log.error("fedkin: The server refuses this site: %s", in_one_line(query.text("reason"), 1000))
             return content()
