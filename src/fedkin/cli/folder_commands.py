@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -37,13 +37,6 @@ from fedkin.cli.help_pages import (
 )
 from fedkin.core.errors import FILE, NEW_ROWS, FedkinError, at_door
 
-if TYPE_CHECKING:
-    from fedkin.core.runner import Progress
-    from fedkin.experiment.run import RunOutcome
-
-_SECTION = "Finished runs"
-
-
 def _new_rows(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of how new rows are read, and of packages that a run's classes may come from."""
     for add in (
@@ -62,7 +55,7 @@ def _new_rows(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-@app.command(section=_SECTION)
+@app.command()
 @run_folder()
 @argument("data", "New samples: anything --data takes, or a folder with one file per client.", "DATA", type=SAMPLES)
 @option("--label", "Column of labels to leave out.", "COLUMN")
@@ -89,7 +82,7 @@ def predict(
         sys.stdout.write(text)
 
 
-@app.command(section=_SECTION)
+@app.command()
 @run_folder()
 @argument("data", "The client's samples: anything --data takes.", "DATA", type=SAMPLES)
 @option("--label", "Column of labels, if it has neither the run's nor a usual name.", "COLUMN")
@@ -102,7 +95,7 @@ def assign(folder: Path, data: str, packages: tuple[str, ...], **options: Any) -
         print(cluster_of(folder, data, **options))
 
 
-@app.command(section=_SECTION)
+@app.command()
 @run_folder()
 @argument(
     "data", "What clients have now, with rows of before or without: a folder with one file each.", "DATA", type=SAMPLES
@@ -114,16 +107,12 @@ def update(folder: Path, data: str, out: Path | None, as_json: bool, quiet: bool
     """Update a run by next month's rows. Clusters keep their numbers, and changes.html says what changed."""
     beside = (folder.with_name(f"{folder.resolve().name}-update-{count}") for count in itertools.count(1))
     target = out or next(place for place in beside if not place.exists())
+    from fedkin.experiment.updating import update as updated
 
-    def make(progress: Progress) -> RunOutcome:
-        from fedkin.experiment.updating import update as updated
-
-        return updated(folder, data, target, progress)
-
-    show(target, make, as_json, quiet)
+    show(target, lambda progress: updated(folder, data, target, progress), as_json, quiet)
 
 
-@app.command(section=_SECTION)
+@app.command()
 @run_folder()
 @option("--clusters", "Number of clusters.", type=int)
 @option("--resolution", "Resolution instead of a number: the higher, the more clusters.", type=float)
@@ -136,13 +125,9 @@ def cut(
     """Cut a run's clusters again. They become coarser or finer, and clients are asked for nothing."""
     what = f"resolution-{resolution:g}" if clusters is None and resolution is not None else f"{clusters}-clusters"
     target = out or folder.with_name(f"{folder.resolve().name}-{what}")
+    from fedkin.experiment.revision import cut as cut_again
 
-    def make(progress: Progress) -> RunOutcome | None:
-        from fedkin.experiment.revision import cut as cut_again
-
-        return cut_again(folder, target, clusters, resolution, progress)
-
-    if show(target, make, as_json, quiet) is not None:
+    if show(target, lambda progress: cut_again(folder, target, clusters, resolution, progress), as_json, quiet):
         return
     key = f"n_clusters = {clusters}" if resolution is None else f"resolution = {resolution}"
     print(
@@ -151,7 +136,7 @@ def cut(
     )
 
 
-@app.command(section=_SECTION)
+@app.command()
 @run_folder()
 @option(
     "--client clients", "Client to forget, by name or number. May be repeated.", "NAME", multiple=True, required=True
@@ -179,7 +164,7 @@ def forget(folder: Path, clients: tuple[str, ...], retrain: bool, out: Path | No
         )
 
 
-@app.command(section=_SECTION)
+@app.command()
 @run_folder()
 @argument("pairs", "A cluster's number and its name; without a name it has none.", "[CLUSTER=NAME]...", nargs=-1)
 @as_json
@@ -192,7 +177,7 @@ def name(folder: Path, pairs: tuple[str, ...], as_json: bool) -> None:
     print(json.dumps(cluster_list(folder), ensure_ascii=False) if as_json else list_text(folder))
 
 
-@app.command(section=_SECTION)
+@app.command()
 @run_folders
 @option("--target", "Count until a number is reached, such as personal_accuracy=0.95.", "METRIC=NUMBER")
 @as_json
@@ -207,7 +192,7 @@ def costs(folders: tuple[Path, ...], target: str | None, as_json: bool) -> None:
     print(json.dumps(tree) if as_json else accounts.as_text(tree))
 
 
-@app.command(section=_SECTION)
+@app.command()
 @run_folder(name="before")
 @argument("after", "Folder of another one, on some of the same samples or clients.", "RUN", type=RUN)
 @out("File to write a page to; by default none.")
@@ -223,7 +208,7 @@ def diff(before: Path, after: Path, out: Path | None, as_json: bool) -> None:
     print(json.dumps(difference.tree(), ensure_ascii=False) if as_json else difference)
 
 
-@app.command(section=_SECTION)
+@app.command()
 @run_folders
 def methods(folders: tuple[Path, ...]) -> None:
     """Write a run's methods paragraph for a paper. Further runs are the same with other seeds."""
@@ -232,7 +217,7 @@ def methods(folders: tuple[Path, ...]) -> None:
     print(methods_paragraph(folders))
 
 
-@app.command(section=_SECTION)
+@app.command()
 @run_folders
 @flag("--latex", "Write LaTeX instead of Markdown.")
 def table(folders: tuple[Path, ...], latex: bool) -> None:
@@ -242,7 +227,7 @@ def table(folders: tuple[Path, ...], latex: bool) -> None:
     print(table_of(folders, "latex" if latex else "markdown"))
 
 
-@app.command(section=_SECTION)
+@app.command()
 @argument("method", "A method's name, for its paper, too.", "[METHOD]", required=False, type=METHOD)
 def cite(method: str | None) -> None:
     """Print BibTeX entries of fedkin, and of a method's paper."""
@@ -251,7 +236,7 @@ def cite(method: str | None) -> None:
     print(entries(method))
 
 
-@app.command(section=_SECTION)
+@app.command()
 @run_folder("Folder of a finished run of `embedding`.")
 @out("Folder for the results; by default, the run's.")
 @device("the encoder computes")
@@ -270,7 +255,7 @@ def attack(folder: Path, out: Path | None, device: str, as_json: bool, quiet: bo
         print(text)
 
 
-@app.command(section=_SECTION)
+@app.command()
 @argument("what", "Folder of a run, a method's name or a .toml file.", "RUN-or-EXPERIMENT", type=RUN_OR_METHOD)
 @out("File to write the page to; by default disclosure.html, in the run's folder if it is one.")
 @settings("Any key of an experiment, such as federation.secure_sums=true.")
@@ -279,7 +264,6 @@ def attack(folder: Path, out: Path | None, device: str, as_json: bool, quiet: bo
 def disclosure(what: str, out: Path | None, settings: tuple[str, ...], as_json: bool, quiet: bool) -> None:
     """Say what leaves a client, message by message. For a board; an experiment is tried on a few rows."""
     from fedkin.experiment.disclosure import PAGE, disclosure_of_run, rehearsed
-    from fedkin.experiment.terminal_tables import sentence_text
     from fedkin.report.page import write_page
 
     folder = Path(what)
@@ -291,7 +275,7 @@ def disclosure(what: str, out: Path | None, settings: tuple[str, ...], as_json: 
     if as_json:
         print(leaving.to_json(), end="")
     elif not quiet:
-        print("\n".join(sentence_text(each, "  ") for each in [*leaving.sentences(), f"Page to print: {place}"]))
+        print("\n".join([*leaving.sentences(), f"Page to print: {place}"]))
 
 
 def _only_from(packages: tuple[str, ...]) -> AbstractContextManager[None]:

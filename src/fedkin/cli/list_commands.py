@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Mapping, Sequence
-from shutil import get_terminal_size
-from textwrap import fill
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fedkin.cli.app import app
 from fedkin.cli.help_pages import Name, argument, as_json
+from fedkin.core.errors import toml_text, unknown_name
+from fedkin.experiment import registry
+from fedkin.experiment.terminal_tables import table_text
 
 if TYPE_CHECKING:
     from fedkin.core.method import Option
-    from fedkin.experiment.registry import Kind
 
 _FACTS = ("clusters", "finds_k", "takes_k", "moves_data", "copies_data", "baseline", "cost", "scenario")
-_SECTIONS = ("methods", "data", "scenarios", "models", "autoencoders")
+
+
+def _sections() -> dict[str, Mapping[str, str]]:
+    """Return names and their descriptions, by section."""
+    from fedkin.data.names import EMBEDDED
+    from fedkin.nn import AUTOENCODERS, MODELS
+
+    return {
+        "methods": {name: entry.summary for name, entry in registry.METHODS.items()},
+        "data": EMBEDDED,
+        "scenarios": {name: entry.summary for name, entry in registry.SCENARIOS.items()},
+        "models": MODELS,
+        "autoencoders": AUTOENCODERS,
+    }
 
 
 def _listed() -> list[str]:
@@ -27,110 +39,71 @@ def _listed() -> list[str]:
 
 @app.command("list")
 @argument(
-    "name", f"{', '.join(_SECTIONS[:-1])} or {_SECTIONS[-1]}; or a method or a scenario, to list its options. By "
+    "name", "methods, data, scenarios, models or autoencoders; or a method or a scenario, to list its options. By "
     "default, all names are listed.", required=False, type=Name(_listed),
 )  # fmt: skip
 @as_json
 def list_names(name: str | None, as_json: bool) -> None:
     """List methods, data, scenarios and models. With a method or a scenario, list its options."""
     sections = _sections()
-    shown = [name] if name in sections else [] if name else list(sections)
-    if name and not shown:
-        _print_one(name, sections, as_json)
-    elif as_json:
-        print(json.dumps({title: sections[title] for title in shown}, indent=2))
+    plain = {**sections["data"], **sections["models"], **sections["autoencoders"]}
+    if name is None or name in sections:
+        shown = sections if name is None else {name: sections[name]}
+        text = "\n".join(
+            f"{title.capitalize()}\n{table_text([(f'  {each}', summary) for each, summary in names.items()], (0, 1))}"
+            for title, names in shown.items()
+        )
+        print(json.dumps(shown, indent=2) if as_json else text)
+    elif name in plain:
+        print(json.dumps({"name": name, "summary": plain[name]}, indent=2) if as_json else f"{name}: {plain[name]}")
+    elif ":" in name or name in sections["methods"] or name in sections["scenarios"]:
+        _print_options(name, "scenario" if name in sections["scenarios"] else "method", as_json)
     else:
-        _print_names({title: sections[title] for title in shown})
+        raise unknown_name("name", name, _listed())
 
 
-def _sections() -> dict[str, Mapping[str, str]]:
-    """Return names and their descriptions, by section."""
-    from fedkin.data import names as dataset_names
-    from fedkin.experiment import registry
-    from fedkin.nn import AUTOENCODERS, MODELS
-
-    methods = {name: entry.summary for name, entry in registry.METHODS.items()}
-    scenarios = {name: entry.summary for name, entry in registry.SCENARIOS.items()}
-    return dict(zip(_SECTIONS, (methods, dataset_names.EMBEDDED, scenarios, MODELS, AUTOENCODERS), strict=True))
-
-
-def _print_names(sections: Mapping[str, Mapping[str, str]]) -> None:
-    for title, names in sections.items():
-        print(title.capitalize())
-        for name, summary in names.items():
-            print(_lines(summary, f"  {name:<17}  ", " " * 21))
-
-
-def _print_one(name: str, sections: Mapping[str, Mapping[str, str]], as_json: bool) -> None:
-    """Print the options of a method or scenario, or the description of any other name."""
-    for title in ("data", "models", "autoencoders"):
-        if name in sections[title]:
-            summary = sections[title][name]
-            print(json.dumps({"name": name, "summary": summary}, indent=2) if as_json else f"{name}: {summary}")
-            return
-    if ":" not in name and name not in sections["methods"] and name not in sections["scenarios"]:
-        from fedkin.core.errors import unknown_name
-        from fedkin.experiment.registry import target_of
-
-        if "." in name or "/" in name:
-            target_of("method", name)  # which knows what modules and files are meant for
-        raise unknown_name("name", name, [*sections, *(each for names in sections.values() for each in names)])
-    from fedkin.core.errors import toml_text
+def _print_options(name: str, kind: registry.Kind, as_json: bool) -> None:
+    """Print what a method or scenario is, and its options."""
     from fedkin.core.method import options_of
-    from fedkin.experiment import registry
     from fedkin.experiment.config import FROM_DATA, MethodSection, SimulationSection, model_of
 
-    kind: Kind = "scenario" if name in sections["scenarios"] else "method"
-    declared_class: Any = registry.declared(kind, name)
-    model_of(
-        declared_class, SimulationSection if kind == "scenario" else MethodSection
-    )  # which refuses what no file can hold
-    options = [option for option in options_of(declared_class) if kind == "method" or option.name not in FROM_DATA]
+    declared: Any = registry.declared(kind, name)
+    model_of(declared, SimulationSection if kind == "scenario" else MethodSection)  # refuses what no file can hold
+    options = [option for option in options_of(declared) if kind == "method" or option.name not in FROM_DATA]
     summary = registry.summary_of(kind, name)
     if as_json:
-        about = {each: getattr(declared_class.traits, each) for each in _FACTS} if kind == "method" else {}
-        tree = {"name": name, "kind": kind, "summary": summary, **about, "options": list(map(_plain, options))}
-        print(json.dumps(tree, indent=2))
+        facts = {each: getattr(declared.traits, each) for each in _FACTS} if kind == "method" else {}
+        print(
+            json.dumps(
+                {"name": name, "kind": kind, "summary": summary, **facts, "options": list(map(_plain, options))},
+                indent=2,
+            )
+        )
         return
-    print(_lines(f"{name}: {summary}" if summary else name))
+    print(f"{name}: {summary}" if summary else name)
+    section = "simulation"
     if kind == "method":
-        print(_lines(_in_words(declared_class)))
-        if paper := declared_class.traits.paper:
+        section = "method"
+        print(_in_words(declared))
+        if paper := declared.traits.paper:
             texts = [f"{key} = {toml_text(value)}" for key, value in paper.items()]
-            print(_lines(f'variant = "paper" stands for {", ".join(texts)}.'))
-    place = "method" if kind == "method" else "simulation"
-    how = f"Options, set by --set {place}.NAME=VALUE or in [{place}] of an experiment's file:"
-    print(f"\n{_lines(how)}")
-    _print_options(options)
+            print(f'variant = "paper" stands for {", ".join(texts)}.')
+    print(f"\nOptions, set by --set {section}.NAME=VALUE or in [{section}] of an experiment's file:")
+    for option in options:
+        head = f"{option.name} = {option.default_text}" if option.default_text else option.name
+        print(f"\n  {head}  ({option.allowed})\n      {option.meaning}".rstrip())
 
 
 def _in_words(method: type[Any]) -> str:
     """Describe what a method clusters, who gives the number of clusters, and whether samples are moved."""
-    what = f"{'a baseline that ' if method.traits.baseline else ''}clusters {method.traits.clusters}"
-    number = "finds their number" if method.traits.finds_k else "their number is given"
-    if method.traits.clusters is None or (method.traits.baseline and method.traits.finds_k):
-        what, number = "a baseline" if method.traits.baseline else "evaluates nothing", "forms no clusters"
-    moved = "samples leave the clients" if method.traits.moves_data else "samples stay at the clients"
-    moved = "synthetic samples leave the clients" if method.traits.copies_data else moved
-    return f"{what[0].upper()}{what[1:]}; {number}; {moved}."
-
-
-def _print_options(options: Sequence[Option]) -> None:
-    """Print each option in two lines: its default in TOML and the allowed values, and its description."""
-    width = min(get_terminal_size().columns, 100)
-    heads = [f"{option.name} = {option.default_text}" if option.default_text else option.name for option in options]
-    column = min(max(map(len, heads), default=0), 36)
-    for head, each in zip(heads, options, strict=True):
-        print("\n" + _lines(each.allowed, f"  {head:<{column}}  ", " " * 6))
-        if each.meaning:
-            print(fill(each.meaning, width, initial_indent=" " * 6, subsequent_indent=" " * 6))
-
-
-def _lines(text: str, first: str = "", hanging: str = "") -> str:
-    """Wrap a text to the terminal's width; one line without a terminal."""
-    if not sys.stdout.isatty():
-        return first + text
-    return fill(text, get_terminal_size().columns, initial_indent=first, subsequent_indent=hanging)
+    traits = method.traits
+    what = f"{'a baseline that ' if traits.baseline else ''}clusters {traits.clusters}"
+    number = "finds their number" if traits.finds_k else "their number is given"
+    if traits.clusters is None or (traits.baseline and traits.finds_k):
+        what, number = "a baseline" if traits.baseline else "evaluates nothing", "forms no clusters"
+    kind = "synthetic samples" if traits.copies_data else "samples"
+    leave = "leave" if traits.moves_data or traits.copies_data else "stay at"
+    return f"{what[0].upper()}{what[1:]}; {number}; {kind} {leave} the clients."
 
 
 def _plain(option: Option) -> dict[str, Any]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedkin.cli.app import REFUSED, app, interruptible, show, stop
+from fedkin.cli.app import app, interruptible, show
 from fedkin.cli.help_pages import (
     COUNT,
     DATA,
@@ -30,10 +30,9 @@ from fedkin.cli.help_pages import (
     quiet,
     run_folder,
     settings,
-    tools,
 )
 from fedkin.data.names import check_source
-from fedkin.experiment.registry import check_known, is_known
+from fedkin.experiment.registry import check_known, file_name, is_known
 
 if TYPE_CHECKING:
     from fedkin.core.runner import Progress
@@ -52,7 +51,7 @@ _like = option("--like", "Finished run whose clusters keep their numbers and nam
 _new_folder_in_runs = out("Folder for the results; by default a new one in runs/.")
 
 
-@app.command(section="Runs")
+@app.command()
 @argument("experiment", "A method's name from `fedkin list`, or a .toml file.", "METHOD-or-FILE", type=METHOD)
 @argument("positional", "The data set, as --data takes it.", "[DATA]", required=False, type=DATA)
 @option("--data", "A name from `fedkin list`, a file, a folder, or hf:NAME of the Hugging Face hub.", "DATA", type=DATA)
@@ -68,7 +67,10 @@ _new_folder_in_runs = out("Folder for the results; by default a new one in runs/
     "--variant", "Whose form defaults have: fedkin, or paper, which makes a method the paper's.", "NAME",
     type=click.Choice(["fedkin", "paper"]),
 )  # fmt: skip
-@tools("--track")
+@option(
+    "--track", "Tool to send records to: tensorboard or mlflow. May be repeated.", "TOOL",
+    type=click.Choice(["tensorboard", "mlflow"]), multiple=True,
+)  # fmt: skip
 @_new_folder_in_runs
 @_like
 @settings("Any key of the experiment, such as method.local_epochs=30.")
@@ -77,18 +79,15 @@ _new_folder_in_runs = out("Folder for the results; by default a new one in runs/
 @quiet
 def run(experiment: str, positional: str | None, **options: Any) -> None:
     """Run an experiment and write its results to a folder."""
-    data, scenario = options["data"], options["scenario"]
-    if positional is not None and data is not None:
-        stop(f"The data set was given twice, as '{positional}' and as '{data}'.", REFUSED)
-    if positional is not None and "=" in positional and not Path(positional).exists():
-        stop(f"'{positional}' is no data set, but a setting; give it as --set {positional}.", REFUSED)
-    data = positional if data is None else data
-    if data is not None and scenario != "files" and ":" not in (scenario or "") and not experiment.endswith(".toml"):
+    if positional is not None and options["data"] is not None:
+        raise click.UsageError(f"The data set was given twice, as '{positional}' and as '{options['data']}'.")
+    data, scenario = positional or options["data"], options["scenario"] or ""
+    if data is not None and scenario != "files" and ":" not in scenario and not experiment.endswith(".toml"):
         check_source(data)  # a scenario of one's own may call its data as it likes
-    _run(experiment, options | {"data": data, "track": options["track"] or None})
+    _run(experiment, options | {"data": data})
 
 
-@app.command(section="Runs")
+@app.command()
 @argument("data", "A folder with one file per client, or what --data of `run` takes.", "DATA", type=SAMPLES)
 @option("--clients", "Number of clients that one data set is dealt to at random.", type=int)
 @option("--clusters", "Number of clusters; by default it is found.", type=int)
@@ -101,42 +100,49 @@ def run(experiment: str, positional: str | None, **options: Any) -> None:
 @quiet
 def cluster(**options: Any) -> None:
     """Cluster the samples of all clients. It is `fedkin run kin-graph DATA`."""
-    data, chosen = options["data"], any(each.startswith("simulation.") for each in options["settings"])
-    if options["clients"] is not None and not Path(data).is_dir() and not chosen:
+    is_dealt = options["clients"] is not None and not Path(options["data"]).is_dir()
+    if is_dealt and not any(each.startswith("simulation.") for each in options["settings"]):
         options["scenario"] = "iid"  # the method's default scenario has a client for each class
     _run("kin-graph", options)
 
 
 def _run(experiment: str, options: Mapping[str, Any]) -> None:
-    """Run an experiment with the options of the command line, ``None`` where one is not given."""
-    values = {key: options.get(name) for name, key in _KEYS.items()}
-    texts = {key: json.dumps(value, ensure_ascii=False, default=str) for key, value in values.items()}
-    texts = {key: json.dumps(value, ensure_ascii=False, default=str) for key, value in values.items()}
-    flags = [f"{key}={text}" for key, text in texts.items() if text != "null"]
-    overrides = [*flags, *options["settings"]]
+    """Run an experiment with the options of the command line, ``None`` or empty where one is not given."""
     from fedkin.experiment.config import load_config
 
-    config = load_config(experiment, overrides)
-    folder, quiet = options["out"] or _new_folder(config), options["quiet"]
+    values = {key: value for name, key in _KEYS.items() if (value := options.get(name)) not in (None, ())}
+    flags = [f"{key}={json.dumps(value, ensure_ascii=False, default=str)}" for key, value in values.items()]
+    config = load_config(experiment, [*flags, *options["settings"]])
+    folder = options["out"] or _new_folder(config)
 
     def make(progress: Progress) -> RunOutcome | None:
+        from fedkin.experiment.outcome import overview
         from fedkin.experiment.run import check, execute
-        from fedkin.experiment.terminal import overview
 
-        if options["dry_run"]:
-            data = overview(*check(config, folder, progress))
-            print(config.to_toml(), end="")
-            if not quiet:
-                print("\n" + "\n".join(f"# {line}".rstrip() for line in data.splitlines()))
-            return None
-        if sentence := _on_default_number(config, overrides):
-            progress.note(sentence)
-        return execute(config, folder, progress)
+        if not options["dry_run"]:
+            return execute(config, folder, progress)
+        data = overview(*check(config, folder, progress))
+        print(config.to_toml(), end="")
+        if not options["quiet"]:
+            print("\n" + "\n".join(f"# {line}".rstrip() for line in data.splitlines()))
+        return None
 
-    show(folder, make, options["as_json"], quiet)
+    show(folder, make, options["as_json"], options["quiet"])
 
 
-@app.command(section="Runs")
+def _new_folder(config: Config) -> Path:
+    """``runs/<method>-<data>-seed<seed>``, with a counter if it is taken; a file is called without its suffix."""
+    from fedkin.core.files import ending_of, stem_of
+    from fedkin.data.names import READ
+
+    source = Path(config.data.source)
+    data = re.sub(r"[^A-Za-z0-9._]+", "-", stem_of(source) if ending_of(source) in READ else source.name).strip("-.")
+    first = Path("runs") / f"{file_name(config.method_name)}-{data or 'data'}-seed{config.seed}"
+    numbered = (first.with_name(f"{first.name}-{count}") for count in itertools.count(2))
+    return next(folder for folder in itertools.chain([first], numbered) if not folder.exists())
+
+
+@app.command()
 @run_folder("Folder of a run.")
 @device(f"{NETWORKS} from here on; by default as before", None)
 @as_json
@@ -152,7 +158,7 @@ def resume(folder: Path, device: str | None, as_json: bool, quiet: bool) -> None
     show(folder, make, as_json, quiet)
 
 
-@app.command(section="Runs")
+@app.command()
 @argument("data", "Data other than the clients': anything --data takes.", "DATA", type=SAMPLES)
 @out("File for the encoder; training resumes from it.", required=True)
 @option("--model", "An autoencoder from `fedkin list`.", "NAME", default="auto")
@@ -179,38 +185,10 @@ def pretrain(data: str, out: Path, model: str, device: str, quiet: bool, **optio
         print(f"Encoder: {out}, mean squared error {encoder.about['error']:.4f} after {encoder.about['epochs']} epochs")
 
 
-def _on_default_number(config: Config, overrides: Sequence[str]) -> str | None:
-    """Return a sentence if nobody named the number of clusters for files of one's own, and the method needs one."""
-    default = config.defaults["method"].get("n_clusters")
-    is_needed = isinstance(default, int) and not config.method.traits.finds_k
-    is_named = any(override.startswith("method.n_clusters") for override in overrides)
-    is_other = config.tables["method"].get("n_clusters") != default  # as the .toml file has it
-    if config.simulation.scenario != "files" or not is_needed or is_named or is_other:
-        return None
-    return (
-        f"n_clusters = {default} is the default of {config.method_name}; give the number that you expect, or try "
-        "methods that find one (`fedkin compare`)."
-    )
-
-
-def _new_folder(config: Config) -> Path:
-    """``runs/<method>-<data>-seed<seed>``, with a counter if it is taken; a file is called without its suffix."""
-    from fedkin.core.files import ending_of, stem_of
-    from fedkin.data.names import READ
-    from fedkin.experiment.registry import file_name
-
-    source = Path(config.data.source)
-    name = stem_of(source) if ending_of(source) in READ else source.name
-    data = re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-.") or "data"
-    first = Path("runs") / f"{file_name(config.method_name)}-{data}-seed{config.seed}"
-    numbered = (first.with_name(f"{first.name}-{count}") for count in itertools.count(2))
-    return next(folder for folder in itertools.chain([first], numbered) if not folder.exists())
-
-
 # Many runs.
 
 
-@app.command(section="Many runs")
+@app.command()
 @argument("what", "Data, as --data takes them; a scenario from `fedkin list`; or a .toml file.", "DATA-or-SCENARIO")
 @option(
     "--methods", "Names with commas between them, or all that suit; also NAME+OPTION=VALUE.", "NAMES", default="all"
@@ -233,7 +211,9 @@ def compare(
     """Run the methods that suit some data, and recommend one. Methods are ranked without labels."""
     if not is_known("scenario", what) and not what.endswith(".toml"):
         check_source(what)
-    names = _known_methods(methods)
+    names = tuple(name.strip() for name in methods.split(",") if name.strip())
+    for name in names:
+        check_known("method", name.partition("+")[0])  # options may follow a name
     from fedkin.studies.question import question_of
 
     question = question_of(what, methods=names, **options)
@@ -252,7 +232,7 @@ def compare(
         print(comparison.text())
 
 
-@app.command(section="Many runs")
+@app.command()
 @argument(
     "names", "Such as fedcref/table-6, papers, all, or a .toml file; by default all are listed.", "ENTRY...", nargs=-1
 )
@@ -277,14 +257,3 @@ def reproduce(names: tuple[str, ...], out: Path, as_json: bool, **options: Any) 
         return
     with interruptible("the same command resumes where it stopped"):
         command.reproduced(names, out=out, as_json=as_json, **options)
-
-
-def _names(listed: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in listed.split(",") if name.strip())
-
-
-def _known_methods(listed: str) -> tuple[str, ...]:
-    """Return the names of methods, of which each exists; options may follow one, ``NAME+OPTION=VALUE``."""
-    for name in _names(listed):
-        check_known("method", name.partition("+")[0])
-    return _names(listed)

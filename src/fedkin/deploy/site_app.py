@@ -269,7 +269,7 @@ def checked(path: Path, config: Config | None = None) -> list[str]:
     The rules of its policy come last, with what they would refuse of an experiment, see `site_policy.refused`. Raises
     FedkinError if the file or the data cannot be read. Nothing but embeddings is written.
     """
-    from fedkin.experiment.terminal import columns_text  # every message starts a process, which needs it not
+    from fedkin.experiment.outcome import columns_text  # every message starts a process, which needs it not
 
     site = read_site(path).site(path)
     what = pluralize(len(site.features), "column") if site.features else f"shape {tuple(site.x.shape[1:])}"

@@ -1,8 +1,7 @@
-"""Callbacks that end a run early, and those that send it to trackers: MLflow, TensorBoard and Weights & Biases.
+"""Callbacks that end a run early, and those that send it to trackers: MLflow and TensorBoard.
 
-Trackers get a step after its checkpoint is on disk, so no tool ever has a step that the run may have to repeat.
-``tracking.json`` in the run's folder holds the id by which each tool knows the run, and the last step it got. A run
-that resumes is therefore resumed there too, and a tool first gets the steps it missed.
+Trackers get a step after its checkpoint is on disk, so no tool ever has a step that the run may have to repeat. A run
+that resumes is resumed there too, and a tool first gets the steps it missed.
 """
 
 from __future__ import annotations
@@ -10,10 +9,9 @@ from __future__ import annotations
 import json
 import math
 import re
-import secrets
+import shutil
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -136,43 +134,43 @@ class TargetWatch(Callback):
 # Trackers.
 
 
-# Each tool is built with the experiment, the run's name and folder, and the id that it gave an earlier process, if any;
-# `run` is that id, which is no secret. Any exception means that the tool could not be reached.
-
-
 # Nothing is reported to MLflow's makers, and a server that is gone delays a run by seconds, not by minutes.
 _mlflow_environment = environment(MLFLOW_DISABLE_TELEMETRY="true", MLFLOW_HTTP_REQUEST_MAX_RETRIES="2")
 
 
 class MLflow:
-    """Tracker that logs metrics, parameters and tags to an MLflow server or database, ``tracking.uri``."""
+    """Tracker that logs metrics, parameters and tags to an MLflow server or database, ``tracking.uri``.
 
-    title = "MLflow"
+    ``tracking.json`` in the run's folder has the id of the tracked run, which a run that resumes continues.
+    """
 
     @_mlflow_environment
-    def __init__(self, config: Config, name: str, folder: Path, run: str | None) -> None:
+    def __init__(self, config: Config, name: str, folder: Path) -> None:
         from mlflow.entities import Param
         from mlflow.tracking import MlflowClient
 
-        self.client = MlflowClient(tracking_uri=config.tracking.uri)
-        if run is not None:
-            self.run = run
-            self.client.update_run(run, status="RUNNING")
+        self.client, path = MlflowClient(tracking_uri=config.tracking.uri), folder / NOTES
+        if path.exists():
+            self.run = read_json(path, dict[str, str])["mlflow"]
+            self.client.update_run(self.run, status="RUNNING")
+            self.last = max((each.step for each in self.client.get_metric_history(self.run, _COUNTED)), default=0)
             return
         project = config.tracking.project or "fedkin"
         experiment = self.client.get_experiment_by_name(project)
         number = experiment.experiment_id if experiment else self.client.create_experiment(project)
-        self.run = self.client.create_run(number, run_name=name).info.run_id
+        self.run, self.last = self.client.create_run(number, run_name=name).info.run_id, 0
         parameters = [Param(_key(path), json.dumps(value)) for path, value in flat(config.tables)]
         self.client.log_batch(self.run, params=parameters)
+        write_atomically(path, json.dumps({"mlflow": self.run}) + "\n")
 
     @_mlflow_environment
     def log(self, step: int, numbers: Mapping[str, float]) -> None:
         from mlflow.entities import Metric
 
-        clock = int(1000 * time.time())  # milliseconds
-        metrics = [Metric(_key(name), value, clock, step) for name, value in numbers.items()]
-        self.client.log_batch(self.run, metrics=metrics)
+        if step > self.last:
+            clock = int(1000 * time.time())  # milliseconds
+            metrics = [Metric(_key(name), value, clock, step) for name, value in numbers.items()]
+            self.client.log_batch(self.run, metrics=metrics)
 
     @_mlflow_environment
     def close(self, status: Status) -> None:
@@ -186,70 +184,29 @@ def _key(name: str) -> str:
 
 
 class TensorBoard:
-    """Tracker that writes scalars and the experiment to an event file in the run's folder, from the first step on.
+    """Tracker that writes scalars and the experiment to an event file in the run's folder; a resumed run writes anew."""
 
-    A process that resumes writes a file of its own, which makes TensorBoard ignore this step and later ones of older
-    files.
-    """
-
-    title = "TensorBoard"
-
-    def __init__(self, config: Config, name: str, folder: Path, run: str | None) -> None:
-        self.config, self.folder, self.resumes = config, folder / "tensorboard", run is not None
-        self.run = "tensorboard"
-        self.writer: Any = None
-
-    def log(self, step: int, numbers: Mapping[str, float]) -> None:
+    def __init__(self, config: Config, name: str, folder: Path) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        if self.writer is None:
-            self.writer = SummaryWriter(str(self.folder), purge_step=step if self.resumes else None)
-            self.writer.add_text("experiment", f"```\n{self.config.to_toml()}```", step)
+        shutil.rmtree(folder / "tensorboard", ignore_errors=True)
+        self.writer: Any = SummaryWriter(str(folder / "tensorboard"))
+        self.writer.add_text("experiment", f"```\n{config.to_toml()}```")
+
+    def log(self, step: int, numbers: Mapping[str, float]) -> None:
         for name, value in numbers.items():
             self.writer.add_scalar(name, value, step)
         self.writer.flush()
 
     def close(self, status: Status) -> None:
-        if self.writer is not None:
-            self.writer.close()
+        self.writer.close()
 
 
-class WandB:
-    """Tracker that logs numbers and the experiment to Weights & Biases, whose own variables configure all else."""
-
-    title = "Weights & Biases"
-
-    def __init__(self, config: Config, name: str, folder: Path, run: str | None) -> None:
-        import wandb
-
-        self.run = run or secrets.token_hex(4)
-        self.live = wandb.init(
-            project=config.tracking.project or "fedkin",
-            name=name,
-            id=self.run,
-            resume="allow",
-            config=dict(flat(config.tables)),
-            settings=wandb.Settings(console="off"),
-        )
-
-    def log(self, step: int, numbers: Mapping[str, float]) -> None:
-        self.live.log(dict(numbers), step=step)  # which drops steps that it has already
-
-    def close(self, status: Status) -> None:
-        self.live.finish(exit_code=0 if status == "finished" else 1)
-
-
-Tracker = MLflow | TensorBoard | WandB
-TOOLS: dict[str, type[Tracker]] = {"tensorboard": TensorBoard, "mlflow": MLflow, "wandb": WandB}
+Tracker = MLflow | TensorBoard
+TOOLS: dict[str, type[Tracker]] = {"tensorboard": TensorBoard, "mlflow": MLflow}
 """Trackers by name, which is also that of the package that each needs."""
-
-
-@dataclass
-class Note:
-    """Entry of a tool in ``tracking.json``: the run's id there, and the last step that was sent."""
-
-    run: str
-    step: int = 0
+_COUNTED = "clients/answered"
+"""A number that every step has."""
 
 
 class Trackers(Callback):
@@ -261,59 +218,41 @@ class Trackers(Callback):
     def __init__(self, config: Config, folder: Path, tell: Callable[[str], None]) -> None:
         self.config, self.folder, self.tell = config, folder, tell
         self.live: dict[str, Tracker] = {}
-        self.notes: dict[str, Note] = {}
 
     def begin(self) -> None:
-        """Open all tools, and send the steps they missed.
-
-        Raises FedkinError if a tool cannot be opened for a new tracked run, or ``tracking.json`` is damaged.
-        """
-        if not self.config.tracking.to:
-            return
-        path, name = self.folder / NOTES, self.config.tracking.name or self.folder.resolve().name
-        self.notes = read_json(path, dict[str, Note], "; remove it to track the run again") if path.exists() else {}
+        """Open all tools, and send the steps they missed; raise FedkinError if one cannot be opened for a new run."""
+        name, lines = self.config.tracking.name or self.folder.resolve().name, read_lines(self.folder / RECORDS)
         for tool in dict.fromkeys(self.config.tracking.to):
-            note = self.notes.get(tool)
             try:
-                self.live[tool] = TOOLS[tool](self.config, name, self.folder, note.run if note else None)
+                self.live[tool] = TOOLS[tool](self.config, name, self.folder)
             except Exception as error:
-                if note is None:
-                    raise FedkinError(f"{TOOLS[tool].title} cannot track this run ({in_short(error)}).") from error
+                if not lines:
+                    raise FedkinError(f"{TOOLS[tool].__name__} cannot track this run ({in_short(error)}).") from error
                 self._lose(tool, error)
-            else:
-                self.notes.setdefault(tool, Note(self.live[tool].run))
-        timings = {timing["step"]: timing for timing in read_timing(self.folder)}
-        for line in read_lines(self.folder / RECORDS):
+        timings = {timing["step"]: timing for timing in read_timing(self.folder)} if self.live else {}
+        for line in lines if self.live else []:
             self.step(line, timings.get(line["step"], {}))
 
     def step(self, line: RecordLine, timing: Timing) -> None:
-        """Send a step to every tool that does not have it yet."""
-        for tool, tracker in list(self.live.items()):
-            if line["step"] <= self.notes[tool].step:
-                continue
-            try:
-                tracker.log(line["step"], numbers(line, timing))
-            except Exception as error:
-                self._lose(tool, error)
-            else:
-                self.notes[tool].step = line["step"]
-                notes = {name: asdict(note) for name, note in self.notes.items()}
-                write_atomically(self.folder / NOTES, json.dumps(notes, indent=2) + "\n")
+        self._each(lambda tracker: tracker.log(line["step"], numbers(line, timing)))
 
     def end(self, status: Status) -> None:
+        self._each(lambda tracker: tracker.close(status))
+        self.live = {}
+
+    def _each(self, call: Callable[[Tracker], None]) -> None:
         for tool, tracker in list(self.live.items()):
             try:
-                tracker.close(status)
+                call(tracker)
             except Exception as error:
                 self._lose(tool, error)
-        self.live = {}
 
     def _lose(self, tool: str, error: Exception) -> None:
         """Warn that a tool failed, and continue without it."""
         self.live.pop(tool, None)
         self.tell(
-            f"{TOOLS[tool].title} could not be reached after step {self.notes[tool].step} ({in_short(error)}); the run "
-            f"continues, and `fedkin resume {self.folder}` sends the rest."
+            f"{TOOLS[tool].__name__} could not be reached ({in_short(error)}); the run continues, and `fedkin resume "
+            f"{self.folder}` sends the rest."
         )
 
 
@@ -325,7 +264,7 @@ def numbers(line: Mapping[str, Any], timing: Mapping[str, Any]) -> dict[str, flo
     ``time/client_seconds`` where they are known: `timing` may be empty.
     """
     values = {f"{part}/{name}": value for part in ("metrics", "values") for name, value in line[part].items()}
-    values |= {"clients/answered": len(line["answered"]), "clients/missing": len(line["missing"])}
+    values |= {_COUNTED: len(line["answered"]), "clients/missing": len(line["missing"])}
     values |= {"traffic/sent_bytes": line["sent"], "traffic/received_bytes": line["received"]}
     values |= {f"time/{name}": timing[name] for name in ("seconds", "client_seconds") if name in timing}
     return {name: float(value) for name, value in values.items() if type(value) in (int, float)}

@@ -168,6 +168,13 @@ def written(line: RecordLine, name: str, measure: Measure) -> str:
     return shown(scaled(line, name, measure), measure.unit)
 
 
+def headlines(line: RecordLine) -> list[tuple[str, str]]:
+    """Return titles and values of the measures of a record that a reader looks at first."""
+    named = measures(line)
+    names = [n for name, measure in named.items() if measure.headline for n in (name, measure.beside) if n in named]
+    return [(named[name].title, written(line, name, named[name])) for name in names]
+
+
 def reached(records: Sequence[RecordLine], metric: str, reach: float) -> tuple[int, int] | None:
     """Return the first step at which a metric is at least `reach`, and the traffic up to it in bytes; or ``None``."""
     for record in records:

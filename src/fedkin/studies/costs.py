@@ -16,7 +16,7 @@ from fedkin.core import FedkinError
 from fedkin.core.errors import unknown_name
 from fedkin.core.runner import RecordLine
 from fedkin.experiment.run_folder import CONFIG, RECORDS, no_run, read_lines, read_timing
-from fedkin.experiment.terminal_tables import sentence_text, table_text
+from fedkin.experiment.terminal_tables import table_text
 from fedkin.report.measures import measures, phase_of, reached, training_rounds
 from fedkin.report.numbers import format_bytes, pluralize
 
@@ -103,4 +103,4 @@ def as_text(tree: Mapping[str, Any]) -> str:
         reach = f"{goal} reached at step {run['step']}, after" if goal else f"{pluralize(run['step'] or 0, 'step')},"
         rounds = f"{reach} {pluralize(run['training_rounds'] or 0, 'training round')}"
         notes.append(f"{run['run']}: {f'{goal} not reached' if run['step'] is None else rounds}")
-    return "\n".join([table_text(rows, left=(0, 1)), "", *map(sentence_text, notes)])
+    return "\n".join([table_text(rows, left=(0, 1)), "", *notes])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from fedkin.experiment.terminal_tables import sentence_text, table_text
+from fedkin.experiment.terminal_tables import table_text
 from fedkin.report.figures import CellVerdict, PageView, ResultTable, TableCell
 from fedkin.report.tables import MEANINGS
 
@@ -36,8 +36,7 @@ def page_text(view: PageView, parts: Collection[str] | None = None) -> str:
 
 
 def _sentences(texts: Collection[str]) -> str:
-    # 110 where output is no terminal, so that a log can be read.
-    return "\n".join(sentence_text(text.replace("`", ""), "  ", elsewhere=110) for text in texts if text)
+    return "\n".join(text.replace("`", "") for text in texts if text)
 
 
 def _table(table: ResultTable) -> str:

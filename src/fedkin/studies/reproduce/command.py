@@ -26,7 +26,7 @@ from fedkin.experiment.outputs import as_csv
 from fedkin.experiment.run import check_machine, execute, resume
 from fedkin.experiment.run_folder import CONFIG, is_finished
 from fedkin.experiment.terminal import Bar
-from fedkin.experiment.terminal_tables import sentence_text, table_text
+from fedkin.experiment.terminal_tables import table_text
 from fedkin.nn.encoder import Pretrained
 from fedkin.report.page import write_page
 from fedkin.studies.pages import duration, page_text
@@ -209,7 +209,7 @@ def listing(out: Path) -> str:
         rows.append((name, quick, paper, f"{entry.heading}{finished}"))
     machine = f"Times are of one core with 100 GFLOP/s; of this machine's {cores()} each makes a run at a time."
     usage = "fedkin reproduce ENTRY... [--scale quick|paper] runs some; 'all' stands for all."
-    return "\n".join([table_text(rows, left=range(4)), "", sentence_text(machine), sentence_text(usage)])
+    return "\n".join([table_text(rows, left=range(4)), "", machine, usage])
 
 
 def reproduced(
