@@ -16,26 +16,16 @@ HEAVY = ("torch", "sklearn", "scipy", "pandas", "datasets", "plotly", "networkx"
 
 
 REFUSED = [
-    *(f"{command} nowhere" for command in ("resume", "cut", "costs", "attack")),
-    *("predict nowhere digits", "assign nowhere digits", "forget nowhere --client 1", "predict . nowhere.csv"),
-    *("run nosuch", "run kfed --data nowhere.csv", "run kfed nowhere.csv", "run kfed --scenario nosuch"),
-    *(
-        "run nowhere.toml",
-        "run --seed x",
-        "compare nowhere.csv",
-        "compare nosuch",
-        "cluster nowhere",
-        "pretrain nowhere.csv --out encoder",
-    ),
-    *("pretrain nowhere.csv --out encoder", "list nosuch", "resume"),
+    *(f"{command} nowhere" for command in ("resume", "cut", "cluster")),
+    *("predict . nowhere.csv", "run nosuch", "run kfed nowhere.csv", "run kfed --scenario nosuch", "run nowhere.toml"),
+    *("run --seed x", "compare nosuch", "pretrain nowhere.csv --out encoder", "list nosuch", "resume"),
     "compare digits --methods kfed,nosuch",
 ]
 """Commands whose arguments, names and paths alone are wrong."""
 CHECKED = [
     *("run kfed --set method.zzz=1", "run kfed --set method.n_clusters=0", "run fedavg --set engine.zzz=1"),
     *("run kfed --set simulation.alpha=1", "run kfed --set method.rounds=3", "cluster . --set method.zzz=1"),
-    *("run kfed --rounds 3", "run kfed --zzz 3", "run kfed --local-clusters 2"),
-    *("reproduce nosuch", "reproduce nosuch.toml", "federation init app kfed --set method.zzz=1"),
+    *("run kfed --rounds 3", "reproduce nosuch", "federation init app kfed --set method.zzz=1"),
 ]
 """Commands whose options are refused by what a method or a section of an experiment declares."""
 
@@ -62,20 +52,13 @@ except SystemExit as end:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("rnu", "No such command 'rnu'; did you mean 'run'? See `fedkin --help`."),
-        ("federation inti", "No such command 'inti'; did you mean 'init'? See `fedkin federation --help`."),
-        ("run kfed --rounds 1", "No such option '--rounds'. It is set by"),
-        ("run fedavg --local-clusters 2", "No such option '--local-clusters'; did you"),
-        ("run kfed --model x", "No such option '--model'. It is set by --set"),
-        ("compare digits --methods kfed kmeans", "Got unexpected extra argument (kmeans)."),
+        ("rnu", "No such command 'rnu'"),
+        ("run kfed --local-clusters 1", "No such option '--local-clusters'."),
         ("run kfed --seed x", "Invalid value for '--seed': 'x' is not a valid integer. See `fedkin run --help`."),
         ("run kfed wine --data wine", "The data set was given twice, as 'wine' and as 'wine'."),
         ("run .", "'.' is no method; name one first, such as kin-graph"),
         ("run toy --scenario files --clients 3", "Unknown key on the command line: 'simulation.clients'"),
         ("run toy --scenario toy --out .", ". is not an empty folder; "),
-        ("run toy --data nowhere.csv", "'nowhere.csv' does not exist"),
-        ("resume nowhere", "Invalid value for 'RUN': Directory 'nowhere' does not exist."),
-        ("pretrain digits --out encoder --epochs 0", "Invalid value for '--epochs': 0 is not in the range x>=1."),
         ("pretrain wine --out encoder --model conv-autoencoder", "The autoencoder 'conv-autoencoder' was asked for "),
         ("pretrain digits --out notes.txt/encoder", "Cannot write notes.txt/encoder: "),
     ],

@@ -19,8 +19,6 @@ def test_every_argument_and_option_is_described_in_lines_of_a_terminal(
     assert fedkin(*command.split(), "--help") == 0
     shown = capsys.readouterr().out
     assert "\\" not in shown
-    assert shown.count("Arguments:") <= 1
-    assert "Positional" not in shown
     assert max(map(len, shown.splitlines())) <= 80
     found: Any = app
     for word in command.split():

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from fedkin.core import Client
-from fedkin.data.population import Drift, Population
+from fedkin.data.population import Population
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment.evaluation import evaluate_clusters
 from fedkin.methods.clients.client_method import ClientMethodState
@@ -78,39 +78,3 @@ def test_personal_and_global_scores_are_means_over_clients(shift: Shift) -> None
     f1 = [f1_score(common[1], (common[0][:, 0].long() + by) % CLASSES, average="macro") for by in (0, 1)]
     assert metrics["global_f1"] == pytest.approx((3 * f1[0] + f1[1]) / 4)
     assert metrics["learning_gap"] == pytest.approx(abs(2 / 3 - metrics["global_f1"]))
-
-
-def drifting(clients: list[int], clusters: list[int], happened: bool) -> Drift:
-    return Drift(3, torch.tensor(clients), lambda client, x, y: (x, y), torch.tensor(clusters), happened)
-
-
-@pytest.mark.parametrize(
-    ("labels", "right"),
-    [
-        ([0, 1, 1, 1], 1.0),
-        ([0, 1, 1, 0], 1.0),
-        ([0, 0, 1, 1], 0.0),  # as if nothing had happened
-        ([0, -1, 1, 1], 0.0),
-        ([0, 2, 1, 1], 0.0),  # alone
-        ([1, 1, 1, 0], 0.0),  # as many of the one as of the other
-        ([0, 0, 0, 0], 1.0),
-    ],
-)
-def test_a_drifted_client_is_right_where_those_are_that_it_is_like(
-    shift: Shift, labels: list[int], right: float
-) -> None:
-    drift = drifting([1], [0, 1, 1, 1], happened=True)
-    metrics = evaluate_clusters(*situation(labels, [0, 1, 1], clusters=drift.clusters, drift=drift))
-    assert metrics["drifted_right"] == right
-
-
-@pytest.mark.parametrize(
-    ("labels", "right"),
-    [([0, 2, 1, 2], 1.0), ([0, 2, 1, 3], 1.0), ([0, 0, 1, 1], 0.0), ([0, 2, 1, 1], 0.5), ([2, 2, 2, 2], 0.0)],
-)
-def test_in_a_new_world_those_are_right_that_are_among_themselves(
-    shift: Shift, labels: list[int], right: float
-) -> None:
-    drift = drifting([1, 3], [0, 2, 1, 2], happened=True)
-    metrics = evaluate_clusters(*situation(labels, [0, 1, 1, 1], clusters=drift.clusters, drift=drift))
-    assert metrics["drifted_right"] == right

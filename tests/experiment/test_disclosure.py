@@ -11,13 +11,13 @@ from fedkin.deploy.site_policy import modules_of
 from fedkin.experiment import registry
 from fedkin.experiment.config import load_config
 from fedkin.experiment.disclosure import (
-    MESSAGES,
     Disclosure,
     disclosed,
     disclosure_of_run,
     rehearsed,
 )
 from fedkin.experiment.run import resume
+from fedkin.experiment.run_folder import MESSAGES
 from toy_runs import files, run
 
 ATTACK = {

@@ -21,9 +21,10 @@ from fedkin.engines.local import LocalFederation
 from fedkin.experiment import outputs
 from fedkin.experiment import run as run_module
 from fedkin.experiment.config import load_config
+from fedkin.experiment.outcome import print_outcome
 from fedkin.experiment.run import execute, resume
 from fedkin.experiment.run_folder import restore_checkpoint, snapshot
-from fedkin.experiment.terminal import Bar, Quiet, print_outcome
+from fedkin.experiment.terminal import Bar, Quiet
 from toy import Blobs, Toy, ToyState
 from toy_runs import OPTIONS, files, run
 

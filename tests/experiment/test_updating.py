@@ -117,7 +117,7 @@ def test_a_killed_update_is_resumed_to_the_same_bytes(monkeypatch: pytest.Monkey
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("fedkin.experiment.run.Changes.write", interrupt)
+        patch.setattr("fedkin.experiment.changes.Changes.write", interrupt)
         assert command("update", "r1", "dec", "--out", "killed", "-q") == 130
     resume(Path("killed"))
     assert contents(Path("killed")) == contents(Path("whole"))

@@ -37,6 +37,7 @@ from fedkin.cli.help_pages import (
 )
 from fedkin.core.errors import FILE, NEW_ROWS, FedkinError, at_door
 
+
 def _new_rows(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of how new rows are read, and of packages that a run's classes may come from."""
     for add in (
@@ -75,7 +76,7 @@ def predict(
     from fedkin.experiment.prediction import predict as predicted
 
     with _only_from(packages), at_door(NEW_ROWS), computing_on(device):
-        text = predicted(folder, data, **options, warn=None if quiet else warn)
+        text = predicted(folder, data, **options, warn=(lambda _: None) if quiet else warn)
     if out:
         write_atomically(out, text)
     else:

@@ -59,9 +59,7 @@ class Name(click.ParamType):  # type: ignore[type-arg]  # generic in recent vers
 
     name = "text"
 
-    def __init__(
-        self, names: Callable[[], Iterable[str]], check: Callable[[str], object] = lambda value: None
-    ) -> None:
+    def __init__(self, names: Callable[[], Iterable[str]], check: Callable[[str], object] = lambda value: None) -> None:
         self.names, self.check = names, check
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:

@@ -317,6 +317,10 @@ class HasNodes(Protocol):
         """Return the groups of a finished run's `state`."""
 
 
+SENT = "sent_rows"
+"""In the state of a client of an updated run: whether it has sent something of a row before, bool ``(n,)``."""
+
+
 @runtime_checkable
 class CanUpdate(Protocol):
     """Takes new rows and clients into a finished run, without asking again for what was sent."""

@@ -31,10 +31,10 @@ from fedkin.data.profile import ClusterProfile
 from fedkin.deploy.app_folder import check_federated, check_sites
 from fedkin.engines.flower_engine.grid import FlowerFederation, Roster
 from fedkin.experiment.config import Config, load_config
+from fedkin.experiment.outcome import cluster_lines
 from fedkin.experiment.outputs import load_description
 from fedkin.experiment.run import Run, RunOutcome
 from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, LEDGER, RECORDS, RESULT, write_config
-from fedkin.experiment.outcome import cluster_lines
 from fedkin.experiment.terminal_tables import table_text
 from fedkin.report.measures import privacy_of_samples
 from fedkin.report.numbers import join_words, pluralize

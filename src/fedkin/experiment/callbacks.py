@@ -21,9 +21,9 @@ from fedkin.core.files import environment, read_json, write_atomically
 from fedkin.core.runner import Callback, RecordLine, Status, Timing
 from fedkin.experiment.config import Config, flat
 from fedkin.experiment.run_folder import RECORDS, read_lines, read_timing
-from fedkin.report.measures import number
 
-NOTES = "tracking.json"
+NOTES, TENSORBOARD = "tracking.json", "tensorboard"
+"""File and folder of trackers in a run's folder."""
 
 
 class EarlyStopping(Callback):
@@ -93,7 +93,11 @@ class EarlyStopping(Callback):
         measured = {**line["values"], **line["metrics"]}
         if self.monitor not in measured:
             advice = " Give fit validation, samples by client." if "validation" in self.monitor else ""
-            raise FedkinError(f"EarlyStopping monitors '{self.monitor}', {_not_measured(line)}.{advice}")
+            names = sorted(name for name, value in measured.items() if type(value) in (int, float))
+            raise FedkinError(
+                f"EarlyStopping monitors '{self.monitor}', which is not measured in step {line['step']}; there are "
+                f"{listing(names)}.{advice}"
+            )
         value = measured[self.monitor]
         is_number = value is not None and math.isfinite(value)  # a loss may diverge, which is no improvement
         if is_number and (self.best is None or self.sign * (value - self.best) > self.min_delta):
@@ -101,34 +105,18 @@ class EarlyStopping(Callback):
         return bool(line["step"] - self.best_step >= self.patience)
 
 
-def _not_measured(line: RecordLine) -> str:
-    """Return the end of a sentence on a metric that a step lacks: those that it has."""
-    names = sorted(name for name in {**line["values"], **line["metrics"]} if number(line, name) is not None)
-    return f"which is not measured in step {line['step']}; there are {listing(names)}"
-
-
 class TargetWatch(Callback):
-    """Callback that ends a run when its target metric is reached, if the configuration says so (``evaluation.stop``).
+    """Callback that ends a run when its target metric is reached, if ``evaluation.stop`` says so."""
 
-    Once models have been evaluated, `tell` is called with a sentence if the metric is not measured.
-    """
-
-    def __init__(self, config: Config, tell: Callable[[str], None]) -> None:
-        self.evaluation, self.tell = config.evaluation, tell
-        self.has_no_tests = getattr(config.scenario, "test_fraction", None) == 0
-        self.looked = False
+    def __init__(self, config: Config) -> None:
+        self.evaluation = config.evaluation
 
     def stops(self, line: RecordLine) -> bool:
         metric, reach = self.evaluation.target, self.evaluation.reach
-        if metric is None or reach is None:
+        if not self.evaluation.stop or metric is None or reach is None:
             return False
-        if not self.looked and line["step"] % self.evaluation.every == 0:
-            self.looked = True
-            if metric not in {**line["values"], **line["metrics"]}:
-                hint = "; simulation.test_fraction holds out samples for tests" if self.has_no_tests else ""
-                self.tell(f"The target metric is '{metric}', {_not_measured(line)}{hint}.")
-        value = number(line, metric)
-        return self.evaluation.stop and value is not None and value >= reach
+        value = {**line["values"], **line["metrics"]}.get(metric)
+        return type(value) in (int, float) and value >= reach
 
 
 # Trackers.
@@ -159,7 +147,7 @@ class MLflow:
         experiment = self.client.get_experiment_by_name(project)
         number = experiment.experiment_id if experiment else self.client.create_experiment(project)
         self.run, self.last = self.client.create_run(number, run_name=name).info.run_id, 0
-        parameters = [Param(_key(path), json.dumps(value)) for path, value in flat(config.tables)]
+        parameters = [Param(_key(key), json.dumps(value)) for key, value in flat(config.tables)]
         self.client.log_batch(self.run, params=parameters)
         write_atomically(path, json.dumps({"mlflow": self.run}) + "\n")
 
@@ -184,13 +172,13 @@ def _key(name: str) -> str:
 
 
 class TensorBoard:
-    """Tracker that writes scalars and the experiment to an event file in the run's folder; a resumed run writes anew."""
+    """Tracker that writes scalars and the experiment to an event file in the run's folder, and anew when it resumes."""
 
     def __init__(self, config: Config, name: str, folder: Path) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        shutil.rmtree(folder / "tensorboard", ignore_errors=True)
-        self.writer: Any = SummaryWriter(str(folder / "tensorboard"))
+        shutil.rmtree(folder / TENSORBOARD, ignore_errors=True)
+        self.writer: Any = SummaryWriter(str(folder / TENSORBOARD))
         self.writer.add_text("experiment", f"```\n{config.to_toml()}```")
 
     def log(self, step: int, numbers: Mapping[str, float]) -> None:

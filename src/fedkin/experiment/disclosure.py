@@ -26,14 +26,14 @@ from fedkin.data.preparation import prepare
 from fedkin.data.profile import profile_clusters
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.experiment.config import Config, load_config, preparing_for
-from fedkin.experiment.run_folder import CHECKPOINT, LEDGER, is_update, load_checkpoint, run_config
+from fedkin.experiment.run_folder import CHECKPOINT, LEDGER, MESSAGES, is_update, load_checkpoint, run_config
 from fedkin.privacy.accounting import MEANINGFUL_EPSILON
 from fedkin.report.figures import PagePart, PageView, ResultTable, TableCell
 from fedkin.report.numbers import format_bytes, join_words, pluralize
 from fedkin.secure_aggregation.client_tasks import MIN_CLIENTS, send_key
 from fedkin.secure_aggregation.sums import ClientSums, HiddenSums, secure
 
-MESSAGES, PAGE = "messages.json", "disclosure.html"
+PAGE = "disclosure.html"
 """What a run's clients were asked for, and the page about it."""
 _CLIENTS, _ROWS, _STEPS, _SECONDS = 4, 1_000, 3, 20.0  # of a rehearsal, so that it is short; rounds repeat themselves
 _SUMS = "fedkin.secure_aggregation."

@@ -95,55 +95,16 @@ def evaluate_clusters(
     ``client_accuracy``: the same per client in order of id, ``None`` where there is no model or no test.
     ``global_accuracy``, ``global_f1``: mean over clients of the model of their cluster on the common test; absent
     with more than 32 models, as when every client has its own. ``learning_gap``:
-    distance of the two F1. ``drifted_right``, ``newcomers_right``: fraction of the clients that drifted, or joined
-    late, whose cluster is right; absent before that step. A cluster is right for a client if more than half of its
-    members that did not drift, or were present from the start, are of the client's hidden cluster; all members count
-    where that is a cluster of drifted clients only. ``drifted_accuracy``, ``newcomers_accuracy``: the personal one,
-    mean over these clients; the former also before the drift. Scores of events that have not happened yet are absent.
+    distance of the two F1.
     """
     placed = state.labels.clone()
     present = set(fed.present)
     placed[torch.tensor([i not in present for i in fed.ids], dtype=torch.bool)] = UNKNOWN
     labels = placed.tolist()
-    scores = _agreement(population.clusters, state, placed) | _rightly_placed(population, fed, placed)
+    scores = _agreement(population.clusters, state, placed)
     if not models_too or not population.tests or max(labels, default=-1) < 0:
         return scores
     return scores | _quality(population, state, labels)
-
-
-def _changed(population: Population) -> dict[str, list[int]]:
-    """Return the clients that drift at any step, and those that join late, where the scenario has any."""
-    drift, arrivals = population.drift, population.arrivals
-    changed = {
-        "drifted": [] if drift is None else drift.clients.tolist(),
-        "newcomers": [] if arrivals is None else arrivals.nonzero()[:, 0].tolist(),
-    }
-    return {name: clients for name, clients in changed.items() if clients}
-
-
-def _rightly_placed(population: Population, fed: Federation, labels: Tensor) -> dict[str, float]:
-    if population.clusters is None or not (labels >= 0).any():
-        return {}
-    shares = {}
-    for name, clients in _changed(population).items():
-        if name == "newcomers":
-            clients = [i for i in clients if i in fed.present]
-        elif population.drift is None or not population.drift.happened:
-            continue
-        if clients:
-            right = sum(_is_right(i, clients, population.clusters, labels) for i in clients)
-            shares[f"{name}_right"] = right / len(clients)
-    return shares
-
-
-def _is_right(client: int, changed: Sequence[int], clusters: Tensor, labels: Tensor) -> bool:
-    """Return whether most members of a client's cluster that never `changed` share its hidden cluster."""
-    stayed = torch.ones_like(labels, dtype=torch.bool)
-    stayed[changed] = False
-    if not (clusters[stayed] == clusters[client]).any():
-        stayed[:] = True
-    company = clusters[stayed & (labels == labels[client])]
-    return bool(labels[client] >= 0 and 2 * (company == clusters[client]).sum() > len(company))
 
 
 def _agreement(clusters: Tensor | None, state: ClientMethodState, labels: Tensor) -> dict[str, float]:
@@ -172,9 +133,6 @@ def _quality(population: Population, state: ClientMethodState, labels: Sequence[
         quality |= _means("global", [scores[label] for label in labels if label in scores])
     if {"personal_f1", "global_f1"} <= quality.keys():
         quality["learning_gap"] = abs(quality["personal_f1"] - quality["global_f1"])
-    for name, clients in _changed(population).items():
-        if values := [score for score in (each[i] for i in clients) if score is not None]:
-            quality[f"{name}_accuracy"] = sum(values) / len(values)
     return quality
 
 
@@ -198,8 +156,7 @@ def predicted_classes(population: Population, state: ClientMethodState, labels: 
 
 
 def _scores(y: Tensor, predicted: Tensor) -> tuple[float, float]:
-    true, labels = y.numpy(), predicted.numpy()
-    return accuracy(true, labels), macro_f1(true, labels)
+    return accuracy(y.numpy(), predicted.numpy()), macro_f1(y.numpy(), predicted.numpy())
 
 
 def _means(kind: str, scores: Sequence[tuple[float, float]]) -> dict[str, float]:

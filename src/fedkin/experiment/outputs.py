@@ -23,16 +23,13 @@ from fedkin.core import Client, FedkinError
 from fedkin.core.client import Table
 from fedkin.core.files import read_tables, similar_path, write_atomically
 from fedkin.core.payload import owned, pack, unpack
-from fedkin.data.dataset import Dataset
 from fedkin.data.options import AUTO, NO_LABELS, TableOptions
 from fedkin.data.population import Population, short_names
 from fedkin.data.preparation import Preparation, encoding_of
 from fedkin.data.profile import ClusterProfile
-from fedkin.data.sources import load
 from fedkin.experiment import registry
 from fedkin.experiment.config import encoder_named
 from fedkin.experiment.run_folder import CLIENTS, ENCODER, FORMAT, MODELS, RESULT, check_format, check_sum
-from fedkin.nn.encoder import Pretrained
 
 READING = "reading.toml"
 """How a site's own table was read, in its share of a run, whatever the result says of the experiment."""
@@ -46,9 +43,9 @@ def write_clients(folder: Path, labels: Tensor, names: Sequence[str] = (), membe
 
     For soft clusters, `memberships` ``(n, K)`` are added as columns ``membership_0`` and so on.
     """
-    columns: Columns = {"client": list(range(len(labels))), "cluster": labels.tolist()}
+    columns = {"client": list(range(len(labels))), "cluster": labels.tolist()}
     columns |= {"name": list(names)} if names else {}
-    write_atomically(folder / CLIENTS, as_csv(rows_of(columns | membership_columns(memberships))))
+    write_atomically(folder / CLIENTS, as_csv(rows_of(columns | cluster_columns(labels, None, memberships))))
 
 
 def remove_result(folder: Path) -> list[str]:
@@ -76,16 +73,11 @@ def write_result(
     which the data were read, `reading`, with ``label`` and otherwise as `TableOptions.of_files`.
     """
     tree = {
-        "format": FORMAT,
-        "method": method,
-        "preparation": preparation.tree(),
-        "reading": dict(reading or {}),
-        "result": result,
-        "clients": population.names,
-        "classes": population.classes,
+        "format": FORMAT, "method": method, "preparation": preparation.tree(), "reading": dict(reading or {}),
+        "result": result, "clients": population.names, "classes": population.classes,
         "profile": None if profile is None else profile.tree(),
         **({"words": [list(each) for each in words]} if words else {}),
-    }
+    }  # fmt: skip
     tensors, text = pack(owned(tree))
     write_atomically(folder / MODELS, save(tensors))
     write_atomically(folder / RESULT, json.dumps(json.loads(text), indent=2, sort_keys=True) + "\n")
@@ -99,6 +91,8 @@ def write_reading(folder: Path, options: TableOptions) -> None:
 def write_encoder(folder: Path, result: Mapping[str, Any]) -> None:
     """Write a result's ``encoder`` and its ``vector``, if any, to ``encoder.safetensors`` for use in other runs."""
     if {"encoder", "vector"} <= result.keys():
+        from fedkin.nn.encoder import Pretrained
+
         Pretrained(result["encoder"], result["vector"], {}).save(folder / ENCODER)
 
 
@@ -119,16 +113,6 @@ class SavedResult:
     label: str | None
     classes: list[str]
     clients: list[str]
-
-    def read(self, source: str, label: str | None, **options: str | None) -> Dataset:
-        """Read new samples as the clients' data were read, unless `options` that are given say otherwise."""
-        how: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-        return load(source, label, options=replace(self.preparation.reading, **how), must_have=False)
-
-    def prepared(self, data: Dataset, source: str) -> Tensor:
-        """Prepare new samples, read from `source`, as the method needs them."""
-        self.preparation.check_encoder(data, f"'{source}'")
-        return self.preparation.prepared(data.x, data.table, f"'{source}'")
 
 
 def load_found(folder: Path) -> SavedResult:
@@ -268,18 +252,12 @@ def read_labels(folder: Path) -> dict[str, pd.Series[Any]]:
     return labels
 
 
-def cluster_columns(clusters: Tensor, confidence: Tensor | None, memberships: Tensor | None = None) -> Columns:
+def cluster_columns(clusters: Tensor, confidence: Tensor | None = None, memberships: Tensor | None = None) -> Columns:
     """Return the columns of clusters and, if known, confidence and memberships ``(n, k)``."""
     columns: Columns = {"cluster": clusters.tolist()}
-    if confidence is not None:
-        columns["confidence"] = [f"{value:.4f}" for value in confidence.tolist()]
-    return columns | membership_columns(memberships)
-
-
-def membership_columns(memberships: Tensor | None) -> Columns:
-    """Return a column per cluster of `memberships` ``(n, k)``; none without."""
-    parts = [] if memberships is None else memberships.T.tolist()
-    return {f"membership_{cluster}": [f"{value:.4f}" for value in values] for cluster, values in enumerate(parts)}
+    parts = {} if confidence is None else {"confidence": confidence}
+    parts |= {} if memberships is None else {f"membership_{i}": part for i, part in enumerate(memberships.T)}
+    return columns | {name: [f"{value:.4f}" for value in part.tolist()] for name, part in parts.items()}
 
 
 def row_names(rows: int, table: Table | None, id_column: str | None) -> Columns:

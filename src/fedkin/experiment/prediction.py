@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -19,8 +19,8 @@ from fedkin.data.dataset import Dataset, are_whole
 from fedkin.data.names import expanded, files_of_clients, folders_of_samples, samples_in
 from fedkin.data.population import client_name, position_of, short_names
 from fedkin.data.preparation import Preparation
+from fedkin.data.sources import load
 from fedkin.experiment.cluster_names import read_names
-from fedkin.experiment.explaining import explain as explained_rows
 from fedkin.experiment.outputs import (
     Columns,
     SavedResult,
@@ -41,7 +41,7 @@ def predict(
     client: int | str | None = None,
     cluster: int | None = None,
     memberships: bool = False,
-    warn: Callable[[str], None] | None = None,
+    warn: Callable[[str], None] = lambda note: None,
     explain: bool = False,
     **how: str | None,
 ) -> str:
@@ -66,26 +66,38 @@ def predict(
     saved = load_found(folder)
     if memberships and not getattr(saved.method, "soft", False):
         raise FedkinError(f"Method '{saved.name}' of {folder} has no memberships; leave --memberships out.")
+    if explain and saved.method.traits.clusters != "samples":
+        raise FedkinError(f"Method '{saved.name}' of {folder} clusters clients, not samples; leave --explain out.")
+
+    def columns(place: str, client: int | str | None) -> Columns:
+        data, x = _read(saved, place, label, how)
+        for note in saved.preparation.notes_on(data, f"'{place}'"):
+            warn(note)
+        return _columns(saved, data, x, _whose(saved, client, cluster), memberships, explain)
+
     # Folders of samples are clients', but a folder of series, which may be CSV files, is one source.
     is_one = saved.preparation.encoder and samples_in(expanded(source)) and not folders_of_samples(source)
     files = [] if is_one else files_of_clients(source)
-    if explain and saved.method.traits.clusters != "samples":
-        raise FedkinError(f"Method '{saved.name}' of {folder} clusters clients, not samples; leave --explain out.")
     if not files:
-        whose = _whose(saved, client, cluster)
-        return as_csv(rows_of(_columns(saved, source, label, whose, how, memberships, warn, explain)))
+        return as_csv(rows_of(columns(source, client)))
     is_named = saved.method.traits.clusters == "clients" and client is cluster is None and "cluster" not in saved.result
-    parts: dict[str, Columns] = {}
+    stacked: Columns = {}
     for name, short in zip(files, short_names(files), strict=True):
-        whose = _whose(saved, short if is_named else client, cluster)
-        parts[short] = _columns(saved, str(expanded(source) / name), label, whose, how, memberships, warn, explain)
-    heads = dict.fromkeys(head for columns in parts.values() for head in columns)
-    stacked: Columns = {"client": [], **{head: [] for head in heads}}
-    for short, columns in parts.items():
-        rows = len(columns["row"])
-        for head, cells in stacked.items():
-            cells += [short] * rows if head == "client" else columns.get(head, [""] * rows)
+        part = columns(str(expanded(source) / name), short if is_named else client)
+        rows, before = len(part["row"]), len(stacked.get("row", ()))
+        for head, cells in {"client": [short] * rows, **part}.items():
+            stacked.setdefault(head, [""] * before).extend(cells)
+        for head in stacked.keys() - part.keys() - {"client"}:
+            stacked[head] += [""] * rows
     return as_csv(rows_of(stacked))
+
+
+def _read(saved: SavedResult, source: str, label: str | None, how: Mapping[str, str | None]) -> tuple[Dataset, Tensor]:
+    """Read new samples as the clients' were read, unless `how` says otherwise, and prepare them."""
+    options = replace(saved.preparation.reading, **{name: value for name, value in how.items() if value is not None})
+    data = load(source, label, options=options, must_have=False)
+    saved.preparation.check_encoder(data, f"'{source}'")
+    return data, saved.preparation.prepared(data.x, data.table, f"'{source}'")
 
 
 def _whose(saved: SavedResult, client: int | str | None, cluster: int | None) -> dict[str, int]:
@@ -106,18 +118,13 @@ def _whose(saved: SavedResult, client: int | str | None, cluster: int | None) ->
         )
     if client is not None and cluster is not None:
         raise FedkinError("--client and --cluster were both given; give one of them, which says whose model predicts.")
-    if cluster is None:
-        is_share = client is None and "cluster" in saved.result  # which has its client's model alone
-        return {"client": _known_client(saved, 0 if is_share else client)}
-    clusters = len(saved.result["models"])
-    if not 0 <= cluster < clusters:
-        raise FedkinError(f"{saved.folder} has no cluster {cluster}; allowed: 0 to {clusters - 1}.")
-    return {"cluster": cluster}
-
-
-def _known_client(saved: SavedResult, client: int | str | None) -> int:
-    clients, short = len(saved.result["labels"]), short_names(saved.clients)
-    position = position_of(client, saved.clients, clients)
+    clients, clusters, short = len(saved.result["labels"]), len(saved.result["models"]), short_names(saved.clients)
+    if cluster is not None:
+        if not 0 <= cluster < clusters:
+            raise FedkinError(f"{saved.folder} has no cluster {cluster}; allowed: 0 to {clusters - 1}.")
+        return {"cluster": cluster}
+    # A client's share of a run has its own model alone.
+    position = 0 if client is None and "cluster" in saved.result else position_of(client, saved.clients, clients)
     if position is None:
         lacks = "has a model for each cluster of clients" if client is None else f"has no client {client}"
         raise FedkinError(
@@ -129,44 +136,34 @@ def _known_client(saved: SavedResult, client: int | str | None) -> int:
             f"The cluster of client {client_name(position, saved.clients)} in {saved.folder} is not known, because "
             "it has not replied since clusters were last formed."
         )
-    return position
+    return {"client": position}
 
 
 def _columns(
-    saved: SavedResult,
-    source: str,
-    label: str | None,
-    whose: Mapping[str, int],
-    how: Mapping[str, str | None],
-    memberships: bool,
-    warn: Callable[[str], None] | None,
-    explain: bool,
+    saved: SavedResult, data: Dataset, x: Tensor, whose: Mapping[str, int], memberships: bool, explain: bool
 ) -> Columns:
-    """Predict the samples of one source."""
-    data = saved.read(source, label, **how)
-    x = saved.prepared(data, source)
-    if warn is not None:
-        for note in saved.preparation.notes_on(data, f"'{source}'"):
-            warn(note)
+    """Return the columns of the predictions for samples `data`, of which `x` are prepared."""
     predicted = predicted_clusters(saved.method, saved.result, x, **whose)
     columns = row_names(len(predicted), data.table, saved.preparation.encoding.schema.id)
     if whose:
         numbers = predicted.tolist()
         return columns | {"class": [saved.classes[number] for number in numbers] if saved.classes else numbers}
-    confident = getattr(saved.method, "confidence", None)  # a method of one's own may have none
     parts = predicted_memberships(saved.method, saved.result, x) if memberships else None
     if memberships and parts is None:
         raise FedkinError(f"The clusters of {saved.folder} are hard, without memberships; leave --memberships out.")
-    found = cluster_columns(predicted, None if confident is None else confident(saved.result, x), parts)
-    names = read_names(saved.folder)
-    named = {"cluster_name": [names.get(cluster, "") for cluster in found["cluster"]]} if names else {}
-    reasons: Columns = {}
+    confident = getattr(saved.method, "confidence", None)  # a method of one's own may have none
+    columns["cluster"] = predicted.tolist()
+    if names := read_names(saved.folder):
+        columns["cluster_name"] = [names.get(cluster, "") for cluster in columns["cluster"]]
+    columns |= cluster_columns(predicted, None if confident is None else confident(saved.result, x), parts)
     if explain:
-        profile, words = load_description(saved.folder)
-        explained = explained_rows(saved.method, saved.result, saved.preparation, data, x, profile, words)
-        after = [each.next if each.next >= 0 else "" for each in explained]
-        reasons = {"next_cluster": after, "why": [str(each) for each in explained]}
-    return columns | {"cluster": found.pop("cluster")} | named | found | reasons
+        from fedkin.experiment.explaining import explain as explained_rows
+
+        described = load_description(saved.folder)
+        reasons = explained_rows(saved.method, saved.result, saved.preparation, data, x, *described)
+        columns["next_cluster"] = [each.next if each.next >= 0 else "" for each in reasons]
+        columns["why"] = [str(each) for each in reasons]
+    return columns
 
 
 def assign(folder: Path, source: str, label: str | None = None, **how: str | None) -> int:
@@ -185,9 +182,9 @@ def assign(folder: Path, source: str, label: str | None = None, **how: str | Non
             f"{folder} is a client's share, the model of one cluster; assign with the run's folder instead."
         )
     by_labels = saved.method.assigns_by_labels(saved.result)
-    data = saved.read(source, label or (saved.label if by_labels else None), **how)
+    data, x = _read(saved, source, label or (saved.label if by_labels else None), how)
     y = _labels(saved, data, source) if by_labels else None
-    unseen = Client.unseen(saved.prepared(data, source), y, derive_generator(0, "assign"))
+    unseen = Client.unseen(x, y, derive_generator(0, "assign"))
     return int(saved.method.assign(saved.result, unseen))
 
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -49,17 +49,13 @@ from fedkin.data.preparation import prepare as prepare_data
 from fedkin.data.profile import ClusterProfile, profile_clusters, words_of_clusters
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.experiment import outputs, run_folder
-from fedkin.experiment.callbacks import NOTES, TargetWatch, Trackers
-from fedkin.experiment.changes import Changes, compared
-from fedkin.experiment.cluster_names import read_names, write_names
+from fedkin.experiment.callbacks import NOTES, TENSORBOARD, TargetWatch, Trackers
 from fedkin.experiment.config import Config, preparing_for
-from fedkin.experiment.disclosure import MESSAGES, disclosed, lead_of
-from fedkin.experiment.evaluation import evaluator_for, with_oracle
-from fedkin.experiment.numbering import Numbers, earlier_of, written_numbers
 from fedkin.experiment.run_folder import is_update
-from fedkin.report.page import give_names, write_page
-from fedkin.report.run_page import page_of_run
-from fedkin.secure_aggregation.sums import secure
+
+if TYPE_CHECKING:
+    from fedkin.experiment.changes import Changes
+    from fedkin.experiment.numbering import Earlier, Numbers
 
 _REMEDY = "give another --out, or `fedkin resume` it if it is a run"
 """How to go on where a run's folder is not empty."""
@@ -153,7 +149,8 @@ def _clear(folder: Path) -> None:
     """Delete what a run wrote into its empty folder before it failed in its first step."""
     for name in (run_folder.CONFIG, run_folder.SUMS, run_folder.TIMING, NOTES):
         (folder / name).unlink(missing_ok=True)
-    shutil.rmtree(folder / run_folder.CLIENT_FOLDERS, ignore_errors=True)
+    for name in (run_folder.CLIENT_FOLDERS, TENSORBOARD):
+        shutil.rmtree(folder / name, ignore_errors=True)
 
 
 def check(config: Config, folder: Path, progress: Progress | None = None) -> tuple[Population, Preparation]:
@@ -263,6 +260,8 @@ def _connect(config: Config, population: Population, fed: Federation) -> None:
     """Tell a federation who takes part from the start, and whether it may learn sums alone."""
     fed.leave(population.away(0))
     if config.federation.secure_sums:
+        from fedkin.secure_aggregation.sums import secure
+
         secure(fed, config.method)
 
 
@@ -274,7 +273,11 @@ class ExperimentRunner(Runner):
     ) -> None:
         self.config, self.population, self.preparation = config, population, preparation
         method = with_server_data(config.method.for_embeddings(preparation.encoder), preparation.apply)
-        super().__init__(method if population.truth is None else with_oracle(method, self._truth, fed), fed, callbacks)
+        if population.truth is not None:
+            from fedkin.experiment.evaluation import with_oracle
+
+            method = with_oracle(method, self._truth, fed)
+        super().__init__(method, fed, callbacks)
 
     def advance(self, step: int) -> None:
         """Advance the population to `step`, clients that have joined and data that have drifted; prepare arrivals."""
@@ -312,13 +315,16 @@ class Run(ExperimentRunner):
     ) -> None:
         self.folder, self.began = folder, time.perf_counter()
         self.checkpoint = run_folder.load_checkpoint(folder / run_folder.CHECKPOINT)
-        like = config.evaluation.like
-        # An end that is written again keeps its numbers, for the earlier run may be gone.
-        self.numbers = None if like is None else written_numbers(folder)
-        self.earlier = None
-        if like is not None and self.numbers is None:
-            progress.phase(f"Reading {like}")
-            self.earlier = earlier_of(Path(like).expanduser(), config, population, is_update(self.checkpoint))
+        self.numbers: Numbers | None = None
+        self.earlier: Earlier | None = None
+        if config.evaluation.like is not None:
+            from fedkin.experiment.numbering import earlier_of, written_numbers
+
+            # An end that is written again keeps its numbers, for the earlier run may be gone.
+            self.numbers, like = written_numbers(folder), Path(config.evaluation.like).expanduser()
+            if self.numbers is None:
+                progress.phase(f"Reading {like}")
+                self.earlier = earlier_of(like, config, population, is_update(self.checkpoint))
         if self.checkpoint is None:
             preparation = _prepare_clients(config, population, fed, progress)
         else:
@@ -328,13 +334,7 @@ class Run(ExperimentRunner):
             population.clients[i].x = preparation.of(population.clients[i])
         files = run_folder.RunFiles(folder, self.checkpoint["state"]["steps"] if self.checkpoint else None)
         # A tracker gets a step once it is on disk, so that it never has one that is repeated.
-        ordered = [
-            files,
-            progress,
-            *callbacks,
-            Trackers(config, folder, progress.warn),
-            TargetWatch(config, progress.warn),
-        ]
+        ordered = [files, progress, *callbacks, Trackers(config, folder, progress.warn), TargetWatch(config)]
         super().__init__(config, population.prepared(preparation), fed, preparation, Callbacks(ordered))
 
     def finish(self) -> RunOutcome:
@@ -353,18 +353,7 @@ class Run(ExperimentRunner):
             self._write_results(result, numbers)
             changes = None if numbers is None else self._changes(numbers)
             records = run_folder.read_records(self.folder, state.steps)
-            is_real = (self.folder / run_folder.LEDGER).is_file()
-            lead = lead_of(is_real, self.config.evaluation.like if is_update(self.checkpoint) else None)
-            leaving = disclosed(self.config, self.fed.by_task, state.steps, lead)
-            profile, words = outputs.load_description(self.folder)
-            nodes = self.method.nodes(state) if isinstance(self.method, HasNodes) else None
-            if nodes is not None and numbers is not None:
-                nodes = nodes._replace(clusters=numbers.by_cluster[nodes.clusters])
-            shown = (records, self.method.result(state), profile, words, nodes, leaving.part())
-            page = page_of_run(self.config, self.population, self.preparation, *shown)
-            write_page(self.folder / run_folder.REPORT, page)
-            if names := read_names(self.folder):
-                give_names(self.folder / run_folder.REPORT, names)
+            self._write_page(state, records, numbers)
         notes = list(dict.fromkeys([*self.population.notes, *self.preparation.notes]))
         is_of_samples = self.method.traits.clusters == "samples"
         parts = [each.state["clusters"] for each in clustered(self.fed)] if is_of_samples else [result.get("labels")]
@@ -372,40 +361,56 @@ class Run(ExperimentRunner):
         sizes = labels[labels >= 0].bincount().tolist()
         return RunOutcome(self.folder, state, records, self.config, self.population.names, notes, sizes, changes)
 
+    def _write_page(self, state: State, records: list[RecordLine], numbers: Numbers | None) -> None:
+        """Write the report."""
+        from fedkin.experiment.cluster_names import read_names
+        from fedkin.experiment.disclosure import disclosed, lead_of
+        from fedkin.report.page import give_names, write_page
+        from fedkin.report.run_page import page_of_run
+
+        is_real = (self.folder / run_folder.LEDGER).is_file()
+        lead = lead_of(is_real, self.config.evaluation.like if is_update(self.checkpoint) else None)
+        leaving = disclosed(self.config, self.fed.by_task, state.steps, lead)
+        profile, words = outputs.load_description(self.folder)
+        nodes = self.method.nodes(state) if isinstance(self.method, HasNodes) else None
+        if nodes is not None and numbers is not None:
+            nodes = nodes._replace(clusters=numbers.by_cluster[nodes.clusters])
+        found = (records, self.method.result(state), profile, words, nodes, leaving.part())
+        path = self.folder / run_folder.REPORT
+        write_page(path, page_of_run(self.config, self.population, self.preparation, *found))
+        if names := read_names(self.folder):
+            give_names(path, names)
+
     def _write_results(self, result: Mapping[str, Any], numbers: Numbers | None) -> None:
         """Write the clusters, with their `numbers`, the models and all that `fedkin predict` needs, and checksums."""
-        folder, population, names = self.folder, self.population, self.population.names
+        folder, config, population = self.folder, self.config, self.population
         profile: ClusterProfile | None = None
         words: list[list[str]] = []
         # Clients are asked to describe clusters after the last step, so that it cannot affect the run.
         if self.fed.present and self.method.traits.clusters == "samples" and not self.method.is_private():
-            n_clusters, least, encoding = (
-                int(result["n_clusters"]),
-                self.config.data.min_members,
-                self.preparation.table,
-            )
+            n_clusters, least, encoding = int(result["n_clusters"]), config.data.min_members, self.preparation.table
             with one_thread():
                 profile = None if encoding is None else profile_clusters(self.fed, encoding, n_clusters, least)
             words = words_of_clusters(self.fed, n_clusters, least) if self.preparation.has_texts else []
         ready = clustered(self.fed)
         if numbers is not None:
-            result = numbers.of_result(result)
+            result, words = numbers.of_result(result), numbers.of_words(words)
             profile = None if profile is None else numbers.of_profile(profile)
-            words = numbers.of_words(words)
             for client in ready:
                 client.state.update(numbers.of_state(client.state))
-        outputs.write_labels(folder, ready, names)
+        outputs.write_labels(folder, ready, population.names)
         if "labels" in result:
-            outputs.write_clients(folder, result["labels"], short_names(names), result.get("memberships"))
+            outputs.write_clients(folder, result["labels"], short_names(population.names), result.get("memberships"))
         outputs.write_encoder(folder, result)
-        table = self.config.table
+        table = config.table
         if table.decimal == AUTO:  # of which a single new row may not tell
             table = replace(table, **remembered(client.table for client in population.clients))
-        reading = {**table.of_files, "label": self.config.data.label}
-        method = self.config.method_name
-        outputs.write_result(folder, method, dict(result), self.preparation, population, profile, words, reading)
-        write_atomically(folder / MESSAGES, json.dumps(self.fed.by_task, indent=2) + "\n")
-        run_folder.write_sums(folder, [run_folder.CONFIG, run_folder.RECORDS, MESSAGES, *run_folder.RESULTS])
+        reading = {**table.of_files, "label": config.data.label}
+        description = (self.preparation, population, profile, words, reading)
+        outputs.write_result(folder, config.method_name, dict(result), *description)
+        write_atomically(folder / run_folder.MESSAGES, json.dumps(self.fed.by_task, indent=2) + "\n")
+        names = (run_folder.CONFIG, run_folder.RECORDS, run_folder.MESSAGES, *run_folder.RESULTS)
+        run_folder.write_sums(folder, names)
 
     def _labels(self) -> list[NDArray[np.int64]]:
         """Return the clusters of all clients' rows, -1 for those of clients without a part in the result."""
@@ -416,6 +421,9 @@ class Run(ExperimentRunner):
         """Write the names that clusters keep, and the page of what has changed since the earlier run."""
         if self.earlier is None:
             return None
+        from fedkin.experiment.changes import compared
+        from fedkin.experiment.cluster_names import write_names
+
         profile, _ = outputs.load_description(self.folder)
         labels, names = self._labels(), short_names(self.population.names)
         since, exist = str(self.config.evaluation.like), numbers.by_cluster.tolist()
@@ -440,6 +448,8 @@ class Run(ExperimentRunner):
         """Evaluate the clusters after a step, the models too where they are due."""
         if record is None:
             return {}
+        from fedkin.experiment.evaluation import evaluator_for
+
         models_too = state.finished or state.steps % self.config.evaluation.every == 0
         self.fed.refresh()
         evaluate = evaluator_for(self.method, models_too) if self.population.clients else None

@@ -18,17 +18,17 @@ from fedkin.core.files import (
     similar_path,
     write_atomically,
 )
+from fedkin.core.method import SENT
 from fedkin.core.payload import load_tree, owned, save_tree
 from fedkin.core.runner import Callback, RecordLine, Timing
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment.config import SECTIONS, Config, load_config
-from fedkin.methods.samples.sample_method import SENT
 
 CONFIG, RECORDS, TIMING, CHECKPOINT = "config.toml", "records.jsonl", "timing.jsonl", "checkpoint.safetensors"
 RESULT, MODELS, ENCODER, CLIENTS = "result.json", "models.safetensors", "encoder.safetensors", "clients.csv"
 RESULTS = (RESULT, MODELS, ENCODER, CLIENTS, "labels/*.csv")
 """Files of what was found, as patterns."""
-REPORT, SUMS = "report.html", "SHA256SUMS"
+REPORT, SUMS, MESSAGES = "report.html", "SHA256SUMS", "messages.json"
 CLIENT_FOLDERS = "clients"
 """Folder with the private folders of clients in Flower's simulation."""
 LEDGER = "federation.json"

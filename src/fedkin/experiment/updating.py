@@ -13,7 +13,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from fedkin.core.method import CanUpdate
+from fedkin.core.method import SENT, CanUpdate
 from fedkin.core.payload import owned
 from fedkin.core.runner import Progress
 from fedkin.data.population import Population
@@ -24,7 +24,6 @@ from fedkin.experiment.outputs import label_file, load_found, read_labels
 from fedkin.experiment.revision import empty_folder, finished_checkpoint, reopen
 from fedkin.experiment.run import RunOutcome, execute, resume
 from fedkin.experiment.run_folder import restore, run_config
-from fedkin.methods.samples.sample_method import SENT
 
 _SENT_IDS = "sent_ids"
 """In a client's state: hashes of the ids of all rows of which it has ever sent something, int64 ``(m,)``."""

@@ -55,21 +55,6 @@ MEASURES = {
     "ari": Measure(
         "ARI", "how far the clusters found are the true ones: 1 is equal, 0 is chance (adjusted Rand index)", "share"
     ),
-    "drifted_right": Measure(
-        "Drifted clients in the right cluster", "with most of the clients that now have the same data distribution",
-        "percent",
-    ),
-    "newcomers_right": Measure(
-        "Newcomers in the right cluster", "with most of the clients that have the same data distribution", "percent"
-    ),
-    "drifted_accuracy": _charted(
-        "Accuracy of drifted clients", "on each one's own test set, mean over the clients whose data drift", "share",
-        beside="personal_accuracy",
-    ),
-    "newcomers_accuracy": _charted(
-        "Accuracy of newcomers", "on each one's own test set, mean over the clients that joined late", "share",
-        beside="personal_accuracy",
-    ),
     "purity": _charted(
         "Purity", "fraction of clients that belong to the most frequent true cluster of theirs", "share"
     ),

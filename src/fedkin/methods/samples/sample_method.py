@@ -13,6 +13,7 @@ from torch import Tensor
 from fedkin.core import Client, Federation, FedkinError, Method, Payload, Record, State, Task, client_task
 from fedkin.core.client_array import Block
 from fedkin.core.federation import MAX_ATTEMPTS, Replies
+from fedkin.core.method import SENT as SENT  # for the methods
 from fedkin.core.method import Traits
 from fedkin.core.replies import common_shape, is_count, is_flag, is_shape, objection
 from fedkin.core.runner import check_result
@@ -122,10 +123,6 @@ class SampleMethod(Method[Any]):
     def ready(self, state: Any) -> bool:
         """Whether `result` of this state can already predict clusters."""
         return True
-
-
-SENT = "sent_rows"
-"""In the state of a client of an updated run: whether it has sent something of a row before, bool ``(n,)``."""
 
 
 def unsent(client: Client) -> Client:
