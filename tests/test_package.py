@@ -33,7 +33,6 @@ def test_the_base_is_light() -> None:
     (everything,) = extras["all"]
     assert everything == f"fedkin[{','.join(name for name in extras if name in users)}]"
     assert {one for name in users for one in names(extras[name])} - names(extras["dev"]) <= {
-        "wandb",
         "matplotlib",
         "flwr-datasets",
         "sentence-transformers",

@@ -23,13 +23,14 @@ def test_clients_are_clustered_and_served(capsys: pytest.CaptureFixture[str], tm
     rows = np.random.default_rng(0).random((5, 1, 8, 8), dtype=np.float32)
     np.savez(tmp_path / "new.npz", x=rows, y=np.array(["4", "5", "6", "5", "4"]))
     np.savez(tmp_path / "plain.npz", x=rows)
+    np.savez(tmp_path / "odd.npz", x=rows, y=np.array(["z"] * 5))
     capsys.readouterr()
     assert fedkin("assign", "run", "new.npz") == 0
     assert capsys.readouterr() == ("1\n", "")
     for arguments, sentence in (
         ("predict run digits", "run has a model for each cluster of clients; give --client, "),
         ("predict run digits --client 3", "run has no client 3; "),
-        ("assign run wine", "'wine' has the class 'class_0', which the run does not know."),
+        ("assign run odd.npz", "'odd.npz' has the class 'z', which the run does not know."),
         ("assign run plain.npz", "'plain.npz' has no labels, by which a client finds its cluster; "),
         ("assign nowhere digits", "Invalid value for 'RUN': Directory 'nowhere' does not exist."),
     ):

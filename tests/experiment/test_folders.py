@@ -101,7 +101,7 @@ def test_an_experiment_that_was_cut_off_or_is_of_another_version_is_refused(sect
     head = f"[{section}]" if section != "seed" else "seed"
     for damaged in (text[: text.index(head)], text.replace(head, head.replace(section, "engine"))):
         path.write_text(damaged)
-        with pytest.raises(FedkinError, match=r"config\.toml is damaged, or of another version of fedkin: "):
+        with pytest.raises(FedkinError, match=r"config\.toml is damaged, or of another version of fedkin; "):
             resume(folder)
 
 

@@ -116,7 +116,7 @@ class TargetWatch(Callback):
         if not self.evaluation.stop or metric is None or reach is None:
             return False
         value = {**line["values"], **line["metrics"]}.get(metric)
-        return type(value) in (int, float) and value >= reach
+        return isinstance(value, int | float) and value >= reach
 
 
 # Trackers.

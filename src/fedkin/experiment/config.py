@@ -311,18 +311,18 @@ class TrackingSection(BaseModel):
 
     Attributes
     ----------
-    to : list of {"tensorboard", "mlflow", "wandb"}
+    to : list of {"tensorboard", "mlflow"}
         The tools.
     name : str or None
         Name of the tracked run; by default that of the run's folder.
     project : str or None
-        MLflow's experiment, and W&B's project; by default "fedkin".
+        MLflow's experiment; by default "fedkin".
     uri : str or None
         MLflow's server or database; by default as MLflow finds it.
     """
 
     model_config = STRICT
-    to: list[Literal["tensorboard", "mlflow", "wandb"]] = []
+    to: list[Literal["tensorboard", "mlflow"]] = []
     name: Name | None = None
     project: Name | None = None
     uri: Name | None = None
@@ -651,6 +651,7 @@ def _sentence(
 def _check(method: type[Any], checked: Any) -> None:
     """Check what several options say together; raise FedkinError if they do not fit the method or each other."""
     name, evaluation, federation = checked.method.name, checked.evaluation, checked.federation
+    is_real, clusters = checked.data.source == "federation", method.traits.clusters
     if evaluation.stop and None in (evaluation.target, evaluation.reach):
         raise FedkinError("'evaluation.stop' needs 'evaluation.target' and 'evaluation.reach', which say when to stop.")
     if checked.device.name not in ("cpu", "auto") and not method.traits.has_device:
@@ -658,25 +659,20 @@ def _check(method: type[Any], checked: Any) -> None:
             f"'device.name' is '{checked.device.name}', and method '{name}' computes on the processor only; leave it "
             "out."
         )
-    if evaluation.like is not None and (method.traits.clusters != "samples" or checked.data.source == "federation"):
+    if evaluation.like is not None and (clusters != "samples" or is_real):
         raise FedkinError(
             "'evaluation.like' keeps the numbers of clusters of samples, of clients in this process; `fedkin diff` "
             "matches the clusters of two runs."
         )
     federation.check()
+    changes = [key for key, used in (("newcomers", federation.newcomers), ("quorum", federation.quorum < 1)) if used]
+    if changes and (not is_real or clusters != "clients" or federation.secure_sums):
+        raise FedkinError(
+            f"'federation.{changes[0]}' is for real federations whose method clusters clients, without "
+            "'federation.secure_sums', whose masks all sites share."
+        )
     if federation.secure_sums:
         _check_sums(method, checked)
-    for key, is_used in (("newcomers", federation.newcomers > 0), ("quorum", federation.quorum < 1)):
-        if not is_used:
-            continue
-        if checked.data.source != "federation":
-            raise FedkinError(f"'federation.{key}' is for a real federation, which `fedkin federation init` prepares.")
-        if method.traits.clusters != "clients":
-            raise FedkinError(
-                f"'federation.{key}' is for methods that cluster clients; '{name}' needs all clients from the start."
-            )
-        if federation.secure_sums:
-            raise FedkinError(f"'federation.{key}' does not go with 'federation.secure_sums', whose masks all share.")
 
 
 def _check_sums(method: type[Any], checked: Any) -> None:

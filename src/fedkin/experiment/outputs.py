@@ -183,22 +183,21 @@ FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")
 """How formulas begin; wide signs do so in some spreadsheets, too."""
 _RESERVED = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9¹²³])( *\..*)?", re.IGNORECASE)
 """Names of devices, which Windows opens in place of a file, whatever the ending."""
-_LONGEST = 255 - len(".csv.partial")
-"""Bytes of a name: file systems hold 255, also of a file that is being written."""
+_PLAIN = re.compile(r"[\w@+-]([\w.@+ -]{0,58}[\w@+-])?")  # 60 letters have at most 240 bytes, and systems allow 255
+"""Names that every system takes for a file's."""
 
 
 def label_file(folder: Path, client: int, names: Sequence[str] = ()) -> Path:
     """Return the path of a client's clusters in the run's `folder`: ``labels/north.csv`` for ``north.csv``.
 
     It is ``labels/client-3.csv``, or ``_client-3.csv``, if clients have no names, or where this one's makes no file
-    name that every system holds and no other client has. Characters that a file name cannot hold become underscores.
+    name that every system holds and no other client has.
     """
     # Composed letters, for macOS has files' names decomposed, and two names may differ in nothing else.
-    safe = [re.sub(r"[^\w.@+ -]", "_", unicodedata.normalize("NFC", name)).strip(". ") for name in short_names(names)]
-    stem = safe[client] if client < len(safe) else ""
-    taken = Counter(map(str.casefold, safe))  # file systems of Windows and macOS do not tell cases apart
-    too_long = len(stem.encode(errors="replace")) > _LONGEST
-    if not stem or too_long or _RESERVED.fullmatch(stem) or taken[stem.casefold()] > 1:
+    short = [unicodedata.normalize("NFC", name) for name in short_names(names)]
+    stem = short[client] if client < len(short) else ""
+    taken = Counter(map(str.casefold, short))  # file systems of Windows and macOS do not tell cases apart
+    if not _PLAIN.fullmatch(stem) or _RESERVED.fullmatch(stem) or taken[stem.casefold()] > 1:
         stem = f"client-{client}"
         while stem in taken:  # another client is called so
             stem = f"_{stem}"

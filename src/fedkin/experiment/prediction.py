@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -94,8 +95,8 @@ def predict(
 
 def _read(saved: SavedResult, source: str, label: str | None, how: Mapping[str, str | None]) -> tuple[Dataset, Tensor]:
     """Read new samples as the clients' were read, unless `how` says otherwise, and prepare them."""
-    options = replace(saved.preparation.reading, **{name: value for name, value in how.items() if value is not None})
-    data = load(source, label, options=options, must_have=False)
+    named: dict[str, Any] = {name: value for name, value in how.items() if value is not None}
+    data = load(source, label, options=replace(saved.preparation.reading, **named), must_have=False)
     saved.preparation.check_encoder(data, f"'{source}'")
     return data, saved.preparation.prepared(data.x, data.table, f"'{source}'")
 

@@ -10,7 +10,7 @@ import builtins
 import dataclasses
 import functools
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, is_dataclass
 from importlib import import_module
@@ -188,15 +188,6 @@ def summary_of(kind: Kind, name: str) -> str:
 def file_name(name: str) -> str:
     """Return `name` with the colon replaced, for use in a file name."""
     return name.replace(":", ".")
-
-
-def holders(kind: Kind, option: str) -> Iterator[str]:
-    """Yield the names of the methods or scenarios that have an option."""
-    from fedkin.core.method import options_of
-
-    for name in _TABLES[kind]:
-        if option in {each.name for each in options_of(declared(kind, name))}:
-            yield name
 
 
 # Options of methods and scenarios as their source declares them, without importing it.

@@ -5,24 +5,17 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_origin, get_type_hints
 
 from fedkin.core import Federation, FedkinError, State
-from fedkin.core.files import (
-    append,
-    check_regular,
-    read_tables,
-    similar_path,
-    write_atomically,
-)
+from fedkin.core.files import append, check_regular, read_tables, similar_path, write_atomically
 from fedkin.core.method import SENT
 from fedkin.core.payload import load_tree, owned, save_tree
 from fedkin.core.runner import Callback, RecordLine, Timing
 from fedkin.engines.local import LocalFederation
-from fedkin.experiment.config import SECTIONS, Config, load_config
+from fedkin.experiment.config import SECTIONS, Config, flat, load_config
 
 CONFIG, RECORDS, TIMING, CHECKPOINT = "config.toml", "records.jsonl", "timing.jsonl", "checkpoint.safetensors"
 RESULT, MODELS, ENCODER, CLIENTS = "result.json", "models.safetensors", "encoder.safetensors", "clients.csv"
@@ -220,15 +213,9 @@ def run_config(folder: Path, overrides: Sequence[str] = ()) -> Config:
         raise no_run(folder)
     check_sum(folder, CONFIG, f"put it back as it was, or begin another run with `fedkin run {path}`.")
     tables = read_tables(path)
-    complete = {"seed": int, **dict.fromkeys(SECTIONS, dict)}
-    differing = {name for name in tables.keys() | complete if type(tables.get(name)) is not complete.get(name)}
-    named = (("method", "name"), ("simulation", "scenario"))
-    differing |= {f"{name}.{key}" for name, key in named if name not in differing and key not in tables[name]}
-    if differing:
-        raise FedkinError(
-            f"{path} is damaged, or of another version of fedkin: {', '.join(sorted(differing))} should be as a run of "
-            "this version writes it; run the experiment again."
-        )
+    paths = {path for path, _ in flat(tables)}
+    if tables.keys() != {"seed", *SECTIONS} or not {"seed", "method.name", "simulation.scenario"} <= paths:
+        raise FedkinError(f"{path} is damaged, or of another version of fedkin; run the experiment again.")
     return load_config(path, overrides)
 
 
@@ -266,15 +253,13 @@ def check_sum(folder: Path, name: str, remedy: str = "") -> None:
     if not sums.exists() or not path.exists():
         return
     try:
-        lines = [re.fullmatch(r"([0-9a-f]{64})  (.+)", line) for line in sums.read_text(encoding="utf-8").splitlines()]
-        expected = {line[2]: line[1] for line in lines if line is not None}.get(name)
+        lines = [line.split("  ", 1) for line in sums.read_text(encoding="utf-8").splitlines()]
+        expected = {name: digest for digest, name in lines}.get(name)
         is_whole = expected is None or sha256_of(path) == expected
     except OSError as error:
         raise FedkinError(f"Cannot read {error.filename}: {error.strerror}.") from error
-    except ValueError:  # bytes that are no text
-        lines = [None]
-    if None in lines:
-        raise FedkinError(f"{sums} is damaged; remove it if the other files are known to be whole.")
+    except ValueError as error:
+        raise FedkinError(f"{sums} is damaged; remove it if the other files are known to be whole.") from error
     if not is_whole:
         raise FedkinError(f"{path} is damaged: its checksum is not the one in {SUMS}{f'; {remedy}' if remedy else '.'}")
 
