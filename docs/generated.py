@@ -115,11 +115,10 @@ def _as_markdown(text: str) -> str:
 def _commands() -> str:
     """Every command as the program has it."""
     parts = ["## Options of several commands", _command_options(_of_several_commands())]
-    for section in SECTIONS:
+    for section, names in SECTIONS.items():
         parts.append(f"## {section}")
-        for name, command in app.commands.items():
-            if getattr(command, "section", SECTIONS[-1]) == section:
-                parts += _described(command, f"fedkin {name}")
+        for name in names:
+            parts += _described(app.commands[name], f"fedkin {name}")
     return "\n\n".join(parts)
 
 

@@ -186,7 +186,7 @@ def test_a_site_checks_its_file_and_data_before_anybody_sees_them(
     assert columns == [
         "",
         "column  kind    empty  values",
-        "a       number      0  5 to 9,999",
+        "a       number      0  5 to 9999",
         "b       number      0  0 to 6",
         "",
     ]
