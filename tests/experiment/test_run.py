@@ -19,7 +19,6 @@ from fedkin.core.payload import load_tree, save_tree
 from fedkin.core.runner import Callback
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment import outputs
-from fedkin.experiment import run as run_module
 from fedkin.experiment.config import load_config
 from fedkin.experiment.outcome import print_outcome
 from fedkin.experiment.run import execute, resume
@@ -211,7 +210,7 @@ def test_a_run_on_tables_says_what_its_clusters_are(tables, tmp_path, capsys):
 
 def test_nothing_of_a_run_depends_on_the_profile(tables, tmp_path, monkeypatch):
     described = of_tables("ffcm", tables, tmp_path / "with", "method.n_clusters=3").folder
-    monkeypatch.setattr(run_module, "profile_clusters", lambda *_: None)
+    monkeypatch.setattr("fedkin.data.profile.profile_clusters", lambda *_: None)
     bare = of_tables("ffcm", tables, tmp_path / "without", "method.n_clusters=3").folder
     for name in ("records.jsonl", "checkpoint.safetensors", "labels/north.csv"):
         assert (described / name).read_bytes() == (bare / name).read_bytes()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self, get_args
+from typing import TYPE_CHECKING, Any, Self, get_args
 
 import torch
 from torch import Tensor
@@ -38,7 +38,6 @@ from fedkin.core.replies import (
 from fedkin.data.checks import check_arrays, check_columns, check_names, check_new_rows
 from fedkin.data.dataset import Dataset
 from fedkin.data.encoding import Encoding, Mode, fit_encoding, in_unit
-from fedkin.data.inputs import ClientInput, client_input
 from fedkin.data.options import MIN_MEMBERS, NO_OPTIONS, Imputation, TableOptions
 from fedkin.data.samples import with_embeddings
 from fedkin.data.schema import (
@@ -64,6 +63,9 @@ from fedkin.data.statistics import (
 )
 from fedkin.data.tables import as_dataset, plain_numbers
 from fedkin.secure_aggregation.sums import check_enough
+
+if TYPE_CHECKING:
+    from fedkin.data.inputs import ClientInput
 
 STATE = "preparation"
 """Key of the encoding of its data in a client's state, uint8."""
@@ -146,6 +148,8 @@ class Preparation:
             If `x` is in no such form, is of another shape than in training, lacks a column or holds something else in
             it, or is a table with names where the clients had arrays and cannot be one of numbers.
         """
+        from fedkin.data.inputs import client_input  # a run reads by its scenario
+
         data, where = self.read_again(client_input(x, where), where)
         return self.prepared(data.x, data.table, where)
 

@@ -43,7 +43,7 @@ from fedkin.experiment import registry
 if TYPE_CHECKING:
     from fedkin.data.population import Population
 
-STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 """How all sections are read: no other keys, and no number where a text is wanted."""
 
 

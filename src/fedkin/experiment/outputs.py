@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import tomli_w
@@ -26,10 +26,12 @@ from fedkin.core.payload import owned, pack, unpack
 from fedkin.data.options import AUTO, NO_LABELS, TableOptions
 from fedkin.data.population import Population, short_names
 from fedkin.data.preparation import Preparation, encoding_of
-from fedkin.data.profile import ClusterProfile
 from fedkin.experiment import registry
 from fedkin.experiment.config import encoder_named
 from fedkin.experiment.run_folder import CLIENTS, ENCODER, FORMAT, MODELS, RESULT, check_format, check_sum
+
+if TYPE_CHECKING:
+    from fedkin.data.profile import ClusterProfile
 
 READING = "reading.toml"
 """How a site's own table was read, in its share of a run, whatever the result says of the experiment."""
@@ -122,6 +124,8 @@ def load_found(folder: Path) -> SavedResult:
     """
     if not folder.exists():
         raise FedkinError(f"'{folder}' does not exist; {similar_path(folder) or 'give the folder of a run.'}")
+    from fedkin.data.profile import ClusterProfile
+
     tree = _read_result(folder) or {}
     check_sum(folder, READING)
     shared = read_tables(path).get("data", {}) if (path := folder / READING).is_file() else {}
@@ -154,6 +158,8 @@ def load_description(folder: Path) -> tuple[ClusterProfile | None, list[list[str
 
     They are ``None`` and empty without any, or if the run is not finished. Raises FedkinError if its result is damaged.
     """
+    from fedkin.data.profile import ClusterProfile
+
     if (tree := _read_result(folder)) is None:
         return None, []
     try:

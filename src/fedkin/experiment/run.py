@@ -46,7 +46,6 @@ from fedkin.data.options import AUTO
 from fedkin.data.population import Population, short_names
 from fedkin.data.preparation import Preparation, admit_joined_clients, prepare_arrivals, remembered, restore_preparation
 from fedkin.data.preparation import prepare as prepare_data
-from fedkin.data.profile import ClusterProfile, profile_clusters, words_of_clusters
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.experiment import outputs, run_folder
 from fedkin.experiment.callbacks import NOTES, TENSORBOARD, TargetWatch, Trackers
@@ -54,6 +53,7 @@ from fedkin.experiment.config import Config, preparing_for
 from fedkin.experiment.run_folder import is_update
 
 if TYPE_CHECKING:
+    from fedkin.data.profile import ClusterProfile
     from fedkin.experiment.changes import Changes
     from fedkin.experiment.numbering import Earlier, Numbers
 
@@ -387,6 +387,8 @@ class Run(ExperimentRunner):
         profile: ClusterProfile | None = None
         words: list[list[str]] = []
         # Clients are asked to describe clusters after the last step, so that it cannot affect the run.
+        from fedkin.data.profile import profile_clusters, words_of_clusters
+
         if self.fed.present and self.method.traits.clusters == "samples" and not self.method.is_private():
             n_clusters, least, encoding = int(result["n_clusters"]), config.data.min_members, self.preparation.table
             with one_thread():

@@ -16,7 +16,6 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import fourier_gaussian
-from scipy.signal import find_peaks
 from scipy.stats import norm
 
 from fedkin.core.seeds import bisect
@@ -83,6 +82,7 @@ def divide_line(points: Floats, counts: Floats, most: int) -> dict[int, Division
 
 def _divide(density: Callable[[float], Floats], number: int, low: float, high: float) -> tuple[float, Labels, Floats]:
     """Return the critical bandwidth of so many modes, its logarithm from `low` to `high`, the modes and the density."""
+    from scipy.signal import find_peaks  # scipy.signal takes as long as all of fedkin.clustering to import
 
     def modes(log: float) -> Labels:
         smooth = density(math.exp(log))
