@@ -559,7 +559,9 @@ def model_of(declared: Any, section: type[BaseModel] = MethodSection, name: str 
     if section is SimulationSection:
         fields["scenario"] = (str, name)
     try:
-        return create_model(declared.__name__, __base__=section, **fields)
+        model = create_model(declared.__name__, __base__=section, **fields)
+        model.model_rebuild()
+        return model
     except (PydanticSchemaGenerationError, PydanticUserError, NameError) as error:
         reason = str(error).partition("\n")[0].rstrip(".")
         raise FedkinError(f"{whose} of a type that a file cannot hold: {reason}.") from error
