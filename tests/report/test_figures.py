@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 
 from fedkin.core.errors import FedkinError
@@ -21,12 +20,9 @@ WHOLE = f.Scale([3], [], 1.0, True)
         lambda: f.ResultTable("T", "", "method", ["a", "b"], [("kfed", [f.TableCell("1")])]),
         lambda: f.ResultTable("T", "", "column", [0], [], foot=[("all", [f.TableCell("1")] * 2)]),
         lambda: f.PageView("P", parts=[f.PagePart("a", "A"), f.PagePart("a", "C")]),
-        lambda: f.Curve("C", "", [1], {}, reference={"a": []}),
-        lambda: f.Curve("C", "", [1], {"a": [1.0]}, intervals={"b": [None]}),
-        lambda: f.Curve("C", "", [1], {"a": [1.0]}, intervals={"a": [(2.0, 1.0)]}),
+        lambda: f.Curve("C", "", [1], {"a": []}),
         lambda: f.Bars("B", "", ["1", "2"], [1.0, 2.0], [False], "x"),
         lambda: f.Graph("G", "", [f.GraphNode(0, 0, 1, 0)], [(0, 1)]),
-        lambda: f.ClientClusters(["0"], [1], np.array([[0]]), hidden=["A", "B"]),
         lambda: f.ScaleTree("S", "", [WHOLE, f.Scale([2, 1], [0, 1], 1.0, False)]),
         lambda: f.ScaleTree("S", "", [WHOLE, f.Scale([2, 1], [0, 0], 1.0, True)]),
     ],

@@ -156,8 +156,8 @@ def figures_named(bad: str) -> list[Figure]:
 def test_results_cannot_break_out_of_the_page() -> None:
     bad = "</script><script>alert('x')</script>\"><img src=x onerror=1>&amp;"
     table = ResultTable(bad, bad, bad, [bad], [(bad, [TableCell(bad, bad, "best", bad)])])
-    curve = Curve(bad, bad, [0], {bad: [1.0]}, intervals={bad: [(0.0, 1.0)]}, reference={bad: [1.0], "b": [1.0]})
-    bars = Bars(bad, bad, [bad], [1.0], [True], bad, 1.0, bad)
+    curve = Curve(bad, bad, [0], {bad: [1.0]})
+    bars = Bars(bad, bad, [bad], [1.0], [True], bad)
     part = PagePart("a", bad, [bad], [bad], [table, curve, bars, *figures_named(bad)], [bad], [bad])
     page = Page(render(PageView(bad, bad, [(bad, bad, bad)], [part], {bad: bad})))
     assert len(page.of("script")) == 3  # what the page does, a map's data, and the names of clusters

@@ -337,7 +337,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         drawn = map_of_samples(self._method, self.result_, clients, population, layout, total)
         assert drawn is not None  # there are samples
         spoken = [] if self._profile is None else sentences(self._profile, names)
-        view = with_scales(drawn, self._nodes(), self.preparation_, population, spoken)
+        view = with_scales(drawn, self._nodes(), spoken)
         return replace(view, ids=list(map(str, ids)), id_name="sample")
 
     def _map_frame(self) -> pd.DataFrame:

@@ -8,13 +8,12 @@ import json
 import math
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from markupsafe import Markup
 from numpy.typing import NDArray
 
-from fedkin.report.figures import ClusterPictures, Graph, PictureTable, SampleMap, Scale, ScaleTree, Stacks
+from fedkin.report.figures import ClusterPictures, Graph, SampleMap, Scale, ScaleTree
 from fedkin.report.markup import (
     WIDTH,
     Drawing,
@@ -25,17 +24,14 @@ from fedkin.report.markup import (
     figure,
     folded,
     numbers_below,
-    scrolling,
     sheet,
     short,
-    shortened,
     table,
     text,
 )
 from fedkin.report.numbers import pluralize, shown
 
-LEFT, RIGHT = 30.0, 36.0
-"""Beside the blocks of a tree: numbers of clusters, and stabilities."""
+LEFT, RIGHT = 30.0, 36.0  # beside the blocks of a tree: numbers of clusters, and stabilities
 
 
 def scale_tree(tree: ScaleTree) -> str:
@@ -44,7 +40,7 @@ def scale_tree(tree: ScaleTree) -> str:
     A cluster's block lies below the one that it is part of, and what is part of a final cluster has its colour.
     """
     drawing, top = Drawing("scales"), 18.0
-    row = min(40.0, max(22.0, 320 / len(tree.scales)))  # as high as the bar chart that usually stands beside it
+    row = min(40.0, max(22.0, 320 / len(tree.scales)))
     drawing.text(0, top - 6, "clusters", "head")
     drawing.text(WIDTH, top - 6, "stability", "end head")
     places: list[int] = []
@@ -83,28 +79,6 @@ def _draw_scale(
 def _scale_in_words(scale: Scale) -> str:
     stability = "" if scale.stability is None else f", stability {shown(scale.stability, 'number')}"
     return f"{pluralize(len(scale.samples), 'cluster')}{stability}{' (found)' if scale.chosen else ''}"
-
-
-def stacked_bars(stacks: Stacks) -> str:
-    """Draw bars of coloured parts as an HTML figure, whose legend stands below and covers none of them."""
-    drawing, row = Drawing("scales"), 16.0
-    names = [shortened(name, 16) for name, _ in stacks.rows]
-    totals = [f"{sum(sizes):,}" for _, sizes in stacks.rows]
-    left, right = (8 + 5.5 * max(map(len, texts), default=0) for texts in (names, totals))  # 5.5: a letter of 9 px
-    unit = (WIDTH - left - right) / max([1, *(sum(sizes) for _, sizes in stacks.rows)])
-    for index, (name, sizes) in enumerate(stacks.rows):
-        top = row * index
-        drawing.text(0, top + 11, names[index])
-        drawing.text(WIDTH, top + 11, totals[index], "end")
-        for cluster, (start, stop) in zip(stacks.clusters, pairwise(accumulate(sizes, initial=0)), strict=True):
-            look, tip = f"block {cluster_class(cluster)} chosen", f"{name}\ncluster {cluster}: {stop - start:,}"
-            if stop > start:
-                drawing.box(left + unit * start, top + 2, max(unit * (stop - start) - 0.6, 0.4), row - 4, look, tip)
-    legend = element("ul", *(element("li", cluster_title(cluster)) for cluster in stacks.clusters), class_="legend")
-    words = f"{stacks.title}: {len(names)} bars of {len(stacks.clusters)} parts."
-    rows = [(name, *(f"{size:,}" for size in sizes)) for name, sizes in stacks.rows]
-    numbers = numbers_below(stacks.title, ["", *map(str, stacks.clusters)], rows)
-    return figure(stacks.title, stacks.caption, drawing.write(row * len(names) + 2, words), legend, numbers)
 
 
 _DOT = 2.4  # radius of a sample, so that some hundred can be told apart on a phone
@@ -173,19 +147,6 @@ def picture_card(cluster: ClusterPictures, side: int) -> str:
     return element("figure", element("figcaption", title, facts, classes), strip, class_="card")
 
 
-def picture_table(pictures: PictureTable) -> str:
-    """Write rows of pictures as a table, each row as one image, enlarged if the pictures are small."""
-    rows = []
-    for name, words, images in pictures.rows:
-        count, height, width = images.shape[:3]
-        side = max(1, min(4, 96 // max(height, width))) * width
-        style = f"display:block;width:{count * side}px;max-width:none;image-rendering:pixelated"
-        strip = element("img", src=sprite(images[0], images[1:], 96), alt=f"{name}: {count} pictures", style=style)
-        rows.append((name, Markup(strip), words))
-    strips = scrolling(table(pictures.heads, rows), pictures.title)
-    return figure(pictures.title, pictures.caption, strips, look="result")
-
-
 def sprite(mean: NDArray[np.floating[Any]], members: NDArray[np.floating[Any]], side: int) -> str:
     """Encode images as one row of tiles, the mean first, in a PNG data URI.
 
@@ -206,10 +167,7 @@ def sprite(mean: NDArray[np.floating[Any]], members: NDArray[np.floating[Any]], 
 # Graphs of local clusters and their associations: a ring per cluster, with a folded table of members.
 
 _LARGEST_NODE = 7.5
-_GAP, _LABEL = 12.0, 22.0
-"""Between rings, and below one for its name."""
-_SPACINGS = (44.0, 36.0, 30.0, 25.0, 21.0, 18.0, 15.5, 13.0)
-"""Between neighbours in a ring; the first that makes a roughly square drawing is taken."""
+_SPACING = 16.0  # between unmatched nodes
 
 
 def draw_graph(graph: Graph) -> str:
@@ -224,7 +182,8 @@ def draw_graph(graph: Graph) -> str:
         rows.append((name, len(nodes), sum(node.size for node in nodes), names))
     members = table(["cluster", "local clusters", "samples", "client/local cluster"], rows, "numbers members")
     below = folded("The members", sheet(members, f"{graph.title}: the members"))
-    return figure(graph.title, graph.caption, _draw(graph), below)
+    key = "A dot is a local cluster, its area the number of samples, a line an association."
+    return figure(graph.title, graph.caption, _draw(graph), element("p", key, class_="key"), below)
 
 
 def _groups(clusters: Sequence[int | None]) -> dict[int | None, list[int]]:
@@ -234,115 +193,64 @@ def _groups(clusters: Sequence[int | None]) -> dict[int | None, list[int]]:
 
 
 def _draw(graph: Graph) -> str:
-    layout = arrange([node.cluster for node in graph.nodes])
+    places, labels, height = arrange([node.cluster for node in graph.nodes])
     drawing = Drawing("graph")
     # One path per cluster, and one for edges between clusters, keeps large graphs small.
     paths: dict[int | None, str] = {}
     for a, b in graph.edges:
         cluster = graph.nodes[a].cluster if graph.nodes[a].cluster == graph.nodes[b].cluster else None
-        (x0, y0, *_), (x1, y1, *_) = layout.places[a], layout.places[b]
+        (x0, y0, _), (x1, y1, _) = places[a], places[b]
         paths[cluster] = f"{paths.get(cluster, '')}M{short(x0)} {short(y0)}L{short(x1)} {short(y1)}"
-    across = paths.pop(None, "")
     width = f"{min(1.5, 16 / math.sqrt(max(len(graph.edges), 1))):.2f}"  # many lines would be a blot
-    for cluster, lines in sorted(paths.items(), key=lambda path: path[0] or 0):
-        drawing.path(lines, f"edges {cluster_class(cluster)}", stroke_width=width)
-    if across:
-        drawing.path(across, "across")
+    for cluster, lines in paths.items():
+        look = "across" if cluster is None else f"edges {cluster_class(cluster)}"
+        drawing.path(lines, look, stroke_width=width)
     largest = max(1, *(node.size for node in graph.nodes))
-    for node, (x, y, room, *_) in zip(graph.nodes, layout.places, strict=True):
+    for node, (x, y, room) in zip(graph.nodes, places, strict=True):
         radius = max(1.8, room * math.sqrt(max(node.size, 0) / largest))
         name, state = graph.name(node), "unmatched" if node.cluster is None else f"in cluster {node.cluster}"
         tip = f"{name}, local cluster {node.local_cluster}\n{node.size} samples, {state}"
         look = f"node {cluster_class(node.cluster)}"
-        drawing.parts.append(
-            element("circle", cx=x, cy=y, r=radius, class_=look, data_client=name, data_tip=tip)
-        )  # fmt: skip
+        drawing.parts.append(element("circle", cx=x, cy=y, r=radius, class_=look, data_client=name, data_tip=tip))
+    for words, x, y in labels:
+        drawing.text(x, y, words, "middle name")
     unmatched = sum(node.cluster is None for node in graph.nodes)
-    for cluster, x, y in layout.labels:
-        drawing.text(x, y, f"Unmatched: {unmatched}" if cluster is None else f"Cluster {cluster}", "middle name")
-    key = "A dot is a local cluster, its area the number of samples, a line an association."
-    key += " Dashed: between two clusters." if across else ""
-    words = (
+    return drawing.write(
+        height,
         f"{graph.title}: {len(graph.nodes)} local clusters, {unmatched} unmatched, {len(graph.edges)} associations. "
-        "The table below lists the members."
+        "The table below lists the members.",
     )
-    return drawing.write(layout.height, words) + element("p", key, class_="key")
 
 
-# Layout: rings row by row in order of cluster, that of unmatched nodes last.
+def arrange(
+    clusters: Sequence[int | None],
+) -> tuple[list[tuple[float, float, float]], list[tuple[str, float, float]], float]:
+    """Lay out the nodes of each cluster as a ring, rings in a square grid, and unmatched nodes in rows below.
 
-
-class Place(NamedTuple):
-    """Position of a node, and the largest radius it may have (`room`)."""
-
-    x: float
-    y: float
-    room: float
-
-
-class RingLayout(NamedTuple):
-    """Layout of a graph: node positions, labels of rings as (cluster, x, y), and height."""
-
-    places: list[Place]
-    labels: list[tuple[int | None, float, float]]
-    height: float
-
-
-class _Ring(NamedTuple):
-    """Ring of a cluster's nodes, whose `node` is the largest radius of one that does not touch its neighbours."""
-
-    cluster: int | None
-    positions: list[int]
-    radius: float
-    node: float
-    reach: float
-    width: float
-
-
-def _ring(cluster: int | None, positions: list[int], spacing: float) -> _Ring:
-    count, radius, distance = len(positions), 0.0, spacing
-    if count > 1:
-        half_turn = 2 * math.sin(math.pi / count)
-        # At most 84 wide, or 172, less than half a row, where nodes would touch.
-        radius = min(spacing / half_turn, min(max(84.0, 4.2 / half_turn), 172.0))
-        distance = half_turn * radius
-    node = min(_LARGEST_NODE, 0.4 * distance)
-    reach = radius + node
-    return _Ring(cluster, positions, radius, node, reach, max(2 * reach + _GAP, 66.0))
-
-
-def arrange(clusters: Sequence[int | None]) -> RingLayout:
-    """Lay out the nodes of each cluster as a ring, as widely spaced as a roughly square drawing allows."""
-    layouts = (_arrange(clusters, spacing) for spacing in _SPACINGS)
-    layout = next(layouts)
-    while layout.height > 440 and (tighter := next(layouts, None)) is not None:
-        layout = tighter
-    return layout
-
-
-def _arrange(clusters: Sequence[int | None], spacing: float) -> RingLayout:
-    rows: list[list[_Ring]] = []
-    used = math.inf
-    for cluster, positions in _groups(clusters).items():
-        ring = _ring(cluster, positions, spacing)
-        if used + ring.width > WIDTH:
-            rows.append([])
-            used = 0.0
-        rows[-1].append(ring)
-        used += ring.width
-    places: dict[int, Place] = {}
-    labels: list[tuple[int | None, float, float]] = []
-    top = 4.0
-    for row in rows:
-        bottom = top + max(2 * ring.reach + _LABEL for ring in row)
-        spare, start = (WIDTH - sum(ring.width for ring in row)) / len(row), 0.0
-        for ring in row:
-            x, y = start + (spare + ring.width) / 2, bottom - _LABEL - ring.reach
-            for turn, position in enumerate(ring.positions):
-                angle = 2 * math.pi * turn / len(ring.positions) - math.pi / 2
-                across, down = ring.radius * math.cos(angle), ring.radius * math.sin(angle)
-                places[position] = Place(x + across, y + down, ring.node)
-            labels.append((ring.cluster, x, bottom - 7))
-            start += ring.width + spare
-        top = bottom + _GAP
-    return RingLayout([places[position] for position in range(len(clusters))], labels, top - _GAP + 4)
+    Returns for each node its place and the largest radius that it may have; labels with their places; and the height.
+    """
+    groups = _groups(clusters)
+    loose, rings = groups.pop(None, []), groups
+    columns = max(1, math.ceil(math.sqrt(len(rings))))
+    cell, label = WIDTH / columns, 24.0
+    radii = {
+        cluster: 0.0 if len(nodes) == 1 else min(0.4 * cell - _LARGEST_NODE, 22 / math.sin(math.pi / len(nodes)))
+        for cluster, nodes in rings.items()
+    }
+    row = 2 * (max(radii.values(), default=0.0) + _LARGEST_NODE) + label
+    places = [(0.0, 0.0, _LARGEST_NODE)] * len(clusters)
+    labels: list[tuple[str, float, float]] = []
+    for place, (cluster, nodes) in enumerate(rings.items()):
+        x, y, radius = cell * (place % columns + 0.5), row * (place // columns + 0.5) - label / 2, radii[cluster]
+        room = min(_LARGEST_NODE, 0.8 * radius * math.sin(math.pi / len(nodes)) or _LARGEST_NODE)
+        for turn, node in enumerate(nodes):
+            angle = 2 * math.pi * turn / len(nodes) - math.pi / 2
+            places[node] = (x + radius * math.cos(angle), y + radius * math.sin(angle), room)
+        labels.append((f"Cluster {cluster}" if columns <= 6 else str(cluster), x, y + radius + label - 2))
+    top, across = row * math.ceil(len(rings) / columns), int(WIDTH / _SPACING)
+    for turn, node in enumerate(loose):
+        places[node] = (_SPACING * (turn % across + 0.5), top + _SPACING * (turn // across + 0.5), _LARGEST_NODE)
+    if loose:
+        top += _SPACING * math.ceil(len(loose) / across) + 12
+        labels.append((f"Unmatched: {len(loose)}", WIDTH / 2, top))
+    return places, labels, top + 4

@@ -33,9 +33,8 @@ class Mark(NamedTuple):
 class Curve:
     """Quantity over the steps of a run, as one series or a few in the same unit, with a caption that says what to see.
 
-    Steps `x` increase. A series has as many values as steps. They are drawn in order of name. `intervals` of a series,
-    such as 95 % confidence, are drawn as a band behind it. `reference` has a paper's values to compare with, drawn
-    thin, those of a series' name in its colour. `x_label` says what a step is, and `marks` are events.
+    Steps `x` increase. A series has as many values as steps. They are drawn in order of name. `x_label` says what a
+    step is, and `marks` are events.
     """
 
     title: str
@@ -44,27 +43,18 @@ class Curve:
     series: Mapping[str, Series]
     unit: Unit = "number"
     x_label: str = "iteration"
-    intervals: Mapping[str, Sequence[tuple[float, float] | None]] = field(default_factory=dict)
-    reference: Mapping[str, Series] = field(default_factory=dict)
     marks: Sequence[Mark] = ()
 
     def __post_init__(self) -> None:
-        named: list[tuple[str, Sequence[Any]]] = [
-            *self.series.items(), *self.reference.items(), *self.intervals.items()
-        ]  # fmt: skip
-        for name, values in named:
+        for name, values in self.series.items():
             _check_shape(f"'{name}' of curve '{self.title}'", (len(values),), (len(self.x),))
-        for name, intervals in self.intervals.items():
-            if name not in self.series or any(ends is not None and ends[0] > ends[1] for ends in intervals):
-                raise FedkinError(f"Interval '{name}' of '{self.title}' is of no series, or its ends are reversed.")
 
 
 @dataclass(frozen=True)
 class Bars:
     """Bar chart of a few numbers, with a caption that says what to see.
 
-    Names are short, and values finite; `strong` bars are highlighted. `x_label` says what the bars stand for. `line` is
-    the value of a dashed line, labelled `line_name`, or ``None``.
+    Values are finite; `strong` bars are highlighted. `x_label` says what the bars stand for.
     """
 
     title: str
@@ -73,26 +63,10 @@ class Bars:
     values: Sequence[float]
     strong: Sequence[bool]
     x_label: str
-    line: float | None = None
-    line_name: str = ""
 
     def __post_init__(self) -> None:
         for values in (self.names, self.strong):
             _check_shape(f"row of bars '{self.title}'", (len(values),), (len(self.values),))
-
-
-@dataclass(frozen=True)
-class Stacks:
-    """Bars of whole numbers, each of coloured parts: `rows` have a name and the size of the part of each cluster."""
-
-    title: str
-    caption: str
-    clusters: Sequence[int]
-    rows: Sequence[tuple[str, Sequence[int]]]
-
-    def __post_init__(self) -> None:
-        for name, sizes in self.rows:
-            _check_shape(f"bar '{name}' of '{self.title}'", (len(sizes),), (len(self.clusters),))
 
 
 class GraphNode(NamedTuple):
@@ -161,30 +135,6 @@ class ScaleTree:
 
 
 @dataclass(frozen=True, eq=False)
-class ClientClusters:
-    """Cluster of each client at every step.
-
-    Clients have short names, in order of id; steps increase. `clusters` ``(clients, steps)`` are -1 where a client has
-    none yet. `hidden` are names of each client's true cluster; empty if there are none. `scores` are accuracies of the
-    last clusters, some of which may be absent. `x_label` says what a step is, and `marks` are events.
-    """
-
-    clients: Sequence[str]
-    steps: Sequence[float]
-    clusters: NDArray[np.integer[Any]]
-    hidden: Sequence[str] = ()
-    scores: Mapping[int, float] = field(default_factory=dict)
-    caption: str = ""
-    x_label: str = "round"
-    marks: Sequence[Mark] = ()
-
-    def __post_init__(self) -> None:
-        _check_shape("client × step table of clusters", self.clusters.shape, (len(self.clients), len(self.steps)))
-        if self.hidden:
-            _check_shape("row of true clusters", (len(self.hidden),), (len(self.clients),))
-
-
-@dataclass(frozen=True, eq=False)
 class ClusterPictures:
     """Mean image and some members of a cluster of images, with its number, and how many samples and clients it has.
 
@@ -198,19 +148,6 @@ class ClusterPictures:
     mean: NDArray[np.floating[Any]]
     members: NDArray[np.floating[Any]]
     mostly: str = ""
-
-
-@dataclass(frozen=True, eq=False)
-class PictureTable:
-    """Rows of pictures, each with a name and a text beside it, below three headings.
-
-    Pictures of a row are ``(n, H, W)`` or ``(n, H, W, 3)``, in [0, 1].
-    """
-
-    title: str
-    caption: str
-    heads: tuple[str, str, str]
-    rows: Sequence[tuple[str, str, NDArray[np.floating[Any]]]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,16 +209,16 @@ class TableCell:
             raise FedkinError(f"The verdict of cell '{self.text}' is one of {allowed}, not {self.verdict!r}.")
 
 
-Row = tuple[str, Sequence[TableCell]]
+Row = tuple[str | int, Sequence[TableCell]]
 
 
 @dataclass(frozen=True)
 class ResultTable:
     """Table with a title, a caption that says what to see, and named rows.
 
-    `corner` is the heading of the column of row names; a column whose heading is an int is of that cluster. `links` are
-    addresses of pages by name of row, best relative to the page; rows may be absent. `foot` are rows of totals below
-    the others. Rows named in `faint` are shown as less important.
+    `corner` is the heading of the column of row names; a row or column whose name is an int is of that cluster, below 0
+    of none. `links` are addresses of pages by name of row, best relative to the page; rows may be absent. `foot` are
+    rows of totals below the others. Rows named in `faint` are shown as less important.
     """
 
     title: str
@@ -305,10 +242,7 @@ class Text:
     sentences: Sequence[str]
 
 
-Figure = (
-    Curve | Bars | Stacks | Graph | ScaleTree | ClientClusters | ClusterPictures | PictureTable | SampleMap
-    | ResultTable | Text
-)  # fmt: skip
+Figure = Curve | Bars | Graph | ScaleTree | ClusterPictures | SampleMap | ResultTable | Text
 
 
 @dataclass(frozen=True)

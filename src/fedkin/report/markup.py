@@ -107,16 +107,11 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[object]], look: str = "n
     return element("table", element("thead", head) if heads else "", element("tbody", *body), class_=look)
 
 
-def scrolling(content: str, label: str, tall: bool = False) -> str:
-    """Wrap `content` in a box that scrolls, also by keyboard; a `tall` one takes most of the window."""
-    look = "scroll tall" if tall else "scroll"
-    return element("div", content, class_=look, role="region", aria_label=label, tabindex=0)
-
-
 def sheet(table: str, label: str, legend: str = "") -> str:
     """Wrap a table in a box that scrolls, with `legend` below and a button that copies it as tab-separated values."""
+    box = element("div", table, class_="scroll", role="region", aria_label=label, tabindex=0)
     under = element("div", legend, copy_button(f"Copy table: {label}"), class_="under")
-    return element("div", scrolling(table, label), under, class_="sheet")
+    return element("div", box, under, class_="sheet")
 
 
 def numbers_below(title: str, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -157,11 +152,6 @@ def cluster_title(cluster: int, before: str = "Cluster ") -> Markup:
 def cluster_class(cluster: int | None) -> str:
     """Return the CSS classes that give a cluster one of 8 colours and one of 3 marks."""
     return "alone" if cluster is None else f"c{cluster % 8} m{cluster // 8 % 3}"
-
-
-def shortened(name: str, letters: int) -> str:
-    """Cut a name to at most so many letters, with an ellipsis for the rest."""
-    return name if len(name) <= letters else f"{name[: letters - 1]}…"
 
 
 def name_ranges(names: Sequence[str]) -> str:

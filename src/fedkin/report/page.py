@@ -19,10 +19,8 @@ from fedkin.report.tables import result_table
 
 _DRAWN: dict[type, tuple[str, Callable[[Any], str]]] = {
     fig.Curve: ("gallery of3", charts.line_chart), fig.Bars: ("gallery of2", charts.bar_chart),
-    fig.Stacks: ("gallery of2", drawings.stacked_bars), fig.Graph: ("gallery of2", drawings.draw_graph),
-    fig.ScaleTree: ("gallery of2", drawings.scale_tree),
-    fig.SampleMap: ("gallery of2", drawings.sample_map), fig.ClientClusters: ("", charts.client_clusters),
-    fig.ResultTable: ("tables", result_table), fig.PictureTable: ("", drawings.picture_table),
+    fig.Graph: ("gallery of2", drawings.draw_graph), fig.ScaleTree: ("gallery of2", drawings.scale_tree),
+    fig.SampleMap: ("gallery of2", drawings.sample_map), fig.ResultTable: ("tables", result_table),
     fig.Text: ("", lambda figure: markup.paragraphs(figure.sentences)),
 }  # fmt: skip
 """How each kind of figure is placed among its like, and drawn."""
@@ -79,13 +77,10 @@ def _body(part: fig.PagePart) -> str:
 
 
 def _figures(figures: Sequence[fig.Figure]) -> Iterator[str]:
-    """Draw figures, those of the same kind in one block; short curves become a table."""
-    short = [figure for figure in figures if isinstance(figure, fig.Curve) and charts.is_short(figure)]
-    drawn = [figure for figure in figures if not any(figure is curve for curve in short)]
-    drawn += [charts.step_table(short)] if short else []
+    """Draw figures, those of the same kind in one block."""
     side = drawings.tile_side([figure for figure in figures if isinstance(figure, fig.ClusterPictures)])
     kinds = {**_DRAWN, fig.ClusterPictures: ("clusters", lambda card: drawings.picture_card(card, side))}
-    for kind, run in groupby(drawn, key=lambda figure: kinds[type(figure)][0].split(" ")[0]):
+    for kind, run in groupby(figures, key=lambda figure: kinds[type(figure)][0].split(" ")[0]):
         block = list(run)
         look = min(kinds[type(figure)][0] for figure in block)  # among wide figures, narrow ones are wide
         parts = [kinds[type(figure)][1](figure) for figure in block]
@@ -97,8 +92,8 @@ def _width(part: fig.PagePart) -> str:
     drawn = [figure for figure in part.figures if not isinstance(figure, fig.Text)]
     if not drawn and not part.of_clusters:
         return "fitting" if part.commands else "text"
-    tables = all(isinstance(f, fig.ResultTable) or (isinstance(f, fig.Curve) and charts.is_short(f)) for f in drawn)
-    return "fitting" if tables and not part.of_clusters else "wide"
+    are_tables = all(isinstance(figure, fig.ResultTable) for figure in drawn)
+    return "fitting" if are_tables and not part.of_clusters else "wide"
 
 
 def _flat(settings: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:

@@ -26,6 +26,7 @@ from fedkin.data.preparation import Preparation
 from fedkin.data.profile import ClusterProfile
 from fedkin.data.samples import thumbnails
 from fedkin.report import figures as fig
+from fedkin.report.markup import name_ranges
 from fedkin.report.measures import (
     TRAINING,
     last_number,
@@ -174,14 +175,7 @@ def page_of_fit(
     The population's clients have as many samples as there were, without values; `records` are as in ``records.jsonl``.
     """
     run = _Run(population, records, figures, preparation, profile=profile)
-    sections = (_descriptions, _members, _clustering, _curves)
-    parts = [part for section in sections if (part := section(run)) is not None]
-    if run.clusters:
-        counts = [[int((c.state["clusters"] == cluster).sum()) for cluster in run.clusters] for c in run.clients]
-        rows = list(zip(run.names([client.id for client in run.clients]), counts, strict=True))
-        bars = fig.Stacks("", "Samples of each client by cluster.", run.clusters, rows)
-        parts.append(fig.PagePart("sizes", "Samples by client", figures=[bars]))
-    return fig.PageView(title, parts=parts)
+    return fig.PageView(title, parts=_sections(run, (_descriptions, _members, _clustering, _counts, _curves)))
 
 
 def page_of_client(client: Client, name: str, ids: Sequence[str] = (), id_name: str = "row") -> fig.PageView:
@@ -400,21 +394,21 @@ def _members(run: _Run) -> fig.PagePart | None:
         drifted = population.drift is not None and population.drift.happened
         since = ", after the drift of some clients' data" if drifted else ""
         caption += f" Letters name the true clusters, which no method sees{since}."
-    scores: dict[int, list[float]] = {}
-    for cluster, score in zip(last, metrics.get("client_accuracy", []), strict=False):
-        if score is not None and cluster >= 0:
-            scores.setdefault(cluster, []).append(score)
-    clusters = fig.ClientClusters(
-        short_names(population.names) or [str(client.id) for client in population.clients],
-        [record["step"] for record in run.rounds],
-        labels,
-        [chr(ord("A") + cluster % 26) * (cluster // 26 + 1) for cluster in hidden],
-        {cluster: float(np.mean(scores[cluster])) for cluster in sorted(scores)},
-        caption,
-        run.unit,
-        run.marks,
-    )
-    return fig.PagePart("clients", "Clusters of clients", figures=[clusters])
+    names = short_names(population.names) or [str(client.id) for client in population.clients]
+    scores, rows = metrics.get("client_accuracy", []), []
+    for cluster in sorted(set(last), key=lambda key: (key < 0, key)):
+        members = [client for client, label in enumerate(last) if label == cluster]
+        texts = [str(len(members))]
+        if hidden:
+            letters = [chr(ord("A") + hidden[client] % 26) * (hidden[client] // 26 + 1) for client in members]
+            texts.append(", ".join(f"{count} {name}" for name, count in Counter(sorted(letters)).most_common()))
+        if scores:
+            known = [scores[client] for client in members if scores[client] is not None]
+            texts.append(f"{np.mean(known):.3f}" if known and cluster >= 0 else "–")
+        rows.append((cluster, [*map(fig.TableCell, [*texts, name_ranges([names[client] for client in members])])]))
+    heads = ["clients", *(["true clusters"] if hidden else []), *(["accuracy"] if scores else []), "which"]
+    table = fig.ResultTable("", caption, "cluster", heads, rows)
+    return fig.PagePart("clients", "Clusters of clients", figures=[table])
 
 
 def _clustering(run: _Run) -> fig.PagePart | None:
@@ -478,7 +472,7 @@ def _map(run: _Run) -> fig.PagePart | None:
     if drawn is None:
         return None
     spoken = [] if run.profile is None else sentences(run.profile, run.population.names)
-    view = with_scales(drawn, run.nodes, run.preparation, run.population, spoken)
+    view = with_scales(drawn, run.nodes, spoken)
     return fig.PagePart("map", title, figures=[view])
 
 
@@ -533,7 +527,7 @@ def _counts(run: _Run) -> fig.PagePart | None:
             f"{run.profile.min_members}, and have no such table."
         )
     table = fig.ResultTable("", caption, "client", [*run.clusters, "all"], rows, foot=foot)
-    return fig.PagePart("table", "Samples by client and cluster", figures=[table])
+    return fig.PagePart("sizes", "Samples by client and cluster", figures=[table])
 
 
 def _curves(run: _Run) -> fig.PagePart | None:
@@ -558,14 +552,19 @@ def _curves(run: _Run) -> fig.PagePart | None:
         }
         caption = "On each client's own test set: median, and 10th and 90th percentile over clients."
         curves.append(fig.Curve("Accuracy across clients", caption, _steps(holders), spread, "share", unit))
+    if len(run.rounds) > 1:
+        labels = np.array([record["values"]["labels"] for record in run.rounds])
+        moved = ((labels[1:] != labels[:-1]) & (labels[:-1] >= 0)).sum(1).tolist()
+        caption = "Clients whose cluster is another one than before."
+        series = {"moved": moved}
+        curves.append(fig.Curve("Clients that moved", caption, _steps(run.rounds[1:]), series, "count", unit))
     totals = {name: [record[name] for record in records] for name in ("sent", "received")}
     traffic = {name: np.diff(bytes_so_far, prepend=0).tolist() for name, bytes_so_far in totals.items()}
     caption = f"Sent to the clients and received from them, in each {unit}."
     curves.append(fig.Curve("Traffic", caption, _steps(records), traffic, "bytes", unit))
-    title = "Curves" if any(len(curve.x) > 3 for curve in curves) else "Step by step"
     notes = ["Vertical lines: what happened to clients. Point at a line for more."] if run.marks else []
     return fig.PagePart(
-        "curves", title, paragraphs=notes, figures=[replace(curve, marks=run.marks) for curve in curves]
+        "curves", "Step by step", paragraphs=notes, figures=[replace(curve, marks=run.marks) for curve in curves]
     )
 
 
@@ -603,5 +602,5 @@ SECTIONS: tuple[Callable[[_Run], fig.PagePart | None], ...] = (
 )  # fmt: skip
 
 
-def _sections(run: _Run) -> list[fig.PagePart]:
-    return [part for section in SECTIONS if (part := section(run)) is not None]
+def _sections(run: _Run, sections: Sequence[Callable[[_Run], fig.PagePart | None]] = SECTIONS) -> list[fig.PagePart]:
+    return [part for section in sections if (part := section(run)) is not None]

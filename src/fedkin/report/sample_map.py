@@ -14,22 +14,17 @@ from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 from threadpoolctl import threadpool_limits
 from torch import Tensor
-from torch.nn.functional import one_hot
 
 from fedkin.core import Client
-from fedkin.core.client import Column
 from fedkin.core.method import Nodes
 from fedkin.data.population import Population, short_names
-from fedkin.data.preparation import Preparation
-from fedkin.data.profile import ClusterProfile
 from fedkin.report.figures import SampleMap
 from fedkin.report.numbers import pluralize, shown
-from fedkin.report.words import sentences
 
 MapLayout = Literal["tsne", "pca", "none"]
 MAX_POINTS = 2_000  # of which a page has 100 kB; on a phone more would hide each other
 _FITTED = 600  # points that t-SNE lays out: it takes 4 s for them on one core, and 12 s for 2,000
-_SPOKEN = 20  # clusters of a scale that are described, the largest first: more are not read
+_SPOKEN = 20  # clusters that are described: more are not read
 
 Drawn = tuple[SampleMap, NDArray[Any]]
 """A map, and its points ``(n, d)`` in the space that clusters were found in."""
@@ -108,15 +103,9 @@ def map_of_nodes(nodes: Nodes, names: Sequence[str], layout: MapLayout) -> Drawn
     return view, points
 
 
-def with_scales(
-    drawn: Drawn, nodes: Nodes | None, preparation: Preparation, population: Population, spoken: Sequence[str]
-) -> SampleMap:
-    """Return the map with the clusters of every scale that `nodes` have, and sentences on them.
-
-    `spoken` are the sentences on the clusters found, which other scales have from the means of the nodes.
-    """
+def with_scales(drawn: Drawn, nodes: Nodes | None, spoken: Sequence[str]) -> SampleMap:
+    """Return the map with the clusters of every scale that `nodes` have, and `spoken` sentences on those found."""
     view, points = drawn
-    of_chosen = dict(enumerate(spoken[:_SPOKEN]))
     if nodes is None or not len(nodes.cuts):
         return view
     node_of = cdist(points, nodes.centroids.double().numpy()).argmin(1)
@@ -127,7 +116,7 @@ def with_scales(
         cuts.append(view.cuts[0] if is_found else numbered.numpy()[node_of])
         stable = "" if stability is None else f", stability {shown(stability, 'number')}"
         titles.append(f"{pluralize(len(cut.unique()), 'cluster')}{stable}{' (found)' if is_found else ''}")
-        texts.append(of_chosen if is_found and of_chosen else _spoken_by(nodes, numbered, preparation, population))
+        texts.append(dict(enumerate(spoken[:_SPOKEN])) if is_found else {})
     if not any(same):
         return view
     return replace(view, cuts=np.stack(cuts), chosen=same.index(True), scales=titles, sentences=texts)
@@ -149,53 +138,6 @@ def _numbered_like(cut: Tensor, clusters: Tensor, counts: Tensor) -> Tensor:
     left = numbers < 0
     numbers[left] = torch.arange(int(left.sum())) + table.shape[1]
     return numbers[cut]
-
-
-def _spoken_by(nodes: Nodes, clusters: Tensor, preparation: Preparation, population: Population) -> dict[int, str]:
-    """Return sentences on the largest clusters of nodes, by number."""
-    profile = _profile_of(nodes, clusters, preparation, population)
-    largest = profile.samples.argsort(descending=True, stable=True)[:_SPOKEN].tolist()
-    spoken = sentences(profile, population.names)
-    return {cluster: spoken[cluster] for cluster in sorted(largest) if profile.samples[cluster]}
-
-
-def _profile_of(nodes: Nodes, clusters: Tensor, preparation: Preparation, population: Population) -> ClusterProfile:
-    """Return the profile of clusters of nodes, whose cells all count as filled, in the units of the data."""
-    counts = nodes.counts.double().clamp_min(0).round()
-    weights = one_hot(clusters).double() * counts[:, None]
-    sizes, units, width = weights.sum(0).long(), preparation.encoding, nodes.means.shape[1]
-    columns, spans = units.schema.columns, [span for _, *span in units.blocks]
-    if units.shape:
-        names = population.features or [f"column {index + 1}" for index in range(width)]
-        columns, spans = tuple(map(Column, names[:width])), [[i, i + 1] for i in range(width)]
-    if not width:
-        columns, spans = (), []
-    means = nodes.means.double()[:, : len(units.mean)]
-    total = counts.sum().clamp_min(1)
-    within = (1 - (counts @ means.square() - (counts @ means).square() / total) / total).clamp_min(0)
-    if not units.is_scaled:
-        within = torch.zeros_like(within)  # not known of columns that are not scaled to variance 1
-    else:
-        within, means = within * units.scale.square(), means * units.scale + units.mean
-    shape = len(sizes), len(columns)
-    around, summed, squares = torch.zeros(shape[1]).double(), torch.zeros(shape).double(), torch.zeros(shape).double()
-    frequencies = []
-    for index, (column, (start, stop)) in enumerate(zip(columns, spans, strict=True)):
-        if column.kind == "category":
-            part = (weights.T @ means[:, start:stop].clamp(0, 1)).round().long()
-            frequencies.append(torch.nn.functional.pad(part, (0, len(column.categories) + 1 - part.shape[1])))
-            continue
-        value = means[:, start]
-        around[index] = counts @ value / total
-        summed[:, index] = weights.T @ value
-        squares[:, index] = weights.T @ (value - around[index]).square() + sizes * within[start]
-    owned = {int(owner): weights[nodes.owners == owner].sum(0).long() for owner in nodes.owners.unique() if owner >= 0}
-    members = owned if bool((nodes.owners >= 0).all()) else {}
-    return ClusterProfile(
-        tuple(columns), sizes, sizes[:, None].expand(shape), around, summed, squares,
-        torch.cat(frequencies, 1) if frequencies else torch.zeros(shape[0], 0, dtype=torch.int64),
-        members=members, rows=int(sizes.sum()),
-    )  # fmt: skip
 
 
 def _places(points: NDArray[Any], layout: MapLayout) -> tuple[NDArray[Any], str]:

@@ -34,7 +34,7 @@ def result_table(table: ResultTable) -> str:
         heads.append(element("th", content, scope="col", class_=look))
     rows = []
     for name, cells in table.rows:
-        parts = [_row_name(name, table.links.get(name)), *map(_cell, cells, looks)]
+        parts = [_row_name(name, table.links.get(str(name))), *map(_cell, cells, looks)]
         rows.append(element("tr", *parts, class_="faint" if name in table.faint else None))
     foot = [element("tr", _row_name(name), *map(_cell, cells, looks)) for name, cells in table.foot]
     parts = [element("thead", element("tr", *heads)), element("tbody", *rows)]
@@ -45,19 +45,22 @@ def result_table(table: ResultTable) -> str:
     return figure(table.title, table.caption, sheet(content, label, _legend(table)), look="result")
 
 
-def _row_name(name: str, link: str | None = None) -> str:
+def _row_name(name: str | int, link: str | None = None) -> str:
+    if isinstance(name, int):
+        return element("th", cluster_title(name, "") if name >= 0 else "none yet", scope="row")
     # A long name of a column of data breaks after its punctuation, and nowhere inside a word.
     words = re.sub(r"([_./-])(?=\w)", r"\1<wbr>", text(name))
     return element("th", element("a", words, href=link) if link else words, scope="row")
 
 
 def _look(table: ResultTable, column: int) -> str | None:
-    """Return the CSS class of columns of words and of totals behind clusters; ``None`` for the others."""
+    """Return the CSS class of columns of words, or of long lists, and of totals; ``None`` for the others."""
     if any(isinstance(name, int) for name in table.columns):
         return None if isinstance(table.columns[column], int) else "total"
     texts = [cells[column].text.strip() for _, cells in table.rows]
     filled = [text for text in texts if text not in ("", "–")]
-    return "words" if sum(_NUMBER.match(text) is None for text in filled) > len(filled) / 2 else None
+    are_words = sum(_NUMBER.match(text) is None for text in filled) > len(filled) / 2
+    return "words" if are_words or any(len(text) > 40 for text in filled) else None
 
 
 def _cell(cell: TableCell, look: str | None) -> str:

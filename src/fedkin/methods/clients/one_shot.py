@@ -264,12 +264,12 @@ def _bars(clusters: int, values: Mapping[str, Any]) -> list[Bars]:
         cut = values["cut"]
         undone = [cut is not None and height >= cut for height in heights]
         caption = "Starting from single clients, the two most similar clusters were merged again and again. " + (
-            "No merge stands out, so there is one cluster." if cut is None else "Merges above the cut were undone."
+            "No merge stands out, so there is one cluster." if cut is None else f"Merges above {cut:.3g} were undone."
         )
         if cut is not None and sum(undone) != clusters - 1:
             caption += " Some separate fewer clients than a cluster must have; these joined the nearest cluster."
-        ranks, name = [str(rank + 1) for rank in range(len(heights))], "" if cut is None else f"cut at {cut:.3g}"
-        return [Bars("Merge heights", caption, ranks, heights, undone, "merge, highest first", cut, name)]
+        ranks = [str(rank + 1) for rank in range(len(heights))]
+        return [Bars("Merge heights", caption, ranks, heights, undone, "merge, highest first")]
     if len(scores) > 1:
         counts = sorted(scores, key=int)
         best = max(counts, key=scores.__getitem__)
