@@ -191,7 +191,7 @@ def pretrain(data: str, out: Path, model: str, device: str, quiet: bool, **optio
 @app.command()
 @argument("what", "Data, as --data takes them; a scenario from `fedkin list`; or a .toml file.", "DATA-or-SCENARIO")
 @option(
-    "--methods", "Names with commas between them, or all that suit; also NAME+OPTION=VALUE.", "NAMES", default="all"
+    "--methods", "Names with commas between them, or all that suit.", "NAMES", default="all"
 )
 @option("--budget", "Time after which no run begins, such as 90s, 10m or 2h.", "TIME", default="10m")
 @option("--question", "What is to be clustered.", type=click.Choice(["samples", "clients", "auto"]), default="auto")
@@ -213,7 +213,7 @@ def compare(
         check_source(what)
     names = tuple(name.strip() for name in methods.split(",") if name.strip())
     for name in names:
-        check_known("method", name.partition("+")[0])  # options may follow a name
+        check_known("method", name)
     from fedkin.studies.question import question_of
 
     question = question_of(what, methods=names, **options)

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from fedkin.core import Client, FedkinError
@@ -28,7 +27,7 @@ from fedkin.experiment.run_folder import run_config
 from fedkin.nn.encoder import Encoder
 from fedkin.privacy.accounting import MEANINGFUL_EPSILON, delta_of, statement
 from fedkin.privacy.randomised_response import binary, flipped, normalised
-from fedkin.report.figures import PagePart, PageView, PictureTable, ResultTable, TableCell
+from fedkin.report.figures import PagePart, PageView, ResultTable, TableCell
 from fedkin.report.page import write_page
 from fedkin.studies.pages import page_text
 
@@ -36,8 +35,6 @@ JSON, PAGE = "attack.json", "attack.html"
 PAPER: dict[float | None, float] = {None: 0.0175, 0.0: 0.7039, 0.05: 0.8040, 0.1: 0.9075, 0.15: 0.9811, 0.2: 1.0765}
 """Table II of Prigent et al. 2024: errors by flip probability, summed over eight images; of ``None`` codes are sent as
 they are, without quantisation."""
-LEVELS = tuple(PAPER)
-Numbers = NDArray[np.floating]
 
 
 class KnownEncoder(NamedTuple):
@@ -54,12 +51,12 @@ class KnownEncoder(NamedTuple):
 
 def reconstruct(
     attacker: KnownEncoder, x: Tensor, probability: float | None, rng: torch.Generator
-) -> tuple[Tensor, float, float]:
-    """Reconstruct segments of one sample each, of `x` ``(n, *shape)``: pictures, mean squared error, share recognised.
+) -> tuple[float, float]:
+    """Reconstruct segments of one sample each, of `x` ``(n, *shape)``; return mean squared error and share recognised.
 
     `probability` is that of a flip; ``None`` for codes that are sent without binarisation. The attacker knows the
-    minimum and the maximum of every code, for which bits of 0 and 1 stand. Recognised are pictures nearer to their own
-    sample than to any other of the n; 1 / n by chance.
+    minimum and the maximum of every code, for which bits of 0 and 1 stand. Recognised are samples whose reconstruction
+    is nearer to them than to any other of the n; 1 / n by chance.
     """
     # With statistics of a batch each sample is encoded as the only one of its class.
     batches = x.split(1) if attacker.batch_statistics else [x]
@@ -67,10 +64,9 @@ def reconstruct(
     if probability is not None:
         lowest, highest = codes.aminmax(dim=1, keepdim=True)
         codes = torch.where(flipped(binary(codes), probability, rng).bool(), highest, lowest)
-    pictures = attacker.encoder.decoded(attacker.vector, codes)
-    right = torch.cdist(pictures.flatten(1).double(), x.flatten(1).double()).argmin(1) == torch.arange(len(x))
-    error = (pictures - x).square().flatten(1).mean(1).mean()
-    return pictures, float(error), float(right.double().mean())
+    made = attacker.encoder.decoded(attacker.vector, codes)
+    right = torch.cdist(made.flatten(1).double(), x.flatten(1).double()).argmin(1) == torch.arange(len(x))
+    return float((made - x).square().mean()), float(right.double().mean())
 
 
 class Sent(NamedTuple):
@@ -140,50 +136,32 @@ def cases_of(attacker: KnownEncoder, messages: Sequence[Sent], per_segment: int,
 def membership(cases: Cases, probability: float, rng: torch.Generator) -> dict[str, Any]:
     """Measure the success of membership inference if every bit is flipped with `probability`.
 
-    The `advantage` is the true positive rate less the false positive rate, in [-1, 1]; 0 by chance. Score and threshold
-    are chosen on one half of the cases and tested on the other, and vice versa (two-fold cross-validation). `margin` is
-    two standard errors of it, as if the `cases`, whose number is given, were independent.
-
-    Scores are the log-likelihood ratio of the bits, made of this sample alone against segments of its kind, and the
-    covariance of bits and codes, each centred on the mean of their kind: that of members and others together favours
-    neither.
+    The `advantage` is the true positive rate less the false positive rate, in [-1, 1]; 0 by chance. The threshold is
+    chosen on one half of the cases and tested on the other, and vice versa. `margin` is two standard errors of it, as
+    if the `cases`, whose number is given, were independent. The score is the log-likelihood ratio of the bits, made of
+    this sample alone against segments of its kind.
     """
     bits = flipped(cases.segments, probability, rng).double()
-    # How often a bit is 1 in segments of this kind; flips pull it towards one half.
-    usual = _by_kind(cases.segments.double(), cases.kinds)
+    # How often a bit is 1 in segments of its kind; flips pull it towards one half.
+    _, places, counts = cases.kinds.unique(return_inverse=True, return_counts=True)
+    sums = torch.zeros(len(counts), bits.shape[1], dtype=bits.dtype).index_add_(0, places, cases.segments.double())
+    usual = (sums / counts[:, None])[places]
     usual = usual * (1 - probability) + (1 - usual) * probability
     sure = 0.02  # no bit is taken for more certain than this, however seldom it was seen
     wrong, likely = max(probability, sure), usual.clamp(sure, 1 - sure)
     from_sample = torch.where(bits == cases.codes.round(), math.log(1 - wrong), math.log(wrong))
-    surprise = (from_sample - torch.where(bits == 1, likely, 1 - likely).log()).mean(1)
-    likeness = ((bits - usual) * (cases.codes - _by_kind(cases.codes, cases.kinds))).mean(1)
-    scores = [surprise.numpy(), likeness.numpy()]
+    score = (from_sample - torch.where(bits == 1, likely, 1 - likely).log()).mean(1).numpy()
     truth, first = cases.members.numpy(), (cases.blocks % 2 == 0).numpy()
     predicted = np.zeros(len(truth), dtype=bool)
     for fit in (first, ~first):
-        thresholds = [_threshold(score[fit], truth[fit]) for score in scores]
-        best = int(np.argmax([advantage for _, advantage in thresholds]))
-        predicted[~fit] = scores[best][~fit] >= thresholds[best][0]
+        values = np.unique(score[fit])
+        sides = [np.sort(score[fit & side]) for side in (truth, ~truth)]
+        above = [1.0 - np.searchsorted(side, values) / len(side) for side in sides]
+        best = int(np.argmax(above[0] - above[1]))
+        predicted[~fit] = score[~fit] >= values[max(0, best - 1) : best + 1].mean()
     rates = float(predicted[truth].mean()), float(predicted[~truth].mean())
     error = math.sqrt(sum(rate * (1 - rate) / side.sum() for rate, side in zip(rates, (truth, ~truth), strict=True)))
     return {"advantage": rates[0] - rates[1], "margin": 2 * error, "cases": len(truth)}
-
-
-def _by_kind(values: Tensor, kinds: Tensor) -> Tensor:
-    """Return for every row of `values` the mean over the rows of its kind."""
-    _, places, counts = kinds.unique(return_inverse=True, return_counts=True)
-    sums = torch.zeros(len(counts), values.shape[1], dtype=values.dtype).index_add_(0, places, values)
-    means: Tensor = (sums / counts[:, None])[places]
-    return means
-
-
-def _threshold(scores: Numbers, truth: NDArray[np.bool_]) -> tuple[float, float]:
-    """Return the threshold of greatest advantage, half way to the next lower score, and the advantage."""
-    values = np.unique(scores)
-    sides = [np.sort(scores[truth]), np.sort(scores[~truth])]
-    above = [1.0 - np.searchsorted(side, values) / len(side) for side in sides]
-    best = int(np.argmax(above[0] - above[1]))
-    return float(values[max(0, best - 1) : best + 1].mean()), float(above[0][best] - above[1][best])
 
 
 def attack(folder: Path, out: Path | None = None) -> str:
@@ -194,38 +172,36 @@ def attack(folder: Path, out: Path | None = None) -> str:
     samples, or a file cannot be written.
     """
     saved, config = load_found(folder), run_config(folder)
-    how, method = saved.result, config.method
-    if not isinstance(saved.method, SendsBits) or "flip" not in how:
-        raise FedkinError(
-            f"{folder} is a run of '{saved.name}', whose clients send no bits to attack; give one of 'embedding'."
-        )
+    sent, method = saved.result, config.method
+    if not isinstance(saved.method, SendsBits) or "flip" not in sent:
+        raise FedkinError(f"{folder} is a run of '{saved.name}', whose clients send no bits; give one of 'embedding'.")
     population = config.scenario.build(config.data_seed).prepared(saved.preparation)
     if not any(len(y) for _, y in population.tests):
-        raise FedkinError(
-            f"The scenario '{config.simulation.scenario}' of {folder} holds out no samples to compare members with; "
-            "'simulation.test_fraction' of scenarios that have it sets how many."
-        )
-    flips: list[float] = sorted(set(getattr(method, "flips", None) or [how["flip"]]))
-    noise = sorted({level for level in LEVELS if level is not None} | set(flips))
-    attacker = KnownEncoder(Encoder.of(how["encoder"]), how["vector"], bool(how["batch_statistics"]))
-    width = attacker.encoder.width
+        raise FedkinError(f"The scenario of {folder} holds out no samples; set simulation.test_fraction above 0.")
+    flips: list[float] = sorted(set(getattr(method, "flips", None) or [sent["flip"]]))
+    levels = [None, *sorted({level for level in PAPER if level is not None} | set(flips))]
+    attacker = KnownEncoder(Encoder.of(sent["encoder"]), sent["vector"], bool(sent["batch_statistics"]))
+    width, tried, rows = attacker.encoder.width, [], []
     with one_thread():
-        pictures, reconstruction = _reconstruction(attacker, population, saved, [None, *noise], config.seed)
-        sent = _messages(population, saved, config.seed)
-        cases, rows = cases_of(attacker, sent, 4, _rng(config.seed, "members")), []
-        for level in noise:
-            guarantee = {"epsilon": statement(level, width, width)["epsilon_sample"]}
-            success = membership(cases, level, _rng(config.seed, "flips", "sent", str(level)))
-            rows.append({"flip": level, "bound": delta_of(0.0, level, width), **guarantee, **success})
-    separate = how["form"] == "classes" and how["normalise"] == "segment"
+        x = torch.cat([samples for samples, _ in population.tests])
+        x = x[torch.randperm(len(x), generator=_rng(config.seed, "samples"))[:200]]
+        cases = cases_of(attacker, _messages(population, saved, config.seed), 4, _rng(config.seed, "members"))
+        for level in levels:
+            error, recognised = reconstruct(attacker, x, level, _rng(config.seed, "alone", str(level)))
+            tried.append({"flip": level, "error": error, "recognised": recognised})
+            if level is not None:
+                epsilon, bound = statement(level, width, width)["epsilon_sample"], delta_of(0.0, level, width)
+                success = membership(cases, level, _rng(config.seed, "flips", "sent", str(level)))
+                rows.append({"flip": level, "epsilon": epsilon, "bound": bound, **success})
+    separate = sent["form"] == "classes" and sent["normalise"] == "segment"
     tree = {
         "run": folder.resolve().name,
         "flips": flips,
-        "statements": [statement(flip, how["segments"] * width, width, separate) for flip in flips],
-        "reconstruction": reconstruction,
+        "statements": [statement(flip, sent["segments"] * width, width, separate) for flip in flips],
+        "reconstruction": {"levels": tried, "samples": len(x), "guess": float((x - x.mean(0)).square().mean())},
         "membership": rows,
     }
-    place, page = out or folder, page_of(tree, pictures)
+    place, page = out or folder, page_of(tree)
     write_atomically(place / JSON, json.dumps(tree, indent=2, sort_keys=True) + "\n")
     write_page(place / PAGE, page)
     return f"{page_text(page, ('reconstruction', 'membership'))}\nReport: {place / PAGE}"
@@ -233,36 +209,6 @@ def attack(folder: Path, out: Path | None = None) -> str:
 
 def _rng(seed: int, *path: int | str) -> torch.Generator:
     return derive_generator(seed, "attack", *path)
-
-
-def _reconstruction(
-    attacker: KnownEncoder, population: Population, saved: SavedResult, levels: Sequence[float | None], seed: int
-) -> tuple[list[tuple[str, str, Numbers]], dict[str, Any]]:
-    """Attack by reconstruction at every flip probability, and return pictures (of images only) and errors.
-
-    Up to 200 held-out samples of all clients are drawn; eight are shown, one of each class first.
-    """
-    x, y = (torch.cat([test[part] for test in population.tests]) for part in (0, 1))
-    drawn = torch.randperm(len(x), generator=_rng(seed, "samples"))[:200]
-    x, classes = x[drawn], y[drawn].tolist()
-    firsts = sorted(classes.index(label) for label in set(classes))
-    shown = [*firsts, *(place for place in range(len(classes)) if place not in firsts)][:8]
-    rows, figures = [("originals", 0.0, x[shown])], []
-    for level in levels:
-        made, error, recognised = reconstruct(attacker, x, level, _rng(seed, "alone", str(level)))
-        rows.append((_level_name(level), error, made[shown]))
-        figures.append({"flip": level, "error": error, "recognised": recognised})
-    pictures = []
-    scaling, around = saved.preparation.encoding, (1, -1, 1, 1)
-    if x.ndim == 4:  # black is the originals' minimum and white their maximum
-        unscaled = [row * scaling.scale.view(around) + scaling.mean.view(around) for _, _, row in rows]
-        lowest, highest = (0.0, 1.0) if scaling.mode == "unit" else map(float, unscaled[0].aminmax())
-        for (name, error, _), row in zip(rows, unscaled, strict=True):
-            unit = ((row - lowest) / max(highest - lowest, 1e-9)).clamp(0, 1)
-            images = unit[:, 0] if row.shape[1] == 1 else unit[:, :3].movedim(1, -1)
-            pictures.append((name, f"{error:.4f}", images.numpy()))
-    guess = float((x - x.mean(0)).square().mean())
-    return pictures, {"levels": figures, "samples": len(x), "guess": guess}
 
 
 def _messages(population: Population, saved: SavedResult, seed: int) -> list[Sent]:
@@ -285,37 +231,23 @@ def _messages(population: Population, saved: SavedResult, seed: int) -> list[Sen
 
 def verdict(tree: Mapping[str, Any]) -> str:
     """Compare the guarantee with what the attacks achieve, at the lowest flip probability in the run."""
-    flip, epsilon = min(tree["flips"]), _weakest(tree)
+    flip = min(tree["flips"])
+    epsilons = [statement["epsilon_client"] for statement in tree["statements"]]
+    epsilon = math.inf if None in epsilons else max(epsilons)
     noise = f"With every bit flipped with probability {100 * flip:g} %" if flip else "Without noise"
-    if epsilon is None:
-        guarantee = "there is no privacy guarantee"
-    elif epsilon > MEANINGFUL_EPSILON:
-        guarantee = f"there is no meaningful guarantee (ε = {epsilon:,.0f} for all samples of a client)"
-    else:
-        guarantee = f"a message guarantees ε = {epsilon:.3g} for all samples of a client"
-    success = _level(tree["membership"], flip)
+    guarantee = "a message guarantees" if epsilon <= MEANINGFUL_EPSILON else "there is no meaningful guarantee:"
+    success = next(level for level in tree["membership"] if level["flip"] == flip)
     sure = success["advantage"] - success["margin"]
     words = f"messages reveal {'' if sure > 0.1 else 'a little of '}who took part"
     words = words if sure > 0 else "membership inference from messages is no better than chance"
-    return f"{noise}, {guarantee}. In practice {words} (advantage {_advantage(success)})."
-
-
-def _weakest(tree: Mapping[str, Any]) -> float | None:
-    """Return the greatest epsilon of a client's samples in the run; ``None`` if one has no guarantee."""
-    epsilons = [statement["epsilon_client"] for statement in tree["statements"]]
-    return None if None in epsilons or not epsilons else max(epsilons)
-
-
-def _level(levels: Sequence[Mapping[str, Any]], flip: float) -> Mapping[str, Any]:
-    return next(level for level in levels if level["flip"] == flip)
+    return (
+        f"{noise}, {guarantee} ε = {epsilon:,.3g} for all samples of a client. In practice {words} "
+        f"(advantage {_advantage(success)})."
+    )
 
 
 def _advantage(success: Mapping[str, Any]) -> str:
     return f"{round(success['advantage'], 2) + 0.0:.2f} ± {success['margin']:.2f}"
-
-
-def _epsilon(value: float | None) -> str:
-    return "none" if value is None else f"{value:,.2f}"
 
 
 def _level_name(flip: float | None) -> str:
@@ -334,53 +266,42 @@ _NOTES = (
 )
 
 
-def page_of(tree: Mapping[str, Any], pictures: Sequence[tuple[str, str, Numbers]]) -> PageView:
-    """Build the page; `pictures` are originals, then reconstructions by level, with their errors, or none."""
-    errors, flip = tree["reconstruction"], min(tree["flips"])
-    base, chance = _level(errors["levels"], 0.0)["error"], 100 / errors["samples"]
-    recognised = 100 * _level(errors["levels"], flip)["recognised"]
+def page_of(tree: Mapping[str, Any]) -> PageView:
+    """Build the page."""
+    errors = tree["reconstruction"]
+    base = next(level["error"] for level in errors["levels"] if level["flip"] == 0.0)
     rows = [(_level_name(level["flip"]), level["error"], 100 * level["recognised"], PAPER.get(level["flip"]))
             for level in errors["levels"]]  # fmt: skip
-    rows.append(("the mean of all as a guess", errors["guess"], chance, None))
+    rows.append(("the mean of all as a guess", errors["guess"], 100 / errors["samples"], None))
     reconstructions = [
         [name, f"{error:.4f}", f"{error / base:.2f}" if base else "–",
          "" if paper is None else f"{paper / PAPER[0.0]:.2f}", f"{share:.1f} %"]
         for name, error, share, paper in rows
     ]  # fmt: skip
     members = [
-        [_level_name(level["flip"]), _epsilon(level["epsilon"]), _advantage(level), f"{level['bound']:.3f}"]
+        [_level_name(level["flip"]), "none" if level["epsilon"] is None else f"{level['epsilon']:,.2f}",
+         _advantage(level), f"{level['bound']:.3f}"]
         for level in tree["membership"]
-    ]
-    strips = PictureTable(
-        "Originals and reconstructions", "The same samples at every level of noise.",
-        ("level of noise", "pictures", "error"), pictures,
-    )  # fmt: skip
+    ]  # fmt: skip
     tables = {
         "reconstruction": _table(
             f"Reconstruction of {errors['samples']} samples", "Mean squared errors: the larger, the less is revealed.",
-            ["", "error", "of P = 0 %", "paper, of P = 0 %", "recognised"], reconstructions,
+            ["error", "of P = 0 %", "paper, of P = 0 %", "recognised"], reconstructions,
         ),
         "membership": _table(
             "Membership inference", "0 is chance, 1 is certainty; noise and more samples per client lower it.",
-            ["", "ε of a segment", "advantage", "bound"], members,
+            ["ε of a segment", "advantage", "bound"], members,
         ),
     }  # fmt: skip
     return PageView(
         title=f"Attacks on {tree['run']}",
         lead=f"{verdict(tree)}\nBy the probability P with which each bit that clients send is flipped.",
-        summary=[
-            ("ε of a client", _epsilon(_weakest(tree)), "of all its samples"),
-            ("Advantage", _advantage(_level(tree["membership"], flip)), "of membership inference"),
-            ("Recognised", f"{recognised:.1f} %", f"of samples alone in their class; chance {chance:.1f} %"),
-        ],
         parts=[
             *(PagePart(anchor, table.title, figures=[table]) for anchor, table in tables.items()),
-            *([PagePart("pictures", "Reconstructed samples", figures=[strips])] if pictures else []),
             PagePart("notes", "Notes", notes=_NOTES),
         ],
     )
 
 
 def _table(title: str, caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> ResultTable:
-    cells = [(name, [TableCell(text) for text in texts]) for name, *texts in rows]
-    return ResultTable(title, caption, heads[0], heads[1:], cells)
+    return ResultTable(title, caption, "", heads, [(name, [*map(TableCell, texts)]) for name, *texts in rows])

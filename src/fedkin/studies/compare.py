@@ -71,8 +71,7 @@ def compare(
         The name of the column of labels; or one array per client, ``(n,)``, in order or by name. Methods that cluster
         samples are judged by them and do not see them; those that cluster clients learn from them.
     methods : str or sequence of str
-        Names, which options may follow as in ``"kfed+max_iter=1"``, also in one text with commas between them; or
-        ``"all"``.
+        Names, also in one text with commas between them; or ``"all"``.
     budget : str or float
         Wall-clock time after which no run begins: seconds, or a text such as ``"90s"``, ``"10m"`` or ``"2h"``. The run
         at work then is given up at its next exchange with the clients.
@@ -182,14 +181,13 @@ class _Watch(Progress):
 
 
 def parsed_duration(duration: str | float) -> float:
-    """Return the seconds of a budget: a number of them, or a text such as ``"90s"``, ``"1.5h"`` or ``"1h30m"``.
+    """Return the seconds of a budget: a number of them, or a text such as ``"90s"``, ``"1.5h"`` or ``"10m"``.
 
     Raises FedkinError if it is something else, or zero.
     """
     seconds = math.nan
-    if isinstance(duration, str) and re.fullmatch(r"(\d+(\.\d+)?[smh])+", duration):
-        units = {"s": 1.0, "m": 60.0, "h": 3600.0}
-        seconds = sum(float(part[:-1]) * units[part[-1]] for part in re.findall(r"[\d.]+[smh]", duration))
+    if isinstance(duration, str) and re.fullmatch(r"\d+(\.\d+)?[smh]", duration):
+        seconds = float(duration[:-1]) * {"s": 1.0, "m": 60.0, "h": 3600.0}[duration[-1]]
     elif isinstance(duration, Real) and not isinstance(duration, bool):
         seconds = float(duration)
     if not 0 < seconds < math.inf:
@@ -219,15 +217,12 @@ def _population(config: Config, data: FederationInput) -> Population:
     if data.label is not None or all(labels is None for labels in data.labels):
         return scenario.build(config.data_seed)  # type: ignore[no-any-return]
     population: Population = replace(scenario, test_fraction=0.0).build(config.data_seed)
-    texts = []
-    for client, labels, name in zip(population.clients, data.labels, population.names, strict=True):
-        indices, classes = encode_labels(labels, f"y of client {name}")
-        if len(indices) != len(client):
-            raise FedkinError(f"y of client {name} has {len(indices)} labels for {len(client)} samples.")
-        texts.append([classes[i] for i in indices.tolist()])
-    indices, classes = encode_labels([label for labels in texts for label in labels], "y")
+    sizes = [len(client) for client in population.clients]
+    if sizes != [len(labels) for labels in data.labels]:
+        raise FedkinError("y needs one label for each sample of every client.")
+    indices, classes = encode_labels(np.concatenate([np.asarray(labels) for labels in data.labels]), "y")
     clients, tests = [], []
-    for client, y in zip(population.clients, indices.split([len(labels) for labels in texts]), strict=True):
+    for client, y in zip(population.clients, indices.split(sizes), strict=True):
         rng = derive_generator(config.data_seed, "test", client.id)
         rows, test_rows = hold_out(torch.arange(len(client)), scenario.test_fraction, rng)
         clients.append(replace(client, y=y).rows(rows))
@@ -331,8 +326,5 @@ def _settings(settings: Any) -> list[str]:
         try:
             texts.append(f"{path}={json.dumps('none' if plain is None else plain)}")
         except TypeError as error:
-            raise FedkinError(
-                f"'{path}' in settings is {kind_of(value)}, which no experiment's file can hold; of a function give "
-                "the path, such as 'networks:build' for networks.py."
-            ) from error
+            raise FedkinError(f"'{path}' in settings is {kind_of(value)}, which no experiment's file holds.") from error
     return texts

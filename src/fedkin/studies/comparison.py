@@ -8,7 +8,9 @@ from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from statistics import mean
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from fedkin.core.files import write_atomically
 from fedkin.experiment.outputs import as_csv
@@ -17,9 +19,6 @@ from fedkin.report.numbers import format_bytes, join_words
 from fedkin.studies.pages import duration, page_text
 from fedkin.studies.question import Candidate, Family, Question, Role, method_named
 from fedkin.studies.ranking import ALIKE, CHANCE, SAME, SCORE, TRUTH, Choice, Score, recommend
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 JSON, CSV, PAGE, WINNER = "comparison.json", "comparison.csv", "report.html", "recommended.toml"
 IN_MEMORY = "clients in memory"
@@ -40,10 +39,7 @@ ROLES: dict[Role, str] = {
     "synthetic": "not recommended: synthetic copies of samples leave",
     "baseline": "forms no clusters",
 }
-SPREADS: dict[Family, str] = {
-    "samples": "standard deviation over splits",
-    "clients": "standard error over clients; the recommendation compares methods client by client",
-}
+SPREADS: dict[Family, str] = {"samples": "standard deviation over splits", "clients": "standard error over clients"}
 
 
 @dataclass(frozen=True, repr=False)
@@ -77,7 +73,7 @@ class Comparison:
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return f"Comparison(recommended={self.recommended!r}, methods={len(self.lines)}, out={str(self.out)!r})"
+        return f"Comparison(recommended={self.recommended!r}, methods={len(self.rows)}, out={str(self.out)!r})"
 
     @property
     def family(self) -> Family:
@@ -101,16 +97,16 @@ class Comparison:
         return tuple(sorted(self.rows, key=lambda row: (not row.results, row.method != self.recommended, -row.value)))
 
     @property
+    def _single(self) -> bool:
+        """Whether every method that finds the number of clusters of samples finds one."""
+        return self.family == "samples" and bool(self.finders) and all(max(f.clusters) == 1 for f in self.finders)
+
+    @property
     def better_than_chance(self) -> bool | None:
         """Whether the clusters of the recommended method are found again; ``None`` of clients."""
         if self.choice is None or self.family == "clients":
             return None
         return self.choice.score.value > CHANCE and not self._single
-
-    @property
-    def _single(self) -> bool:
-        """Whether every method that finds the number of clusters finds one."""
-        return bool(self.finders) and all(max(finder.clusters) == 1 for finder in self.finders)
 
     @property
     def undecided(self) -> bool:
@@ -127,24 +123,27 @@ class Comparison:
         """Reasons to doubt the recommended clusters, in sentences."""
         if self.choice is None:
             return ()
-        score, measures = self.choice.score, self.choice.score.measures
-        different = join_words([undecided.candidate.name for undecided in self.choice.undecided])
-        stable, guess = measures.get("stability", 1.0), self.guess
-        doubts = {
-            "Every method that finds the number of clusters finds one: the data may have none.":
-                self.family == "samples" and self._single,
-            f"No better than chance: halves of the samples agree on the clusters to {score.value:.2f} (ARI), and "
-            f"pieces of a single cloud are found again to {CHANCE:g}, too. The data may have no clusters.":
-                self.better_than_chance is False and not self._single,
-            f"Undecided: halves do not tell it from {different}, whose clusters differ; look at both.": self.undecided,
-            f"The clusters' models are no better than always answering a client's most frequent class ({guess:.3f}). "
-            "They need more rounds, or another model." if guess is not None else "":
-                guess is not None and measures["accuracy"] <= guess,
-            f"Only {len(score.results)} of {self.seeds} runs finished; the same with a larger budget resumes.":
-                len(score.results) < self.seeds,
-            f"The clusters depend on the seed: those of two runs agree to ARI {stable:.2f} only.": stable < ALIKE,
-        }  # fmt: skip
-        return tuple(sentence for sentence, holds in doubts.items() if holds)
+        score, measures, guess, texts = self.choice.score, self.choice.score.measures, self.guess, []
+        if self._single:
+            texts.append("Every method that finds the number of clusters finds one: the data may have none.")
+        elif self.better_than_chance is False:
+            texts.append(
+                f"No better than chance: halves of the samples agree on the clusters to {score.value:.2f} (ARI), and "
+                f"pieces of a single cloud are found again to {CHANCE:g}, too. The data may have no clusters."
+            )
+        if self.undecided:
+            different = join_words([other.candidate.name for other in self.choice.undecided])
+            texts.append(f"Undecided: halves do not tell it from {different}, whose clusters differ; look at both.")
+        if guess is not None and measures["accuracy"] <= guess:
+            texts.append(
+                f"The clusters' models are no better than always answering a client's most frequent class "
+                f"({guess:.3f}). They need more rounds, or another model."
+            )
+        if len(score.results) < self.seeds:
+            texts.append(f"Only {len(score.results)} of {self.seeds} runs finished; give a larger budget.")
+        if (stable := measures.get("stability", 1.0)) < ALIKE:
+            texts.append(f"The clusters depend on the seed: those of two runs agree to ARI {stable:.2f} only.")
+        return tuple(texts)
 
     @property
     def confident(self) -> bool:
@@ -191,7 +190,7 @@ class Comparison:
     def measures(self) -> list[str]:
         """Names of the measures that any method has: the score, stability, agreement with the truth."""
         names = (SCORE[self.family], "stability", *TRUTH[self.family])
-        return [name for name in names if any(name in line.measures for line in self.lines)]
+        return [name for name in names if any(name in row.measures for row in self.rows)]
 
     @property
     def table(self) -> pd.DataFrame:
@@ -200,8 +199,6 @@ class Comparison:
         Measures are means over runs; ``found_again_std``, ``ari_std`` and so on are their standard deviations, missing
         with a single run; ``accuracy_error`` is the standard error over clients.
         """
-        import pandas as pd
-
         return pd.DataFrame(self.values())
 
     def values(self) -> list[dict[str, Any]]:
@@ -251,27 +248,24 @@ class Comparison:
 
     def page(self) -> PageView:
         """Build the page."""
-        question, doubts, notes = self.question, list(self.warnings), dict[str, None]()
+        question, doubts, notes = self.question, list(self.warnings), []
         doubts += [f"About as good by the score: {'; '.join(self.as_good)}."] if self.as_good else []
         for line in self.lines:
-            notes |= {f"{line.method}: {ROLES[line.role]}.": None} if line.role else {}
-            notes |= {f"{line.method}: {line.remark}.": None} if line.remark else {}
+            notes += [f"{line.method}: {text}." for text in (ROLES.get(line.role, ""), line.remark) if text]
         meanings = [f"{TITLES[name]}: {MEANINGS[name]}" for name in self.measures if name in MEANINGS]
         meanings.append("ARI and what follows it compare with the truth, which has no part in a recommendation.")
         parts = [
             PagePart("doubts", "Before you rely on it", notes=doubts),
-            PagePart("methods", "Methods", figures=[self._table()], notes=list(notes)),
+            PagePart("methods", "Methods", figures=[self._table()], notes=notes),
             PagePart("measures", "What is measured", notes=meanings),
             PagePart("data", "The data", notes=list(self.notes)),
             PagePart("next", "Next", commands=list(self.use)),
         ]
         asks = f"Which {self.family} belong together? ({question.data}, scenario {question.scenario}; --question "
         asks += f"{'clients' if self.family == 'samples' else 'samples'} asks the other.)"
-        finished = sum(bool(line.results) for line in self.lines)
         return PageView(
             title=f"Methods that cluster {self.family}",
             lead=f"{self.lead}\n{asks}",
-            summary=[("Results", f"{finished} of {len(self.lines)}", "of methods, chosen without the truth")],
             parts=[part for part in parts if part.figures or part.notes or part.commands],
             settings={**question.tables, "method": question.settings},
         )
@@ -280,7 +274,7 @@ class Comparison:
         """Build the table: methods by measures."""
         rows = []
         for line in self.lines:
-            figures = [_number(line.measures.get(name)) for name in self.measures]
+            figures = ["–" if name not in line.measures else f"{line.measures[name]:.3f}" for name in self.measures]
             if line.error is not None and self.measures[0] in line.measures:
                 figures[0] += f" ± {line.error:.3f}"
             figures += ["–", "–"] if line.bytes is None else [format_bytes(line.bytes), duration(line.seconds or 0)]
@@ -293,10 +287,6 @@ class Comparison:
         )
         heads = ["Clusters", *(TITLES[name] for name in self.measures), "Moved", "Time", "Runs"]
         return ResultTable("All methods", caption, "Method", heads, rows)
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
 
 
 def _clusters(line: Score) -> TableCell:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, Literal
 
 from fedkin.core import FedkinError, Method
 from fedkin.core.errors import current_door, flag, option
@@ -23,17 +23,9 @@ Role = Literal["", "centralised", "synthetic", "baseline"]
 """Methods that move samples to the server, send synthetic ones, or form no clusters; the others have none."""
 
 
-def base_name(name: str) -> str:
-    """Return the name of a method without the options behind it: ``ccfc`` of ``ccfc+decorrelation=1``."""
-    return name.partition("+")[0]
-
-
 def method_named(name: str) -> type[Method[Any]]:
-    """Return the class of a method, which may have options behind its name.
-
-    Raises FedkinError if there is none, and suggests the nearest name.
-    """
-    return registry.resolve("method", base_name(name))
+    """Return the class of a method; raises FedkinError if there is none."""
+    return registry.resolve("method", name)
 
 
 def role_of(name: str) -> Role:
@@ -46,9 +38,7 @@ def role_of(name: str) -> Role:
 
 @dataclass(frozen=True, order=True)
 class Candidate:
-    """Candidate of a comparison: a method, perhaps with options as in ``"ccfc+decorrelation=1"``, and the number of
-    clusters it is given, if any.
-    """
+    """Candidate of a comparison: a method, and the number of clusters it is given, if any."""
 
     method: str
     number: int | None = None
@@ -64,24 +54,15 @@ class Candidate:
         return method_named(self.method).traits.cost == "cheap"
 
     def settings(self, shared: Mapping[str, Any]) -> dict[str, Any]:
-        """Return section ``[method]`` of its runs, with those of the `shared` settings that the method has.
-
-        Raises FedkinError if an option behind the name is not ``OPTION=VALUE``.
-        """
+        """Return section ``[method]`` of its runs, with those of the `shared` settings that the method has."""
         method = method_named(self.method)
-        fields = {option.name for option in options_of(method)}
-        behind: dict[str, Any] = {"method": {}}
-        for setting in self.method.split("+")[1:]:
-            if "=" not in setting:
-                raise FedkinError(f"'{self.method}' has '+{setting}' behind the method; write +OPTION=VALUE.")
-            apply_setting(behind, f"method.{setting}")
-        number: dict[str, Any] = {} if self.number is None else {"n_clusters": self.number}
-        if self.number is None and method.traits.finds_k and method.traits.takes_k:
-            hint = get_type_hints(method)["n_clusters"]
-            finds = any("auto" in get_args(part) for part in (hint, *get_args(hint)))
-            number = {"n_clusters": "auto" if finds else None}
-        common = {key: value for key, value in shared.items() if key in fields}
-        return {"name": base_name(self.method), **common, **number, **behind["method"]}
+        defaults = {option.name: option.default for option in options_of(method)}
+        chosen = {"name": self.method, **{key: value for key, value in shared.items() if key in defaults}}
+        if self.number is not None:
+            return chosen | {"n_clusters": self.number}
+        if method.traits.finds_k and method.traits.takes_k:
+            return chosen | {"n_clusters": "auto" if defaults["n_clusters"] == "auto" else None}
+        return chosen
 
 
 @dataclass(frozen=True)
@@ -119,11 +100,8 @@ class Question:
 
     def takers(self, cheap: bool) -> list[str]:
         """Return the methods that can be given a number of clusters and are cheap, or costly."""
-        return [
-            name
-            for name in self.methods
-            if method_named(name).traits.takes_k and Candidate(name).is_cheap == cheap
-        ]  # fmt: skip
+        takers = [name for name in self.methods if method_named(name).traits.takes_k]
+        return [name for name in takers if Candidate(name).is_cheap == cheap]
 
     def candidates(self) -> list[Candidate]:
         """Return the candidates that run first: all if the number of clusters is known, else methods that find it."""
@@ -151,42 +129,12 @@ class Question:
             raise FedkinError(f"One client only is made by {source}; a comparison needs 2 or more.")
         if self.family == "clients" and any(client.y is None for client in population.clients):
             raise FedkinError(
-                f"Clients of {source} have no labels, which methods that cluster clients learn from; ask "
-                f"{flag('question')} samples, name the labels with {option('label', 'COLUMN')}, or take a scenario "
-                "with labelled clients such as label-clusters or rotation."
+                f"Clients of {source} have no labels to learn from; ask {flag('question')} samples, or name the labels "
+                f"with {option('label', 'COLUMN')}."
             )
         if self.family == "clients" and not population.tests:
-            raise FedkinError(
-                f"Clients of {source} have no held-out samples to evaluate models on; set simulation.test_fraction "
-                "above 0."
-            )
+            raise FedkinError(f"Clients of {source} have no test samples; set simulation.test_fraction above 0.")
         return population
-
-
-def methods_of(family: Family, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the methods that take part, the cheapest first: those named, or with ``("all",)`` all of the family.
-
-    Raises FedkinError if a name is unknown or that of a method of the other family, or there is none.
-    """
-    listed = [name for name in registry.METHODS if method_named(name).traits.clusters == family]
-    if tuple(names) == ("all",):
-        return tuple(listed)
-    if not names:
-        raise FedkinError(f"{flag('methods')} names no method; give one or more from `fedkin list methods`, or all.")
-    for name in names:
-        registry.check_known("method", base_name(name))
-        clusters = method_named(name).traits.clusters
-        if clusters != family:
-            raise FedkinError(
-                f"Method '{name}' clusters {clusters or 'nothing that it says'}, but the question is which {family} "
-                f"belong together; leave it out, or ask for the other."
-            )
-    order = {name: place for place, name in enumerate(listed)}
-    return tuple(dict.fromkeys(sorted(names, key=lambda name: order.get(base_name(name), len(order)))))
-
-
-_TARGET = ("target", "reach", "stop")
-"""Options of ``[evaluation]`` that a comparison does not take."""
 
 
 def question_of(
@@ -219,14 +167,12 @@ def question_of(
         tables = {name: table for name, table in read_tables(Path(what)).items() if name != "method"}
         for section in tables:
             check_section(tables, section, f"in {what}")
-        for key in _TARGET:
-            tables.get("evaluation", {}).pop(key, None)
+    elif what in registry.SCENARIOS:
+        scenario, twice = what, scenario
     else:
-        kind = "scenario" if what in registry.SCENARIOS else "data"
-        twice = scenario if kind == "scenario" else data
-        if twice is not None:
-            raise FedkinError(f"'{what}' names the {kind} already; leave {flag(kind)} {twice} out.")
-        data, scenario = (data, what) if kind == "scenario" else (what, scenario)
+        data, twice = what, data
+    if not what.endswith(".toml") and twice is not None:
+        raise FedkinError(f"'{what}' and '{twice}' name the same thing; leave one out.")
     for section, values in (("data", {"source": data}), ("simulation", {"scenario": scenario, "clients": clients})):
         chosen = {key: value for key, value in values.items() if value is not None}
         tables[section] = {**tables.get(section, {}), **chosen}
@@ -234,16 +180,16 @@ def question_of(
         apply_setting(tables, setting)
     for section in tables:
         check_section(tables, section, current_door().place)
-    if aims := [key for key in _TARGET if key in tables.get("evaluation", {})]:
-        raise FedkinError(f"'evaluation.{aims[0]}' is not for a comparison, whose runs all come to their end.")
     first_seed, shared = tables.pop("seed", 0), tables.pop("method", {})
     tables["evaluation"] = {"every": 1_000_000, "map": "pca"} | tables.get("evaluation", {})
-    registered = [name for name in methods if registry.is_known("method", base_name(name))]
+    for target in ("target", "reach", "stop"):  # runs of a comparison come to their end
+        tables["evaluation"].pop(target, None)
     simulation = tables["simulation"]
     if "scenario" not in simulation and (
         "column" in simulation or files_of_clients(str(tables["data"].get("source", "digits")))
     ):
         simulation["scenario"] = "files"
+    registered = [name for name in methods if registry.is_known("method", name)]
     clustered = {method_named(name).traits.clusters for name in registered}
     gives_labels = "scenario" in simulation and issubclass(
         registry.resolve("scenario", str(simulation["scenario"])), PartitionScenario
@@ -254,10 +200,26 @@ def question_of(
     if family == "clients" and simulation["scenario"] == "files":
         simulation.setdefault("test_fraction", 0.2)  # clients' models are judged on samples of their own
     fields = {field.name for name in {*registry.METHODS, *registered} for field in options_of(method_named(name))}
-    for key in shared:
-        if key not in fields or key == "n_clusters":
-            number = f"{flag('clusters')} says how many clusters there are"
-            hint = number if key == "n_clusters" else "no method has this key"
-            raise FedkinError(f"{flag('set')} method.{key} cannot be applied to the methods compared; {hint}.")
-    names = methods_of(family, methods)
-    return Question(family, names, tables, shared, first_seed if seed is None else seed, clusters)
+    if wrong := [key for key in shared if key not in fields or key == "n_clusters"]:
+        raise FedkinError(
+            f"method.{wrong[0]} is no setting of all methods compared; {flag('clusters')} says how many clusters."
+        )
+    return Question(family, methods_of(family, methods), tables, shared, first_seed if seed is None else seed, clusters)
+
+
+def methods_of(family: Family, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the methods that take part, the cheapest first: those named, or with ``("all",)`` all of the family.
+
+    Raises FedkinError if a name is unknown or that of a method of the other family, or there is none.
+    """
+    listed = [name for name in registry.METHODS if method_named(name).traits.clusters == family]
+    if tuple(names) == ("all",):
+        return tuple(listed)
+    if not names:
+        raise FedkinError(f"{flag('methods')} names no method; give one or more from `fedkin list`, or all.")
+    for name in names:
+        registry.check_known("method", name)
+        if (clusters := method_named(name).traits.clusters) != family:
+            raise FedkinError(f"Method '{name}' clusters {clusters}, but the question is on {family}; leave it out.")
+    order = {name: place for place, name in enumerate(listed)}
+    return tuple(dict.fromkeys(sorted(names, key=lambda name: order.get(name, len(order)))))
