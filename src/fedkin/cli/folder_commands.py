@@ -183,14 +183,19 @@ def name(folder: Path, pairs: tuple[str, ...], as_json: bool) -> None:
 @option("--target", "Count until a number is reached, such as personal_accuracy=0.95.", "METRIC=NUMBER")
 @as_json
 def costs(folders: tuple[Path, ...], target: str | None, as_json: bool) -> None:
-    """Show what runs cost: bytes and seconds, by phase. Further runs are also relative to the first."""
-    from fedkin.studies import costs as accounts
+    """Show what runs cost: bytes and seconds, by phase."""
+    from fedkin.studies.costs import costs_of, target_in
 
-    goal = None if target is None else accounts.target_in(target)
+    goal = None if target is None else target_in(target)
     if target is not None and goal is None:
         raise FedkinError(f"--target '{target}' is not NAME=NUMBER, such as personal_accuracy=0.95.")
-    tree = accounts.costs_of(folders, goal)
-    print(json.dumps(tree) if as_json else accounts.as_text(tree))
+    by_run = {str(folder): costs_of(folder, goal) for folder in folders}
+    if as_json:
+        trees = {run: "null" if costs is None else costs.to_json(orient="index") for run, costs in by_run.items()}
+        print(f"{{{', '.join(f'{json.dumps(run)}: {tree}' for run, tree in trees.items())}}}")
+        return
+    for run, costs in by_run.items():
+        print(f"{run}\n{f'{target} not reached' if costs is None else costs.to_string(na_rep='–')}\n")
 
 
 @app.command()

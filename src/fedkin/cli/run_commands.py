@@ -190,9 +190,7 @@ def pretrain(data: str, out: Path, model: str, device: str, quiet: bool, **optio
 
 @app.command()
 @argument("what", "Data, as --data takes them; a scenario from `fedkin list`; or a .toml file.", "DATA-or-SCENARIO")
-@option(
-    "--methods", "Names with commas between them, or all that suit.", "NAMES", default="all"
-)
+@option("--methods", "Names with commas between them, or all that suit.", "NAMES", default="all")
 @option("--budget", "Time after which no run begins, such as 90s, 10m or 2h.", "TIME", default="10m")
 @option("--question", "What is to be clustered.", type=click.Choice(["samples", "clients", "auto"]), default="auto")
 @option("--clusters", "Number of clusters, if it is known.", type=int)

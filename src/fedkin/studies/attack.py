@@ -24,14 +24,12 @@ from fedkin.data.population import Population
 from fedkin.engines.local import one_thread
 from fedkin.experiment.outputs import SavedResult, load_found
 from fedkin.experiment.run_folder import run_config
+from fedkin.experiment.terminal_tables import table_text
 from fedkin.nn.encoder import Encoder
 from fedkin.privacy.accounting import MEANINGFUL_EPSILON, delta_of, statement
 from fedkin.privacy.randomised_response import binary, flipped, normalised
-from fedkin.report.figures import PagePart, PageView, ResultTable, TableCell
-from fedkin.report.page import write_page
-from fedkin.studies.pages import page_text
 
-JSON, PAGE = "attack.json", "attack.html"
+JSON = "attack.json"
 PAPER: dict[float | None, float] = {None: 0.0175, 0.0: 0.7039, 0.05: 0.8040, 0.1: 0.9075, 0.15: 0.9811, 0.2: 1.0765}
 """Table II of Prigent et al. 2024: errors by flip probability, summed over eight images; of ``None`` codes are sent as
 they are, without quantisation."""
@@ -165,11 +163,11 @@ def membership(cases: Cases, probability: float, rng: torch.Generator) -> dict[s
 
 
 def attack(folder: Path, out: Path | None = None) -> str:
-    """Attack the messages of the run in `folder`; write ``attack.json`` and ``attack.html``, and return a short text.
+    """Attack the messages of the run in `folder`; write ``attack.json``, and return it as text.
 
-    The run is a finished one of the method "embedding". Its data are read again. Files are written to `out`, by default
-    the run's folder. Raises FedkinError if there is no such run, it is one of another method, its scenario holds out no
-    samples, or a file cannot be written.
+    The run is a finished one of the method "embedding". Its data are read again. The file is written to `out`, by
+    default the run's folder. Raises FedkinError if there is no such run, it is one of another method, or its scenario
+    holds out no samples.
     """
     saved, config = load_found(folder), run_config(folder)
     sent, method = saved.result, config.method
@@ -201,10 +199,8 @@ def attack(folder: Path, out: Path | None = None) -> str:
         "reconstruction": {"levels": tried, "samples": len(x), "guess": float((x - x.mean(0)).square().mean())},
         "membership": rows,
     }
-    place, page = out or folder, page_of(tree)
-    write_atomically(place / JSON, json.dumps(tree, indent=2, sort_keys=True) + "\n")
-    write_page(place / PAGE, page)
-    return f"{page_text(page, ('reconstruction', 'membership'))}\nReport: {place / PAGE}"
+    write_atomically((out or folder) / JSON, json.dumps(tree, indent=2, sort_keys=True) + "\n")
+    return text_of(tree)
 
 
 def _rng(seed: int, *path: int | str) -> torch.Generator:
@@ -254,54 +250,21 @@ def _level_name(flip: float | None) -> str:
     return "no quantisation" if flip is None else f"P = {100 * flip:g} %"
 
 
-_NOTES = (
-    "ε above 1 promises little, above 10 next to nothing.",
-    "Reconstruction is of segments made from a single sample, the worst case, by an attacker with the decoder. "
-    "Recognised: nearer to its own sample than to any other one tried. The paper's numbers are of other autoencoders "
-    "and sums over eight images, so only ratios compare.",
-    "Membership: the advantage is the true positive rate less the false positive rate of an attacker that has the "
-    "encoder, the sample and all messages; ± is two standard errors. The bound is of any attacker where one sample "
-    "changes all bits of a segment.",
-    "All of this covers the messages only, not the encoder that clients train, nor the training that follows.",
-)
-
-
-def page_of(tree: Mapping[str, Any]) -> PageView:
-    """Build the page."""
+def text_of(tree: Mapping[str, Any]) -> str:
+    """Return the verdict and both tables as text; ε above 1 promises little, above 10 next to nothing."""
     errors = tree["reconstruction"]
     base = next(level["error"] for level in errors["levels"] if level["flip"] == 0.0)
-    rows = [(_level_name(level["flip"]), level["error"], 100 * level["recognised"], PAPER.get(level["flip"]))
-            for level in errors["levels"]]  # fmt: skip
-    rows.append(("the mean of all as a guess", errors["guess"], 100 / errors["samples"], None))
-    reconstructions = [
-        [name, f"{error:.4f}", f"{error / base:.2f}" if base else "–",
-         "" if paper is None else f"{paper / PAPER[0.0]:.2f}", f"{share:.1f} %"]
-        for name, error, share, paper in rows
-    ]  # fmt: skip
-    members = [
-        [_level_name(level["flip"]), "none" if level["epsilon"] is None else f"{level['epsilon']:,.2f}",
-         _advantage(level), f"{level['bound']:.3f}"]
-        for level in tree["membership"]
-    ]  # fmt: skip
-    tables = {
-        "reconstruction": _table(
-            f"Reconstruction of {errors['samples']} samples", "Mean squared errors: the larger, the less is revealed.",
-            ["error", "of P = 0 %", "paper, of P = 0 %", "recognised"], reconstructions,
-        ),
-        "membership": _table(
-            "Membership inference", "0 is chance, 1 is certainty; noise and more samples per client lower it.",
-            ["ε of a segment", "advantage", "bound"], members,
-        ),
-    }  # fmt: skip
-    return PageView(
-        title=f"Attacks on {tree['run']}",
-        lead=f"{verdict(tree)}\nBy the probability P with which each bit that clients send is flipped.",
-        parts=[
-            *(PagePart(anchor, table.title, figures=[table]) for anchor, table in tables.items()),
-            PagePart("notes", "Notes", notes=_NOTES),
-        ],
-    )
-
-
-def _table(title: str, caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> ResultTable:
-    return ResultTable(title, caption, "", heads, [(name, [*map(TableCell, texts)]) for name, *texts in rows])
+    tried = [(_level_name(level["flip"]), level["error"], level["recognised"], PAPER.get(level["flip"]))
+             for level in errors["levels"]]  # fmt: skip
+    rows = [
+        (f"Reconstruction of {errors['samples']} samples", "error", "of P = 0 %", "paper, of P = 0 %", "recognised")
+    ]
+    for name, error, share, paper in [*tried, ("mean of all as a guess", errors["guess"], 1 / errors["samples"], None)]:
+        ratios = [f"{error / base:.2f}" if base else "–", "" if paper is None else f"{paper / PAPER[0.0]:.2f}"]
+        rows.append((name, f"{error:.4f}", *ratios, f"{100 * share:.1f} %"))
+    members = [("Membership", "ε of a segment", "advantage", "bound")]
+    for level in tree["membership"]:
+        epsilon = "none" if level["epsilon"] is None else f"{level['epsilon']:,.2f}"
+        members.append((_level_name(level["flip"]), epsilon, _advantage(level), f"{level['bound']:.3f}"))
+    note = "P is the probability with which each bit is flipped. All of this covers the messages alone, no training."
+    return "\n\n".join([verdict(tree), table_text(rows), table_text(members), note])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 import subprocess
@@ -47,9 +46,6 @@ def test_an_entry_is_run_and_set_beside_the_paper(reproduced: tuple[Path, Path, 
     assert cells["k-means", "p = 0"]["ours"]["value"] > 0.5
     assert table["claims"][0]["holds"] == "holds"
     assert reported.parts[-5:] == [(count, 4) for count in range(5)]
-    with (out / "try" / "quick" / "table.csv").open(newline="") as file:
-        values = [float(row["value"]) for row in csv.DictReader(file)]
-    assert values == [cell["ours"]["value"] for cell in table["cells"]]
     page = (out / "try" / "quick" / "report.html").read_text()
     assert all(text in page for text in ("A third of the data.", f"fedkin reproduce {path} --scale quick"))
 

@@ -24,10 +24,10 @@ from fedkin.studies.reproduce.table import Result, judged, over_seeds, ranked
         ({"measure": 3}, "'measure' is 3 in .*; it should be a valid string"),
         ({"digits": -1}, "'digits' is -1 in .*"),
         ({"rows": []}, "'rows' is .* in .*at least 1 item"),
-        ({"measure": None}, "does not say what to measure in 'k-FED | p = 0'"),
-        ({"columns": [{"name": "p"}, {"name": "p"}]}, "Two columns of .* are called 'p'"),
-        ({"columns": [{"name": "p"}]}, "Row 'k-FED' of .* has 2 figures of the paper for 1 columns"),
-        ({"claims": [{"text": "x", "chain": ["k-FED | p = 0", "k-FED | p = 2"]}]}, "Unknown cell in a claim"),
+        ({"measure": None}, "Cell 'k-FED | p = 0' needs a 'measure'"),
+        ({"columns": [{"name": "p"}, {"name": "p"}]}, "Two rows or columns of"),
+        ({"columns": [{"name": "p"}]}, "Row 'k-FED' of .* needs a figure of the paper"),
+        ({"claims": [{"text": "x", "chain": ["k-FED | p = 0", "k-FED | p = 2"]}]}, "Unknown row, column or cell"),
     ],
 )
 def test_what_does_not_fit_is_refused_in_a_sentence(tmp_path: Path, changes: dict[str, Any], sentence: str) -> None:
@@ -44,11 +44,12 @@ def test_settings_are_laid_on_top_of_each_other() -> None:
     scales = entries.tables()["scales"]
     scales["quick"] |= {"set": {"simulation.fraction": 0.2}, "only": {"k-FED": {"method.n_clusters": 8}, "p = 1": {}}}
     plan = plan_of("try", entries.entry(scales=scales), "quick")
-    first = plan.cells[0].runs[0].tables
+    (first,), _, (third,), _ = plan.cells.values()
+    first = first.tables
     assert (first["method"]["name"], first["method"]["n_clusters"]) == ("kfed", 8)
     assert (first["simulation"]["fraction"], first["simulation"]["heterogeneity"], first["seed"]) == (0.2, 0.0, 0)
     assert first["device"]["workers"] == 1
-    assert plan.cells[2].runs[0].tables["method"]["n_clusters"] == 10
+    assert third.tables["method"]["n_clusters"] == 10
 
 
 @pytest.fixture

@@ -51,9 +51,9 @@ def test_every_cell_is_an_experiment_with_a_measure(name: str, entries: dict[str
         names = {cell.name for cell in plan.cells}
         links = [[link for link in claim.chain if not isinstance(link, str) or link in names] for claim in entry.claims]
         assert any(len(chain) >= 2 for chain in links)
-        for cell in plan.cells:
+        for cell, (run,) in plan.cells.items():
             check(cell.measure)
-            assert (cell.runs[0].tables["evaluation"]["map"] == "tsne") == (name in MAPPED)
+            assert (run.tables["evaluation"]["map"] == "tsne") == (name in MAPPED)
 
 
 @pytest.mark.parametrize("name", NAMES)

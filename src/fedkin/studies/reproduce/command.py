@@ -22,7 +22,6 @@ from fedkin.core.runner import Progress
 from fedkin.data.sources import keep_read
 from fedkin.engines.local import cores, give_back_memory, keep_freed_memory, one_thread
 from fedkin.experiment.config import config_of
-from fedkin.experiment.outputs import as_csv
 from fedkin.experiment.run import check_machine, execute, resume
 from fedkin.experiment.run_folder import CONFIG, is_finished
 from fedkin.experiment.terminal import Bar
@@ -33,7 +32,7 @@ from fedkin.studies.pages import duration, page_text
 from fedkin.studies.pretrain import pretrain
 from fedkin.studies.reproduce.entry import Plan, PlannedRun, ScaleName, entries_named, load_entry, plan_of
 from fedkin.studies.reproduce.measures import is_probed, probed
-from fedkin.studies.reproduce.table import EntryTable, summary, table_of
+from fedkin.studies.reproduce.table import COUNTED, EntryTable, table_of
 
 RUNS = "runs"
 
@@ -43,15 +42,12 @@ def plans_of(names: Sequence[str], scale: ScaleName, seeds: int | None = None, d
 
     Raises FedkinError if there is no such entry, one cannot be used, or two files have one name.
     """
-    paths: dict[str, Path] = {}
-    for name, path in (entry for pattern in names for entry in entries_named(pattern).items()):
-        first = paths.setdefault(name, path)
-        if first.resolve() != path.resolve():
-            raise FedkinError(f"{first} and {path} have one name, '{name}', and so one folder for tables; rename one.")
-    return [
-        plan_of(name, load_entry(path), scale, seeds, name if "/" in name else str(path), device)
-        for name, path in paths.items()
-    ]
+    paths = {name: path for pattern in names for name, path in entries_named(pattern).items()}
+    plans = [plan_of(name, load_entry(path), scale, seeds, device) for name, path in paths.items()]
+    folders = [plan.name for plan in plans]
+    if twice := [name for name in folders if folders.count(name) > 1]:
+        raise FedkinError(f"Two entries are called '{twice[0]}', and so have one folder for tables; rename one.")
+    return plans
 
 
 def reproduce(
@@ -88,13 +84,12 @@ def reproduce(
     for name, reason, warnings in run_all(experiments, out / RUNS, jobs, {name: waiting[name][1] for name in waiting}):
         finished += 1
         progress.part(finished, len(runs))
-        if reason:
-            failed[name] = reason
-        texts = [*warnings, *([f"{name} failed: {reason}"] if reason else [])]
-        for text in texts:
-            if text not in shown:  # runs on the same data are warned of the same
-                shown.add(text)
+        failed |= {name: reason} if reason else {}
+        # Runs on the same data are warned of the same.
+        for text in dict.fromkeys([*warnings, *([f"{name} failed: {reason}"] if reason else [])]):
+            if text not in shown:
                 progress.warn(text)
+        shown |= {*warnings}
     return write_tables(plans, out), failed
 
 
@@ -124,10 +119,7 @@ def run_all(
         for future in as_completed(names):
             yield names[future], *future.result()
     except BrokenProcessPool as error:
-        raise FedkinError(
-            "A process of a run was ended from outside, perhaps for lack of memory; repeat the command to resume, with "
-            "--jobs 1 for minimal memory."
-        ) from error
+        raise FedkinError("A run's process was ended, perhaps for lack of memory; resume with --jobs 1.") from error
     except BaseException:
         for process in multiprocessing.active_children():
             process.kill()
@@ -185,15 +177,12 @@ def make_run(tables: dict[str, Any], folder: Path, probes: Collection[str]) -> t
 
 
 def write_tables(plans: Sequence[Plan], out: Path) -> list[EntryTable]:
-    """Write the tables of finished runs: a folder for each entry and scale, and a summary of several entries."""
+    """Write the tables of finished runs, in a folder for each entry and scale."""
     tables = [table_of(plan, out / RUNS) for plan in plans]
     for table in tables:
         folder = out / table.plan.name / table.plan.scale_name
         write_atomically(folder / "table.json", json.dumps(table.tree(), indent=2) + "\n")
-        write_atomically(folder / "table.csv", as_csv(table.rows()))
         write_page(folder / "report.html", table.page())
-    if len(tables) > 1:
-        write_page(out / f"summary-{plans[0].scale_name}.html", summary(tables))
     return tables
 
 
@@ -205,11 +194,9 @@ def listing(out: Path) -> str:
         times = [scale and scale.core_seconds for scale in (entry.scales.quick, entry.scales.paper)]
         quick, paper = (duration(time) if time else "?" for time in times)
         written = [scale for scale in ("quick", "paper") if (out / name / scale / "table.json").exists()]
-        finished = f"  [{', '.join(written)}: {out / name}]" if written else ""
-        rows.append((name, quick, paper, f"{entry.heading}{finished}"))
+        rows.append((name, quick, paper, f"{entry.heading}{f'  {written}' if written else ''}"))
     machine = f"Times are of one core with 100 GFLOP/s; of this machine's {cores()} each makes a run at a time."
-    usage = "fedkin reproduce ENTRY... [--scale quick|paper] runs some; 'all' stands for all."
-    return "\n".join([table_text(rows, left=range(4)), "", machine, usage])
+    return f"{table_text(rows, left=range(4))}\n\n{machine}"
 
 
 def reproduced(
@@ -235,10 +222,13 @@ def reproduced(
             tables, failed = reproduce(plans, out, jobs or cores(), progress)
     if as_json:
         print(json.dumps([table.tree() for table in tables], indent=2))
+    elif not quiet and len(tables) == 1:
+        print(f"{page_text(tables[0].page())}\nReport: {out / tables[0].plan.name / scale / 'report.html'}")
     elif not quiet:
-        page = out / tables[0].plan.name / scale / "report.html" if len(tables) == 1 else out / f"summary-{scale}.html"
-        print(page_text(tables[0].page() if len(tables) == 1 else summary(tables)))
-        print(f"Report: {page}")
+        rows = [(table.plan.name, f"{table.finished} of {table.runs}", *map(str, table.counts().values()), table.held)
+                for table in tables]  # fmt: skip
+        print(table_text([("entry", "runs", *COUNTED, "claims that hold"), *rows]))
+        print(f"Reports: {out}/ENTRY/{scale}/report.html")
     if failed:
         name, why = next(iter(failed.items()))
         more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""

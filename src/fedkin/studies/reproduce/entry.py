@@ -9,9 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -22,7 +21,7 @@ from fedkin.core import FedkinError
 from fedkin.core.errors import unknown_name
 from fedkin.core.files import read_tables
 from fedkin.core.method import validation_sentence
-from fedkin.experiment.config import STRICT, Config, flat, load_config
+from fedkin.experiment.config import STRICT, flat, load_config
 from fedkin.experiment.registry import DEFAULT_METHOD, file_name, resolve
 
 ScaleName = Literal["quick", "paper"]
@@ -46,8 +45,7 @@ class Figure:
 
     def shown(self, digits: int) -> str:
         """Format the figure for a table, such as ``"0.894 ± 0.031"``."""
-        text = f"{self.value:.{digits}f}"
-        return text if self.half is None else f"{text} ± {self.half:.{digits}f}"
+        return " ± ".join(f"{number:.{digits}f}" for number in (self.value, self.half) if number is not None)
 
 
 def printed(text: str) -> Figure | None:
@@ -180,26 +178,34 @@ class PaperEntry(BaseModel):
         return f"{self.source}: {self.title}" if self.source else self.title
 
 
-def cell_name(row: EntryLine, column: EntryLine) -> str:
-    """Return the name of a cell, as claims use it."""
-    return f"{row.name} | {column.name}"
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """Cell of an entry: its row, its column and what is measured; `name` is that in claims."""
+
+    row: EntryLine
+    column: EntryLine
+    measure: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.row.name} | {self.column.name}"
 
 
-def measure_of(entry: PaperEntry, row: EntryLine, column: EntryLine, source: Path | str = "The entry") -> str:
-    """Return the measure of a cell: that of its column, else of its row, else of the entry.
+def cells_of(entry: PaperEntry) -> list[Cell]:
+    """Return the cells of an entry row by row, each with the measure of its column, else of its row, else the entry's.
 
-    Raises FedkinError if there is none, or it needs the column's position and there is none; `source` names the entry
-    in the message.
+    Raises FedkinError if a cell has none, or one that needs the column's position where there is none.
     """
-    measure = column.measure or row.measure or entry.measure
-    if measure is None:
-        raise FedkinError(f"{source} does not say what to measure in '{cell_name(row, column)}'.")
-    measure = measure.replace("{column}", column.name)
-    if "{at}" not in measure:
-        return measure
-    if column.at is None:
-        raise FedkinError(f"{source} measures '{measure}' in column '{column.name}', which has no 'at' to put in.")
-    return measure.replace("{at}", f"{column.at:g}")
+    cells = []
+    for row in entry.rows:
+        for column in entry.columns:
+            cell = Cell(row, column, column.measure or row.measure or entry.measure or "")
+            if not cell.measure or ("{at}" in cell.measure and column.at is None):
+                raise FedkinError(f"Cell '{cell.name}' needs a 'measure', and 'at' in its column if that has {{at}}.")
+            at = "" if column.at is None else f"{column.at:g}"
+            measure = cell.measure.replace("{column}", column.name).replace("{at}", at)
+            cells.append(replace(cell, measure=measure))
+    return cells
 
 
 def folder_of_entries() -> Path:
@@ -226,11 +232,11 @@ def entries_named(name: str) -> dict[str, Path]:
     """
     if name.endswith(".toml"):
         read_tables(Path(name))
-        return {Path(name).stem: Path(name)}
+        return {name: Path(name)}
     names, root = names_of_entries(), folder_of_entries()
-    papers = list(dict.fromkeys(entry.partition("/")[0] for entry in names))
     entries = [entry for entry in names if name in ("all", entry, entry.partition("/")[0])]
     if not entries:
+        papers = list(dict.fromkeys(entry.partition("/")[0] for entry in names))
         raise unknown_name("entry", name, ["all", *papers, *names])
     return {entry: root / f"{entry}.toml" for entry in entries}
 
@@ -247,30 +253,26 @@ def load_entry(path: Path) -> PaperEntry:
         entry = PaperEntry.model_validate(tables)
     except ValidationError as error:
         raise validation_sentence(error, tables, (), f"in {path}") from error
+    try:
+        cells = cells_of(entry)
+        for cell in cells:
+            check(cell.measure)
+        for text in [figure for row in entry.rows for figure in row.paper]:
+            printed(text)
+    except FedkinError as error:
+        raise FedkinError(f"{path}: {error}") from error
     rows, columns = [row.name for row in entry.rows], [column.name for column in entry.columns]
-    for kind, names in (("rows", rows), ("columns", columns)):
-        if twice := [name for name, count in Counter(names).items() if count > 1]:
-            raise FedkinError(f"Two {kind} of {path} are called '{twice[0]}'; every one needs a name of its own.")
-    for row in entry.rows:
-        if row.paper and len(row.paper) != len(columns):
-            raise FedkinError(
-                f"Row '{row.name}' of {path} has {len(row.paper)} figures of the paper for {len(columns)} columns."
-            )
-        for figure in row.paper:
-            printed(figure)
-        for column in entry.columns:
-            check(measure_of(entry, row, column, path))
-    cells = [cell_name(row, column) for row in entry.rows for column in entry.columns]
-    links = [link for claim in entry.claims for link in claim.chain if isinstance(link, str)]
-    references = [(f"cell in a claim of {path}:", links, cells)]
-    for name, scale in (("quick", entry.scales.quick), ("paper", entry.scales.paper)):
-        if scale is not None:
-            lines = [*(scale.rows or []), *(scale.columns or []), *scale.only]
-            references.append((f"row or column in 'scales.{name}' of {path}:", lines, [*rows, *columns]))
-    for kind, used, names in references:
-        for name in used:
-            if name not in names:
-                raise unknown_name(kind, name, names)
+    if len({*rows}) < len(rows) or len({*columns}) < len(columns):
+        raise FedkinError(f"Two rows or columns of {path} have one name; each needs one of its own.")
+    if wrong := [row.name for row in entry.rows if row.paper and len(row.paper) != len(columns)]:
+        raise FedkinError(f"Row '{wrong[0]}' of {path} needs a figure of the paper, perhaps '', for every column.")
+    names = {cell.name for cell in cells}
+    used = [link for claim in entry.claims for link in claim.chain if isinstance(link, str)]
+    for scale in filter(None, (entry.scales.quick, entry.scales.paper)):
+        names |= {*rows, *columns}
+        used += [*(scale.rows or []), *(scale.columns or []), *scale.only]
+    if unknown := [name for name in used if name not in names]:
+        raise unknown_name(f"row, column or cell in {path}:", unknown[0], names)
     return entry
 
 
@@ -293,75 +295,51 @@ class PlannedRun:
     def experiment(self, out: Path) -> dict[str, Any]:
         """Return the experiment with the paths of its files below `out`."""
         places = {FILE + file.name: str(file.place(out)) for file in self.files}
-        experiment = dict(self.tables)
-        for section, table in self.tables.items():
-            if isinstance(table, dict):
-                experiment[section] = {
-                    key: places.get(value, value) if isinstance(value, str) else value for key, value in table.items()
-                }
-        return experiment
-
-
-@dataclass(frozen=True)
-class PlannedCell:
-    """Cell of a plan: row, column, what is measured, and a run per seed; its `name` is that in claims."""
-
-    name: str
-    row: EntryLine
-    column: EntryLine
-    measure: str
-    runs: tuple[PlannedRun, ...]
+        return {
+            name: {key: places.get(value, value) if isinstance(value, str) else value for key, value in table.items()}
+            if isinstance(table, dict)
+            else table
+            for name, table in self.tables.items()
+        }
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Plan of an entry at a scale, with its cells row by row.
+    """Plan of an entry at a scale: the runs of each cell, one per seed.
 
     `request` is the name by which a user requests it: the entry's, or the path of a user's own file.
     """
 
-    name: str
     request: str
     entry: PaperEntry
     scale_name: ScaleName
     scale: RunScale
-    cells: tuple[PlannedCell, ...]
+    cells: dict[Cell, tuple[PlannedRun, ...]]
+
+    @property
+    def name(self) -> str:
+        """Name of the folder for tables."""
+        return Path(self.request).stem if self.request.endswith(".toml") else self.request
 
     def runs(self) -> dict[str, tuple[PlannedRun, set[str]]]:
         """Return the runs by name, each once, with the names of its probes."""
         runs: dict[str, tuple[PlannedRun, set[str]]] = {}
-        for cell in self.cells:
+        for cell, planned in self.cells.items():
             probe, slash, _ = cell.measure.partition("/")
-            for run in cell.runs:
+            for run in planned:
                 runs.setdefault(run.name, (run, set()))[1].update({probe} if slash else ())
         return runs
 
-    @property
-    def rows(self) -> list[EntryLine]:
-        """Rows at this scale."""
-        return list({cell.row.name: cell.row for cell in self.cells}.values())
-
-    @property
-    def columns(self) -> list[EntryLine]:
-        """Columns at this scale."""
-        return list({cell.column.name: cell.column for cell in self.cells}.values())
-
 
 def plan_of(
-    name: str,
-    entry: PaperEntry,
-    scale_name: ScaleName,
-    seeds: int | None = None,
-    request: str = "",
-    device: str = "cpu",
+    request: str, entry: PaperEntry, scale_name: ScaleName, seeds: int | None = None, device: str = "cpu"
 ) -> Plan:
-    """Plan the runs of an entry at a scale; its `name` is for messages, `request` what a user typed, if it differs.
+    """Plan the runs of an entry at a scale; `request` is what a user typed.
 
     `seeds` is their number, if not the scale's: the first of those, then the numbers that follow the greatest. `device`
     is that of the networks, for methods that have any; runs on another device are different runs. Raises FedkinError if
     the entry does not have the scale, or the settings do not form a valid experiment.
     """
-    request = request or name
     scale = entry.scales.quick if scale_name == "quick" else entry.scales.paper
     if scale is None:
         raise FedkinError(f"{request} has no section [scales.{scale_name}], which says how many seeds to run.")
@@ -369,53 +347,37 @@ def plan_of(
     if seeds is not None:
         after = max(numbers) + 1
         numbers = [*numbers, *range(after, after + seeds)][:seeds]
-    cells = [
-        PlannedCell(
-            cell_name(row, column),
-            row,
-            column,
-            measure_of(entry, row, column),
-            tuple(_run(name, entry, scale, row, column, seed, device) for seed in numbers),
-        )
-        for row in entry.rows
-        if scale.rows is None or row.name in scale.rows
-        for column in entry.columns
-        if scale.columns is None or column.name in scale.columns
-    ]
-    return Plan(name, request, entry, scale_name, scale, tuple(cells))
+    cells = {
+        cell: tuple(_run(entry, scale, cell, seed, device) for seed in numbers)
+        for cell in cells_of(entry)
+        if (scale.rows is None or cell.row.name in scale.rows)
+        and (scale.columns is None or cell.column.name in scale.columns)
+    }
+    return Plan(request, entry, scale_name, scale, cells)
 
 
-def _run(
-    name: str, entry: PaperEntry, scale: RunScale, row: EntryLine, column: EntryLine, seed: int, device: str
-) -> PlannedRun:
+def _run(entry: PaperEntry, scale: RunScale, cell: Cell, seed: int, device: str) -> PlannedRun:
+    row, column = cell.row, cell.column
     only = {**scale.only.get(row.name, {}), **scale.only.get(column.name, {})}
     settings = {**row.set, **column.set, **scale.set, **only, "seed": seed, "device.workers": 1}
-    cell = f"The cell '{cell_name(row, column)}' of {name}"
+    method = str(settings.get("method.name", entry.run.get("method", {}).get("name", DEFAULT_METHOD)))
     try:
-        method = settings.get("method.name", entry.run.get("method", {}).get("name", DEFAULT_METHOD))
-        if column.clusters is not None:
-            traits = resolve("method", method).traits
-            needs_number = traits.takes_k and not traits.finds_k
-            settings |= {"method.n_clusters": column.clusters} if needs_number else {}
-        config = _resolved(entry.run, settings)
-        if device != "cpu" and config.method.traits.has_device:
-            config = _resolved(entry.run, {**settings, "device.name": device})
+        traits = resolve("method", method).traits
+        if column.clusters is not None and traits.takes_k and not traits.finds_k:
+            settings["method.n_clusters"] = column.clusters
+        if device != "cpu" and traits.has_device:
+            settings["device.name"] = device
+        pairs = [*flat(entry.run), *settings.items()]
+        written = [f"{path}={json.dumps(value, ensure_ascii=False)}" for path, value in pairs]
+        tables = load_config(method, written, "in its settings").tables
     except FedkinError as error:
-        raise FedkinError(f"{cell} is no experiment: {error}") from error
-    values = [value for _, value in flat(config.tables) if isinstance(value, str)]
+        raise FedkinError(f"The cell '{cell.name}' is no experiment: {error}") from error
+    values = [value for _, value in flat(tables) if isinstance(value, str)]
     names = {value.removeprefix(FILE) for value in values if value.startswith(FILE)}
     files = tuple(file for file in (entry.files if scale.files is None else scale.files) if file.name in names)
     if missing := names - {file.name for file in files}:
-        raise FedkinError(f"{cell} needs '{missing.pop()}', not among its files.")
-    return PlannedRun(_name(config.tables, files), config.tables, files)
-
-
-def _resolved(run: Mapping[str, Any], settings: Settings) -> Config:
-    """Build the complete configuration: the entry's ``[run]`` with dotted keys on top."""
-    method = settings.get("method.name", run.get("method", {}).get("name", DEFAULT_METHOD))
-    pairs = [*flat(run), *settings.items()]
-    written = [f"{path}={json.dumps(value, ensure_ascii=False)}" for path, value in pairs]
-    return load_config(str(method), written, "in its settings")
+        raise FedkinError(f"The cell '{cell.name}' needs '{missing.pop()}', not among its files.")
+    return PlannedRun(_name(tables, files), tables, files)
 
 
 def _name(tables: Mapping[str, Any], files: tuple[EncoderFile, ...]) -> str:

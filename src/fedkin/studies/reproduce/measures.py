@@ -17,6 +17,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+import pandas as pd
 import torch
 from sklearn.metrics import calinski_harabasz_score
 from sklearn.neighbors import KNeighborsClassifier
@@ -110,12 +111,16 @@ def target(folder: Path) -> Figures:
     goal = run_config(folder).evaluation
     if goal.target is None or goal.reach is None:
         raise FedkinError(f"{folder} has no target; set 'evaluation.target' and 'evaluation.reach'.")
-    (costs,) = costs_of([folder], (goal.target, goal.reach))["runs"]
-    if costs["step"] is None:
+    costs = costs_of(folder, (goal.target, goal.reach))
+    if costs is None:
         return {}
-    total = costs["phases"]["total"]
-    figures = {"rounds": costs["training_rounds"], "mb": total["both"] / 1e6, "client_seconds": total["client_seconds"]}
-    return {name: float(value) for name, value in figures.items() if value is not None}
+    total = costs.loc["total"]
+    figures = {"mb": (total.sent + total.received) / 1e6, "client_seconds": float(total.client_seconds)}
+    return {"rounds": _training_rounds(costs), **figures}
+
+
+def _training_rounds(costs: pd.DataFrame) -> float:
+    return float(costs["steps"].get(TRAINING, 0))
 
 
 def trained(folder: Path) -> Figures:
@@ -422,8 +427,8 @@ def measured(run: FinishedRun, measure: str) -> float | None:
         probe, key = measure.split("/", 1)
         return probed(run.folder, probe).get(key)
     if ":" in measure:
-        (cost,) = costs_of([run.folder], target_in(measure.partition(":")[2]))["runs"]
-        return None if cost["step"] is None else float(cost["training_rounds"])
+        costs = costs_of(run.folder, target_in(measure.partition(":")[2]))
+        return None if costs is None else _training_rounds(costs)
     name, _, when = measure.partition("@")
     if name in COSTS:
         return COSTS[name](run)

@@ -18,11 +18,10 @@ from fedkin.report.figures import CellVerdict, PagePart, PageView, ResultTable, 
 from fedkin.report.numbers import pluralize
 from fedkin.report.tables import MEANINGS
 from fedkin.studies.pages import duration
-from fedkin.studies.reproduce.entry import Figure, PaperClaim, Plan, PlannedCell, printed
+from fedkin.studies.reproduce.entry import Cell, Figure, PaperClaim, Plan, PlannedRun, printed
 from fedkin.studies.reproduce.measures import FinishedRun, measured
 
-_EQUAL = 1e-9
-"""By how much figures differ at most that are equal but for arithmetic."""
+_EQUAL = 1e-9  # by how much figures differ at most that are equal but for arithmetic
 COUNTED: dict[str, tuple[CellVerdict, ...]] = {
     "within the spread": ("within",),
     "higher": ("higher",),
@@ -31,11 +30,10 @@ COUNTED: dict[str, tuple[CellVerdict, ...]] = {
     "one seed": ("near", "above", "below"),
 }
 """Verdicts that summaries count, by heading."""
-OUR_LEGEND = "Mean over seeds ± half of its 95 % interval (Student's t)."
 LEGEND = (
-    "Ours is the mean over seeds ± half of its 95 % interval (Student's t), beside it what the paper prints. Ours is "
-    "higher or lower if its whole interval lies on one side of the paper's spread, which is what it prints after ±, or "
-    "the entry's tolerance; and within it if its mean is and its interval is no wider. Else there are too few seeds to "
+    "Mean over seeds ± half of its 95 % interval (Student's t), beside it what the paper prints. Ours is higher or "
+    "lower if its whole interval lies on one side of the paper's spread, which is what it prints after ±, or the "
+    "entry's tolerance; and within it if its mean is and its interval is no wider. Else there are too few seeds to "
     "say. One seed has no interval and is compared loosely."
 )
 
@@ -85,6 +83,15 @@ class Result:
     digits: int
     verdict: CellVerdict
     values: tuple[float, ...]
+
+    def cell(self) -> TableCell:
+        """Return it as a page shows it."""
+        paper = "" if self.paper is None else self.paper.shown(self.digits)
+        if self.ours is None:
+            return TableCell("–", paper, tip="No run of this cell is finished, or none has this figure.")
+        values = ", ".join(f"{value:.{self.digits}f}" for value in self.values)
+        tip = f"{self.row}, {self.column}: {self.measure}, by seed {values}"
+        return TableCell(self.ours.shown(self.digits), paper, self.verdict, tip)
 
 
 @dataclass(frozen=True)
@@ -148,17 +155,11 @@ class EntryTable:
     seconds: float
 
     @property
-    def differs(self) -> list[str]:
-        """Deviations of the entry and its scale from the paper's set-up."""
-        return [text for text in (self.plan.entry.differs, self.plan.scale.differs) if text]
-
-    @property
     def held(self) -> str:
         """How many of the tested claims hold, and for how many there are too few seeds to say."""
-        tested = [claim for claim in self.claims if claim.holds != "untested"]
-        undecided = sum(claim.holds == "unsure" for claim in tested)
-        text = f"{sum(claim.holds == 'holds' for claim in tested)} of {len(tested)}"
-        return f"{text}, {undecided} open" if undecided else text
+        tested = [claim.holds for claim in self.claims if claim.holds != "untested"]
+        undecided = f", {tested.count('unsure')} open" if "unsure" in tested else ""
+        return f"{tested.count('holds')} of {len(tested)}{undecided}"
 
     def counts(self) -> dict[str, int]:
         """Count the cells by heading of `COUNTED`."""
@@ -166,102 +167,68 @@ class EntryTable:
 
     def tree(self) -> dict[str, Any]:
         """Return the table as plain values."""
-        entry = self.plan.entry
+        entry, scale = self.plan.entry, self.plan.scale
         return {
             "entry": self.plan.name, "scale": self.plan.scale_name, "title": entry.title, "source": entry.source,
-            "differs": self.differs, "runs": self.runs, "finished": self.finished, "seconds": round(self.seconds, 1),
+            "differs": [text for text in (entry.differs, scale.differs) if text], "runs": self.runs,
+            "finished": self.finished, "seconds": round(self.seconds, 1),
             "cells": [asdict(result) | {"verdict": MEANINGS.get(result.verdict, "")} for result in self.results],
             "claims": [asdict(claim) for claim in self.claims],
         }  # fmt: skip
 
-    def rows(self) -> list[list[Any]]:
-        """Return the cells as rows of a table of plain values, headings first."""
-        rows: list[list[Any]] = [["row", "column", "measure", "value", "half", "seeds", "paper", "verdict"]]
-        for result in self.results:
-            ours, paper = result.ours or Figure(math.nan), result.paper and result.paper.shown(result.digits)
-            figures = [result.measure, result.ours and ours.value, ours.half, ours.seeds, paper]
-            rows.append([result.row, result.column, *figures, result.verdict])
-        return rows
-
     def page(self) -> PageView:
         """Build the page."""
         plan, entry = self.plan, self.plan.entry
-        beside = any(result.paper for result in self.results)
-        place = f"{entry.source}, at scale {plan.scale_name}" if entry.source else f"Scale {plan.scale_name}"
-        held = f"{self.held} claims hold." if self.claims else pluralize(len(self.results), "cell") + "."
-        held = held if self.finished else "No run is finished yet."
-        rows = [(row.name, [_cell(result) for result in self.results if result.row == row.name]) for row in plan.rows]
-        columns, caption = [column.name for column in plan.columns], LEGEND if beside else OUR_LEGEND
+        rows: dict[str, list[TableCell]] = {}
+        for result in self.results:
+            rows.setdefault(result.row, []).append(result.cell())
+        columns, caption = list(dict.fromkeys(result.column for result in self.results)), LEGEND
         if entry.ranks:
             ranks, difference = ranked(self.results)
             columns.append("mean rank")
-            rows = [(name, [*cells, TableCell(f"{ranks[name]:.2f}" if name in ranks else "–")]) for name, cells in rows]
-            rows.sort(key=lambda row: ranks.get(row[0], math.inf))
-            caption += " Ranks need two rows and columns without gaps." if difference is None else (
-                f" Mean ranks nearer than {difference:.2f} do not differ significantly (Nemenyi, 5 %)."
-            )  # fmt: skip
-        table = ResultTable(entry.heading, caption, entry.axis, columns, rows)
-        runs = pluralize(self.runs, "run")
-        finished = runs if self.finished == self.runs else f"{self.finished} of {runs} finished"
-        again = f"{finished}, {duration(self.seconds)} of one core." if self.finished else f"{finished}."
+            for name in rows:
+                rows[name].append(TableCell(f"{ranks[name]:.2f}" if name in ranks else "–"))
+            rows = dict(sorted(rows.items(), key=lambda row: ranks.get(row[0], math.inf)))
+            if difference is not None:
+                caption += f" Mean ranks nearer than {difference:.2f} do not differ significantly (Nemenyi, 5 %)."
+        table = ResultTable(entry.heading, caption, entry.axis, columns, list(rows.items()))
+        held = f"{self.held} claims hold." if self.claims else f"{pluralize(len(self.results), 'cell')}."
+        counts = "; ".join(f"{head}: {count}" for head, count in self.counts().items() if count)
+        lines = [held if self.finished else "No run is finished yet.", entry.claim, counts and f"{counts}."]
+        finished = f"{self.finished} of {pluralize(self.runs, 'run')} finished, {duration(self.seconds)} of one core."
         command = f"fedkin reproduce {plan.request} --scale {plan.scale_name}"
+        differs = [f"Differs: {text}" for text in self.tree()["differs"]]
+        parts = [
+            PagePart("table", "Ours beside the paper's", paragraphs=differs, figures=[table]),
+            PagePart("claims", "Claims", notes=[claim.sentence for claim in self.claims]),
+            PagePart("again", "Again", paragraphs=[finished], commands=[command]),
+        ]
         return PageView(
             title=entry.title,
-            lead=f"{held}\n{place}. {entry.claim}".rstrip(),
-            summary=[
-                *([("Claims that hold", self.held, "of those checked on our figures")] if self.claims else []),
-                *((head.capitalize(), str(n), "cells beside the paper's") for head, n in self.counts().items() if n),
-            ],
-            parts=[
-                PagePart(
-                    "table",
-                    "Ours beside the paper's" if beside else "Results",
-                    paragraphs=[f"Differs: {text}" for text in self.differs],
-                    figures=[table],
-                ),
-                *(
-                    [PagePart("claims", "Claims", notes=[claim.sentence for claim in self.claims])]
-                    if self.claims
-                    else []
-                ),
-                PagePart("again", "Again", paragraphs=[again], commands=[command]),
-            ],
+            lead="\n".join(filter(None, lines)),
+            parts=[part for part in parts if part.figures or part.notes or part.commands],
             settings={"run": entry.run, "scale": plan.scale.model_dump(exclude_none=True)},
         )
-
-
-def summary(tables: Sequence[EntryTable]) -> PageView:
-    """Build a page with a row for each entry, which links to the entry's own."""
-    scale, rows = tables[0].plan.scale_name, []
-    for table in tables:
-        runs = [table.plan.entry.heading, f"{table.finished} of {table.runs}", duration(table.seconds)]
-        texts = [*runs, *map(str, table.counts().values()), table.held]
-        rows.append((table.plan.name, [TableCell(text) for text in texts]))
-    heads = ["about", "runs", "core time", *COUNTED, "claims that hold"]
-    links = {table.plan.name: f"{table.plan.name}/{scale}/report.html" for table in tables}
-    figure = ResultTable("Entries", "Cells are counted by their verdict.", "entry", heads, rows, links)
-    return PageView(f"Reproduced at scale {scale}", parts=[PagePart("entries", "Entries", figures=[figure])])
 
 
 def table_of(plan: Plan, runs: Path) -> EntryTable:
     """Build the table of a plan from its finished runs, whose folders are in the folder `runs`."""
     names = plan.runs()
     finished = {name: FinishedRun(runs / name) for name in names if is_finished(runs / name)}
-    results = {cell.name: _result(plan, cell, finished) for cell in plan.cells}
+    results = {cell.name: _result(plan, cell, planned, finished) for cell, planned in plan.cells.items()}
     claims = tuple(_checked(claim, results) for claim in plan.entry.claims)
     seconds = sum(line["seconds"] for run in finished.values() for line in run.timing)
     return EntryTable(plan, tuple(results.values()), claims, len(finished), len(names), seconds)
 
 
-def _result(plan: Plan, cell: PlannedCell, finished: Mapping[str, FinishedRun]) -> Result:
+def _result(plan: Plan, cell: Cell, planned: Sequence[PlannedRun], finished: Mapping[str, FinishedRun]) -> Result:
     row, column, entry = cell.row, cell.column, plan.entry
 
     def setting(name: str) -> Any:
         """Return the setting of the column, else of the row, else of the entry."""
-        values = (getattr(line, name) for line in (column, row, entry))
-        return next(value for value in values if value is not None)
+        return next(value for line in (column, row, entry) if (value := getattr(line, name)) is not None)
 
-    by_seed = [measured(finished[run.name], cell.measure) for run in cell.runs if run.name in finished]
+    by_seed = [measured(finished[run.name], cell.measure) for run in planned if run.name in finished]
     values = tuple(setting("factor") * value for value in by_seed if value is not None)
     place = [line.name for line in entry.columns].index(column.name)
     ours, paper = over_seeds(values), printed(row.paper[place]) if row.paper else None
@@ -271,21 +238,18 @@ def _result(plan: Plan, cell: PlannedCell, finished: Mapping[str, FinishedRun]) 
 
 def _checked(claim: PaperClaim, results: Mapping[str, Result]) -> Checked:
     """Check a claim against the measured figures, ignoring cells that a scale leaves out."""
-    chain: list[tuple[str, Figure]] = []
-    is_known = True
-    for link in claim.chain:
-        if not isinstance(link, str):
-            chain.append(("", Figure(float(link))))
-        elif link in results:
-            ours = results[link].ours
-            is_known &= ours is not None
-            chain += [] if ours is None else [(link, ours)]
-    figures = tuple((name, figure.value) for name, figure in chain)
-    if len(chain) < 2 or not is_known:
+    chain = [
+        (link, results[link].ours) if isinstance(link, str) else ("", Figure(float(link)))
+        for link in claim.chain
+        if not isinstance(link, str) or link in results
+    ]
+    known = [(name, figure) for name, figure in chain if figure is not None]
+    figures = tuple((name, figure.value) for name, figure in known)
+    if len(known) < max(2, len(chain)):
         return Checked(claim.text, "untested", figures)
     holds: Literal["holds", "fails", "unsure"] = "holds"
     on_means = True
-    for first, second in pairwise(figure for _, figure in chain):
+    for first, second in pairwise(figure for _, figure in known):
         # The half-width of a difference is the root of the sum of squares; a number or one seed counts as exact.
         half = math.hypot(first.half or 0.0, second.half or 0.0)
         ahead = first.value - second.value + claim.margin
@@ -294,15 +258,4 @@ def _checked(claim: PaperClaim, results: Mapping[str, Result]) -> Checked:
             holds = "unsure" if holds == "holds" else holds
         elif ahead < -_EQUAL:
             holds = "fails"
-    return Checked(claim.text, holds, figures, on_means, any(figure.seeds == 1 for _, figure in chain))
-
-
-def _cell(result: Result) -> TableCell:
-    paper = "" if result.paper is None else result.paper.shown(result.digits)
-    if result.ours is None:
-        return TableCell("–", paper, tip="No run of this cell is finished, or none has this figure.")
-    values = ", ".join(f"{value:.{result.digits}f}" for value in result.values)
-    beside = f"; paper: {paper}" if paper else ""
-    verdict = f"; {MEANINGS[result.verdict]}" if result.verdict else ""
-    tip = f"{result.row}, {result.column}: {result.measure}, by seed {values}{beside}{verdict}"
-    return TableCell(result.ours.shown(result.digits), paper, result.verdict, tip)
+    return Checked(claim.text, holds, figures, on_means, any(figure.seeds == 1 for _, figure in known))
