@@ -256,7 +256,7 @@ def text_of(tree: Mapping[str, Any]) -> str:
     base = next(level["error"] for level in errors["levels"] if level["flip"] == 0.0)
     tried = [(_level_name(level["flip"]), level["error"], level["recognised"], PAPER.get(level["flip"]))
              for level in errors["levels"]]  # fmt: skip
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (f"Reconstruction of {errors['samples']} samples", "error", "of P = 0 %", "paper, of P = 0 %", "recognised")
     ]
     for name, error, share, paper in [*tried, ("mean of all as a guess", errors["guess"], 1 / errors["samples"], None)]:

@@ -51,7 +51,7 @@ def costs_of(folder: Path, target: Target | None = None) -> pd.DataFrame | None:
         return None
     timing = pd.DataFrame(read_timing(folder), columns=["step", "client_seconds", "seconds"]).set_index("step")
     steps = pd.DataFrame(
-        [{name: record[name] for name in ("step", "sent", "received")} for record in records]  # type: ignore[literal-required]
+        [{name: record[name] for name in ("step", "sent", "received")} for record in records]
     ).set_index("step")
     steps = steps.diff().fillna(steps).assign(steps=1).join(timing)
     if 0 in timing.index:

@@ -41,7 +41,7 @@ def _sentences(texts: Collection[str]) -> str:
 
 def _table(table: ResultTable) -> str:
     head = (table.corner, *map(str, table.columns))
-    text = table_text([head, *((name, *map(_cell, cells)) for name, cells in table.rows)])
+    text = table_text([head, *((str(name), *map(_cell, cells)) for name, cells in table.rows)])
     used = {cell.verdict for _, cells in table.rows for cell in cells}
     legend = ", ".join(f"{sign} {MEANINGS[verdict]}" for verdict, sign in SIGNS.items() if verdict in used)
     return "\n".join([table.title, text, *([legend] if legend else [])])
