@@ -29,7 +29,6 @@ if TYPE_CHECKING:
         Local,
         Sattler,
     )
-    from fedkin.estimators.metrics import load_history
     from fedkin.estimators.sample_estimators import (
         AFCL,
         CCFC,
@@ -97,7 +96,6 @@ __all__ = [
     "__version__",
     "compare",
     "diff",
-    "load_history",
     "load_models",
 ]
 
@@ -109,7 +107,6 @@ _FROM = {
     "FedkinWarning": "fedkin.core.errors",
     "compare": "fedkin.studies.compare",
     "diff": "fedkin.studies.two_runs",
-    "load_history": "fedkin.estimators.metrics",
     "load_models": "fedkin.experiment.prediction",
 }
 """The module of each name that is no estimator."""

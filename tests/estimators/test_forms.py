@@ -58,7 +58,6 @@ def test_the_form_of_clients_changes_nothing(clients: Any, y: Any, model: fedkin
 
 def test_clients_keep_their_names(model: fedkin.IFCA) -> None:
     assert model.clusters_ == dict(zip(NAMES, model.client_labels_.tolist(), strict=True))
-    assert set(model.metrics_["client"].dropna()) == set(NAMES)
     predicted = model.predict(X)
     assert list(predicted) == NAMES
     assert np.array_equal(predicted["south"], model.predict(X["south"], client="south"))
@@ -88,18 +87,12 @@ def test_what_does_not_fit_is_refused(call: Any, sentence: str, model: fedkin.IF
     assert str(raised.value).startswith(sentence)
 
 
-def test_metrics_are_those_of_each_clients_model_on_its_own_samples(judged: fedkin.IFCA) -> None:
-    metrics = judged.metrics_
-    assert list(metrics.columns) == ["round", "client", "cluster", "split", "metric", "value"]
-    last = metrics[(metrics["round"] == 3) & (metrics["split"] == "test") & (metrics["metric"] == "accuracy")]
-    for name in NAMES:
-        row = last[last["client"] == name].iloc[0]
-        assert row["value"] == pytest.approx(judged.score(*TEST[name], client=name))
-        assert row["cluster"] == judged.clusters_[name]
-    assert last[last["client"].isna()]["value"].item() == pytest.approx(judged.score(TEST))
-    assert {"global_accuracy", "f1"} <= set(metrics[metrics["split"] == "validation"]["metric"])
-    losses = metrics[(metrics["metric"] == "loss") & metrics["client"].isna()]["value"].tolist()
-    assert losses == [entry["loss"] for entry in judged.records_]
+def test_records_have_what_each_clients_model_scores_on_its_own_samples(judged: fedkin.IFCA) -> None:
+    last = judged.records_[-1]
+    assert last["client_accuracy"] == pytest.approx([judged.score(*TEST[name], client=name) for name in NAMES])
+    assert last["personal_accuracy"] == pytest.approx(judged.score(TEST))
+    assert last["validation_client_accuracy"] == last["client_accuracy"]
+    assert {"validation_global_accuracy", "validation_personal_f1", "loss", "sent"} <= last.keys()
 
 
 class Counting(Callback):

@@ -25,16 +25,14 @@ from fedkin.estimators.clients import (
     is_position,
     labelled_clients,
     labelled_data,
-    map_clients,
     needed_labels,
-    read_held_out,
     read_labelled_clients,
     read_labels,
 )
 from fedkin.estimators.estimator import Estimator
-from fedkin.estimators.training import TRAINING_TYPES, TrainingOptions, network_of, training_of
+from fedkin.estimators.training import TRAINING_TYPES, Registered, TrainingOptions, network_of
 from fedkin.experiment.terminal import fewer_clusters
-from fedkin.nn.encoder import Encoder
+from fedkin.nn.descent import Recipe
 from fedkin.nn.modules import Classifier
 
 _DATA = "The data given"
@@ -44,14 +42,11 @@ class ClientClusterer(Estimator):
     """Base class of estimators that cluster clients with labelled samples and train a model for each cluster.
 
     `module` may also be the class of a torch module, or a function that makes one: of ``(shape, classes)``, the shape
-    of a sample and the number of classes, of the number of classes alone, or of nothing; parameters with a default are
-    not given. It must give logits ``(n, classes)``. Each fit draws new parameters from `random_state`, so that a fit
-    depends on nothing that happened before it and methods with several models do not start them all alike. To start
-    from given weights, pass a function that returns a copy of them; `IFCA` then takes ``start="kmeans"``.
+    of a sample and the number of classes, of the number of classes alone, or of nothing. It must give logits
+    ``(n, classes)``. Each fit draws new parameters from `random_state`; to start from given weights, pass a function
+    that returns a copy of them (`IFCA` then takes ``start="kmeans"``).
 
-    `optimizer` may also be a class of ``torch.optim`` or a ``partial`` of one, or a function from parameters to an
-    optimiser; clients begin each round with a new one. It has the learning rate that it was given, or else
-    `learning_rate`. Plain SGD and Adam by their names are faster.
+    `recipe` may also be a `fedkin.nn.descent.Recipe`, with an optimiser and an augmentation of batches of one's own.
 
     Attributes
     ----------
@@ -64,9 +59,9 @@ class ClientClusterer(Estimator):
         Membership of each client in each cluster, rows summing to 1; only of methods with soft clusters. A client
         then predicts with all models, weighted by membership; `client_labels_` are the clusters of highest membership.
     models_ : list of nn.Module
-        Models from prepared samples to logits, one per cluster, in evaluation mode. Samples are prepared by
-        ``preparation_.apply(x)``, which takes a DataFrame, an array or a tensor:
-        ``models_[0](preparation_.apply(df))``. They are copies: changes to them do not change what `predict` returns.
+        Models from prepared samples to logits, one per cluster, in evaluation mode:
+        ``models_[0](preparation_.apply(x))`` of a DataFrame, an array or a tensor. They are copies: changes to them do
+        not change what `predict` returns.
     classes_ : ndarray, (n_classes,)
         All clients' labels, sorted; the order of logits and probabilities.
     n_clusters_ : int
@@ -98,19 +93,15 @@ class ClientClusterer(Estimator):
         eval : as clients, optional
             Labelled samples that clients do not train on, of all or some clients by name, or of as many in a list.
             After each round the model of every client's cluster is evaluated on the client's own samples, see
-            `metrics_`.
+            `records_`.
         validation : as eval, optional
-            The same for early stopping and model selection.
+            The same for early stopping and model selection; what is measured begins with ``validation_``.
         """
         inputs = read_labelled_clients(clients, y, self._table_options(), self._labels_needed())
-        held_out = {
-            entrance: read_held_out(data, entrance, inputs)
-            for entrance, data in (("eval", eval), ("validation", validation))
-            if data is not None
-        }
         network = network_of(self.module, self.loss)  # at every fit again, as what a function makes may have changed
-        named, recipe = training_of(type(self).__name__, self.get_params())
-        self._run(inputs, named if network is None else named | {"module": network.name}, held_out, callbacks)
+        recipe = Registered("recipe", self.recipe, "recipe") if isinstance(self.recipe, Recipe) else None
+        named = {option: each.name for option, each in (("module", network), ("recipe", recipe)) if each is not None}
+        self._run(inputs, named, {"eval": eval, "validation": validation}, callbacks)
         self._registered, self.classes_ = (network, recipe), inputs.classes
         used = used_clusters([self.result_["labels"]])
         self._warn_of_records(fewer_clusters(used, getattr(self, "n_clusters", None), "clients"))
@@ -170,19 +161,8 @@ class ClientClusterer(Estimator):
     def score(self, x: Any, y: Any = None, client: int | str | None = None, cluster: int | None = None) -> float:
         """Return the accuracy on labelled samples, in [0, 1]; for several clients the mean over them.
 
-        Parameters
-        ----------
-        x : array-like, or several clients' samples
-            As in `predict`, with or without labels.
-        y : array-like, str, sequence or dict, optional
-            The labels, as in `fit`, where `x` has none; of one client an array.
-        client, cluster
-            As in `predict`.
-
-        Raises
-        ------
-        FedkinError
-            As in `predict`, or if there are no labels.
+        `x`, `client` and `cluster` are as in `predict`; `y` are the labels, as in `fit`, where `x` has none. Raises
+        FedkinError as `predict`, or if there are no labels.
         """
         check_is_fitted(self, "result_")
         if client is None and cluster is None and holds_several(x):
@@ -211,11 +191,6 @@ class ClientClusterer(Estimator):
         y : array-like or str, optional
             The labels where `x` has none, which must be among `classes_`. Only Embedding's prototypes and LADD's styles
             need no labels, and then ignore them.
-
-        Raises
-        ------
-        FedkinError
-            If the data cannot be used.
         """
         check_is_fitted(self, "result_")
         data = labelled_data(x, y, _DATA, self._label)
@@ -239,33 +214,23 @@ class ClientClusterer(Estimator):
         return as_given({i: function(self._logits(samples, i, None)) for i, samples in data.items()}, x)
 
     def _logits(self, x: Any, client: int | str | None, cluster: int | None) -> Tensor:
-        model, samples = self._model(client, cluster), self._prepared(x, _DATA)
-        with self._on_device():
-            logits: Tensor = self._method.logits_of(self.result_, samples, **model)
-            return logits
-
-    def _model(self, client: int | str | None, cluster: int | None) -> dict[str, int]:
-        """Check the ``client`` or ``cluster`` whose model predicts, and return it by position."""
-        models: Tensor = self.result_["models"]
+        """Return logits by the model of the ``client`` or ``cluster``, after checking which that is."""
+        count = len(self.result_["models"])
         if not self.result_["module"]:
             raise FedkinError("The clients of fit had no labels, so there are clusters but no models to predict with.")
-        if client is None and cluster is None and len(models) == 1:
+        if client is None and cluster is None and count == 1:
             cluster = 0
         if (client is None) == (cluster is None):
-            raise FedkinError(
-                f"Say whose model is to be used, by client= or by cluster=; there are {len(models)} clusters."
-            )
-        if client is None:
-            if not is_position(cluster, len(models)):
-                raise FedkinError(f"cluster is {cluster!r}; allowed: 0 to {len(models) - 1}, the clusters of fit.")
-            return {"cluster": int(cluster or 0)}
-        position = fitted_position(client, self.client_names_)
-        if self.client_labels_[position] < 0:
-            raise FedkinError(
-                f"The cluster of '{self.client_names_[position]}' is not known; find it with assign(x, y) and give it "
-                "as cluster=."
-            )
-        return {"client": position}
+            raise FedkinError(f"Say whose model is to be used, by client= or by cluster=; there are {count} clusters.")
+        if client is None and not is_position(cluster, count):
+            raise FedkinError(f"cluster is {cluster!r}; allowed: 0 to {count - 1}, the clusters of fit.")
+        whose = {"cluster": cluster} if client is None else {"client": fitted_position(client, self.client_names_)}
+        if client is not None and self.client_labels_[whose["client"]] < 0:
+            raise FedkinError(f"The cluster of {client!r} is not known; find it with assign(x, y), and give cluster=.")
+        samples = self._prepared(x, _DATA)
+        with self._on_device():
+            logits: Tensor = self._method.logits_of(self.result_, samples, **whose)
+            return logits
 
 
 class Embedding(ClientClusterer, method="embedding"):
@@ -301,20 +266,6 @@ class Embedding(ClientClusterer, method="embedding"):
     >>> model.assign(x[:200], 9 - y[:200])
     1
     """
-
-    def transform(self, x: Any) -> Any:
-        """Encode samples by the encoder that the clients trained together, or that came from a file.
-
-        `KinGraph` can use it as features: ``KinGraph(features=model.transform)``. It returns float32 ``(n, width)`` for
-        one array of samples, a list or dict of them for several clients; FedkinError as `predict`.
-        """
-        check_is_fitted(self, "result_")
-        return map_clients(x, self._codes, _DATA)
-
-    def _codes(self, x: Any, subject: str) -> NDArray[np.float32]:
-        samples = self._prepared(x, subject)
-        with self._on_device():
-            return Encoder.of(self.result_["encoder"]).codes(self.result_["vector"], samples).numpy()
 
     def _labels_needed(self) -> bool:
         return bool(self.form != "prototypes")

@@ -1,4 +1,4 @@
-"""Clients of a fit: their data as users give them, labels of any plain type, held-out samples, and names."""
+"""Clients of a fit: their data and labels as users give them, held-out samples, and clients by name and position."""
 
 from __future__ import annotations
 
@@ -10,17 +10,12 @@ from typing import Any, SupportsIndex
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pandas.api.types import infer_dtype
 from torch import Tensor
 
 from fedkin.core import Client
-from fedkin.core.errors import PYTHON, FedkinError, at_door, mid_sentence, raised_by, refuse, unknown_name
-from fedkin.data.dataset import (
-    Dataset,
-    are_whole,
-    check_are_classes,
-    fractions,
-    notes_on_outcomes,
-)
+from fedkin.core.errors import PYTHON, FedkinError, at_door, unknown_name
+from fedkin.data.dataset import Dataset, are_whole, check_are_classes, fractions, notes_on_outcomes
 from fedkin.data.files import read_file
 from fedkin.data.inputs import (
     ClientInput,
@@ -33,7 +28,6 @@ from fedkin.data.inputs import (
     labels_beside,
     load_clients,
     named_data,
-    said_once,
 )
 from fedkin.data.names import expanded, holds_clients
 from fedkin.data.options import NO_LABELS, TableOptions
@@ -84,22 +78,25 @@ def read_labelled_clients(data: Any, y: Any, table: TableOptions, labels_needed:
     """
     read = federation_input(data, y, seek_labels=True)
     sites = load_clients(read.source, read.column, table)
-    beside = read.labels or [None] * len(sites)
-    labels = [_labels_in(site) if array is None else array for array, site in zip(beside, sites, strict=True)]
     names = [site.name for site in sites]
-    without = [name for name, array in zip(names, labels, strict=True) if array is None]
-    if without and (labels_needed or len(without) < len(names)):
-        unlike = next((f", unlike {name}" for name in names if name not in without), "")
+    labels = [
+        _labels_in(site) if array is None else read_labels(array, len(site), site.name)
+        for array, site in zip(read.labels or [None] * len(sites), sites, strict=True)
+    ]
+    arrays = [array for array in labels if array is not None]
+    if len(arrays) < len(sites) and (labels_needed or arrays):
+        name = next(name for name, array in zip(names, labels, strict=True) if array is None)
         raise FedkinError(
-            f"{without[0]} has no labels{unlike}; give clients as pairs (x, y), arrays of labels as y, or the name of "
-            "the column of labels as y."
+            f"{name} has no labels; give clients as pairs (x, y), arrays of labels as y, or the name of the column of "
+            "labels as y."
         )
     classes: ClassLabels = np.array([], dtype=np.int64)
-    if not without:
-        each = [(array, len(site), site.name) for array, site in zip(labels, sites, strict=True)]
-        refuse(said_once([(client[2], line) for client in each for line in raised_by(read_labels, *client)]))
-        arrays = [read_labels(*client) for client in each]
-        classes = _classes_of(arrays, names)
+    if arrays:
+        for array, name in zip(arrays, names, strict=True):
+            check_kind(array, arrays[0], name, names[0])
+        classes = np.unique(np.concatenate(arrays))
+        if len(classes) < 2:
+            raise FedkinError(f"All labels of all clients are {classes[0]!s}; there must be two classes or more.")
         texts = [str(label) for label in classes.tolist()]
         check_are_classes(texts, sum(map(len, sites)), read.label)
         codes = [encoded(array, classes, name) for array, name in zip(arrays, names, strict=True)]
@@ -108,7 +105,7 @@ def read_labelled_clients(data: Any, y: Any, table: TableOptions, labels_needed:
     for client, site in zip(clients, sites, strict=True):
         client.y = site.y
     # That clients share no labels with others is what clusters of clients are often found for: a note, no question.
-    apart, looks_wrong = notes_on_sites(sites, comparable=not without)
+    apart, looks_wrong = notes_on_sites(sites, comparable=bool(arrays))
     questions = (*notes_on_outcomes(site.features for site in sites), *looks_wrong)
     return Inputs(clients, names, read.label, (*questions, *apart), questions, classes=classes)
 
@@ -126,16 +123,13 @@ def labelled_data(x: Any, y: Any, subject: str, label: str | None) -> ClientInpu
     """
     if y is not None and not isinstance(y, str):
         return ClientInput(client_input(x, subject).x, y)
-    label = y or label
+    column = y or label
     if isinstance(x, str | Path):
-        return ClientInput(x, _labels_in(read_file(expanded(str(x)), label)))
+        return ClientInput(x, _labels_in(read_file(expanded(str(x)), column)))
     frame = as_frame(x)
-    if y is None and frame is not None and label not in [str(name) for name in frame.columns]:
-        label = None
-    data = client_input(x, subject, label if form_of(x) in ("path", "table", "items") else None, seek_labels=True)
-    if data.label is None:
-        return data
-    return ClientInput(data.x.drop(columns=[name for name in data.x.columns if str(name) == data.label]), data.y)
+    if y is None and frame is not None and column not in list(map(str, frame.columns)):
+        column = None
+    return client_input(x, subject, column if form_of(x) in ("table", "items") else None, seek_labels=True)
 
 
 def labelled_clients(x: Any, y: Any, label: str | None, entrance: str) -> dict[Any, ClientInput]:
@@ -173,40 +167,18 @@ def read_labels(y: Any, samples: int, subject: str) -> ClassLabels:
         array = np.asarray(y.detach().cpu() if isinstance(y, Tensor) else y)
     except ValueError:  # ragged
         array = np.empty(0)
-    if array.shape == (samples, 1):  # a column, as scikit-learn takes it
-        array = array[:, 0]
-    is_masked = isinstance(y, np.ma.MaskedArray) and np.ma.getmaskarray(y).any()  # which asarray forgets
-    if array.shape != (samples,) or is_masked:
-        one_hot = ", as y.argmax(1) has of one-hot labels" if array.ndim == 2 and len(array) == samples else ""
+    array = array[:, 0] if array.shape == (samples, 1) else array
+    kind = infer_dtype(array.ravel(), skipna=False)
+    types = {"integer": np.int64, "boolean": np.bool_, "floating": np.float64, "string": np.str_}
+    if array.shape != (samples,) or kind not in types or np.ma.is_masked(y):
         raise FedkinError(
-            f"{subject} has labels of shape {array.shape} for {samples} samples; it needs one for each{one_hot}, none "
-            "missing."
+            f"{subject} has labels of type {kind} and shape {array.shape} for {samples} samples; each sample needs a "
+            "whole number, a truth value or a string."
         )
-    if array.dtype.kind == "O":
-        values = array.tolist()
-        odd = [value for value in values if not isinstance(value, bool | int | float | np.number)]
-        if odd and not all(isinstance(value, str) for value in values):
-            example = next((value for value in odd if not isinstance(value, str)), odd[0])
-            raise FedkinError(f"{subject} has the label {example!r}; they should be all numbers or all strings.")
-        array = np.array(values)
-    if array.dtype.kind not in "biufU":
-        raise FedkinError(f"{subject} has labels of type {array.dtype}; they should be integers, booleans or strings.")
-    if array.dtype.kind == "f" and not (whole := np.isfinite(array) & (array == np.floor(array))).all():
+    array = array.astype(types[kind]) if array.dtype.kind == "O" else array
+    if kind == "floating" and not (whole := np.isfinite(array) & (array == np.floor(array))).all():
         raise fractions(subject, array[~whole][0])
-    return np.char.strip(array) if array.dtype.kind == "U" else array
-
-
-def _classes_of(labels: Sequence[ClassLabels], names: Sequence[str]) -> ClassLabels:
-    """Return the distinct labels of all clients, sorted.
-
-    Raises FedkinError if there is only one, or some clients have numbers and others strings.
-    """
-    for array, name in zip(labels, names, strict=True):
-        check_kind(array, labels[0], name, mid_sentence(names[0]))
-    classes: ClassLabels = np.unique(np.concatenate(labels))
-    if len(classes) < 2:
-        raise FedkinError(f"All labels of all clients are {classes[0]!s}; there must be two classes or more.")
-    return classes
+    return np.char.strip(array) if kind == "string" else array
 
 
 def encoded(labels: ClassLabels, classes: ClassLabels, subject: str) -> Tensor:
@@ -236,39 +208,28 @@ def prepared(preparation: Preparation, data: ClientInput, subject: str, label: s
     The column `label` of a table is left out.
     """
     dataset, subject = preparation.read_again(data, subject, [] if label is None else [label])
-    x = preparation.prepared(dataset.x, dataset.table, subject)
-    return x, preparation.notes_on(dataset, subject)
+    return preparation.prepared(dataset.x, dataset.table, subject), preparation.notes_on(dataset, subject)
 
 
-def read_held_out(data: Any, entrance: str, inputs: Inputs) -> dict[str, ClientInput]:
-    """Read the labelled samples of some clients that a user holds out, given as in ``fit``; return them by client.
+def held_out_population(data: Any, entrance: str, inputs: Inputs, preparation: Preparation) -> Population:
+    """Return the clients with the labelled samples that a user holds out, given as in ``fit``, as their tests.
 
     `entrance` is the name of the argument of ``fit``. Raises FedkinError if clients are unknown or their number
-    differs, or data cannot be used.
+    differs, samples do not fit those of the clients, or have no labels or others.
     """
     if isinstance(data, str | Path):
         data = {name: expanded(str(data)) / name for name in holds_clients(str(data))}
-    samples = by_client(labelled_clients(data, None, inputs.label, entrance), inputs.names, entrance)
-    return {inputs.names[i]: client for i, client in samples.items()}
-
-
-def held_out_population(
-    held_out: Mapping[str, ClientInput], entrance: str, inputs: Inputs, preparation: Preparation
-) -> Population:
-    """Return the clients with the samples that `read_held_out` has read, prepared, as their tests.
-
-    Raises FedkinError if samples do not fit those of the clients, or have no labels or others.
-    """
+    held_out = by_client(labelled_clients(data, None, inputs.label, entrance), inputs.names, entrance)
     nothing = torch.zeros(0, *inputs.clients[0].x.shape[1:]), torch.zeros(0, dtype=torch.int64)
-    tests = dict.fromkeys(inputs.names, nothing)
-    for name, data in held_out.items():
-        subject = f"{name} in {entrance}"
+    tests = [nothing] * len(inputs.names)
+    for position, samples in held_out.items():
+        subject = f"{inputs.names[position]} in {entrance}"
         try:
-            x, _ = prepared(preparation, data, subject, inputs.label)
+            x, _ = prepared(preparation, samples, subject, inputs.label)
         except FedkinError as error:
             raise FedkinError(f"{subject} does not fit: {error}") from error
-        tests[name] = x, encoded(needed_labels(data, subject, len(x)), inputs.classes, subject)
-    return Population(list(inputs.clients), None, [], tests=list(tests.values()))
+        tests[position] = x, encoded(needed_labels(samples, subject, len(x)), inputs.classes, subject)
+    return Population(list(inputs.clients), None, [], tests=tests)
 
 
 # Clients by position and by name.
@@ -312,9 +273,9 @@ def fitted_position(client: Any, names: Sequence[str]) -> int:
             raise unknown_name("client", client, names)
         return names.index(client)
     if not is_position(client, len(names)):
-        quoted = f"; '{client}', in quotation marks, is the client of this name" if str(client) in names else ""
         raise FedkinError(
-            f"client is {client!s}; numbers are positions, 0 to {len(names) - 1}, in the order of fit{quoted}."
+            f"client is {client!s}; numbers are positions, 0 to {len(names) - 1}, in the order of fit, and names are "
+            "texts, in quotation marks."
         )
     return int(client)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import functools
 import inspect
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -21,49 +21,29 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from fedkin.core import Client, FedkinError, Method, Record
+from fedkin.core import Client, FedkinError, Method, Record, runner
 from fedkin.core.device import device_named, on
 from fedkin.core.errors import PYTHON, FedkinWarning, at_door, hint, listing, meant_by, nearest_few
-from fedkin.core.method import (
-    Option,
-    ServerData,
-    check_annotations,
-    check_class,
-    options_of,
-    section_entries,
-    with_server_data,
-)
-from fedkin.core.runner import (
-    Callbacks,
-    Followers,
-    RecordLine,
-    Runner,
-    Timing,
-    callbacks_of,
-    result_of,
-    run_with_callbacks,
-    without_result,
-)
-from fedkin.data.inputs import ClientInput, client_input
+from fedkin.core.method import Option, check_annotations, check_class, options_of, section_entries, with_server_data
+from fedkin.core.runner import Followers
+from fedkin.data.inputs import client_input
 from fedkin.data.options import TableOptions
 from fedkin.data.population import Population
 from fedkin.data.preparation import Preparation, prepare, remembered
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.estimators.clients import Inputs, held_out_population, prepared
-from fedkin.estimators.metrics import Row, record_rows, score_rows, tidy
 from fedkin.experiment.cluster_names import checked_names
 from fedkin.experiment.config import checked_method, encoder_named, encoding_features, preparing_for
 from fedkin.experiment.evaluation import evaluate_clusters
 from fedkin.experiment.registry import resolve
 from fedkin.experiment.terminal import Bar, Quiet
 from fedkin.features.encoders import Encoder
-from fedkin.report.figures import PagePart, PageView, SampleMap
+from fedkin.report.figures import PagePart, PageView
 from fedkin.report.numbers import pluralize
 from fedkin.report.words import cluster_title, sentences
 
 if TYPE_CHECKING:
     from fedkin.report.plots import Plot
-    from fedkin.report.sample_map import MapLayout
 
 _SHOWN, _OF_LINES = 20, ("step", "missing", "sent", "received")
 """Clusters that a notebook describes, for more are not read; and what lines of records have beside values."""
@@ -71,10 +51,6 @@ _KINDS = {"descriptions": "profile", "clustering": "scales", "sizes": "sizes", "
 """The kind of plot that each section of a page is part of."""
 _SENTENCES = 3
 """Sentences on what looks wrong that one warning has; `preparation_.notes` has all."""
-_SPLITS = {"eval": "test", "validation": "validation"}
-"""What the arguments of `fit` are called in metrics."""
-HeldOut = Mapping[str, Mapping[str, ClientInput]]
-"""Labelled samples by argument of `fit` and client."""
 _OF_EVERY_FIT = """
 callbacks : sequence of Callback or callable
     `fedkin.Callback`, such as `fedkin.EarlyStopping`; a function is called with each step's record, a dict.
@@ -126,7 +102,7 @@ _OF_TABLES = ("scaling", "drop", "id", "categorical", "ordinal", "text", "missin
 """Options of `TableOptions` that estimators have; the others are for files, which pandas reads."""
 
 
-@functools.cache
+@cache
 def common_options() -> list[Option]:
     """Return the parameters that all estimators have; scikit-learn allows no list and no dict as a default."""
     of_tables = {option.name: option for option in options_of(TableOptions)}
@@ -150,7 +126,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     result_ : dict
         Complete result of the method.
     records_ : list of dict
-        One entry per step as the method recorded it, with the bytes sent and received so far.
+        One entry per step: what the method recorded, with the bytes sent and received so far, and what was measured on
+        held-out samples; ``pandas.DataFrame(model.records_)`` is a table of them.
     client_names_ : list of str
         Names of the clients, in the order of `fit`, which is that of all lists by client. They are texts, also of
         clients that a dict has under numbers.
@@ -166,15 +143,17 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         Columns, if the clients are DataFrames.
     cluster_names_ : dict of int to str
         Names that `rename` has given clusters; empty after `fit`.
-    metrics_ : DataFrame
-        Values and scores of every round, a row for each: ``round``, ``client``, ``cluster``, ``split``, ``metric``,
-        ``value``.
     """
 
     _method: ClassVar[type[Any]]
     certificates_: list[dict[str, Any]]
+    records_: list[dict[str, Any]]
     client_names_: list[str]
+    cluster_names_: dict[int, str]
+    missing_: dict[str, str]
     n_clusters_: int
+    preparation_: Preparation
+    result_: dict[str, Any]
     _clusters: ClassVar[Literal["samples", "clients"] | None] = None
     """What the methods of a base of estimators cluster."""
     _types: ClassVar[Mapping[str, Any]] = {}
@@ -200,21 +179,17 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             return
         if isinstance(method, str):
             method = resolve("method", method)
-        elif isinstance(method, type) and issubclass(method, Method):
+        else:
             check_annotations(method, f"{method.__module__}:{method.__name__}")
             check_class(method)
-        else:
-            raise FedkinError(f"{cls.__name__} is made of a method's class, such as KFedMethod, not of {method!r}.")
-        clusters = method.traits.clusters
-        if None not in (cls._clusters, clusters) and clusters != cls._clusters:
+        if (clusters := method.traits.clusters) not in (None, cls._clusters):
             base = "ClientClusterer" if clusters == "clients" else "SampleClusterer"
             raise FedkinError(f"{method.__name__} clusters {clusters}; make {cls.__name__} of {base}.")
         common = common_options()
         for name in (option.name for option in options_of(method)):
             if hasattr(cls, name) or any(option.name == name for option in common):
                 raise FedkinError(
-                    f"{method.__name__} has an option '{name}', a name that every estimator uses itself; call the "
-                    f"option otherwise to make {cls.__name__} of it."
+                    f"{method.__name__} has an option '{name}', a name that estimators use; call it otherwise."
                 )
         cls._method = method
         options = [*options_of(method), *(options_of(cls._python_options) if cls._python_options else ())]
@@ -242,27 +217,21 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     def _on_device(self) -> AbstractContextManager[None]:
         return on(device_named(str(getattr(self, "device", "cpu")), "'device'"))
 
-    def _drawn_seed(self) -> int:
-        """Return the run's seed: `random_state` if it is a number, as the command line takes it, else drawn from it."""
-        random = check_random_state(self.random_state)  # refuses what is no seed
-        is_number = isinstance(self.random_state, int | np.integer)
-        return int(self.random_state) if is_number else int(random.randint(2**31 - 1))
-
-    def _server_data(self, preparation: Preparation, label: str | None) -> ServerData:
-        """Return how the server's own samples are read, if the method's server has any."""
-        return preparation.apply
-
     @at_door(PYTHON)
-    def _run(
-        self, inputs: Inputs, named: dict[str, Any], held_out: HeldOut | None = None, callbacks: Followers = ()
-    ) -> None:  # fmt: skip
+    def _run(self, inputs: Inputs, named: Mapping[str, Any], held_out: Mapping[str, Any], callbacks: Followers) -> None:
         """Prepare the clients' data, run the method until it has finished, and set the attributes.
 
-        `named` are options that stand for what only Python can give.
+        `named` are options that stand for what only Python can give; `held_out` are samples by the argument of `fit`.
         """
-        clients, names, followers = inputs.clients, inputs.names, callbacks_of(callbacks)
-        method: Method[Any] = checked_method(self._method, self._options() | named)
-        seed = self._drawn_seed()
+        clients, names, followers = inputs.clients, inputs.names, runner.callbacks_of(callbacks)
+        server_data = getattr(self, "server_data", None)
+        if in_memory := not isinstance(server_data, str | None):
+            named = {**named, "server_data": "server_data"}
+        method: Method[Any] = checked_method(self._method, {**self._options(), **named})
+        random = check_random_state(self.random_state)  # refuses what is no seed
+        # A number is the run's seed as it is, as the command line takes it.
+        is_number = isinstance(self.random_state, int | np.integer)
+        seed = int(self.random_state) if is_number else int(random.randint(2**31 - 1))
         with self._on_device(), one_thread(), Bar() if self.verbose else Quiet() as progress:
             fed = LocalFederation(clients, seed, on_progress=progress.part, names=names)
             table = self._table_options()
@@ -274,28 +243,38 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
                 first = _first(preparation.questions)
                 _warn(f"The data look wrong, and are used as they are. {first} See preparation_.notes.")
             _warn(*inputs.guesses)
-            method = with_server_data(method, self._server_data(preparation, inputs.label))
+            read = partial(preparation.apply, server_data) if in_memory else preparation.apply
+            method = with_server_data(method, read)
             splits = {
-                _SPLITS[entrance]: held_out_population(samples, entrance, inputs, preparation)
-                for entrance, samples in (held_out or {}).items()
+                entrance: held_out_population(samples, entrance, inputs, preparation)
+                for entrance, samples in held_out.items()
+                if samples is not None
             }
-            runner = FitRunner(method, fed, Callbacks([progress, *followers]), splits)
-            with run_with_callbacks(runner.callbacks):
-                state = runner.steps()
-            result, missing = result_of(method, fed, state), without_result(method, fed)
+            steps = FitRunner(method, fed, runner.Callbacks([progress, *followers]), splits)
             columns = list(dict.fromkeys(name for client in clients if client.table for name in client.table.names))
-            # All attributes are set here, at the end: a fit that fails leaves the model as it was.
-            self.records_, self._scores, self.n_iter_ = runner.history, runner.scores, state.steps
-            self.preparation_, self.client_names_, self._label = preparation, list(names), inputs.label
-            self.missing_ = {names[client]: reason for client, reason in missing.items()}
-            self._run_seed, self._named, self._forgotten, self.certificates_ = seed, named, set[int](), []
-            self._updates = 0
-            self.n_features_in_ = len(columns) or clients[0].x[0].numel()
-            self.__dict__.pop("feature_names_in_", None)
-            if columns:
-                self.feature_names_in_ = np.array(columns, dtype=object)
-            self.cluster_names_: dict[int, str] = {}
-            self._take(method, fed, state, result, clients)
+            # All attributes are set once the steps are done: a fit that fails leaves the model as it was.
+            attributes = {
+                "records_": [], "certificates_": [], "cluster_names_": {}, "preparation_": preparation,
+                "_label": inputs.label, "_run_seed": seed, "_named": named, "_updates": 0,
+                "feature_names_in_": np.array(columns, object),
+                "n_features_in_": len(columns) or clients[0].x[0].numel(),
+            }  # fmt: skip
+            self._follow(steps, None, names, attributes)
+            if not columns:
+                del self.feature_names_in_
+
+    def _follow(self, steps: FitRunner, state: Any, names: Sequence[str], attributes: Mapping[str, Any]) -> None:
+        """Make the steps after `state`, and set the attributes: these, and those that follow from the result."""
+        method, fed = steps.method, steps.fed
+        with runner.run_with_callbacks(steps.callbacks):
+            after = steps.steps(state)
+        result, missing = runner.result_of(method, fed, after), runner.without_result(method, fed)
+        self.__dict__.update(attributes)
+        self.records_ = [*self.records_, *steps.history]
+        self.n_iter_ = after.steps
+        self.client_names_, self._forgotten = list(names), set[int]()
+        self.missing_ = {names[client]: reason for client, reason in missing.items()}
+        self._take(method, fed, after, result, list(fed.clients.values()))
         if missing:
             have = "has" if len(missing) == 1 else "have"
             why = listing([f"'{name}': {reason}" for name, reason in self.missing_.items()], _SENTENCES)
@@ -323,24 +302,6 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             raise FedkinError("names should be a dict of cluster and name, such as {0: 'frail'}.")
         self.cluster_names_ = checked_names(names, int(self.result_["n_clusters"]), self.cluster_names_)
         return self
-
-    @property
-    def metrics_(self) -> pd.DataFrame:
-        """Values of every round in a tidy DataFrame.
-
-        Its columns are ``round``, ``client``, ``cluster``, ``split``, ``metric`` and ``value``. Client and cluster are
-        missing for values over all of them; ``split`` is ``"train"``, ``"test"`` for the samples given to `fit` as
-        ``eval``, ``"validation"``, or missing. Round 0 is before the first.
-        """
-        check_is_fitted(self, "result_")
-        names = self.client_names_
-        rows: list[Row] = []
-        for record in self.records_:
-            values = {name: value for name, value in record.items() if name != "step"}
-            rows += record_rows(record["step"], values, names)
-        for step, split, labels, scores in self._scores:
-            rows += score_rows(step, split, labels, scores, names)
-        return tidy(rows)
 
     def _prepared(self, x: Any, subject: str) -> Tensor:
         """Prepare new samples as the method needs them; labels in them are ignored. Warns if they are unlike others."""
@@ -384,7 +345,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     def summary(self) -> str:
         """Return the clusters as text: their number, then a line for each with what is known of it."""
         check_is_fitted(self, "result_")
-        return "\n".join([f"{self._title()}.", *(line for _, line in self._lines())])
+        return "\n".join([f"{self._title()}.", *self._lines()])
 
     def plot(self, kind: str = "all") -> Plot:
         """Return figures of the clusters, which a notebook shows and ``save`` writes as a page or as a table.
@@ -411,35 +372,40 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             )
         view = self._page()
         parts = [part for part in view.parts if kind in ("all", _KINDS[part.anchor])]
-        if "map" in frames and kind in ("all", "map"):
-            parts.insert(1, PagePart("map", "Map of the samples", figures=[self._map("tsne")]))
+        if kind in ("all", "map"):
+            parts[1:1] = self._maps()
         frame = self.to_frame() if kind == "all" else frames[kind]()
         return Plot(dataclasses.replace(view, parts=parts), frame, self.cluster_names_)
 
-    def _map(self, layout: MapLayout) -> SampleMap:
-        raise NotImplementedError  # of models of samples alone, whose `_frames` have a map
+    def _maps(self, small: bool = False) -> list[PagePart]:
+        """Return the map of samples, if there are any."""
+        return []
 
     def _repr_mimebundle_(self, **more: Any) -> dict[str, str]:
         bundle: dict[str, str] = super()._repr_mimebundle_(**more)
         if "text/html" in bundle and hasattr(self, "result_"):
-            bundle["text/html"] = self._shown_small()._repr_html_()
+            from fedkin.report.plots import Plot
+
+            texts = PagePart("summary", "Clusters", paragraphs=self._lines()[:_SHOWN])
+            kept = [part for part in self._page().parts if part.anchor in ("sizes", "clients")]
+            view = PageView(self._title(), parts=[texts, *kept, *self._maps(small=True)])
+            bundle["text/html"] = Plot(view, self.to_frame(), self.cluster_names_)._repr_html_()
         return bundle
 
     def _frames(self) -> dict[str, Callable[[], pd.DataFrame]]:
         """Return by kind of plot the function that makes its table."""
-        return {"rounds": lambda: self.metrics_}
+        return {"rounds": lambda: pd.DataFrame(self.records_)}
 
     def _page(self) -> PageView:
         """Return all figures of the model."""
         from fedkin.report.run_page import page_of_fit
 
-        lines = [
-            {"step": record["step"], "missing": record["missing"], "metrics": {},
-             "answered": [i for i in range(len(self.client_names_)) if str(i) not in record["missing"]],
-             "values": {name: value for name, value in record.items() if name not in _OF_LINES},
-             "sent": record["sent"], "received": record["received"]}
-            for record in self.records_
-        ]  # fmt: skip
+        lines = []
+        for record in self.records_:
+            values = {name: value for name, value in record.items() if name not in _OF_LINES}
+            answered = [i for i in range(len(self.client_names_)) if str(i) not in record["missing"]]
+            shown = {name: record[name] for name in _OF_LINES}
+            lines.append({**shown, "answered": answered, "values": values, "metrics": values})
         population = Population(self._counted(), None, [], names=self.client_names_)
         profile = getattr(self, "_profile", None)
         title, figures = self._title(), self._method.figures(lines)
@@ -448,14 +414,6 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     def _counted(self) -> list[Client]:
         """Return the clients with the clusters of their samples, and without the samples."""
         return []
-
-    def _shown_small(self) -> Plot:
-        """Return what a notebook shows of a fitted model: sentences, and what is small."""
-        from fedkin.report.plots import Plot
-
-        texts = PagePart("summary", "Clusters", paragraphs=[text for _, text in self._lines()[:_SHOWN]])
-        kept = [part for part in self._page().parts if part.anchor in ("sizes", "clients")]
-        return Plot(PageView(self._title(), parts=[texts, *kept]), self.to_frame(), self.cluster_names_)
 
     def _members(self) -> pd.DataFrame:
         raise NotImplementedError
@@ -466,8 +424,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         of = f"{pluralize(len(frame), 'sample')} of {clients}" if "sample" in frame else clients
         return f"{type(self).__name__}: {pluralize(self.n_clusters_, 'cluster')} of {of}"
 
-    def _lines(self) -> list[tuple[int, str]]:
-        """Return each cluster that has members, with a sentence: from the profile, or on its members."""
+    def _lines(self) -> list[str]:
+        """Return a sentence on each cluster that has members: from the profile, or on its members."""
         profile, frame = getattr(self, "_profile", None), self._members()
         sizes = frame.loc[frame["cluster"] >= 0, "cluster"].value_counts().sort_index()
         names = self.cluster_names_
@@ -481,7 +439,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             else:
                 members = frame.loc[frame["cluster"] == cluster, "client"].tolist()
                 text = f"{cluster_title(cluster, names)}: {pluralize(size, 'client')}: {listing(members, 10)}."
-            lines.append((cluster, text))
+            lines.append(text)
         return lines
 
     def _warn_of_records(self, more: Iterable[str]) -> None:
@@ -503,43 +461,36 @@ def _first(sentences: Sequence[str]) -> str:
     return " ".join([*sentences[:_SENTENCES], *more])
 
 
-class FitRunner(Runner):
-    """Runner of a fit, which evaluates models on the tests of each population of `splits`, by the split's name.
+class FitRunner(runner.Runner):
+    """runner.Runner of a fit, which evaluates models on held-out samples: a population's tests by the argument of `fit`.
 
-    Attributes
-    ----------
-    history : list of dict
-        One entry per step: the record's values, with the bytes sent and received so far.
-    scores : list of (int, str, list of int, dict)
-        The step, the split, the clients' clusters then, and the scores on it.
+    `history` has one entry per step, as `records_` of estimators.
     """
 
+    fed: LocalFederation
+
     def __init__(
-        self, method: Method[Any], fed: LocalFederation, callbacks: Callbacks, splits: Mapping[str, Population]
+        self, method: Method[Any], fed: LocalFederation, callbacks: runner.Callbacks, splits: Mapping[str, Population]
     ) -> None:
         super().__init__(method, fed, callbacks)
         self.splits = splits
         self.history: list[dict[str, Any]] = []
-        self.scores: list[tuple[int, str, list[int], dict[str, Any]]] = []
         self.values: Mapping[str, Any] = {}
 
     def judge(self, state: Any, record: Record | None) -> Mapping[str, Any]:
-        """Evaluate the models on held-out samples; names of scores on ``"validation"`` begin with that word."""
-        self.scores = [entry for entry in self.scores if entry[0] != state.steps]  # a run that is stopped calls twice
+        """Evaluate the models on held-out samples; names of what is measured on others than ``eval`` begin with it."""
         self.values = {} if record is None else record.values  # a line has None for infinity, a history the number
-        named: dict[str, Any] = {}
-        for split, population in self.splits.items():
-            scores = evaluate_clusters(self.method, population, self.fed, state)
-            self.scores.append((state.steps, split, state.labels.tolist(), scores))
-            prefix = "" if split == "test" else f"{split}_"
-            named |= {f"{prefix}{name}": value for name, value in scores.items()}
-        return named
+        return {
+            f"{'' if split == 'eval' else f'{split}_'}{name}": value
+            for split, population in self.splits.items()
+            for name, value in evaluate_clusters(self.method, population, self.fed, state).items()
+        }
 
-    def keep(self, state: Any, timing: Timing, line: RecordLine | None) -> Any:
+    def keep(self, state: Any, timing: runner.Timing, line: runner.RecordLine | None) -> Any:
         """Add the step to the history."""
         if line is not None:
             shown = {name: line[name] for name in ("missing", "sent", "received")}
-            self.history.append({"step": line["step"], **self.values, **shown})
+            self.history.append({"step": line["step"], **self.values, **line["metrics"], **shown})
         return state
 
 
@@ -569,8 +520,6 @@ def _initialiser(estimator: str, options: Sequence[Option]) -> Any:
 def _no_parameter(estimator: str, name: str, parameters: Iterable[str]) -> str:
     """Write the error about an unknown parameter, which suggests a similar one."""
     names = sorted(parameters)
-    if name in ("callbacks", "eval", "validation"):
-        return f"{estimator} has no parameter '{name}'; it is an argument of fit."
     end = hint(meant_by(name, names), nearest_few(name, names, f"help({estimator})"))
     return f"{estimator} has no parameter '{name}'; {end}"
 

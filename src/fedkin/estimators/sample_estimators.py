@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -18,29 +18,15 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from fedkin.clustering.metrics import adjusted_rand
-from fedkin.clustering.node_votes import Votes, counted, counted_shares
-from fedkin.core import Client, FedkinError
+from fedkin.clustering.node_votes import counted, counted_shares
+from fedkin.core import Client, FedkinError, runner
 from fedkin.core.errors import PYTHON, at_door, checked_keywords
-from fedkin.core.method import CanForget, CanUpdate, Nodes, ServerData
+from fedkin.core.method import CanForget, CanUpdate, Nodes
 from fedkin.core.replies import MAX_COUNT
-from fedkin.core.runner import (
-    NUMBERS,
-    Callbacks,
-    Followers,
-    callbacks_of,
-    do_step,
-    predicted_clusters,
-    predicted_memberships,
-    result_of,
-    run_with_callbacks,
-    used_clusters,
-    without_result,
-)
+from fedkin.core.runner import Followers
 from fedkin.core.seeds import derive_generator
-from fedkin.data.inputs import client_input, holds_several
+from fedkin.data.inputs import client_input
 from fedkin.data.population import Population
-from fedkin.data.preparation import Preparation
 from fedkin.data.profile import ClusterProfile, profile_clusters, words_of_clusters
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.estimators.clients import (
@@ -49,11 +35,7 @@ from fedkin.estimators.clients import (
     by_client,
     fitted_position,
     is_position,
-    labelled_clients,
-    labelled_data,
     map_clients,
-    needed_labels,
-    prepared,
     read_clients,
 )
 from fedkin.estimators.estimator import Estimator, FitRunner
@@ -68,11 +50,8 @@ from fedkin.features.encoders import EMBEDDED
 from fedkin.methods.samples.kingraph.kingraph_space import nodes_of_samples
 from fedkin.methods.samples.sample_method import SampleMethod
 from fedkin.report.figures import PagePart, SampleMap
-from fedkin.report.sample_map import MAX_POINTS, MapLayout, map_of_samples, some_rows, with_scales
+from fedkin.report.sample_map import MAX_POINTS, map_of_samples, some_rows, with_scales
 from fedkin.report.words import described, remarks, sentences
-
-if TYPE_CHECKING:
-    from fedkin.report.plots import Plot
 
 _DATA = "The data"
 _SMALL_MAP = 300  # points of a notebook's map, which is small
@@ -82,25 +61,22 @@ _MIN_MAPPED, _MAPPED_VALUES = 200, 8_000_000  # samples kept for a map, and thei
 class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
     """Base class of estimators that cluster the samples of several clients.
 
-    Where there is a parameter `features`, it may also be a trained module or a function that turns float32
-    ``(n, *shape)`` into ``(n, width)``, as `transform` of another estimator does. Every fit copies a module, and uses
-    the copy in evaluation mode. Samples are scaled first: with `transform` of an estimator that scales by itself, set
-    `scaling` to "none".
+    A parameter `features` may also be a trained module, of which every fit copies the present state, or a function:
+    from float32 ``(n, *shape)``, scaled unless `scaling` is "none", to ``(n, width)``.
 
     Attributes
     ----------
     labels_ : list of int64 arrays
         Cluster of every sample, an array per client in the order of `client_names_`; -1 if the client is forgotten
         or in `missing_`. Also by the client's name, ``labels_["north"]``, and by all names, ``dict(labels_)``. A
-        number is a position: of clients given as ``{7: x, 9: y}``, ``labels_[0]`` and ``labels_["7"]`` are the first
-        one's.
+        number is a position.
     memberships_ : list of float32 arrays
         Membership of each sample in each cluster, ``(n, result_["n_clusters"])`` per client, rows summing to 1; no
         rows for a client that is forgotten or missing. Only of methods with fuzzy clusters.
     n_clusters_ : int
         Number of clusters with samples, which may be less than was asked for. ``result_["n_clusters"]`` also counts
-        clusters of the result that no sample is in; a number in `labels_` is a position among these. Where each client
-        is clustered alone, the clusters of all clients together.
+        clusters of the result that no sample is in. Where each client is clustered alone, the clusters of all clients
+        together.
     result_ : dict
         Complete result of the method, such as ``centroids`` ``(k, width)`` and the ``features`` they are of.
     certificates_ : list of dict
@@ -110,8 +86,6 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
 
     Examples
     --------
-    All estimators of samples are used alike.
-
     >>> from sklearn.datasets import make_blobs
     >>> import fedkin
     >>> x, y = make_blobs([60, 60, 60], n_features=8, random_state=0)
@@ -147,10 +121,8 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
             The name of a column of labels, which is then no feature, or "none" if there is none; or one array of
             labels per client, in order or by name. By default labels are in the pairs, or, as by command line, in the
             first column called ``label``, ``labels``, ``class``, ``target`` or ``y`` that can hold some. Labels, also
-            those in `X`, are left out; `score` compares with them.
+            those in `X`, are left out.
         """
-        for name in ("changes_", "_away"):
-            self.__dict__.pop(name, None)
         return self._fit(*self._read(X, y), callbacks)
 
     @checked_keywords
@@ -160,80 +132,50 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         Clients are the same by their names, and rows by their ids, where a column has some. `KinGraph` and `KFed` add
         what clients send of rows without a known id to what was sent before, and `FFCM` begins at the centres found, on
         the rows of `X`; samples are prepared as in `fit`. Other methods are fitted on `X` anew. `changes_` says what
-        has changed.
-
-        Parameters
-        ----------
-        X, y, callbacks
-            As of `fit`: what clients have now, with rows of before or without.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        FedkinError
-            As `fit`, or if the samples do not fit those of `fit`.
+        has changed. Parameters and errors are those of `fit`.
         """
         check_is_fitted(self, "result_")
         (inputs, named_options), method = self._read(X, y), self._made()
+        names, clients, id_column = inputs.names, inputs.clients, self.preparation_.encoding.schema.id
         labels = {
             name: pd.Series(each, index=pd.RangeIndex(len(each), name="row") if ids is None else ids)
             for name, each, ids in zip(self.client_names_, self.labels_, self._ids, strict=True)
         }
-        ids = {
-            name: ids_of(each, self.preparation_.encoding.schema.id)
-            for name, each in zip(inputs.names, inputs.clients, strict=True)
-        }
-        rows = dict(zip(inputs.names, map(len, inputs.clients), strict=True))
+        ids = {name: ids_of(each, id_column) for name, each in zip(names, clients, strict=True)}
+        rows = dict(zip(names, map(len, clients), strict=True))
 
         def predicted(position: int) -> Tensor:
-            return self._clusters_of(self.result_, self.preparation_.of(inputs.clients[position]))
+            return self._clusters_of(self.result_, self.preparation_.of(clients[position]))
 
         with self._on_device(), at_door(PYTHON):
             before, known = earlier_rows(labels, ids, rows, False, predicted)
             earlier = replace(self._same_rows(), before=before, known=known, result=self.result_)
-            position = {name: place for place, name in enumerate([*inputs.names, *self.client_names_])}
-            position |= {name: place for place, name in enumerate(inputs.names)}
-            places = {old: position[name] for old, name in enumerate(self.client_names_)}
+            numbers = {name: place for place, name in enumerate(dict.fromkeys([*names, *self.client_names_]))}
+            places = {old: numbers[name] for old, name in enumerate(self.client_names_)}
             state = method.updated(self._state, places) if isinstance(method, CanUpdate) else None
             self._earlier = earlier
             if state is None:
                 self._fit(inputs, named_options, callbacks)
             else:
                 private = {**self._away, **dict(zip(self.client_names_, self._private, strict=True))}
-                left = [name for name in private if name not in rows]
-                self._away = {name: sent_rows(private[name], labels.get(name), None, 0) for name in left}
+                self._away = {n: sent_rows(private[n], labels.get(n), None, 0) for n in private if n not in rows}
                 clients = [
                     replace(
                         each,
                         x=self.preparation_.of(each),
                         state=sent_rows(private.get(name, {}), labels.get(name), ids[name], rows[name]),
                     )
-                    for name, each in zip(inputs.names, inputs.clients, strict=True)
+                    for name, each in zip(names, clients, strict=True)
                 ]
-                self._go_on(method, state, clients, inputs.names, callbacks)
-        exist = self.result_.get(NUMBERS, torch.arange(int(self.result_["n_clusters"]))).tolist()
-        self.changes_ = compared(earlier, self.labels_, inputs.names, self._profile, "the fit before", exist)
+                with one_thread(), Bar() if self.verbose else Quiet() as progress:
+                    fed = LocalFederation(clients, self._run_seed, on_progress=progress.part, names=names)
+                    self._updates += 1
+                    fed.exchange = 1_000_000 * self._updates  # beyond those before: no numbers are drawn twice
+                    steps = FitRunner(method, fed, runner.Callbacks([progress, *runner.callbacks_of(callbacks)]), {})
+                    self._follow(steps, state, names, {"records_": self.records_[: state.steps]})
+        exist = self.result_.get(runner.NUMBERS, torch.arange(int(self.result_["n_clusters"]))).tolist()
+        self.changes_ = compared(earlier, self.labels_, names, self._profile, "the fit before", exist)
         return self
-
-    def _go_on(
-        self, method: Any, state: Any, clients: Sequence[Client], names: Sequence[str], callbacks: Followers
-    ) -> None:
-        """Make the steps after `state` with these clients, and set the attributes."""
-        with one_thread(), Bar() if self.verbose else Quiet() as progress:
-            fed = LocalFederation(clients, self._run_seed, on_progress=progress.part, names=names)
-            self._updates += 1
-            fed.exchange = 1_000_000 * self._updates  # beyond all exchanges before, so that no numbers are drawn twice
-            runner = FitRunner(method, fed, Callbacks([progress, *callbacks_of(callbacks)]), {})
-            with run_with_callbacks(runner.callbacks):
-                after = runner.steps(state)
-            result, missing = result_of(method, fed, after), without_result(method, fed)
-            self.records_ = [*self.records_[: state.steps], *runner.history]
-            self.n_iter_, self.client_names_, self._forgotten = after.steps, list(names), set()
-            self.missing_ = {names[client]: reason for client, reason in missing.items()}
-            self._take(method, fed, after, result, clients)
 
     def _read(self, data: Any, y: Any) -> tuple[Inputs, dict[str, Any]]:
         """Read the clients, and return them with options that stand for what only Python can give."""
@@ -246,7 +188,9 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         if isinstance(n_clusters, int | np.integer) and n_clusters > samples:
             raise FedkinError(f"n_clusters is {n_clusters}, but all clients together hold {samples} samples.")
         registered = features_of(named.get("features", getattr(self, "features", "")))
-        self._run(inputs, named if registered is None else named | {"features": registered.name}, callbacks=callbacks)
+        self._run(inputs, named if registered is None else named | {"features": registered.name}, {}, callbacks)
+        for name in ("changes_", "_away"):
+            self.__dict__.pop(name, None)
         self._registered = (registered,)
         self._warn_of_records(fewer_clusters(self.n_clusters_, n_clusters, "samples"))
         return self
@@ -257,9 +201,8 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         super()._take(method, fed, state, result, clients)
         absent, n_clusters = self._absent, int(result["n_clusters"])
         self._ids = [ids_of(client, self.preparation_.encoding.schema.id) for client in clients]
-        if isinstance(method, CanForget | CanUpdate):
-            self._state = state
-            self._private = [{} if client.id in absent else dict(client.state) for client in clients]
+        self._state = state
+        self._private = [{} if client.id in absent else dict(client.state) for client in clients]
         self._confidence = [client.state.get("confidence") for client in clients]
         labels = [
             np.full(len(client), -1) if client.id in absent else client.state["clusters"].numpy() for client in clients
@@ -272,7 +215,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         encoding, private = self.preparation_.table, method.is_private()
         self._profile = None if encoding is None or private else profile_clusters(fed, encoding, n_clusters)
         self._words = words_of_clusters(fed, n_clusters) if self.preparation_.has_texts and not private else []
-        self._follow(labels, memberships)
+        self._number(labels, memberships)
         taking_part = [client for client in clients if client.id not in absent]
         most = max(_MIN_MAPPED, _MAPPED_VALUES // max(1, math.prod(self.preparation_.shape)))
         rows = some_rows(list(map(len, taking_part)), min(MAX_POINTS, most))
@@ -281,21 +224,21 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         centres = None if self._profile is None or encoding is None else self._profile.centres(encoding)
         self.preparation_ = replace(self.preparation_, centres=centres)
 
-    def _follow(self, labels: Sequence[NDArray[np.int64]], memberships: Sequence[Tensor]) -> None:
+    def _number(self, labels: Sequence[NDArray[np.int64]], memberships: Sequence[Tensor]) -> None:
         """Set the clusters and memberships of samples, with the numbers of `_earlier` clusters, if there are such."""
         self.__dict__.pop("memberships_", None)
         earlier, self._earlier = self._earlier, None
         if earlier is not None:
             numbers = earlier.numbers(labels, self._method, self.result_)
             self.result_ = numbers.of_result(self.result_)
-            states = [numbers.of_state({"clusters": torch.from_numpy(each)}) for each in labels]
-            labels = [each["clusters"].numpy() for each in states]
+            labels = [numbers.of_state({"clusters": torch.from_numpy(each)})["clusters"].numpy() for each in labels]
             memberships = [numbers.placed(each, 1) for each in memberships]
             self._profile = None if self._profile is None else numbers.of_profile(self._profile)
             self._words = numbers.of_words(self._words)
             exist = numbers.by_cluster.tolist()
             self.cluster_names_ = {cluster: name for cluster, name in earlier.names.items() if cluster in exist}
-        self._set_labels(labels)
+        self.labels_ = ByClient(labels, self.client_names_)
+        self.n_clusters_ = runner.used_clusters(map(torch.from_numpy, labels))
         if memberships:
             self.memberships_ = ByClient([part.numpy() for part in memberships], self.client_names_)
 
@@ -310,6 +253,13 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         # A model that leaves this process takes no samples with it.
         return {name: value for name, value in super().__getstate__().items() if name != "_mapped"}
 
+    @property
+    def _absent(self) -> set[int]:
+        """The clients without a part in the result: those forgotten, and those missing."""
+        return {*self._forgotten, *map(self.client_names_.index, self.missing_)}
+
+    # What is shown.
+
     def _counted(self) -> list[Client]:
         return [
             Client(i, torch.zeros(len(y), 0), state={"clusters": torch.as_tensor(y)})
@@ -323,9 +273,14 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         frames |= {"profile": self.describe} if self._profile is not None else {}
         return frames | ({"map": self._map_frame} if getattr(self, "_mapped", None) else {})
 
-    def _map(self, layout: MapLayout, most: int = MAX_POINTS) -> SampleMap:
+    def _maps(self, small: bool = False) -> list[PagePart]:
+        if not getattr(self, "_mapped", None):
+            return []
+        return [PagePart("map", "Map of the samples", figures=[self._map(small)])]
+
+    def _map(self, small: bool = False) -> SampleMap:
         clients, ids, names = [], [], self.client_names_
-        shown = some_rows([len(rows) for _, rows, _ in self._mapped], most)
+        shown = some_rows([len(rows) for _, rows, _ in self._mapped], _SMALL_MAP if small else MAX_POINTS)
         for (i, rows, x), few in zip(self._mapped, shown, strict=True):
             state = {"clusters": torch.as_tensor(self.labels_[i])[rows[few]]}
             margins = self._confidence[i]
@@ -334,14 +289,15 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
             clients.append(Client(i, x[few], state=state))
             ids += rows[few].tolist()
         population, total = Population(clients, None, [], names=names), sum(map(len, self.labels_))
+        layout: Any = "pca" if small else "tsne"
         drawn = map_of_samples(self._method, self.result_, clients, population, layout, total)
         assert drawn is not None  # there are samples
         spoken = [] if self._profile is None else sentences(self._profile, names)
-        view = with_scales(drawn, self._nodes(), spoken)
+        view = drawn[0] if small else with_scales(drawn, self._nodes(), spoken)
         return replace(view, ids=list(map(str, ids)), id_name="sample")
 
     def _map_frame(self) -> pd.DataFrame:
-        view = self._map("tsne")
+        view = self._map()
         assert view.clients is not None
         names = [view.client_names[i] for i in view.clients]
         columns = {"x": view.places[:, 0], "y": view.places[:, 1], "client": names,
@@ -350,24 +306,6 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
 
     def _nodes(self) -> Nodes | None:
         return None
-
-    def _shown_small(self) -> Plot:
-        plot = super()._shown_small()
-        if not getattr(self, "_mapped", None):
-            return plot
-        small = PagePart("map", "Map", figures=[replace(self._map("pca", _SMALL_MAP), scales=(), sentences=())])
-        plot.view = replace(plot.view, parts=[*plot.view.parts, small])
-        return plot
-
-    @property
-    def _absent(self) -> set[int]:
-        """The clients without a part in the result: those forgotten, and those missing."""
-        return {*self._forgotten, *map(self.client_names_.index, self.missing_)}
-
-    def _set_labels(self, labels: Sequence[NDArray[np.int64]]) -> None:
-        """Set the clusters of every client's samples, and the number of clusters that have samples."""
-        self.labels_ = ByClient(labels, self.client_names_)
-        self.n_clusters_ = used_clusters(map(torch.from_numpy, labels))
 
     def _members(self) -> pd.DataFrame:
         parts = []
@@ -388,18 +326,19 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         check_is_fitted(self, "result_")
         preparation, centroids = self.preparation_, self.result_.get("centroids")
         encoding, shape = preparation.encoding, preparation.shape
-        is_raw = self.result_.get("features") == "raw" and not preparation.encoder
-        is_measured = not any(column.kind == "category" for column in encoding.schema.columns)
-        if centroids is None or not is_raw or not is_measured or preparation.has_texts:
+        is_raw = self.result_.get("features") == "raw" and not preparation.encoder and not preparation.has_texts
+        if centroids is None or not is_raw or any(column.kind == "category" for column in encoding.schema.columns):
             raise AttributeError(
-                f"This {type(self).__name__} has no centroids in the units of the data; describe() has means and "
-                "representatives() typical samples of clusters of tables, to_frame() has the cluster of each sample."
+                f"This {type(self).__name__} has no centroids in the units of the data; describe() has means of "
+                "clusters of tables, to_frame() has the cluster of each sample."
             )
         values = centroids.double().reshape(len(centroids), *shape)
         if encoding.is_scaled:
             by_column = (1, -1, *(1 for _ in shape[1:]))
             values = values * encoding.scale.reshape(by_column) + encoding.mean.reshape(by_column)
         return np.asarray(values)
+
+    # New samples.
 
     @checked_keywords
     def predict(self, X: Any) -> Any:  # noqa: N803
@@ -424,8 +363,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         memberships, DEC's soft assignments, or in `KinGraph` the shares of the nearest nodes' votes, and not
         probabilities of being right; those of the samples of `fit` are in `memberships_`.
         """
-        hard = f"The clusters of this {type(self).__name__} are hard ones, without memberships."
-        return self._map_clients(X, partial(predicted_memberships, self._method), _DATA, hard)
+        return self._map_clients(X, partial(runner.predicted_memberships, self._method), _DATA)
 
     def confidence(self, X: Any) -> Any:  # noqa: N803
         """Return the confidence with which samples belong to their predicted clusters.
@@ -433,8 +371,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         float32 ``(n,)`` in [0, 1] for one array of samples: 0 halfway between two clusters, 1 without doubt. It is not
         a probability, and not comparable between methods.
         """
-        unsure = f"{type(self).__name__} does not say how clearly samples belong to their clusters."
-        return self._map_clients(X, self._method.confidence, _DATA, unsure)
+        return self._map_clients(X, self._method.confidence, _DATA)
 
     @available_if(lambda self: self._method.embed is not SampleMethod.embed)  # type: ignore[untyped-decorator]
     def transform(self, X: Any) -> Any:  # noqa: N803
@@ -444,56 +381,24 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         """
         return self._map_clients(X, self._method.embed, "The data to transform")
 
-    @checked_keywords
-    def score(self, X: Any, y: Any = None) -> float:  # noqa: N803
-        """Return the adjusted Rand index of predicted clusters and labels; 1 if they agree, 0 by chance.
-
-        Parameters
-        ----------
-        X : array-like, or several clients' samples
-            As in `predict`, with or without labels.
-        y : array-like, str, sequence or dict, optional
-            The labels, as in `fit`, where `X` has none; of one client an array.
-
-        Raises
-        ------
-        FedkinError
-            If the samples cannot be used, or there are no labels.
-        """
-        if holds_several(X):
-            named = labelled_clients(X, y, self._label, "score")
-            data = {f"Client {key}": client for key, client in named.items()}
-        else:
-            data = {_DATA: labelled_data(X, y, _DATA, self._label)}
-        clusters, labels = [], []
-        for subject, client in data.items():
-            clusters.append(self._of_client(client.x, self._clusters_of, subject))
-            labels.append(needed_labels(client, subject, len(clusters[-1])))
-        return adjusted_rand(np.unique(np.concatenate(labels), return_inverse=True)[1], np.concatenate(clusters))
-
     def _clusters_of(self, result: Any, x: Tensor) -> Tensor:
         """Predict the clusters of prepared samples, int64 ``(n,)``."""
-        return predicted_clusters(self._method, result, x)
+        return runner.predicted_clusters(self._method, result, x)
 
-    def _map_clients(
-        self, data: Any, function: Callable[[Any, Tensor], Tensor | None], subject: str, otherwise: str = ""
-    ) -> Any:
-        """Apply `function` to the result and one client's samples, or those of each of several clients.
-
-        Where it returns ``None``, the error is `otherwise`.
-        """
+    def _map_clients(self, data: Any, function: Callable[[Any, Tensor], Tensor | None], subject: str) -> Any:
+        """Apply `function` to the result and one client's samples, or those of each of several clients."""
         check_is_fitted(self, "result_")
-        return map_clients(data, lambda x, name: self._of_client(x, function, name, otherwise), subject)
+        return map_clients(data, lambda x, name: self._of_client(x, function, name), subject)
 
-    def _of_client(
-        self, x: Any, function: Callable[[Any, Tensor], Tensor | None], subject: str, otherwise: str = ""
-    ) -> NDArray[Any]:
+    def _of_client(self, x: Any, function: Callable[[Any, Tensor], Tensor | None], subject: str) -> NDArray[Any]:
         samples = self._prepared(x, subject)
         with self._on_device():
             values = function(self.result_, samples)
         if values is None:
-            raise FedkinError(otherwise)
+            raise FedkinError(f"The clusters of this {type(self).__name__} have no memberships and no confidence.")
         return values.numpy()
+
+    # What clusters are.
 
     def describe(self) -> pd.DataFrame:
         """Describe the clusters of tables in original units.
@@ -502,14 +407,13 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         -------
         DataFrame
             One row per cluster: its ``name``, if any has one; ``samples``, as far as clients report them;
-            ``sentence``, what distinguishes it; and
-            the columns of the tables, those that distinguish clusters most first: the mean of numbers, ordinals as
-            positions from 0 and booleans as shares of the second value; the mean date; the most frequent category.
-            Means are of the true values, also where values count as a limit for clustering.
-            ``attrs["effects"]`` says by column how far it distinguishes clusters, in [0, 1]. Cells of a cluster and a
-            column at one client with fewer than five values are left out; ``attrs["remarks"]`` says how many samples
-            are missing for it, and what else a reader should know. Of texts: ``samples`` and ``words``, the most
-            telling first, each in five texts or more of two clients.
+            ``sentence``, what distinguishes it; and the columns of the tables, those that distinguish clusters most
+            first: the mean of numbers, ordinals as positions from 0 and booleans as shares of the second value; the
+            mean date; the most frequent category. Means are of the true values, also where values count as a limit for
+            clustering. ``attrs["effects"]`` says by column how far it distinguishes clusters, in [0, 1]. Cells of a
+            cluster and a column at one client with fewer than five values are left out; ``attrs["remarks"]`` says how
+            many samples are missing for it, and what else a reader should know. Of texts: ``samples`` and ``words``,
+            the most telling first, each in five texts or more of two clients.
 
         Raises
         ------
@@ -517,42 +421,29 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
             If the clients had no tables or texts, the method is private, so that they were not asked, or the clusters
             are those of a cut.
         """
-        words = [", ".join(each) for each in getattr(self, "_words", [])]
-        if any(words) and self._profile is None:
+        check_is_fitted(self, "result_")
+        profile, words = self._profile, [", ".join(each) for each in getattr(self, "_words", [])]
+        if profile is None and not any(words):
+            raise FedkinError(
+                "The clusters cannot be described: clients need tables with named columns, such as DataFrames, and a "
+                "method that promises no differential privacy. Those of a cut are not described, since that asks the "
+                "clients; fit again with its n_clusters or resolution and the same random_state."
+            )
+        if profile is None:
             sizes = np.bincount(np.concatenate(self.labels_).clip(-1) + 1, minlength=len(words) + 1)[1:]
-            return _by_cluster({"samples": sizes, "words": words}, {})
-        profile = self._described()
+            return pd.DataFrame({"samples": sizes, "words": words}).rename_axis("cluster")
         columns = described(profile)
-        names = {"name": [self.cluster_names_.get(i, "") for i in range(len(profile.samples))]}
-        spoken = sentences(profile, self.client_names_, columns, self.cluster_names_)
-        leading = (names if self.cluster_names_ else {}) | {"samples": profile.samples.numpy(), "sentence": spoken}
+        leading: dict[str, Any] = {"samples": profile.samples.numpy()}
+        leading["sentence"] = sentences(profile, self.client_names_, columns, self.cluster_names_)
+        if self.cluster_names_:
+            names = [self.cluster_names_.get(i, "") for i in range(len(profile.samples))]
+            leading = {"name": names, **leading}
         leading |= {"words": words} if any(words) else {}
-        frame = _by_cluster(leading, {column.name: column.values for column in columns})
+        parts = [pd.DataFrame(leading), pd.DataFrame({column.name: column.values for column in columns})]
+        frame = pd.concat(parts, axis=1).rename_axis("cluster")  # columns of clients may be called as the leading ones
         frame.attrs["effects"] = {column.name: column.effect for column in columns}
         frame.attrs["remarks"] = remarks(profile, self.client_names_, columns)
         return frame
-
-    def representatives(self) -> pd.DataFrame:
-        """Return a typical sample of each cluster of tables, in original units.
-
-        Returns
-        -------
-        DataFrame
-            One row per cluster: ``rows``, the number of rows that it summarises, and the columns of the tables, in the
-            order of `describe`: the mean over the rows nearest to the cluster's centre at each client, rounded as its
-            spread justifies, their mean date as a text, or their most frequent category, level or truth value. It is
-            not a real row: clients do not send cells of fewer than five rows, and a value that no client sends is
-            missing.
-
-        Raises
-        ------
-        FedkinError
-            As `describe`.
-        """
-        profile = self._described()
-        rows = profile.typical_filled.amax(1).numpy()
-        columns = {column.name: column.typical_values() or [None] * len(rows) for column in described(profile)}
-        return _by_cluster({"rows": rows}, columns)
 
     def why(self, X: Any) -> pd.DataFrame:  # noqa: N803
         """Return the columns that put rows into their clusters rather than into the next best ones.
@@ -611,8 +502,8 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         Returns
         -------
         dict
-            The certificate, also appended to `certificates_`: the ``client``, what of it the model ``still_holds``, and
-            what is ``not_covered``.
+            The certificate, also appended to `certificates_`: the ``client``, and what of it the model
+            ``still_holds``. It covers no copies of the model, no predictions made before, and not the client's data.
 
         Raises
         ------
@@ -627,7 +518,14 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
             raise FedkinError(f"Client '{name}' is forgotten already.")
         if len(self._forgotten) + 1 == len(self.client_names_):
             raise FedkinError(f"There is no client but '{name}'; nothing would be left.")
-        clients = self._fitted_clients(X, y)
+        inputs, _ = self._read(X, y)
+        sizes = dict(zip(self.client_names_, map(len, self.labels_), strict=True))
+        if (given := dict(zip(inputs.names, map(len, inputs.clients), strict=True))) != sizes:
+            raise FedkinError(f"The clients and their rows are {given}, but those of fit were {sizes}.")
+        clients = [
+            Client(each.id, self.preparation_.of(each), state=dict(private), table=each.table, samples=each.samples)
+            for each, private in zip(inputs.clients, self._private, strict=True)
+        ]
         fed = LocalFederation(clients, self._run_seed, names=self.client_names_)
         # More exchanges than any request to forget makes are free for each, so that no client draws numbers twice.
         fed.exchange = 1000 * (len(self.certificates_) + 1)
@@ -638,59 +536,20 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
                 if (state := method.without(self._state, {position})) is None:
                     raise FedkinError(f"What '{name}' sent cannot be separated from what others did; fit without it.")
                 fed.leave([position])
-                state, record = do_step(method, fed, state)  # the last step again, with the clients that remain
-                self._forgotten, values = self._forgotten | {position}, record.values
+                state, record = runner.do_step(method, fed, state)  # the last step again, with the clients that remain
+                self._forgotten = self._forgotten | {position}
+                records = [each for each in self.records_ if each.get("phase") != "refinement"]
+                self.records_ = [*records[:-1], {**records[-1], **record.values}]
             else:
-                state, values = self._without_rows(method, fed, position, rows)
-                certificate |= values
+                state, report = self._without_rows(method, fed, position, rows)
+                certificate |= report
             self._earlier = self._same_rows()
             self._take(method, fed, state, method.result(state), clients)
-        if rows is None:
-            records = [record for record in self.records_ if record.get("phase") != "refinement"]
-            self.records_ = [*records[:-1], {**records[-1], **values}]
-        certificate["not_covered"] = [
-            "copies of the model, such as pickles, and what it has predicted",
-            "the data of the client",
-            "what the models before and after show together",
-        ]
         self.certificates_.append(certificate)
         return certificate
 
     def _without_rows(self, method: Any, fed: LocalFederation, position: int, rows: ArrayLike) -> tuple[Any, Any]:
         raise FedkinError(f"{type(self).__name__} cannot forget single samples; forget the client, or use MUFC.")
-
-    def _fitted_clients(self, data: Any, y: Any) -> list[Client]:
-        """Build the clients of `fit` with what they remember, prepared as then."""
-        inputs, _ = self._read(data, y)
-        if inputs.names != self.client_names_:
-            raise FedkinError(f"The clients are {inputs.names}, but those of fit were {self.client_names_}.")
-        clients = []
-        for client, private, labels in zip(inputs.clients, self._private, self.labels_, strict=True):
-            x = self.preparation_.of(client)
-            if len(x) != len(labels):
-                name = inputs.names[client.id]
-                raise FedkinError(f"Client {name} has {len(x)} rows, but had {len(labels)} in fit.")
-            clients.append(Client(client.id, x, state=dict(private), table=client.table, samples=client.samples))
-        return clients
-
-    def _described(self) -> ClusterProfile:
-        check_is_fitted(self, "result_")
-        if self._profile is None:
-            raise FedkinError(
-                "The clusters cannot be described: clients need tables with named columns, such as DataFrames, and a "
-                "method that promises no differential privacy. Those of a cut are not described, since that asks the "
-                "clients; fit again with its n_clusters or resolution and the same random_state."
-            )
-        return self._profile
-
-
-def _by_cluster(leading: Mapping[str, Any], columns: Mapping[str, Any]) -> pd.DataFrame:
-    """Return a table with a row for each cluster; the clients' columns may have the names of the leading ones."""
-    frame = pd.DataFrame(columns, index=range(len(next(iter(leading.values())))))
-    frame.index.name = "cluster"
-    for position, (name, values) in enumerate(leading.items()):
-        frame.insert(position, name, values, allow_duplicates=True)
-    return frame
 
 
 class KFed(SampleClusterer, method="kfed"):
@@ -713,17 +572,6 @@ class FedDPKMeans(SampleClusterer, method="feddp-kmeans"):
     1.0
     """
 
-    def _read(self, data: Any, y: Any) -> tuple[Inputs, dict[str, Any]]:
-        inputs, named = super()._read(data, y)
-        is_name = self.server_data is None or isinstance(self.server_data, str)
-        return inputs, named if is_name else named | {"server_data": "server_data"}
-
-    def _server_data(self, preparation: Preparation, label: str | None) -> ServerData:
-        if self.server_data is None or isinstance(self.server_data, str):
-            return super()._server_data(preparation, label)
-        data = client_input(self.server_data, "server_data")
-        return lambda name: prepared(preparation, data, name, label)[0]
-
 
 class AFCL(SampleClusterer, method="afcl"):
     """Cluster samples by seeds that merge until their number is that of the clusters (AFCL; Zhang et al. 2025)."""
@@ -734,13 +582,7 @@ class FFCM(SampleClusterer, method="ffcm"):
 
 
 class UIFCA(SampleClusterer, method="uifca"):
-    """Cluster samples by normalising flows, each the model of one cluster (UIFCA; Chung, Lee, Ramchandran 2022).
-
-    Attributes
-    ----------
-    result_ : dict
-        The flows, ``models`` ``(n_clusters_, size)``, and what they take.
-    """
+    """Cluster samples by normalising flows, each the model of one cluster (UIFCA; Chung, Lee, Ramchandran 2022)."""
 
 
 class SDAFC(SampleClusterer, method="sda-fc"):
@@ -760,19 +602,13 @@ class PPFCGAN(SampleClusterer, method="ppfc-gan"):
 
 
 class CCFC(SampleClusterer, method="ccfc"):
-    """Cluster by a contrastive network, trained on views of a sample and then on clusters (CCFC; Liu, Yan, Zhang 2024).
-
-    Attributes
-    ----------
-    result_ : dict
-        The network, its ``models``, and the ``centroids`` of the samples' latents.
-    """
+    """Cluster by a contrastive network, trained on views of a sample and then on clusters (CCFC; Liu, Yan, Zhang 2024)."""
 
 
 class SCFC(SampleClusterer, method="scfc"):
     """Cluster by a contrastive network trained on views alone (SCFC, section 4.4 of CCFC; Liu, Yan, Zhang 2024).
 
-    The attributes are those of `CCFC`; `cluster_rounds` is 0.
+    `CCFC` whose `cluster_rounds` is 0.
     """
 
 
@@ -788,11 +624,6 @@ class DEC(SampleClusterer, method="dec"):
     """Deep embedded clustering of all samples together (DEC; Xie, Girshick, Farhadi 2016).
 
     A centralised baseline: **the data are moved** to one place.
-
-    Attributes
-    ----------
-    result_ : dict
-        ``encoder`` and ``centroids``.
     """
 
 
@@ -827,10 +658,6 @@ class KinGraph(SampleClusterer, method="kin-graph"):
     2
     """
 
-    _graph: Any
-    _votes: list[Votes]
-    """What each client stores to assign clusters to its samples; nothing if it has no part in the result."""
-
     def cut(self, n_clusters: int | None = None, *, resolution: float | None = None) -> KinGraph:
         """Cut the graph again, coarser or finer, without contacting the clients.
 
@@ -858,7 +685,7 @@ class KinGraph(SampleClusterer, method="kin-graph"):
         if (n_clusters is None) == (resolution is None):
             raise FedkinError("Give either n_clusters or resolution.")
         cut = copy.copy(self)
-        cut.__dict__.update({name: value for name, value in vars(self).items() if name == "_mapped"})
+        cut.__dict__.update(vars(self))  # the mapped samples, too
         cut.set_params(n_clusters=n_clusters or "auto", resolution=resolution or "auto", refine=False)
         with cut._on_device():
             cut._cut_again({"n_clusters": n_clusters} if resolution is None else {"resolution": resolution})
@@ -875,29 +702,32 @@ class KinGraph(SampleClusterer, method="kin-graph"):
         method = self._made(**changes)  # with what was given, of which "auto" would hide that it is out of range
         rng = derive_generator(self._run_seed, "server", "communities")  # as the server's when it cut the graph
         self._earlier = self._same_rows()
-        state, values = method.clusters_of(method.before_cut(self._graph), rng)
+        state, values = method.clusters_of(method.before_cut(self._state), rng)
         self.result_, self._cut = {**method.result(state), "space": self.result_["space"]}, state
         self.scales_ = self.result_["scales"]
         records = [record for record in self.records_ if record["phase"] != "refinement"]  # a cut has no head
         before = {name: value for name, value in records[-1].items() if name not in ("note", "warning")}
         self.records_ = [*records[:-1], {**before, **values}]
-        pairs = enumerate(zip(self._votes, self.labels_, strict=True))
-        labels = [y if i in self._absent else counted(votes, self.result_).numpy() for i, (votes, y) in pairs]
-        has_shares = "memberships_" in self.__dict__
-        shares = [counted_shares(votes, self.result_) for votes in self._votes] if has_shares else []
+        votes = [
+            None if i in self._absent
+            else nodes_of_samples(Client(i, torch.zeros(len(y), 0), state=self._private[i]), self._state.own)
+            for i, y in enumerate(self.labels_)
+        ]  # fmt: skip
+        labels = [
+            y if each is None else counted(each, self.result_).numpy()
+            for each, y in zip(votes, self.labels_, strict=True)
+        ]
+        nobody = torch.zeros(0, int(self.result_["n_clusters"]))
+        has_shares = "memberships_" in vars(self)
+        shares = [nobody if each is None else counted_shares(each, self.result_) for each in votes if has_shares]
         self._profile, self._confidence = None, [None for _ in self.labels_]
-        self._follow(labels, shares)
+        self._number(labels, shares)
 
     def _take(
         self, method: Any, fed: LocalFederation, state: Any, result: dict[str, Any], clients: Sequence[Client]
     ) -> None:
         super()._take(method, fed, state, result, clients)
-        self.scales_, self._graph = result["scales"], state
-        self._cut = state
-        nothing = Votes(torch.zeros(0, 1, dtype=torch.int32), torch.zeros(0, 1))
-        self._votes = [
-            nothing if client.id in self._absent else nodes_of_samples(client, state.own) for client in clients
-        ]
+        self.scales_, self._cut = result["scales"], state
 
 
 class FedCRef(SampleClusterer, method="fedcref"):
@@ -934,18 +764,12 @@ class FedCRef(SampleClusterer, method="fedcref"):
             for client in inputs.clients:
                 array = np.asarray(labels.get(client.id, ()))
                 if array.shape != (len(client),) or array.dtype.kind not in "iu" or array.min() < 0:
-                    raise FedkinError(
-                        f"initial_labels[{client.id}] is {array.dtype} of shape {array.shape}; client {client.id} "
-                        f"needs {len(client)} integers of 0 or more."
-                    )
+                    raise FedkinError(f"initial_labels of client {client.id} should be {len(client)} integers from 0.")
                 client.state["given"] = torch.from_numpy(np.unique(array, return_inverse=True)[1].astype(np.int64))
         if isinstance(counts := self.n_clusters, list | tuple | np.ndarray):
-            if len(counts) != len(inputs.clients) or not all(
-                is_position(count, MAX_COUNT) and count for count in counts
-            ):
-                raise FedkinError(
-                    f"n_clusters is {counts!r}; in a list it has an integer of 1 or more for each client."
-                )
+            are_counts = all(is_position(count, MAX_COUNT) and count for count in counts)
+            if len(counts) != len(inputs.clients) or not are_counts:
+                raise FedkinError(f"n_clusters is {counts!r}; a list has an integer of 1 or more for each client.")
             for client, count in zip(inputs.clients, counts, strict=True):
                 client.state["n_clusters"] = torch.tensor(int(count))
             named["n_clusters"] = "given"
@@ -981,9 +805,8 @@ class MUFC(SampleClusterer, method="mufc"):
 
     def _without_rows(self, method: Any, fed: LocalFederation, position: int, rows: ArrayLike) -> tuple[Any, Any]:
         numbers, count = torch.as_tensor(rows), len(fed.clients[position])
-        if numbers.ndim != 1 or numbers.is_floating_point() or numbers.dtype == torch.bool or not len(numbers):
-            raise FedkinError("rows should be a list of one or more row numbers.")
-        if int(numbers.min()) < 0 or int(numbers.max()) >= count:
-            raise FedkinError(f"rows are from {int(numbers.min())} to {int(numbers.max())}; allowed: 0 to {count - 1}.")
+        are_rows = numbers.ndim == 1 and numbers.dtype in (torch.int32, torch.int64) and len(numbers) > 0
+        if not are_rows or int(numbers.min()) < 0 or int(numbers.max()) >= count:
+            raise FedkinError(f"rows should be one or more numbers of rows, from 0 to {count - 1}.")
         state, report = method.unlearned(fed, self._state, {position: numbers.long().unique()})
         return state, report

@@ -1,4 +1,4 @@
-"""What only Python can give: networks, features, losses, optimisers and augmentation of a user's own.
+"""What only Python can give: networks, features, losses and recipes of a user's own.
 
 Tasks find them by name, as all that clients are sent is plain; so each is registered under one. What such code does
 wrong is said where it is first called, by `fedkin.nn`.
@@ -9,14 +9,13 @@ from __future__ import annotations
 import copy
 import inspect
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, Self
 from weakref import WeakValueDictionary, finalize
 
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from fedkin.core.errors import FedkinError, in_short
 from fedkin.features import extractors
@@ -24,15 +23,13 @@ from fedkin.nn.descent import Recipe, register_recipe
 from fedkin.nn.modules import build, choose, forget, register
 from fedkin.nn.resident import Criterion
 
-ModuleFactory = Callable[..., nn.Module]
-ModuleOrName = str | ModuleFactory
+ModuleOrName = str | Callable[..., nn.Module]
 FeaturesOrName = str | nn.Module | Callable[[Tensor], Any]
 
 TRAINING_TYPES: Mapping[str, Any] = {
     "module": ModuleOrName,
     "loss": nn.Module | Callable[[Tensor, Tensor], Tensor] | None,
-    "optimizer": str | type[Optimizer] | Callable[[Iterable[nn.Parameter]], Optimizer],
-    "augmentation": Callable[[Tensor], Tensor] | None,
+    "recipe": str | Recipe | None,
 }
 """Types of parameters that are more in Python than a method's own field says."""
 
@@ -44,16 +41,12 @@ class TrainingOptions:
     Attributes
     ----------
     loss : callable or None
-        Loss by which clients train and choose models, in place of cross-entropy: a loss of torch's, as an instance such
-        as ``nn.CrossEntropyLoss(label_smoothing=0.1)`` or as a class, or a function ``(logits, classes)`` that returns
-        the mean over a batch.
-    augmentation : callable or None
-        Augmentation of every training batch ``(n, *shape)``, such as transforms of torchvision's: a function from a
-        tensor to one of the same shape. Random numbers from torch's global generator are reproducible.
+        Loss by which clients train and choose models, in place of cross-entropy: one of torch's, such as
+        ``nn.CrossEntropyLoss(label_smoothing=0.1)``, or a function ``(logits, classes)`` that returns the mean over a
+        batch.
     """
 
     loss: Any = None
-    augmentation: Any = None
 
 
 _living: WeakValueDictionary[str, Registered] = WeakValueDictionary()
@@ -110,12 +103,9 @@ def _mean_loss(loss: Criterion, output: Tensor, target: Tensor) -> Tensor:
 
 def _called(name: str, value: Any, kinds: str) -> Any:
     """Return what can be called; raise FedkinError for anything else."""
-    if not callable(value):
-        raise FedkinError(f"{name} is {value!r}; it should be {kinds}.")
+    if not callable(value) or (name == "module" and isinstance(value, nn.Module)):
+        raise FedkinError(f"{name} is of type {type(value).__name__}; it should be {kinds}.")
     return value
-
-
-# Networks and features.
 
 
 def network_of(module: ModuleOrName, loss: Any = None) -> Registered | None:
@@ -123,28 +113,27 @@ def network_of(module: ModuleOrName, loss: Any = None) -> Registered | None:
 
     `module` is a name or dotted path, or a class or function, which is called with the shape of a sample and the number
     of classes, with the latter alone, or with nothing, as many as it has parameters without a default. `loss` is the
-    training loss in place of cross-entropy, or its class. ``None`` is returned for a name without a loss. Raises
-    FedkinError if they are anything else.
+    training loss in place of cross-entropy. ``None`` is returned for a name without a loss. Raises FedkinError if they
+    are anything else.
     """
     if loss is not None:
-        loss = _called("loss", loss, "a loss of torch's or a function")
-        loss = loss() if isinstance(loss, type) else loss
+        _called("loss", loss, "a loss of torch's or a function")
     if isinstance(module, str):
         return None if loss is None else Registered("network", (partial(_by_name, module), loss), module)
-    if isinstance(module, nn.Module):
-        raise FedkinError(
-            f"module is a {type(module).__name__} that exists already; give its class, or a function (shape, classes) "
-            "that makes one, since each model begins with parameters of its own."
-        )
-    factory = partial(_by_function, _called("module", module, "a name, a dotted path, a class or a function"))
-    return Registered("network", (factory, loss), _label(module))
+    kinds = "a name, a dotted path, or a class or function that makes one, since every model begins with its own"
+    factory = partial(_by_function, _called("module", module, kinds))
+    return Registered("network", (factory, loss), _name_of(module))
+
+
+def _name_of(value: Any) -> str:
+    return str(getattr(value, "__name__", type(value).__name__))
 
 
 def _by_name(name: str, shape: tuple[int, ...], classes: int) -> nn.Module:
     return build(choose(shape) if name == "auto" else name, shape, classes)
 
 
-def _by_function(function: ModuleFactory, shape: tuple[int, ...], classes: int) -> nn.Module:
+def _by_function(function: Callable[..., nn.Module], shape: tuple[int, ...], classes: int) -> nn.Module:
     parameters = inspect.signature(function).parameters.values()
     required = [
         parameter for parameter in parameters
@@ -152,10 +141,6 @@ def _by_function(function: ModuleFactory, shape: tuple[int, ...], classes: int) 
         and parameter.default is parameter.empty
     ]  # fmt: skip
     return function(*(shape, classes)[max(0, 2 - len(required)) :])
-
-
-def _label(value: Any) -> str:
-    return str(getattr(value, "__name__", type(value).__name__))
 
 
 def features_of(features: FeaturesOrName) -> Registered | None:
@@ -168,49 +153,4 @@ def features_of(features: FeaturesOrName) -> Registered | None:
     function = _called("features", features, "a name, a dotted path, a torch module or a function")
     if isinstance(function, nn.Module):
         function = copy.deepcopy(function).eval()  # which later training of the user's does not change
-    return Registered("features", function, _label(features))
-
-
-# Optimisers and augmentation.
-
-
-_CALLED = {
-    "optimizer": "a class of torch.optim, or a function of parameters",
-    "augmentation": "a function of a batch of samples",
-}
-
-
-def training_of(estimator: str, parameters: Mapping[str, Any]) -> tuple[dict[str, Any], Registered | None]:
-    """Convert the parameters that only Python can give to a method's options; return these and the recipe, if any.
-
-    Raises FedkinError if one cannot be called, or two contradict each other.
-    """
-    optimizer, augmentation = parameters["optimizer"], parameters["augmentation"]
-    excluded = {"augmentation": ["recipe"]} if augmentation is not None else {}
-    excluded |= {} if isinstance(optimizer, str) else {"optimizer": ["recipe", "momentum", "weight_decay"]}
-    if not excluded:
-        return {}, None
-    for name, options in excluded.items():
-        _called(name, parameters[name], _CALLED[name])
-        if clash := next((option for option in options if parameters[option]), None):
-            raise FedkinError(
-                f"{estimator} has {name} and {clash}; leave one out: the first says what the second would."
-            )
-    changes: dict[str, Any] = {}
-    factory = None
-    if "optimizer" in excluded:
-        # A class, or a partial of one without a rate, takes the method's rates; a function keeps its own.
-        is_class = isinstance(getattr(optimizer, "func", optimizer), type)
-        rate = getattr(optimizer, "keywords", {}).get("lr", parameters["learning_rate"])
-        changes = {"optimizer": "sgd", "learning_rate": rate}
-        factory = partial(_optimizer, optimizer, is_class or parameters["learning_rates"] is not None)
-    recipe = Registered("recipe", Recipe(factory, augmentation), "recipe")
-    return changes | {"recipe": recipe.name}, recipe
-
-
-def _optimizer(make: Callable[..., Optimizer], takes_rate: bool, parameters: Any, rate: float) -> Optimizer:
-    """Return a new optimiser, at the method's learning rate of the round where it takes that."""
-    optimizer = make(parameters)
-    for group in optimizer.param_groups if takes_rate else ():
-        group["lr"] = rate
-    return optimizer
+    return Registered("features", function, _name_of(features))
