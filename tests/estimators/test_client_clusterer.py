@@ -110,7 +110,9 @@ def test_encoding_loses_nothing(labels: list[list[int]]) -> None:
             read_labelled_clients(pairs, None, TableOptions())
         return
     read = read_labelled_clients(pairs, None, TableOptions())
-    assert [read.classes[client.y.numpy()].tolist() for client in read.clients if client.y is not None] == labels
+    assert [
+        read.classes[client.y.numpy()].tolist() for client in read.population.clients if client.y is not None
+    ] == labels
     assert (np.diff(read.classes) > 0).all()
 
 

@@ -62,9 +62,9 @@ def test_methods_that_cannot_have_no_such_function() -> None:
     ("asked", "said"),
     [
         ({"client": "north"}, "Unknown client 'north'; allowed: "),
-        ({"client": 0, "rows": [1]}, "KFed cannot forget single samples; forget the client, or use MUFC"),
-        ({"client": 0, "X": {"a": X[:5], "b": X[5:]}}, "The clients are .*, but those of fit were"),
-        ({"client": 0, "X": {**CLIENTS, "client 3": X[:3]}}, "Client client 3 has 3 rows, but had 45 in fit"),
+        ({"client": 0, "rows": [1]}, "KFed cannot forget single samples"),
+        ({"client": 0, "X": {"a": X[:5], "b": X[5:]}}, "The clients are not those of fit"),
+        ({"client": 0, "X": {**CLIENTS, "client 3": X[:3]}}, "The clients are not those of fit"),
     ],
 )
 def test_what_cannot_be_forgotten_is_refused(asked, said) -> None:

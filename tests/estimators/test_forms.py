@@ -69,7 +69,7 @@ def test_clients_keep_their_names(model: fedkin.IFCA) -> None:
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda m: m.score(X["east"], client=2), "The data given has no labels to compare with; give them as y, or"),
+        (lambda m: m.score(X["east"], client=2), "The data given has no labels, which are needed; give them"),
         (lambda m: m.predict([X["north"]] * 3), "x lists 3 clients where fit has 4; give as many, or a dict by name."),
         (
             lambda m: ifca().fit(TRAIN, eval={"east": (X["east"][:, :2], Y["east"])}),
@@ -77,7 +77,7 @@ def test_clients_keep_their_names(model: fedkin.IFCA) -> None:
         ),
         (lambda m: ifca().fit(TRAIN, eval={"nort": TEST["north"]}), "Unknown client in eval 'nort'; did you mean"),
         (lambda m: ifca().fit(TRAIN, eval={"north": (X["north"], Y["north"] + 7)}), "north in eval has the label "),
-        (lambda m: ifca().fit(TRAIN, eval={"north": X["north"]}), "north in eval has no labels to compare with"),
+        (lambda m: ifca().fit(TRAIN, eval={"north": X["north"]}), "north in eval has no labels, which are needed"),
         (lambda m: ifca().fit(TRAIN, callbacks=[Callback]), "A callback is the class Callback; give instances"),
     ],
 )

@@ -15,19 +15,16 @@ from fedkin.core import Client, FedkinError
 from fedkin.core.errors import checked_keywords
 from fedkin.core.runner import Followers, used_clusters
 from fedkin.core.seeds import derive_generator
-from fedkin.data.inputs import ClientInput, as_given, holds_several, named_data
+from fedkin.data.inputs import as_given, holds_several, named_data
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.estimators.clients import (
     by_client,
-    check_kind,
-    encoded,
+    coded_labels,
     fitted_position,
     is_position,
     labelled_clients,
     labelled_data,
-    needed_labels,
     read_labelled_clients,
-    read_labels,
 )
 from fedkin.estimators.estimator import Estimator
 from fedkin.estimators.training import TRAINING_TYPES, Registered, TrainingOptions, network_of
@@ -83,19 +80,16 @@ class ClientClusterer(Estimator):
         Parameters
         ----------
         clients : sequence, dict, str or Path, or FederatedDataset
-            The clients, in the forms that estimators of samples take, with labels: each is a pair ``(x, y)``, a dict of
-            ``x`` and ``y``, a DataFrame or a file with a column of labels, a torch ``Dataset`` or ``DataLoader`` of
-            pairs, a Hugging Face ``Dataset``, or samples alone, with their labels in `y`. Labels are one per sample:
-            integers, which may leave gaps, booleans or strings.
+            The clients, in the forms that estimators of samples take, with labels: pairs ``(x, y)``, dicts of ``x`` and
+            ``y``, tables or files with a column of labels, data sets of pairs, or samples alone, with their labels in
+            `y`. Labels are one per sample: integers, which may leave gaps, booleans or strings.
         y : str, sequence or dict, optional
             The name of the column of labels; or one array of labels per client, in order or by name. By default labels
             are in the pairs, or in the first column called ``label``, ``labels``, ``class``, ``target`` or ``y``.
-        eval : as clients, optional
+        eval, validation : as clients, optional
             Labelled samples that clients do not train on, of all or some clients by name, or of as many in a list.
             After each round the model of every client's cluster is evaluated on the client's own samples, see
-            `records_`.
-        validation : as eval, optional
-            The same for early stopping and model selection; what is measured begins with ``validation_``.
+            `records_`; what is measured on `validation`, for early stopping, begins with ``validation_``.
         """
         inputs = read_labelled_clients(clients, y, self._table_options(), self._labels_needed())
         network = network_of(self.module, self.loss)  # at every fit again, as what a function makes may have changed
@@ -145,11 +139,6 @@ class ClientClusterer(Estimator):
         -------
         ndarray, (n,)
             Labels as they were given to `fit`; for several clients a dict with the keys of `x`, or a list of arrays.
-
-        Raises
-        ------
-        FedkinError
-            If the samples cannot be used, or there is no such client or cluster.
         """
         return self._map_clients(x, client, cluster, lambda logits: self.classes_[logits.argmax(1).numpy()])
 
@@ -161,20 +150,16 @@ class ClientClusterer(Estimator):
     def score(self, x: Any, y: Any = None, client: int | str | None = None, cluster: int | None = None) -> float:
         """Return the accuracy on labelled samples, in [0, 1]; for several clients the mean over them.
 
-        `x`, `client` and `cluster` are as in `predict`; `y` are the labels, as in `fit`, where `x` has none. Raises
-        FedkinError as `predict`, or if there are no labels.
+        `x`, `client` and `cluster` are as in `predict`; `y` are one client's labels, or their column, where `x` has
+        none beside it. Raises FedkinError as `predict`, or if there are no labels.
         """
         check_is_fitted(self, "result_")
         if client is None and cluster is None and holds_several(x):
-            data = by_client(labelled_clients(x, y, self._label, "score"), self.client_names_, "score")
-            return float(np.mean([self._accuracy(samples, i, None) for i, samples in data.items()]))
-        return self._accuracy(labelled_data(x, y, _DATA, self._label), client, cluster)
-
-    def _accuracy(self, data: ClientInput, client: int | str | None, cluster: int | None) -> float:
-        predicted = self.predict(data.x, client, cluster)
-        labels = needed_labels(data, _DATA, len(predicted))
-        check_kind(labels, self.classes_, _DATA, "fit")
-        return float((predicted == labels).mean())
+            data = by_client(labelled_clients(x, y or self._label, "score"), self.client_names_, "score")
+            return float(np.mean([self.score(each.x, each.y, i) for i, each in data.items()]))
+        samples = labelled_data(x, y, _DATA, self._label)
+        predicted = self.predict(samples.x, client, cluster)
+        return float((predicted == self.classes_[coded_labels(samples, self.classes_, _DATA, len(predicted))]).mean())
 
     @checked_keywords
     def assign(self, x: Any, y: Any = None) -> int:
@@ -196,9 +181,7 @@ class ClientClusterer(Estimator):
         data = labelled_data(x, y, _DATA, self._label)
         samples, labels = self._prepared(data.x, _DATA), None
         if self._method.assigns_by_labels(self.result_):
-            if data.y is None:
-                raise FedkinError(f"{_DATA} has no labels, which a newcomer needs to find its cluster.")
-            labels = encoded(read_labels(data.y, len(samples), _DATA), self.classes_, _DATA)
+            labels = coded_labels(data, self.classes_, _DATA, len(samples))
         newcomer = Client.unseen(samples, labels, derive_generator(self._run_seed, "assign"))
         with self._on_device(), one_thread():
             return int(self._method.assign(self.result_, newcomer))
@@ -251,20 +234,6 @@ class Embedding(ClientClusterer, method="embedding"):
         epsilon of one sample, with `delta`. Training, also that of the encoder, is not covered.
     separable_ : bool
         Whether messages show clusters; if not, all clients are in one.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_digits
-    >>> import fedkin
-    >>> x, y = load_digits(return_X_y=True)
-    >>> clients = [(x[i::6], y[i::6] if i < 3 else 9 - y[i::6]) for i in range(6)]
-    >>> model = fedkin.Embedding(rounds=8, random_state=0).fit(clients)
-    >>> model.client_labels_.tolist()
-    [0, 0, 0, 1, 1, 1]
-    >>> model.embeddings_.shape
-    (6, 200)
-    >>> model.assign(x[:200], 9 - y[:200])
-    1
     """
 
     def _labels_needed(self) -> bool:
@@ -361,23 +330,7 @@ class GradientLoss(ClientClusterer, method="gradient-loss"):
 
 
 class OCFL(ClientClusterer, method="ocfl"):
-    """Find clusters of clients and their number once, as soon as the clients' updates diverge (OCFL; Zuziak et al.).
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_digits
-    >>> import fedkin
-    >>> x, y = load_digits(return_X_y=True)
-    >>> low, high = (x[y < 5], y[y < 5]), (x[y >= 5], y[y >= 5])
-    >>> clients = [(x[i::3], y[i::3]) for x, y in (low, high) for i in range(3)]
-    >>> model = fedkin.OCFL(rounds=8, random_state=0).fit(clients)
-    >>> model.client_labels_.tolist()
-    [0, 0, 0, 1, 1, 1]
-    >>> model.assign(x[y == 7], y[y == 7])
-    1
-    >>> model.predict(x[:4], client=0).tolist()
-    [0, 1, 2, 3]
-    """
+    """Find clusters of clients and their number once, as soon as the clients' updates diverge (OCFL; Zuziak et al.)."""
 
 
 class Sattler(ClientClusterer, method="sattler"):

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from pandas.api.types import infer_dtype
 from torch import Tensor
 
-from fedkin.core import Client
 from fedkin.core.errors import PYTHON, FedkinError, at_door, unknown_name
 from fedkin.data.dataset import Dataset, are_whole, check_are_classes, fractions, notes_on_outcomes
 from fedkin.data.files import read_file
@@ -25,7 +24,6 @@ from fedkin.data.inputs import (
     form_of,
     holds_several,
     is_named,
-    labels_beside,
     load_clients,
     named_data,
 )
@@ -42,19 +40,14 @@ ClassLabels = NDArray[Any]
 
 @dataclass(frozen=True)
 class Inputs:
-    """Clients of a fit, and what else is read of their data.
+    """Clients of a fit: their population, the column of tables that holds labels, or "none", and all labels, sorted.
 
-    `label` is the column of tables that holds labels, or "none". Of the notes, `questions` are on what looks wrong;
-    `guesses` are on columns that are labels, or are none, by their name alone. `classes` are all clients' labels,
-    sorted, of which ``y`` of a client are positions.
+    Of the population's notes, `guesses` are on columns that are labels, or are none, by their name alone. A client's
+    ``y`` are positions in `classes`.
     """
 
-    clients: list[Client]
-    names: list[str]
+    population: Population
     label: str | None
-    notes: tuple[str, ...] = ()
-    questions: tuple[str, ...] = ()
-    guesses: tuple[str, ...] = ()
     classes: ClassLabels = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
 
@@ -66,8 +59,7 @@ def read_clients(data: Any, y: Any, table: TableOptions) -> Inputs:
     """
     read = federation_input(data, y)
     population = ClientFiles(read.source, read.column, table=table).build()
-    guesses = () if read.label == NO_LABELS else tuple(population.guesses)
-    return Inputs(population.clients, population.names, read.label, population.notes, population.questions, guesses)
+    return Inputs(replace(population, guesses=()) if read.label == NO_LABELS else population, read.label)
 
 
 @at_door(PYTHON)
@@ -80,7 +72,7 @@ def read_labelled_clients(data: Any, y: Any, table: TableOptions, labels_needed:
     sites = load_clients(read.source, read.column, table)
     names = [site.name for site in sites]
     labels = [
-        _labels_in(site) if array is None else read_labels(array, len(site), site.name)
+        _labels_in(site) if array is None else _read_labels(array, len(site), site.name)
         for array, site in zip(read.labels or [None] * len(sites), sites, strict=True)
     ]
     arrays = [array for array in labels if array is not None]
@@ -93,13 +85,13 @@ def read_labelled_clients(data: Any, y: Any, table: TableOptions, labels_needed:
     classes: ClassLabels = np.array([], dtype=np.int64)
     if arrays:
         for array, name in zip(arrays, names, strict=True):
-            check_kind(array, arrays[0], name, names[0])
+            _check_kind(array, arrays[0], name, names[0])
         classes = np.unique(np.concatenate(arrays))
         if len(classes) < 2:
             raise FedkinError(f"All labels of all clients are {classes[0]!s}; there must be two classes or more.")
         texts = [str(label) for label in classes.tolist()]
         check_are_classes(texts, sum(map(len, sites)), read.label)
-        codes = [encoded(array, classes, name) for array, name in zip(arrays, names, strict=True)]
+        codes = [torch.from_numpy(np.searchsorted(classes, array).astype(np.int64)) for array in arrays]
         sites = [replace(site, y=y, classes=texts) for site, y in zip(sites, codes, strict=True)]
     clients = [client_of(i, site) for i, site in enumerate(sites)]
     for client, site in zip(clients, sites, strict=True):
@@ -107,7 +99,8 @@ def read_labelled_clients(data: Any, y: Any, table: TableOptions, labels_needed:
     # That clients share no labels with others is what clusters of clients are often found for: a note, no question.
     apart, looks_wrong = notes_on_sites(sites, comparable=bool(arrays))
     questions = (*notes_on_outcomes(site.features for site in sites), *looks_wrong)
-    return Inputs(clients, names, read.label, (*questions, *apart), questions, classes=classes)
+    population = Population(clients, None, [], names=names, notes=(*questions, *apart), questions=questions)
+    return Inputs(population, read.label, classes)
 
 
 # Samples with labels that come after a fit, of one client or of several.
@@ -132,20 +125,25 @@ def labelled_data(x: Any, y: Any, subject: str, label: str | None) -> ClientInpu
     return client_input(x, subject, column if form_of(x) in ("table", "items") else None, seek_labels=True)
 
 
-def labelled_clients(x: Any, y: Any, label: str | None, entrance: str) -> dict[Any, ClientInput]:
+def labelled_clients(x: Any, label: str | None, entrance: str) -> dict[Any, ClientInput]:
     """Read several clients' samples and labels, by name or position; see `labelled_data`."""
-    named = named_data(x, entrance)
-    by_client = dict.fromkeys(named, y)
-    if y is not None and not isinstance(y, str):
-        by_client = dict(labels_beside(y, list(named), is_named(x)))
-    return {key: labelled_data(data, by_client[key], f"Client {key}", label) for key, data in named.items()}
+    return {key: labelled_data(data, None, f"Client {key}", label) for key, data in named_data(x, entrance).items()}
 
 
-def needed_labels(data: ClientInput, subject: str, samples: int) -> ClassLabels:
-    """Return the labels of so many samples; raise FedkinError if there are none, or they cannot be used."""
+def coded_labels(data: ClientInput, classes: ClassLabels, subject: str, samples: int) -> Tensor:
+    """Return the labels of so many samples as positions in the sorted `classes` of ``fit``: int64 ``(n,)``.
+
+    Raises FedkinError if there are none, they cannot be used, or one is not among the classes.
+    """
     if data.y is None:
-        raise FedkinError(f"{subject} has no labels to compare with; give them as y, or samples as a pair (x, y).")
-    return read_labels(data.y, samples, subject)
+        raise FedkinError(f"{subject} has no labels, which are needed; give them as y, or samples as a pair (x, y).")
+    labels = _read_labels(data.y, samples, subject)
+    _check_kind(labels, classes, subject, "fit")
+    strange = labels[~np.isin(labels, classes)]
+    if len(strange):
+        fitted = ", ".join(map(str, classes))
+        raise FedkinError(f"{subject} has the label {strange[0]!s}, which no client had in fit; they had {fitted}.")
+    return torch.from_numpy(np.searchsorted(classes, labels).astype(np.int64))
 
 
 def _labels_in(data: Dataset) -> ClassLabels | None:
@@ -157,7 +155,7 @@ def _labels_in(data: Dataset) -> ClassLabels | None:
     return labels
 
 
-def read_labels(y: Any, samples: int, subject: str) -> ClassLabels:
+def _read_labels(y: Any, samples: int, subject: str) -> ClassLabels:
     """Return labels as an array ``(samples,)`` of integers, booleans, whole floats or strings without blanks around.
 
     They may be a column ``(samples, 1)``. `subject` names their owner, at the beginning of error messages. Raises
@@ -181,20 +179,7 @@ def read_labels(y: Any, samples: int, subject: str) -> ClassLabels:
     return np.char.strip(array) if kind == "string" else array
 
 
-def encoded(labels: ClassLabels, classes: ClassLabels, subject: str) -> Tensor:
-    """Encode `labels` as positions in the sorted `classes`: int64 ``(n,)``.
-
-    Raises FedkinError if a label is not among them.
-    """
-    check_kind(labels, classes, subject, "fit")
-    strange = labels[~np.isin(labels, classes)]
-    if len(strange):
-        fitted = ", ".join(map(str, classes))
-        raise FedkinError(f"{subject} has the label {strange[0]!s}, which no client had in fit; they had {fitted}.")
-    return torch.from_numpy(np.searchsorted(classes, labels).astype(np.int64))
-
-
-def check_kind(labels: ClassLabels, reference: ClassLabels, subject: str, owner: str) -> None:
+def _check_kind(labels: ClassLabels, reference: ClassLabels, subject: str, owner: str) -> None:
     """Check that labels are of the same kind as those of another owner, numbers or strings."""
     kind, expected = ("strings" if array.dtype.kind == "U" else "numbers" for array in (labels, reference))
     if kind != expected:
@@ -219,17 +204,17 @@ def held_out_population(data: Any, entrance: str, inputs: Inputs, preparation: P
     """
     if isinstance(data, str | Path):
         data = {name: expanded(str(data)) / name for name in holds_clients(str(data))}
-    held_out = by_client(labelled_clients(data, None, inputs.label, entrance), inputs.names, entrance)
-    nothing = torch.zeros(0, *inputs.clients[0].x.shape[1:]), torch.zeros(0, dtype=torch.int64)
-    tests = [nothing] * len(inputs.names)
+    clients, names = inputs.population.clients, inputs.population.names
+    held_out = by_client(labelled_clients(data, inputs.label, entrance), names, entrance)
+    tests = [(torch.zeros(0, *clients[0].x.shape[1:]), torch.zeros(0, dtype=torch.int64))] * len(names)
     for position, samples in held_out.items():
-        subject = f"{inputs.names[position]} in {entrance}"
+        subject = f"{names[position]} in {entrance}"
         try:
             x, _ = prepared(preparation, samples, subject, inputs.label)
         except FedkinError as error:
             raise FedkinError(f"{subject} does not fit: {error}") from error
-        tests[position] = x, encoded(needed_labels(samples, subject, len(x)), inputs.classes, subject)
-    return Population(list(inputs.clients), None, [], tests=tests)
+        tests[position] = x, coded_labels(samples, inputs.classes, subject, len(x))
+    return Population(clients, None, [], tests=tests)
 
 
 # Clients by position and by name.

@@ -7,7 +7,7 @@ import dataclasses
 import inspect
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache, partial
@@ -47,7 +47,10 @@ if TYPE_CHECKING:
 
 _SHOWN, _OF_LINES = 20, ("step", "missing", "sent", "received")
 """Clusters that a notebook describes, for more are not read; and what lines of records have beside values."""
-_KINDS = {"descriptions": "profile", "clustering": "scales", "sizes": "sizes", "clients": "rounds", "curves": "rounds"}
+_KINDS = {
+    "map": "map", "descriptions": "profile", "clustering": "scales", "sizes": "sizes", "clients": "rounds",
+    "curves": "rounds",
+}  # fmt: skip
 """The kind of plot that each section of a page is part of."""
 _SENTENCES = 3
 """Sentences on what looks wrong that one warning has; `preparation_.notes` has all."""
@@ -223,7 +226,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
         `named` are options that stand for what only Python can give; `held_out` are samples by the argument of `fit`.
         """
-        clients, names, followers = inputs.clients, inputs.names, runner.callbacks_of(callbacks)
+        population, followers = inputs.population, runner.callbacks_of(callbacks)
+        clients, names = population.clients, population.names
         server_data = getattr(self, "server_data", None)
         if in_memory := not isinstance(server_data, str | None):
             named = {**named, "server_data": "server_data"}
@@ -237,12 +241,12 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             table = self._table_options()
             preparation = prepare(fed, preparing_for(method, table), names)
             files = {**remembered(client.table for client in clients), "encoder": table.encoder}
-            preparation = dataclasses.replace(preparation, files=files).noted(inputs.notes, inputs.questions)
+            preparation = dataclasses.replace(preparation, files=files).noted(population.notes, population.questions)
             method = method.for_embeddings(preparation.encoder)
             if preparation.questions:
                 first = _first(preparation.questions)
                 _warn(f"The data look wrong, and are used as they are. {first} See preparation_.notes.")
-            _warn(*inputs.guesses)
+            _warn(*population.guesses)
             read = partial(preparation.apply, server_data) if in_memory else preparation.apply
             method = with_server_data(method, read)
             splits = {
@@ -292,10 +296,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         All that describes clusters shows the names; `cut` and `forget` keep them where clusters have mostly the same
         members.
 
-        Raises
-        ------
-        FedkinError
-            If a cluster does not exist, two would have the same name, or a name is no line of up to 60 letters.
+        Raises FedkinError if a cluster does not exist, two would have the same name, or a name is no line of up to 60
+        letters.
         """
         check_is_fitted(self, "result_")
         if not isinstance(names, Mapping):
@@ -355,7 +357,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         kind : str
             "map" of some samples, to zoom, filter and colour, with a slider over kin-graph's scales; "profile", columns
             by cluster, of tables; "scales", how the clusters were found, with coarser and finer ones; "sizes" by
-            client; "rounds", numbers and clusters of clients over the rounds; or "all" that there are.
+            client; "rounds", numbers and clusters of clients over the rounds; or "all" that there are. The table is that
+            of `to_frame`; of a map that of the samples on it, with their places ``x`` and ``y``.
 
         Raises
         ------
@@ -365,17 +368,16 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         from fedkin.report.plots import Plot
 
         check_is_fitted(self, "result_")
-        frames = self._frames()
-        if kind != "all" and kind not in frames:
-            raise FedkinError(
-                f"There is no plot {kind!r} of this {type(self).__name__}; there are {listing(list(frames), 9)}."
-            )
         view = self._page()
-        parts = [part for part in view.parts if kind in ("all", _KINDS[part.anchor])]
-        if kind in ("all", "map"):
-            parts[1:1] = self._maps()
-        frame = self.to_frame() if kind == "all" else frames[kind]()
-        return Plot(dataclasses.replace(view, parts=parts), frame, self.cluster_names_)
+        shown = [part for part in [*view.parts, *self._maps()] if kind in ("all", _KINDS[part.anchor])]
+        if not shown:
+            kinds = dict.fromkeys(_KINDS[part.anchor] for part in [*view.parts, *self._maps()])
+            raise FedkinError(f"There is no plot {kind!r} of this model; there are {listing(list(kinds))}.")
+        return Plot(dataclasses.replace(view, parts=shown), self._table(shown), self.cluster_names_)
+
+    def _table(self, shown: Sequence[PagePart]) -> pd.DataFrame:
+        """Return the table of a plot of these parts."""
+        return self.to_frame()
 
     def _maps(self, small: bool = False) -> list[PagePart]:
         """Return the map of samples, if there are any."""
@@ -391,10 +393,6 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             view = PageView(self._title(), parts=[texts, *kept, *self._maps(small=True)])
             bundle["text/html"] = Plot(view, self.to_frame(), self.cluster_names_)._repr_html_()
         return bundle
-
-    def _frames(self) -> dict[str, Callable[[], pd.DataFrame]]:
-        """Return by kind of plot the function that makes its table."""
-        return {"rounds": lambda: pd.DataFrame(self.records_)}
 
     def _page(self) -> PageView:
         """Return all figures of the model."""
@@ -462,7 +460,7 @@ def _first(sentences: Sequence[str]) -> str:
 
 
 class FitRunner(runner.Runner):
-    """runner.Runner of a fit, which evaluates models on held-out samples: a population's tests by the argument of `fit`.
+    """Runner of a fit, which evaluates models on held-out samples: a population's tests by the argument of `fit`.
 
     `history` has one entry per step, as `records_` of estimators.
     """

@@ -18,9 +18,9 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from fedkin.clustering.node_votes import counted, counted_shares
+from fedkin.clustering.node_votes import counted
 from fedkin.core import Client, FedkinError, runner
-from fedkin.core.errors import PYTHON, at_door, checked_keywords
+from fedkin.core.errors import PYTHON, at_door, checked_keywords, listing
 from fedkin.core.method import CanForget, CanUpdate, Nodes
 from fedkin.core.replies import MAX_COUNT
 from fedkin.core.runner import Followers
@@ -50,6 +50,7 @@ from fedkin.features.encoders import EMBEDDED
 from fedkin.methods.samples.kingraph.kingraph_space import nodes_of_samples
 from fedkin.methods.samples.sample_method import SampleMethod
 from fedkin.report.figures import PagePart, SampleMap
+from fedkin.report.numbers import pluralize
 from fedkin.report.sample_map import MAX_POINTS, map_of_samples, some_rows, with_scales
 from fedkin.report.words import described, remarks, sentences
 
@@ -110,18 +111,16 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         Parameters
         ----------
         X : sequence, dict, str or Path, or FederatedDataset
-            The clients, in a list, in a dict by name, as a table divided by ``groupby``, or as a folder with one file
-            each; or a ``FederatedDataset`` of Flower's with a partitioner, or a partitioner with its data. Each is an
-            array or tensor, a DataFrame, a file, a list or folder of images, texts or series (which `features` encode),
-            a torch ``Dataset`` or ``DataLoader``, a Hugging Face ``Dataset``, or any of these with labels, such as a
-            pair ``(x, y)``. Arrays are ``(n, features)`` or images ``(n, height, width)`` or ``(n, channels, height,
-            width)``, all finite. Tables may hold numbers, text, categories, booleans and dates, and empty cells;
-            columns are matched by name.
+            The clients, in a list, in a dict by name, as a table divided by ``groupby``, as a folder with a file each,
+            or as Flower's ``FederatedDataset`` or partitioner. Each is an array or tensor ``(n, features)``, ``(n,
+            height, width)`` or ``(n, channels, height, width)``, all finite; a DataFrame or a file, whose columns are
+            matched by name and may hold numbers, text, categories, booleans, dates and empty cells; a list or folder of
+            images, texts or series, which `features` encode; a torch ``Dataset`` or ``DataLoader``, or a Hugging Face
+            ``Dataset``; or any of these with labels, such as a pair ``(x, y)``.
         y : str, sequence or dict, optional
             The name of a column of labels, which is then no feature, or "none" if there is none; or one array of
-            labels per client, in order or by name. By default labels are in the pairs, or, as by command line, in the
-            first column called ``label``, ``labels``, ``class``, ``target`` or ``y`` that can hold some. Labels, also
-            those in `X`, are left out.
+            labels per client, in order or by name. Labels are left out. By default they are in the pairs, or in the
+            first column called ``label``, ``labels``, ``class``, ``target`` or ``y`` that can hold some.
         """
         return self._fit(*self._read(X, y), callbacks)
 
@@ -136,7 +135,8 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "result_")
         (inputs, named_options), method = self._read(X, y), self._made()
-        names, clients, id_column = inputs.names, inputs.clients, self.preparation_.encoding.schema.id
+        names, clients = inputs.population.names, inputs.population.clients
+        id_column = self.preparation_.encoding.schema.id
         labels = {
             name: pd.Series(each, index=pd.RangeIndex(len(each), name="row") if ids is None else ids)
             for name, each, ids in zip(self.client_names_, self.labels_, self._ids, strict=True)
@@ -145,7 +145,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         rows = dict(zip(names, map(len, clients), strict=True))
 
         def predicted(position: int) -> Tensor:
-            return self._clusters_of(self.result_, self.preparation_.of(clients[position]))
+            return runner.predicted_clusters(self._method, self.result_, self.preparation_.of(clients[position]))
 
         with self._on_device(), at_door(PYTHON):
             before, known = earlier_rows(labels, ids, rows, False, predicted)
@@ -180,11 +180,11 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
     def _read(self, data: Any, y: Any) -> tuple[Inputs, dict[str, Any]]:
         """Read the clients, and return them with options that stand for what only Python can give."""
         inputs, features = read_clients(data, y, self._table_options()), getattr(self, "features", None)
-        encoded = inputs.clients[0].samples is not None and callable(features)  # which has encoded them
+        encoded = inputs.population.clients[0].samples is not None and callable(features)  # which has encoded them
         return inputs, {"features": EMBEDDED} if encoded else {}
 
     def _fit(self, inputs: Inputs, named: dict[str, Any], callbacks: Followers) -> Self:
-        n_clusters, samples = getattr(self, "n_clusters", None), sum(map(len, inputs.clients))
+        n_clusters, samples = getattr(self, "n_clusters", None), sum(map(len, inputs.population.clients))
         if isinstance(n_clusters, int | np.integer) and n_clusters > samples:
             raise FedkinError(f"n_clusters is {n_clusters}, but all clients together hold {samples} samples.")
         registered = features_of(named.get("features", getattr(self, "features", "")))
@@ -267,12 +267,6 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
             if i not in self._absent
         ]
 
-    def _frames(self) -> dict[str, Callable[[], pd.DataFrame]]:
-        frame, frames = self._members, super()._frames()
-        frames["sizes"] = lambda: pd.crosstab(frame()["client"], frame()["cluster"]).reset_index()
-        frames |= {"profile": self.describe} if self._profile is not None else {}
-        return frames | ({"map": self._map_frame} if getattr(self, "_mapped", None) else {})
-
     def _maps(self, small: bool = False) -> list[PagePart]:
         if not getattr(self, "_mapped", None):
             return []
@@ -296,13 +290,13 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         view = drawn[0] if small else with_scales(drawn, self._nodes(), spoken)
         return replace(view, ids=list(map(str, ids)), id_name="sample")
 
-    def _map_frame(self) -> pd.DataFrame:
-        view = self._map()
-        assert view.clients is not None
+    def _table(self, shown: Sequence[PagePart]) -> pd.DataFrame:
+        view, frame = shown[0].figures[0] if shown[0].anchor == "map" else None, self.to_frame()
+        if not isinstance(view, SampleMap) or view.clients is None:
+            return frame
         names = [view.client_names[i] for i in view.clients]
-        columns = {"x": view.places[:, 0], "y": view.places[:, 1], "client": names,
-                   "sample": list(map(int, view.ids)), "cluster": view.cuts[view.chosen]}  # fmt: skip
-        return pd.DataFrame(columns | ({} if view.confidence is None else {"confidence": view.confidence}))
+        rows = {"client": names, "sample": list(map(int, view.ids)), "x": view.places[:, 0], "y": view.places[:, 1]}
+        return pd.DataFrame(rows).merge(frame, on=["client", "sample"])
 
     def _nodes(self) -> Nodes | None:
         return None
@@ -353,7 +347,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
             If the samples cannot be used, or differ in shape from those of `fit` or lack their columns; or, of other
             functions than `predict`, if the method or its clusters have none of what they return.
         """
-        return self._map_clients(X, self._clusters_of, "The data to predict")
+        return self._map_clients(X, partial(runner.predicted_clusters, self._method), "The data to predict")
 
     @available_if(lambda self: self._method.soft)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Any:  # noqa: N803
@@ -381,22 +375,19 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         """
         return self._map_clients(X, self._method.embed, "The data to transform")
 
-    def _clusters_of(self, result: Any, x: Tensor) -> Tensor:
-        """Predict the clusters of prepared samples, int64 ``(n,)``."""
-        return runner.predicted_clusters(self._method, result, x)
-
     def _map_clients(self, data: Any, function: Callable[[Any, Tensor], Tensor | None], subject: str) -> Any:
         """Apply `function` to the result and one client's samples, or those of each of several clients."""
         check_is_fitted(self, "result_")
-        return map_clients(data, lambda x, name: self._of_client(x, function, name), subject)
 
-    def _of_client(self, x: Any, function: Callable[[Any, Tensor], Tensor | None], subject: str) -> NDArray[Any]:
-        samples = self._prepared(x, subject)
-        with self._on_device():
-            values = function(self.result_, samples)
-        if values is None:
-            raise FedkinError(f"The clusters of this {type(self).__name__} have no memberships and no confidence.")
-        return values.numpy()
+        def values_of(x: Any, name: str) -> NDArray[Any]:
+            samples = self._prepared(x, name)
+            with self._on_device():
+                values = function(self.result_, samples)
+            if values is None:
+                raise FedkinError(f"The clusters of this {type(self).__name__} have no memberships and no confidence.")
+            return values.numpy()
+
+        return map_clients(data, values_of, subject)
 
     # What clusters are.
 
@@ -409,11 +400,10 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
             One row per cluster: its ``name``, if any has one; ``samples``, as far as clients report them;
             ``sentence``, what distinguishes it; and the columns of the tables, those that distinguish clusters most
             first: the mean of numbers, ordinals as positions from 0 and booleans as shares of the second value; the
-            mean date; the most frequent category. Means are of the true values, also where values count as a limit for
-            clustering. ``attrs["effects"]`` says by column how far it distinguishes clusters, in [0, 1]. Cells of a
-            cluster and a column at one client with fewer than five values are left out; ``attrs["remarks"]`` says how
-            many samples are missing for it, and what else a reader should know. Of texts: ``samples`` and ``words``,
-            the most telling first, each in five texts or more of two clients.
+            mean date; the most frequent category. ``attrs["effects"]`` says by column how far it distinguishes
+            clusters, in [0, 1]; ``attrs["remarks"]`` what else a reader should know, such as cells with fewer than five
+            values at one client, which are left out. Of texts: ``samples`` and ``words``, the most telling first, each
+            in five texts or more of two clients.
 
         Raises
         ------
@@ -450,12 +440,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
 
         Distances from the means of both clusters, squared, differ by a sum over columns, where the method compares
         samples; the columns with the largest parts are the reasons. Of texts they are words that tell the cluster, of
-        pictures pixels or features. Nothing leaves the client that has the rows.
-
-        Parameters
-        ----------
-        X : array-like
-            Rows of one client, in any form that `predict` takes.
+        pictures pixels or features. `X` are rows of one client, in any form that `predict` takes.
 
         Returns
         -------
@@ -463,12 +448,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
             Up to three rows for each of `X`, the strongest reason first: ``row``, its position; ``cluster``; ``next``,
             the next best, -1 if there is none; ``column``; ``value``, the row's own; ``here`` and ``there``, what is
             usual in both clusters, in original units, empty for what is no table; and ``share``, in (0, 1], of what
-            speaks for the cluster.
-
-        Raises
-        ------
-        FedkinError
-            As `predict`, or if the method's clusters have no means in columns.
+            speaks for the cluster. FedkinError is raised if the method's clusters have no means in columns.
         """
         check_is_fitted(self, "result_")
         left_out = [] if self._label is None else [self._label]
@@ -518,13 +498,14 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
             raise FedkinError(f"Client '{name}' is forgotten already.")
         if len(self._forgotten) + 1 == len(self.client_names_):
             raise FedkinError(f"There is no client but '{name}'; nothing would be left.")
-        inputs, _ = self._read(X, y)
-        sizes = dict(zip(self.client_names_, map(len, self.labels_), strict=True))
-        if (given := dict(zip(inputs.names, map(len, inputs.clients), strict=True))) != sizes:
-            raise FedkinError(f"The clients and their rows are {given}, but those of fit were {sizes}.")
+        population = self._read(X, y)[0].population
+        given, fitted = [*zip(population.names, population.clients, strict=False)], [*self.labels_.items()]
+        if [(name, len(each)) for name, each in given] != [(name, len(each)) for name, each in fitted]:
+            expected = listing([f"{name} with {pluralize(len(each), 'row')}" for name, each in fitted], 5)
+            raise FedkinError(f"The clients are not those of fit: {expected}.")
         clients = [
             Client(each.id, self.preparation_.of(each), state=dict(private), table=each.table, samples=each.samples)
-            for each, private in zip(inputs.clients, self._private, strict=True)
+            for each, private in zip(population.clients, self._private, strict=True)
         ]
         fed = LocalFederation(clients, self._run_seed, names=self.client_names_)
         # More exchanges than any request to forget makes are free for each, so that no client draws numbers twice.
@@ -541,15 +522,18 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
                 records = [each for each in self.records_ if each.get("phase") != "refinement"]
                 self.records_ = [*records[:-1], {**records[-1], **record.values}]
             else:
-                state, report = self._without_rows(method, fed, position, rows)
+                numbers, count = torch.as_tensor(rows), len(clients[position])
+                are_rows = numbers.ndim == 1 and numbers.dtype in (torch.int32, torch.int64) and len(numbers) > 0
+                if not hasattr(method, "unlearned"):
+                    raise FedkinError(f"{type(self).__name__} cannot forget single samples; forget the client.")
+                if not are_rows or int(numbers.min()) < 0 or int(numbers.max()) >= count:
+                    raise FedkinError(f"rows should be one or more numbers of rows, from 0 to {count - 1}.")
+                state, report = method.unlearned(fed, self._state, {position: numbers.long().unique()})
                 certificate |= report
             self._earlier = self._same_rows()
             self._take(method, fed, state, method.result(state), clients)
         self.certificates_.append(certificate)
         return certificate
-
-    def _without_rows(self, method: Any, fed: LocalFederation, position: int, rows: ArrayLike) -> tuple[Any, Any]:
-        raise FedkinError(f"{type(self).__name__} cannot forget single samples; forget the client, or use MUFC.")
 
 
 class KFed(SampleClusterer, method="kfed"):
@@ -560,16 +544,6 @@ class FedDPKMeans(SampleClusterer, method="feddp-kmeans"):
     """Differentially private k-means, initialised by the server's samples (FedDP-KMeans; Scott, Lampert, Saulpic 2025).
 
     `server_data` may also be the samples themselves, in any form that a client's have, which are prepared as these are.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import make_blobs
-    >>> import fedkin
-    >>> x, y = make_blobs(6300, centers=[[0.2, 0.2], [0.8, 0.2], [0.5, 0.8]], cluster_std=0.05, random_state=0)
-    >>> model = fedkin.FedDPKMeans(n_clusters=3, epsilon=4.0, server_data=x[:300], random_state=0)
-    >>> model = model.fit([x[300:3300], x[3300:]], y=[y[300:3300], y[3300:]])
-    >>> round(model.score([(x[300:3300], y[300:3300])]), 1)
-    1.0
     """
 
 
@@ -602,7 +576,7 @@ class PPFCGAN(SampleClusterer, method="ppfc-gan"):
 
 
 class CCFC(SampleClusterer, method="ccfc"):
-    """Cluster by a contrastive network, trained on views of a sample and then on clusters (CCFC; Liu, Yan, Zhang 2024)."""
+    """Cluster by a contrastive network, trained on views and then on clusters (CCFC; Liu, Yan, Zhang 2024)."""
 
 
 class SCFC(SampleClusterer, method="scfc"):
@@ -639,11 +613,6 @@ class KinGraph(SampleClusterer, method="kin-graph"):
         Coarser and finer clusters of the same graph, those with fewest clusters first: ``n_clusters``, lowest and
         highest of the ``resolutions``, ``stability``, ``samples`` of each cluster, ``parents`` among the clusters of
         the entry before, and whether these are ``chosen``. ``pandas.DataFrame(model.scales_)`` is a table of them.
-    result_ : dict
-        Among others ``centroids`` ``(m, d)``, ``counts`` and ``clusters`` ``(m,)`` of the graph's nodes.
-    records_ : list of dict
-        Three entries: on principal components, on differences between neighbours and on the graph, with the bytes sent
-        and received; with `refine` also one for each round of the head.
 
     Examples
     --------
@@ -674,7 +643,7 @@ class KinGraph(SampleClusterer, method="kin-graph"):
         -------
         KinGraph
             A fitted copy with these parameters, whose labels are those of a fit with the same `random_state`, and no
-            `refine`. It cannot `describe` its clusters, since clients describe those of `fit`.
+            `refine`. It has no `memberships_`, and cannot `describe` its clusters, which clients do in `fit`.
 
         Raises
         ------
@@ -695,9 +664,6 @@ class KinGraph(SampleClusterer, method="kin-graph"):
         nodes: Nodes = self._made().nodes(self._cut)
         return nodes._replace(clusters=self.result_["clusters"])  # whose numbers follow those of an earlier fit
 
-    def _frames(self) -> dict[str, Callable[[], pd.DataFrame]]:
-        return super()._frames() | {"scales": lambda: pd.DataFrame(self.scales_)}
-
     def _cut_again(self, changes: Mapping[str, Any]) -> None:
         method = self._made(**changes)  # with what was given, of which "auto" would hide that it is out of range
         rng = derive_generator(self._run_seed, "server", "communities")  # as the server's when it cut the graph
@@ -717,11 +683,8 @@ class KinGraph(SampleClusterer, method="kin-graph"):
             y if each is None else counted(each, self.result_).numpy()
             for each, y in zip(votes, self.labels_, strict=True)
         ]
-        nobody = torch.zeros(0, int(self.result_["n_clusters"]))
-        has_shares = "memberships_" in vars(self)
-        shares = [nobody if each is None else counted_shares(each, self.result_) for each in votes if has_shares]
         self._profile, self._confidence = None, [None for _ in self.labels_]
-        self._number(labels, shares)
+        self._number(labels, [])
 
     def _take(
         self, method: Any, fed: LocalFederation, state: Any, result: dict[str, Any], clients: Sequence[Client]
@@ -737,11 +700,6 @@ class FedCRef(SampleClusterer, method="fedcref"):
     than in `labels_`, for which a client chooses among fewer models.
 
     `n_clusters` may also be a list with the number of local clusters of each client.
-
-    Attributes
-    ----------
-    communities_ : list of lists of (client, cluster)
-        The local clusters in each cluster.
     """
 
     @checked_keywords
@@ -756,26 +714,25 @@ class FedCRef(SampleClusterer, method="fedcref"):
             Initial clusters of each client, ``(n,)`` with values 0 or more; in order, or by name.
         """
         inputs, named = self._read(X, y)
+        clients = inputs.population.clients
         if initial_labels is not None:
             if self.initial not in ("auto", "given"):
                 raise FedkinError(f"initial_labels would be ignored with initial='{self.initial}'; leave it at 'auto'.")
             by_name = initial_labels if isinstance(initial_labels, Mapping) else dict(enumerate(initial_labels))
-            labels = by_client(by_name, inputs.names, "initial_labels")
-            for client in inputs.clients:
+            labels = by_client(by_name, inputs.population.names, "initial_labels")
+            for client in clients:
                 array = np.asarray(labels.get(client.id, ()))
                 if array.shape != (len(client),) or array.dtype.kind not in "iu" or array.min() < 0:
                     raise FedkinError(f"initial_labels of client {client.id} should be {len(client)} integers from 0.")
                 client.state["given"] = torch.from_numpy(np.unique(array, return_inverse=True)[1].astype(np.int64))
         if isinstance(counts := self.n_clusters, list | tuple | np.ndarray):
             are_counts = all(is_position(count, MAX_COUNT) and count for count in counts)
-            if len(counts) != len(inputs.clients) or not are_counts:
+            if len(counts) != len(clients) or not are_counts:
                 raise FedkinError(f"n_clusters is {counts!r}; a list has an integer of 1 or more for each client.")
-            for client, count in zip(inputs.clients, counts, strict=True):
+            for client, count in zip(clients, counts, strict=True):
                 client.state["n_clusters"] = torch.tensor(int(count))
             named["n_clusters"] = "given"
-        self._fit(inputs, named, callbacks)
-        self.communities_ = [[tuple(node) for node in members] for members in self.result_["communities"]]
-        return self
+        return self._fit(inputs, named, callbacks)
 
 
 class MUFC(SampleClusterer, method="mufc"):
@@ -802,11 +759,3 @@ class MUFC(SampleClusterer, method="mufc"):
     >>> model.labels_[1][:6].tolist().count(-1)
     2
     """
-
-    def _without_rows(self, method: Any, fed: LocalFederation, position: int, rows: ArrayLike) -> tuple[Any, Any]:
-        numbers, count = torch.as_tensor(rows), len(fed.clients[position])
-        are_rows = numbers.ndim == 1 and numbers.dtype in (torch.int32, torch.int64) and len(numbers) > 0
-        if not are_rows or int(numbers.min()) < 0 or int(numbers.max()) >= count:
-            raise FedkinError(f"rows should be one or more numbers of rows, from 0 to {count - 1}.")
-        state, report = method.unlearned(fed, self._state, {position: numbers.long().unique()})
-        return state, report
