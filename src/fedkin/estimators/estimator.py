@@ -372,7 +372,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         shown = [part for part in [*view.parts, *self._maps()] if kind in ("all", _KINDS[part.anchor])]
         if not shown:
             kinds = dict.fromkeys(_KINDS[part.anchor] for part in [*view.parts, *self._maps()])
-            raise FedkinError(f"There is no plot {kind!r} of this model; there are {listing(list(kinds))}.")
+            raise FedkinError(f"This model has no plot {kind!r}; there are {listing(list(kinds))}.")
         return Plot(dataclasses.replace(view, parts=shown), self._table(shown), self.cluster_names_)
 
     def _table(self, shown: Sequence[PagePart]) -> pd.DataFrame:
