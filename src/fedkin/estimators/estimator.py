@@ -357,8 +357,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         kind : str
             "map" of some samples, to zoom, filter and colour, with a slider over kin-graph's scales; "profile", columns
             by cluster, of tables; "scales", how the clusters were found, with coarser and finer ones; "sizes" by
-            client; "rounds", numbers and clusters of clients over the rounds; or "all" that there are. The table is that
-            of `to_frame`; of a map that of the samples on it, with their places ``x`` and ``y``.
+            client; "rounds", numbers and clusters of clients over the rounds; or "all" that there are. The table is
+            `to_frame`, of a map that of the samples on it, with their places ``x`` and ``y``.
 
         Raises
         ------

@@ -140,15 +140,6 @@ class DescribedColumn:
     typical: list[str] = field(default_factory=list)
     kind: Kind = "number"
 
-    def typical_values(self) -> list[float | str | bool | None]:
-        """Return `typical` as values for a DataFrame: numbers, truth values or texts; ``None`` if unknown."""
-        values: list[float | str | bool | None] = []
-        for text in self.typical:
-            value = float(text.replace(",", "")) if self.kind == "number" and text != NOTHING else text
-            value = text == "true" if self.kind == "boolean" and text in ("false", "true") else value
-            values.append(None if text == NOTHING else value)
-        return values
-
 
 def described(profile: ClusterProfile) -> list[DescribedColumn]:
     """Describe the columns of a profile, in descending order of effect size."""
