@@ -84,15 +84,14 @@ def k_means_of_centres(
 ) -> Partition:
     """Run `k_means` on what clients send, such as centres, in float64, since few of them may be very near each other.
 
-    Of more than a million points, `points` float32 ``(n, width)``, seeds are sought among some that `rng` draws, and
-    `lloyd` goes on with all of them from the best.
+    Of more than a million points, `points` float32 ``(n, width)``, `k_means` clusters some that `rng` draws, and all take
+    part in one more iteration; the many that would follow change distances in the fourth digit.
     """
     if len(points) <= MANY_POINTS:
         return k_means(points.double(), start, rng, n_init, max_iterations, weights)
-    if isinstance(start, int):
-        some = torch.randint(len(points), (MANY_POINTS // 4,), generator=rng).unique()
-        start = k_means(points[some], start, rng, n_init, weights=None if weights is None else weights[some]).centres
-    return lloyd(points, start, max_iterations, None if weights is None else weights.float())
+    some = torch.randint(len(points), (MANY_POINTS // 4,), generator=rng).unique()
+    sample = k_means(points[some], start, rng, n_init, max_iterations, None if weights is None else weights[some])
+    return lloyd(points, sample.centres, 1, None if weights is None else weights.float())
 
 
 class Partitions(NamedTuple):

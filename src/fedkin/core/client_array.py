@@ -309,17 +309,18 @@ holds a plain number of each client; a tuple with a plain value of each; anythin
 class ReplyArrays(Mapping[int, Payload]):
     """Replies of many clients, which become single ones when asked for.
 
-    `ids` are int64 ``(clients,)`` in order, and `entries` by name as of `BlockFunction`.
+    `ids` are int64 ``(clients,)`` in order, and `entries` by name as of `BlockFunction`. Those of the blocks are taken out
+    of them, so that no more than one entry is in memory twice.
     """
 
-    def __init__(self, blocks: Sequence[tuple[Tensor, Mapping[str, Any]]]) -> None:
+    def __init__(self, blocks: Sequence[tuple[Tensor, dict[str, Any]]]) -> None:
         ids = torch.cat([torch.zeros(0, dtype=torch.int64), *(ids for ids, _ in blocks)])
         order = ids.argsort()
         in_order = bool((ids.diff() > 0).all())
         self.ids = ids if in_order else ids[order]
         self.entries: dict[str, Any] = {}
-        for name in blocks[0][1] if blocks else ():
-            parts = [entries[name] for _, entries in blocks]
+        for name in list(blocks[0][1]) if blocks else ():
+            parts = [entries.pop(name) for _, entries in blocks]
             if isinstance(parts[0], PerClient):
                 whole = PerClient.join(parts)
                 self.entries[name] = whole if in_order else whole.take(order)
