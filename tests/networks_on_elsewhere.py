@@ -164,7 +164,7 @@ def jobs(module: str, shape: tuple[int, ...], descent: LocalTraining) -> list[Jo
 def test_clients_train_together_as_alone(module: str, shape: tuple[int, ...], descent: LocalTraining) -> None:
     alone = [job.train() for job in jobs(module, shape, descent)]
     with on(ELSEWHERE):
-        assert can_stack(jobs(module, shape, descent)[0].architecture, descent)
+        assert can_stack(jobs(module, shape, descent)[0].architecture)
         together = train_all(jobs(module, shape, descent))
     for (model, loss), (ours, our_loss) in zip(alone, together, strict=True):
         # Adam's first steps divide a gradient by itself, however small it is.

@@ -28,7 +28,7 @@ def test_a_name_is_proposed_only_if_it_alone_is_near(name: str, known: list[str]
         ("lr", ["learning_rate", "local_epochs"], "learning_rate"),
         ("seed", ["random_state", "rounds"], "random_state"),  # of an estimator
         ("random_state", ["seed", "seeds"], "seed"),  # of compare
-        ("scheduler", ["method.learning_rates"], "method.learning_rates"),  # of an experiment's file
+        ("mu", ["method.proximal"], "method.proximal"),  # of an experiment's file
         ("fraction_fit", ["fraction_train", "fraction_evaluate"], "fraction_train"),  # of a strategy
         ("target", ["y", "eval"], "y"),
         ("learning_rat", ["learning_rate", "rounds"], "learning_rate"),

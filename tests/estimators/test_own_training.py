@@ -1,4 +1,4 @@
-"""Networks, losses and recipes of a user's own, in the forms in which people write them."""
+"""Networks and losses of a user's own, in the forms in which people write them."""
 
 from functools import partial
 from typing import Any
@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 import fedkin
 from fedkin.core import FedkinError
-from fedkin.nn.descent import Recipe
 
 RNG = np.random.default_rng(0)
 CLIENTS = [(RNG.normal(size=(30, 4)).astype(np.float32), RNG.integers(0, 3, 30)) for _ in range(3)]
@@ -52,23 +51,6 @@ def test_any_form_of_network_is_trained(module: Any) -> None:
     assert torch.equal(models(module=module, rounds=30), model.result_["models"])
 
 
-def test_a_recipe_has_an_optimiser_and_changes_training_alone() -> None:
-    shapes: list[Any] = []
-
-    def noisy(x: Tensor) -> Tensor:
-        shapes.append(tuple(x.shape))
-        return x + 0.5 * torch.randn_like(x)
-
-    sgd = Recipe(lambda parameters, rate: torch.optim.SGD(parameters, lr=rate))
-    plain = models(module=Net, learning_rate=0.05)
-    assert torch.allclose(models(module=Net, recipe=sgd, learning_rate=0.05), plain, atol=1e-6)
-    first = fitted(module=Net, recipe=Recipe(augmentation=noisy))
-    assert shapes == 9 * [(30, 4)]
-    first.predict(CLIENTS[0][0])
-    assert len(shapes) == 9
-    assert torch.equal(first.result_["models"], models(module=Net, recipe=Recipe(augmentation=noisy)))
-
-
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
@@ -79,8 +61,6 @@ def test_a_recipe_has_an_optimiser_and_changes_training_alone() -> None:
         ({"loss": "mse"}, "loss is of type str; it should be a loss of torch's or a function."),
         ({"loss": nn.CrossEntropyLoss(reduction="none")}, "The loss given returns shape (30,) for a batch"),
         ({"loss": lambda logits: 0.0}, "The loss given fails on logits (30, 3): TypeError"),
-        ({"recipe": Recipe(lambda parameters, rate: 7)}, "The optimizer given made a int"),
-        ({"optimizer": torch.optim.SGD}, "'optimizer' is "),
     ],
 )
 def test_what_cannot_be_used_is_refused(options: dict[str, Any], sentence: str) -> None:

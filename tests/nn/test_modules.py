@@ -42,7 +42,7 @@ def test_what_is_chosen_can_be_built(shape):
         (":make", "", "is no dotted path"),
         ("absent_nets:make", "", "'absent_nets' cannot be imported.*PYTHONPATH: ModuleNotFoundError"),
         ("nets:make", "", "module 'nets' has no 'make'"),
-        ("nets:make", "def make(shape): pass", "cannot be made for samples.*TypeError"),
+        ("nets:make", "def make(shape): pass", "fails on samples.*TypeError"),
         ("nets:make", "from torch import nn\ndef make(s, c): return nn.Linear(9, c)", "fails on samples of shape"),
         (
             "nets:make",

@@ -181,8 +181,6 @@ ALIASES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("lr", "eta"), ("learning_rate",)),
     **dict.fromkeys(("epochs", "n_epochs", "E"), ("local_epochs",)),
     **dict.fromkeys(("criterion", "loss_fn"), ("loss",)),
-    **dict.fromkeys(("scheduler", "lr_scheduler", "lr_schedule", "schedule"), ("learning_rates",)),
-    **dict.fromkeys(("transform", "transforms", "augment", "augmentation"), ("augmentation", "recipe")),
     **dict.fromkeys(("model", "net", "network"), ("module",)),
     "optim": ("optimizer",),
     "mu": ("proximal",),

@@ -133,7 +133,7 @@ def _lines_of_sites(config: Config) -> str:
 
 
 def own_packages(config: Config) -> list[str]:
-    """Return the packages besides fedkin that an experiment's method names, for itself, its network or a recipe."""
+    """Return the packages besides fedkin that an experiment's method names, for itself or its network."""
     dotted = re.compile(r"([^\W\d]\w*)[\w.]*:[^\W\d]\w*")  # package.module:attribute
     values = [value for value in config.tables["method"].values() if isinstance(value, str)]
     return sorted({match[1] for value in values if (match := dotted.fullmatch(value))} - {"fedkin"})

@@ -27,9 +27,8 @@ from fedkin.estimators.clients import (
     read_labelled_clients,
 )
 from fedkin.estimators.estimator import Estimator
-from fedkin.estimators.training import TRAINING_TYPES, Registered, TrainingOptions, network_of
+from fedkin.estimators.training import TRAINING_TYPES, TrainingOptions, network_of
 from fedkin.experiment.terminal import fewer_clusters
-from fedkin.nn.descent import Recipe
 from fedkin.nn.modules import Classifier
 
 _DATA = "The data given"
@@ -42,8 +41,6 @@ class ClientClusterer(Estimator):
     of a sample and the number of classes, of the number of classes alone, or of nothing. It must give logits
     ``(n, classes)``. Each fit draws new parameters from `random_state`; to start from given weights, pass a function
     that returns a copy of them (`IFCA` then takes ``start="kmeans"``).
-
-    `recipe` may also be a `fedkin.nn.descent.Recipe`, with an optimiser and an augmentation of batches of one's own.
 
     Attributes
     ----------
@@ -93,10 +90,9 @@ class ClientClusterer(Estimator):
         """
         inputs = read_labelled_clients(clients, y, self._table_options(), self._labels_needed())
         network = network_of(self.module, self.loss)  # at every fit again, as what a function makes may have changed
-        recipe = Registered("recipe", self.recipe, "recipe") if isinstance(self.recipe, Recipe) else None
-        named = {option: each.name for option, each in (("module", network), ("recipe", recipe)) if each is not None}
+        named = {} if network is None else {"module": network.name}
         self._run(inputs, named, {"eval": eval, "validation": validation}, callbacks)
-        self._registered, self.classes_ = (network, recipe), inputs.classes
+        self._registered, self.classes_ = (network,), inputs.classes
         used = used_clusters([self.result_["labels"]])
         self._warn_of_records(fewer_clusters(used, getattr(self, "n_clusters", None), "clients"))
         return self

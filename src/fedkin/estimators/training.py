@@ -1,4 +1,4 @@
-"""What only Python can give: networks, features, losses and recipes of a user's own.
+"""What only Python can give: networks, features and losses of a user's own.
 
 Tasks find them by name, as all that clients are sent is plain; so each is registered under one. What such code does
 wrong is said where it is first called, by `fedkin.nn`.
@@ -19,7 +19,6 @@ from torch import Tensor, nn
 
 from fedkin.core.errors import FedkinError, in_short
 from fedkin.features import extractors
-from fedkin.nn.descent import Recipe, register_recipe
 from fedkin.nn.modules import build, choose, forget, register
 from fedkin.nn.resident import Criterion
 
@@ -29,7 +28,6 @@ FeaturesOrName = str | nn.Module | Callable[[Tensor], Any]
 TRAINING_TYPES: Mapping[str, Any] = {
     "module": ModuleOrName,
     "loss": nn.Module | Callable[[Tensor, Tensor], Tensor] | None,
-    "recipe": str | Recipe | None,
 }
 """Types of parameters that are more in Python than a method's own field says."""
 
@@ -56,19 +54,15 @@ class Registered:
     """Object of a user's, registered for the library under `name` for as long as this wrapper exists.
 
     The `value` of a "network" is a function ``(shape, classes)`` and its loss, ``None`` for cross-entropy; of
-    "features" a function of samples; of a "recipe" a `Recipe`. The name is a `label` with a random number, which stays
-    in pickles and so is one in every process.
+    "features" a function of samples. The name is a `label` with a random number, which stays in pickles and so is one
+    in every process.
     """
 
-    def __init__(
-        self, kind: Literal["network", "features", "recipe"], value: Any, label: str, name: str = ""
-    ) -> None:  # fmt: skip
+    def __init__(self, kind: Literal["network", "features"], value: Any, label: str, name: str = "") -> None:
         self.name = name or f"{label}#{secrets.token_hex(4)}"
         self._arguments = kind, value, label, self.name
         _living[self.name] = self
-        if kind == "recipe":
-            register_recipe(self.name, value)
-        elif kind == "features":
+        if kind == "features":
             extractors.register(self.name, value)
             finalize(self, extractors.forget, self.name)
         else:

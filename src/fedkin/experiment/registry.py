@@ -58,7 +58,7 @@ _SAMPLES = {
 _CLIENTS = {
     "local": ("fedavg:LocalMethod", "Every client trains on its own; no federation at all."),
     "fedavg": ("fedavg:FedAvgMethod", "One model for all clients, with FedProx's term if wanted; no clusters."),
-    "declared": ("declared:DeclaredMethod", "One model for each group that clients declare, such as a region."),
+    "declared": ("fedavg:DeclaredMethod", "One model for each group that clients declare, such as a region."),
     "fedrep": ("fedrep:FedRepMethod", "One representation for all clients and a head for each; no clusters."),
     "ditto": ("ditto:DittoMethod", "A model for each client, held near a common one; no clusters."),
     "fedopt": ("fedopt:FedOptMethod", "One model for all clients, with momentum, Adam or others at the server."),

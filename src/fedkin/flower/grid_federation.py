@@ -23,6 +23,7 @@ from fedkin.core.replies import Failure
 from fedkin.flower.array_layout import ArrayLayout
 from fedkin.flower.nodes import Name, NodeAssignment, exchange, names_of
 from fedkin.methods.clients import client_method, ifca
+from fedkin.nn.modules import lowest_loss
 
 Aggregate = Callable[[list[RecordDict], str], MetricRecord]
 """Makes one record of metrics from several, weighted by the metric of a name."""
@@ -267,7 +268,7 @@ class GridFederation(Federation):
     def _choose_and_train(self, payloads: Mapping[int, Payload]) -> Answers:
         """Do `ifca.choose_and_train`: the losses of all models first, then training of the best."""
         judged = self._judged(payloads)
-        chosen = {i: client_method.lowest_loss(losses) for i, losses in judged.items() if not isinstance(losses, str)}
+        chosen = {i: lowest_loss(losses) for i, losses in judged.items() if not isinstance(losses, str)}
         starts = {(client, cluster): payloads[client]["models"][cluster] for client, cluster in chosen.items()}
         self.traffic.sent += sum(model.nbytes for model in starts.values())
         trained = {client: reply for (client, _), reply in list(self._trained(starts))}

@@ -43,8 +43,7 @@ OPTIONS = {option.name: option.default for option in dataclasses.fields(Strategy
 NOT_HERE = ("module", "rounds", "participation")
 """Hyper-parameters that the arguments of `ClusterStrategy.start`, or `StrategyOptions`, take the place of."""
 TRAINING = (
-    "local_epochs", "local_steps", "batch_size", "optimizer", "learning_rate", "learning_rates", "momentum",
-    "weight_decay", "proximal", "recipe",
+    "local_epochs", "local_steps", "batch_size", "optimizer", "learning_rate", "momentum", "weight_decay", "proximal",
 )  # fmt: skip
 """How clients train, which is the client app's own."""
 
@@ -503,7 +502,7 @@ class IFCAStrategy(ClusterStrategy, method="ifca"):
     models, training begins from these; they should differ.
     """
 
-    _fixed = ("identity", "averaging", "start")  # all, of models, and by initial_arrays
+    _fixed = ("identity", "start")  # all, and by initial_arrays
     _several = True
 
     def begin(self, fed: GridFederation, method: Any, models: Tensor) -> ClientMethodState:

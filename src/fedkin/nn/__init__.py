@@ -13,7 +13,6 @@ MODELS: dict[str, str] = {
     "resnet18": "ResNet-18 for small images, batch normalisation.",
     "resnet34": "ResNet-34 for small images, batch normalisation.",
     "resnet18-gn": "ResNet-18 for small images, group normalisation.",
-    "resnet34-gn": "ResNet-34 for small images, group normalisation.",
     "resnet18-imagenet": "ResNet-18 as for ImageNet: images shrink by four before the first block.",
 }
 """Description of each built-in classifier, by name. Models that `fedkin.nn.modules.register` adds are not listed."""

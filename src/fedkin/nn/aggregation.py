@@ -89,12 +89,12 @@ class Means:
             means[:, : self.shared] = self._shared_mean()
         return means
 
-    def apply_to(self, models: Tensor, rate: float = 1.0) -> Tensor:
-        """Return `models` ``(clusters, size)`` plus `rate` times the average updates.
+    def apply_to(self, models: Tensor) -> Tensor:
+        """Return `models` ``(clusters, size)`` plus the average updates.
 
         Raises DivergedError as `check` does.
         """
-        after = models + rate * self.all()
+        after = models + self.all()
         self.check(after, models)
         return after
 
@@ -108,20 +108,19 @@ class Means:
         """
         lengths = sorted(part.length if part.length == part.length else math.inf for part in self._parts)
         usual = lengths[(len(lengths) - 1) // 2] if lengths else 0.0  # the median
-        long = [part for part in self._parts if part.client is not None and not part.length <= 100 * usual]
-        long = long if len(self._parts) > 2 else []
+        several = len(lengths) > 2
+        long = [part for part in self._parts if several and part.client is not None and not part.length <= 100 * usual]
         bad = _useless(after) if before is None else _useless(after) & ~_useless(before)
         if bad.any():
             raise _diverged("is not finite, or beyond any use", long, usual)
-        dominant = [part for part in long if self._moves_far(part, before, usual)]
-        if dominant and self.aggregation == "mean":
-            raise _diverged("has exploded", dominant, usual)
 
-    def _moves_far(self, part: _Part, before: Tensor | None, usual: float) -> bool:
-        """Whether one update alone moves its cluster's model by many times the model's and the other updates' norms."""
-        length = 0.0 if before is None else float(torch.linalg.vector_norm(before[part.cluster]))
-        total = self.weights[part.cluster]
-        return total > 0 and part.weight / total * part.length > 10 * max(length, usual)
+        def moves_far(part: _Part) -> bool:
+            length = 0.0 if before is None else float(torch.linalg.vector_norm(before[part.cluster]))
+            total = self.weights[part.cluster]
+            return total > 0 and part.weight / total * part.length > 10 * max(length, usual)
+
+        if self.aggregation == "mean" and (dominant := [part for part in long if moves_far(part)]):
+            raise _diverged("has exploded", dominant, usual)
 
     def _shared_mean(self) -> Tensor:
         """Return the average of the shared leading numbers ``(shared,)`` over all clusters."""
@@ -141,9 +140,6 @@ def _useless(models: Tensor) -> Tensor:
 
 def _diverged(what: str, parts: Sequence[_Part], usual: float) -> DivergedError:
     """Return the error for a diverged model, which names the clients of `parts` with unusual updates."""
-    reasons = {
-        part.client: f"its update has length {part.length:.3g} where most have at most {usual:.3g}"
-        for part in parts
-        if part.client is not None
-    }
+    reason = "its update has length {:.3g} where most have at most {:.3g}"
+    reasons = {part.client: reason.format(part.length, usual) for part in parts if part.client is not None}
     return DivergedError(f"A model {what} after averaging", reasons)

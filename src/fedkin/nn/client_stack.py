@@ -9,10 +9,9 @@ batches first, then the last batches, length by length.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import accumulate
 
 import torch
@@ -57,23 +56,18 @@ def train_all(jobs: Sequence[Job]) -> list[Trained]:
     results: dict[int, Trained] = {}
     for numbers in alike.values():
         group = [jobs[number] for number in numbers]
-        together = len(group) > 1 and device().type != "cpu" and can_stack(group[0].architecture, group[0].training)
+        together = len(group) > 1 and device().type != "cpu" and can_stack(group[0].architecture)
         together = together and all(job.anchor is None and job.frozen is None for job in group)
         results.update(zip(numbers, _together(group) if together else [job.train() for job in group], strict=True))
     return [results[number] for number in range(len(jobs))]
 
 
-def can_stack(architecture: Architecture, training: LocalTraining) -> bool:
+@lru_cache(maxsize=32)
+def can_stack(architecture: Architecture) -> bool:
     """Whether several models of the architecture can train as one stack.
 
-    Models cannot if there is a recipe, whose augmentation and optimiser take one client's batch; if the module has
-    dropout; or if `vmap` cannot run it, which is tried with two models on a tiny batch.
+    Models cannot if the module has dropout, or if `vmap` cannot run it, which is tried with two models on a tiny batch.
     """
-    return training.recipe is None and _trains_alike(architecture)
-
-
-@lru_cache(maxsize=32)
-def _trains_alike(architecture: Architecture) -> bool:
     rng = torch.Generator().manual_seed(0)
     start, training = architecture.initial(rng), LocalTraining(steps=2, batch_size=2, learning_rate=0.01)
     if any(isinstance(part, Dropout) and part.p > 0 for part in architecture.module(start).modules()):
@@ -103,25 +97,21 @@ def _together(jobs: Sequence[Job]) -> list[Trained]:
     return trained
 
 
-_KEPT: OrderedDict[tuple[Architecture, LocalTraining, int, torch.device, Execution], StackedModels] = OrderedDict()
-"""The four stacks trained last, for the next jobs of their kind: what a GPU has recorded needs their memory."""
+_kept: dict[tuple[Architecture, LocalTraining, int, torch.device, Execution], StackedModels] = {}
+"""Up to four stacks, for the next jobs of their kind: what a GPU has recorded needs their memory."""
 
 
 def _models_for(jobs: Sequence[Job]) -> StackedModels:
     """Return a stack for as many leading jobs as fit, that of before if it is of the same kind."""
     kind = (jobs[0].architecture, jobs[0].training, len(jobs), device(), execution())
-    if kind in _KEPT:
-        _KEPT.move_to_end(kind)
-        return _KEPT[kind]
+    if kind in _kept:
+        return _kept[kind]
+    if len(_kept) == 4 or _fitting(jobs) < len(jobs):
+        _kept.clear()  # what is kept takes memory that these could have
     count = _fitting(jobs)
-    if count < len(jobs) and _KEPT:
-        _KEPT.clear()  # what is kept takes memory that these could have
-        count = _fitting(jobs)
     models = StackedModels(count, jobs[0].architecture, jobs[0].training)
     if count == len(jobs):
-        _KEPT[kind] = models
-    if len(_KEPT) > 4:
-        _KEPT.popitem(last=False)
+        _kept[kind] = models
     return models
 
 
@@ -178,7 +168,8 @@ class StackedModels:
         self._trainable = architecture.parameters
         self.values = torch.zeros(count, architecture.size, device=device())
         self._rule = UpdateRule(self.values[:, : self._trainable].clone(), training, frozen)
-        self._step_all, self._step_some = Recorded(self._take_all), Recorded(self._take_some)
+        self._step_all = Recorded(partial(self._take_step, self.values, self._rule))
+        self._step_some = Recorded(self._take_some)
 
         def loss(params: dict[str, Tensor], buffers: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
             return criterion(functional_call(module, (params, buffers), (x,)), y)
@@ -231,9 +222,6 @@ class StackedModels:
         models = torch.stack(list(distinct.values())).to(self.values.device)
         self.values.copy_(models[torch.tensor([row_of[id(start)] for start in starts]).to(models.device)])
         self._rule.restart(self.values[:, : self._trainable])
-
-    def _take_all(self, x: Tensor, y: Tensor) -> Tensor:
-        return self._take_step(self.values, self._rule, x, y)
 
     def _take_some(self, members: Tensor, x: Tensor, y: Tensor) -> Tensor:
         values, rule = self.values[members], self._rule.of(members)

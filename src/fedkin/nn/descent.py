@@ -6,96 +6,16 @@ Update rules work on flat models, one or many at once: gradient descent, or Adam
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Literal
-from weakref import WeakValueDictionary
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim.adam import adam
 
-from fedkin.core.errors import FedkinError, in_short
-from fedkin.core.seeds import draw_seed, seeded_globally
-from fedkin.core.tasks import named_object
 from fedkin.nn.resident import Architecture, Resident
-
-OptimizerFactory = Callable[[Iterable[nn.Parameter], float], torch.optim.Optimizer]
-"""``factory(parameters, learning_rate)`` returns a new optimiser."""
-
-
-@dataclass(frozen=True, eq=False)
-class Recipe:
-    """Custom optimiser and augmentation of the clients' training, chosen by their owner.
-
-    The built-in optimisers work on one flat vector and are faster; these work on any parameters.
-
-    ``optimizer(parameters, learning_rate)`` returns a new `torch.optim.Optimizer` for each training; ``None`` is for
-    the one that `LocalTraining` names. The augmentation is a function from a batch of samples float32 ``(n, *shape)``
-    to one of the same shape, called for every batch of training. What it draws from torch's global generator is
-    repeatable.
-    """
-
-    optimizer: OptimizerFactory | None = None
-    augmentation: Callable[[Tensor], Tensor] | None = None
-
-    def optimizer_for(self, module: nn.Module, learning_rate: float) -> torch.optim.Optimizer | None:
-        """Return a new optimiser of the trainable parameters, or ``None`` if the recipe has none of its own.
-
-        Raises FedkinError if it cannot be made, or is not an optimiser.
-        """
-        if self.optimizer is None:
-            return None
-        trainable = [parameter for parameter in module.parameters() if parameter.requires_grad]
-        try:
-            optimizer = self.optimizer(trainable, learning_rate)
-        except Exception as error:  # a user's own function may raise anything
-            raise FedkinError(f"The optimizer given cannot be made: {in_short(error)}.") from error
-        if not isinstance(optimizer, torch.optim.Optimizer):
-            raise FedkinError(f"The optimizer given made a {type(optimizer).__name__}, not a torch.optim.Optimizer.")
-        return optimizer
-
-    def augmented(self, x: Tensor, rng: torch.Generator) -> Tensor:
-        """Return the augmented batch; draws from torch's global generator are seeded by `rng`.
-
-        Raises FedkinError if the augmentation fails, or returns another shape.
-        """
-        if self.augmentation is None:
-            return x
-        with seeded_globally(draw_seed(rng), accelerators=True):
-            try:
-                changed = self.augmentation(x.clone())
-            except Exception as error:
-                raise FedkinError(f"The augmentation given fails on {tuple(x.shape)}: {in_short(error)}.") from error
-        if not isinstance(changed, Tensor) or changed.shape != x.shape:
-            form = f"shape {tuple(changed.shape)}" if isinstance(changed, Tensor) else f"type {type(changed).__name__}"
-            raise FedkinError(f"The augmentation given turns shape {tuple(x.shape)} into {form}; it must keep it.")
-        return changed.to(x)
-
-
-_recipes: WeakValueDictionary[str, Recipe] = WeakValueDictionary()
-
-
-def register_recipe(name: str, recipe: Recipe) -> None:
-    """Register `recipe` under `name` in this process, for as long as `recipe` lives."""
-    _recipes[name] = recipe
-
-
-def recipe_of(name: str) -> Recipe:
-    """Return the recipe registered as `name`, or the one at a dotted path ``package.module:recipe``.
-
-    Raises FedkinError if there is no such recipe.
-    """
-    if ":" in name:
-        recipe = named_object(name, "Recipe")
-        if not isinstance(recipe, Recipe):
-            raise FedkinError(f"Recipe '{name}' is of type {type(recipe).__name__}, not a fedkin.nn.descent.Recipe.")
-        return recipe
-    if name not in _recipes:
-        raise FedkinError(f"Recipe '{name}' is not registered; the estimator that it was given to no longer exists.")
-    return _recipes[name]
-
 
 # Adam (Kingma and Ba 2015) as torch computes it, on flat vectors, with moments that can be kept between rounds.
 
@@ -180,8 +100,7 @@ class LocalTraining:
 
     A number of `steps` of the optimiser replaces `epochs`. Adam has the usual betas 0.9 and 0.999 and epsilon 1e-8;
     `momentum` of "sgd" is in [0, 1). The gradient gains ``weight_decay * w``, and the loss ``mu / 2 * ||w -
-    w_start||^2``, where `proximal` is FedProx's mu (Li et al. 2020, eq. 2). `recipe` names a custom optimiser and
-    augmentation, see `fedkin.nn.descent.recipe_of`.
+    w_start||^2``, where `proximal` is FedProx's mu (Li et al. 2020, eq. 2).
     """
 
     epochs: int = 1
@@ -192,7 +111,6 @@ class LocalTraining:
     momentum: float = 0.0
     weight_decay: float = 0.0
     proximal: float = 0.0
-    recipe: str | None = None
 
 
 class UpdateRule:
@@ -274,51 +192,23 @@ def train_locally(
         pull = resident.params.clone() if anchor is None else resident.laid_out(anchor[: architecture.parameters])
         still = [] if frozen is None else [resident.laid_out(frozen.float()).bool()]
         rule = UpdateRule(pull, training, [*resident.frozen, *still])
-        plain, step = rule.is_plain and training.recipe is None, _step_of(resident, rule, rng)
+
+        def step(x: Tensor, y: Tensor) -> Tensor:
+            loss = resident.gradient(x, y)
+            rule.regularise(resident.params, resident.grad)
+            rule.move(resident.params, resident.grad)
+            return loss
+
         total, per_epoch = steps_of(len(x), training)
         epochs = [
             resident.train_batches(x, y, order, training.batch_size, training.learning_rate)
-            if plain
+            if rule.is_plain
             else resident.through(x, y, order, training.batch_size, step)
             for order in batch_orders(len(x), total, rng, training.batch_size)
         ]
         # Of the last epoch alone: losses before are of models that nobody has any more.
         losses, counts = (torch.cat(parts)[-per_epoch:] for parts in zip(*epochs, strict=True))
         return resident.vector(), float((losses * counts).sum() / counts.sum())
-
-
-def _step_of(resident: Resident, rule: UpdateRule, rng: torch.Generator) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return a step on a batch, by the rule or a recipe's own optimiser, which returns the loss before it."""
-
-    def gradient(x: Tensor, y: Tensor) -> Tensor:
-        loss = resident.gradient(x, y)
-        rule.regularise(resident.params, resident.grad)
-        return loss
-
-    def step(x: Tensor, y: Tensor) -> Tensor:
-        loss = gradient(x, y)
-        rule.move(resident.params, resident.grad)
-        return loss
-
-    if rule.training.recipe is None:
-        return step
-    recipe = recipe_of(rule.training.recipe)
-    optimizer = recipe.optimizer_for(resident.module, rule.training.learning_rate)
-
-    def step_by_recipe(x: Tensor, y: Tensor) -> Tensor:
-        x = recipe.augmented(x, rng)
-        if optimizer is None:
-            return step(x, y)
-        losses: list[Tensor] = []
-
-        def closure() -> float:  # some optimisers, such as LBFGS, compute several gradients in a step
-            losses.append(gradient(x, y))
-            return float(losses[-1])
-
-        optimizer.step(closure)
-        return losses[0]
-
-    return step_by_recipe
 
 
 def steps_of(n: int, training: LocalTraining) -> tuple[int, int]:

@@ -33,7 +33,6 @@ class Autoencoding(nn.Module):
         self.encoder, self.decoder = encoder, decoder
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the reconstructed samples."""
         samples: Tensor = self.decoder(self.encoder(x))
         return samples
 

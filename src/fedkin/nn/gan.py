@@ -160,7 +160,6 @@ class Generator(Architecture):
         return build_generator(blueprint.shape, self.shape[0], blueprint.output, blueprint.capacity)
 
     def targets(self, x: Tensor) -> Tensor:
-        """Return zeros of the samples' shape."""
         return torch.zeros(len(x), *self.blueprint.shape)
 
 
@@ -177,7 +176,6 @@ class Discriminator(Architecture):
         return build_discriminator(self.shape, self.capacity)
 
     def targets(self, x: Tensor) -> Tensor:
-        """Return the target 1, real, for every sample."""
         return torch.ones(len(x))
 
 
@@ -202,15 +200,9 @@ class Adversaries:
         return torch.cat([noise, one_hot(kinds, blueprint.kinds).float()], dim=1)
 
     def epoch(
-        self,
-        generator: Tensor,
-        discriminator: Tensor,
-        x: Tensor,
-        rng: torch.Generator,
-        rates: tuple[float, float],
-        batch_size: int,
-        min_steps: int = 1,
-    ) -> tuple[Tensor, Tensor, Tensor]:
+        self, generator: Tensor, discriminator: Tensor, x: Tensor, rng: torch.Generator, rates: tuple[float, float],
+        batch_size: int, min_steps: int = 1,
+    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
         """Train both networks for one pass over the samples, or for as many passes as make `min_steps` steps.
 
         For every batch the discriminator takes a step of Adam (betas 0.5 and 0.999) on the binary cross entropy of real
@@ -227,9 +219,7 @@ class Adversaries:
             self.generator.loaded(generator, training=True) as maker,
             self.discriminator.loaded(discriminator, training=True) as judge,
         ):
-            optimizers = [
-                adam_for(network, rate, (0.5, 0.999)) for network, rate in zip((maker, judge), rates, strict=True)
-            ]
+            optimizers = [adam_for(part, rate, (0.5, 0.999)) for part, rate in zip((maker, judge), rates, strict=True)]
             x = judge.placed(x)
             losses: list[Tensor] = []
             weights: list[float] = []
@@ -250,12 +240,9 @@ class Adversaries:
 
 
 def _step(
-    maker: Resident,
-    judge: Resident,
-    optimizers: Sequence[torch.optim.Optimizer],
-    real: Tensor,
+    maker: Resident, judge: Resident, optimizers: Sequence[torch.optim.Optimizer], real: Tensor,
     latents: Sequence[Tensor],
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """Take one step of each network on a real batch and generated ones; return their losses before it, ``(2,)``.
 
     The first `latents` are for the discriminator's step, the second for the generator's.

@@ -30,8 +30,7 @@ _factories: dict[str, Factory] = {
     "ocfl-cnn": networks.ocfl_cnn,
     "resnet18": partial(resnet, name="resnet18", blocks=RESNET18),
     "resnet34": partial(resnet, name="resnet34", blocks=RESNET34),
-    "resnet18-gn": partial(resnet, name="resnet18-gn", blocks=RESNET18, norm="group"),
-    "resnet34-gn": partial(resnet, name="resnet34-gn", blocks=RESNET34, norm="group"),
+    "resnet18-gn": partial(resnet, name="resnet18-gn", blocks=RESNET18, norm=partial(nn.GroupNorm, 2)),  # Reddi et al.
     "resnet18-imagenet": partial(resnet, name="resnet18-imagenet", blocks=RESNET18, stem="imagenet"),
 }
 _losses: dict[str, Criterion] = {}
@@ -73,34 +72,32 @@ def build(name: str, shape: Sequence[int], classes: int) -> nn.Module:
     `name` is in `MODELS`, or was registered, or is a dotted path ``"package.module:factory"``; `shape` is (features,)
     or (channels, height, width). Its weights are drawn as the factory draws them, as a rule from torch's global
     generator. torch's dropout layers are replaced by `networks.Dropout`, which needs a generator before it trains.
-    Raises FedkinError if the name is unknown; if a number is below 1; if nothing, or no factory, is at a dotted path;
-    if the factory fails; or if it does not return a module that turns two samples of zeros into ``(2, classes)``, or
-    one without parameters.
+    Raises FedkinError if there is no such factory, or it makes no module with parameters that turns two samples of
+    zeros into ``(2, classes)``.
     """
     shape = tuple(shape)
-    if not shape or min(shape) < 1 or classes < 1:
-        raise FedkinError(
-            f"Model '{name}' was asked for samples of shape {shape} and {classes} classes; all must be 1 or more."
-        )
     factory = named_object(name, "Model") if ":" in name else _factories.get(name)
     if factory is None:
         raise unknown_name("model", name, _factories)
-    if not callable(factory):
-        raise FedkinError(f"Model '{name}' is of type {type(factory).__name__}, not a function (shape, classes).")
+    label = name.partition("#")[0]
     try:
         module = factory(shape, classes)
+        if not isinstance(module, nn.Module):
+            raise FedkinError(f"Model '{label}' is made as a {type(module).__name__}, not a torch.nn.Module.")
+        module = with_own_dropout(module).eval()
+        with torch.no_grad():
+            logits = module(torch.zeros(2, *shape))
     except FedkinError:
         raise
-    except Exception as error:
+    except Exception as error:  # a user's own code may raise anything
+        raise FedkinError(f"Model '{label}' fails on samples of shape {shape}: {in_short(error)}.") from error
+    if not isinstance(logits, Tensor) or logits.shape != (2, classes):
+        form = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else f"type {type(logits).__name__}"
         raise FedkinError(
-            f"Model '{name}' cannot be made for samples of shape {shape} and {classes} classes: {in_short(error)}."
-        ) from error
-    if not isinstance(module, nn.Module):
-        raise FedkinError(f"Model '{name}' made something of type {type(module).__name__}, not a torch.nn.Module.")
-    module = with_own_dropout(module).eval()
-    _check_logits(module, name, shape, classes)
+            f"Model '{label}' turns two samples of shape {shape} into {form}; it must be logits (2, {classes})."
+        )
     if next(module.parameters(), None) is None:
-        raise FedkinError(f"Model '{name.partition('#')[0]}' has no parameters, so there is nothing to train.")
+        raise FedkinError(f"Model '{label}' has no parameters, so there is nothing to train.")
     return module.train()
 
 
@@ -108,21 +105,6 @@ def choose(shape: Sequence[int]) -> str:
     """Return the classifier that "auto" stands for: "lenet5" for large enough images, otherwise "perceptron"."""
     image = len(shape) == 3 and min(shape[1:]) >= networks.LENET_MIN_SIDE
     return "lenet5" if image else "perceptron"
-
-
-def _check_logits(module: nn.Module, name: str, shape: tuple[int, ...], classes: int) -> None:
-    """Check that a module, in evaluation mode, turns two samples into two rows of logits."""
-    try:
-        with torch.no_grad():
-            logits = module(torch.zeros(2, *shape, dtype=torch.float32))
-    except Exception as error:
-        raise FedkinError(f"Model '{name}' fails on samples of shape {shape}: {in_short(error)}.") from error
-    if not isinstance(logits, Tensor) or logits.shape != (2, classes):
-        gave = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else f"type {type(logits).__name__}"
-        raise FedkinError(
-            f"Model '{name.partition('#')[0]}' turns two samples of shape {shape} into {gave}; it must be logits of "
-            f"shape (2, {classes})."
-        )
 
 
 class Classifier(Architecture):
@@ -140,7 +122,6 @@ class Classifier(Architecture):
         return build(self.name, self.shape, self.classes)
 
     def targets(self, x: Tensor) -> Tensor:
-        """Return class 0 for every sample."""
         return torch.zeros(len(x), dtype=torch.int64)
 
     @torch.no_grad()
@@ -196,13 +177,18 @@ class Classifier(Architecture):
         return torch.tensor([self.loss(model, x, y) for model in models])
 
     def fitting(self, models: Tensor, x: Tensor, y: Tensor) -> int:
-        """Return the index of the model ``(K, size)`` of the lowest mean loss; a diverged model, of NaN, comes last."""
-        return int(self.losses(models, x, y).nan_to_num(nan=torch.inf).argmin())
+        """Return the index of the model ``(K, size)`` of the lowest mean loss."""
+        return lowest_loss(self.losses(models, x, y))
 
     def new_resident(self) -> Resident:
         if device().type == "cpu" and self.criterion is cross_entropy and is_plain_sequence(self._prototype):
             return SequenceResident(self._prototype, self._channels_last)
         return super().new_resident()
+
+
+def lowest_loss(losses: Tensor) -> int:
+    """Return the index of the lowest of `losses` ``(K,)``; a model that has diverged, whose loss is NaN, comes last."""
+    return int(losses.nan_to_num(nan=torch.inf).argmin())
 
 
 def _parts(x: Tensor) -> tuple[Tensor, ...]:

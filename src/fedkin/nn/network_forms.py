@@ -43,7 +43,7 @@ DESIGN: Expected = {
 DESCENT: Expected = {
     "epochs": counts_to(MANY, 0), "steps": Nullable(counts_to(MANY, 0)), "batch_size": counts_to(MANY),
     "optimizer": one_of("sgd", "adam"), "learning_rate": positive, "momentum": within(0, 1),
-    "weight_decay": within(0), "proximal": within(0), "recipe": Nullable(is_name),
+    "weight_decay": within(0), "proximal": within(0),
 }  # fmt: skip
 STACK_TRAINING: Expected = {
     "epochs": counts_to(MANY, 0), "min_steps": counts_to(MANY, 0), "batch_size": counts_to(MANY),

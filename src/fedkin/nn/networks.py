@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -50,10 +49,7 @@ class Dropout(nn.Module):
         if not self.training or self.p == 0:
             return x
         if self.generator is None:
-            raise RuntimeError(
-                "Dropout in training mode has no random generator; "
-                "set one with fedkin.nn.networks.set_generator(module, generator)."
-            )
+            raise RuntimeError("Dropout in training mode has no generator: fedkin.nn.networks.set_generator.")
         keep = 1 - self.p
         shape = x.shape[:2] + (1,) * (x.dim() - 2) if self.whole_channels else x.shape
         mask = torch.empty(shape, dtype=x.dtype, device=self.generator.device)
@@ -126,8 +122,6 @@ def takes_convolutions(shape: Sequence[int]) -> bool:
 
 
 Norm = Callable[[int], nn.Module]
-GROUPS = 2
-"""Groups of channels in a group normalisation, as in the ResNet-18 of Reddi et al. (2021)."""
 RESNET18, RESNET34 = (2, 2, 2, 2), (3, 4, 6, 3)
 """Blocks of residual networks with 64, 128, 256 and 512 channels (He et al. 2016, Table 1)."""
 
@@ -152,23 +146,14 @@ def gradient_loss_cnn(shape: tuple[int, ...], classes: int) -> nn.Sequential:
     if len(shape) == 3 and shape[0] > 1:
         channels, height, width = image_shape("gradient-loss-cnn", shape, min_side=16)
         return nn.Sequential(
-            nn.Conv2d(channels, 6, 5),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Conv2d(6, 16, 5),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
+            nn.Conv2d(channels, 6, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2),
             *_dense(16 * _after_valid(height) * _after_valid(width), 120, 84, classes),
-        )
+        )  # fmt: skip
     channels, height, width = image_shape("gradient-loss-cnn", shape, min_side=6)
     return nn.Sequential(
-        nn.Conv2d(channels, 32, 3),
-        nn.ReLU(),
-        nn.Conv2d(32, 64, 3),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
+        nn.Conv2d(channels, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2),
         *_dense(64 * ((height - 4) // 2) * ((width - 4) // 2), 128, classes),
-    )
+    )  # fmt: skip
 
 
 LENET_MIN_SIDE = 4
@@ -186,20 +171,12 @@ def lenet5(shape: tuple[int, ...], classes: int) -> nn.Sequential:
     channels, height, width = image_shape("lenet5", shape, min_side=LENET_MIN_SIDE)
     padded = min(height, width) < 16
     pixels = (height // 4) * (width // 4) if padded else _after_valid(height) * _after_valid(width)
+    padding = 2 if padded else 0
     return nn.Sequential(
-        nn.Conv2d(channels, 16, 5, padding=2 if padded else 0),
-        nn.Tanh(),
-        nn.MaxPool2d(2),
-        nn.Conv2d(16, 32, 5, padding=2 if padded else 0),
-        nn.Tanh(),
-        nn.MaxPool2d(2),
-        nn.Flatten(),
-        nn.Linear(32 * pixels, 120),
-        nn.Tanh(),
-        nn.Linear(120, 84),
-        nn.Tanh(),
-        nn.Linear(84, classes),
-    )
+        nn.Conv2d(channels, 16, 5, padding=padding), nn.Tanh(), nn.MaxPool2d(2),
+        nn.Conv2d(16, 32, 5, padding=padding), nn.Tanh(), nn.MaxPool2d(2), nn.Flatten(),
+        nn.Linear(32 * pixels, 120), nn.Tanh(), nn.Linear(120, 84), nn.Tanh(), nn.Linear(84, classes),
+    )  # fmt: skip
 
 
 def lenet5_softmax(shape: tuple[int, ...], classes: int) -> nn.Sequential:
@@ -258,29 +235,28 @@ def resnet(
     *,
     name: str,
     blocks: Sequence[int],
-    norm: Literal["batch", "group"] = "batch",
+    norm: Norm = nn.BatchNorm2d,
     stem: Literal["small", "imagenet"] = "small",
 ) -> nn.Sequential:
     """Return a residual network of basic blocks, from images ``(n, channels, height, width)`` of any size to logits.
 
     `blocks` are those with 64, 128, 256 and 512 channels. Batch normalisation needs batches of two samples or more
-    where an image has shrunk to one pixel; its running statistics are buffers. Group normalisation has neither, and two
-    groups in every layer. The small stem is a 3 x 3 convolution, as is usual for CIFAR; that of ImageNet a 7 x 7 one
-    with stride 2 and pooling. Convolutions' weights are drawn from N(0, 2 / fan-out) (He et al. 2015). Raises
+    where an image has shrunk to one pixel, other normalisations (`norm`) do not. The small stem is a 3 x 3
+    convolution, as is usual for CIFAR; that of ImageNet a 7 x 7 one with stride 2 and pooling. Convolutions' weights
+    are drawn from N(0, 2 / fan-out) (He et al. 2015). Raises
     FedkinError, which calls the model `name`, if `shape` is no image.
     """
     channels, _, _ = image_shape(name, shape, min_side=1)
-    make_norm: Norm = nn.BatchNorm2d if norm == "batch" else partial(nn.GroupNorm, GROUPS)
     widths = (64, 128, 256, 512)
     small = nn.Conv2d(channels, widths[0], 3, padding=1, bias=False)
-    layers: list[nn.Module] = [small, make_norm(widths[0]), nn.ReLU()]
+    layers: list[nn.Module] = [small, norm(widths[0]), nn.ReLU()]
     if stem == "imagenet":
         layers[0] = nn.Conv2d(channels, widths[0], 7, stride=2, padding=3, bias=False)
         layers.append(nn.MaxPool2d(3, stride=2, padding=1))
     inputs = widths[0]
     for stage, (outputs, count) in enumerate(zip(widths, blocks, strict=True)):
         for index in range(count):
-            layers.append(Block(inputs, outputs, 2 if stage > 0 and index == 0 else 1, make_norm))
+            layers.append(Block(inputs, outputs, 2 if stage > 0 and index == 0 else 1, norm))
             inputs = outputs
     network = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, classes))
     for layer in network.modules():
@@ -292,7 +268,7 @@ def resnet(
 class Block(nn.Module):
     """Residual basic block: two 3 x 3 convolutions and a shortcut, a 1 x 1 convolution where the shape changes.
 
-    `stride` is that of the first convolution; `norm` turns a number of channels into a normalisation layer.
+    `stride` is that of the first convolution.
     """
 
     def __init__(self, inputs: int, outputs: int, stride: int, norm: Norm) -> None:
@@ -309,6 +285,5 @@ class Block(nn.Module):
             self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), norm(outputs))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map ``(n, inputs, height, width)`` to ``(n, outputs, height / stride, width / stride)``, rounded up."""
         added: Tensor = self.residual(x) + self.shortcut(x)
         return added.relu()

@@ -127,10 +127,7 @@ class Resident:
         return output
 
     def _seeded_output(self, x: Tensor, rng: torch.Generator) -> Tensor:
-        """Return the output, with what the module draws from torch's global generator seeded by `rng`.
-
-        The first call finds out whether it draws, as ``torch.nn.functional.dropout`` does; if not, `rng` stays as is.
-        """
+        """Return the output, with what the module draws from torch's global generator seeded by `rng`, if it does."""
         ahead = rng.clone_state()
         with seeded_globally(draw_seed(ahead)):
             before = torch.get_rng_state()

@@ -167,14 +167,9 @@ class StackTraining:
 
 
 def fit(
-    model: Autoencoder,
-    stack: Tensor,
-    data: Sequence[Tensor],
-    rngs: Sequence[torch.Generator],
-    training: StackTraining,
-    stack_size: int | None = None,
-    rows: Sequence[Tensor] | None = None,
-) -> Tensor:
+    model: Autoencoder, stack: Tensor, data: Sequence[Tensor], rngs: Sequence[torch.Generator],
+    training: StackTraining, stack_size: int | None = None, rows: Sequence[Tensor] | None = None,
+) -> Tensor:  # fmt: skip
     """Train every model of `stack` on its own data; the result is as if each were trained alone.
 
     `stack`, float32 ``(K, size)``, is not modified. Return the trained parameters ``(K, size)``, on the processor.
@@ -212,14 +207,9 @@ class _Stack:
     """Some models in training, longest first, with the rows of every batch drawn in advance."""
 
     def __init__(
-        self,
-        model: Autoencoder,
-        stack: Tensor,
-        data: Sequence[Tensor],
-        rows: Sequence[Tensor],
-        rngs: Sequence[torch.Generator],
-        training: StackTraining,
-    ) -> None:
+        self, model: Autoencoder, stack: Tensor, data: Sequence[Tensor], rows: Sequence[Tensor],
+        rngs: Sequence[torch.Generator], training: StackTraining,
+    ) -> None:  # fmt: skip
         self.trained, self.training = stack, training
         self.totals = [training.total_steps(len(chosen)) for chosen in rows]
         sources = {id(x): x for x in data}

@@ -13,7 +13,7 @@ import fedkin
 import planted
 from fedkin.core import Client, FedkinError
 from fedkin.engines.local import LocalFederation
-from fedkin.methods.clients.cfl_gp import CFLGPMethod, number_of_clusters
+from fedkin.methods.clients.cfl_gp import CFLGPMethod
 from fedkin.methods.clients.clove import CLoVEMethod
 from fedkin.methods.clients.fedgroup import FedGroupMethod, decomposed_cosines, with_others
 from fedkin.methods.clients.fedrc import FedRCMethod, sample_losses, shares_of, weigh_and_train
@@ -208,15 +208,6 @@ def test_every_model_has_its_turn_and_profiles_are_means_of_updates():
         expected = expected - 0.5 * planted.gradient(done.result["module"], expected, own.x, own.y)
     mean = (first.profiles[0, 2] + (expected - model)) / 2
     assert torch.allclose(later.profiles[0, 2], mean, atol=1e-4)
-
-
-@pytest.mark.parametrize("count", [2, 4])
-def test_the_number_is_that_of_the_greatest_silhouette(count):
-    rng = torch.Generator().manual_seed(count)
-    centres = 10 * torch.randn(count, 12, generator=rng, dtype=torch.float64)
-    rows = centres.repeat(4, 1) + 0.1 * torch.randn(4 * count, 12, generator=rng, dtype=torch.float64)
-    assert number_of_clusters(rows, rng) == count
-    assert number_of_clusters(rows[:2], rng) == 1
 
 
 FEDRC_SETTINGS: dict[str, Any] = planted.LEARNING | {"rounds": 8, "n_clusters": 2}

@@ -6,11 +6,10 @@ import pytest
 import torch
 
 import planted
-from fedkin.core import FedkinError
+from fedkin.core import Client, FedkinError
 from fedkin.engines.local import LocalFederation
-from fedkin.methods.clients.declared import DeclaredMethod
 from fedkin.methods.clients.ditto import DittoMethod
-from fedkin.methods.clients.fedavg import FedAvgMethod, LocalMethod
+from fedkin.methods.clients.fedavg import DeclaredMethod, FedAvgMethod, LocalMethod
 from fedkin.methods.clients.fedrep import FedRepMethod
 
 ONE_ROUND: dict[str, Any] = planted.FULL_BATCH | {"rounds": 1}
@@ -55,7 +54,8 @@ def test_declared_groups_train_by_themselves(groups: tuple[str, ...]) -> None:
     method = DeclaredMethod(**ONE_ROUND, groups=groups)
     state, _ = method.step(fed, method.init(fed))
     assert state.labels.tolist() == CLUSTERS
-    alone = planted.run(FedAvgMethod(**ONE_ROUND), [clients()[1]])
+    north = clients()[1]
+    alone = planted.run(FedAvgMethod(**ONE_ROUND), [Client(0, north.x, north.y)])
     assert torch.allclose(state.models[1], alone.states[-1].models[0], atol=1e-6)
     with pytest.raises(FedkinError):
         DeclaredMethod(groups=("south",)).init(fed)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
-from sklearn.metrics import silhouette_score
 from torch import Tensor
 
 from fedkin.clustering.k_means import k_means
@@ -26,7 +25,6 @@ from fedkin.methods.clients.client_method import (
     ClientMethodState,
     Trained,
     Training,
-    positions,
     round_record,
     trained_update,
     training_of,
@@ -61,8 +59,8 @@ class CFLGPMethod(ClientMethod):
 
     Attributes
     ----------
-    n_clusters : int or None
-        K. None takes the number from 2 to 10 with the greatest silhouette, in the first round.
+    n_clusters : int
+        K, the number of clusters.
     period : int
         Rounds from one clustering round to the next; the first round is one.
     clustering_rounds : int or None
@@ -72,12 +70,13 @@ class CFLGPMethod(ClientMethod):
         times the number of clients times the model's size.
     """
 
-    n_clusters: Count | None = 3
+    n_clusters: Count = 3
     period: Count = 2
     clustering_rounds: Count | None = 10
     coordinates: Count | None = 4096
 
     traits = ClientMethod.traits.replace(
+        finds_k=False,
         takes_k=True,
         sends=(
             "the change of its model, the number of its samples and its loss; while clusters are formed also a part "
@@ -89,7 +88,7 @@ class CFLGPMethod(ClientMethod):
     def init(self, fed: Federation) -> CFLGPState:
         """Return copies of one new model, and no client in a cluster yet."""
         state: CFLGPState = self.unplaced(fed)
-        count = self.n_clusters or 1
+        count = self.n_clusters
         return dataclasses.replace(
             state,
             models=state.models.repeat(count, 1),
@@ -99,13 +98,12 @@ class CFLGPMethod(ClientMethod):
 
     def step(self, fed: Federation, state: CFLGPState) -> tuple[CFLGPState, Record]:
         """Have clients train their cluster's model; in a clustering round also train a common one, and cluster them."""
-        position, labels = positions(fed), state.labels.clone()
-        participants = self.participants(fed, state)
+        labels, participants = state.labels.clone(), self.participants(fed, state)
         clustering = state.steps % self.period == 0 and state.steps < (self.clustering_rounds or self.rounds)
         turn = state.steps // self.period % len(state.models)
         missing = {} if clustering else self.place_by_loss(fed, state, participants, labels)
         models = list(state.models)
-        starts = {i: models[max(0, int(labels[position[i]]))] for i in participants if i not in missing}
+        starts = {i: models[max(0, int(labels[i]))] for i in participants if i not in missing}
         payloads, expected = self._payloads(fed, state, starts, models[turn] if clustering else None)
         trained: dict[int, tuple[Tensor, float]] = {}
         losses, profiles = {}, {}
@@ -114,14 +112,14 @@ class CFLGPMethod(ClientMethod):
             trained[client] = starts[client] + reply["update"], self.weight(reply)
             losses[client] = reply["loss"]
             if clustering:
-                profiles[position[client]] = reply["profile"]
+                profiles[client] = reply["profile"]
         values = {}
         if profiles:
             state, labels = self._clustered(fed, state, labels, profiles, turn)
             values = {"criterion": turn}
         means = self.means(state)
         for client, (model, weight) in trained.items():
-            cluster = int(labels[position[client]])
+            cluster = int(labels[client])
             means.add(cluster, model - state.models[cluster], weight, client)
         record = round_record(fed, Trained.each(losses, replies.missing), labels, missing=missing, **values)
         return self.after_round(state, means, labels=labels), record
@@ -160,16 +158,10 @@ class CFLGPMethod(ClientMethod):
             means[turn, row].lerp_(profile, 1 / int(counts[turn, row]))
         described = counts.any(0).nonzero()[:, 0]
         matrix = gradient_matrix(means[:, described], counts[:, described])
-        rng = fed.rng("kmeans", state.steps)
-        count = self.n_clusters or (len(state.models) if len(state.models) > 1 else number_of_clusters(matrix, rng))
+        count, rng = self.n_clusters, fed.rng("kmeans", state.steps)
         parts = torch.tensor(renumbered(k_means(reduced(matrix, count), count, rng).labels.tolist()))
         before, labels = labels[described], labels.clone()
         labels[described] = matched_labels(parts, before, count) if (before != UNKNOWN).any() else parts
-        if count > len(state.models):  # the number was found in this round
-            more = count - len(state.models)
-            means = torch.cat([means, means.new_zeros(more, *means.shape[1:])])
-            counts = torch.cat([counts, counts.new_zeros(more, counts.shape[1])])
-            state = dataclasses.replace(state, models=state.models[:1].repeat(count, 1))
         return dataclasses.replace(state, profiles=means, counts=counts), labels
 
 
@@ -216,22 +208,3 @@ def reduced(matrix: Tensor, directions: int) -> Tensor:
     rows, values, _ = torch.linalg.svd(matrix, full_matrices=False)
     points: Tensor = rows[:, :directions] * values[:directions]
     return points
-
-
-def number_of_clusters(matrix: Tensor, rng: torch.Generator) -> int:
-    """Return the number of clusters with the greatest silhouette of rows ``(n, width)``, as in the authors' code.
-
-    It is from 2 to 10 and less than n; 1 for fewer than three rows. Rows are projected on the singular vectors before
-    the widest gap between singular values, at least three.
-    """
-    if len(matrix) <= 2:
-        return 1
-    values = torch.linalg.svdvals(matrix)
-    leading = 1 + int((values[:-1] - values[1:]).argmax())
-    points = reduced(matrix, max(3, leading))
-    scores = {}
-    for count in range(2, min(10, len(matrix) - 1) + 1):
-        labels = k_means(points, count, rng).labels
-        if len(labels.unique()) > 1:
-            scores[count] = float(silhouette_score(points.numpy(), labels.numpy()))
-    return max(scores, key=scores.__getitem__, default=1)

@@ -15,7 +15,7 @@ from operator import itemgetter
 from typing import Annotated, Any, ClassVar, Literal, Unpack
 
 import torch
-from annotated_types import Ge, Interval, Len
+from annotated_types import Ge, Interval
 from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Method, Payload, Record, State, client_task, task
@@ -32,13 +32,12 @@ from fedkin.core.replies import (
     reals,
     updates,
 )
-from fedkin.core.runner import check_labels
 from fedkin.core.seeds import uniform
 from fedkin.core.tasks import Declared, Task
 from fedkin.nn.aggregation import Aggregation, Means
 from fedkin.nn.client_stack import Job, train_all
 from fedkin.nn.descent import LocalTraining
-from fedkin.nn.modules import Classifier, choose
+from fedkin.nn.modules import Classifier, choose, lowest_loss
 from fedkin.nn.network_forms import CLASSIFIER, DESCENT
 from fedkin.secure_aggregation.client_tasks import Term
 from fedkin.secure_aggregation.sums import check_enough, summed
@@ -120,11 +119,6 @@ def losses(client: Client, payload: Payload) -> Payload:
     return {"losses": classifier.losses(payload["models"], client.x, y)}
 
 
-def lowest_loss(losses: Tensor) -> int:
-    """Return the index of the lowest of `losses` ``(K,)``; a model that has diverged, whose loss is NaN, comes last."""
-    return int(losses.nan_to_num(nan=torch.inf).argmin())
-
-
 def labels_of(client: Client) -> Tensor:
     """Return the client's labels.
 
@@ -160,8 +154,6 @@ def means_by_class(client: Client, filling: Tensor, features: Callable[[Tensor],
 
 UNKNOWN = -1
 """Label of a client whose cluster is not known yet."""
-UPDATES = "the change of its model, the number of its samples and its loss"
-"""What a client sends in a round of training, for `Traits.sends`."""
 
 
 @dataclass(frozen=True)
@@ -184,12 +176,7 @@ class Trained:
 
 
 def round_record(
-    fed: Federation,
-    trained: Trained,
-    labels: Tensor,
-    *,
-    missing: Mapping[int, str] | None = None,
-    **values: Any,
+    fed: Federation, trained: Trained, labels: Tensor, *, missing: Mapping[int, str] | None = None, **values: Any
 ) -> Record:
     """Return the record of a round, with the values that all methods of this family report.
 
@@ -199,8 +186,9 @@ def round_record(
     of clusters with clients; ``sizes``: clients in each cluster, up to the last with any; ``labels``: the cluster of
     each client, -1 where it is unknown or the client has not joined yet.
     """
-    present = set(fed.present)
-    labels = labels.masked_fill(torch.tensor([i not in present for i in fed.ids]), UNKNOWN)
+    present = torch.zeros(len(labels), dtype=torch.bool)
+    present[fed.present] = True
+    labels = labels.masked_fill(~present, UNKNOWN)
     sizes = labels[labels >= 0].bincount().tolist()
     common = {
         "loss": trained.loss,
@@ -264,21 +252,14 @@ class ClientMethod(Method[Any]):
         Optimiser of the clients; a new one in every round.
     learning_rate : float
         Learning rate of the clients' optimiser.
-    learning_rates : list of float or None
-        The learning rate of each round, in place of `learning_rate`; the last one stays.
     momentum : float
         Momentum of the clients' SGD.
     weight_decay : float
         Weight decay of the clients' optimiser.
     proximal : float
         FedProx's mu, 0 for none (Li et al. 2020).
-    recipe : str or None
-        Dotted path ``package.module:recipe`` of a `fedkin.nn.descent.Recipe`: an optimiser in place of `optimizer`,
-        and augmentation.
     weighting : {"samples", "clients"}
         Whether updates are weighted by the client's number of samples, or equally.
-    server_learning_rate : float
-        Factor of the mean update.
     aggregation : {"mean", "median", "trimmed-mean"}
         How a cluster's updates are combined: by their weighted mean, the coordinate-wise median, or the coordinate-wise
         mean without a fifth of the values at either end. The latter two weight clients equally, whatever `weighting`
@@ -293,20 +274,20 @@ class ClientMethod(Method[Any]):
     batch_size: Count = 32
     optimizer: Literal["sgd", "adam"] = "sgd"
     learning_rate: Positive = 0.05
-    learning_rates: Annotated[tuple[Positive, ...], Len(1)] | None = None
     momentum: Annotated[float, Interval(ge=0, lt=1)] = 0.0
     weight_decay: NotNegative = 0.0
     proximal: NotNegative = 0.0
-    recipe: str | None = None
     weighting: Literal["samples", "clients"] = "samples"
-    server_learning_rate: Positive = 1.0
     aggregation: Aggregation = "mean"
 
     state_type: ClassVar[type[ClientMethodState]] = ClientMethodState
-    traits = Traits(clusters="clients", finds_k=True, takes_k=False, has_device=True, scenario="label-clusters")
+    traits = Traits(
+        clusters="clients", finds_k=True, takes_k=False, has_device=True, scenario="label-clusters",
+        sends="the change of its model, the number of its samples and its loss",
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
-        if self.optimizer != "sgd" and self.recipe is None:
+        if self.optimizer != "sgd":
             refuse_unused(self, {"momentum": f"with optimizer = '{self.optimizer}'"})
 
     def classifier_for(self, shape: tuple[int, ...], classes: int) -> Classifier:
@@ -338,7 +319,7 @@ class ClientMethod(Method[Any]):
         return common_shape(alike), max(classes) if all(classes) else 0
 
     def init(self, fed: Federation) -> Any:
-        """Return the first state: one new model, and all clients in one cluster."""
+        """Return the first state: by default one new model, and all clients in one cluster."""
         return dataclasses.replace(self.unplaced(fed), labels=torch.zeros(len(fed.ids), dtype=torch.int64))
 
     def one_each(self, fed: Federation) -> Any:
@@ -357,21 +338,18 @@ class ClientMethod(Method[Any]):
             labels=torch.full((len(fed.ids),), UNKNOWN),
         )
 
-    def training_settings(self, state: Any) -> dict[str, Any]:
-        """Return the settings of the clients' training in this round, as a payload."""
-        return dataclasses.asdict(self.local_training(self.rounds_done(state)))
+    def training_settings(self) -> dict[str, Any]:
+        """Return the settings of the clients' training, as a payload."""
+        return dataclasses.asdict(self.local_training())
 
     def rounds_done(self, state: Any) -> int:
         """Return the number of rounds of training so far."""
         steps: int = state.steps
         return steps
 
-    def local_training(self, rounds_done: int = 0) -> LocalTraining:
-        """Return the settings of the clients' training in the round after so many others."""
-        rates = self.learning_rates or (self.learning_rate,)
-        renamed = {"epochs": self.local_epochs, "steps": self.local_steps}
-        rate = rates[min(rounds_done, len(rates) - 1)]
-        return LocalTraining(**self.shared_with(LocalTraining) | renamed | {"learning_rate": rate})
+    def local_training(self) -> LocalTraining:
+        """Return the settings of the clients' training."""
+        return LocalTraining(epochs=self.local_epochs, steps=self.local_steps, **self.shared_with(LocalTraining))
 
     def participants(self, fed: Federation, state: State, fraction: float | None = None) -> list[int]:
         """Return the ids of clients sampled to take part in this round, in ascending order.
@@ -397,17 +375,18 @@ class ClientMethod(Method[Any]):
 
         Clients whose cluster is unknown do not take part.
         """
-        means, clusters = self.means(state), self.known_clusters(fed, state.labels, self.participants(fed, state))
+        means, clusters = self.means(state), self.known_clusters(state.labels, self.participants(fed, state))
         return self.train_clusters(fed, state, clusters, means), means
 
     def after_round(self, state: Any, means: Means, **changes: Any) -> Any:
         """Return the state after a round: each model moves by its cluster's mean update, other fields by `changes`."""
-        models = means.apply_to(changes.pop("models", state.models), self.server_learning_rate)
+        models = means.apply_to(changes.pop("models", state.models))
         return state.next(**{"models": models, "finished": self.finished(state)} | changes)
 
-    def means(self, state: ClientMethodState) -> Means:
-        """Return an empty accumulator of a round's mean updates."""
-        return self.means_of(*state.models.shape)
+    def means(self, state: ClientMethodState, shared: int = 0) -> Means:
+        """Return an empty accumulator of mean updates, `shared` leading numbers of which are common to all."""
+        clusters, size = state.models.shape
+        return self.means_of(clusters, size, shared)
 
     def trained(self, fed: Federation, state: ClientMethodState, starts: Mapping[int, Tensor]) -> ReplyStream[int]:
         """Have clients train `starts`, their models by client; return (client, reply of `client_method.train`)."""
@@ -415,15 +394,14 @@ class ClientMethod(Method[Any]):
 
     def training(self, state: ClientMethodState, starts: Mapping[int, Tensor], **more: Any) -> dict[int, Payload]:
         """Return payloads of `client_method.train` by client; clients that start from the same model share one."""
-        common = {"module": state.module, "training": self.training_settings(state), **more}
+        common = {"module": state.module, "training": self.training_settings(), **more}
         # A model is sent by reference: one payload for all of its clients, and no copy of it per client.
         by_model = {model.data_ptr(): common | {"model": model} for model in starts.values()}
         return {client: by_model[model.data_ptr()] for client, model in starts.items()}
 
-    def known_clusters(self, fed: Federation, labels: Tensor, clients: Iterable[int]) -> dict[int, int]:
+    def known_clusters(self, labels: Tensor, clients: Iterable[int]) -> dict[int, int]:
         """Return the cluster of each of `clients` by their `labels`; without those whose cluster is unknown."""
-        check_labels(self, labels, len(fed.ids))
-        clusters = dict(zip(fed.ids, labels.tolist(), strict=True))
+        clusters = labels.tolist()
         return {client: clusters[client] for client in clients if clusters[client] != UNKNOWN}
 
     def losses_at(self, fed: Federation, state: ClientMethodState, clients: Sequence[int]) -> Replies[Tensor]:
@@ -438,18 +416,19 @@ class ClientMethod(Method[Any]):
         self, fed: Federation, state: ClientMethodState, clients: Sequence[int], labels: Tensor
     ) -> dict[int, str]:
         """Give those of `clients` that have no cluster in `labels` the one of lowest loss; return who did not reply."""
-        position = positions(fed)
-        unknown = [client for client in clients if labels[position[client]] == UNKNOWN]
+        unknown = [client for client in clients if labels[client] == UNKNOWN]
         losses = self.losses_at(fed, state, unknown)
         for client, by_model in losses.items():
-            labels[position[client]] = lowest_loss(by_model)
+            labels[client] = lowest_loss(by_model)
         return losses.missing
 
-    def add_each(self, means: Means, replies: ReplyStream[int], cluster_of: Mapping[int, int]) -> Trained:
+    def add_each(
+        self, means: Means, replies: ReplyStream[int], cluster_of: Callable[[int, Payload], int] = lambda *reply: 0
+    ) -> Trained:
         """Add each client's update to the mean of its cluster as replies come in; return who trained."""
         losses = {}
         for client, reply in replies:
-            means.add(cluster_of[client], reply["update"], self.weight(reply), client)
+            means.add(cluster_of(client, reply), reply["update"], self.weight(reply), client)
             losses[client] = reply["loss"]
         return Trained.each(losses, replies.missing)
 
@@ -459,17 +438,12 @@ class ClientMethod(Method[Any]):
         """Have clients train the models of their `clusters`, given by client, and add their updates to `means`.
 
         Where only sums over clients may be known, the secure sum of each cluster's updates is added, and no client's
-        loss is known. Raises FedkinError if a cluster has no model.
+        loss is known.
         """
         models = list(state.models)
-        if clusters and not 0 <= min(clusters.values()) <= max(clusters.values()) < len(models):
-            raise FedkinError(
-                f"{type(self).__name__} has numbers {min(clusters.values())} to {max(clusters.values())} in its "
-                f"state's labels; they should be from 0 to {len(models) - 1}, the last of its models."
-            )
         starts = {client: models[cluster] for client, cluster in clusters.items()}
         if not fed.secure_sums:
-            return self.add_each(means, self.trained(fed, state, starts), clusters)
+            return self.add_each(means, self.trained(fed, state, starts), lambda client, reply: clusters[client])
         by = "samples" if self.weighting == "samples" else None
         terms = [Term("update", (state.models.shape[1],), by), Term("samples"), Term("loss")]
         sums = summed(fed, train, self.training(state, starts), terms, clusters)
@@ -495,7 +469,7 @@ class ClientMethod(Method[Any]):
     def result(self, state: Any) -> dict[str, Any]:
         """Return the clients' clusters, the models, and what new clients and new samples are assigned by."""
         clusters = {"n_clusters": len(state.models), "labels": state.labels, "models": state.models}
-        return {**clusters, "module": state.module, "training": dataclasses.asdict(self.local_training())}
+        return {**clusters, "module": state.module, "training": self.training_settings()}
 
     @staticmethod
     def model_of(result: Mapping[str, Any], client: int) -> Tensor:
@@ -530,11 +504,6 @@ class ClientMethod(Method[Any]):
     def assigns_by_labels(result: Mapping[str, Any]) -> bool:
         """Whether an unseen client needs labels to be assigned."""
         return True
-
-
-def positions(fed: Federation) -> dict[int, int]:
-    """Return the position of each client in `ClientMethodState.labels`."""
-    return {client: row for row, client in enumerate(fed.ids)}
 
 
 def check_differ(state: ClientMethodState, shared_layers: int, instead: str) -> None:

@@ -11,12 +11,7 @@ from fedkin.clustering.k_means import k_means
 from fedkin.clustering.matching import cheapest_matching
 from fedkin.core import Federation, Record
 from fedkin.core.method import Count
-from fedkin.methods.clients.client_method import (
-    ClientMethod,
-    ClientMethodState,
-    positions,
-    round_record,
-)
+from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, round_record
 
 
 @dataclass(frozen=True)
@@ -51,15 +46,14 @@ class CLoVEMethod(ClientMethod):
 
     def step(self, fed: Federation, state: ClientMethodState) -> tuple[ClientMethodState, Record]:
         """Cluster the participants by their losses, have them train, and add to each model its mean update."""
-        position, labels = positions(fed), state.labels.clone()
-        participants = self.participants(fed, state)
+        labels, participants = state.labels.clone(), self.participants(fed, state)
         vectors = self.losses_at(fed, state, participants)
         if vectors:
             clusters = clusters_of(torch.stack(list(vectors.values())), fed.rng("kmeans", state.steps))
-            labels[[position[client] for client in vectors]] = torch.tensor(clusters)
+            labels[list(vectors)] = torch.tensor(clusters)
         means = self.means(state)
         present = [client for client in participants if client not in vectors.missing]
-        trained = self.train_clusters(fed, state, self.known_clusters(fed, labels, present), means)
+        trained = self.train_clusters(fed, state, self.known_clusters(labels, present), means)
         return self.after_round(state, means, labels=labels), round_record(
             fed, trained, labels, missing=vectors.missing
         )

@@ -17,7 +17,6 @@ from fedkin.methods.clients.client_method import (
     NotNegative,
     Trained,
     Training,
-    positions,
     round_record,
     training_of,
     training_task,
@@ -60,19 +59,19 @@ class DittoMethod(ClientMethod):
 
     def step(self, fed: Federation, state: Any) -> tuple[DittoState, Record]:
         """Have clients train both models; average the changes of the common one."""
-        position, size = positions(fed), state.models.shape[1]
-        common = {"module": state.module, "training": self.training_settings(state), "model": state.common[0]}
+        size = state.models.shape[1]
+        common = {"module": state.module, "training": self.training_settings(), "model": state.common[0]}
         payloads = {
-            client: common | {"attraction": self.attraction, "personal": state.models[position[client]]}
+            client: common | {"attraction": self.attraction, "personal": state.models[client]}
             for client in self.participants(fed, state)
         }
         means, personal, losses = self.means_of(1, size), self.means(state), {}
         replies = fed.stream(train_both, payloads, {"update": (size,), "personal": (size,)})
         for client, reply in replies:
             means.add(0, reply["update"], self.weight(reply), client)
-            personal.add(position[client], reply["personal"], 1.0, client)
+            personal.add(client, reply["personal"], 1.0, client)
             losses[client] = reply["loss"]
-        after = self.after_round(state, personal, common=means.apply_to(state.common, self.server_learning_rate))
+        after = self.after_round(state, personal, common=means.apply_to(state.common))
         return after, round_record(fed, Trained.each(losses, replies.missing), state.labels)
 
 

@@ -28,7 +28,6 @@ from fedkin.methods.clients.client_method import (
     PositiveFraction,
     Training,
     labels_of,
-    positions,
     round_record,
     trained_update,
     training_of,
@@ -107,18 +106,17 @@ class FedDriftMethod(ClientMethod):
         elif state.steps % self.period == 0:
             state, values, missing = self._clustered(fed, state)
         present, models = [i for i in self.participants(fed, state) if i not in missing], list(state.models)
-        clusters = self.known_clusters(fed, state.labels, present)
+        clusters = self.known_clusters(state.labels, present)
         starts = {client: models[cluster] for client, cluster in clusters.items()}
         payloads, means = self.training(state, starts, held_out=self.held_out), self.means(state)
         replies = fed.stream(train_on_kept, payloads, {"update": updates(state.models.shape[1])})
-        trained = self.add_each(means, replies, clusters)
+        trained = self.add_each(means, replies, lambda client, reply: clusters[client])
         after = self.after_round(state, means)
         return after, round_record(fed, trained, state.labels, missing=missing, **values)
 
     def _first_state(self, fed: Federation, state: FedDriftState) -> FedDriftState:
         """Return the state at the beginning of the first time step, with an error of 1 for every client."""
-        rows = [row for client, row in positions(fed).items() if client in fed.present]
-        labels, errors = state.labels.clone(), state.errors.clone()
+        rows, labels, errors = fed.present, state.labels.clone(), state.errors.clone()
         labels[rows] = torch.arange(len(rows)) if self.start == "alone" else 0
         errors[rows] = 1.0
         count = len(rows) if self.start == "alone" else 1
@@ -134,8 +132,7 @@ class FedDriftMethod(ClientMethod):
         replies = fed.ask(judge, dict.fromkeys(fed.present, payload), expected)
         if not replies:
             return state, {}, replies.missing
-        position = positions(fed)
-        rows = [position[client] for client in replies]
+        rows = list(replies)
         errors = torch.stack([reply["errors"].double() for reply in replies.values()])
         weights = torch.tensor([float(reply["samples"]) for reply in replies.values()], dtype=torch.float64)
         placed, drifted = self.placed(state, rows, errors)
@@ -144,13 +141,13 @@ class FedDriftMethod(ClientMethod):
         used, labels = merged.labels[merged.labels != UNKNOWN].unique(return_inverse=True)  # models that clients have
         renumbered = merged.labels.masked_scatter(merged.labels != UNKNOWN, labels)
         after = dataclasses.replace(merged, models=merged.models[used], labels=renumbered)
-        values = {"drifted": [client for client in replies if position[client] in drifted], "merged": groups}
+        values = {"drifted": sorted(drifted), "merged": groups}
         return after, values, replies.missing
 
     def placed(self, state: FedDriftState, rows: Sequence[int], errors: Tensor) -> tuple[FedDriftState, set[int]]:
         """Assign clients to their best models, or to new ones if they have drifted; return the state and who drifted.
 
-        `rows` are the positions of the clients, and `errors`, float64 ``(m, K)``, those of every model at each.
+        `rows` are the clients, and `errors`, float64 ``(m, K)``, those of every model at each.
         """
         time, available = state.steps // self.period, self._available(state)
         if not available.any():

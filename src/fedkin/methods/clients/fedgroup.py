@@ -12,13 +12,7 @@ from fedkin.clustering.k_means import k_means
 from fedkin.core import Federation, Record
 from fedkin.core.method import Count
 from fedkin.methods.clients.client_method import NotNegative
-from fedkin.methods.clients.update_splits import (
-    Division,
-    SplitState,
-    UpdateMethod,
-    Updates,
-    cosine_distances,
-)
+from fedkin.methods.clients.update_splits import Division, SplitState, UpdateMethod, Updates, cosine_distances
 
 _SHORTEST = 1e-12  # a shorter vector has no direction
 
@@ -52,7 +46,6 @@ class FedGroupMethod(UpdateMethod):
     traits = UpdateMethod.traits.replace(finds_k=False, takes_k=True)
 
     def can_split(self, state: SplitState) -> bool:
-        """Whether this is the clustering round, or a later one if no client replied in it."""
         return not state.splits and state.steps + 1 >= self.clustering_round
 
     def split(self, fed: Federation, state: SplitState, part: Updates) -> Division:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedkin.core import Federation, Record
 from fedkin.core.method import Positive
-from fedkin.methods.clients.client_method import UPDATES, ClientMethod, ClientMethodState, round_record
+from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, round_record
 from fedkin.nn.modules import Classifier
 
 Decay = Annotated[float, Interval(ge=0, lt=1)]
@@ -50,7 +50,7 @@ class FedOptMethod(ClientMethod):
     adaptivity: Positive = 1e-3
 
     state_type: ClassVar[type[ClientMethodState]] = FedOptState
-    traits = ClientMethod.traits.replace(sends=UPDATES, baseline=True, sums_suffice={"aggregation": "mean"})
+    traits = ClientMethod.traits.replace(baseline=True, sums_suffice={"aggregation": "mean"})
 
     def init(self, fed: Federation) -> FedOptState:
         """Return the state of FedAvg, with initial moments."""

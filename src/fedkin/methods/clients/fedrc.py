@@ -27,7 +27,6 @@ from fedkin.methods.clients.client_method import (
     Training,
     check_differ,
     labels_of,
-    positions,
     round_record,
     training_of,
     training_task,
@@ -101,7 +100,7 @@ class FedRCMethod(ClientMethod):
         """
         if state.steps == 0:
             check_differ(state, 0, "give a module that draws its weights")
-        position, labels, memberships = positions(fed), state.labels.clone(), state.memberships.clone()
+        labels, memberships = state.labels.clone(), state.memberships.clone()
         count, size = state.models.shape
         means = self.means(state)
         masses = torch.zeros(state.frequencies.shape, dtype=torch.float64)
@@ -109,14 +108,13 @@ class FedRCMethod(ClientMethod):
         payload = {
             "module": state.module,
             "models": state.models,
-            "training": self.training_settings(state),
+            "training": self.training_settings(),
             "frequencies": state.frequencies
             if state.steps >= self.warm_up
             else torch.full_like(state.frequencies, 1 / state.frequencies.shape[1]),
         }
         payloads = {
-            client: payload | {"memberships": memberships[position[client]].clone()}
-            for client in self.participants(fed, state)
+            client: payload | {"memberships": memberships[client].clone()} for client in self.participants(fed, state)
         }
         expected = {
             "updates": updates(count, size),
@@ -125,10 +123,9 @@ class FedRCMethod(ClientMethod):
         }
         replies = fed.stream(weigh_and_train, payloads, expected)
         for client, reply in replies:
-            row = position[client]
             total = reply["memberships"].sum()
-            memberships[row] = reply["memberships"] / total if total > 0 else 1 / count
-            labels[row] = int(memberships[row].argmax())
+            memberships[client] = reply["memberships"] / total if total > 0 else 1 / count
+            labels[client] = int(memberships[client].argmax())
             weight = self.weight(reply)
             masses += weight * reply["masses"].double()
             for cluster, update in enumerate(reply["updates"]):
@@ -140,12 +137,10 @@ class FedRCMethod(ClientMethod):
         return after, round_record(fed, trained, labels, memberships=memberships.tolist())
 
     def result(self, state: FedRCState) -> dict[str, Any]:
-        """Return the common result with the memberships ``(n, K)`` and class frequencies ``(K, classes)``."""
         return {**super().result(state), "memberships": state.memberships, "frequencies": state.frequencies}
 
     @classmethod
     def logits_of(cls, result: Mapping[str, Any], x: Tensor, client: int | None = None, cluster: int = 0) -> Tensor:
-        """Return log-probabilities ``(n, classes)`` of all models mixed by the client's memberships."""
         if client is None:
             return super().logits_of(result, x, client, cluster)
         classifier = Classifier.of(result["module"])
@@ -153,7 +148,6 @@ class FedRCMethod(ClientMethod):
 
     @staticmethod
     def assign(result: Mapping[str, Any], unseen: Client) -> int:
-        """Return the cluster in which an unseen client has the greatest membership."""
         return int(FedRCMethod.memberships_of(result, unseen).argmax())
 
     @staticmethod

@@ -13,14 +13,7 @@ from fedkin.core import Client, Federation, Payload
 from fedkin.core.federation import ReplyStream
 from fedkin.core.method import Count
 from fedkin.core.replies import counts_to, is_amount, is_number, updates
-from fedkin.methods.clients.client_method import (
-    UPDATES,
-    ClientMethod,
-    ClientMethodState,
-    Training,
-    training_of,
-    training_task,
-)
+from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, Training, training_of, training_task
 from fedkin.nn.aggregation import Means
 from fedkin.nn.modules import Classifier
 from fedkin.nn.network_forms import CLASSIFIER, DESCENT, MANY
@@ -48,14 +41,12 @@ class FedRepMethod(ClientMethod):
     head_tensors: Count = 2
     local_epochs: Count = 1
 
-    traits = ClientMethod.traits.replace(sends=UPDATES, baseline=True)
+    traits = ClientMethod.traits.replace(baseline=True)
 
     init = ClientMethod.one_each
 
-    def means(self, state: ClientMethodState) -> Means:
-        """Return an empty accumulator of mean updates, with the representation averaged over all clients."""
-        clusters, size = state.models.shape
-        return self.means_of(clusters, size, Classifier.of(state.module).leading(-self.head_tensors))
+    def means(self, state: ClientMethodState, shared: int = 0) -> Means:
+        return super().means(state, Classifier.of(state.module).leading(-self.head_tensors))
 
     def trained(self, fed: Federation, state: ClientMethodState, starts: Mapping[int, Tensor]) -> ReplyStream[int]:
         """Have clients train their heads and then the representation."""

@@ -13,15 +13,7 @@ from fedkin.clustering.matching import renumbered
 from fedkin.clustering.nearest import pairwise_distances
 from fedkin.core import Federation, Record
 from fedkin.core.method import Count
-from fedkin.methods.clients.client_method import (
-    UNKNOWN,
-    UPDATES,
-    ClientMethod,
-    ClientMethodState,
-    Trained,
-    positions,
-    round_record,
-)
+from fedkin.methods.clients.client_method import UNKNOWN, ClientMethod, ClientMethodState, Trained, round_record
 from fedkin.nn.modules import Classifier
 
 
@@ -44,7 +36,7 @@ class FeSEMMethod(ClientMethod):
 
     n_clusters: Count = 3
 
-    traits = ClientMethod.traits.replace(finds_k=False, takes_k=True, sends=UPDATES)
+    traits = ClientMethod.traits.replace(finds_k=False, takes_k=True)
 
     def init(self, fed: Federation) -> ClientMethodState:
         """Return K copies of one new model, and no client in a cluster yet."""
@@ -53,11 +45,11 @@ class FeSEMMethod(ClientMethod):
 
     def step(self, fed: Federation, state: ClientMethodState) -> tuple[ClientMethodState, Record]:
         """Have clients train, assign their models to the nearest centres, and average them by cluster."""
-        position, labels = positions(fed), state.labels.clone()
-        participants, first = self.participants(fed, state), not (labels != UNKNOWN).any()
+        labels, participants = state.labels.clone(), self.participants(fed, state)
+        first = not (labels != UNKNOWN).any()
         missing = {} if first else self.place_by_loss(fed, state, participants, labels)
         models = list(state.models)
-        starts = {i: models[max(0, int(labels[position[i]]))] for i in participants if i not in missing}
+        starts = {i: models[max(0, int(labels[i]))] for i in participants if i not in missing}
         trained: dict[int, tuple[Tensor, float]] = {}
         losses: dict[int, float] = {}
         replies = self.trained(fed, state, starts)
@@ -68,7 +60,7 @@ class FeSEMMethod(ClientMethod):
         if trained:
             clusters = self._nearest(fed, state, torch.stack([model for model, _ in trained.values()]), first)
             for (client, (model, weight)), cluster in zip(trained.items(), clusters, strict=True):
-                labels[position[client]] = cluster
+                labels[client] = cluster
                 means.add(cluster, model - state.models[cluster], weight, client)
         record = round_record(fed, Trained.each(losses, replies.missing), labels, missing=missing)
         return self.after_round(state, means, labels=labels), record

@@ -1,9 +1,7 @@
 """FLUX: clustering clients by descriptors of their data's distribution (Fenoglio et al. 2025; NeurIPS).
 
-After a few rounds of one common model, every client sends the mean and standard deviation of its samples' latents in
-this model, over all samples and over each class. Distances between these approximate Wasserstein distances between the
-clients' distributions. Clusters are dense regions, so their number need not be given. A client without labels is
-assigned by the descriptor of all its samples.
+Descriptors are the mean and standard deviation of samples' latents in a common model, over all samples and over each
+class; distances between these approximate Wasserstein distances between distributions. Clusters are dense regions.
 """
 
 from __future__ import annotations
@@ -109,7 +107,6 @@ class FLUXMethod(OneShotMethod):
         return self.after_round(state, means, rounds=state.rounds + 1), record
 
     def messages(self, fed: Federation, state: FLUXState, clients: Sequence[int]) -> Replies[Tensor]:
-        """Ask clients for their descriptors, scaled like those that were clustered, if clusters exist."""
         how = self._how(state)
         shape = (1 + how["module"]["classes"], state.projection.shape[1])
         expected = {"means": reals(*shape), "deviations": reals(*shape, minimum=_ABSENT)}
@@ -120,14 +117,12 @@ class FLUXMethod(OneShotMethod):
         return messages
 
     def aligned(self, state: FLUXState, messages: Tensor) -> tuple[FLUXState, Tensor]:
-        """Scale every segment of the first descriptors to [0, 1]; the state keeps the ranges and the model."""
         segments = messages.view(len(messages), 2 * (1 + state.module["classes"]), -1)
         lowest, highest = segments.amin((0, 2)), segments.amax((0, 2))
         state = replace(state, reference=state.models[0].clone(), lowest=lowest, highest=highest)
         return state, scaled(messages, lowest, highest)
 
     def clustered(self, fed: Federation, state: FLUXState, messages: Tensor) -> tuple[Clustering, dict[str, Any]]:
-        """Cluster descriptors by density; a client in no dense region joins the nearest, or is a cluster by itself."""
         nearest = nearest_distances(messages)
         radius = self.radius or knee(nearest)
         labels = dense(messages, radius)
@@ -137,7 +132,6 @@ class FLUXMethod(OneShotMethod):
         return clustering, {"mode": "descriptors", "radius": radius, "nearest": nearest}
 
     def result(self, state: FLUXState) -> dict[str, Any]:
-        """Return the common result with what the descriptor of an unseen client needs."""
         more = {"lowest": state.lowest, "highest": state.highest}
         return super().result(state) | self._how(state) | more
 
@@ -149,7 +143,6 @@ class FLUXMethod(OneShotMethod):
 
     @staticmethod
     def assign(result: Mapping[str, Any], unseen: Client) -> int:
-        """Return the cluster of an unseen client: the nearest centroid, compared without labels if it has none."""
         means, deviations = moments_of(unseen, result)
         descriptor = scaled(descriptor_of(means, deviations), result["lowest"], result["highest"])
         compared = len(descriptor) if unseen.y is not None else 2 * means.shape[1]
@@ -157,7 +150,6 @@ class FLUXMethod(OneShotMethod):
 
     @staticmethod
     def assigns_by_labels(result: Mapping[str, Any]) -> bool:
-        """Return False: an unseen client needs no labels."""
         return False
 
 

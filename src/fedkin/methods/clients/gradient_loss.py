@@ -25,16 +25,8 @@ from fedkin.core.replies import (
     updates,
     within,
 )
-from fedkin.methods.clients.client_method import (
-    ClientMethod,
-    ClientMethodState,
-    Trained,
-    labels_of,
-    lowest_loss,
-    positions,
-    round_record,
-)
-from fedkin.nn.modules import Classifier
+from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, Trained, labels_of, round_record
+from fedkin.nn.modules import Classifier, lowest_loss
 from fedkin.nn.network_forms import CLASSIFIER, MANY
 
 
@@ -53,7 +45,7 @@ class GradientLossMethod(ClientMethod):
     """Keeps K models; a client joins one with a low loss and a last change similar to its own descent direction.
 
     In every round each client samples one mini-batch, computes loss and gradient of every model on it, chooses a model,
-    and takes one gradient step on it; `local_epochs`, `local_steps`, `optimizer`, `recipe`, `momentum`, `weight_decay`
+    and takes one gradient step on it; `local_epochs`, `local_steps`, `optimizer`, `momentum`, `weight_decay`
     and `proximal` have no effect. A round is one exchange. With ``balance=0`` this is IFCA with one step.
 
     Differences from the paper: the similarity compares the last move with the direction of *descent*, minus the
@@ -113,7 +105,7 @@ class GradientLossMethod(ClientMethod):
             "balance": self.balance,
             "sign": self.sign,
             "similarity": self.similarity,
-            "learning_rate": self.local_training(self.rounds_done(state)).learning_rate,
+            "learning_rate": self.learning_rate,
             "batch_size": self.batch_size,
         }
         payloads = {i: payload | {"stand_in": stand_ins[i]} if i in stand_ins else payload for i in participants}
@@ -121,17 +113,16 @@ class GradientLossMethod(ClientMethod):
             i: {"update": updates(2 if i in stand_ins else 1, size), "cluster": below(clusters)} for i in participants
         }
         replies = fed.ask(choose_and_step, payloads, expected.__getitem__)
-        labels, position = state.labels.clone(), positions(fed)
+        labels = state.labels.clone()
         for client, reply in replies.items():
-            labels[position[client]] = int(reply["cluster"])
+            labels[client] = int(reply["cluster"])
         sizes = labels[labels >= 0].bincount(minlength=clusters)
         helping = stand_ins if bool((sizes == 0).any()) else {}
         means = self.means(state)
         for client, reply in replies.items():
             cluster = helping.get(client, int(reply["cluster"]))
             means.add(cluster, reply["update"][int(client in helping)], self.weight(reply), client)
-        moves = self.server_learning_rate * means.all()
-        after = self.after_round(state, means, moves=moves, labels=labels)
+        after = self.after_round(state, means, moves=means.all(), labels=labels)
         trained = Trained.each({client: reply["loss"] for client, reply in replies.items()}, replies.missing)
         return after, round_record(fed, trained, labels)
 

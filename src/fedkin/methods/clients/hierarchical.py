@@ -56,7 +56,6 @@ class HierarchicalMethod(UpdateMethod):
             raise FedkinError(f"linkage 'ward' needs distance 'euclidean', not '{self.distance}'.")
 
     def can_split(self, state: SplitState) -> bool:
-        """Whether this is the clustering round."""
         return state.steps + 1 == self.clustering_round
 
     def split(self, fed: Federation, state: SplitState, part: Updates) -> Division:

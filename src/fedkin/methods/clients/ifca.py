@@ -1,4 +1,4 @@
-"""IFCA, the iterative federated clustering algorithm (Ghosh, Chung, Yin, Ramchandran 2020; algorithm 1)."""
+"""IFCA, the iterative federated clustering algorithm (Ghosh, Chung, Yin, Ramchandran 2020; algorithm 1, option II)."""
 
 from __future__ import annotations
 
@@ -11,23 +11,19 @@ from annotated_types import Ge
 from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, client_task
-from fedkin.core.federation import Replies
 from fedkin.core.method import Count
 from fedkin.core.replies import Expected, below, candidates, is_amount, is_count, is_number, one_of, updates
 from fedkin.methods.clients.client_method import (
     ClientMethod,
     ClientMethodState,
-    Trained,
     Training,
     check_differ,
     labels_of,
-    positions,
     round_record,
     trained_update,
     training_of,
     training_task,
 )
-from fedkin.nn.aggregation import Means
 from fedkin.nn.modules import Classifier
 from fedkin.nn.network_forms import CLASSIFIER, DESCENT
 
@@ -49,10 +45,6 @@ class IFCAMethod(ClientMethod):
         K, the number of clusters.
     identity : {"all", "batch"}
         Whether a client chooses by the loss on all of its data, or on one batch.
-    averaging : {"models", "gradients"}
-        Option II of the algorithm: clients train, a cluster's model becomes its members' mean. Option I: clients send
-        one gradient (on the data that `identity` names), and a cluster's sum of them is divided by the number of *all*
-        clients that replied.
     start : {"random", "kmeans"}
         "random" initialises K models independently, so a module must not have given weights. "kmeans" has each trained
         by one client, chosen as k-means++ chooses centres: with probability proportional to its loss under the models
@@ -64,7 +56,6 @@ class IFCAMethod(ClientMethod):
 
     n_clusters: Count = 3
     identity: Literal["all", "batch"] = "all"
-    averaging: Literal["models", "gradients"] = "models"
     start: Literal["random", "kmeans"] = "random"
     shared_layers: Annotated[int, Ge(0)] = 0
 
@@ -73,7 +64,7 @@ class IFCAMethod(ClientMethod):
         takes_k=True,
         sends="the change of its model, the number of its samples and its loss, and which model it chose",
         cost="cheap",
-        sums_suffice={"averaging": "models", "start": "random", "aggregation": "mean"},
+        sums_suffice={"start": "random", "aggregation": "mean"},
         paper={"weighting": "clients"},
     )
 
@@ -92,48 +83,28 @@ class IFCAMethod(ClientMethod):
         """
         if state.steps == 0:
             check_differ(state, self.shared_layers, "with start 'kmeans' each is trained by another client first")
-        shared = Classifier.of(state.module).leading(self.shared_layers)
-        labels, means = state.labels.clone(), self.means_of(len(state.models), state.models.shape[1], shared)
+        labels, means = state.labels.clone(), self.means(state, Classifier.of(state.module).leading(self.shared_layers))
+        payload = {
+            "module": state.module, "models": state.models, "training": self.training_settings(),
+            "identity": self.identity,
+        }  # fmt: skip
+        payloads = dict.fromkeys(self.participants(fed, state), payload)
+        expected: Expected = {"cluster": below(len(state.models))}
+
+        def chosen(client: int, reply: Payload) -> int:
+            labels[client] = reply["cluster"]
+            return int(reply["cluster"])
+
         missing: dict[int, str] = {}
         if fed.secure_sums:  # masks cancel within a cluster, so clusters must be known before updates are summed
-            clusters = self._choices(fed, state, labels)
-            missing = clusters.missing
+            choices = fed.ask(choose, payloads, expected)
+            missing = choices.missing
+            clusters = {client: chosen(client, reply) for client, reply in choices.items()}
             trained = self.train_clusters(fed, state, clusters, means)
         else:
-            trained = self._chosen_and_trained(fed, state, labels, means)
-        moves, total = means.all(), sum(means.weights)
-        if self.averaging == "gradients" and total > 0:
-            moves[:, shared:] *= (torch.tensor(means.weights) / total).unsqueeze(1)
-        models = state.models + self.server_learning_rate * moves
-        means.check(models, state.models)
-        after = state.next(models=models, labels=labels, finished=self.finished(state))
-        return after, round_record(fed, trained, labels, missing=missing)
-
-    def _chosen_and_trained(self, fed: Federation, state: ClientMethodState, labels: Tensor, means: Means) -> Trained:
-        """Write every client's choice to `labels` and add its update to `means`, in one exchange."""
-        position, losses = positions(fed), {}
-        payloads = dict.fromkeys(self.participants(fed, state), self._payload(state) | {"averaging": self.averaging})
-        expected: Expected = {"update": updates(means.size), "cluster": below(len(state.models))}
-        replies = fed.stream(choose_and_train, payloads, expected)
-        for client, reply in replies:
-            cluster = int(reply["cluster"])
-            labels[position[client]] = cluster
-            means.add(cluster, reply["update"], self.weight(reply), client)
-            losses[client] = reply["loss"]
-        return Trained.each(losses, replies.missing)
-
-    def _choices(self, fed: Federation, state: ClientMethodState, labels: Tensor) -> Replies[int]:
-        """Return every client's choice, which is also written to `labels`."""
-        payloads, position = dict.fromkeys(self.participants(fed, state), self._payload(state)), positions(fed)
-        replies = fed.ask(choose, payloads, {"cluster": below(len(state.models))})
-        choices = replies.map(lambda reply: int(reply["cluster"]))
-        for client, cluster in choices.items():
-            labels[position[client]] = cluster
-        return choices
-
-    def _payload(self, state: ClientMethodState) -> Payload:
-        common = {"module": state.module, "models": state.models, "training": self.training_settings(state)}
-        return {**common, "identity": self.identity}
+            replies = fed.stream(choose_and_train, payloads, {**expected, "update": updates(means.size)})
+            trained = self.add_each(means, replies, chosen)
+        return self.after_round(state, means, labels=labels), round_record(fed, trained, labels, missing=missing)
 
     def _seeded(self, fed: Federation, state: ClientMethodState) -> Tensor:
         """Return K models, each the first model trained by one client (see `start`)."""
@@ -164,31 +135,27 @@ _CHOICE: Expected = {
 
 
 @training_task(
-    takes={**_CHOICE, "averaging": one_of("models", "gradients")},
+    takes=_CHOICE,
     holds={"cluster": is_count, "samples": is_amount, "loss": is_number},
     sends="Which network suits the client best, what training has changed in it, and how wrong it was",
 )
 def choose_and_train(client: Client, payload: Payload) -> Training:
-    """Choose the model with the lowest loss, then train it or compute one gradient."""
-    rows, cluster = _choice(client, payload)
-    job = training_of(client, payload, payload["models"][cluster])
-    if payload["averaging"] == "gradients":
-        once = dataclasses.replace(job.training, steps=1, batch_size=len(rows))
-        job = dataclasses.replace(job, x=job.x[rows], y=job.y[rows], training=once)
-    reply = yield from trained_update(job)
-    return {**reply, "cluster": cluster, "samples": len(client)}
+    """Choose the model with the lowest loss, and train it."""
+    cluster = _choice(client, payload)
+    reply = yield from trained_update(training_of(client, payload, payload["models"][cluster]))
+    return {**reply, "cluster": cluster}
 
 
 @client_task(takes=_CHOICE, holds={"cluster": is_count}, sends="Which network suits the client best")
 def choose(client: Client, payload: Payload) -> Payload:
     """Report the index of the model with the lowest loss, as ``cluster``."""
-    return {"cluster": _choice(client, payload)[1]}
+    return {"cluster": _choice(client, payload)}
 
 
-def _choice(client: Client, payload: Payload) -> tuple[Tensor, int]:
-    """Return the rows that a client chooses by, int64 ``(m,)``, and the model with the lowest loss on them."""
-    classifier, x, y = Classifier.of(payload["module"]), client.x, labels_of(client)
-    if payload["identity"] == "all":
-        return torch.arange(len(x)), classifier.fitting(payload["models"], x, y)
-    rows = torch.randperm(len(x), generator=client.rng)[: payload["training"]["batch_size"]]
-    return rows, classifier.fitting(payload["models"], x[rows], y[rows])
+def _choice(client: Client, payload: Payload) -> int:
+    """Return the model with the lowest loss on all samples, or on one batch."""
+    x, y = client.x, labels_of(client)
+    if payload["identity"] == "batch":
+        rows = torch.randperm(len(x), generator=client.rng)[: payload["training"]["batch_size"]]
+        x, y = x[rows], y[rows]
+    return Classifier.of(payload["module"]).fitting(payload["models"], x, y)

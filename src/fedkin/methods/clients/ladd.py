@@ -77,17 +77,14 @@ class LADDMethod(OneShotMethod):
 
     @property
     def needed(self) -> int:
-        """Number of messages needed to form clusters: one more than the minimum number of clusters."""
         return (self.n_clusters or 4) + 1
 
     def messages(self, fed: Federation, state: OneShotState, clients: Sequence[int]) -> Replies[Tensor]:
-        """Ask clients for their styles, in one exchange."""
         how = self._how(state)
         length = (how["segments"] * math.prod(window_shape(state.module["shape"], self.window)),)
         return fed.ask(describe_style, dict.fromkeys(clients, how), {"style": length}).map(itemgetter("style"))
 
     def clustered(self, fed: Federation, state: OneShotState, messages: Tensor) -> tuple[Clustering, dict[str, Any]]:
-        """Cluster styles by k-means, with the given number of clusters or the best by silhouette."""
         points = messages.double().numpy()
         seed = draw_seed(fed.rng("grouping"))
         counts = [k for k in ([self.n_clusters] if self.n_clusters else range(4, 20)) if k < len(points)]
@@ -103,17 +100,14 @@ class LADDMethod(OneShotMethod):
         return clustering, {"mode": "k-means", "silhouettes": {str(k): score for k, score in scores.items()}}
 
     def result(self, state: OneShotState) -> dict[str, Any]:
-        """Return the common result with what an unseen client needs for its style."""
         return super().result(state) | self._how(state)
 
     @staticmethod
     def assign(result: Mapping[str, Any], unseen: Client) -> int:
-        """Return the cluster of an unseen client: the one with the nearest mean style."""
         return nearest_cluster(result["centroids"], style_of(unseen, result)[0])
 
     @staticmethod
     def assigns_by_labels(result: Mapping[str, Any]) -> bool:
-        """Whether styles are per class."""
         return bool(result["style"] == "class")
 
     def _how(self, state: OneShotState) -> dict[str, Any]:

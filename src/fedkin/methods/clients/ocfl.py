@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedkin.clustering import from_distances
 from fedkin.core import Federation, State
-from fedkin.core.method import Count, Fraction, refuse_unused
+from fedkin.core.method import Count, refuse_unused
 from fedkin.methods.clients.update_splits import Division, SplitState, UpdateMethod, Updates, cosine_distances
 
 
@@ -56,11 +56,6 @@ class OCFLMethod(UpdateMethod):
         temperature not below the last, which is always the first round.
     similarity : {"corrected", "paper"}
         For "affinity": whether it is given similarities or, as in the authors' code, distances in their place.
-    smallest_cluster : float
-        For "hdbscan": minimum size of a cluster as a fraction of the clients, and at least 2 clients (20 % in the
-        paper).
-    noise : {"cluster", "nearest"}
-        For "hdbscan": whether clients without a cluster form one, as in the paper, or join the nearest.
     compare : {"parameters", "floats", "everything"}
         Which part of an update is compared; the authors' code compares the whole state.
     """
@@ -69,8 +64,6 @@ class OCFLMethod(UpdateMethod):
     n_clusters: Count | None = None
     trigger: Literal["first-rise", "algorithm1"] = "first-rise"
     similarity: from_distances.Similarity = "corrected"
-    smallest_cluster: Fraction = 0.2
-    noise: from_distances.NoiseRule = "cluster"
     weighting: Literal["samples", "clients"] = "clients"
 
     traits = UpdateMethod.traits.replace(paper={"clusterer": "hdbscan"})
@@ -80,14 +73,11 @@ class OCFLMethod(UpdateMethod):
         super().__post_init__()
         reason = f"with clusterer = '{self.clusterer}'"
         unused = {} if self.clusterer == "affinity" else {"similarity": reason}
-        if self.clusterer != "hdbscan":
-            unused |= {"smallest_cluster": reason, "noise": reason}
         if self.clusterer not in ("linkage", "kmeans"):
             unused["n_clusters"] = f"{reason}, which finds the number itself ('linkage' and 'kmeans' take one)"
         refuse_unused(self, unused)
 
     def can_split(self, state: OCFLState) -> bool:
-        """Whether the clients are not clustered yet."""
         return not state.fired
 
     def split(self, fed: Federation, state: OCFLState, part: Updates) -> Division:
@@ -114,7 +104,6 @@ class OCFLMethod(UpdateMethod):
         return before is not None and current > before
 
     def clustered(self, fed: Federation, state: State, distances: Tensor) -> list[int]:
-        """Return the cluster of each client, by their cosine distances (Gamma)."""
         rng = fed.rng("grouper", state.steps)
         if self.clusterer == "kmeans":
             return from_distances.kmeans(distances, self.n_clusters or 3, rng)  # 3 as in the paper's scenarios
@@ -124,7 +113,7 @@ class OCFLMethod(UpdateMethod):
             return from_distances.affinity(distances, self.similarity, rng)
         if self.clusterer == "linkage":
             return from_distances.average_linkage(distances, self.n_clusters)
-        return from_distances.hdbscan(distances, self.smallest_cluster, self.noise)
+        return from_distances.hdbscan(distances, 0.2, "cluster")  # a fifth of the clients, and noise, as in the paper
 
 
 def _temperature_of(selected: Sequence[int], clients: Sequence[int], distances: Tensor) -> float | None:

@@ -22,15 +22,7 @@ from fedkin.clustering.tree_cuts import Clustering
 from fedkin.core import Federation, FedkinError, Record
 from fedkin.core.federation import MAX_ATTEMPTS, Replies
 from fedkin.core.method import Count, display_name
-from fedkin.methods.clients.client_method import (
-    UNKNOWN,
-    UPDATES,
-    ClientMethod,
-    ClientMethodState,
-    Trained,
-    positions,
-    round_record,
-)
+from fedkin.methods.clients.client_method import UNKNOWN, ClientMethod, ClientMethodState, Trained, round_record
 from fedkin.nn.aggregation import Means
 from fedkin.nn.modules import Classifier
 from fedkin.privacy.accounting import MEANINGFUL_EPSILON
@@ -42,8 +34,7 @@ from fedkin.report.numbers import pluralize
 class OneShotState(ClientMethodState):
     """State of one-shot clustering: the clients' last messages ``(n, d)``, uint8 bits or float32; zeros for none.
 
-    `rounds` are those of training done; `attempts` are the steps in which too few clients sent a message to form
-    clusters.
+    `rounds` are those of training done, `attempts` the steps in which too few clients sent a message.
     """
 
     messages: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
@@ -68,7 +59,7 @@ class OneShotMethod(ClientMethod):
     shared_layers: Annotated[int, Ge(0)] = 0
 
     state_type: ClassVar[type[ClientMethodState]] = OneShotState
-    traits = ClientMethod.traits.replace(sends=UPDATES, scenario="rotation")
+    traits = ClientMethod.traits.replace(scenario="rotation")
 
     def init(self, fed: Federation) -> Any:
         """Return one new model, and no client in a cluster yet."""
@@ -104,10 +95,8 @@ class OneShotMethod(ClientMethod):
         rounds: int = state.rounds
         return rounds
 
-    def means(self, state: ClientMethodState) -> Means:
-        """Return an empty accumulator of mean updates, with the shared layers averaged over all clusters."""
-        clusters, size = state.models.shape
-        return self.means_of(clusters, size, Classifier.of(state.module).leading(self.shared_layers))
+    def means(self, state: ClientMethodState, shared: int = 0) -> Means:
+        return super().means(state, Classifier.of(state.module).leading(self.shared_layers))
 
     @property
     def needed(self) -> int:
@@ -120,16 +109,10 @@ class OneShotMethod(ClientMethod):
 
     @classmethod
     def figures(cls, records: Sequence[Mapping[str, Any]]) -> Sequence[Figure]:
-        """Describe how clusters were found and how private that was, with a bar chart of the criterion.
-
-        The value ``clustering`` is a mapping with any of ``mode``; for messages of bits ``bits``, ``flip`` (a
-        probability, or one for each client), ``epsilon_bit`` and ``epsilon`` (``None`` where infinite); for messages of
-        sums ``numbers``, ``epsilon`` and ``delta``; and the greatest merge ``heights`` of a dendrogram and its ``cut``,
-        or ``silhouettes`` by number of clusters.
-        """
+        """Describe how clusters were found and how private that was, with a bar chart of the criterion."""
         for record in records:
             if isinstance(values := record["values"].get("clustering"), Mapping):
-                return [Text(_sentences(record, values)), *_bars(record["values"]["clusters"], values)]
+                return [Text(_sentences(record, values)), *_bars(values)]
         return []
 
     # Forming clusters, once.
@@ -139,8 +122,7 @@ class OneShotMethod(ClientMethod):
         replies = self.messages(fed, state, fed.present)
         if len(replies) < self.needed:
             return self._again(fed, state, replies.missing)
-        position = positions(fed)
-        rows = [position[client] for client in replies]
+        rows = list(replies)
         state, sent = self.aligned(state, torch.stack(list(replies.values())))
         messages = sent.new_zeros(len(fed.ids), sent.shape[1])
         messages[rows] = sent
@@ -169,15 +151,14 @@ class OneShotMethod(ClientMethod):
 
     def _with_late_clients(self, fed: Federation, state: Any) -> tuple[Any, list[list[int]], dict[int, str]]:
         """Ask clients without a cluster for messages; return the state, each one's cluster, and who is missing."""
-        position = positions(fed)
-        clients = [i for i in fed.present if state.labels[position[i]] == UNKNOWN]
+        clients = [i for i in fed.present if state.labels[i] == UNKNOWN]
         replies = self.messages(fed, state, clients) if clients else Replies[Tensor]({}, {})
         if not replies:
             return state, [], replies.missing
-        rows, new = [position[client] for client in replies], torch.stack(list(replies.values()))
+        rows, new = list(replies), torch.stack(list(replies.values()))
         labels, messages = state.labels.clone(), state.messages.clone()
         labels[rows], messages[rows] = self.nearest(state, new), new
-        placed = [[client, int(labels[row])] for client, row in zip(replies, rows, strict=True)]
+        placed = [[client, int(labels[client])] for client in rows]
         return replace(state, labels=labels, messages=messages), placed, replies.missing
 
     def nearest(self, state: Any, messages: Tensor) -> Tensor:
@@ -220,29 +201,24 @@ def _sentences(record: Mapping[str, Any], values: Mapping[str, Any]) -> list[str
     """Describe what clients sent, the number of clusters found in it, and the privacy guarantee of the messages."""
     flips = values.get("flip", [])
     flips = [flips] if isinstance(flips, int | float) else sorted(flips)
-    message, unit, several = "one message each", "a whole message", len(flips) > 1
+    message, unit = "one message each", "a whole message"
     if "bits" in values:
-        often = f"probability {flips[0]:.3g}" + (f" to {flips[-1]:.3g}" if several else "")
-        message = f"{values['bits']:,} bits each, every bit flipped with {often}"
+        often = " to ".join(f"{flip:.3g}" for flip in dict.fromkeys((flips[0], flips[-1])))
+        message = f"{values['bits']:,} bits each, every bit flipped with probability {often}"
     elif "numbers" in values:
         message, unit = f"{values['numbers']:,} numbers each, sums with noise", "one sample"
-    result = pluralize(record["values"]["clusters"], "cluster")
-    if not values.get("separable", True):
-        result = "nothing to separate, one cluster" if values.get("heights") else "too few clients for two clusters"
-    clients = pluralize(len(record["answered"]), "client")
-    sent = f"In step {record['step']}, {clients} sent {message}: {result}."
+    clients, clusters = pluralize(len(record["answered"]), "client"), pluralize(record["values"]["clusters"], "cluster")
+    sent = f"In step {record['step']}, {clients} sent {message}: {clusters}."
     if not values:
         return [sent]
     if "epsilon" not in values or flips[:1] == [0.0]:
-        who = " of some clients" if several else ""
+        who = " of some clients" if len(flips) > 1 else ""
         return [sent, f"Messages{who} were sent without noise, with no privacy guarantee; see docs/privacy.md."]
-    budget = f"epsilon {_short(values['epsilon'])} for a whole message, {_short(values.get('epsilon_bit'))} for one bit"
-    budget += ", for the clients with the lowest probability" if several else ""
-    if "delta" in values:
-        budget = f"epsilon {_short(values['epsilon'])} and delta {values['delta']:g} for one sample"
-        budget += ", not for a client as a whole"
-    if values["epsilon"] > MEANINGFUL_EPSILON:
-        budget = f"no meaningful guarantee for {unit} ({budget})"
+    epsilon = values["epsilon"]
+    budget = f"epsilon {epsilon:,.0f}" if epsilon >= 100 else f"epsilon {epsilon:.2g}"
+    budget += (f" and delta {values['delta']:g}" if "delta" in values else "") + f" for {unit}"
+    if epsilon > MEANINGFUL_EPSILON:
+        budget = f"no meaningful guarantee ({budget})"
     simulated = values.get("noise_source") == "the run's seed"
     return [
         sent,
@@ -252,12 +228,7 @@ def _sentences(record: Mapping[str, Any], values: Mapping[str, Any]) -> list[str
     ]
 
 
-def _short(epsilon: float | None) -> str:
-    """Format an epsilon with two significant digits, or more before the point, and no exponent."""
-    return "" if epsilon is None else f"{epsilon:,.0f}" if epsilon >= 100 else f"{epsilon:.2g}"
-
-
-def _bars(clusters: int, values: Mapping[str, Any]) -> list[Bars]:
+def _bars(values: Mapping[str, Any]) -> list[Bars]:
     """Draw the merge heights of a dendrogram, or silhouettes by the number of clusters."""
     heights, scores = values.get("heights"), values.get("silhouettes", {})
     if heights and "cut" in values:
@@ -266,8 +237,6 @@ def _bars(clusters: int, values: Mapping[str, Any]) -> list[Bars]:
         caption = "Starting from single clients, the two most similar clusters were merged again and again. " + (
             "No merge stands out, so there is one cluster." if cut is None else f"Merges above {cut:.3g} were undone."
         )
-        if cut is not None and sum(undone) != clusters - 1:
-            caption += " Some separate fewer clients than a cluster must have; these joined the nearest cluster."
         ranks = [str(rank + 1) for rank in range(len(heights))]
         return [Bars("Merge heights", caption, ranks, heights, undone, "merge, highest first")]
     if len(scores) > 1:

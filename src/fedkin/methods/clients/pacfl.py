@@ -75,14 +75,12 @@ class PACFLMethod(OneShotMethod):
     )
 
     def messages(self, fed: Federation, state: OneShotState, clients: Sequence[int]) -> Replies[Tensor]:
-        """Ask clients for their singular vectors, in one exchange."""
         how = self._how(state)
         length = how["segments"] * self.vectors * math.prod(state.module["shape"])
         replies = fed.ask(describe_subspace, dict.fromkeys(clients, how), {"vectors": (length,)})
         return replies.map(itemgetter("vectors"))
 
     def clustered(self, fed: Federation, state: OneShotState, messages: Tensor) -> tuple[Clustering, dict[str, Any]]:
-        """Cluster clients by cutting the tree of the angles."""
         angles = angles_between(self._sets(state, messages), self.angle)
         labels, cut, heights = cut_angles(angles, self.threshold)
         to_clusters = _to_clusters(angles, labels, int(labels.max()) + 1)
@@ -91,20 +89,17 @@ class PACFLMethod(OneShotMethod):
         return Clustering(labels, int(labels.max()) > 0, cut, heights), values
 
     def nearest(self, state: OneShotState, messages: Tensor) -> Tensor:
-        """Return the cluster at the smallest mean angle to each of some new messages ``(m, d)``, int64 ``(m,)``."""
         placed = state.labels != UNKNOWN
         angles = angles_between(self._sets(state, messages), self.angle, self._sets(state, state.messages[placed]))
         return _to_clusters(angles, state.labels[placed], len(state.models)).argmin(1)
 
     def result(self, state: OneShotState) -> dict[str, Any]:
-        """Return the common result with the clients' vectors, by which an unseen client is assigned."""
         result = super().result(state) | self._how(state) | {"angle": self.angle, "messages": state.messages}
         del result["centroids"]  # a mean of subspaces is not a subspace
         return result
 
     @staticmethod
     def assign(result: Mapping[str, Any], unseen: Client) -> int:
-        """Return the cluster of an unseen client: the one at the smallest mean angle."""
         placed = result["labels"] != UNKNOWN
         shape = (result["segments"] * result["count"], -1)
         vectors = vectors_of(unseen, result).view(1, *shape)
@@ -114,7 +109,6 @@ class PACFLMethod(OneShotMethod):
 
     @staticmethod
     def assigns_by_labels(result: Mapping[str, Any]) -> bool:
-        """Whether vectors are those of each class."""
         return bool(result["bases"] == "class")
 
     def _how(self, state: OneShotState) -> dict[str, Any]:

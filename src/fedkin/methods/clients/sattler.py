@@ -83,7 +83,6 @@ class SattlerMethod(UpdateMethod):
     state_type: ClassVar[type[SplitState]] = SattlerState
 
     def can_split(self, state: SattlerState) -> bool:
-        """Return True: every round may bring a split."""
         return True
 
     def step(self, fed: Federation, state: Any) -> tuple[Any, Record]:
@@ -134,12 +133,10 @@ class SattlerMethod(UpdateMethod):
         return choices, replies.missing
 
     def result(self, state: SattlerState) -> dict[str, Any]:
-        """Return the result of `UpdateMethod`, with each client's choice of a cached model."""
         return {**super().result(state), "choices": state.choices}
 
     @staticmethod
     def model_of(result: Mapping[str, Any], client: int) -> Tensor:
-        """Return the model for `client`: its cluster's, or the cached one it chose."""
         choice = result["choices"].get(str(client))
         if choice is None:
             return UpdateMethod.model_of(result, client)

@@ -20,12 +20,10 @@ from fedkin.clustering.matching import renumbered
 from fedkin.core import Client, Federation, FedkinError, Record
 from fedkin.methods.clients.client_method import (
     UNKNOWN,
-    UPDATES,
     ClientMethod,
     ClientMethodState,
     Trained,
     labels_of,
-    positions,
     round_record,
 )
 from fedkin.nn.descent import LocalTraining, train_locally
@@ -71,7 +69,7 @@ class SplitState(ClientMethodState):
 
 @dataclass(frozen=True)
 class Updates:
-    """Updates ``(n, size)`` of a cluster's clients that replied in a round, which `UpdateMethod.divided` looks at.
+    """Updates ``(n, size)`` of a cluster's clients that replied in a round, which `UpdateMethod.split` looks at.
 
     `compared` is the leading part of the updates that is compared, and `weights` are the updates' in a mean.
     """
@@ -85,7 +83,7 @@ class Updates:
 
 @dataclass(frozen=True)
 class Division:
-    """What `UpdateMethod.divided` decides about a cluster.
+    """What `UpdateMethod.split` decides about a cluster.
 
     `parts` are the part, 0..m-1, of each client, ``None`` if the cluster stays whole; `distances` ``(n, n)`` are those
     between the clients' updates. `values` go to the record, where dictionaries of several clusters are merged;
@@ -111,17 +109,13 @@ class UpdateMethod(ClientMethod):
 
     compare: Literal["parameters", "floats", "everything"] = "parameters"
 
-    traits = ClientMethod.traits.replace(sends=UPDATES)
     state_type: ClassVar[type[ClientMethodState]] = SplitState
 
     def init(self, fed: Federation) -> Any:
         """Return one new model, and all clients in one cluster; refuse a `clustering_round` after the last."""
         # Not when it is made, for a Flower strategy learns the number of rounds only when it starts.
         if (number := getattr(self, "clustering_round", 0)) > self.rounds:
-            raise FedkinError(
-                f"clustering_round is {number}, but the number of rounds is {self.rounds}, so clients would never be "
-                "clustered; set it no higher than that."
-            )
+            raise FedkinError(f"clustering_round is {number}; it should be at most `rounds`, {self.rounds}.")
         return super().init(fed)
 
     @abstractmethod
@@ -137,10 +131,10 @@ class UpdateMethod(ClientMethod):
 
         A split takes effect at once: the same updates are averaged over the new clusters.
         """
-        clusters, watching = _Clusters(fed, state), self.can_split(state)
+        clusters, watching = _Clusters(state), self.can_split(state)
         losses: dict[int, float] = {}
         updates: dict[int, tuple[Tensor, float]] = {}
-        means = self.means_of(*state.models.shape)
+        means = self.means(state)
         compared = _length_compared(state.module, self.compare)
         replies = self.trained(fed, state, clusters.starts(self.participants(fed, state)))
         for client, reply in replies:
@@ -193,23 +187,18 @@ class UpdateMethod(ClientMethod):
 class _Clusters:
     """Working copy of what a round changes of a `SplitState`."""
 
-    def __init__(self, fed: Federation, state: SplitState) -> None:
-        self.models, self.labels, self.position = state.models, state.labels.clone(), positions(fed)
+    def __init__(self, state: SplitState) -> None:
+        self.models, self.labels = state.models, state.labels.clone()
         self.splits, self.pending = list(state.splits), dict(state.pending)
 
     def of(self, client: int) -> int:
-        """Return the client's cluster."""
-        return int(self.labels[self.position[client]])
+        return int(self.labels[client])
 
     def starts(self, clients: list[int]) -> dict[int, Tensor]:
         """Return the model each client trains: its cluster's, or that of the split it missed."""
-        models = list(self.models)
-        return {
-            client: self.splits[self.pending[str(client)]]["model"]
-            if str(client) in self.pending
-            else models[self.of(client)]
-            for client in clients
-        }
+        models, missed = list(self.models), self.pending
+        own = {client: models[self.of(client)] for client in clients if str(client) not in missed}
+        return {i: own[i] if i in own else self.splits[missed[str(i)]]["model"] for i in clients}
 
     def place(self, client: int, update: Tensor, compared: int) -> None:
         """Assign a client that missed a split to a part; if its new cluster was divided since, it stays pending."""
@@ -219,7 +208,7 @@ class _Clusters:
             if self.splits[later]["cluster"] == cluster:
                 self.pending[str(client)] = later
                 return
-        self.labels[self.position[client]] = cluster
+        self.labels[client] = cluster
 
     def parts(self, updates: Mapping[int, tuple[Tensor, float]], compared: int) -> list[Updates]:
         """Group the round's updates, with their weights, by cluster."""
@@ -228,9 +217,9 @@ class _Clusters:
             members.setdefault(self.of(client), []).append(client)
         parts = []
         for cluster, clients in sorted(members.items()):
-            stack = torch.stack([updates[client][0] for client in clients])
-            weights = [updates[client][1] for client in clients]
-            parts.append(Updates(cluster, clients, stack, stack[:, :compared], weights))
+            stack, weights = zip(*(updates[client] for client in clients), strict=True)
+            rows = torch.stack(stack)
+            parts.append(Updates(cluster, clients, rows, rows[:, :compared], list(weights)))
         return parts
 
     def divide(self, method: ClientMethod, part: Updates, division: Division, number: int) -> None:
@@ -243,24 +232,16 @@ class _Clusters:
         clusters = [part.cluster, *range(len(self.models), len(self.models) + count - 1)]
         part_of = dict(zip(part.clients, parts, strict=True))
         # Members without a reply too: the model that they belonged to is gone, and what they have said is too old.
-        for client in [client for client in self.position if self.of(client) == part.cluster]:
-            self.labels[self.position[client]] = clusters[part_of[client]] if client in part_of else UNKNOWN
+        for client in (self.labels == part.cluster).nonzero()[:, 0].tolist():
+            self.labels[client] = clusters[part_of[client]] if client in part_of else UNKNOWN
             if client not in part_of:
                 self.pending[str(client)] = len(self.splits)
         model = self.models[part.cluster].clone()
         self.models = torch.cat([self.models, model.expand(count - 1, -1)])
-        self.splits.append(
-            {
-                "round": number,
-                "cluster": part.cluster,
-                "model": model,
-                "clients": part.clients,
-                "parts": parts,
-                "distances": division.distances,
-                "clusters": clusters,
-                "directions": means.all(),
-            }
-        )
+        self.splits.append({
+            "round": number, "cluster": part.cluster, "model": model, "clients": part.clients, "parts": parts,
+            "distances": division.distances, "clusters": clusters, "directions": means.all(),
+        })  # fmt: skip
 
 
 def _length_compared(module: Mapping[str, Any], compare: str) -> int:

@@ -30,7 +30,6 @@ from fedkin.methods.samples.centroid_method import (
     CentroidMethod,
     CentroidState,
     assign_to_centroids,
-    centroid_result,
     features_for,
     scaled_like_features,
 )
@@ -112,12 +111,10 @@ class AFCLMethod(SampleMethod):
         return AFCLState(**features_for(self.features, describe_clients(fed).shape))
 
     def ready(self, state: AFCLState) -> bool:
-        """Whether there are centroids."""
         return len(state.centroids) > 0
 
     def result(self, state: AFCLState) -> dict[str, Any]:
-        """Return the centroids, and the name of their features."""
-        return centroid_result(state)
+        return {"n_clusters": len(state.centroids), "centroids": state.centroids, "features": state.features}
 
     def step(self, fed: Federation, state: AFCLState) -> tuple[AFCLState, Record]:
         """Draw the first seeds, or move seeds by the means of all clients."""

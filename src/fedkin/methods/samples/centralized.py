@@ -132,5 +132,4 @@ class FuzzyCMeansMethod(CentroidMethod):
         return cluster_all(self, fed, state, search)
 
     def result(self, state: CentroidState) -> dict[str, Any]:
-        """Return the centroids, the name of their features, and the fuzziness."""
         return super().result(state) | {"fuzziness": self.fuzziness}

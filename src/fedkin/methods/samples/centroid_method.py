@@ -98,16 +98,14 @@ class CentroidMethod(SampleMethod):
     assign_task: ClassVar[Task] = assign_to_centroids
 
     def init(self, fed: Federation) -> Any:
-        """Choose the features for the clients' samples, and return the first state."""
         return self.state_type(**features_for(self.features, describe_clients(fed).shape))
 
     def ready(self, state: Any) -> bool:
-        """Whether there are centroids."""
         return len(state.centroids) > 0
 
     def result(self, state: Any) -> dict[str, Any]:
         """Return the centroids, and the name of their features."""
-        return centroid_result(state)
+        return {"n_clusters": len(state.centroids), "centroids": state.centroids, "features": state.features}
 
     @staticmethod
     def predict(result: Mapping[str, Any], x: Tensor) -> Tensor:
@@ -120,8 +118,8 @@ class CentroidMethod(SampleMethod):
     def confidence(result: Mapping[str, Any], x: Tensor, clusters: Tensor | None = None) -> Tensor:
         """Return 1 - d1 / d2 with distances d1, d2 to a sample's centroid and the nearest other one: float32 ``(n,)``.
 
-        `clusters`, int64 ``(n,)``, are those of the samples `x` ``(n, *shape)``; by default their nearest centroids,
-        with which a result that has a ``fuzziness`` gives the margin between fuzzy c-means' memberships instead.
+        `clusters`, int64 ``(n,)``, are by default those of the nearest centroids, with which a result that has a
+        ``fuzziness`` gives the margin between memberships instead.
         """
         margins = [torch.zeros(0)]
         parts = repeat(None) if clusters is None else clusters.split(_BATCH)
@@ -134,10 +132,7 @@ class CentroidMethod(SampleMethod):
 
     @staticmethod
     def memberships(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
-        """Return memberships ``(n, k)``, float32, of samples in fuzzy clusters; ``None`` without a ``fuzziness``.
-
-        Rows sum to 1, and a sample has its greatest membership in the cluster of the nearest centroid.
-        """
+        """Return memberships ``(n, k)``, float32, of samples in fuzzy clusters; ``None`` without a ``fuzziness``."""
         if "fuzziness" not in result:
             return None
         parts = [_memberships(distances, result["fuzziness"]).float() for distances in _distances(result, x)]
@@ -179,11 +174,6 @@ def _memberships(distances: Tensor, fuzziness: float) -> Tensor:
     return closeness / closeness.sum(1, keepdim=True)
 
 
-def centroid_result(state: Any) -> dict[str, Any]:
-    """Return the result of a `CentroidState`: the centroids, and the name of their features."""
-    return {"n_clusters": len(state.centroids), "centroids": state.centroids, "features": state.features}
-
-
 def scaled_like_features(features: str, centroids: Tensor) -> Tensor:
     """Return centroids ``(k, width)`` scaled to length 1 if the features are, otherwise unchanged."""
     return normalize(centroids, dim=1) if features == "unit" or is_encoder(features) else centroids
@@ -202,14 +192,9 @@ def features_for(features: str, shape: tuple[int, ...]) -> dict[str, Any]:
 
 
 def one_round(
-    method: Any,
-    fed: Federation,
-    state: Any,
-    task: Task,
-    payload: Payload,
-    cluster: Callable[[Replies[Payload]], RoundOutcome],
-    points: str = "centres",
-) -> tuple[Any, Record]:
+    method: Any, fed: Federation, state: Any, task: Task, payload: Payload,
+    cluster: Callable[[Replies[Payload]], RoundOutcome], points: str = "centres",
+) -> tuple[Any, Record]:  # fmt: skip
     """Have clients do `task` with the same `payload`, cluster what they send, and send them the centroids.
 
     A reply has `points` ``(n, width)`` under this name; `cluster` takes one or more. Clients that do not reply are
@@ -245,13 +230,9 @@ class PointsState(CentroidState):
 
 
 def one_round_of_points(
-    method: CentroidMethod,
-    fed: Federation,
-    state: Any,
-    task: Task,
-    payload: Payload,
+    method: CentroidMethod, fed: Federation, state: Any, task: Task, payload: Payload,
     cluster: Callable[[Any], RoundOutcome],
-) -> tuple[Any, Record]:
+) -> tuple[Any, Record]:  # fmt: skip
     """Do `one_round` of ``centres`` and ``sizes``, which the state keeps; `cluster` takes a state that has them.
 
     Nobody is asked if the state has some already, because others' were left out (`without_points`).

@@ -116,31 +116,25 @@ class DECMethod(SampleMethod):
         return one_round(self, fed, state, send_flat_samples, {}, cluster, "x")
 
     def ready(self, state: DECState) -> bool:
-        """Whether samples have been clustered."""
         return state.finished
 
     def result(self, state: DECState) -> dict[str, Any]:
-        """Return ``n_clusters`` and the fields of `fedkin.nn.deep_clustering.DeepClusters`."""
         return {"n_clusters": len(state.found.get("centroids", ())), **state.found}
 
     @staticmethod
     def predict(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """Return the cluster of samples ``(n, *shape)``: the centroid nearest to the code; int64 ``(n,)``."""
         return DECMethod.memberships(result, x).argmax(dim=1)
 
     @staticmethod
     def confidence(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """Return the samples' largest soft assignment minus the second largest, float32 ``(n,)``."""
         return share_margin(DECMethod.memberships(result, x))
 
     @staticmethod
     def memberships(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """Return soft assignments of samples, float32 ``(n, k)``."""
         return _clusters_of(result).memberships(x.flatten(1))
 
     @staticmethod
     def embed(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """Return the codes of samples ``(n, *shape)``."""
         return _clusters_of(result).codes(x.flatten(1))
 
 

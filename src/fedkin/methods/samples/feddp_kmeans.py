@@ -121,11 +121,9 @@ class FedDPKMeansMethod(CentroidMethod):
         return gaussian_mu(self.epsilon, self.delta) / math.sqrt(4 if self.rounds else 3)
 
     def with_server_data(self, read: ServerData) -> Self:
-        """Return the method with `read` as the function that reads `server_data`."""
         return self if self.server_data is None else replace(self, read=read)
 
     def is_private(self) -> bool:
-        """Return True: every run is differentially private."""
         return True
 
     def init(self, fed: Federation) -> FedDPKMeansState:

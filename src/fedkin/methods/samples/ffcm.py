@@ -2,10 +2,6 @@
 
 The server sends centres. Every client runs fuzzy c-means on its own samples from these centres and sends its centres
 with their supports, the sums of memberships. The server aggregates them to new centres, until convergence.
-
-The paper starts from random centres (``start="uniform"``) and runs up to 1000 rounds with a fuzziness of 2. With that
-fuzziness all centres of images coincide, so the default is 1.1. By default clients start from k-means++ seeds of their
-own, and the server clusters their centres by k-means.
 """
 
 from __future__ import annotations
@@ -57,7 +53,7 @@ class FFCMMethod(CentroidMethod):
         Aggregation of the clients' centres: k-means of all of them, unweighted; or the mean of those that started from
         the same centre, weighted by support. A centre that no client sends stays unchanged.
     fuzziness : float
-        Exponent m, above 1.
+        Exponent m, above 1. With the paper's 2 all centres of images coincide.
     local_clusters : int or None
         Local clusters per client, the paper's k_l; by default `n_clusters`. With fewer, a client starts from the
         centres with the largest support among its samples, and sends only these. No client looks for
@@ -98,7 +94,6 @@ class FFCMMethod(CentroidMethod):
         return replace(state, centroids=extract(state.features, random))
 
     def updated(self, state: FFCMState, clients: Mapping[int, int]) -> FFCMState:
-        """Return the state with which rounds begin at the centres found, on all rows that clients have now."""
         return replace(state, steps=0, finished=False)
 
     def step(self, fed: Federation, state: FFCMState) -> tuple[FFCMState, Record]:
@@ -125,7 +120,6 @@ class FFCMMethod(CentroidMethod):
         return after, Record(answered, missing, {"moved": moved if isfinite(moved) else None, "iterations": iterations})
 
     def result(self, state: FFCMState) -> dict[str, Any]:
-        """Return the centroids, scaled as the samples are, their features, and the fuzziness."""
         centroids = scaled_like_features(state.features, state.centroids)
         return super().result(state) | {"centroids": centroids, "fuzziness": self.fuzziness}
 

@@ -2,11 +2,6 @@
 
 Every client clusters its own samples with the algorithm of Awasthi and Sheffet (2012) and sends the centres. The server
 runs k-means on all centres, starting from those of one client and others far away from them. There is one exchange.
-
-In the paper the server runs one iteration of Lloyd's algorithm (``max_iter=1``); in the authors' code it runs
-until convergence, which is the default. In the paper a sample takes the cluster of its local cluster
-(``assign="induced"``); by default it takes the nearest centroid, as in CCFC's comparison with methods of global
-centroids.
 """
 
 from __future__ import annotations
@@ -38,7 +33,7 @@ from fedkin.methods.samples.centroid_method import (
     with_more_points,
     without_points,
 )
-from fedkin.methods.samples.sample_method import SENT, broadcast, checked_result, unsent
+from fedkin.methods.samples.sample_method import SENT, broadcast, unsent
 from fedkin.nn.network_forms import MANY
 
 
@@ -61,7 +56,8 @@ class KFedMethod(CentroidMethod):
     local_clusters : int or None
         Local clusters per client, the paper's k'; by default `n_clusters`. A client with fewer samples finds fewer.
     max_iter : {1} or None
-        Iterations of Lloyd's algorithm on the centres, the paper's 1; by default until they are stable.
+        Iterations of Lloyd's algorithm on the centres, the paper's 1; by default until they are stable, as in the
+        authors' code.
     assign : {"nearest", "induced"}
         Cluster of a sample: that of the nearest centroid, or that of its local cluster. New samples, and clients that
         did not answer, always take the nearest centroid.
@@ -81,7 +77,6 @@ class KFedMethod(CentroidMethod):
     remains = staticmethod(nothing_remains)
 
     def updated(self, state: KFedState, clients: Mapping[int, int]) -> KFedState | None:
-        """Return the state to which clients add centres of their new rows; ``None`` with ``assign="induced"``."""
         if self.assign == "induced":
             return None
         updated: KFedState = with_more_points(state, clients)
@@ -109,10 +104,9 @@ class KFedMethod(CentroidMethod):
         return one_round_of_points(self, fed, state, task, payload, cluster)
 
     def conclude(self, fed: Federation, state: KFedState) -> Replies[Payload]:
-        """Have every client assign its samples."""
         if self.assign == "nearest":
             return super().conclude(fed, state)
-        result, unknown = checked_result(self, state, assign_by_local_cluster), torch.zeros(0, dtype=torch.int64)
+        result, unknown = self.result(state), torch.zeros(0, dtype=torch.int64)
         clients, sizes = state.owners.unique_consecutive(return_counts=True)
         clusters = dict(zip(clients.tolist(), state.clusters.split(sizes.tolist()), strict=True))
         payloads = {i: {"result": result, "clusters": clusters.get(i, unknown)} for i in fed.present}

@@ -77,11 +77,9 @@ class PPFCGANMethod(SyntheticMethod):
     assign_task: ClassVar[Task] = assign
 
     def ready(self, state: Any) -> bool:
-        """Whether the server has trained its network."""
         return len(state.centroids) > 0
 
     def cluster(self, fed: Federation, state: Any, x: Tensor) -> dict[str, Any]:
-        """Train the deep clustering network on the synthetic samples."""
         training = DeepClustering(
             self.pretrain_epochs, self.cluster_epochs, 0.05, min_steps=self.min_steps, learning_rate=1e-3
         )
@@ -89,7 +87,6 @@ class PPFCGANMethod(SyntheticMethod):
         return {"encoder": model, "centroids": centroids}
 
     def result(self, state: Any) -> dict[str, Any]:
-        """Return the network and its centroids."""
         return {
             "n_clusters": len(state.centroids),
             "centroids": state.centroids,
@@ -99,17 +96,14 @@ class PPFCGANMethod(SyntheticMethod):
 
     @staticmethod
     def predict(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """Return the cluster of samples ``(n, *shape)``: the centroid nearest to the code; int64 ``(n,)``."""
         return nearest_centroids(PPFCGANMethod.embed(result, x), result["centroids"])
 
     @staticmethod
     def confidence(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
-        """Return 1 - d1 / d2 with distances d1, d2 of codes to the nearest and second nearest centroid."""
         return distance_margin(pairwise_distances(PPFCGANMethod.embed(result, x), result["centroids"]))
 
     @staticmethod
     def embed(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """Return the codes of samples ``(n, *shape)``: float32 ``(n, code)``."""
         return DeepEncoder.of(result["architecture"]).codes(result["encoder"], x)
 
     def _encoder(self, state: Any) -> DeepEncoder:

@@ -15,8 +15,7 @@ from fedkin.core.client_array import Block
 from fedkin.core.federation import MAX_ATTEMPTS, Replies
 from fedkin.core.method import SENT as SENT  # for the methods
 from fedkin.core.method import Traits
-from fedkin.core.replies import common_shape, is_count, is_flag, is_shape, objection
-from fedkin.core.runner import check_result
+from fedkin.core.replies import common_shape, is_count, is_flag, is_shape
 from fedkin.features.encoders import EMBEDDED, is_encoder
 
 FINAL_ATTEMPTS = 5
@@ -28,10 +27,9 @@ AnyState = TypeVar("AnyState", bound=State)
 class SampleMethod(Method[Any]):
     """Base of methods that assign every sample of every client to a cluster.
 
-    A result holds ``n_clusters`` and all that `predict` needs. After the last step every client has the clusters of its
-    samples in ``state["clusters"]``, int64 ``(n,)``, and, if the method has it, the confidence of each in
-    ``state["confidence"]``, float32 ``(n,)``; with fuzzy clusters also ``state["memberships"]``, float32
-    ``(n, n_clusters)``.
+    A result holds ``n_clusters`` and all that `predict` needs. After the last step every client's state has the
+    ``clusters`` of its samples, int64 ``(n,)``, and, if the method has them, the ``confidence`` of each and, float32
+    ``(n, n_clusters)``, ``memberships``.
     """
 
     traits = Traits(clusters="samples", scenario="own-class")
@@ -52,20 +50,15 @@ class SampleMethod(Method[Any]):
 
     @staticmethod
     def confidence(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
-        """Return the confidence of the clusters that `predict` gives to samples ``(n, *shape)``.
+        """Return the confidence of the clusters of samples by `predict`: float32 ``(n,)`` in [0, 1], or ``None``.
 
-        It is float32 ``(n,)`` in [0, 1]: 0 halfway between two clusters, 1 without doubt. It is not a probability, and
-        not comparable between methods. ``None``, as by default, if the method has no such number.
+        0 is halfway between two clusters, 1 without doubt; it is no probability, and methods' are not comparable.
         """
         return None
 
     @staticmethod
     def continued(before: Mapping[str, Any], result: Mapping[str, Any]) -> Tensor | None:
-        """Return the cluster of `result` that each one of an updated result is now, whatever rows clients have.
-
-        Both are of the same features; int64 ``(k,)``, by the means of the clusters. ``None``, as by default, if it is
-        not known.
-        """
+        """Return the cluster of `result` that each cluster of an updated result is now, int64 ``(k,)``, or ``None``."""
         return None
 
     @staticmethod
@@ -80,11 +73,7 @@ class SampleMethod(Method[Any]):
 
     @staticmethod
     def memberships(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
-        """Return memberships of samples ``(n, *shape)`` in each cluster; see `soft`.
-
-        They are float32 ``(n, n_clusters)``, at least 0; each row sums to 1. ``None``, as by default, if a sample
-        belongs to one cluster alone.
-        """
+        """Return memberships of samples: float32 ``(n, n_clusters)``, rows sum to 1; ``None`` if clusters are hard."""
         return None
 
     @classmethod
@@ -99,7 +88,7 @@ class SampleMethod(Method[Any]):
         """Have every client assign its samples by the result of `state`."""
         if self.assign_task is None:
             return Replies({}, {})
-        return broadcast(fed, self.assign_task, fed.all(result=checked_result(self, state, self.assign_task)))
+        return broadcast(fed, self.assign_task, fed.all(result=self.result(state)))
 
     def encodes_samples(self) -> bool:
         return is_encoder(getattr(self, "features", ""))
@@ -192,20 +181,6 @@ def describe_clients(fed: Federation) -> Facts:
 def broadcast(fed: Federation, task: Task, payloads: Mapping[int, Payload]) -> Replies[Payload]:
     """Send the last `task` of a run with `payloads`; clients that do not reply are asked up to five times."""
     return fed.ask_again(task, payloads, FINAL_ATTEMPTS)
-
-
-def checked_result(method: Method[Any], state: Any, task: Task) -> dict[str, Any]:
-    """Return the result of a state, which `task` takes under ``"result"``.
-
-    Raises FedkinError, which names the method, if it is not as `check_result` or the task wants it.
-    """
-    result = method.result(state)
-    check_result(method, result)
-    form = {name: want for name, want in (task.takes or {}).items() if name == "result"}
-    if form and (reason := objection({"result": result}, form)) is not None:
-        name = type(method).__name__
-        raise FedkinError(f"{name}.result does not fit what clients do with it, task '{task.name}': {reason}.")
-    return result
 
 
 def repeat_step(fed: Federation, state: AnyState, record: Record, failure: str) -> tuple[AnyState, Record]:

@@ -64,7 +64,6 @@ class SDAFCMethod(SyntheticMethod, CentroidMethod):
     soft = True
 
     def cluster(self, fed: Federation, state: Any, x: Tensor) -> dict[str, Any]:
-        """Find centroids of the synthetic samples by k-means or fuzzy c-means."""
         space, rng = features_for(self.features, tuple(state.shape))["features"], fed.rng("grouping")
         points = extract(space, x)
         if self.clustering == "kmeans":
@@ -75,5 +74,4 @@ class SDAFCMethod(SyntheticMethod, CentroidMethod):
         return {"features": space, "centroids": scaled_like_features(space, centroids)}
 
     def result(self, state: Any) -> dict[str, Any]:
-        """Return the centroids, the name of their features, and the fuzziness of fuzzy c-means."""
         return super().result(state) | ({"fuzziness": self.fuzziness} if self.clustering == "fuzzy" else {})

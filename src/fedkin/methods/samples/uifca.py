@@ -4,13 +4,8 @@ In every cluster round each client assigns each of its samples to the flow with 
 of federated averaging train every flow on the samples assigned to it. It is IFCA with a density in place of a
 classifier and a sample in place of a client.
 
-FedCRef's paper (section 6.1) gives the sizes: 20 cluster rounds of 40 rounds of 100 steps, and flows of six couplings
-whose network has three hidden layers of 512 units. For its 25 clients this takes weeks on one core, so the defaults are
-smaller. The paper's form is ``cluster_rounds=20, rounds=40, local_steps=100, learning_rate=1e-4, width=512,
-start="random"``.
-
-Random flows separate samples by chance only, and all samples may choose the same one. By default the first assignment
-is therefore by centroids, found in one exchange; later ones are by the flows.
+FedCRef's paper (section 6.1) gives sizes that take weeks on one core, so the defaults are smaller. Random flows
+separate samples by chance only, and all samples may choose one: by default the first assignment is by centroids.
 """
 
 from __future__ import annotations
@@ -182,26 +177,21 @@ class UIFCAMethod(SampleMethod):
         return state, Record(answered=answered, missing=missing, values=values)
 
     def ready(self, state: UIFCAState) -> bool:
-        """Whether the flows have been trained."""
         return state.steps > 0
 
     def result(self, state: UIFCAState) -> dict[str, Any]:
-        """Return the flows, ``models`` ``(n_clusters, size)``, and the settings of their input."""
         return {"n_clusters": len(state.models), "flow": state.flow, "alpha": state.alpha, "models": state.models}
 
     @staticmethod
     def predict(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """Return the cluster of samples ``(n, *shape)``: the flow with the highest likelihood; int64 ``(n,)``."""
         return likelihoods(result, x).argmax(0)
 
     @staticmethod
     def confidence(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
-        """Return the highest minus the second highest likelihood, relative to the sum over flows: float32 ``(n,)``."""
         return share_margin(likelihoods(result, x).double().softmax(0).T)
 
     @staticmethod
     def embed(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """Return the samples' log-likelihoods under all flows minus their mean: ``(n, n_clusters)``."""
         table = likelihoods(result, x).T
         return table - table.mean(1, keepdim=True)
 

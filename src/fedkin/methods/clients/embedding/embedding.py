@@ -56,8 +56,6 @@ ANSWERS, FILLING, CLUSTERING = (LASTING + name for name in ("answers", "filling"
 """Keys of a client's state: its random answer for either value of every bit, the codes of classes it does not have, and
 the seed of its k-means, as centres in another order would give other answers for the same data."""
 
-# What clients do: train the encoder, and describe their data in a few bits.
-
 
 @client_task(
     takes={},
@@ -144,9 +142,6 @@ def _prototypes(codes: Tensor, filling: Tensor, seed: int) -> Tensor:
     return segments
 
 
-# What the server does with flipped bits: who flips how often, what it asks for, and the clusters.
-
-
 @dataclass(frozen=True)
 class FlippedBits:
     """Messages of `bits` bits each; clients take the probabilities of a flip, `flips`, in turn.
@@ -173,13 +168,9 @@ class FlippedBits:
         """Return clusters of messages ``(m, bits)`` (algorithm 2), and plain values for the record."""
         flip = self.flips[0] if len(self.flips) == 1 else None
         bit = bit_epsilon(min(self.flips))
-        return cluster(messages, self.mode, min_size, rng, flips=flip), {
-            "mode": self.mode,
-            "bits": self.bits,
-            "flip": self.flips if flip is None else flip,
-            "epsilon_bit": bit,
-            "epsilon": self.bits * bit,
-        }
+        values = {"mode": self.mode, "bits": self.bits, "flip": self.flips if flip is None else flip}
+        values |= {"epsilon_bit": bit, "epsilon": self.bits * bit}
+        return cluster(messages, self.mode, min_size, rng, flips=flip), values
 
     def described(self) -> dict[str, Any]:
         """Return what an unseen client needs for its bits."""
@@ -310,7 +301,6 @@ class EmbeddingMethod(OneShotMethod):
         refuse_unused(self, unused | ({"prototypes": "with form = 'classes'"} if self.form == "classes" else {}))
 
     def check_clients(self, fed: Federation) -> None:
-        """Raise FedkinError if too many clients lack labels; by prototypes none needs any."""
         self.described(fed, labels_needed=self.form == "classes")
 
     def init(self, fed: Federation) -> EmbeddingState:
@@ -355,18 +345,13 @@ class EmbeddingMethod(OneShotMethod):
 
     def _pretrain(self, fed: Federation, state: EmbeddingState) -> tuple[EmbeddingState, Record]:
         """Do one round of federated averaging of the autoencoder."""
-        training = LocalTraining(
-            epochs=self.pretraining_epochs,
-            batch_size=self.batch_size,
-            optimizer="adam",
-            learning_rate=1e-3,  # as the authors' code for MNIST
-        )
+        # The learning rate of the authors' code for MNIST.
+        training = LocalTraining(self.pretraining_epochs, None, self.batch_size, "adam", learning_rate=1e-3)
         encoder = {"encoder": state.encoder, "vector": state.vector}
         payload = {**encoder, "training": asdict(training), "steps": self.pretraining_steps}
         payloads = dict.fromkeys(self.participants(fed, state, self.pretraining_participation), payload)
         means = self.means_of(1, len(state.vector))
-        replies = fed.stream(train_encoder, payloads, {"update": (len(state.vector),)})
-        trained = self.add_each(means, replies, dict.fromkeys(payloads, 0))
+        trained = self.add_each(means, fed.stream(train_encoder, payloads, {"update": (len(state.vector),)}))
         answered = Trained(trained.answered, loss=None, missing=trained.missing)
         record = round_record(fed, answered, state.labels, phase="pre-training", reconstruction=trained.loss)
         return state.next(vector=means.apply_to(state.vector[None])[0]), record
@@ -383,7 +368,6 @@ class EmbeddingMethod(OneShotMethod):
         return state.next(centre=centre, radius=radius), record
 
     def messages(self, fed: Federation, state: EmbeddingState, clients: Sequence[int]) -> Replies[Tensor]:
-        """Ask clients for their messages: noisy sums, or bits (algorithm 1), with prototypes in a common order."""
         return self._messages(state).ask(fed, self._how(state), clients)
 
     def _messages(self, state: EmbeddingState) -> FlippedBits | ClassSums:
@@ -403,14 +387,12 @@ class EmbeddingMethod(OneShotMethod):
         return how | {"form": self.form, "normalise": self.normalise, "batch_statistics": self.batch_statistics}
 
     def aligned(self, state: EmbeddingState, messages: Tensor) -> tuple[EmbeddingState, Tensor]:
-        """Bring the prototypes of all clients into a common order; the state keeps it as its template."""
         if self.form == "classes":
             return state, messages
         template, messages = matched(messages, state.segments)
         return replace(state, template=template), messages
 
     def clustered(self, fed: Federation, state: EmbeddingState, messages: Tensor) -> tuple[Clustering, dict[str, Any]]:
-        """Cluster bits by cutting a Ward tree (algorithm 2), or class sums by a cut above their noise."""
         smallest = self.smallest(len(messages))
         clustering, values = self._messages(state).clustered(messages, smallest, fed.rng("grouping"))
         names = ("separable", "cut", "heights", "noise")
@@ -423,19 +405,16 @@ class EmbeddingMethod(OneShotMethod):
         return clustering, values
 
     def nearest(self, state: EmbeddingState, messages: Tensor) -> Tensor:
-        """Return the cluster nearest to each new message by its centroid; with sums, by the nearest class means."""
         sums = self._messages(state)
         if isinstance(sums, ClassSums):
             return sums.nearest(centroids_of(state), messages)
         return super().nearest(state, messages)
 
     def result(self, state: EmbeddingState) -> dict[str, Any]:
-        """Return the result of `OneShotMethod`, with what an unseen client needs for its message."""
         return super().result(state) | self._how(state) | self._messages(state).described() | {"form": self.form}
 
     @staticmethod
     def assign(result: Mapping[str, Any], unseen: Client) -> int:
-        """Return the cluster of an unseen client by one message, as private as the others' messages (section V)."""
         if result.get("message") == "sums":
             return assigned(result, unseen)
         message, _ = message_of(unseen, result)
@@ -449,9 +428,7 @@ class EmbeddingMethod(OneShotMethod):
 
     @staticmethod
     def assigns_by_labels(result: Mapping[str, Any]) -> bool:
-        """Whether messages are per class."""
         return bool(result["form"] == "classes")
 
     def guards_samples(self) -> bool:
-        """Whether messages are class sums, which are private for a sample; bits are for a client's message."""
         return self.message == "sums"

@@ -35,7 +35,7 @@ def drawn_crops(n: int, rng: torch.Generator) -> tuple[Tensor, Tensor]:
 
 
 def ratio_of(uniform: Tensor) -> Tensor:
-    """Return ratios of sides from 3/4 to 4/3, whose logarithms are uniform, of numbers from 0 to 1."""
+    """Return logarithms of ratios of sides, which are uniform from 3/4 to 4/3, of numbers from 0 to 1."""
     return between(-math.log(4 / 3), math.log(4 / 3), uniform)
 
 

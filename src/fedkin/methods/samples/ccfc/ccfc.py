@@ -36,13 +36,7 @@ from fedkin.core import replies as forms
 from fedkin.core.federation import MAX_ATTEMPTS, Replies
 from fedkin.core.method import Count, Positive
 from fedkin.methods.samples.ccfc.augmentation import Views, augmentation_for
-from fedkin.methods.samples.ccfc.contrastive import (
-    Backbone,
-    Contrastive,
-    ContrastiveTraining,
-    Design,
-    Form,
-)
+from fedkin.methods.samples.ccfc.contrastive import Backbone, Contrastive, ContrastiveTraining, Design, Form
 from fedkin.methods.samples.sample_method import (
     FINAL_ATTEMPTS,
     SampleMethod,
@@ -186,7 +180,6 @@ class CCFCMethod(SampleMethod):
         return state, Record([i for i in replies if i not in missing], missing, values)
 
     def conclude(self, fed: Federation, state: CCFCState) -> Replies[Payload]:
-        """Have every client assign its samples (line 22), with `standalone` by its own network."""
         result = self.result(state)
         together: Payload = {"result": result, "first": 0}
         payloads, first = dict.fromkeys(fed.present, together), 0
@@ -198,7 +191,6 @@ class CCFCMethod(SampleMethod):
         return broadcast(fed, finish, payloads)
 
     def result(self, state: CCFCState) -> dict[str, Any]:
-        """Return networks and centroids, one of each unless `standalone`; clusters are numbered over all networks."""
         names = sorted(state.centroids, key=lambda name: (len(name), name))
         return {
             "n_clusters": sum(len(state.centroids[name]) for name in names),
@@ -209,29 +201,19 @@ class CCFCMethod(SampleMethod):
         }
 
     def ready(self, state: CCFCState) -> bool:
-        """Whether there are centroids; with `standalone`, whether the run is finished."""
         return state.finished if self.standalone else bool(state.centroids)
 
     @staticmethod
     def predict(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """Return the centroid with the largest cosine to each sample ``(n, *shape)``, int64 ``(n,)``.
-
-        Centroids are numbered through all networks. Eq. 3 has Euclidean distances; for vectors of length 1, as in the
-        authors' code, the order is the same.
-        """
+        # Eq. 3 has Euclidean distances; for vectors of length 1, as in the authors' code, the order is the same.
         return _cosines(result, x).argmax(1)
 
     @staticmethod
     def confidence(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """Return 1 - d1 / d2 with distances d1, d2 to the nearest and second nearest centroid, ``(n,)`` in [0, 1].
-
-        Distances are those of vectors of length 1.
-        """
         return distance_margin((2 - 2 * _cosines(result, x).double()).clamp_min(0).sqrt())
 
     @staticmethod
     def embed(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """Return representations of length 1, float32 ``(n, latent)``; of several networks concatenated."""
         network = Contrastive.of(result["network"])
         return torch.cat([network.latents(model, x) for model in result["models"]], dim=1)
 
@@ -240,7 +222,7 @@ class CCFCMethod(SampleMethod):
     ) -> tuple[dict[str, Tensor], dict[int, Payload]]:
         """Have clients train for a round, in the second phase only those with centroids; return models and replies.
 
-        Models of one name are averaged, weighted by samples (eq. 8). Replies are those of the clients without theirs.
+        Models of one name are averaged, weighted by samples (eq. 8).
         """
         clients = [i for i in fed.present if by_views or self._name(i) in state.centroids]
         size, names = Contrastive.of(state.network).size, list(dict.fromkeys(map(self._name, clients)))
@@ -251,8 +233,8 @@ class CCFCMethod(SampleMethod):
         replies: dict[int, Payload] = {}
         stream = fed.stream(learn_views if by_views else learn_clusters, payloads, expected)
         for client, reply in stream:
-            means.add(names.index(self._name(client)), reply["model"], reply["samples"], client)
-            replies[client] = {key: value for key, value in reply.items() if key != "model"}
+            means.add(names.index(self._name(client)), reply.pop("model"), reply["samples"], client)
+            replies[client] = reply
         missing.update(stream.missing)
         models = {name: means.of(place) for place, name in enumerate(names) if means.weights[place]}
         if models and not self.standalone:
@@ -396,11 +378,10 @@ def finish(client: Client, payload: Payload) -> Payload:
     return {}
 
 
-def initial_model(payload: Payload) -> Tensor:
+def initial_model(payload: Payload) -> Any:
     """Return the model in the payload, or the random one of the payload's seed."""
     if "model" in payload:
-        model: Tensor = payload["model"]
-        return model
+        return payload["model"]
     return Contrastive.of(payload["network"]).initial(torch.Generator().manual_seed(payload["begin"]))
 
 

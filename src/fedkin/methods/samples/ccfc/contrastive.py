@@ -45,7 +45,7 @@ class Design:
     predictor_units: int = 16
 
     def spec(self) -> dict[str, Any]:
-        """Return the design as a payload for `fedkin.methods.samples.ccfc.contrastive.Contrastive.of`."""
+        """Return the design as a payload for `Contrastive.of`."""
         return asdict(self) | {"shape": list(self.shape)}
 
     def decided(self) -> Design:
@@ -66,11 +66,7 @@ class Design:
 
 
 class ContrastiveNetwork(nn.Module):
-    """Contrastive network of an encoder f (backbone and projector) and a predictor h.
-
-    The encoder turns samples into representations z, ``(n, latent)``, and the predictor these into predictions p, ``(n,
-    latent)``. The design has a backbone that is named.
-    """
+    """Encoder f (backbone and projector), from samples to representations z ``(n, latent)``, and predictor h of p."""
 
     def __init__(self, design: Design) -> None:
         super().__init__()
@@ -78,12 +74,10 @@ class ContrastiveNetwork(nn.Module):
         hidden, latent = design.projector_units, design.latent
         projector = [*normalised_layer(width, hidden), nn.Linear(hidden, latent), nn.BatchNorm1d(latent, affine=False)]
         self.encoder = nn.Sequential(*backbone, *projector)
-        self.predictor = nn.Sequential(
-            *normalised_layer(latent, design.predictor_units), nn.Linear(design.predictor_units, latent)
-        )
+        units = design.predictor_units
+        self.predictor = nn.Sequential(*normalised_layer(latent, units), nn.Linear(units, latent))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return predictions ``(n, latent)`` of samples ``(n, *shape)``."""
         predictions: Tensor = self.predictor(self.encoder(x))
         return predictions
 
@@ -159,19 +153,11 @@ def mean_correlation(latents: Tensor) -> Tensor:
 
 
 # Training of one client's contrastive network, by pairs of views or by clusters (CCFC, sections 3.1 and 3.2).
-#
-# Equations are those of the paper: (1) and (2) pull samples of one cluster together, (4) to (7) keep a client's
-# network near the global one. Both are computed within a batch; clusters with a single sample in it are left out of
-# the first. CCFC++ adds a term that keeps the dimensions of representations uncorrelated.
 
 
 @dataclass(frozen=True)
 class ContrastiveTraining:
-    """Settings of a client's contrastive training, see `fedkin.methods.samples.ccfc.ccfc.CCFCMethod`.
-
-    A last batch of a single sample is left out, for a batch norm cannot learn from it. With a `model_weight` of 0 the
-    common network is not computed in rounds by views.
-    """
+    """Settings of a client's contrastive training, see `fedkin.methods.samples.ccfc.ccfc.CCFCMethod`."""
 
     local_epochs: int = 1
     batch_size: int = 128
@@ -192,23 +178,18 @@ class Contrastive(Architecture):
         super().__init__(self.design.backbone, self.design.shape)
 
     def spec(self) -> dict[str, Any]:
-        """Return the design's plain values."""
         return self.design.spec()
 
     def build(self) -> nn.Module:
         return ContrastiveNetwork(self.design)
 
     def _takes_channels_last(self) -> bool:
-        """Return False.
-
-        On a CPU torch adds up batch statistics one value after another where channels are last: on digits, mostly
-        black, activations were 4e-5 off and gradients up to 7e-3, for steps that are 6 % faster.
-        """
+        # On a CPU torch adds up batch statistics one value after another where channels are last: on digits, mostly
+        # black, activations were 4e-5 off and gradients up to 7e-3, for steps that are 6 % faster.
         return False
 
     def targets(self, x: Tensor) -> Tensor:
-        """Return ones as placeholder targets, which the loss ignores."""
-        return torch.ones(len(x), self.design.latent)
+        return torch.ones(len(x), self.design.latent)  # which the loss ignores
 
     def latents(self, vector: Tensor, x: Tensor) -> Tensor:
         """Return representations ``(n, latent)`` of samples ``(n, *shape)``, each scaled to length 1.
@@ -231,14 +212,9 @@ class Contrastive(Architecture):
         return normalize(torch.cat(latents), dim=1), torch.cat(predictions)
 
     def learn_views(
-        self,
-        start: Tensor,
-        x: Tensor,
-        rng: torch.Generator,
-        moments: AdamMoments,
-        how: Augmentation | PillowAugmentation,
-        training: ContrastiveTraining,
-    ) -> tuple[Tensor, float | None]:
+        self, start: Tensor, x: Tensor, rng: torch.Generator, moments: AdamMoments,
+        how: Augmentation | PillowAugmentation, training: ContrastiveTraining,
+    ) -> tuple[Tensor, float | None]:  # fmt: skip
         """Learn to predict one view of a sample from another (SimSiam; Chen and He 2021, algorithm 1).
 
         `start` ``(size,)`` is not modified; it is also the common network of the model-contrastive term, which is the
@@ -294,20 +270,10 @@ class Contrastive(Architecture):
         return self._learn(start, len(x), rng, moments, training, inputs, loss, ("clusters", count))
 
     def _learn(
-        self,
-        start: Tensor,
-        n: int,
-        rng: torch.Generator,
-        moments: AdamMoments,
-        training: ContrastiveTraining,
-        inputs: Callable[[Tensor, Resident], tuple[Tensor, ...]],
-        loss: Callable[..., Tensor],
-        kind: tuple[Any, ...],
-    ) -> tuple[Tensor, float | None]:
-        """Minimise `loss` of `inputs`, which are made of the rows of every batch; see `learn_views`.
-
-        `kind` tells losses of different steps apart.
-        """
+        self, start: Tensor, n: int, rng: torch.Generator, moments: AdamMoments, training: ContrastiveTraining,
+        inputs: Callable[[Tensor, Resident], tuple[Tensor, ...]], loss: Callable[..., Tensor], kind: tuple[Any, ...],
+    ) -> tuple[Tensor, float | None]:  # fmt: skip
+        """Minimise `loss` of the `inputs` of every batch's rows; `kind` tells losses of different steps apart."""
         losses: list[Tensor] = []
         counts: list[int] = []
         with self.loaded(start, rng, training=True) as resident:
@@ -320,7 +286,7 @@ class Contrastive(Architecture):
             for _ in range(training.local_epochs):
                 order = resident.placed(torch.randperm(n, generator=rng))
                 for rows in order.split(training.batch_size):
-                    if len(rows) > 1:
+                    if len(rows) > 1:  # a batch norm cannot learn from one sample
                         losses.append(step.take(*inputs(rows, resident)))
                         counts.append(len(rows))
             model = resident.vector()
@@ -336,16 +302,15 @@ class _Step:
 
     def __init__(self, resident: Resident, training: ContrastiveTraining, loss: Callable[..., Tensor]) -> None:
         self.moments = AdamMoments.like(resident.params)
-        self._resident, self._training, self._loss = resident, training, loss
-        self.take = Recorded(self._taken)
 
-    def _taken(self, *inputs: Tensor) -> Tensor:
-        """Take a step on a batch; return its loss."""
-        self._resident.grad.zero_()
-        loss = self._loss(_network(self._resident), *inputs)
-        loss.backward()
-        self.moments.step(self._resident.params, self._resident.grad, self._training.learning_rate)
-        return loss.detach()
+        def take(*inputs: Tensor) -> Tensor:
+            resident.grad.zero_()
+            value = loss(_network(resident), *inputs)
+            value.backward()
+            self.moments.step(resident.params, resident.grad, training.learning_rate)
+            return value.detach()
+
+        self.take = Recorded(take)
 
 
 def _network(resident: Resident) -> ContrastiveNetwork:

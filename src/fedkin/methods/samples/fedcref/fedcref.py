@@ -48,26 +48,13 @@ from fedkin.report.numbers import pluralize
 class FedCRefState(State):
     """State of FedCRef; dictionaries are keyed by a client's id as text.
 
-    Attributes
-    ----------
-    widths, output
-        Architecture of the autoencoders, decided in `FedCRefMethod.init`.
-    models : dict of str to Tensor
-        Models of stable clients, ``(local clusters, replicas, size)``.
-    samples : dict of str to Tensor
-        Sizes of these clients' local clusters, int64 ``(local clusters,)``.
-    stable, frozen : list of int
-        Clients whose last refinement changed little; and those among them that have retrained since and stopped.
-    nodes, edges, communities, unmatched, cut
-        The last association graph, see `association.AssociationGraph`.
-    statistics : Tensor, (nodes, nodes)
-        The rule's statistic of the row's samples with the column's model; NaN if not scored.
-    community_models : Tensor, (communities, size)
-    clusters : dict of str to list of int
-        Cluster of each current local cluster of a client.
-    cluster_models : Tensor, (clusters, size)
-    history : list of [unmatched, communities]
-        One entry per iteration, including the start, for the global stopping rule.
+    `widths` and `output` are the architecture of the autoencoders. Of `stable` clients, whose last refinement changed
+    little, `models` are ``(local clusters, replicas, size)`` and `samples` the sizes of local clusters; those that have
+    retrained since and stopped are `frozen`. `nodes`, `edges`, `communities`, `unmatched` and `cut` are the last
+    `association.AssociationGraph`, and `statistics` ``(nodes, nodes)`` those of the row's samples with the column's
+    model, NaN if not scored. `community_models` and `cluster_models` are ``(count, size)``, `clusters` the cluster of
+    each current local cluster of a client, and `history` numbers ``[unmatched, communities]`` of every iteration and of
+    the start.
     """
 
     widths: list[int] = field(default_factory=list)
@@ -108,7 +95,6 @@ class Iteration:
     lost: dict[int, str]
 
     def ask(self, task: Task, payloads: Mapping[int, Payload], expected: Wanted) -> Replies[Payload]:
-        """Ask clients as `Federation.ask` does, and keep who is lost."""
         replies = self.fed.ask(task, payloads, expected)
         self.lost.update(replies.missing)
         return replies
@@ -218,7 +204,7 @@ class FedCRefMethod(SampleMethod):
         """Have every client find its first local clusters (line 3), and return the first state."""
         facts = describe_clients(fed)
         width = math.prod(facts.shape)
-        started = fed.ask(tasks.start, fed.all(**self.start_options()))
+        started = fed.ask(tasks.start, fed.all(**self._start()))
         return FedCRefState(
             widths=[width, *self.hidden] if self.hidden else list(widths_for(width)),
             output="sigmoid" if facts.unit else "linear",
@@ -236,32 +222,22 @@ class FedCRefMethod(SampleMethod):
         # Only clusters that a local cluster has are counted, and numbered without gaps.
         unmatched = (graph.nodes[a] for a in graph.unmatched)
         every_model = [*community_models, *(work.models[i][q, 0] for i, q in unmatched)]
-        used = {
-            cluster: number
-            for number, cluster in enumerate(sorted({c for numbers in clusters.values() for c in numbers}))
-        }
-        clusters = {i: [used[cluster] for cluster in numbers] for i, numbers in clusters.items()} if used else {}
+        used = {cluster: number for number, cluster in enumerate(sorted(set().union(*clusters.values())))}
+        clusters = {i: [used[cluster] for cluster in numbers] for i, numbers in clusters.items()}
         stable = sorted({*frozen, *(i for i in unchanged if unchanged[i] >= self.stability)})
         history = [*state.history, [len(graph.unmatched), len(graph.communities)]]
         state = state.next(
-            models={str(i): work.models[i] for i in stable},
-            samples={str(i): work.samples[i] for i in stable},
-            stable=stable,
-            frozen=frozen,
-            **vars(graph),
-            statistics=statistics,
-            community_models=community_models,
-            clusters={str(i): numbers for i, numbers in clusters.items()},
+            models={str(i): work.models[i] for i in stable}, samples={str(i): work.samples[i] for i in stable},
+            stable=stable, frozen=frozen, statistics=statistics, history=history, **vars(graph),
+            community_models=community_models, clusters={str(i): numbers for i, numbers in clusters.items()},
             cluster_models=torch.stack([every_model[cluster] for cluster in used]) if used else state.cluster_models,
-            history=history,
             finished=self._is_over(history, stable == fed.present) or state.steps + 1 >= self.max_iterations,
-        )
+        )  # fmt: skip
         if state.finished:
             self.conclude(fed, state)
         return state, _record(work, state, used, unchanged)
 
     def conclude(self, fed: Federation, state: FedCRefState) -> Replies[Payload]:
-        """Send every client the clusters of its local clusters, or the models if its local clusters are unknown."""
         if not len(state.cluster_models):
             raise FedkinError("No client could be reached in any iteration, so no clusters were found.")
         by_model = {**tasks.spec(state.model), "models": state.cluster_models}
@@ -270,27 +246,19 @@ class FedCRefMethod(SampleMethod):
         return broadcast(fed, tasks.finish, payloads)
 
     def result(self, state: FedCRefState) -> dict[str, Any]:
-        """Return ``models`` ``(clusters, size)``, and by cluster its local clusters in ``communities``."""
         communities: list[list[LocalCluster]] = [[] for _ in state.cluster_models]
         for client in sorted(map(int, state.clusters)):
             for local_cluster, cluster in enumerate(state.clusters[str(client)]):
                 communities[cluster].append([client, local_cluster])
-        return {
-            "widths": state.widths,
-            "output": state.output,
-            "n_clusters": len(communities),
-            "communities": communities,
-            "models": state.cluster_models,
-        }
+        found = {"n_clusters": len(communities), "communities": communities, "models": state.cluster_models}
+        return {"widths": state.widths, "output": state.output, **found}
 
     @staticmethod
     def predict(result: Mapping[str, Any], x: Tensor) -> Tensor:
-        """Return the cluster of samples ``(n, ...)``: that of the model with the lowest error; int64 ``(n,)``."""
         return _errors(result, x).argmin(dim=0)
 
     @staticmethod
     def confidence(result: Mapping[str, Any], x: Tensor) -> Tensor | None:
-        """Return 1 - e1 / e2 with the lowest and second lowest errors e1, e2 of the models: float32 ``(n,)``."""
         return distance_margin(_errors(result, x).T)
 
     def with_oracle(self, oracle: Oracle) -> Self:
@@ -298,12 +266,6 @@ class FedCRefMethod(SampleMethod):
 
     @classmethod
     def figures(cls, records: Sequence[Mapping[str, Any]]) -> Sequence[Figure]:
-        """Draw the matched local clusters after the last iteration, from its values ``graph``.
-
-        It has ``nodes``, ``[client, local cluster, samples]`` each; ``edges``, pairs of positions in them;
-        ``communities``, lists of such positions, all other nodes are unmatched; and ``clusters``, the cluster of each
-        community, or ``None`` of one that no client has chosen.
-        """
         steps = [(record["step"], record["values"]["graph"]) for record in records if "graph" in record["values"]]
         if not steps:
             return []
@@ -319,15 +281,14 @@ class FedCRefMethod(SampleMethod):
 
     # The parts of an iteration.
 
-    def start_options(self) -> Payload:
-        """Return the settings by which clients find first local clusters."""
+    def _start(self) -> Payload:
         return {"initial": self.initial, "n_clusters": self.n_clusters}
 
     def _train_clusters(self, fed: Federation, state: FedCRefState) -> Iteration:
         """Have active clients train models (lines 7-9), with which the iteration begins."""
         replicas = 2 if self.associations == "held-out" else 1
         training = StackTraining(self.local_epochs, self.min_steps, self.batch_size, self.learning_rate)
-        payload = {**self.start_options(), **tasks.spec(state.model)}
+        payload = {**self._start(), **tasks.spec(state.model)}
         payload |= {"training": asdict(training), "replicas": replicas}
         expected: forms.Expected = {
             "models": forms.updates("clusters", replicas, state.model.size), "samples": forms.int64("clusters")
@@ -398,7 +359,13 @@ class FedCRefMethod(SampleMethod):
                 for i, parts in members.items()
             }
             replies = work.ask(tasks.train_community, payloads, expected.__getitem__)
-            average_models(models, members, replies, self.aggregation)
+            means = Means(len(models), state.model.size, aggregation=self.aggregation)
+            for client, reply in replies.items():
+                for (cluster, _), model, n in zip(members[client], reply["models"], reply["samples"], strict=True):
+                    means.add(cluster, model, float(n), client)
+            for cluster in {cluster for client in replies for cluster, _ in members[client]}:
+                models[cluster] = means.of(cluster)
+            means.check(models)
         return models
 
     def _refine(
@@ -408,15 +375,9 @@ class FedCRefMethod(SampleMethod):
         keep_all = self.safeguard == "all" or (self.safeguard == "auto" and self.associations != "held-out")
         clusters, count = graph.clusters(), len(community_models)
         # Local clusters whose own models compete with those of all communities.
-        competing = {
-            i: [q for q, c in enumerate(clusters[i]) if keep_all or c >= len(graph.communities)] for i in active
-        }
-        common = {
-            **tasks.spec(work.state.model),
-            "models": community_models,
-            "free": self.n_clusters == "auto",
-            "renumbered": self.leftovers == "renumbered",
-        }
+        competing = {i: [q for q, c in enumerate(clusters[i]) if keep_all or c >= count] for i in active}
+        common = {**tasks.spec(work.state.model), "models": community_models}
+        common |= {"free": self.n_clusters == "auto", "renumbered": self.leftovers == "renumbered"}
         payloads = {i: {**common, "own": competing[i]} for i in active}
         expected = {i: {"selected": forms.is_list(forms.below(len(competing[i]) + count))} for i in active}
         replies = work.ask(tasks.refine, payloads, expected.__getitem__)
@@ -440,49 +401,24 @@ class FedCRefMethod(SampleMethod):
         return all_stable and settled if self.ending == "both" else all_stable or settled
 
 
-def average_models(
-    models: Tensor,
-    members: dict[int, list[tuple[int, int]]],
-    replies: Mapping[int, Payload],
-    aggregation: Aggregation = "mean",
-) -> None:
-    """Average models per community, weighted by samples, in place; without replies a community keeps its model.
-
-    Raises DivergedError if a model is not finite, or has exploded.
-    """
-    means = Means(len(models), models.shape[1], aggregation=aggregation)
-    for client, reply in replies.items():
-        for (cluster, _), model, samples in zip(members[client], reply["models"], reply["samples"], strict=True):
-            means.add(cluster, model, float(samples), client)
-    averaged = models.clone()
-    for cluster in {cluster for client in replies for cluster, _ in members[client]}:
-        averaged[cluster] = means.of(cluster)
-    means.check(averaged)
-    models.copy_(averaged)
-
-
 def _errors(result: Mapping[str, Any], x: Tensor) -> Tensor:
     """Return the errors ``(clusters, n)`` of samples ``(n, ...)`` with each model of a result."""
     return Autoencoder(tuple(result["widths"]), result["output"]).errors(result["models"], x.flatten(1))
 
 
 def _record(work: Iteration, state: FedCRefState, used: dict[int, int], unchanged: dict[int, float]) -> Record:
-    """Return the record of an iteration that ended with `state`; `used` are the numbers of clusters by former ones."""
-    graph = {
-        "nodes": [[client, q, int(work.samples[client][q])] for client, q in state.nodes],
-        "edges": state.edges,
-        "communities": state.communities,
-        "clusters": [used.get(g) for g in range(len(state.communities))],
-    }
+    """Return the record of an iteration that ended with `state`; `used` are the numbers of clusters by former ones.
+
+    Its ``graph`` has ``nodes``, ``[client, local cluster, samples]`` each; ``edges`` and ``communities``, by position
+    in these; and ``clusters``, the cluster of each community, ``None`` of one that no client has chosen.
+    """
+    nodes = [[client, q, int(work.samples[client][q])] for client, q in state.nodes]
+    clusters = [used.get(g) for g in range(len(state.communities))]
+    graph = {"nodes": nodes, "edges": state.edges, "communities": state.communities, "clusters": clusters}
     values = {
-        "clusters": len(state.cluster_models),
-        "communities": len(state.communities),
-        "unmatched": len(state.unmatched),
-        "local_clusters": len(state.nodes),
-        "associations": len(state.edges),
-        "active": len(unchanged),
-        "cut": state.cut,
+        "clusters": len(state.cluster_models), "communities": len(state.communities),
+        "unmatched": len(state.unmatched), "local_clusters": len(state.nodes), "associations": len(state.edges),
+        "active": len(unchanged), "cut": state.cut, "graph": graph,
         "unchanged": sum(unchanged.values()) / len(unchanged) if unchanged else 1.0,
-        "graph": graph,
-    }
+    }  # fmt: skip
     return Record([i for i in work.fed.present if i not in work.lost], work.lost, values)

@@ -170,7 +170,7 @@ def refine(client: Client, payload: Payload) -> Payload:
     }
 )  # fmt: skip
 def finish(client: Client, payload: Payload) -> Payload:
-    """Assign every sample to its cluster, at the client: by the clusters of its local clusters, or by all models."""
+    """Assign every sample to its cluster: by the clusters of its local clusters, or by all models."""
     errors = client.state.pop("errors", None)
     if "clusters" in payload:
         clusters = torch.tensor(payload["clusters"])

@@ -1,71 +1,18 @@
-"""Training with an optimiser and augmentation of one's own is torch's, batch for batch."""
+"""Gradients written by hand for plain sequences of layers are autograd's."""
 
 import copy
-from collections.abc import Callable
-from functools import partial
 from itertools import pairwise
-from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.functional import cross_entropy
 
 from fedkin.core.seeds import derive_generator
-from fedkin.nn.descent import LocalTraining, Recipe, register_recipe, train_locally
-from fedkin.nn.modules import Classifier
 from fedkin.nn.plain_sequence import SequenceResident, is_plain_sequence
 from fedkin.nn.resident import Resident, vector_of
-
-NET = Classifier("perceptron", (4,), 3)
-START = NET.initial(torch.Generator().manual_seed(0))
-X, Y = torch.randn(24, 4, generator=torch.Generator().manual_seed(1)), torch.arange(24) % 3
-RECIPES: list[Recipe] = []
-
-
-def named(recipe: Recipe) -> str:
-    RECIPES.append(recipe)
-    register_recipe(f"test#{len(RECIPES)}", recipe)
-    return f"test#{len(RECIPES)}"
-
-
-def trained(descent: LocalTraining) -> Tensor:
-    return train_locally(NET, START, X, Y, torch.Generator().manual_seed(2), descent)[0]
-
-
-def by_hand(make: Callable[[Any], torch.optim.Optimizer], steps: int = 5) -> Tensor:
-    """Full batches with torch's own loop."""
-    module = NET.module(START)
-    optimizer = make(module.parameters())
-
-    def closure() -> Tensor:
-        optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(module(X), Y)
-        loss.backward()
-        return loss
-
-    for _ in range(steps):
-        optimizer.step(closure)
-    return torch.cat([one.detach().flatten() for one in module.parameters()])
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [
-        partial(torch.optim.SGD, momentum=0.9, nesterov=True),
-        torch.optim.AdamW,
-        partial(torch.optim.RMSprop, centered=True),
-        partial(torch.optim.LBFGS, max_iter=3),
-    ],
-)
-def test_an_optimiser_of_torch_does_what_it_does_in_a_loop_by_hand(kind: Any) -> None:
-    recipe = named(Recipe(lambda parameters, rate: kind(parameters, lr=rate)))
-    found = trained(LocalTraining(steps=5, batch_size=24, learning_rate=0.02, recipe=recipe))
-    expected = by_hand(lambda parameters: kind(parameters, lr=0.02))
-    assert torch.allclose(found, expected, atol=1e-3)  # a gradient near 0 moves some optimisers as far as any other
-    assert (found - expected).norm() < 0.01 * (found - START).norm()
 
 
 def dense(widths, flatten=True):
