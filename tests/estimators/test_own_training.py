@@ -57,13 +57,8 @@ def test_any_form_of_network_is_trained(module: Any) -> None:
         ({"module": 5}, "module is of type int; it should be a name, a dotted path,"),
         ({"module": Net()}, "module is of type Net; it should be a name, a dotted path,"),
         ({"module": "nowhere:net"}, "Model 'nowhere:net': module 'nowhere' cannot be imported"),
-<<<<<<< HEAD
-        ({"module": lambda shape: None}, "Model '<lambda>#"),
-        ({"loss": "mse"}, "loss is of type str; it should be a loss of torch's or a function."),
-=======
         ({"module": lambda shape: None}, "Model '<lambda>' is made as a NoneType"),
-        ({"loss": "mse"}, "loss is 'mse'; it should be a loss of torch's or a function."),
->>>>>>> 5d84252b (Tests follow)
+        ({"loss": "mse"}, "loss is of type str; it should be a loss of torch's or a function."),
         ({"loss": nn.CrossEntropyLoss(reduction="none")}, "The loss given returns shape (30,) for a batch"),
         ({"loss": lambda logits: 0.0}, "The loss given fails on logits (30, 3): TypeError"),
     ],
