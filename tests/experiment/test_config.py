@@ -48,7 +48,7 @@ def test_a_method_name_gives_a_complete_experiment() -> None:
     }  # fmt: skip
     sections = ["method", "data", "federation", "device", "simulation", "evaluation", "tracking"]
     assert list(config.tables) == ["seed", *sections]
-    assert config.tables["tracking"] == {"to": [], "name": "none", "project": "none", "uri": "none"}
+    assert config.tables["tracking"] == {"to": [], "project": "fedkin"}
 
 
 @pytest.mark.usefixtures("toy")
@@ -114,7 +114,6 @@ KEY = (
         ("seed=-1", "'seed' is -1 on the command line; it should be greater than or equal to 0."),
         ("data.drop=[wt, sat]", "'data.drop' is '[wt, sat]' on the command"),
         ("simulation.drop_rate=1", "'simulation.drop_rate' is 1 on the command line; it should be less than 1."),
-        ("tracking.name=''", "'tracking.name' is '' on the command line;"),
         ("device=3", "'device' is 3 on the command line; it should be a section, [device]."),
         ("method.name=tyo", "Unknown method 'tyo'; did you mean 'toy'?"),
         ("method.name=mine.py:Toy", "'mine.py:Toy' is no method; "),

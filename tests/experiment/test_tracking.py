@@ -34,7 +34,7 @@ class Listens:
     calls: ClassVar[list[Any]] = []
     fails: ClassVar[Callable[[int], bool]]
 
-    def __init__(self, config: Config, name: str, folder: Path) -> None:
+    def __init__(self, config: Config, folder: Path) -> None:
         self.calls.append("begin")
 
     def log(self, step: int, numbers: dict[str, float]) -> None:
@@ -122,7 +122,8 @@ def test_mlflow_has_a_resumed_run_as_one(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.chdir(tmp_path)  # where MLflow puts files
     uri = f"sqlite:///{tmp_path}/mlflow.db"
-    to = ["tracking.to=['mlflow']", f"tracking.uri='{uri}'", "tracking.project=trials", "method.rate=0.25"]
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    to = ["tracking.to=['mlflow']", "tracking.project=trials", "method.rate=0.25"]
     client = MlflowClient(uri)
     interrupt(tmp_path / "run", 2, monkeypatch, *to)
     number = client.get_experiment_by_name("trials").experiment_id

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _KEYS = {
     "data": "data.source", "scenario": "simulation.scenario", "clients": "simulation.clients",
     "clusters": "method.n_clusters", "seed": "seed", "engine": "simulation.engine", "track": "tracking.to",
-    "variant": "method.variant", "like": "evaluation.like",
+    "like": "evaluation.like",
 }  # fmt: skip
 """Keys of an experiment that options set, by the option's name."""
 _scenario = option("--scenario", "How clients get data: a name from `fedkin list`.", "NAME", type=SCENARIO)
@@ -62,10 +62,6 @@ _new_folder_in_runs = out("Folder for the results; by default a new one in runs/
 @option(
     "--engine", "Execution backend: local, or flower for Flower's simulation.", "NAME",
     type=click.Choice(["local", "flower"]),
-)  # fmt: skip
-@option(
-    "--variant", "Whose form defaults have: fedkin, or paper, which makes a method the paper's.", "NAME",
-    type=click.Choice(["fedkin", "paper"]),
 )  # fmt: skip
 @option(
     "--track", "Tool to send records to: tensorboard or mlflow. May be repeated.", "TOOL",

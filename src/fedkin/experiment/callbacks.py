@@ -127,26 +127,26 @@ _mlflow_environment = environment(MLFLOW_DISABLE_TELEMETRY="true", MLFLOW_HTTP_R
 
 
 class MLflow:
-    """Tracker that logs metrics, parameters and tags to an MLflow server or database, ``tracking.uri``.
+    """Tracker that logs metrics, parameters and tags to an MLflow server or database.
 
     ``tracking.json`` in the run's folder has the id of the tracked run, which a run that resumes continues.
     """
 
     @_mlflow_environment
-    def __init__(self, config: Config, name: str, folder: Path) -> None:
+    def __init__(self, config: Config, folder: Path) -> None:
         from mlflow.entities import Param
         from mlflow.tracking import MlflowClient
 
-        self.client, path = MlflowClient(tracking_uri=config.tracking.uri), folder / NOTES
+        self.client, path = MlflowClient(), folder / NOTES
         if path.exists():
             self.run = read_json(path, dict[str, str])["mlflow"]
             self.client.update_run(self.run, status="RUNNING")
             self.last = max((each.step for each in self.client.get_metric_history(self.run, _COUNTED)), default=0)
             return
-        project = config.tracking.project or "fedkin"
+        project = config.tracking.project
         experiment = self.client.get_experiment_by_name(project)
         number = experiment.experiment_id if experiment else self.client.create_experiment(project)
-        self.run, self.last = self.client.create_run(number, run_name=name).info.run_id, 0
+        self.run, self.last = self.client.create_run(number, run_name=folder.resolve().name).info.run_id, 0
         parameters = [Param(_key(key), json.dumps(value)) for key, value in flat(config.tables)]
         self.client.log_batch(self.run, params=parameters)
         write_atomically(path, json.dumps({"mlflow": self.run}) + "\n")
@@ -174,7 +174,7 @@ def _key(name: str) -> str:
 class TensorBoard:
     """Tracker that writes scalars and the experiment to an event file in the run's folder, and anew when it resumes."""
 
-    def __init__(self, config: Config, name: str, folder: Path) -> None:
+    def __init__(self, config: Config, folder: Path) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
         shutil.rmtree(folder / TENSORBOARD, ignore_errors=True)
@@ -209,10 +209,10 @@ class Trackers(Callback):
 
     def begin(self) -> None:
         """Open all tools, and send the steps they missed; raise FedkinError if one cannot be opened for a new run."""
-        name, lines = self.config.tracking.name or self.folder.resolve().name, read_lines(self.folder / RECORDS)
+        lines = read_lines(self.folder / RECORDS)
         for tool in dict.fromkeys(self.config.tracking.to):
             try:
-                self.live[tool] = TOOLS[tool](self.config, name, self.folder)
+                self.live[tool] = TOOLS[tool](self.config, self.folder)
             except Exception as error:
                 if not lines:
                     raise FedkinError(f"{TOOLS[tool].__name__} cannot track this run ({in_short(error)}).") from error

@@ -48,10 +48,7 @@ STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=Fals
 
 
 def encoder_named(spec: str | None, folder: str | None = None) -> SampleEncoder | None:
-    """Return the encoder that a spec names, which keeps embeddings in `folder`; ``None`` if it is none.
-
-    Raises FedkinError if it is no spec.
-    """
+    """Return the encoder that a spec names, which keeps embeddings in `folder`; raise FedkinError if it is no spec."""
     if spec is None:
         return None
     from fedkin.features.encoders import PREFIXES, ROCKET, Encoder
@@ -195,14 +192,7 @@ class FederationSection(BaseModel):
         return {name: " ".join(self.keys.get(name, "").split()[:2]) for name in self.clients or self.keys}
 
     def check(self) -> None:
-        """Check that the lists agree with each other and with the number of sites.
-
-        Raises
-        ------
-        FedkinError
-            If a client is listed twice, a key belongs to no client or to two or is not a public key, or `sites` exceeds
-            the number listed.
-        """
+        """Raise FedkinError if the lists do not agree with each other or `sites`, or a key is none or is shared."""
         if twice := [name for name in self.clients if self.clients.count(name) > 1]:
             raise FedkinError(f"'federation.clients' lists '{twice[0]}' twice.")
         if unknown := [name for name in self.keys if name not in self.listed]:
@@ -312,20 +302,14 @@ class TrackingSection(BaseModel):
     Attributes
     ----------
     to : list of {"tensorboard", "mlflow"}
-        The tools.
-    name : str or None
-        Name of the tracked run; by default that of the run's folder.
-    project : str or None
-        MLflow's experiment; by default "fedkin".
-    uri : str or None
-        MLflow's server or database; by default as MLflow finds it.
+        The tools; MLflow's own variables say where it is.
+    project : str
+        MLflow's experiment.
     """
 
     model_config = STRICT
     to: list[Literal["tensorboard", "mlflow"]] = []
-    name: Name | None = None
-    project: Name | None = None
-    uri: Name | None = None
+    project: Name = "fedkin"
 
     def check_installed(self) -> None:
         """Raise FedkinError if one of the tools is not installed."""
@@ -346,20 +330,9 @@ SECTIONS: dict[str, type[BaseModel]] = {
 class Config:
     """Configuration of an experiment, checked, with all defaults filled in.
 
-    Attributes
-    ----------
-    seed : int
-        Seed of the run, 0 or more.
-    method, scenario
-        Instances of the dataclasses that ``method.name`` and ``simulation.scenario`` stand for.
-    data, federation, device, simulation, evaluation, tracking
-        Their sections.
-    table : TableOptions
-        Options for the columns of tables, with the encoder that ``data.encode`` or else the method's `features` name.
-    tables : dict
-        The whole configuration as plain values, defaults included.
-    defaults : dict
-        The defaults of every section, as plain values.
+    `method` and `scenario` are instances of the dataclasses that ``method.name`` and ``simulation.scenario`` stand for,
+    and `table` says how columns are read, with the encoder that ``data.encode`` or else the method's `features` name.
+    `tables` is the whole configuration as plain values, and `defaults` has the defaults of every section.
     """
 
     seed: int
@@ -387,10 +360,7 @@ class Config:
     def population(self) -> Population:
         """Build the experiment's clients, some of which may be absent or forgotten.
 
-        Raises
-        ------
-        FedkinError
-            If the data are refused, or a client that is to be forgotten does not exist.
+        Raises FedkinError if the data are refused, or a client that is to be forgotten does not exist.
         """
         clients: Population = self.scenario.build(self.data_seed)
         folders = [] if self.simulation.scenario == "files" else folders_of_samples(self.data.source)
@@ -426,19 +396,9 @@ class Config:
 def load_config(experiment: str | Path, overrides: Sequence[str] = (), place: str | None = None) -> Config:
     """Read an experiment's configuration from a TOML file, or build the default one of a method.
 
-    Parameters
-    ----------
-    experiment : str or Path
-        A path that ends in ``.toml``, or the name of a method.
-    overrides : sequence of str
-        ``"section.key=value"``, applied in order; values are TOML, and bare words are strings.
-    place : str, optional
-        Where they were given, for errors: "in" and what; by default as the `Door` says.
-
-    Raises
-    ------
-    FedkinError
-        If the file cannot be read, or a name, key, type or value is not allowed.
+    `experiment` is a path that ends in ``.toml``, or the name of a method. `overrides` are ``"section.key=value"``,
+    applied in order; values are TOML, and bare words are strings. `place` is where they were given, for errors. Raises
+    FedkinError if the file cannot be read, or a name, key, type or value is not allowed.
     """
     place = place or current_door().place
     is_file = str(experiment).endswith(".toml")
@@ -451,10 +411,7 @@ def load_config(experiment: str | Path, overrides: Sequence[str] = (), place: st
 
 
 def apply_setting(tables: dict[str, Any], override: str) -> str:
-    """Set one ``section.key=value`` in `tables`, unchecked, and return its path.
-
-    Raises FedkinError if `override` has another form, or a part of the path is not a section.
-    """
+    """Set one ``section.key=value`` in `tables`, unchecked, and return its path; raise FedkinError for other forms."""
     path, equals, text = override.partition("=")
     *parents, key = path.strip().split(".")
     if not equals or not key or not all(parents):
@@ -463,12 +420,11 @@ def apply_setting(tables: dict[str, Any], override: str) -> str:
         value: Any = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text
-    table = tables
     for parent in parents:
-        table = table.setdefault(parent, {})
-        if not isinstance(table, dict):
+        tables = tables.setdefault(parent, {})
+        if not isinstance(tables, dict):
             raise FedkinError(f"'{parent}' is not a section, so {flag('set')} {override} cannot be applied.")
-    table[key] = value
+    tables[key] = value
     return path.strip()
 
 
@@ -513,10 +469,9 @@ def config_of(tables: dict[str, Any], places: Mapping[str, str] | None = None) -
 
 
 def checked_method(declared: Any, values: dict[str, Any]) -> Any:
-    """Build a method from hyper-parameters given in Python, with the checks of a configuration file.
+    """Build a method, `declared`, from fields given in Python, with the checks of a configuration file.
 
-    `values` are the fields of the dataclass `declared` by name; those that only Python can give, such as functions, are
-    not checked. Raises FedkinError if a value's type or range is not allowed.
+    Those that only Python can give, such as functions, are not checked. Raises FedkinError if a value is not allowed.
     """
     model = model_of(declared)
     options = {name: value for name, value in values.items() if name in model.model_fields}
@@ -543,8 +498,7 @@ def preparing_for(method: Method[Any], options: TableOptions) -> TableOptions:
 def model_of(declared: Any, section: type[BaseModel] = MethodSection, name: str = "") -> type[BaseModel]:
     """Build the model of a section from the dataclass of a method or scenario, whose fields are options there.
 
-    `name` is the default of a simulation's scenario. Raises FedkinError if an option is called as one of the section's
-    own, or has a type that no file can hold.
+    `name` is a simulation's default scenario. Raises FedkinError if an option's name is taken, or no file has its type.
     """
     whose = f"'{declared.__module__}:{declared.__qualname__}' has an option"
     fields: dict[str, Any] = {}
@@ -580,9 +534,8 @@ def flat(tables: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]
 def _experiment(method: Any, scenario: Any, usual: str) -> type[BaseModel]:
     """Build the model of an experiment; cached, as building it takes longer than all checks."""
     sections = SECTIONS | {"method": model_of(method), "simulation": model_of(scenario, SimulationSection, usual)}
-    fields: dict[str, Any] = {
-        name: (section, Field(default_factory=dict, validate_default=True)) for name, section in sections.items()
-    }
+    default = Field(default_factory=dict, validate_default=True)
+    fields: dict[str, Any] = {name: (section, default) for name, section in sections.items()}
     return create_model("Experiment", __config__=STRICT, seed=(NonNegativeInt, 0), **fields)
 
 

@@ -37,24 +37,21 @@ Evaluator = Callable[[Any, Population, Federation, Any], dict[str, Any]]
 
 
 def evaluator_for(method: Method[Any], models_too: bool = True) -> Evaluator | None:
-    """Return the function ``(method, population, federation, state) -> metrics`` for a method; ``None`` without one.
+    """Return the function ``(method, population, federation, state) -> metrics`` of what a method clusters, if any.
 
-    What the method clusters is evaluated. `models_too` says whether models are evaluated on test samples, too, which
-    takes time.
+    `models_too` says whether models are evaluated on test samples, too, which takes time.
     """
     if isinstance(method, LinksLocalClusters):
         return evaluate_associations
-    if method.traits.clusters == "samples":
-        return functools.partial(evaluate_samples, models_too=models_too)
-    if method.traits.clusters == "clients":
-        return functools.partial(evaluate_clusters, models_too=models_too)
-    return None
+    evaluators = {"samples": evaluate_samples, "clients": evaluate_clusters}
+    evaluate: Any = evaluators.get(method.traits.clusters or "")
+    return None if evaluate is None else functools.partial(evaluate, models_too=models_too)
 
 
 def with_oracle(method: Method[Any], truth: Callable[[int], Tensor], fed: Federation) -> Method[Any]:
-    """Give an upper-bound method the true classes of local clusters; other methods are returned unchanged.
+    """Give an upper-bound method the true classes of local clusters, by those of a client's samples, int64 ``(n,)``.
 
-    `truth` returns the current true classes, int64 ``(n,)``, of a client's samples by its id.
+    Other methods are returned unchanged.
     """
     if not isinstance(method, LinksLocalClusters):
         return method
@@ -70,12 +67,9 @@ def with_oracle(method: Method[Any], truth: Callable[[int], Tensor], fed: Federa
 
 
 _AGREEMENT = {
-    "ari": adjusted_rand,
-    "ami": adjusted_mutual_information,
-    "homogeneity": homogeneity,
-    "completeness": completeness,
+    "ari": adjusted_rand, "ami": adjusted_mutual_information, "homogeneity": homogeneity, "completeness": completeness,
     "purity": purity,
-}
+}  # fmt: skip
 
 
 def evaluate_clusters(
@@ -97,18 +91,15 @@ def evaluate_clusters(
     with more than 32 models, as when every client has its own. ``learning_gap``:
     distance of the two F1.
     """
-    placed = state.labels.clone()
-    present = set(fed.present)
-    placed[torch.tensor([i not in present for i in fed.ids], dtype=torch.bool)] = UNKNOWN
-    labels = placed.tolist()
-    scores = _agreement(population.clusters, state, placed)
-    if not models_too or not population.tests or max(labels, default=-1) < 0:
+    labels = state.labels.clone()
+    labels[list(set(fed.ids) - set(fed.present))] = UNKNOWN
+    scores = _agreement(population.clusters, state, labels)
+    if not models_too or not population.tests or not (labels >= 0).any():
         return scores
-    return scores | _quality(population, state, labels)
+    return scores | _quality(population, state, labels.tolist())
 
 
 def _agreement(clusters: Tensor | None, state: ClientMethodState, labels: Tensor) -> dict[str, float]:
-    """Scores of the clients' clusters, and of their memberships, where there are some."""
     is_placed = labels >= 0
     if clusters is None or not is_placed.any():
         return {}

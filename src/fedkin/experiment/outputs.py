@@ -70,9 +70,8 @@ def write_result(
 ) -> None:
     """Write a method's result: readable values to ``result.json``, tensors to ``models.safetensors``.
 
-    ``result.json`` also names the clients, in order of id, and the classes, where there are names; and has the
-    `profile` of the clusters, where clients have tables, the `words` of each, where they have texts, and the options by
-    which the data were read, `reading`, with ``label`` and otherwise as `TableOptions.of_files`.
+    ``result.json`` also names clients and classes, and has the clusters' `profile` and `words`, if any, and the options
+    by which the data were read, `reading`, with ``label`` and otherwise as `TableOptions.of_files`.
     """
     tree = {
         "format": FORMAT, "method": method, "preparation": preparation.tree(), "reading": dict(reading or {}),
@@ -103,8 +102,7 @@ class SavedResult:
     """Result of a finished run, ready to predict new samples and new clients.
 
     `name` is the method's, and `method` its class, whose static functions take `result`, which `Method.result`
-    returned. `preparation` says how samples were read and prepared, and `label` which column of labels the experiment
-    names, if it does. Names of `classes` and `clients` may be empty.
+    returned. `label` is the column of labels that the experiment names, if it does. Names may be empty.
     """
 
     folder: Path
@@ -220,8 +218,8 @@ def write_labels(folder: Path, clients: Iterable[Client], names: Sequence[str] =
 def labels_of(table: Table | None, state: Mapping[str, Tensor]) -> str | None:
     """Return a client's clusters as CSV text; ``None`` if it has none.
 
-    Columns are ``row``, that of the id of the `table` under its own name, ``cluster``, ``confidence`` with four
-    decimals and ``membership_0`` and so on, as far as they are known of these rows.
+    Columns are ``row``, the id of the `table`, ``cluster``, ``confidence`` and ``membership_0`` and so on, as far as
+    they are known of these rows.
     """
     if (clusters := state.get("clusters")) is None:
         return None

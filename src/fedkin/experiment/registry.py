@@ -138,10 +138,7 @@ def target_of(kind: Kind, name: str) -> str:
 def resolve(kind: Kind, name: str) -> type[Any]:
     """Import the dataclass that `name` stands for, a registered name or ``package.module:Class``.
 
-    Raises
-    ------
-    FedkinError
-        If no `kind` has this name, or the path does not lead to a `kind`.
+    Raises FedkinError if no `kind` has this name, or the path does not lead to a `kind`.
     """
     from fedkin.core import Method
     from fedkin.core.method import check_annotations, check_class
@@ -174,15 +171,10 @@ def declared(kind: Kind, name: str) -> type[Any]:
 
 
 def summary_of(kind: Kind, name: str) -> str:
-    """Return a one-line summary of a method or scenario; for ``package.module:Class`` its docstring's first line.
-
-    Raises FedkinError as `resolve` does.
-    """
+    """Return a one-line summary of a method or scenario; for ``package.module:Class`` its docstring's first line."""
     if name in _TABLES[kind]:
         return _TABLES[kind][name].summary
-    declared_class = resolve(kind, name)
-    line = (declared_class.__doc__ or "").strip().partition("\n")[0]
-    return "" if line.startswith(f"{declared_class.__name__}(") else line  # what a dataclass without a docstring has
+    return (resolve(kind, name).__doc__ or "").strip().partition("\n")[0]
 
 
 def file_name(name: str) -> str:

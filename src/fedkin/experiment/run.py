@@ -63,26 +63,11 @@ _REMEDY = "give another --out, or `fedkin resume` it if it is a run"
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """Results of a run.
+    """Results of a run: its `folder`, the method's last `state`, and the lines of ``records.jsonl``.
 
-    Attributes
-    ----------
-    folder : Path
-        The run's folder.
-    state : State
-        The method's last state.
-    records : list of dict
-        The lines of ``records.jsonl``.
-    config : Config
-        The experiment.
-    clients : list of str
-        Names of the clients, in order of id; empty if they have ids only.
-    notes : list of str
-        What was noted of the clients' data.
-    sizes : list of int
-        Number of members of each cluster, samples or clients; empty where a real federation's samples are clustered.
-    changes : Changes or None
-        What differs from the run whose numbers of clusters it keeps, if it keeps one's.
+    `clients` are names in order of id, empty if there are none; `notes` what was noted of the data. `sizes` are numbers
+    of members, samples or clients, of each cluster, none where a real federation's samples are clustered. `changes` say
+    what differs from the run whose numbers of clusters it keeps, if it keeps one's.
     """
 
     folder: Path
@@ -108,23 +93,10 @@ class RunOutcome:
 def execute(
     config: Config, folder: Path, progress: Progress | None = None, callbacks: Sequence[Callback] = ()
 ) -> RunOutcome:
-    """Run an experiment into `folder`.
+    """Run an experiment into `folder`, which is empty or absent; `progress` and `callbacks` are called as it proceeds.
 
-    Parameters
-    ----------
-    config : Config
-    folder : Path
-        Empty or absent.
-    progress : Progress, optional
-        Shows the progress.
-    callbacks : sequence of Callback, optional
-        Called as the run proceeds, too.
-
-    Raises
-    ------
-    FedkinError
-        If `folder` is not empty or another process works there, the data are refused, a file cannot be written, or a
-        tracker is not installed or cannot be opened.
+    Raises FedkinError if `folder` is not empty or another process works there, the data are refused, a file cannot be
+    written, or a tracker is not installed or cannot be opened.
     """
     check_empty(folder, _REMEDY)
     config.tracking.check_installed()
@@ -156,9 +128,8 @@ def _clear(folder: Path) -> None:
 def check(config: Config, folder: Path, progress: Progress | None = None) -> tuple[Population, Preparation]:
     """Check that an experiment can begin in `folder`, as `execute` would, and prepare its data; nothing is written.
 
-    Returns the clients and how their data are prepared; `progress` is warned of what is noted of them. The clients are
-    in this process, whatever the engine. Raises FedkinError if `folder` is not empty, the data do not fit together, the
-    method refuses what the clients hold, or as `check_machine` does.
+    Returns the clients, which are in this process whatever the engine, and how their data are prepared. Raises
+    FedkinError as `execute` and `check_machine` do, or if the method refuses what the clients hold.
     """
     check_empty(folder, _REMEDY)
     check_machine(config)
@@ -175,14 +146,9 @@ def resume(
 ) -> RunOutcome:
     """Resume the run in `folder` from its last checkpoint; the results of a finished run are written again.
 
-    `device` is where networks and large searches compute from here on, if not as ``config.toml`` says, which stays as
-    it is.
-
-    Raises
-    ------
-    FedkinError
-        If `folder` holds no run, its files do not fit together or are of another version, there is no such device,
-        or another process works there.
+    `device` is where networks and large searches compute from here on, if not as ``config.toml`` says. Raises
+    FedkinError if `folder` holds no run, its files do not fit together or are of another version, there is no such
+    device, or another process works there.
     """
     if not (folder / run_folder.CONFIG).is_file():
         raise run_folder.no_run(folder)
@@ -203,8 +169,7 @@ def resume(
 def open_federation(config: Config, folder: Path, progress: Callback) -> Iterator[tuple[Population, Federation]]:
     """Open the population of an experiment and the federation that reaches it, as a context manager.
 
-    `folder` is the run's; `progress` receives `phase` and `part`. Raises FedkinError if there is no such device, or the
-    data are refused.
+    `folder` is the run's; `progress` receives `phase` and `part`. Raises FedkinError if the data are refused.
     """
     with config.device.used():
         progress.phase(f"Reading {config.data.source}")
@@ -225,17 +190,9 @@ def open_federation(config: Config, folder: Path, progress: Callback) -> Iterato
 
 def local_federation(config: Config, clients: Sequence[Client], progress: Callback, **more: Any) -> LocalFederation:
     """Return these clients in this process, with what the configuration says of the engine."""
-    chunk, workers = config.device.chunk, config.device.workers
-    return LocalFederation(
-        clients,
-        seed=config.seed,
-        chunk=None if chunk == "auto" else chunk,
-        workers=None if workers == "auto" else workers,
-        drop_rate=config.simulation.drop_rate,
-        failures=config.simulation.failures,
-        on_progress=progress.part,
-        **more,
-    )
+    chunk, workers = (None if each == "auto" else each for each in (config.device.chunk, config.device.workers))
+    more |= {"drop_rate": config.simulation.drop_rate, "failures": config.simulation.failures}
+    return LocalFederation(clients, config.seed, chunk, workers, on_progress=progress.part, **more)
 
 
 def check_machine(config: Config) -> None:
@@ -280,7 +237,7 @@ class ExperimentRunner(Runner):
         super().__init__(method, fed, callbacks)
 
     def advance(self, step: int) -> None:
-        """Advance the population to `step`, clients that have joined and data that have drifted; prepare arrivals."""
+        """Advance the population to `step`, and have those that arrive prepare their data."""
         self.populate(step)
         if arrived := self.fed.arrived():
             prepare_arrivals(self.fed, arrived, self.preparation)
@@ -300,8 +257,8 @@ class Run(ExperimentRunner):
     """Runner of a run in a folder, from its beginning or from the checkpoint that is there.
 
     `population` has the clients as this process knows them; there are none on a real federation. They prepare their
-    data, if they have not. `progress` and `callbacks` are called as the run proceeds. Raises FedkinError if the
-    checkpoint is of another version, or the data or the method's settings are refused.
+    data, if they have not. Raises FedkinError if the checkpoint is of another version, or the data or the method's
+    settings are refused.
     """
 
     def __init__(

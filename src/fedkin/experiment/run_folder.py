@@ -41,8 +41,7 @@ S = TypeVar("S", bound=State)
 def snapshot(fed: Federation, state: State) -> dict[str, Any]:
     """Return everything a run needs to resume, as a tree that shares no memory with it (`owned`).
 
-    That is the method's state, the federation's part and, with the local engine, what the clients remember;
-    other clients keep that on their own disks.
+    Of clients that is what those of this process remember; others keep it on their own disks.
     """
     clients = fed.clients if isinstance(fed, LocalFederation) else {}
     memories = {str(client): dict(each.state) for client, each in clients.items()}
@@ -55,11 +54,7 @@ def is_update(checkpoint: Mapping[str, Any] | None) -> bool:
 
 
 def load_checkpoint(path: Path) -> dict[str, Any] | None:
-    """Load the checkpoint at `path` as a tree; ``None`` if the file does not exist.
-
-    Raises FedkinError if the file was written by a version of fedkin whose folders are of another format, or is none of
-    fedkin's.
-    """
+    """Load the checkpoint at `path` as a tree, ``None`` without a file; raise FedkinError for another version's."""
     if not path.exists():
         return None
     tree: dict[str, Any] = load_tree(path)
@@ -90,10 +85,7 @@ def restore_checkpoint(fed: Federation, state_type: type[S], tree: Mapping[str, 
 
 
 def restore(state_type: type[S], tree: Mapping[str, Any]) -> S:
-    """Build a state of class `state_type` from the tree of its fields.
-
-    Raises FedkinError if the fields are not those of `state_type`, as after a change of version.
-    """
+    """Build a state of class `state_type` from the tree of its fields; raise FedkinError if it has others."""
     names = {field.name for field in dataclasses.fields(state_type)}
     if names != tree.keys():
         raise FedkinError(
@@ -137,10 +129,9 @@ class RunFiles(Callback):
 
 
 def read_lines(path: Path, last: int | None = None) -> list[dict[str, Any]]:
-    """Read the lines of ``records.jsonl``, up to step `last`; empty if the file is absent.
+    """Read the lines of ``records.jsonl``, up to step `last` and without one that a killed process left half written.
 
-    A half-written last line, as a killed process leaves it, is ignored. Raises FedkinError if a line is not JSON or has
-    no step, or the file of a finished run was changed.
+    Raises FedkinError if a line is not JSON or has no step, or the file of a finished run was changed.
     """
     lines = []
     for number, (_, line) in enumerate(_lines(path), 1):
@@ -162,10 +153,7 @@ def read_timing(folder: Path) -> list[Timing]:
 
 
 def read_records(folder: Path, steps: int) -> list[RecordLine]:
-    """Read the records of the first `steps` steps of the run in `folder`.
-
-    Raises FedkinError if there are fewer, or one is damaged.
-    """
+    """Read the records of the first `steps` steps of a run; raise FedkinError if there are fewer, or one is damaged."""
     records = read_lines(folder / RECORDS, steps)
     if len(records) < steps:
         raise FedkinError(
@@ -204,10 +192,7 @@ def write_config(folder: Path, config: Config) -> None:
 
 
 def run_config(folder: Path, overrides: Sequence[str] = ()) -> Config:
-    """Read the configuration of the run in `folder`, which is complete, so that no default is filled in.
-
-    Raises FedkinError if there is none, it is damaged, or another version of fedkin wrote it.
-    """
+    """Read a run's complete configuration; raise FedkinError if it is absent, damaged or of another version."""
     path = folder / CONFIG
     if not path.is_file():
         raise no_run(folder)
@@ -241,11 +226,9 @@ def write_sums(folder: Path, names: Iterable[str]) -> None:
 
 
 def check_sum(folder: Path, name: str, remedy: str = "") -> None:
-    """Check the file `name` in `folder` against its checksum; a file without a checksum, or an absent one, passes.
+    """Raise FedkinError, which ends in a `remedy`, if the checksum of the file `name` in a folder differs.
 
-    `folder` is a run's, or a client's share of one, and `name` the path from there. `remedy` says what to do about a
-    damaged file, at the end of the error message. Raises FedkinError if the checksum differs, or the checksums cannot
-    be read.
+    A file without a checksum, or an absent one, passes.
     """
     sums, path = folder / SUMS, folder / name
     for each in (sums, path):

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fedkin.core import Federation, FedkinError, Payload
+from fedkin.core import Federation, FedkinError
 from fedkin.core.device import device_named
 from fedkin.core.errors import require
 from fedkin.data.population import Population
 from fedkin.data.preparation import restore_preparation
 from fedkin.engines.local import cores
-from fedkin.engines.site import Request, Site, WatchedSites
+from fedkin.engines.site import Site, WatchedSites
 from fedkin.experiment.config import Config, config_of
 from fedkin.experiment.run_folder import CLIENT_FOLDERS
 
@@ -47,9 +47,8 @@ def simulated(config: Config, population: Population, folder: Path, **common: An
         from fedkin.engines.flower_engine.simulation import simulated_grid
 
     count, workers = len(population.clients), config.device.workers
-    app = client_app(_Clients(json.dumps(config.tables), folder.resolve()), _keep_nothing)
-    workers = cores() if workers == "auto" else workers
-    with simulated_grid(app, count, min(workers, count)) as grid:
+    app = client_app(_Clients(json.dumps(config.tables), folder.resolve()), lambda *_: None)  # the run writes results
+    with simulated_grid(app, count, min(cores() if workers == "auto" else workers, count)) as grid:
         roster = Roster(grid)
         roster.gather(count, config.federation.patience)
         memories = {client.id: folder / CLIENT_FOLDERS / str(client.id) / _RUN for client in population.clients}
@@ -89,10 +88,6 @@ def _population(tables: str) -> tuple[Population, str]:
     """Build the population of an experiment, whose tables are JSON, once per process for all nodes there."""
     config = config_of(json.loads(tables))
     return config.population(), config.device.name
-
-
-def _keep_nothing(site: Site, request: Request, payload: Payload) -> None:
-    """Ignore results sent to a simulated site: the run itself writes them."""
 
 
 def _check(config: Config, population: Population) -> None:
