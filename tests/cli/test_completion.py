@@ -11,10 +11,7 @@ from fedkin.cli import app
     [
         ("fedkin rep", ["reproduce"]),
         ("fedkin run kf", ["kfed"]),
-        ("fedkin run kfed --scenario dri", ["drift-swap"]),
-        ("fedkin run kfed --engine l", ["local"]),
         ("fedkin predict run wi", ["wine"]),
-        ("fedkin list aut", ["autoencoders"]),
         ("fedkin run kfed --dry", ["--dry-run"]),
     ],
 )

@@ -40,13 +40,8 @@ def test_a_dry_run_checks_all_and_writes_nothing(capsys: pytest.CaptureFixture[s
     settings, data = shown.split("\n\n# ", 1)
     assert settings == load_config("kfed", ["method.n_clusters=7"]).to_toml().rstrip()
     assert data.splitlines()[0] == "Data: 10 clients, 1,797 samples, 179 to 180 each. A sample has the shape 1 x 8 x 8."
-    for words, sentence in (
-        ("--data nowhere.csv", "'nowhere.csv' does not exist"),
-        ("--set device.name=cuda:99", "'device.name'"),
-        ("--clusters 0", "'method.n_clusters' is 0 on the command line"),
-        ("--out .", ". is not an empty folder"),
-    ):
-        (tmp_path / "notes.txt").touch()
+    (tmp_path / "notes.txt").touch()
+    for words, sentence in (("--clusters 0", "'method.n_clusters' is 0"), ("--out .", ". is not an empty folder")):
         assert fedkin("run", "kfed", "--dry-run", *words.split()) == 2
         assert capsys.readouterr().err.startswith(f"fedkin: {sentence}"), words
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
@@ -75,22 +70,6 @@ def test_run_resume_report_predict(capsys: pytest.CaptureFixture[str], tmp_path:
         shutil.copy(tmp_path / "new.npz", tmp_path / "both" / f"{name}.npz")
     assert fedkin("predict", folder, "both") == 0
     assert capsys.readouterr().out == "client,row,cluster\nnorth,0,0\nnorth,1,1\nsouth,0,0\nsouth,1,1\n"
-
-
-def test_an_interrupted_run_says_how_to_go_on(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    start = ["run", "toy", "--scenario", "toy", "--out"]
-    assert fedkin(*start, "whole") == 0
-    monkeypatch.setenv("TOY_INTERRUPT", "2")
-    capsys.readouterr()
-    assert fedkin(*start, "run") == 130
-    assert capsys.readouterr().err == "fedkin: Interrupted; resume with `fedkin resume run`.\n"
-    assert len((tmp_path / "run" / "records.jsonl").read_text().splitlines()) == 2
-    monkeypatch.delenv("TOY_INTERRUPT")
-    assert fedkin("resume", "run") == 0
-    for name in ("records.jsonl", "result.json", "models.safetensors", "checkpoint.safetensors", "report.html"):
-        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
 
 
 def test_control_c_reaches_a_run(tmp_path: Path) -> None:

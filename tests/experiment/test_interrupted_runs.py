@@ -2,7 +2,6 @@
 
 import errno
 import os
-import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -111,19 +110,6 @@ def test_two_that_start_together_do_not_mix(tmp_path: Path, monkeypatch: pytest.
     assert files(tmp_path / "run") == files(tmp_path / "whole")
 
 
-def test_what_came_while_it_waited_to_start_is_not_taken_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = run(tmp_path / "whole").folder
-    installed = []
-
-    def other(*_: object) -> None:
-        installed.append(shutil.copytree(whole, tmp_path / "run"))
-
-    monkeypatch.setattr("fedkin.experiment.config.TrackingSection.check_installed", other)
-    with pytest.raises(FedkinError, match="is not an empty folder"):
-        run(tmp_path / "run")
-    assert files(tmp_path / "run") == files(whole)
-
-
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), FedkinError("Not today."), OSError(13, "Permission denied")])
 @pytest.mark.parametrize("where", ["fedkin.experiment.run.open_federation", "fedkin.experiment.run.prepare_data"])
 def test_stopped_before_it_begins_it_leaves_nothing(
@@ -141,26 +127,6 @@ def test_stopped_before_it_begins_it_leaves_nothing(
             run(tmp_path / "new" / "run")
     assert list(tmp_path.iterdir()) == []
     run(tmp_path / "new" / "run")
-
-
-def test_killed_before_it_begins_it_is_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run(tmp_path / "whole")
-
-    def stop(*_: object) -> None:
-        write_atomically(tmp_path / "run" / "clients" / "0" / "identity", "a token")
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("fedkin.experiment.run.open_federation", stop)
-        patch.setattr(
-            "fedkin.experiment.run._clear", lambda folder: None
-        )  # which a process that is killed does not come to
-        with pytest.raises(KeyboardInterrupt):
-            run(tmp_path / "run")
-    resume(tmp_path / "run")
-    found = files(tmp_path / "run")
-    assert found.pop("clients/0/identity") == b"a token"
-    assert found == files(tmp_path / "whole")
 
 
 LIAR, LIE = 1, "'scaled' is not what it should be"

@@ -12,7 +12,6 @@ from fedkin.core import FedkinError
 from fedkin.deploy.app_folder import init
 from fedkin.deploy.site_app import read_site
 from fedkin.engines.flower_engine.grid import FlowerFederation
-from fedkin.engines.local import LocalFederation
 from fedkin.experiment.config import load_config
 from fedkin.experiment.prediction import predict
 from fedkin.experiment.run import execute, resume
@@ -42,38 +41,6 @@ def greet(clients, payloads):
     """A task of my own."""
     return [{} for _ in clients]
 '''
-BROKEN = """
-import torch
-from dataclasses import dataclass
-
-from fedkin.core import client_task
-from fedkin.methods.samples.kfed import KFedMethod
-
-
-@dataclass(frozen=True)
-class Arrays(KFedMethod):
-    def init(self, fed):
-        fed.ask_until_all_reply(as_array, {})
-        return super().init(fed)
-
-
-@dataclass(frozen=True)
-class Keeping(KFedMethod):
-    def init(self, fed):
-        fed.ask_until_all_reply(keeping, {})
-        return super().init(fed)
-
-
-@client_task
-def as_array(client, payload):
-    return {"means": client.x.mean(0).numpy()}
-
-
-@client_task
-def keeping(client, payload):
-    client.state["seen"] = {"samples": len(client)}
-    return {}
-"""
 NAME = "own_package.mine:Mine"
 SETTINGS = ["data.source=iris", "method.n_clusters=3", "evaluation.map=none"]
 
@@ -143,18 +110,3 @@ def test_a_folder_cannot_name_code_of_packages_that_are_not_trusted(
         main([*asked, "--package", "own_package"])
     printed = capsys.readouterr()
     assert printed.out.count("\n") == 3 if command == "predict" else "use `fedkin predict`" in printed.err
-
-
-def test_both_engines_refuse_what_a_task_cannot_send_or_keep(tmp_path: Path) -> None:
-    (tmp_path / "own_package" / "mine.py").write_text(BROKEN)
-    sentences = {
-        "Arrays": r"^Task '.*as_array' replies with 'means', a numpy array \(torch.from_numpy .*of them\.$",
-        "Keeping": r"^Task '.*keeping' has put a dict into client.state\['seen'\]; .*torch.tensor\(3\)\.$",
-    }
-    for name, sentence in sentences.items():
-        config = load_config(f"own_package.mine:{name}", SETTINGS)
-        with pytest.raises(FedkinError, match=sentence):
-            config.method.init(LocalFederation(config.population().clients))
-        # Names in a reply may be made of cells, so that they stay in a site's log.
-        with pytest.raises(FedkinError, match="RefusalError; its log says more"):
-            config.method.init(real_sites(tmp_path / name, ["own_package"]))

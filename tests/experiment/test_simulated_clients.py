@@ -80,8 +80,6 @@ def test_stopped_and_resumed_it_leaves_what_an_uninterrupted_one_leaves(tmp_path
     ("option", "words"),
     [
         ("simulation.drop_rate=0.1", "'simulation.drop_rate' is for the local engine"),
-        ("device.tf32=true", "'device.tf32' is for the local engine"),
-        ("device.cuda_graphs=false", "'device.cuda_graphs' is for the local engine"),
         ("device.chunk=3", "'device.chunk' is for the local engine"),
         ("simulation.failures=[[1, 1]]", "'simulation.failures' is for the local engine"),
     ],
