@@ -79,16 +79,12 @@ def test_no_number_that_a_client_sends_stops_the_checks(low, high):
     assert moments["x"].keys() == {"a", "b"}
 
 
-def test_categories_that_differ_in_spelling_codes_and_those_of_no_other_client_are_found():
+def test_categories_that_differ_in_spelling_and_those_of_no_other_client_are_found():
     sexes = [["female", "male"] * 20, ["Female", "male"] * 20]
     [(check, sentence)] = questions({"s": sexes[0], "x": draw(0)}, {"s": sexes[1], "x": draw(1)})
     assert check == "spelling"
     assert "count as different: 'female' (client a), 'Female' (client b); write values alike" in sentence
     assert not questions(*[{"s": [*"aAb"] * 10, "x": draw(seed, rows=30)} for seed in (0, 1)])  # one client has both
-    codes = [{"s": [low, low + 1] * 20, "x": draw(low)} for low in (0, 0, 1)]
-    [(check, sentence)] = questions(*codes)
-    assert check == "spelling"
-    assert "'s' has the codes 0 and 1 at clients a, b, 1 and 2 at client c; write values alike" in sentence
     letters = {"s": ["w", "m"] * 20, "x": draw(2)}
     for secure in (False, True):
         found = questions(

@@ -75,7 +75,6 @@ FRAME = pd.DataFrame(X, columns=["a", "b"]).assign(kind=Y)
         ([[X, Y], [X.tolist(), Y.tolist()]], None),
         (iter([(X, Y), (X, Y)]), None),
         ({0: (X, Y), 1: (X, Y)}.values(), None),
-        ([{"x": X, "y": Y}, {"features": X, "label": Y}], None),
         ([X, X], [Y, Y]),
         ([X, X], np.stack([Y, Y])),
         (np.stack([X, X]), iter([Y, Y])),
@@ -105,7 +104,6 @@ def test_clients_keep_their_names_and_numbers_are_names() -> None:
         (X.tolist(), False),
         ((X, Y), False),
         ([X.tolist(), Y.tolist()], False),
-        ({"x": X, "y": Y}, False),
         (FRAME, False),
         ("a.csv", False),
         ([X, X], True),
@@ -144,7 +142,6 @@ PAIR_OF_SETS = (TensorDataset(torch.tensor(X)), TensorDataset(torch.tensor(X)))
     [
         (FRAME, None, "got a single DataFrame; table.groupby"),
         (X, None, "got a single table"),
-        ({"x": X, "y": Y}, None, "got a single dict"),
         (["the pump leaks", "it was paid twice"], None, "got a single list of texts"),
         ([X, X], Y, "one array of labels for each client"),
         ([(X, Y)], [Y], "labels are in y, too"),
@@ -282,7 +279,7 @@ def test_pictures_have_the_channels_first_and_255_is_1() -> None:
     ("data", "words"),
     [
         (Own([]), "is empty"),
-        (Own([(ITEM_X[0], 1), (ITEM_X[0, :1], 1)]), r"Item 1 .*shape \(1,\) where the first has \(2,\)"),
+        (Own([(ITEM_X[0], 1), (ITEM_X[0, :1], 1)]), r"Item 1 .*shape \(1,\) and a label, unlike the first"),
         (Own([(ITEM_X[0], 1), ITEM_X[0]]), "Item 1 .*no label, unlike the first"),
         (Own([(ITEM_X[0], 1, 2)]), "3 parts"),
         (Own([("text", 1)]), "no array of numbers"),

@@ -47,16 +47,10 @@ class Finding(str):
 
     check: Check
 
-    def __new__(cls, check: Check, sentence: str) -> Self:
+    def __new__(cls, sentence: str, check: Check = "unit") -> Self:
         finding = super().__new__(cls, sentence)
         finding.check = check
         return finding
-
-    def __getnewargs__(self) -> tuple[Check, str]:  # type: ignore[override]
-        return self.check, str(self)
-
-
-# Words of sentences.
 
 
 def _clients(names: Sequence[str]) -> str:
@@ -68,21 +62,14 @@ def _columns(names: Sequence[str], singular: str, plural: str) -> str:
     return f"Columns {quoted(names)} {plural}" if len(names) > 1 else f"Column {quoted(names)} {singular}"
 
 
-_ALIKE = str.maketrans(
-    {"ä": "ae", "ö": "oe", "ü": "ue", "\u00ad": "", "\u200b": "", **dict.fromkeys("\u2010\u2011\u2012–—\u2212", "-")}
-)
-"""Umlauts, invisible hyphens and blanks, and hyphens, dashes and minus signs by the hyphen of the keyboard."""
-_MARKS = re.compile(r"[\s_]|(?<=[^\W\d_])-(?=[^\W\d_])|(?<=[^\W\d_])\.")
-"""What does not tell names apart; beside digits and at the end a sign may, as in A+ and A-."""
-
-
 @functools.lru_cache(maxsize=2**16)  # a wide table's names come from every client
 def _without_marks(name: str) -> str:
-    return _MARKS.sub("", name.casefold().translate(_ALIKE))
+    """Return a name without what does not tell names apart; at the end and beside digits a sign may, as in A+."""
+    return re.sub(r"[\s_]|(?<=[^\W\d_])[-.](?=[^\W\d_])", "", name.casefold())
 
 
 def _spelt_alike(by_client: Mapping[Any, Collection[str]]) -> list[list[str]]:
-    """Return groups of names that differ in case, blanks, marks and umlauts alone, and that no client has two of."""
+    """Return groups of names that differ in case, blanks and marks alone, and that no client has two of."""
     groups: dict[str, list[str]] = {}
     for name in dict.fromkeys(name for names in by_client.values() for name in names):
         groups.setdefault(_without_marks(name), []).append(name)
@@ -92,9 +79,7 @@ def _spelt_alike(by_client: Mapping[Any, Collection[str]]) -> list[list[str]]:
 
 def _spelt_by_clients(by_client: Mapping[str, Collection[str]]) -> str:
     """Return names that differ in spelling alone, each with a client that has it; empty if there are none."""
-    first: dict[str, str] = {}
-    for client, names in by_client.items():
-        first = {**dict.fromkeys(names, client), **first}
+    first = {name: client for client, names in reversed(by_client.items()) for name in names}
     groups = _spelt_alike(by_client)
     return "; ".join(", ".join(f"'{name}' ({_clients([first[name]])})" for name in group) for group in groups)
 
@@ -154,24 +139,18 @@ def check_columns(
     columns: Sequence[Column],
     reports: Mapping[str, Mapping[str, ColumnReport]],
     left_out: Collection[str] = (),
-    means: Tensor | None = None,
-    replies: Mapping[str, Mapping[str, Any]] | None = None,
-    squares: Mapping[str, Tensor] | None = None,
+    moments: Mapping[str, ByClient] | None = None,
     counts: Mapping[str, Sequence[Tensor]] | None = None,
 ) -> list[Finding]:
     """Return findings on columns that clients have agreed on, but for those that were `left_out` since.
 
-    `reports` are those of each client, by name, of its columns. Without secure sums `means`, float64 ``(columns,)``,
-    are those of all clients, `replies` those to `fedkin.data.statistics.moments`, and `squares` and `counts` by client
-    its sums of squared distances from the means, and the frequencies of each column's categories.
+    `reports` are those of each client, by name, of its columns. Without secure sums `moments` are those of
+    `column_moments`, and `counts` by client the frequencies of each column's categories.
     """
-    moments: dict[str, dict[str, Moments]] = {}
-    if means is not None and replies is not None and squares is not None:
-        moments = column_moments([column.name for column in columns], means, replies, squares)
     alike: dict[tuple[Check, str], list[str]] = {}  # columns of which the same is to be said
     units: dict[str, dict[str, str]] = {}
     for i, column in enumerate(columns):
-        name, by_client = column.name, moments.get(column.name, {})
+        name = column.name
         if name in left_out:
             continue
         if column.kind == "category":
@@ -185,22 +164,20 @@ def check_columns(
                 alike.setdefault(("spelling", what), []).append(name)
             elif apart := _disjoint(levels, rows):
                 alike.setdefault(("disjoint", f"no frequent value {apart}"), []).append(name)
-        elif column.kind == "number" and (codes := _codes(by_client)):
-            alike.setdefault(("spelling", f"the codes {codes}"), []).append(name)
-        elif column.kind in MEASURED and (unit := _unit(by_client, column.kind)):
+        elif column.kind in MEASURED and (unit := _unit((moments or {}).get(name, {}), column.kind)):
             units.setdefault(unit[0], {})[name] = unit[1]
     findings = [
         Finding(
-            check,
             f"{_columns(names, 'has', 'have')} {what}; write values alike if they are the same, or "
             f"{setting('drop', names)}.",
+            check,
         )
         for (check, what), names in alike.items()
     ]
     for where, how_by_name in units.items():
         listed = listing([f"'{name}' ({how})" for name, how in how_by_name.items()], 8)
         remedy = f"give all clients one unit, or {setting('drop', [*how_by_name])} if that is no feature of samples"
-        findings.append(Finding("unit", f"Values are in another unit or scale at {where}: {listed}; {remedy}."))
+        findings.append(Finding(f"Values are in another unit or scale at {where}: {listed}; {remedy}.", "unit"))
     return findings
 
 
@@ -260,23 +237,6 @@ def _pooled(moments: Sequence[Moments]) -> Moments:
     return Moments(filled, mean, deviation, min(each.low for each in moments), max(each.high for each in moments))
 
 
-def _codes(moments: ByClient) -> str:
-    """Return the two whole numbers that a column holds at every client, each in five rows, if they are not the same.
-
-    All values are minimum or maximum if, and only if, the variance is as large as these allow.
-    """
-    pairs: dict[tuple[float, float], list[str]] = {}
-    for client, (filled, mean, deviation, low, high) in moments.items():
-        rarer = filled * min(mean - low, high - mean) / ((high - low) or 1.0)
-        exact = abs((high - mean) * (mean - low) - deviation**2) <= 1e-9 * (high - low) ** 2
-        if not (low.is_integer() and high.is_integer() and exact and round(rarer) >= MIN_MEMBERS):
-            return ""
-        pairs.setdefault((low, high), []).append(client)
-    if len(pairs) < 2 or len({end for pair in pairs for end in pair}) == 2 * len(moments):
-        return ""
-    return ", ".join(f"{low:.15g} and {high:.15g} at {_clients(clients)}" for (low, high), clients in pairs.items())
-
-
 def _disjoint(levels: Mapping[str, Sequence[str]], frequencies: Frequencies) -> str:
     """Return at which clients a column has no frequent category of the others, and hardly a row by chance."""
     parts = _parts({client: set(names) for client, names in levels.items() if names})
@@ -315,7 +275,7 @@ def check_names(names: Mapping[int, Collection[str]]) -> list[Finding]:
         f"Columns {listing(alike, 8)} differ in spelling alone and count as different; give them one name if they are "
         "the same."
     )
-    return [Finding("spelling", sentence)] if alike else []
+    return [Finding(sentence, "spelling")] if alike else []
 
 
 def check_labels(by_client: Mapping[str, Sequence[str]]) -> tuple[list[Finding], list[Finding]]:
@@ -327,7 +287,7 @@ def check_labels(by_client: Mapping[str, Sequence[str]]) -> tuple[list[Finding],
     sentence = (
         f"Labels that differ in spelling alone are different classes: {spelt}; spell them alike if they are the same."
     )
-    findings = [Finding("labels", sentence)] if spelt else []
+    findings = [Finding(sentence, "labels")] if spelt else []
     parts = _parts({client: set(labels) for client, labels in by_client.items() if labels})
     if len(parts) < 2 or all(len(part) == 1 for part in parts):
         return findings, []
@@ -336,7 +296,7 @@ def check_labels(by_client: Mapping[str, Sequence[str]]) -> tuple[list[Finding],
         f"No label of {apart} is one of the other clients', which alone can make clusters of clients; write labels "
         "alike if they mean the same."
     )
-    return findings, [Finding("labels", sentence)]
+    return findings, [Finding(sentence, "labels")]
 
 
 def check_arrays(ends: Mapping[str, tuple[Tensor, Tensor]]) -> list[Finding]:
@@ -354,12 +314,12 @@ def check_arrays(ends: Mapping[str, tuple[Tensor, Tensor]]) -> list[Finding]:
     if widest <= 25:
         return []
     few, rest = (order[cut:], order[:cut]) if 2 * cut >= len(order) else (order[:cut], order[cut:])
-    most, most_of_rest = (max(sizes[name] for name in part) for part in (few, rest))
     sentence = (
-        f"The largest values at {_clients([name for name in sizes if name in few])} are about {most:.3g}, and "
-        f"those of all others about {most_of_rest:.3g}; give all one unit, as pixels from 0 to 255 or from 0 to 1."
+        f"The largest values at {_clients([name for name in sizes if name in few])} are about "
+        f"{max(sizes[name] for name in few):.3g}, and those of all others about "
+        f"{max(sizes[name] for name in rest):.3g}; give all one unit, as pixels from 0 to 255 or from 0 to 1."
     )
-    return [Finding("unit", sentence)]
+    return [Finding(sentence, "unit")]
 
 
 # Cells of clients' tables.
@@ -386,7 +346,7 @@ def _same_rows(tables: Mapping[str, Table]) -> list[Finding]:
             if has_option("federation.forgotten"):
                 without = setting("federation.forgotten", [int(number) if number.isdecimal() else number])
             sentence = f"{client} holds {first[1]:,} of its {len(rows):,} different rows at {first[0]}, too; {without}"
-            findings.append(Finding("same rows", f"{sentence} if it is a copy."))
+            findings.append(Finding(f"{sentence} if it is a copy.", "same rows"))
         owner |= dict.fromkeys(rows, client)
     return findings
 
@@ -418,11 +378,11 @@ def _missing_codes(tables: Mapping[str, Table]) -> list[Finding]:
             codes.setdefault((written, place), {})[name] = {client: count for client, count in rows.items() if count}
     return [
         Finding(
-            "missing code",
             f"{_columns([*by_name], 'holds', 'hold')} {written}, far {place} all other values, in "
             f"{listing([f'{sum(rows.values())} rows of {_clients([*rows])}' for rows in by_name.values()], 5)}; if it "
             "is no true value but stands for a missing one, "
             f"{setting('na_values', {name: [written] for name in by_name})}.",
+            "missing code",
         )
         for (written, place), by_name in codes.items()
     ]
@@ -471,9 +431,9 @@ def check_new_rows(table: Table, encoding: Encoding, origin: str) -> list[Findin
         if column.kind == "category" and not encoding.other[i]:
             if rows := int((cells == len(column.categories)).sum()):
                 what = f"{rows} of {len(values)} rows have categories that no client has named in {called}."
-                findings.append(Finding("disjoint", what))
+                findings.append(Finding(what, "disjoint"))
         elif column.kind in MEASURED and encoding.mode in ("standard", "common"):
             is_far = bool(((cells - encoding.mean[start]).abs() > _FAR * encoding.scale[start]).all())
             what = f"All values of {called} are far from those of the clients; are they in another unit?"
-            findings += [Finding("unit", what)] if is_far and len(cells) >= 3 else []
+            findings += [Finding(what, "unit")] if is_far and len(cells) >= 3 else []
     return findings

@@ -1,9 +1,7 @@
 """Clients' data as users pass them: the one place where they come in.
 
-One client's data are an array, a table, samples to encode, a file, items, a pair or a dict of samples and labels; those
-of several are in a list, a dict, a grouped table, a federated data set or a folder. Here they become arrays,
-DataFrames, samples and paths (`federation_input`), and then data sets whose class indices mean the same at all clients
-(`load_clients`).
+They become arrays, DataFrames, samples and paths (`federation_input`), and then data sets whose class indices mean the
+same at all clients (`load_clients`).
 """
 
 from __future__ import annotations
@@ -35,8 +33,7 @@ from fedkin.data.sources import read_rows
 from fedkin.data.tables import as_dataset, as_frame, label_of
 
 FORMS = (
-    "an array, a tensor, a DataFrame, a file, a pair (x, y), a dict of x and y, a torch Dataset or DataLoader, or a "
-    "Hugging Face Dataset"
+    "an array, a tensor, a DataFrame, a file, a pair (x, y), a torch Dataset or DataLoader, or a Hugging Face Dataset"
 )
 """What one client's data may be, for sentences."""
 COLLECTIONS = (
@@ -44,13 +41,10 @@ COLLECTIONS = (
 )
 """What several clients may be in, for sentences."""
 SAMPLE_KEYS = ("x", "image", "img", "images", "pixel_values", "data", "features", "inputs", "input")
-"""Keys of a dict that are taken for samples, the first that exists."""
+"""Keys of an item's dict that are taken for samples, the first that exists."""
 
-Form = Literal["path", "samples", "table", "items", "pair", "record", "array", "row", "other"]
+Form = Literal["path", "samples", "table", "items", "pair", "array", "row", "other"]
 """What a value is as one client's data; a row, and what is none of these, are no client's."""
-
-
-# What one client's data are.
 
 
 def form_of(value: Any, any_labels: bool = False) -> Form:
@@ -65,10 +59,7 @@ def form_of(value: Any, any_labels: bool = False) -> Form:
         return "items"
     if issparse(value):  # some are dicts; `as_tensor` has the sentence
         return "array"
-    if isinstance(value, Mapping):
-        x, y = (_first(value, keys) for keys in (SAMPLE_KEYS, LABEL_NAMES))
-        return "record" if len(value) == 2 and x is not None and _are_labels(y, x) else "other"
-    if isinstance(value, Iterator | Set | ValuesView):
+    if isinstance(value, Mapping | Iterator | Set | ValuesView):
         return "other"
     # A pair comes before an array: of [x, y] with as many columns as rows numpy would make one, too.
     if isinstance(value, list | tuple) and value and (first := form_of(value[0])) not in ("row", "other"):
@@ -89,10 +80,6 @@ def dimensions(value: Any) -> int:
         return 1 + (dimensions(value[0]) if value else 0)  # numpy would copy all, such as a list of clients
     ndim = getattr(value, "ndim", None)
     return ndim if isinstance(ndim, int) else int(hasattr(value, "__array__"))
-
-
-def _first(value: Mapping[Any, Any], keys: Iterable[str]) -> Any:
-    return next((value[key] for key in keys if key in value), None)
 
 
 def _are_labels(y: Any, x: Any) -> bool:
@@ -150,10 +137,9 @@ def client_input(value: Any, origin: str, label: str | None = None, seek_labels:
         return ClientInput(frame, frame.iloc[:, names.index(label)].to_numpy(), label)
     if form == "items":
         return _of_items(value, origin, label)
-    if form in ("pair", "record"):
-        x, y = (_first(value, keys) for keys in (SAMPLE_KEYS, LABEL_NAMES)) if form == "record" else value
-        first = client_input(x, origin)
-        return first if y is None else ClientInput(first.x, y)
+    if form == "pair":
+        first = client_input(value[0], origin)
+        return first if value[1] is None else ClientInput(first.x, value[1])
     if form == "other":
         raise FedkinError(f"{origin} is of type {type(value).__name__}; a client's data are {FORMS}.")
     if label is not None:
@@ -199,13 +185,11 @@ def _read_items(items: Iterable[Any], count: int, origin: str, label: str | None
                 check_room(origin, 2 * count * x.numel() * x.element_size())  # one by one, and stacked
             samples.append(x)
             labels += y
-            if x.shape != samples[0].shape:
+            if x.shape != samples[0].shape or len(labels) not in (0, i + 1):
                 raise FedkinError(
-                    f"Item {i} of {origin} has the shape {tuple(x.shape)} where the first has "
-                    f"{tuple(samples[0].shape)}; all need the same, as a resizing transform gives them."
+                    f"Item {i} of {origin} has the shape {tuple(x.shape)} and {'a' if y else 'no'} label, unlike the "
+                    f"first, whose shape is {tuple(samples[0].shape)}; all need the same."
                 )
-            if len(labels) not in (0, i + 1):
-                raise FedkinError(f"Item {i} of {origin} has {'a label' if y else 'no label'}, unlike the first.")
     except FedkinError:
         raise
     except Exception as error:  # whatever a user's own data set raises
@@ -218,13 +202,12 @@ def _read_items(items: Iterable[Any], count: int, origin: str, label: str | None
 def _sample_and_label(item: Any, origin: str, label: str | None) -> list[Any]:
     """Return an item's sample as a tensor, and its label if it has one."""
     if isinstance(item, Mapping):
-        if (label := label or next((name for name in LABEL_NAMES if name in item), None)) and label not in item:
-            raise FedkinError(f"{origin} has no '{label}'; it has {listing([str(name) for name in item])}.")
+        label = label or next((name for name in LABEL_NAMES if name in item), None)
         rest = [key for key in item if key != label]
         key = next((key for key in SAMPLE_KEYS if key in rest), rest[0] if len(rest) == 1 else None)
-        if key is None:
+        if key is None or label not in (None, *item):
             names = listing([str(name) for name in item])
-            raise FedkinError(f"{origin} has {names}, and none of these is called x or image, as samples are.")
+            raise FedkinError(f"{origin} has {names}; samples are called x or image, and labels {label or 'label'}.")
         item = [item[key], *([item[label]] if label else [])]
     elif not isinstance(item, list | tuple):
         item = [item]
@@ -308,7 +291,7 @@ def holds_several(value: Any) -> bool:
 
 def is_named(value: Any) -> bool:
     """Return whether the data of several clients are by name: in a dict, or grouped."""
-    return _is_grouped(value) or (isinstance(value, Mapping) and form_of(value) != "record")
+    return _is_grouped(value) or (isinstance(value, Mapping) and not issparse(value))
 
 
 def named_data(value: Any, entrance: str) -> dict[Any, Any]:
@@ -394,11 +377,8 @@ def _by_name(clients: Any) -> dict[str, Any]:
 
 def _client_name(key: Any) -> str:
     """Return a client's name as text; of several, as ``groupby`` by several columns has, all."""
-    if isinstance(key, tuple):
-        return ", ".join(map(_client_name, key))
-    if isinstance(key, float | np.floating):
-        return f"{float(key):.15g}"  # 3 and 3.0 are one name
-    return str(key).removesuffix(" 00:00:00")
+    names = [str(name).removesuffix(" 00:00:00") for name in (key if isinstance(key, tuple) else (key,))]
+    return ", ".join(name.removesuffix(".0") for name in names)  # 3 and 3.0 are one name
 
 
 def _is_partitioned(value: Any) -> bool:
@@ -440,9 +420,8 @@ def load_clients(
     Parameters
     ----------
     source : str, Path, sequence or mapping
-        A folder with ``.npz``, ``.csv``, ``.tsv`` and ``.parquet`` files, those of text perhaps compressed, as
-        ``.csv.gz``, and workbooks such as ``.xlsx``, taken in order of file name; others are ignored; or the data of
-        each client, in order or by the client's name: the path of a file, a DataFrame, or an array as
+        A folder with a file per client (``.npz``, ``.csv``, ``.tsv``, ``.parquet`` or a workbook), in order of name; or
+        the data of each client, in order or by the client's name: the path of a file, a DataFrame, or an array as
         `fedkin.data.tables.as_tensor` takes it.
     label : str, optional
         The column or array of labels of every client, or "none". Without it, a column of a usual name that can

@@ -35,7 +35,7 @@ from fedkin.core.replies import (
     one_of,
     reals,
 )
-from fedkin.data.checks import check_arrays, check_columns, check_names, check_new_rows
+from fedkin.data.checks import check_arrays, check_columns, check_names, check_new_rows, column_moments
 from fedkin.data.dataset import Dataset
 from fedkin.data.encoding import Encoding, Mode, fit_encoding, in_unit
 from fedkin.data.options import MIN_MEMBERS, NO_OPTIONS, Imputation, TableOptions
@@ -468,7 +468,8 @@ def _prepare_tables(
     else:
         sums, squares, counts = open_sums(fed, replies, agreed)
         by_name = {called[client]: reports[client] for client in squares}  # who did not fail since
-        exact = (sums.mean, *({called[i]: columns[i] for i in squares} for columns in (replies, squares, counts)))
+        sent, around, counted = ({called[i]: columns[i] for i in squares} for columns in (replies, squares, counts))
+        exact = column_moments([column.name for column in agreed], sums.mean, sent, around), counted
     schema, sums = _comparable(schema, sums, reports, options.missing_columns == "drop")
     questions = [
         *check_names({client: columns.keys() for client, columns in reports.items()}),
