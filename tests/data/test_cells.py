@@ -17,7 +17,7 @@ from fedkin.data.tables import frame_to_dataset, read_column
 def read(cells, **options):
     """The column, and its values with -1 where a cell is empty."""
     cells = cells if isinstance(cells, pd.Series) else pd.Series(cells)
-    column, values, _ = read_column(cells, "c", "Client 0", TableOptions(**options))
+    column, values = read_column(cells, "c", "Client 0", TableOptions(**options))
     assert values.dtype == np.float64
     return column, np.where(np.isnan(values), -1, values).tolist()
 

@@ -113,7 +113,7 @@ def test_sums_that_nobody_sees_give_the_same():
         ("scale", -torch.ones(2).double()), ("scale", torch.full((2,), math.nan).double()), ("other", [False, False]),
         ("mode", "other"),
         ("mode", ["none"]), ("columns", [["a", "number", []]]), ("columns", [["a", "number", []], ["b", {}, []]]),
-        ("imputes", 1), ("notes", 1), ("id", 1),
+        ("notes", 1), ("id", 1),
     ],
 )  # fmt: skip
 def test_an_encoding_that_does_not_fit_together_is_refused(name, other):
@@ -169,16 +169,13 @@ def test_empty_cells_take_the_median_or_the_most_frequent_category():
     assert any("'age' 1, 'town' 1" in note for note in found.notes)
 
 
-def test_a_column_that_some_lack_is_dropped_or_imputed():
+def test_a_column_that_some_lack_is_dropped():
     fed = [table(number("a", *range(9)), number("b", *range(9))), table(number("a", *range(9)))]
     found = prepare(federation(*fed), names=["north.csv", "south.csv"])
     assert names(found) == ["a"]
     [note] = found.notes
     assert "'b'" in note
     assert "south.csv" in note
-    kept = prepare(federation(*fed), TableOptions(missing_columns="impute"))
-    assert names(kept) == ["a", "b"]
-    assert float(kept.encoding.fill[1]) == pytest.approx(4, abs=0.1)
 
 
 def test_ordinals_and_dates_are_one_column_each():
@@ -309,11 +306,3 @@ def test_each_row_alone_is_as_among_all(tmp_path, as_file):
             row.to_csv(path := tmp_path / "row.csv", index=False)
         alone = model.preparation_.apply(path if as_file else row)
         assert alone[0].tolist() == pytest.approx(together[at].tolist(), abs=1e-6)
-
-
-def test_a_single_new_row_is_read_by_the_sign_that_the_clients_showed():
-    cells = [f"{at // 4},{25 * (at % 4):02}" for at in range(20)]
-    frames = [pd.DataFrame({"a": cells, "b": range(20)}), pd.DataFrame({"a": cells[::-1], "b": range(20)})]
-    model = fedkin.KFed(n_clusters=2, random_state=0).fit(frames)
-    row = pd.DataFrame({"a": ["1,250"], "b": [3]})
-    assert model.preparation_.apply(row).tolist() == model.preparation_.apply(row.assign(a=1.25)).tolist()

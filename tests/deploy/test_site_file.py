@@ -146,15 +146,6 @@ def test_a_site_reports_nothing_of_fewer_samples_than_its_file_says(tmp_path: Pa
     assert sent[2:] == [{}, {}]
 
 
-def test_a_site_remembers_what_stands_before_decimals(tmp_path: Path) -> None:
-    path = minimal(tmp_path, data="a.csv")
-    for cells, sign in (("1,5\n2,25\n", ","), ("1.5\n2.25\n", "."), ("1\n2\n", "auto")):
-        (tmp_path / "a.csv").write_text(f"v;w\n{cells.replace(chr(10), f';3{chr(10)}')}")
-        assert built(path).reading.decimal == sign
-    (tmp_path / "a.csv").write_text("v;w\n1,5;3\n2,25;3\n")
-    assert built(minimal(tmp_path, 'decimal = "."', "a.csv")).reading.decimal == "."
-
-
 def photographs(folder: Path) -> str:
     """A site's folder of pictures of any size, and the network that encodes them; the line of its file."""
     rng = np.random.default_rng(0)

@@ -131,14 +131,12 @@ class Table:
 
     `values` are float64 ``(n, columns)``, see `Column`; NaN where a cell is empty. `id` is the name of the column that
     identifies rows, as who holds the table says; "auto" where it is to be recognised, and "none" where no column does.
-    `decimal` is what stands before decimals in the texts that the table was read from, empty where none show it.
     `texts` are columns of free text by name, which `columns` does not have.
     """
 
     columns: tuple[Column, ...]
     values: Tensor
     id: str = "auto"
-    decimal: str = ""
     texts: Mapping[str, TextColumn] = field(default_factory=dict)
 
     def __len__(self) -> int:

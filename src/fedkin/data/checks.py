@@ -425,7 +425,7 @@ def check_new_rows(table: Table, encoding: Encoding, origin: str) -> list[Findin
     The table has the schema's columns; `origin` names it, within a sentence.
     """
     columns, findings = encoding.schema.columns, []
-    values = aligned(table, columns, origin, encoding.imputes)
+    values = aligned(table, columns, origin)
     for i, (column, (_, start, _)) in enumerate(zip(columns, encoding.blocks, strict=True)):
         called, cells = f"column '{column.name}' of {mid_sentence(origin)}", values[:, i][~values[:, i].isnan()]
         if column.kind == "category" and not encoding.other[i]:

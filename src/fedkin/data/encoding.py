@@ -56,10 +56,9 @@ class Encoding:
 
     Of tables, `schema` has the columns, and `fill`, float64 ``(columns,)``, takes the place of an empty cell, as a
     value or an index into the categories. `other`, bool ``(columns,)``, says which category columns have an indicator
-    for *other*. If it `imputes`, a table may lack a column, which counts as empty then. By `imputation` empty cells
-    take the mean of similar rows, if such are passed, or `fill`. Columns of free text, `text_names`, follow the others:
-    their embeddings minus the mean, float32 ``(texts, embedded)``, along directions ``(texts, embedded, r)`` of total
-    variance 1.
+    for *other*. By `imputation` empty cells take the mean of similar rows, if such are passed, or `fill`. Columns of
+    free text, `text_names`, follow the others: their embeddings minus the mean, float32 ``(texts, embedded)``, along
+    directions ``(texts, embedded, r)`` of total variance 1.
     """
 
     mode: Mode
@@ -71,7 +70,6 @@ class Encoding:
     schema: Schema = field(default_factory=lambda: Schema(()))
     fill: Tensor = _NONE
     other: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.bool))
-    imputes: bool = False
     imputation: Imputation = "median"
     text_names: tuple[str, ...] = ()
     text_means: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
@@ -89,6 +87,11 @@ class Encoding:
     def is_scaled(self) -> bool:
         """Whether values are changed by mean and scale."""
         return self.mode in ("standard", "common")
+
+    @property
+    def changes(self) -> bool:
+        """Whether data are changed."""
+        return self.is_scaled or bool(len(self.low)) or not self.shape
 
     def scaled(self, x: Tensor) -> Tensor:
         """Scale arrays ``(n, *shape)``, float32: computed in float64 per column or channel; FedkinError if of another.
@@ -131,7 +134,7 @@ class Encoding:
 
     def _encoded(self, table: Table, origin: str) -> tuple[Tensor, Tensor]:
         """Return encoded rows, and which of their cells are of empty ones, bool, both ``(n, width)``."""
-        values = self.limited(aligned(table, self.schema.columns, origin, self.imputes))
+        values = self.limited(aligned(table, self.schema.columns, origin))
         empty = values.isnan()
         x = self._expanded(torch.where(empty, self.fill, values))
         x = x if self.mode == "none" else (x - self.mean) / self.scale
@@ -197,7 +200,7 @@ class Encoding:
 
     def tree(self) -> dict[str, Any]:
         """Return the fields, ready for `fedkin.core.payload.pack`."""
-        facts = {name: getattr(self, name) for name in ("mode", "imputes", "imputation", *_TENSORS)}
+        facts = {name: getattr(self, name) for name in ("mode", "imputation", *_TENSORS)}
         tree = {"columns": plain(self.schema.columns), "id": self.schema.id, "notes": self.schema.notes, **facts}
         texts = {"text_names": list(self.text_names), "means": self.text_means, "directions": self.text_directions}
         return {**tree, "shape": list(self.shape), **({"texts": texts} if self.text_names else {})}
@@ -208,7 +211,7 @@ class Encoding:
         if not all(isinstance(tree[name], Tensor) for name in _TENSORS):
             raise TypeError("an encoding is made of tensors")
         schema = Schema(columns_of(tree), tree["id"], list(tree["notes"]))
-        facts = {name: tree[name] for name in ("mode", "imputes", "imputation", *_TENSORS)}
+        facts = {name: tree[name] for name in ("mode", "imputation", *_TENSORS)}
         encoding = cls(**facts, schema=schema, shape=tuple(tree["shape"]))
         if "texts" not in tree:
             return encoding
@@ -295,7 +298,7 @@ def fit_encoding(
         mean, scale = torch.zeros_like(mean), torch.ones_like(scale)
     encoding = Encoding(
         scales.mode, mean, scale, scales.low, scales.high, shape, schema or Schema(()), fill, has_other,
-        options.missing_columns == "impute", options.imputation,
+        options.imputation,
     )  # fmt: skip
     return encoding, [*([] if schema is None else _notes(columns, sums, encoding)), *scales.notes]
 

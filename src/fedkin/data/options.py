@@ -83,9 +83,6 @@ class TableOptions:
         by one scale, and each column of others is standardised, where a few values far from all others count as a
         limit; not with secure sums, for it needs minimum and maximum. "standard" always standardises, without limits,
         and "none" leaves numbers as they are.
-    missing_columns : {"drop", "impute"}
-        What happens to a column that a client lacks, or of which all its cells are empty, or more than half of all
-        clients' cells.
     imputation : {"neighbours", "median"}
         What empty cells take: the mean of the five most similar rows of the same client, and in new rows that of the
         nearest cluster; or the median or most frequent value of all clients. A row affects others by "neighbours", so
@@ -109,7 +106,6 @@ class TableOptions:
     features: Sequence[str] = ()
     levels: Mapping[str, Sequence[str]] = field(default_factory=dict)
     scaling: Literal["auto", "standard", "none"] = "auto"
-    missing_columns: Literal["drop", "impute"] = "drop"
     imputation: Imputation = "neighbours"
     min_members: Annotated[int, Ge(MIN_MEMBERS)] = MIN_MEMBERS
     private: bool = False
@@ -124,7 +120,7 @@ class TableOptions:
             object.__setattr__(self, name, value)
         if not isinstance(self.id, str):
             raise FedkinError(f"id is {self.id!r}; it should be the name of a column, 'auto' or 'none'.")
-        for name in ("decimal", "scaling", "missing_columns", "imputation"):
+        for name in ("decimal", "scaling", "imputation"):
             choices = get_args(hints_of(type(self))[name])
             if (value := getattr(self, name)) not in choices:
                 raise unknown_name(name, str(value), choices)
@@ -197,7 +193,7 @@ NO_OPTIONS = TableOptions()
 """Options of tables of which the files alone say how to read them."""
 
 
-PREPARING = ("scaling", "missing_columns", "imputation", "min_members")
+PREPARING = ("scaling", "imputation", "min_members")
 """Options that say how columns are prepared; an experiment has them, and no site."""
 COLUMN_KEYS = (
     "label", "drop", "id", "categorical", "ordinal", "decimal", "encoding", "sheet", "na_values", "text",

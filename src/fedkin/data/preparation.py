@@ -27,7 +27,6 @@ from fedkin.core.replies import (
     common_shape,
     doubles,
     is_count,
-    is_flag,
     is_list,
     is_text,
     lasts,
@@ -35,32 +34,12 @@ from fedkin.core.replies import (
     one_of,
     reals,
 )
-from fedkin.data.checks import check_arrays, check_columns, check_names, check_new_rows, column_moments
+from fedkin.data import checks, statistics
 from fedkin.data.dataset import Dataset
 from fedkin.data.encoding import Encoding, Mode, fit_encoding, in_unit
 from fedkin.data.options import MIN_MEMBERS, NO_OPTIONS, Imputation, TableOptions
 from fedkin.data.samples import with_embeddings
-from fedkin.data.schema import (
-    Reports,
-    Schema,
-    agree,
-    aligned,
-    are_columns,
-    is_place,
-    quoted,
-    reports_by_name,
-    shortened,
-    without,
-)
-from fedkin.data.statistics import (
-    ColumnSums,
-    moments,
-    open_sums,
-    secure_sums,
-    shapes,
-    table_columns,
-    text_moments,
-)
+from fedkin.data.schema import Reports, Schema, agree, aligned, are_columns, is_place, quoted, reports_by_name, without
 from fedkin.data.tables import as_dataset, plain_numbers
 from fedkin.secure_aggregation.sums import check_enough
 
@@ -76,10 +55,10 @@ class Preparation:
     """Preparation that turns samples as read into samples as methods see them, by one `encoding`.
 
     `notes` say in sentences what was done, for the user; `questions` are those on what looks wrong in the data and is
-    used as it is. `files` are options of `TableOptions` by which the clients' files were read and those of new samples
-    are, such as ``decimal``. `centres` are those of clusters of tables, float64 ``(k, width)``, from which empty cells
-    of new rows are imputed; they are sent to no client. `encoder` is the fingerprint of what has made embeddings of the
-    clients' samples; empty where data are numbers.
+    used as it is. `files` are options of `TableOptions` by which new samples are read as the clients' files were.
+    `centres` are those of clusters of tables, float64 ``(k, width)``, from which empty cells of new rows are imputed;
+    they are sent to no client. `encoder` is the fingerprint of what has made embeddings of the clients' samples; empty
+    where data are numbers.
     """
 
     encoding: Encoding
@@ -120,9 +99,8 @@ class Preparation:
     @property
     def reading(self) -> TableOptions:
         """Options by which a new table is read with columns of the same kinds."""
-        if self.table is None:
-            return replace(NO_OPTIONS, **self.files)
-        return replace(self.encoding.schema.reading, text=list(self.encoding.text_names), **self.files)
+        options = NO_OPTIONS if self.table is None else self.encoding.schema.reading
+        return replace(options, text=list(self.encoding.text_names), **self.files)
 
     def apply(self, x: Any, where: str = "The data given") -> Tensor:
         """Prepare new samples as in training: the float32 tensor ``(n, *shape)`` that models take.
@@ -186,8 +164,7 @@ class Preparation:
 
         They are an array `x`, or a `table`; an array for a table must be numbers in the order of its columns. `origin`
         names the source, at the beginning of error messages; `donors` are rows of the same client that empty cells are
-        imputed from. Raises FedkinError if samples are of another shape, the table lacks a column, or a table is passed
-        for arrays.
+        imputed from. Raises FedkinError if samples do not fit.
         """
         if self.table is None:
             return self.encoding.scaled(x if table is None else plain_numbers(table, origin))
@@ -210,7 +187,7 @@ class Preparation:
         """Return what checks find of new rows that are unlike the clients'."""
         if self.table is None or data.table is None:
             return []
-        return [*check_new_rows(data.table, self.encoding, origin)]
+        return [*checks.check_new_rows(data.table, self.encoding, origin)]
 
     def tree(self) -> dict[str, Any]:
         """Return the fields, ready for `fedkin.core.payload.pack`."""
@@ -223,12 +200,6 @@ class Preparation:
         """Return the preparation that `tree` was made of."""
         encoding, questions = Encoding.from_tree(tree["encoding"]), tuple(tree.get("questions", ()))
         return cls(encoding, list(tree["notes"]), questions, encoder=tree.get("encoder", ""))
-
-
-def remembered(tables: Iterable[Table | None]) -> dict[str, Any]:
-    """Return the option by which new rows are read as clients' tables, if all that show a decimal sign show one."""
-    signs = {table.decimal for table in tables if table is not None} - {""}
-    return {"decimal": signs.pop()} if len(signs) == 1 else {}
 
 
 def encoding_of(state: Mapping[str, Tensor]) -> Encoding | None:
@@ -255,7 +226,7 @@ def _encoded(client: Client, encoding: Encoding) -> Tensor:
 
 _ENCODING: Expected = {
     "columns": are_columns, "id": Nullable(is_text), "notes": is_list(lambda note: isinstance(note, str)),
-    "mode": one_of(*get_args(Mode)), "imputes": is_flag, "imputation": one_of(*get_args(Imputation)),
+    "mode": one_of(*get_args(Mode)), "imputation": one_of(*get_args(Imputation)),
     "mean": doubles("width"), "scale": doubles("width", minimum=0), "low": doubles("limits"), "high": doubles("limits"),
     "fill": doubles("columns"), "other": Array(("columns",), torch.bool), "shape": is_list(is_count),
     "texts": Optional(
@@ -278,6 +249,11 @@ def _is_encoding(value: Any) -> bool:
     return fits and encoding.blocks[-1][2] == len(encoding.mean)
 
 
+def _is_arrangement(value: Any) -> bool:
+    """Return whether a value is the tree of an `Encoding` that only puts columns of numbers in order."""
+    return _is_encoding(value) and value["mode"] == "none" and all(kind == "number" for _, kind, _ in value["columns"])
+
+
 @client_task(takes={"encoding": _is_encoding})
 def encode(client: Client, payload: Payload) -> Payload:
     """Encode the client's data and keep the encoding in its state; a second request does nothing.
@@ -291,11 +267,6 @@ def encode(client: Client, payload: Payload) -> Payload:
             raise RefusalError(str(error), error.public) from error
         client.state[STATE] = torch.frombuffer(bytearray(to_bytes(owned(payload["encoding"]))), dtype=torch.uint8)
     return {}
-
-
-def _is_arrangement(value: Any) -> bool:
-    """Return whether a value is the tree of an `Encoding` that only puts columns of numbers in order."""
-    return _is_encoding(value) and value["mode"] == "none" and all(kind == "number" for _, kind, _ in value["columns"])
 
 
 @task(takes={"encoding": _is_arrangement}, accounted=True)
@@ -332,8 +303,9 @@ def prepare(fed: Federation, options: TableOptions = NO_OPTIONS, names: Sequence
     question: Payload = {} if options.min_members == MIN_MEMBERS else {"min_members": options.min_members}
     unscaled = options.scaling == "none"
     sparing = unscaled or fed.secure_sums
-    first: Payload = {"unscaled": True} if unscaled else {} if sparing else question
-    replies = fed.keep_majority(fed.ask_until_all_reply(shapes if sparing else moments, first), "scaled")
+    first = ({"unscaled": True} if unscaled else {}) if sparing else question
+    replies = fed.ask_until_all_reply(statistics.shapes if sparing else statistics.moments, first)
+    replies = fed.keep_majority(replies, "scaled")
     if any(reply["scaled"] for reply in replies.values()):
         raise FedkinError("The clients' data are scaled already; make a new federation to scale them again.")
     called = {client: names[client] if client < len(names) else str(client) for client in replies}
@@ -342,8 +314,13 @@ def prepare(fed: Federation, options: TableOptions = NO_OPTIONS, names: Sequence
         note = "Samples are compared by what an encoder makes of them: rows of length 1, whose columns are not scaled."
         prepared = _prepare_arrays(fed, replace(options, scaling="none"), replies, called)
         return replace(prepared, encoder=encoder, notes=[note])
+    uncovered = [
+        "The privacy guarantee does not cover the preparation of the data, for which clients sent statistics such as "
+        f"minima and maxima{', and names of categories' if tables else ''}; scale numbers to [0, 1] by public ones "
+        f"before, and {setting('scaling', 'none')}."
+    ]
     if not tables:
-        return _prepare_arrays(fed, options, replies, called).noted(_not_covered(options, ""))
+        return _prepare_arrays(fed, options, replies, called).noted(uncovered * (options.private and not unscaled))
     if len(tables) < len(replies):
         array = next(client for client in replies if client not in tables)
         raise FedkinError(
@@ -360,9 +337,9 @@ def prepare(fed: Federation, options: TableOptions = NO_OPTIONS, names: Sequence
     if sparing:
         if fed.secure_sums:
             check_enough(len(fed.present))
-        replies = fed.ask_until_all_reply(table_columns if fed.secure_sums else moments, question)
+        replies = fed.ask_until_all_reply(statistics.table_columns if fed.secure_sums else statistics.moments, question)
     prepared = _prepare_tables(fed, options, replies, called, texts)
-    return prepared.noted([*notes, *_not_covered(options, ", and names of categories")])
+    return prepared.noted([*notes, *uncovered * options.private])
 
 
 def _common_encoder(by_client: Mapping[str, str], what: str) -> str:
@@ -397,7 +374,8 @@ def _with_texts(fed: Federation, encoding: Encoding, texts: Sequence[str]) -> En
     """
     means, directions = [], []
     for name in texts:
-        replies = [reply for reply in fed.ask_until_all_reply(text_moments, {"column": name}).values() if reply]
+        answers = fed.ask_until_all_reply(statistics.text_moments, {"column": name})
+        replies = [reply for reply in answers.values() if reply]
         count = max(1, sum(reply["count"] for reply in replies))
         mean = torch.stack([reply["sum"] for reply in replies]).sum(0) / count
         products = torch.stack([reply["products"].double() for reply in replies]).sum(0)
@@ -412,16 +390,6 @@ def _with_texts(fed: Federation, encoding: Encoding, texts: Sequence[str]) -> En
     return replace(encoding, text_names=tuple(texts), text_means=stacked[0], text_directions=stacked[1])
 
 
-def _not_covered(options: TableOptions, more: str) -> list[str]:
-    """Return a note on what clients have sent for the preparation if a method's guarantee does not cover that."""
-    if not options.private or (options.scaling == "none" and not more):
-        return []
-    return [
-        "The privacy guarantee does not cover the preparation of the data, for which clients sent statistics such as "
-        f"minima and maxima{more}; scale numbers to [0, 1] by public ones before, and {setting('scaling', 'none')}."
-    ]
-
-
 def _prepare_arrays(
     fed: Federation, options: TableOptions, replies: Mapping[int, Payload], called: Mapping[int, str]
 ) -> Preparation:
@@ -432,18 +400,18 @@ def _prepare_arrays(
     questions: list[str] = []
     if fed.secure_sums:
         check_enough(len(fed.present))
-        sums = secure_sums(fed, shape[0])
+        sums = statistics.secure_sums(fed, shape[0])
     else:
         ends = {called[client]: (reply["min"], reply["max"]) for client, reply in replies.items()}
         low, high = (torch.stack(list(side)) for side in zip(*ends.values(), strict=True))
-        questions += check_arrays(ends)
+        questions += checks.check_arrays(ends)
         if options.scaling == "auto" and in_unit(low.amin(0), high.amax(0)):
             encoding = Encoding.unchanged("unit", shape)
             if len(shape) == 1 and any("trimmed" in reply for reply in replies.values()):  # some may be beyond
                 encoding = replace(encoding, low=torch.zeros_like(encoding.mean), high=torch.ones_like(encoding.mean))
                 fed.ask_until_all_reply(encode, {"encoding": encoding.tree()})
             return Preparation(encoding, questions, tuple(questions))
-        sums = open_sums(fed, replies)[0]
+        sums = statistics.open_sums(fed, replies)[0]
     encoding, notes = fit_encoding(fed, sums, options, shape=shape)
     fed.ask_until_all_reply(encode, {"encoding": encoding.tree()})
     return Preparation(encoding, [*questions, *notes], tuple(questions))
@@ -460,34 +428,36 @@ def _prepare_tables(
     fed.drop({i: Failure("unusable", "its columns do not fit together") for i in lengths if len(lengths[i]) > 1})
     replies = {i: reply for i, reply in replies.items() if len(lengths[i]) == 1}
     reports = {client: reports_by_name(reply) for client, reply in replies.items()}
-    schema = agree(reports, options.id, options.missing_columns, called)
+    schema = agree(reports, options.id, called)
     agreed, by_name = schema.columns, {called[client]: columns for client, columns in reports.items()}
     exact: tuple[Any, ...] = ()
     if fed.secure_sums:
-        sums = secure_sums(fed, len(agreed), agreed)
+        sums = statistics.secure_sums(fed, len(agreed), agreed)
     else:
-        sums, squares, counts = open_sums(fed, replies, agreed)
+        sums, squares, counts = statistics.open_sums(fed, replies, agreed)
         by_name = {called[client]: reports[client] for client in squares}  # who did not fail since
         sent, around, counted = ({called[i]: columns[i] for i in squares} for columns in (replies, squares, counts))
-        exact = column_moments([column.name for column in agreed], sums.mean, sent, around), counted
-    schema, sums = _comparable(schema, sums, reports, options.missing_columns == "drop")
+        exact = checks.column_moments([column.name for column in agreed], sums.mean, sent, around), counted
+    schema, sums = _comparable(schema, sums, reports)
     questions = [
-        *check_names({client: columns.keys() for client, columns in reports.items()}),
-        *check_columns(agreed, by_name, {column.name for column in agreed} - {*schema.names}, *exact),
+        *checks.check_names({client: columns.keys() for client, columns in reports.items()}),
+        *checks.check_columns(agreed, by_name, {column.name for column in agreed} - {*schema.names}, *exact),
     ]
     encoding, notes = fit_encoding(fed, sums, options, replace(schema, notes=[]))  # clients get it, but no notes
     encoding = _with_texts(fed, encoding, texts)
     fed.ask_until_all_reply(encode, {"encoding": encoding.tree()})
     if len(schema.columns) == 1 and len({name for columns in reports.values() for name in columns} - {schema.id}) > 2:
         notes.append(f"Only '{schema.names[0]}' is compared: every other column is left out.")
-    return Preparation(encoding, [*shortened([*schema.notes, *questions]), *notes], tuple(questions))
+    before = [*schema.notes, *questions]
+    more = [f"... and {len(before) - 20:,} more columns of which there is something to say."] if before[20:] else []
+    return Preparation(encoding, [*before[:20], *more, *notes], tuple(questions))
 
 
-def _comparable(schema: Schema, sums: ColumnSums, reports: Reports, drops: bool) -> tuple[Schema, ColumnSums]:
+def _comparable(schema: Schema, sums: statistics.ColumnSums, reports: Reports) -> tuple[Schema, statistics.ColumnSums]:
     """Return schema and sums of columns to compare samples by, of those with very many categories the frequent ones.
 
-    Left out are columns that say at which client a row is, unless no other is left: they have one category at each
-    client, and no rare ones, which stand last in the counts. And, if it `drops` these, mostly empty columns.
+    Left out are mostly empty columns, and those that say at which client a row is, unless no other is left: they have
+    one category at each client, and no rare ones, which stand last in the counts.
     """
     places = [
         name
@@ -495,14 +465,13 @@ def _comparable(schema: Schema, sums: ColumnSums, reports: Reports, drops: bool)
         if is_place([columns[name] for columns in reports.values() if name in columns and columns[name].filled])
         and not float(counts[-1])
     ]
-    filled = dict(zip(schema.names, sums.filled.tolist(), strict=True))
-    empty = [name for name, cells in filled.items() if drops and 2 * cells < sums.samples]
-    cells = listing([f"'{name}' ({sums.samples - int(filled[name]):,})" for name in empty])
-    imputed = option("missing_columns", "impute")
+    lacking = {name: sums.samples - int(cells) for name, cells in zip(schema.names, sums.filled.tolist(), strict=True)}
+    empty = [name for name, cells in lacking.items() if 2 * cells > sums.samples]
+    cells = listing([f"'{name}' ({lacking[name]:,})" for name in empty])
     reasons = {
         f"have one value at each client and another at every other, so they say where a row comes from: "
         f"{quoted(places)}; name them in {option('categorical')} to keep them": places,
-        f"are empty in more than half of {sums.samples:,} rows: {cells}; {imputed} keeps them": [
+        f"are empty in more than half of {sums.samples:,} rows: {cells}": [
             name for name in empty if name not in places
         ],
     }
@@ -511,13 +480,12 @@ def _comparable(schema: Schema, sums: ColumnSums, reports: Reports, drops: bool)
             rest = [i for i, name in enumerate(schema.names) if name not in dropped]
             schema, sums = without(schema, dropped, f"Columns are left out that {reason}."), sums.of(rest)
     codes_by_column = [
-        sorted(counts[:-1].argsort(descending=True, stable=True)[:MAX_CATEGORIES].tolist())
-        if len(counts) > MAX_CATEGORIES + 1
-        else list(range(len(column.categories)))
-        for column, counts in zip(schema.columns, sums.counts, strict=True)
+        sorted(counts[:-1].argsort(descending=True, stable=True)[:MAX_CATEGORIES].tolist()) for counts in sums.counts
     ]
     columns = tuple(
         replace(column, categories=tuple(column.categories[code] for code in codes))
+        if column.kind == "category"
+        else column
         for column, codes in zip(schema.columns, codes_by_column, strict=True)
     )
     return replace(schema, columns=columns), sums.pooled(codes_by_column)
@@ -539,7 +507,7 @@ def admit_joined_clients(fed: Federation, clients: Sequence[Client], away: Set[i
     new = [i for i in joined if STATE not in clients[i].state]
     for i in joined:  # one whose state has the preparation does it itself, as in a resumed run
         restore_preparation(clients[i])
-    if new and _has_to_be_sent(preparation.encoding):
+    if new and preparation.encoding.changes:
         fed.ask_until_all_reply(encode, {"encoding": preparation.encoding.tree()}, new)
 
 
@@ -550,18 +518,13 @@ def prepare_arrivals(fed: Federation, arrived: Collection[int], preparation: Pre
     those that take part from now on.
     """
     fed.join(arrived)
-    if not _has_to_be_sent(preparation.encoding):
+    if not preparation.encoding.changes:
         return set(arrived)
     replies = fed.ask(encode, {i: {"encoding": preparation.encoding.tree()} for i in sorted(arrived)})
     silent = {i for i, reason in replies.missing.items() if not lasts(reason)}
     fed.leave(silent, may_arrive=True)
     fed.drop({i: reason for i, reason in replies.missing.items() if i not in silent})
     return set(replies)
-
-
-def _has_to_be_sent(encoding: Encoding) -> bool:
-    """Return whether it changes data."""
-    return encoding.is_scaled or bool(len(encoding.low)) or not encoding.shape
 
 
 # Which columns of prepared rows are discrete: categories, truth values, and numbers with few values.
@@ -598,8 +561,7 @@ def blocks_of(client: Client) -> Tensor:
     columns = encoding.schema.columns
     values = aligned(client.table, columns, f"Client {client.id}", imputes=True)
     blocks = torch.empty(client.x.shape[1], dtype=torch.int64)
-    looks = _looks_discrete(values).tolist()
-    for column, look, (_, start, end) in zip(columns, looks, encoding.blocks, strict=True):
+    for column, look, (_, start, end) in zip(columns, _looks_discrete(values).tolist(), encoding.blocks, strict=True):
         blocks[start:end] = start
         if column.kind not in ("category", "boolean"):
             blocks[start] = look or start
@@ -636,9 +598,8 @@ def _blocks_of_array(x: Tensor) -> Tensor:
     """
     if not len(x) or x.shape[1] > 2_000:
         return torch.full((x.shape[1],), UNKNOWN)
-    looks = _looks_discrete(x)
+    looks, low, high = _looks_discrete(x), x.amin(0), x.amax(0)
     blocks = torch.where(looks == 0, torch.arange(x.shape[1]), looks)
-    low, high = x.amin(0), x.amax(0)
     ones = (x == high) & (high > low)
     may_be = (blocks >= 0) & (ones | (x == low)).all(0)
     start = 0

@@ -190,13 +190,13 @@ def are_numbers(columns: Iterable[Column]) -> Tensor:
     return torch.tensor([column.kind != "category" for column in columns])
 
 
-def agree(reports: Reports, id_column: str, missing_columns: str, client_names: Mapping[int, str]) -> Schema:
+def agree(reports: Reports, id_column: str, client_names: Mapping[int, str]) -> Schema:
     """Return the common schema of all clients' tables, from their reports.
 
-    `id_column` names the column that names rows; "auto" is to recognise it, "none" if there is none. `missing_columns`
-    says what happens to a column that a client lacks, or of which all its cells are empty: "drop" or "impute".
-    `client_names` are for error messages. Raises FedkinError if a column holds something else at one client than at
-    another, the named id does not exist, or no column is left; one line for each problem.
+    `id_column` names the column that names rows; "auto" is to recognise it, "none" if there is none. `client_names` are
+    for error messages. Columns that a client lacks, or of which all its cells are empty, are left out. Raises
+    FedkinError if a column holds something else at one client than at another, the named id does not exist, or no
+    column is left; one line for each problem.
     """
 
     def listed(clients: Iterable[int]) -> str:
@@ -217,10 +217,9 @@ def agree(reports: Reports, id_column: str, missing_columns: str, client_names: 
             left_out.setdefault("are empty at all clients", []).append(name)
         elif id_column != NO_ID and all(report.unique for report in present.values()):
             ids[name] = "number" in kinds
-        elif missing_columns == "drop" and len(present) < len(reports):
+        elif len(present) < len(reports):
             absent = [client for client in reports if client not in present]
-            keep = f"{option('missing_columns', 'impute')} keeps them"
-            reason = f"are empty or absent at {len(absent)} of {len(reports)} clients ({listed(absent)}); {keep}"
+            reason = f"are empty or absent at {len(absent)} of {len(reports)} clients ({listed(absent)})"
             left_out.setdefault(reason, []).append(name)
         elif len(kinds) > 1 and kinds != {"boolean", "category"}:
             places = [
@@ -244,7 +243,7 @@ def agree(reports: Reports, id_column: str, missing_columns: str, client_names: 
         bare = [client for client, columns in reports.items() if not any(report.filled for report in columns.values())]
         if 0 < len(bare) < len(reports):
             raise FedkinError(f"All cells are empty at clients {listed(bare)}; leave them out.")
-        problems.append(f"No column is left to compare samples by: {' '.join(shortened(notes))}")
+        problems.append(f"No column is left to compare samples by: {' '.join(notes[:20])}")
     refuse(problems)
     return Schema(tuple(columns), row_id, notes)
 
@@ -279,12 +278,6 @@ def without(schema: Schema, dropped: Collection[str], note: str) -> Schema:
     return Schema(columns, schema.id, [*schema.notes, note])
 
 
-def shortened(notes: Sequence[str]) -> list[str]:
-    """Return the first twenty notes, and a last one that says how many more there are."""
-    more = [f"... and {len(notes) - 20:,} more columns of which there is something to say."]
-    return [*notes[:20], *(more if len(notes) > 20 else [])]
-
-
 def is_place(reports: Collection[ColumnReport]) -> bool:
     """Return whether each client reports one category of a column, and no two the same.
 
@@ -296,7 +289,7 @@ def is_place(reports: Collection[ColumnReport]) -> bool:
     )
 
 
-def aligned(table: Table, columns: Sequence[Column], origin: str, imputes: bool) -> Tensor:
+def aligned(table: Table, columns: Sequence[Column], origin: str, imputes: bool = False) -> Tensor:
     """Return a table's values in the order and categories of a schema's columns, float64 ``(n, columns)``.
 
     Categories are indices into the schema's, and their number where a category is none of these; an unknown level of an

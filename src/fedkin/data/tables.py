@@ -100,7 +100,7 @@ def label_of(frame: pd.DataFrame, label: str | None, features: Collection[str | 
 
 def _can_be_labels(cells: pd.Series) -> bool:
     try:
-        column, values, _ = read_column(cells, "", "", NO_OPTIONS)
+        column, values = read_column(cells, "", "", NO_OPTIONS)
     except FedkinError:  # of cells that are unlike the others, which may still be classes
         return True
     return column.kind != "date" and (column.kind != "number" or not (values[np.isfinite(values)] % 1).any())
@@ -190,13 +190,12 @@ def frame_to_table(
     of_texts = {names[i]: TextColumn(Samples("texts", _texts(frame.iloc[:, i]))) for i in texts}
     frame = frame.iloc[:, [i for i in range(len(names)) if i not in texts]] if texts else frame
     names = [name for name in names if name not in of_texts]
-    values, signs, unread = np.empty(frame.shape), set[str](), set[int]()
+    values, unread = np.empty(frame.shape), set[int]()
     columns, plain = list(map(Column, names)), _plain_numbers(frame, names, options)
     values[:, plain] = frame.iloc[:, plain].to_numpy(dtype=np.float64)
     for i in np.flatnonzero(~plain).tolist():
         try:
-            columns[i], values[:, i], sign = read_column(frame.iloc[:, i], names[i], origin, options)
-            signs |= {sign} - {""}
+            columns[i], values[:, i] = read_column(frame.iloc[:, i], names[i], origin, options)
         except FedkinError as error:
             unread.add(i)
             if not options.features or names[i] in options.features:  # of new rows only what is compared has to be read
@@ -204,7 +203,7 @@ def frame_to_table(
     rest = [i for i in range(len(columns)) if i not in unread]
     columns, values = [columns[i] for i in rest], values[:, rest] if unread else values
     refuse([*sentences, *_too_large(columns, values, origin)])
-    return Table(tuple(columns), torch.from_numpy(values), options.id, signs.pop() if len(signs) == 1 else "", of_texts)
+    return Table(tuple(columns), torch.from_numpy(values), options.id, of_texts)
 
 
 def _texts(cells: pd.Series) -> list[str]:
@@ -281,13 +280,11 @@ def _with_empty_cells(frame: pd.DataFrame, options: TableOptions) -> pd.DataFram
 # Kinds of columns.
 
 
-def read_column(cells: pd.Series, name: str, origin: str, options: TableOptions) -> tuple[Column, Values, str]:
-    """Return the kind of a DataFrame's column, its values, and what stands before decimals where its texts show it.
+def read_column(cells: pd.Series, name: str, origin: str, options: TableOptions) -> tuple[Column, Values]:
+    """Return the kind of a DataFrame's column, of any of pandas' types, and its values, float64 ``(rows,)``.
 
-    The column may be of any type that pandas has for numbers, booleans, texts, dates and categories. Values are float64
-    ``(rows,)`` with NaN for empty cells. `origin` names the source, at the beginning of error messages. Raises
-    FedkinError if cells are of no such type, a few are unlike the others, one is no level that `options` name, or all
-    can be read in two ways.
+    NaN is an empty cell. `origin` names the source, at the beginning of error messages. Raises FedkinError if cells are
+    of no such type, a few are unlike the others, one is no level that `options` name, or all can be read in two ways.
     """
     import pandas as pd
     from pandas.api import types
@@ -306,16 +303,16 @@ def read_column(cells: pd.Series, name: str, origin: str, options: TableOptions)
         return _category(Column(name), *_words(cells, called))
     cells = _typed(cells) if cells.dtype == object else cells
     if types.is_bool_dtype(cells):
-        return Column(name, "boolean", ("false", "true")), cells.to_numpy(np.float64, na_value=np.nan), ""
+        return Column(name, "boolean", ("false", "true")), cells.to_numpy(np.float64, na_value=np.nan)
     if types.is_numeric_dtype(cells) and not types.is_complex_dtype(cells):
         values = cells.to_numpy(np.float64, na_value=np.nan)
         if types.is_integer_dtype(cells) and np.nanmax(np.abs(values), initial=0) > _EXACT:
             return _category(Column(name), *_words(cells, called))
-        return Column(name), values, ""
+        return Column(name), values
     if types.is_datetime64_any_dtype(cells) or isinstance(cells.dtype, pd.PeriodDtype):
-        return Column(name, "date"), _days(cells if hasattr(cells.dt, "tz") else cells.dt.to_timestamp()), ""
+        return Column(name, "date"), _days(cells if hasattr(cells.dt, "tz") else cells.dt.to_timestamp())
     if cells.dtype.kind == "m":
-        return Column(name), cells.dt.total_seconds().to_numpy(np.float64) / 3_600, ""
+        return Column(name), cells.dt.total_seconds().to_numpy(np.float64) / 3_600
     return _of_texts(name, cells, called, options)
 
 
@@ -334,27 +331,26 @@ def _typed(cells: pd.Series) -> pd.Series:
     return cells if kind in ("string", "empty") else cells.convert_dtypes()
 
 
-def _of_texts(name: str, cells: pd.Series, called: str, options: TableOptions) -> tuple[Column, Values, str]:
+def _of_texts(name: str, cells: pd.Series, called: str, options: TableOptions) -> tuple[Column, Values]:
     """Return the kind of a column of texts from its distinct ones."""
     codes, words = _words(cells, called)
     if not len(words):
-        return Column(name), np.full(len(codes), np.nan), ""
+        return Column(name), np.full(len(codes), np.nan)
     if (numbers := as_numbers(words, options.decimal, called)) is not None:
-        return Column(name), _at_codes(codes, numbers[0]), numbers[1]
+        return Column(name), _at_codes(codes, numbers)
     if (truths := _truths_in(words, options.levels.get(name, ()))) is not None:
-        return Column(name, "boolean", truths[0]), _at_codes(codes, truths[1]), ""
+        return Column(name, "boolean", truths[0]), _at_codes(codes, truths[1])
     if (dates := as_dates(words, called)) is not None:
-        return Column(name, "date"), _at_codes(codes, _days(dates)), ""
+        return Column(name, "date"), _at_codes(codes, _days(dates))
     _check_no_mixture(words, codes, called)
     return _category(Column(name), codes, words)
 
 
-def as_numbers(words: Sequence[str] | Words, decimal: str, called: str) -> tuple[Values, str] | None:
+def as_numbers(words: Sequence[str] | Words, decimal: str, called: str) -> Values | None:
     """Parse distinct texts as numbers; 58 % is 0.58 where all are percentages. ``None`` if some are none.
 
-    Also return what stands before decimals, empty if no text shows it: 12.5 has a point, 1.234,5 a comma. Where all can
-    be read in both ways, as 1.234, `decimal` says which, and "auto" raises FedkinError. Numbers with leading zeros
-    or very many digits are codes, and none.
+    Where all can be read in two ways, as 1.234, `decimal` says what stands before decimals, and "auto" raises
+    FedkinError. Numbers with leading zeros or very many digits are codes, and none.
     """
     texts = [word if word.isascii() else word.translate(_TYPOGRAPHIC) for word in words]
     if share := any(text.endswith("%") for text in texts):
@@ -378,7 +374,7 @@ def as_numbers(words: Sequence[str] | Words, decimal: str, called: str) -> tuple
     numbers = np.array([float(text.translate(blanks)) for text in texts])
     if any(abs(number) > _EXACT and text.lstrip("+-").isdigit() for text, number in zip(texts, numbers, strict=True)):
         return None
-    return numbers / 100 if share else numbers, sign if shown else ""
+    return numbers / 100 if share else numbers
 
 
 def _truths_in(words: Words, levels: Sequence[str]) -> tuple[tuple[str, str], list[bool]] | None:
@@ -469,21 +465,21 @@ def _kind_of_cell(text: str) -> str:
 # Values of columns.
 
 
-def _ordinal(name: str, cells: pd.Series, levels: Sequence[str], called: str) -> tuple[Column, Values, str]:
+def _ordinal(name: str, cells: pd.Series, levels: Sequence[str], called: str) -> tuple[Column, Values]:
     codes, words = _words(cells, called, levels)
     unknown = np.array([word not in levels for word in words] + [False])
     if unknown.any():
         where, which = f" in row {int(unknown[codes].argmax()) + 1:,}", f" {', '.join(levels)}"
         public = f"{called} has a text that is none of its levels; the site's log says where."
         raise FedkinError(f"{called} has a text{where} that is none of its levels{which}.", public=public)
-    return Column(name, "ordinal", tuple(levels)), _at_codes(codes, [levels.index(word) for word in words]), ""
+    return Column(name, "ordinal", tuple(levels)), _at_codes(codes, [levels.index(word) for word in words])
 
 
-def _category(column: Column, codes: Codes, words: Words) -> tuple[Column, Values, str]:
+def _category(column: Column, codes: Codes, words: Words) -> tuple[Column, Values]:
     categories = in_order(words)
     rank = {word: float(i) for i, word in enumerate(categories)}
     column = replace(column, kind="category", categories=tuple(categories))
-    return column, _at_codes(codes, [rank[word] for word in words]), ""
+    return column, _at_codes(codes, [rank[word] for word in words])
 
 
 def _words(cells: pd.Series, called: str, levels: Collection[str] = ()) -> tuple[Codes, Words]:

@@ -22,9 +22,9 @@ from fedkin.core.files import read_tables, write_atomically
 from fedkin.core.method import validation_sentence
 from fedkin.data.checks import check_cells
 from fedkin.data.names import HUB, expanded
-from fedkin.data.options import AUTO, MIN_MEMBERS, NO_OPTIONS
+from fedkin.data.options import MIN_MEMBERS, NO_OPTIONS
 from fedkin.data.population import Population
-from fedkin.data.preparation import remembered, restore_preparation
+from fedkin.data.preparation import restore_preparation
 from fedkin.data.samples import note_on_texts
 from fedkin.data.sources import load
 from fedkin.data.tables import frame_to_dataset
@@ -104,7 +104,6 @@ class SiteFile(ColumnOptions):
             read = load(str(data) if is_file else self.data, self.label, options=table)
         else:
             read = frame_to_dataset(frame, self.name, f"The table of '{self.name}'", self.label, options=table)
-        table = replace(table, **remembered([read.table])) if table.decimal == AUTO else table
         return Site(
             self.name,
             folder,

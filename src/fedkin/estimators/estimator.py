@@ -29,7 +29,7 @@ from fedkin.core.runner import Followers
 from fedkin.data.inputs import client_input
 from fedkin.data.options import TableOptions
 from fedkin.data.population import Population
-from fedkin.data.preparation import Preparation, prepare, remembered
+from fedkin.data.preparation import Preparation, prepare
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.estimators.clients import Inputs, held_out_population, prepared
 from fedkin.experiment.cluster_names import checked_names
@@ -101,7 +101,7 @@ class EstimatorOptions:
     verbose: bool = False
 
 
-_OF_TABLES = ("scaling", "drop", "id", "categorical", "ordinal", "text", "missing_columns", "imputation")
+_OF_TABLES = ("scaling", "drop", "id", "categorical", "ordinal", "text", "imputation")
 """Options of `TableOptions` that estimators have; the others are for files, which pandas reads."""
 
 
@@ -240,8 +240,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             fed = LocalFederation(clients, seed, on_progress=progress.part, names=names)
             table = self._table_options()
             preparation = prepare(fed, preparing_for(method, table), names)
-            files = {**remembered(client.table for client in clients), "encoder": table.encoder}
-            preparation = dataclasses.replace(preparation, files=files).noted(population.notes, population.questions)
+            preparation = dataclasses.replace(preparation, files={"encoder": table.encoder})
+            preparation = preparation.noted(population.notes, population.questions)
             method = method.for_embeddings(preparation.encoder)
             if preparation.questions:
                 first = _first(preparation.questions)

@@ -42,9 +42,8 @@ from fedkin.core.runner import (
     result_of,
     run_with_callbacks,
 )
-from fedkin.data.options import AUTO
 from fedkin.data.population import Population, short_names
-from fedkin.data.preparation import Preparation, admit_joined_clients, prepare_arrivals, remembered, restore_preparation
+from fedkin.data.preparation import Preparation, admit_joined_clients, prepare_arrivals, restore_preparation
 from fedkin.data.preparation import prepare as prepare_data
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.experiment import outputs, run_folder
@@ -361,10 +360,7 @@ class Run(ExperimentRunner):
         if "labels" in result:
             outputs.write_clients(folder, result["labels"], short_names(population.names), result.get("memberships"))
         outputs.write_encoder(folder, result)
-        table = config.table
-        if table.decimal == AUTO:  # of which a single new row may not tell
-            table = replace(table, **remembered(client.table for client in population.clients))
-        reading = {**table.of_files, "label": config.data.label}
+        reading = {**config.table.of_files, "label": config.data.label}
         description = (self.preparation, population, profile, words, reading)
         outputs.write_result(folder, config.method_name, dict(result), *description)
         write_atomically(folder / run_folder.MESSAGES, json.dumps(self.fed.by_task, indent=2) + "\n")
