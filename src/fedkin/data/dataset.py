@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -107,10 +108,9 @@ def usual_label(columns: Iterable[str]) -> str | None:
 def in_order(names: Iterable[str]) -> list[str]:
     """Return the distinct names, sorted numerically if all are numbers and alphabetically otherwise."""
     distinct = sorted(set(names))
-    try:
-        return sorted(distinct, key=float)
-    except ValueError:
-        return distinct
+    with suppress(ValueError):
+        distinct.sort(key=float)
+    return distinct
 
 
 # Labels.
@@ -124,9 +124,7 @@ def encode_labels(values: Iterable[Any], origin: str) -> tuple[Tensor, list[str]
     """
     array = np.asarray(values)
     labels = (values if isinstance(values, np.ma.MaskedArray) else array).tolist()  # masked ones are None
-    if array.ndim != 1 or any(
-        isinstance(label, list | tuple | dict | set | frozenset | np.ndarray) for label in labels
-    ):
+    if array.ndim != 1 or any(isinstance(label, Collection) and not isinstance(label, str | bytes) for label in labels):
         raise FedkinError(f"{origin} has shape {array.shape}; labels need one value per sample.")
     if missing := sum(map(_is_missing, labels)):
         raise lacking_labels(origin, missing, len(labels))
@@ -154,9 +152,8 @@ def are_whole(classes: Iterable[str]) -> bool:
 
 def lacking_labels(origin: str, missing: int, rows: int) -> FedkinError:
     """Return the error on labels that are `missing` in so many of all `rows`."""
-    count, these = ("all", "this client") if missing == rows else (f"{missing} of {rows}", "these rows")
     return FedkinError(
-        f"{origin} lacks {count} labels; leave out {these}, or {setting('label', 'none')} to use no labels."
+        f"{origin} lacks {missing} of {rows} labels; leave these rows out, or {setting('label', 'none')} to use none."
     )
 
 
@@ -177,9 +174,9 @@ def too_many_labels(classes: int, rows: int) -> bool:
 
 
 def check_are_classes(classes: Sequence[str], rows: int, column: str | None) -> None:
-    """Check that labels which a user has named, of all clients together, are no measured numbers.
+    """Raise FedkinError if labels which a user has named, of all clients together, are measured numbers.
 
-    They are if they are numbers of which most come once or twice. Raises FedkinError if they are.
+    They are if they are numbers of which most come once or twice.
     """
     try:
         are_numbers = bool(np.isfinite([float(name) for name in classes]).all())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fedkin.core.client import SampleKind
 from fedkin.core.errors import FedkinError, listing
-from fedkin.core.files import HIDDEN, ending_of, shown_in, similar_path
+from fedkin.core.files import ending_of, shown_in, similar_path
 
 HUB = "hf:"
 """Before a name on the hub, which nothing else asks for."""
@@ -35,11 +35,10 @@ SPLIT = re.compile(r"(train|test|valid|validation|dev|eval)([-_.]|ing[-_.])", re
 
 def check_source(source: str) -> None:
     """Raise FedkinError if no data set has this name and nothing is at this path; the hub is not asked."""
-    if source in EMBEDDED or source.startswith(HUB) or below_fedkin_data(source) is not None:
-        return
-    path = expanded(source)
-    if not path.exists():
-        raise missing(source, path)
+    if source not in EMBEDDED and not source.startswith(HUB) and below_fedkin_data(source) is None:
+        path = expanded(source)
+        if not path.exists():
+            raise missing(source, path)
 
 
 def expanded(source: str) -> Path:
@@ -59,9 +58,8 @@ def missing(source: str, path: Path) -> FedkinError:
 
 
 def below_fedkin_data(name: str) -> Path | None:
-    """Return the folder of a data set below the directory that ``FEDKIN_DATA`` names, if it is there."""
-    root = os.environ.get("FEDKIN_DATA")
-    if not root:
+    """Return the folder of a data set below the directory that ``FEDKIN_DATA`` names, with - or _, if it is there."""
+    if not (root := os.environ.get("FEDKIN_DATA")):
         return None
     candidates = [expanded(root) / spelling for spelling in (name, name.replace("-", "_"))]
     return next((path for path in candidates if path.is_dir()), None)
@@ -75,7 +73,7 @@ def not_read(source: str, more: str = "") -> FedkinError:
 
 
 def files_in(source: str) -> list[Path]:
-    """Return the files of a folder with one per client, in order of name, or its folders of images.
+    """Return the files of a folder with one per client, in order of name, or its folders of samples.
 
     Raises FedkinError if it is no folder, or has neither.
     """
@@ -84,18 +82,13 @@ def files_in(source: str) -> list[Path]:
         advice = f"give one with a file ({', '.join(READ)}) per client."
         meant = "" if folder.exists() else similar_path(folder)
         raise FedkinError(f"'{source}' is {'a file and ' if folder.is_file() else ''}not a folder; {meant or advice}")
-    try:
-        shown = [path for path in folder.iterdir() if not path.name.startswith(HIDDEN)]
-        paths = sorted(path for path in shown if ending_of(path) in READ and path.is_file())
-    except OSError as error:
-        raise FedkinError(f"'{source}' cannot be listed ({error.strerror}).") from error
-    paths = paths or [folder / name for name in folders_of_samples(folder)]
-    if not paths:
+    names = holds_clients(source) or folders_of_samples(folder)
+    if not names:
         raise FedkinError(
             f"'{source}' has no {', '.join(READ)} files; one per client is needed, and it "
             f"{f'holds only {listing(sorted(shown_in(folder)), 3)}' if shown_in(folder) else 'is empty'}."
         )
-    return paths
+    return [folder / name for name in names]
 
 
 def holds_clients(source: str) -> list[str]:
@@ -136,9 +129,6 @@ def folders_of_samples(source: str | Path) -> list[str]:
     folder = expanded(str(source))
     if not folder.is_dir() or holds_clients(str(source)):
         return []
-    folders = [
-        name
-        for name in sorted(shown_in(folder))
-        if (folder / name).is_dir() and not SPLIT.match(f"{name}.") and samples_in(folder / name)
-    ]
+    inner = [name for name in sorted(shown_in(folder)) if (folder / name).is_dir() and not SPLIT.match(f"{name}.")]
+    folders = [name for name in inner if samples_in(folder / name)]
     return folders if len(folders) > 1 else []

@@ -30,8 +30,6 @@ from fedkin.data.options import NO_LABELS, TableOptions
 
 KEPT = ".fedkin"
 """Folder of embeddings beside the samples."""
-_remembered: dict[tuple[str, str], Tensor] = {}
-"""Embeddings of samples that are in no file, which ``predict`` meets again after ``fit``."""
 _SUGGESTED: dict[SampleKind, tuple[str, str]] = {
     "images": (
         "timm:vit_small_patch14_dinov2.lvd142m",
@@ -177,7 +175,7 @@ def encoded(samples: Samples, encoder: SampleEncoder, origin: str) -> Tensor:
     how = encoder.fingerprint()
     hashes = [_hash_of(item, origin) for item in samples.items]
     path = _place(samples.items[0], encoder.folder, how)
-    embeddings = {digest: row for digest in hashes if (row := _remembered.get((how, digest))) is not None}
+    embeddings: dict[str, Tensor] = {}
     if path is not None and path.is_file():
         with suppress(Exception):  # a damaged file is made again
             embeddings = load_file(path)
@@ -198,10 +196,6 @@ def encoded(samples: Samples, encoder: SampleEncoder, origin: str) -> Tensor:
         if path is not None:
             with suppress(FileError):  # beside data that may only be read they are made again each time
                 write_secret(path, save({name: row.contiguous().clone() for name, row in embeddings.items()}))
-        elif how:
-            if len(_remembered) + len(missing) > 2**16:  # 65,536 rows of 1,280 numbers take 0.3 GB
-                _remembered.clear()
-            _remembered.update({(how, digest): embeddings[digest] for digest in missing})
     return torch.stack([embeddings[digest] for digest in hashes])
 
 
