@@ -11,11 +11,11 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, load_
 import fedkin
 from fedkin.core import FedkinError
 from fedkin.core.client import Column
-from fedkin.data.checks import check_arrays, check_cells, check_new_rows, column_moments
+from fedkin.data.checks import check_arrays, check_cells, column_moments
 from fedkin.data.options import TableOptions
 from fedkin.data.preparation import prepare
 from fedkin.data.tables import frame_to_table
-from prepared_tables import NAN, category, federation, number, table
+from prepared_tables import category, federation, number, table
 
 ROWS = 40
 
@@ -165,21 +165,6 @@ WARDS = category("ward", *["heart"] * 15, *["lung"] * 15)
 ENCODING = prepare(
     federation(*[table(number("weight", *range(60, 90)), WARDS, (SMOKER, [0.0, 1.0] * 15)) for _ in range(2)])
 ).encoding
-
-
-@pytest.mark.parametrize(
-    ("weights", "wards", "said"),
-    [
-        ([50, 75, 101], ["heart", "lung", "lung"], []),
-        ([NAN] * 3, ["heart"] * 3, []),
-        ([0.07, 0.08, NAN], ["heart"] * 3, []),  # too few
-        ([70_000, 81_000, 76_000], ["heart"] * 3, ["unit"]),
-        ([0.07, 0.08, 0.09], ["kidney", "heart", "heart"], ["unit", "disjoint"]),
-    ],
-)
-def test_new_rows_that_are_unlike_those_of_the_clients_are_found(weights, wards, said):
-    rows = table(number("weight", *weights), category("ward", *wards), (SMOKER, [0.0, 1.0, 1.0]))
-    assert [finding.check for finding in check_new_rows(rows, ENCODING, "'new.csv'")] == said
 
 
 def test_numbers_for_truth_values_other_texts_and_other_spellings_of_names_are_refused():

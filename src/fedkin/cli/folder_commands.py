@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from fedkin.cli.app import app, show, warn
+from fedkin.cli.app import app, show
 from fedkin.cli.help_pages import (
     COUNT,
     METHOD,
@@ -76,7 +76,7 @@ def predict(
     from fedkin.experiment.prediction import predict as predicted
 
     with _only_from(packages), at_door(NEW_ROWS), computing_on(device):
-        text = predicted(folder, data, **options, warn=(lambda _: None) if quiet else warn)
+        text = predicted(folder, data, **options)
     if out:
         write_atomically(out, text)
     else:

@@ -27,10 +27,10 @@ import torch
 from torch import Tensor
 
 from fedkin.core.client import MEASURED, Column, Kind, Table
-from fedkin.core.errors import has_option, listing, mid_sentence, setting
-from fedkin.data.encoding import Encoding, as_written
+from fedkin.core.errors import has_option, listing, setting
+from fedkin.data.encoding import as_written
 from fedkin.data.options import MIN_MEMBERS
-from fedkin.data.schema import ColumnReport, aligned, quoted
+from fedkin.data.schema import ColumnReport, quoted
 
 Check = Literal["unit", "spelling", "disjoint", "labels", "same rows", "missing code"]
 
@@ -414,26 +414,3 @@ def _never_near_zero(values: npt.NDArray[np.float64], rest: npt.NDArray[np.float
     """
     step = np.median(np.diff(values[1 : 1 + max(10, len(values) // 4)]))
     return bool(values[1] >= max(np.median(rest) / 3, 8 * step)) and rows - len(rest) <= 0.25 * rows
-
-
-# New samples.
-
-
-def check_new_rows(table: Table, encoding: Encoding, origin: str) -> list[Finding]:
-    """Return findings on columns whose categories no client has named, or whose numbers are all far from the clients'.
-
-    The table has the schema's columns; `origin` names it, within a sentence.
-    """
-    columns, findings = encoding.schema.columns, []
-    values = aligned(table, columns, origin)
-    for i, (column, (_, start, _)) in enumerate(zip(columns, encoding.blocks, strict=True)):
-        called, cells = f"column '{column.name}' of {mid_sentence(origin)}", values[:, i][~values[:, i].isnan()]
-        if column.kind == "category" and not encoding.other[i]:
-            if rows := int((cells == len(column.categories)).sum()):
-                what = f"{rows} of {len(values)} rows have categories that no client has named in {called}."
-                findings.append(Finding(what, "disjoint"))
-        elif column.kind in MEASURED and encoding.mode in ("standard", "common"):
-            is_far = bool(((cells - encoding.mean[start]).abs() > _FAR * encoding.scale[start]).all())
-            what = f"All values of {called} are far from those of the clients; are they in another unit?"
-            findings += [Finding(what, "unit")] if is_far and len(cells) >= 3 else []
-    return findings

@@ -183,12 +183,6 @@ class Preparation:
         """Return a client's data prepared; they must not have been prepared yet."""
         return self.prepared(client.x, client.table, f"Client {client.id}", client.table)
 
-    def notes_on(self, data: Dataset, origin: str) -> list[str]:
-        """Return what checks find of new rows that are unlike the clients'."""
-        if self.table is None or data.table is None:
-            return []
-        return [*checks.check_new_rows(data.table, self.encoding, origin)]
-
     def tree(self) -> dict[str, Any]:
         """Return the fields, ready for `fedkin.core.payload.pack`."""
         more: dict[str, Any] = {"questions": list(self.questions)} if self.questions else {}

@@ -18,7 +18,7 @@ from fedkin.core.errors import FedkinError, no_column, refuse, require, unknown_
 from fedkin.core.files import ending_of
 from fedkin.data.dataset import Dataset, SplitError, encode_labels, lacking_labels, not_labels, usual_label
 from fedkin.data.files import read_file
-from fedkin.data.names import EMBEDDED, HUB, READ, below_fedkin_data, expanded, files_of_clients, missing, not_read
+from fedkin.data.names import EMBEDDED, HUB, READ, below_fedkin_data, expanded, missing, not_read
 from fedkin.data.options import NO_LABELS, NO_OPTIONS, TableOptions
 from fedkin.data.samples import folder_dataset, opened_image, pixels_of, stacked, with_embeddings
 from fedkin.data.tables import as_frame, as_tensor, frame_to_dataset
@@ -100,15 +100,9 @@ def _load(source: str, label: str | None, split: str, cluster: str | None, optio
     samples = folder_dataset(path, label) if split == "train" else None
     if samples is not None and samples.samples and (options.encoder or samples.samples.kind != "series"):
         return replace(samples, name=source)
-    try:
-        return _read_huggingface(str(path), source, label, split, cluster, options)
-    except FedkinError as error:
-        if not any(path.rglob("*")):
-            raise FedkinError(f"'{source}' holds no files; one ({', '.join(READ)}) per client is needed.") from error
-        if not (names := files_of_clients(source)):
-            raise
-        advice = "If it has one file per client, scenario 'files' reads it as such; else give one file, such as"
-        raise type(error)(f"{error} {advice} '{path / names[0]}'.") from error
+    if not any(path.rglob("*")):
+        raise FedkinError(f"'{source}' holds no files; one ({', '.join(READ)}) per client is needed.")
+    return _read_huggingface(str(path), source, label, split, cluster, options)
 
 
 def _embedded(name: str, options: TableOptions) -> Dataset:

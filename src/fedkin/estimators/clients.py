@@ -187,13 +187,10 @@ def _check_kind(labels: ClassLabels, reference: ClassLabels, subject: str, owner
 
 
 @at_door(PYTHON)
-def prepared(preparation: Preparation, data: ClientInput, subject: str, label: str | None) -> tuple[Tensor, list[str]]:
-    """Prepare a client's samples as methods need them, and return notes on how they are unlike those of `fit`.
-
-    The column `label` of a table is left out.
-    """
+def prepared(preparation: Preparation, data: ClientInput, subject: str, label: str | None) -> Tensor:
+    """Prepare a client's samples as methods need them; the column `label` of a table is left out."""
     dataset, subject = preparation.read_again(data, subject, [] if label is None else [label])
-    return preparation.prepared(dataset.x, dataset.table, subject), preparation.notes_on(dataset, subject)
+    return preparation.prepared(dataset.x, dataset.table, subject)
 
 
 def held_out_population(data: Any, entrance: str, inputs: Inputs, preparation: Preparation) -> Population:
@@ -210,7 +207,7 @@ def held_out_population(data: Any, entrance: str, inputs: Inputs, preparation: P
     for position, samples in held_out.items():
         subject = f"{names[position]} in {entrance}"
         try:
-            x, _ = prepared(preparation, samples, subject, inputs.label)
+            x = prepared(preparation, samples, subject, inputs.label)
         except FedkinError as error:
             raise FedkinError(f"{subject} does not fit: {error}") from error
         tests[position] = x, coded_labels(samples, inputs.classes, subject, len(x))

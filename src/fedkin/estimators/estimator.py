@@ -306,11 +306,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         return self
 
     def _prepared(self, x: Any, subject: str) -> Tensor:
-        """Prepare new samples as the method needs them; labels in them are ignored. Warns if they are unlike others."""
-        samples, notes = prepared(self.preparation_, client_input(x, subject), subject, self._label)
-        if notes:
-            _warn(_first(notes))
-        return samples
+        """Prepare new samples as the method needs them; labels in them are ignored."""
+        return prepared(self.preparation_, client_input(x, subject), subject, self._label)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

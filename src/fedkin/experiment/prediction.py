@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,6 @@ def predict(
     client: int | str | None = None,
     cluster: int | None = None,
     memberships: bool = False,
-    warn: Callable[[str], None] = lambda note: None,
     explain: bool = False,
     **how: str | None,
 ) -> str:
@@ -61,8 +60,7 @@ def predict(
     one, and ``why``, the columns that put a row into its cluster rather than that; or ``class`` in place of these,
     where a method clusters clients. Before them is ``client``, where `source` is a folder.
 
-    `warn` is called with a sentence on each column in which the samples are unlike those of the run. Raises FedkinError
-    if the run has no result, its method cannot be applied to new samples, or the data do not fit.
+    Raises FedkinError if the run has no result, its method cannot be applied to new samples, or the data do not fit.
     """
     saved = load_found(folder)
     if memberships and not getattr(saved.method, "soft", False):
@@ -72,8 +70,6 @@ def predict(
 
     def columns(place: str, client: int | str | None) -> Columns:
         data, x = _read(saved, place, label, how)
-        for note in saved.preparation.notes_on(data, f"'{place}'"):
-            warn(note)
         return _columns(saved, data, x, _whose(saved, client, cluster), memberships, explain)
 
     # Folders of samples are clients', but a folder of series, which may be CSV files, is one source.
