@@ -24,7 +24,7 @@ from fedkin.data.preparation import (
     restore_preparation,
 )
 from fedkin.data.scenarios.hidden import Arrivals
-from fedkin.data.scenarios.partition_scenario import Labelled
+from fedkin.data.scenarios.partitions import Labelled
 from fedkin.data.statistics import moments, table_columns
 from fedkin.engines.local import LocalFederation
 from prepared_tables import NAN, category, federation, names, number, pooled, table

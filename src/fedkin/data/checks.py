@@ -191,39 +191,33 @@ def _widest(sizes: Mapping[str, float], ratio: bool) -> tuple[list[str], int, fl
 def _unit(moments: ByClient, kind: Kind) -> tuple[str, str] | None:
     """Return at which clients values are far from the others', or five times as large, and how.
 
-    Clients are divided at the widest gap between their means, or the widest ratio, which is that of deviations if some
-    values are negative; then a few values far from all others are no reason. The fewer clients are named, and of
-    equally many those with larger values.
+    Clients are divided at the widest gap between their means, or, of values that are nowhere negative, the widest
+    ratio. The fewer clients are named, and of equally many those with larger values.
     """
     moments = {client: each for client, each in moments.items() if each.filled >= MIN_MEMBERS}
     if len(moments) < 2:
         return None
-    positive = kind == "number" and all(client.low >= 0 < client.mean for client in moments.values())
-    order, cut, gap = _widest({client: each.mean for client, each in moments.items()}, ratio=False)
+    means = {client: each.mean for client, each in moments.items()}
+    positive = kind == "number" and all(each.low >= 0 < each.mean for each in moments.values())
+    order, cut, gap = _widest(means, ratio=False)
     pooled = _pooled([*moments.values()])
     is_far = gap > max(_FAR * pooled.deviation, 1e-9 * abs(pooled.high))  # beyond rounding
     if not is_far:
-        if kind != "number" or not all(client.deviation > 0 for client in moments.values()):
+        if not positive or not all(each.deviation > 0 for each in moments.values()):
             return None
-        sizes = {client: each.mean if positive else each.deviation for client, each in moments.items()}
-        order, cut, widest = _widest(sizes, ratio=True)
+        order, cut, widest = _widest(means, ratio=True)
         if widest < 5:
             return None
     low, high = (_pooled([moments[client] for client in part]) for part in (order[:cut], order[cut:]))
-    large = [moments[client] for client in order[cut:]]
-    if not is_far and positive:
+    if not is_far:
+        large = [moments[client] for client in order[cut:]]
         apart = all(each.mean - low.mean > 4 * each.deviation / math.sqrt(each.filled) for each in large)
         # A unit multiplies mean and deviation alike; a few large values do not.
         if not apart or not 0.5 <= high.deviation / low.deviation / (high.mean / low.mean) <= 2:
             return None
-    elif not is_far:
-        near = all(max(each.high - each.mean, each.mean - each.low) <= 4 * each.deviation for each in large)
-        if not near or min(client.filled for client in moments.values()) < _FEWEST:
-            return None
     above = 2 * cut >= len(order)
     named = {*(order[cut:] if above else order[:cut])}
-    ratio = high.mean / low.mean if positive else 0.0 if is_far else high.deviation / low.deviation
-    how = f"far {'above' if above else 'below'} the others"
+    ratio, how = high.mean / low.mean if positive else 0.0, f"far {'above' if above else 'below'} the others"
     if ratio >= 1.5:  # inches are 2.54 times centimetres, and kilometres 1.6 times miles
         how = f"about {ratio:,.{1 if ratio < 5 else 0}f} times {'larger' if above else 'smaller'}"
     return _clients([client for client in moments if client in named]), how

@@ -186,36 +186,33 @@ def _check_is_header(names: Sequence[str], cells: pd.DataFrame, origin: str) -> 
 
 
 def read_sheet(path: Path, origin: str, name: str | None = None) -> pd.DataFrame:
-    """Read a sheet of a workbook, by `name` or the only visible one that holds anything.
+    """Read a sheet of a workbook, by `name` or the only one that holds anything.
 
-    Cells are numbers, texts, truth values, dates and times as the workbook has them. Empty rows and columns around them
-    are left out. Formulas have the value they had when the file was saved; errors such as ``#DIV/0!`` are empty cells.
-    Raises FedkinError if the file cannot be read, has no such sheet, or several to choose from.
+    Empty rows and columns around cells are left out. Formulas have the value they had when the file was saved; errors
+    such as ``#DIV/0!`` are empty cells. Raises FedkinError if the file cannot be read, has no such sheet, or several to
+    choose from.
     """
     require(f"Reading {origin}", "python_calamine", "excel")
     import pandas as pd
-    from python_calamine import CalamineError, CalamineWorkbook, SheetTypeEnum, SheetVisibleEnum
 
     try:
-        content = path.read_bytes()
-        _check_extent(content, origin)
-        book = CalamineWorkbook.from_filelike(io.BytesIO(content))
-        shown = (SheetTypeEnum.WorkSheet, SheetVisibleEnum.Visible)
-        sheets = [each.name for each in book.sheets_metadata if (each.typ, each.visible) == shown or each.name == name]
-        read = {sheet: book.get_sheet_by_name(sheet).to_python(skip_empty_area=True) for sheet in sheets}
-    except (OSError, CalamineError) as error:
+        _check_extent(path.read_bytes(), origin)
+        sheets = pd.read_excel(path, sheet_name=None, header=None, dtype=object, engine="calamine", na_filter=False)
+    except FedkinError:
+        raise
+    except Exception as error:  # whatever the reader raises over damaged bytes
         raise FedkinError(
             f"{origin} cannot be read as {path.suffix.lower()} (it is damaged, protected by a password, or no "
             "workbook); open it in a spreadsheet, and save it as .xlsx or .csv."
         ) from error
-    filled = {sheet: rows for sheet, rows in read.items() if rows}
-    chosen = filled if name is None else {sheet: rows for sheet, rows in filled.items() if sheet == name}
-    if len(chosen) != 1:
+    cells = {key: frame.loc[(frame != "").any(axis=1), (frame != "").any()] for key, frame in sheets.items()}
+    filled = {key: frame for key, frame in cells.items() if frame.size and name in (None, key)}
+    if len(filled) != 1:
         holds = f"no sheet '{name}'" if name else f"{len(filled)} sheets that hold anything"
-        listed = listing([f"'{sheet}'" for sheet in filled], 5) or "none"
         choice = setting("sheet", next(iter(filled), "NAME"))
+        listed = listing([f"'{key}'" for key in cells], 5)
         raise FedkinError(f"{origin} has {holds}, of {listed}; {choice}, for one is read.")
-    frame = _with_names(pd.DataFrame(next(iter(chosen.values())), dtype=object), origin)
+    frame = _with_names(next(iter(filled.values())), origin)
     return frame.mask(frame == "", None)
 
 

@@ -415,25 +415,13 @@ def load_clients(
 ) -> list[Dataset]:
     """Load one data set per client, with class indices that mean the same at all of them.
 
-    Columns of tables may differ from client to client, in their order, too; arrays are all of one shape.
-
-    Parameters
-    ----------
-    source : str, Path, sequence or mapping
-        A folder with a file per client (``.npz``, ``.csv``, ``.tsv``, ``.parquet`` or a workbook), in order of name; or
-        the data of each client, in order or by the client's name: the path of a file, a DataFrame, or an array as
-        `fedkin.data.tables.as_tensor` takes it.
-    label : str, optional
-        The column or array of labels of every client, or "none". Without it, a column of a usual name that can
-        hold labels is taken for them, see `fedkin.data.tables.label_of`.
-    options : TableOptions, optional
-        Options for reading the columns of all clients.
-
-    Raises
-    ------
-    FedkinError
-        If there is no client, or any cannot be used, with a line for each problem; if arrays differ in shape, or some
-        clients have tables and others arrays; or if no client has a column that `options` name.
+    `source` is a folder with a file per client (``.npz``, ``.csv``, ``.tsv``, ``.parquet`` or a workbook), in order of
+    name; or the data of each client, in order or by the client's name: the path of a file, a DataFrame, or an array as
+    `fedkin.data.tables.as_tensor` takes it. Columns of tables may differ from client to client; arrays are all of one
+    shape. `label` is the column or array of labels of every client, or "none"; without it a column of a usual name is
+    taken, see `fedkin.data.tables.label_of`. Raises FedkinError if there is no client, or any cannot be used, with a
+    line for each problem; if arrays differ in shape, or some clients have tables and others arrays; or if no client has
+    a column that `options` name.
     """
     clients: list[Dataset] = []
     problems: list[tuple[str, str]] = []

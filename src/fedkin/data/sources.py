@@ -46,30 +46,14 @@ def load(
     options: TableOptions = NO_OPTIONS,
     must_have: bool = True,
 ) -> Dataset:
-    """Load a data set by name or path.
+    """Load a data set by name or path; `label` is the column or array of labels, or "none", by default a usual name's.
 
-    Parameters
-    ----------
-    source : str
-        In this order: the name of an embedded data set (`fedkin.data.names.EMBEDDED`); a ``.npz``,
-        ``.csv``, ``.tsv`` or ``.parquet`` file, or a workbook such as ``.xlsx``; a directory in Hugging Face layout;
-        the name of one below the directory in the environment variable ``FEDKIN_DATA``, with ``-`` or ``_``. With
-        ``hf:`` before it, such a name is looked for on the Hugging Face hub if it is not below that.
-    label : str, optional
-        The column or array of labels, if it does not have a usual name; "none" if there are no labels.
-    split : str
-        Split of a Hugging Face data set; everything else has only ``"train"``.
-    cluster : str, optional
-        A column or array for `Dataset.clusters`, which is then neither a feature nor taken for labels.
-    options : TableOptions, optional
-        Options for reading a table's columns.
-    must_have : bool
-        Whether a table must have the columns that `options` name.
-
-    Raises
-    ------
-    FedkinError
-        If there is no such data set, it cannot be used, or it has no column that `options` name.
+    `source` is, in this order, the name of an embedded data set (`fedkin.data.names.EMBEDDED`); a ``.npz``, ``.csv``,
+    ``.tsv`` or ``.parquet`` file, or a workbook; a directory in Hugging Face layout; the name of one below the
+    directory in the environment variable ``FEDKIN_DATA``; or, after ``hf:``, that of one on the Hugging Face hub. It is
+    the `split` of a Hugging Face data set; everything else has only ``"train"``. `cluster` is a column or array for
+    `Dataset.clusters`, which is then no feature. If it `must_have` them, a table needs the columns that `options` name.
+    Raises FedkinError if there is no such data set, it cannot be used, or it lacks such a column.
     """
     data = with_embeddings(_load(source, label, split, cluster, options), options, f"'{source}'")
     if must_have and data.table is not None:

@@ -32,7 +32,7 @@ from fedkin.data.options import NO_LABELS, TableOptions
 from fedkin.data.population import Population
 from fedkin.data.preparation import Preparation
 from fedkin.data.scenarios.already_split import ClientFiles, notes_on_sites
-from fedkin.data.scenarios.partition_scenario import client_of
+from fedkin.data.scenarios.partitions import client_of
 from fedkin.data.tables import as_frame
 
 ClassLabels = NDArray[Any]

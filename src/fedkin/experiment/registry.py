@@ -91,8 +91,11 @@ DEFAULT_METHOD = "fedcref"
 """The method of an experiment that names none."""
 
 _SCENARIOS = {
-    "label-skew": ("mixtures:LabelSkew", "a labelled data set; each client holds only a few of its classes"),
-    "own-class": ("mixtures:OwnClass", "one client per class, with samples of it mostly or only (CCFC, SDA-FC)"),
+    "label-skew": ("partitions:LabelSkew", "a labelled data set; each client holds only a few of its classes"),
+    "own-class": (
+        "partitions:OwnClass",
+        "one client per class, with samples of it mostly or only (CCFC, SDA-FC)",
+    ),
     "files": ("already_split:ClientFiles", "a folder with one file per client, taken as they are"),
     "label-clusters": ("hidden:LabelClusters", "three clusters of clients, each with classes of its own (OCFL)"),
     "missing-classes": ("hidden:MissingClasses", "clusters of clients that each lack a few classes (gradient-loss)"),
@@ -101,8 +104,8 @@ _SCENARIOS = {
     "domain": ("hidden:Domain", "clusters of clients from different domains, such as PACS's photos and sketches"),
     "drift-swap": ("hidden:DriftSwap", "rotation or label-flip; within a run some clients change their cluster"),
     "arrivals": ("hidden:Arrivals", "rotation or label-flip; some clients join within a run"),
-    "dirichlet": ("mixtures:Dirichlet", "every class split in random proportions; no hidden clusters"),
-    "iid": ("mixtures:Iid", "samples allocated at random; no hidden clusters"),
+    "dirichlet": ("partitions:Dirichlet", "every class split in random proportions; no hidden clusters"),
+    "iid": ("partitions:Iid", "samples allocated at random; no hidden clusters"),
 }
 SCENARIOS = _entries("data.scenarios", _SCENARIOS)
 

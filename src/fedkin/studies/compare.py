@@ -30,7 +30,7 @@ from fedkin.core.seeds import derive_generator
 from fedkin.data.dataset import encode_labels
 from fedkin.data.inputs import FederationInput, federation_input
 from fedkin.data.population import Population
-from fedkin.data.scenarios.partition_scenario import hold_out
+from fedkin.data.scenarios.partitions import hold_out
 from fedkin.experiment.config import Config, config_of, flat
 from fedkin.experiment.run import check_machine
 from fedkin.experiment.terminal import show_progress

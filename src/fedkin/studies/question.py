@@ -14,7 +14,7 @@ from fedkin.core.files import read_tables
 from fedkin.core.method import options_of
 from fedkin.data.names import files_of_clients
 from fedkin.data.population import Population
-from fedkin.data.scenarios.partition_scenario import PartitionScenario
+from fedkin.data.scenarios.partitions import PartitionScenario
 from fedkin.experiment import registry
 from fedkin.experiment.config import Config, apply_setting, check_section, config_of
 

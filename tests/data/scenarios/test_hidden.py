@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fedkin.core import FedkinError
 from fedkin.data.scenarios.hidden import Arrivals, Domain, DriftSwap, LabelClusters, LabelFlip, MissingClasses, Rotation
-from fedkin.data.scenarios.partition_scenario import Labelled
+from fedkin.data.scenarios.partitions import Labelled
 
 
 def images(n, side=3, classes=10):

@@ -10,8 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedkin.core import FedkinError
-from fedkin.data.scenarios.mixtures import Dirichlet, Iid, LabelSkew, OwnClass, label_skew, own_class
-from fedkin.data.scenarios.partition_scenario import Labelled
+from fedkin.data.scenarios.partitions import (
+    Dirichlet,
+    Iid,
+    Labelled,
+    LabelSkew,
+    OwnClass,
+    label_skew,
+    own_class,
+)
 
 ALL = [Dirichlet(), Iid()]
 

@@ -18,7 +18,7 @@ from fedkin.data.inputs import load_clients
 from fedkin.data.options import NO_OPTIONS, TableOptions
 from fedkin.data.population import Population
 from fedkin.data.samples import note_on_texts
-from fedkin.data.scenarios.partition_scenario import client_of, hold_out
+from fedkin.data.scenarios.partitions import client_of, hold_out
 from fedkin.data.sources import clients_in_one
 
 

@@ -14,7 +14,7 @@ from fedkin.core.errors import FedkinError
 from fedkin.core.method import Count, Fraction, Positive
 from fedkin.core.seeds import derive_generator, draw_seed
 from fedkin.data.population import Drift, Population
-from fedkin.data.scenarios.partition_scenario import (
+from fedkin.data.scenarios.partitions import (
     Labelled,
     PartitionScenario,
     SampleTransform,
@@ -32,7 +32,7 @@ _DOMAINS = ("photo", "art_painting", "cartoon", "sketch")
 class InTurns(PartitionScenario):
     """Base of scenarios in which client i is in cluster i mod the number of clusters (Prigent et al.).
 
-    Sizes and class proportions come from `fedkin.data.scenarios.partition_scenario.dirichlet_split`, capped, of the
+    Sizes and class proportions come from `fedkin.data.scenarios.partitions.dirichlet_split`, capped, of the
     training and the test split independently, as in the authors' code.
 
     Attributes

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fedkin.core import FedkinError
 from fedkin.core.seeds import derive_generator
 from fedkin.data.names import READ
-from fedkin.data.scenarios.partition_scenario import (
+from fedkin.data.scenarios.partitions import (
     allocate_in_proportion,
     apportion,
     dirichlet_split,

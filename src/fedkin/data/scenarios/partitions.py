@@ -1,0 +1,529 @@
+"""Partitions of one labelled data set: what scenarios share, and those without hidden clusters of clients.
+
+Rules return indices, allocate every sample at most once, draw from the generator that they get, and shuffle each
+client's indices.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Literal
+
+import numpy as np
+import torch
+from annotated_types import Interval
+from torch import Tensor
+
+from fedkin.core.client import Client
+from fedkin.core.errors import FedkinError, option
+from fedkin.core.method import Count, Fraction
+from fedkin.core.replies import check_same_shape
+from fedkin.core.seeds import derive_generator, draw_seed
+from fedkin.data.checks import check_cells
+from fedkin.data.dataset import Dataset, SplitError, check_are_classes, in_order
+from fedkin.data.options import NO_OPTIONS, TableOptions
+from fedkin.data.population import Population
+from fedkin.data.sources import load
+
+SampleTransform = Callable[[int, Tensor, Tensor], tuple[Tensor, Tensor]]
+"""Transform of a client's samples, ``(client, x, y) -> (x, y)``, for training and test samples alike."""
+
+
+@dataclass(frozen=True)
+class Labelled(Dataset):
+    """Labelled data set, with its official test split as `test` if it has one."""
+
+    y: Tensor
+    test: tuple[Tensor, Tensor] | None = field(default=None, kw_only=True)
+
+
+@dataclass(frozen=True)
+class DataSetScenario(ABC):
+    """Base of scenarios of one labelled data set.
+
+    Attributes
+    ----------
+    data : str
+        Name or path, see `fedkin.data.sources.load`.
+    label : str or None
+        Column of labels, if it does not have a usual name.
+    table : TableOptions
+        Options for reading a table's columns.
+    """
+
+    data: str = "digits"
+    label: str | None = None
+    table: TableOptions = field(default=NO_OPTIONS, kw_only=True)
+
+    @abstractmethod
+    def build(self, seed: int) -> Population:
+        """Build the clients and the ground truth; the same for the same seed.
+
+        Raises FedkinError if the data cannot be loaded or have no labels, or an option does not suit them.
+        """
+
+
+@dataclass(frozen=True)
+class PartitionScenario(DataSetScenario):
+    """Base of scenarios that partition one labelled data set among clients, each with a training and a test part.
+
+    Attributes
+    ----------
+    test_fraction : float
+        Fraction of every client's samples that is held out, in [0, 1], if the data have no test split of their own
+        that is partitioned like the training split; at least one sample remains to train on.
+    samples_per_client : int or None
+        Maximum number of training samples at each client, chosen at random; all by default.
+    """
+
+    test_fraction: Fraction = 0.2
+    samples_per_client: Count | None = None
+
+    def build(self, seed: int) -> Population:
+        """Build the clients, with labels, tests and hidden clusters; see `DataSetScenario.build`."""
+        return self.partition(load_labelled(self.data, self.label, self.table), seed)
+
+    @abstractmethod
+    def partition(self, data: Labelled, seed: int) -> Population:
+        """Do the same as `build`, with data that are loaded already; `self.data` and `self.label` are ignored."""
+
+    def populated(
+        self, data: Labelled, parts: Sequence[Tensor], seed: int, *, tests: Sequence[Tensor] | None = None,
+        clusters: Tensor | None = None, change: SampleTransform | None = None,
+    ) -> Population:  # fmt: skip
+        """Build the population from each client's int64 indices into the training samples, and into the test split.
+
+        Without `tests` a `test_fraction` of every part is held out. `clusters`, int64 ``(n,)``, are the clients' hidden
+        ones. A `change` is applied to every client's samples; without it, the official test split is everyone's. Raises
+        FedkinError if a client would have nothing to train on.
+        """
+        clients, held_out = [], []
+        for i, part in enumerate(parts):
+            if len(part) == 0:
+                raise FedkinError(
+                    f"Client {i} of {len(parts)} would get no sample of '{data.name}'; take fewer clients."
+                )
+            if tests is not None and data.test is not None:
+                test = (data.test[0][tests[i]], data.test[1][tests[i]])
+            else:
+                # A generator of its own for each client, so that more clients leave the first ones as they are.
+                part, out = hold_out(part, self.test_fraction, derive_generator(seed, "test", i))
+                test = (data.x[out], data.y[out])
+            if self.samples_per_client is not None and len(part) > self.samples_per_client:
+                order = torch.randperm(len(part), generator=derive_generator(seed, "bound", i))
+                part = part[order[: self.samples_per_client]]
+            client = client_of(i, data, part)
+            client.y = data.y[part]
+            if change is not None:
+                (client.x, client.y), test = change(i, client.x, client.y), change(i, *test)
+            clients.append(client)
+            held_out.append(test)
+        return Population(
+            clients,
+            [client.y for client in clients if client.y is not None],
+            data.classes,
+            data.features,
+            tests=held_out if any(len(y) for _, y in held_out) else [],
+            clusters=clusters,
+            common_test=data.test if change is None else None,
+            notes=() if data.table is None else tuple(check_cells({data.name: data.table})),
+        )
+
+
+def load_labelled(source: str, label: str | None = None, options: TableOptions = NO_OPTIONS) -> Labelled:
+    """Load a data set with labels, and of arrays and images its split ``test`` if it has one.
+
+    Raises FedkinError if it cannot be loaded, or has no labels, or those that are named are measured numbers.
+    """
+    train, test = load(source, label, options=options), None
+    if label is not None:
+        check_are_classes(train.classes, len(train), train.label)
+    if train.table is None:  # columns of two tables would have to be brought together first
+        with suppress(SplitError):
+            test = load(source, label, split="test", options=options)
+    if test is None:
+        return Labelled(train.name, train.x, labels_of(train), train.classes, train.table)
+    check_same_shape({f"'{source}'": train.x.shape[1:], f"The test split of '{source}'": test.x.shape[1:]})
+    classes = in_order([*train.classes, *test.classes])
+    if test.classes != train.classes:
+        train, test = train.with_classes(classes), test.with_classes(classes)
+    return Labelled(train.name, train.x, labels_of(train), train.classes, test=(test.x, labels_of(test)))
+
+
+def client_of(number: int, data: Dataset, rows: Tensor | None = None) -> Client:
+    """Return a client, without labels, with the samples of `data` at int64 `rows`, or with all of them."""
+    data = data if rows is None else data.rows(rows)
+    return Client(number, data.x, table=data.table, samples=data.samples if data.table is None else None)
+
+
+def labels_of(data: Dataset) -> Tensor:
+    """Return the labels of a data set; raise FedkinError if it has none."""
+    if data.y is None:
+        raise FedkinError(
+            f"'{data.name}' has no labels, but clients of this scenario need them; name their column with "
+            f"{option('label')}, or, to have each client's own rows, give a folder with one file per client, or the "
+            f"column that names each row's client, as by {option('simulation.column', 'site')}."
+        )
+    return data.y
+
+
+def unlabelled(data: Dataset, parts: Sequence[Tensor]) -> Population:
+    """Return clients without labels or tests, whose classes only the evaluator knows."""
+    y = labels_of(data)
+    clients = [client_of(i, data, part) for i, part in enumerate(parts)]
+    return Population(clients, [y[part] for part in parts], data.classes, data.features)
+
+
+def hold_out(part: Tensor, share: float, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Split `part` into what remains and what is held out, both in their original order.
+
+    With a share above 0, of two or more at least one is held out, and at least one always remains.
+    """
+    n = len(part)
+    out = min(n - 1, max(1, round(share * n))) if share > 0 else 0
+    is_out = torch.zeros(n, dtype=torch.bool)
+    is_out[torch.randperm(n, generator=rng)[:out]] = True
+    return part[~is_out], part[is_out]
+
+
+# Rules that allocate samples.
+
+
+def dirichlet_split(
+    y: Tensor, n_clients: int, alpha: float | Sequence[float], rng: torch.Generator, *, least: int = 10,
+    capped: bool = False,
+) -> list[Tensor]:  # fmt: skip
+    """Partition each class in proportions drawn from a Dirichlet distribution.
+
+    `y` is int64 ``(n,)``, the class of each sample; all are allocated. The concentration `alpha`, one for all or one
+    per client, is above 0. Proportions are drawn anew, up to 1,000 times, until every client has the `least` samples.
+    With `capped` a client that has reached the average size gets none of the classes that follow, as in the code of
+    Prigent et al. Return each client's indices into `y`, int64. Raises FedkinError if there are too few samples, a
+    concentration is not above 0, or no draw gave every client enough.
+    """
+    alphas = np.full(n_clients, alpha) if isinstance(alpha, int | float) else np.asarray(alpha, dtype=float)
+    if alphas.shape != (n_clients,) or not (alphas > 0).all():
+        raise FedkinError(f"alpha is {alpha}; allowed: one number above 0, or one for each of the {n_clients} clients.")
+    if not 1 <= n_clients * max(1, least) <= len(y):
+        raise FedkinError(f"{len(y)} samples are too few for {n_clients} clients with at least {least} each.")
+    draws = np.random.default_rng(draw_seed(rng))
+    for _ in range(1000):
+        counts, sizes = [], torch.zeros(n_clients, dtype=torch.int64)
+        for members in torch.bincount(y).tolist():
+            shares = torch.from_numpy(draws.dirichlet(alphas))
+            if capped:
+                full = sizes >= len(y) / n_clients
+                rest = shares.masked_fill(full, 0)
+                # Tiny concentrations can leave nothing of the shares.
+                shares = rest if float(rest.sum()) > 0 else (~full).double()
+            counts.append(_cut(members, shares))
+            sizes = sizes + counts[-1]
+        if int(sizes.min()) >= least:
+            return allocate(y, torch.stack(counts), rng)
+    raise FedkinError(
+        f"No Dirichlet split of 1,000 with alpha {alpha} gave each of {n_clients} clients {least} of {len(y)} "
+        "samples; take fewer clients, a larger alpha or a smaller minimum size."
+    )
+
+
+def allocate(y: Tensor, counts: Tensor, rng: torch.Generator) -> list[Tensor]:
+    """Allocate the given number of random samples of each class to each client; return indices into `y`.
+
+    `y` is int64 ``(n,)`` in ``0..classes-1``, and `counts` int64 ``(classes, clients)``; no row may ask for more than
+    its class has.
+    """
+    mixed = torch.randperm(len(y), generator=rng)
+    by_class = mixed[y[mixed].argsort(stable=True)].split(torch.bincount(y, minlength=len(counts)).tolist())
+    index = torch.cat([members[: int(row.sum())] for members, row in zip(by_class, counts, strict=True)])
+    owner = torch.cat([torch.arange(counts.shape[1]).repeat_interleave(row) for row in counts])
+    mixed = torch.randperm(len(index), generator=rng)
+    order = mixed[owner[mixed].argsort(stable=True)]
+    return list(index[order].split(counts.sum(0).tolist()))
+
+
+def allocate_in_proportion(y: Tensor, held: Sequence[Tensor], rng: torch.Generator) -> list[Tensor]:
+    """Allocate each class in the proportions in which clients have it already; for the tests of a partition.
+
+    `y` is int64 ``(n,)``, the class of each sample to allocate, and `held` the classes of each client's samples;
+    classes that no client has are allocated to none.
+    """
+    classes = 1 + max(int(each.max()) for each in (y, *held) if len(each))
+    weights = torch.stack([torch.bincount(each, minlength=classes) for each in held], dim=1).double()
+    sizes = torch.bincount(y, minlength=classes).tolist()
+    return allocate(y, torch.stack([_cut(size, row) for size, row in zip(sizes, weights, strict=True)]), rng)
+
+
+def apportion(total: int, weights: Sequence[float]) -> list[int]:
+    """Split `total` into integers in proportion to `weights`, rounding up those with the largest remainders."""
+    quotas = [total * weight / sum(weights) for weight in weights]
+    parts = [int(quota) for quota in quotas]
+    for i in sorted(range(len(parts)), key=lambda i: parts[i] - quotas[i])[: total - sum(parts)]:
+        parts[i] += 1
+    return parts
+
+
+def _cut(total: int, weights: Tensor) -> Tensor:
+    """Split `total` samples at the rounded-down partial sums of `weights`; all parts are zero if all weights are."""
+    sums = weights.cumsum(0)
+    if float(sums[-1]) == 0:
+        return torch.zeros(len(weights), dtype=torch.int64)
+    ends = (sums * total / sums[-1]).long()
+    ends[-1] = total  # whatever rounding made of it
+    return ends.diff(prepend=ends.new_zeros(1))
+
+
+# Scenarios without hidden clusters: clients differ in their mixture of classes, or by chance alone.
+
+
+@dataclass(frozen=True)
+class Dirichlet(PartitionScenario):
+    """Dirichlet partition: each class is allocated in proportions drawn from a Dirichlet distribution.
+
+    A test split of the data is partitioned in the proportions of each client's training samples; drawn anew, they would
+    test a client on other classes than it trains on.
+
+    Attributes
+    ----------
+    clients : int
+        Number of clients, ``num_partitions`` of flwr-datasets.
+    alpha : float or list of float
+        Concentration, above 0, for all clients or for each.
+    min_partition_size : int
+        Samples that every client has at least, before anything is held out.
+    """
+
+    clients: Count = 10
+    alpha: float | list[float] = 0.5
+    min_partition_size: int = 10
+
+    def partition(self, data: Labelled, seed: int) -> Population:
+        rng, tests = derive_generator(seed, "partition"), None
+        parts = dirichlet_split(data.y, self.clients, self.alpha, rng, least=self.min_partition_size)
+        if data.test is not None:
+            held = [data.y[part] for part in parts]
+            tests = allocate_in_proportion(data.test[1], held, derive_generator(seed, "test"))
+        return self.populated(data, parts, seed, tests=tests)
+
+
+@dataclass(frozen=True)
+class Iid(PartitionScenario):
+    """I.i.d. partition: samples at random, the same number for every client up to one; they need no labels.
+
+    A test split of the data is partitioned at random, too, and needs a sample for every client.
+
+    Attributes
+    ----------
+    clients : int
+        Number of clients, ``num_partitions`` of flwr-datasets.
+    """
+
+    clients: Count = 10
+
+    def build(self, seed: int = 0) -> Population:
+        data = load(self.data, self.label, options=self.table)
+        if data.y is not None:
+            return super().build(seed)
+        parts = self._parts(len(data), seed, "partition")  # there is nothing to test against either
+        clients = [client_of(i, data, part[: self.samples_per_client]) for i, part in enumerate(parts)]
+        return Population(clients, None, [], data.features)
+
+    def partition(self, data: Labelled, seed: int) -> Population:
+        parts = self._parts(len(data), seed, "partition")
+        tests = None if data.test is None else self._parts(len(data.test[1]), seed, "test")
+        return self.populated(data, parts, seed, tests=tests)
+
+    def _parts(self, samples: int, seed: int, purpose: str) -> list[Tensor]:
+        if self.clients > samples:
+            raise FedkinError(f"clients is {self.clients}; allowed: 1 to {samples}, the number of samples.")
+        return list(torch.randperm(samples, generator=derive_generator(seed, purpose)).tensor_split(self.clients))
+
+
+@dataclass(frozen=True)
+class OwnClass(DataSetScenario):
+    """One unlabelled client per class, a fraction of whose samples is of that class (CCFC, section 4.1).
+
+    The paper draws a client's other samples from the entire data; here as in the authors' code they are what the
+    others leave, so that every sample is at exactly one client. A class too small for its client's fraction goes to it
+    whole. The splits for training and test are taken together.
+
+    Attributes
+    ----------
+    heterogeneity : float
+        The paper's p: from 0, all samples allocated at random, to 1, each client a class.
+    fraction : float
+        Fraction of the data that is used, chosen at random; in (0, 1].
+    """
+
+    heterogeneity: Fraction = 0.5
+    fraction: Annotated[float, Interval(gt=0, le=1)] = 1.0
+
+    def build(self, seed: int) -> Population:
+        """Build the clients, without labels, and the truth; see `DataSetScenario.build`."""
+        data = load_labelled(self.data, self.label, self.table)
+        if data.test is not None:
+            x, y = torch.cat([data.x, data.test[0]]), torch.cat([data.y, data.test[1]])
+            data = replace(data, x=x, y=y, test=None)
+        if self.fraction < 1.0:
+            order = torch.randperm(len(data), generator=derive_generator(seed, "fraction"))
+            data = data.rows(order[: round(self.fraction * len(data))].sort().values)
+        parts = own_class(data.y, len(data.classes), self.heterogeneity, derive_generator(seed, "partition"))
+        if not all(map(len, parts)):
+            raise FedkinError(
+                f"'{self.data}' leaves one of {len(parts)} clients, one per class, without a sample; a larger "
+                f"simulation.fraction than {self.fraction:g} is needed."
+            )
+        return unlabelled(data, parts)
+
+
+def own_class(y: Tensor, clients: int, heterogeneity: float, rng: torch.Generator) -> list[Tensor]:
+    """Partition samples so that a fraction `heterogeneity`, in [0, 1], of client c's samples is of class c.
+
+    `y` is int64 ``(n,)``, classes in ``0..clients-1``. Every row is in exactly one of the clients' rows, int64. Below a
+    heterogeneity of 1 all have ``n / clients`` samples, or one more: the first of the client's class in the order of
+    `y`, then others at random.
+    """
+    members = [(y == label).nonzero()[:, 0] for label in range(clients)]
+    if heterogeneity == 1.0:
+        return members
+    sizes = apportion(len(y), [1] * clients)
+    first = [rows[: round(heterogeneity * size)] for rows, size in zip(members, sizes, strict=True)]
+    free = torch.ones(len(y), dtype=torch.bool)
+    free[torch.cat(first)] = False
+    rest = free.nonzero()[:, 0]
+    rest = rest[torch.randperm(len(rest), generator=rng)]
+    rests = rest.split([size - len(rows) for rows, size in zip(first, sizes, strict=True)])
+    return [torch.cat(pair) for pair in zip(first, rests, strict=True)]
+
+
+@dataclass(frozen=True)
+class LabelSkew(DataSetScenario):
+    """Label skew: each unlabelled client has samples of a few classes of one data set (FedCRef, section 5.2).
+
+    Attributes
+    ----------
+    n_classes : int or None
+        Keep only so many classes, the most frequent ones.
+    clients : int
+        Number of clients, at least 1.
+    min_classes, max_classes : int or None
+        Range of the number of classes per client; by default 2 to half of all.
+    samples_per_class : int or None
+        Samples of each class a client holds; by default as many as the data allow, at most 500.
+    overlap : float
+        Fraction of a client's samples of a class that all its holders have, in [0, 1].
+    initial : {"method", "true", "dirty"}
+        Starting labels of each client's samples: whatever the method makes of them; the true classes; or those with a
+        fraction of `dirtiness` moved at random to the client's other clusters.
+    dirtiness : float
+        In [0, 1].
+    """
+
+    n_classes: Count | None = None
+    clients: Count = 10
+    min_classes: Count | None = None
+    max_classes: Count | None = None
+    samples_per_class: Count | None = None
+    overlap: Fraction = 0.0
+    initial: Literal["method", "true", "dirty"] = "method"
+    dirtiness: Fraction = 0.3
+
+    def build(self, seed: int) -> Population:
+        """Build the clients; their state holds ``n_clusters`` and, with simulated starting labels, those as ``given``.
+
+        Both are int64: ``n_clusters`` a scalar, the number of classes at the client; ``given`` of shape ``(n,)``, in
+        ``0..n_clusters-1`` by order of class. The partition depends on `seed` and not on `initial` or `dirtiness`.
+        """
+        data = load(self.data, self.label, options=self.table)
+        y = labels_of(data)
+        if self.n_classes is not None:
+            if self.n_classes > (most := len(y.unique())):
+                raise FedkinError(f"n_classes is {self.n_classes}; allowed: 1 to {most}, the classes of '{data.name}'.")
+            frequent = torch.bincount(y).argsort(descending=True, stable=True)[: self.n_classes].sort().values
+            chosen = torch.isin(y, frequent)
+            y = torch.searchsorted(frequent, y[chosen])
+            data = replace(data.rows(chosen), y=y, classes=[data.classes[i] for i in frequent.tolist()])
+        sizes = torch.unique(y, return_counts=True)[1]
+        most = self.max_classes or max(min(len(sizes), max(2, len(sizes) // 2)), self.min_classes or 0)
+        fewest = self.min_classes or min(2, most)
+        if not fewest <= most <= len(sizes):
+            raise FedkinError(
+                f"Classes per client are {fewest} to {most}; allowed: 1 <= minimum <= maximum <= {len(sizes)}."
+            )
+        # As many that the smallest class is about used up, in tens where they are ten or more.
+        fitting = int(sizes.min()) / max(1.0, self.clients * (fewest + most) / 2 / len(sizes))
+        fitting = min(500, int(round(fitting, -1) if fitting >= 10 else max(1, fitting)), int(sizes.min()))
+        rng, each = derive_generator(seed, "partition"), self.samples_per_class or fitting
+        parts = label_skew(y, self.clients, (fewest, most), each, rng, self.overlap)
+        population = unlabelled(data, parts)
+        for client in population.clients:
+            classes, labels = torch.unique(y[parts[client.id]], return_inverse=True)
+            client.state = {"n_clusters": torch.tensor(len(classes))}
+            if self.initial == "dirty" and len(classes) > 1:
+                rng = derive_generator(seed, "dirty", client.id)
+                moves = torch.rand(labels.shape, generator=rng) < self.dirtiness
+                distance = torch.randint(1, len(classes), labels.shape, generator=rng)
+                labels = torch.where(moves, (labels + distance) % len(classes), labels)
+            if self.initial != "method":
+                client.state["given"] = labels
+        return population
+
+
+def label_skew(
+    y: Tensor, n_clients: int, classes_per_client: tuple[int, int], samples_per_class: int, rng: torch.Generator,
+    overlap: float = 0.0,
+) -> list[Tensor]:  # fmt: skip
+    """Partition samples so that each client has a few classes with the same number of samples (FedCRef, section 5.2).
+
+    Client after client, the number of classes K is drawn uniformly from `classes_per_client`, the minimum and the
+    maximum, then K distinct classes. The set of classes must be one that no earlier client has, until all sets of that
+    size are taken. Samples of a class are allocated without replacement. When too few are left for a client, that class
+    (and no other) is allocated anew, the remaining samples first; so two clients may share a sample, but no client ever
+    holds one twice.
+
+    With an `overlap` of p, in [0, 1], each of the n holders of a class gives its first ``p q / (n + p - n p)`` of q
+    samples to a common pot and then holds its remaining ones and the whole pot, so that the pot is a share p of what it
+    holds.
+
+    `y` is int64 ``(n,)``, the class of each sample; what is returned are each client's indices into it, int64,
+    shuffled. Raises FedkinError if a class has too few samples.
+    """
+    members = {int(c): (y == c).nonzero()[:, 0] for c in y.unique()}
+    if samples_per_class > (smallest := min(map(len, members.values()))):
+        raise FedkinError(
+            f"samples_per_class is {samples_per_class}, but the smallest class has only {smallest} samples."
+        )
+    remaining = {c: members[c][:0] for c in members}
+    taken: dict[int, set[tuple[int, ...]]] = {}
+    holdings = []
+    for _ in range(n_clients):
+        size = int(torch.randint(classes_per_client[0], classes_per_client[1] + 1, (), generator=rng))
+        held = {}
+        for c in _new_set(sorted(members), size, taken.setdefault(size, set()), rng):
+            if len(remaining[c]) < samples_per_class:
+                used = members[c][~torch.isin(members[c], remaining[c])]
+                remaining[c] = torch.cat([remaining[c], used[torch.randperm(len(used), generator=rng)]])
+            held[c], remaining[c] = remaining[c][:samples_per_class], remaining[c][samples_per_class:]
+        holdings.append(held)
+    for c in members if overlap > 0 else ():
+        holders = [held for held in holdings if c in held]
+        in_pot = round(overlap * samples_per_class / (len(holders) + overlap - len(holders) * overlap))
+        pot = torch.cat([held[c][:in_pot] for held in holders] or [members[c][:0]])
+        for held in holders:
+            held[c] = torch.unique(torch.cat([held[c][in_pot:], pot]))
+    parts = [torch.cat(list(held.values())) for held in holdings]
+    return [part[torch.randperm(len(part), generator=rng)] for part in parts]
+
+
+def _new_set(classes: list[int], size: int, taken: set[tuple[int, ...]], rng: torch.Generator) -> tuple[int, ...]:
+    if len(taken) == math.comb(len(classes), size):
+        taken.clear()
+    while True:
+        order = torch.randperm(len(classes), generator=rng)[:size].tolist()
+        drawn = tuple(sorted(classes[position] for position in order))
+        if drawn not in taken:
+            taken.add(drawn)
+            return drawn
