@@ -138,8 +138,7 @@ def test_grey_images_with_class_labels(tmp_path):
             {"a": [1, 2], "label": [0, None]},
             {"a": datasets.Value("int64"), "label": datasets.ClassLabel(names=["u"])},
             {},
-            "Column 'label' of '{}' lacks 1 of 2 labels; leave out these rows, or set label = \"none\" to use no "
-            "labels.",
+            "Column 'label' of '{}' lacks 1 of 2 labels; leave these rows out, or set label = \"none\" to use none.",
         ),
         (
             {"a": [1]},

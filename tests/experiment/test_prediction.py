@@ -118,12 +118,9 @@ def test_files_are_predicted_as_the_runs_were_read_and_clients_by_name(tmp_path:
     with pytest.raises(FedkinError, match=r"has no client west; give --client, 0 to 1, or north, south"):
         prediction.predict(tmp_path / "run", source, client="west")
     (tmp_path / "new.csv").write_text("a;b\n1,125;2,500\n")
-    learned, given = (
-        prediction.predict(tmp_path / "run", str(tmp_path / "new.csv"), client=1, **more)
-        for more in ({}, {"decimal": ","})
-    )
-    assert learned == given
-    assert len(rows_of(given)) == 2
+    with pytest.raises(FedkinError, match="decimal"):
+        prediction.predict(tmp_path / "run", str(tmp_path / "new.csv"), client=1)
+    assert len(rows_of(prediction.predict(tmp_path / "run", str(tmp_path / "new.csv"), client=1, decimal=","))) == 2
 
 
 QUICK = ["method.rounds=2", "method.module=perceptron", "evaluation.map=none"]
@@ -195,15 +192,3 @@ def test_a_module_of_another_package_is_imported_only_if_it_is_named(
     with pytest.raises(FedkinError, match=r"'ownnet' is not from fedkin, so it is not imported; packages="):
         fedkin.load_models(tmp_path / "run")
     assert fedkin.load_models(tmp_path / "run", packages=["ownnet"]).models[0](torch.zeros(1, 64)).shape == (1, 10)
-
-
-def test_a_single_new_row_is_read_with_the_commas_of_the_clients(tmp_path: Path) -> None:
-    (tmp_path / "sites").mkdir()
-    for name in "ab":
-        rows = "".join(f"{8 * (row % 2)},{row % 9}5;{row % 7}\n" for row in range(40))
-        (tmp_path / "sites" / f"{name}.csv").write_text(f"v;w\n{rows}")
-    execute(load_config("kfed", [f"data.source={tmp_path / 'sites'}", "method.n_clusters=2"]), tmp_path / "run")
-    for at, cell in enumerate(("1,250", "1,25")):
-        (tmp_path / f"{at}.csv").write_text(f"v;w\n{cell};3\n")
-    one, other = (predict(tmp_path / "run", str(tmp_path / f"{at}.csv")) for at in (0, 1))
-    assert one == other

@@ -67,10 +67,7 @@ def _new_rows(command: Callable[..., Any]) -> Callable[..., Any]:
 @flag("--memberships", "Add to what part each sample belongs to each cluster.")
 @flag("--explain", "Add the next best cluster, and the columns that put a sample into its own instead.")
 @device(NETWORKS)
-@flag("-q --quiet", "Leave out notes on the data.")
-def predict(
-    folder: Path, data: str, out: Path | None, device: str, packages: tuple[str, ...], quiet: bool, **options: Any
-) -> None:
+def predict(folder: Path, data: str, out: Path | None, device: str, packages: tuple[str, ...], **options: Any) -> None:
     """Predict the cluster or the class of new samples, as CSV. A class needs a client or a cluster."""
     from fedkin.core.files import write_atomically
     from fedkin.experiment.prediction import predict as predicted

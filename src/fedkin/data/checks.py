@@ -79,7 +79,7 @@ def _spelt_alike(by_client: Mapping[Any, Collection[str]]) -> list[list[str]]:
 
 def _spelt_by_clients(by_client: Mapping[str, Collection[str]]) -> str:
     """Return names that differ in spelling alone, each with a client that has it; empty if there are none."""
-    first = {name: client for client, names in reversed(by_client.items()) for name in names}
+    first = {name: client for client, names in reversed([*by_client.items()]) for name in names}
     groups = _spelt_alike(by_client)
     return "; ".join(", ".join(f"'{name}' ({_clients([first[name]])})" for name in group) for group in groups)
 

@@ -430,8 +430,9 @@ def _prepare_tables(
     else:
         sums, squares, counts = statistics.open_sums(fed, replies, agreed)
         by_name = {called[client]: reports[client] for client in squares}  # who did not fail since
-        sent, around, counted = ({called[i]: columns[i] for i in squares} for columns in (replies, squares, counts))
-        exact = checks.column_moments([column.name for column in agreed], sums.mean, sent, around), counted
+        sent, around = {called[i]: replies[i] for i in squares}, {called[i]: squares[i] for i in squares}
+        moments = checks.column_moments([column.name for column in agreed], sums.mean, sent, around)
+        exact = moments, {called[i]: counts[i] for i in squares}
     schema, sums = _comparable(schema, sums, reports)
     questions = [
         *checks.check_names({client: columns.keys() for client, columns in reports.items()}),

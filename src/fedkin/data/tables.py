@@ -400,7 +400,7 @@ def as_dates(words: Sequence[str] | Words, called: str) -> pd.Series | None:
     import pandas as pd
 
     def parsed(texts: list[str]) -> pd.Series | None:
-        stamps = pd.Series(pd.to_datetime(pd.Series(texts), utc=True, errors="coerce", format="ISO8601"))
+        stamps = pd.Series(pd.to_datetime(pd.Series(texts, dtype=object), utc=True, errors="coerce", format="ISO8601"))
         return stamps if stamps.notna().all() else None
 
     if _YEAR_FIRST.fullmatch(words[0]):
