@@ -7,6 +7,7 @@ terminal ``fedkin list NAME`` and ``fedkin COMMAND --help`` show the same.
 from __future__ import annotations
 
 import functools
+import inspect
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +16,7 @@ import click
 
 from fedkin.cli import app
 from fedkin.cli.help_pages import SECTIONS
-from fedkin.core.method import Option, first_sentences, options_of
+from fedkin.core.method import Option, options_of
 from fedkin.experiment import config, registry
 from fedkin.experiment.config import FROM_DATA
 
@@ -23,6 +24,10 @@ _MARK = re.compile(r"^<!-- (?:options|commands) -->$", re.MULTILINE)
 
 _SHARED = {"scfc": "ccfc", "ppfc-gan": "sda-fc"}
 """Methods that are another one with a part exchanged, with the other one."""
+
+
+def _first_paragraph(declared: type) -> str:
+    return " ".join(inspect.cleandoc(declared.__doc__ or "").partition("\n\n")[0].split())
 
 
 def filled(page: str, text: str) -> str:
@@ -76,7 +81,7 @@ def _scenarios() -> str:
         options = _scenario_options(scenario)
         shared = [f"`{option.name} = {option.default_text}`" for option in options if _looks(option) in several]
         rest = [option for option in options if _looks(option) not in several]
-        parts.append(f"## {name}\n\n{_as_markdown(first_sentences(scenario))}")
+        parts.append(f"## {name}\n\n{_as_markdown(_first_paragraph(scenario))}")
         if shared:
             parts.append(f"Options of several: {', '.join(shared)}.")
         if rest:
@@ -94,7 +99,7 @@ def _experiments() -> str:
     parts = []
     for name in [each for each in config.SECTIONS if each != "method"]:
         section = config.SECTIONS[name]
-        about = _as_markdown(first_sentences(section)).partition(": ")[2]
+        about = _as_markdown(_first_paragraph(section)).partition(": ")[2]
         text = f"{about[0].upper()}{about[1:].partition(', see')[0].partition('; see')[0].rstrip('.')}."
         parts.append(f"## {name}\n\n{text}\n\n{_listed(options_of(section))}")
     return "\n\n".join(parts)

@@ -10,7 +10,7 @@ from shell import fedkin
 
 @pytest.mark.parametrize(
     "command",
-    ["federation init", "federation key", "federation sites", *app.commands],
+    ["federation init", "federation key", *app.commands],
 )
 def test_every_argument_and_option_is_described_in_lines_of_a_terminal(
     command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

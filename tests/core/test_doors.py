@@ -66,7 +66,7 @@ def test_one_sentence_at_three_doors(tmp_path: Path, capsys: pytest.CaptureFixtu
     frame().to_csv(tmp_path / "a.csv", index=False)
     assert run("run", "kfed", str(tmp_path / "a.csv"), "--out", str(tmp_path / "out")) == 2
     assert """give --set 'data.na_values={x=["inf","-inf"]}'.""" in capsys.readouterr().err
-    with pytest.raises(FedkinError, match=r"na_values={'x': \['inf', '-inf'\]}\) and give the DataFrames"):
+    with pytest.raises(FedkinError, match=r"na_values={'x': \['inf', '-inf'\]} where pandas reads the files"):
         fedkin.KFed(n_clusters=2).fit([frame()])
     with pytest.raises(FedkinError, match=r"settings={'data.na_values': {'x': \['inf', '-inf'\]}}"):
         fedkin.compare(tmp_path / "a.csv", methods="kfed", out=tmp_path / "compared")

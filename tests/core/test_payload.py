@@ -83,7 +83,7 @@ def test_every_flipped_bit_of_a_file_is_found(tmp_path: Path) -> None:
     for at in range(len(content)):
         for bit in (0, 3, 5):
             path.write_bytes(content[:at] + bytes([content[at] ^ 1 << bit]) + content[at + 1 :])
-            with pytest.raises(FileError, match=r"tree is damaged: its checksum|Cannot read .*tree: it is not a file"):
+            with pytest.raises(FileError, match=r"tree is damaged, or not a file|Cannot read .*tree: it is not a file"):
                 load_tree(path)
     path.write_bytes(content)
     assert load_tree(path)["x"].tolist() == TREE["x"].tolist()

@@ -65,7 +65,7 @@ def test_a_step_that_nobody_answers_is_done_again() -> None:
 def test_a_run_that_nobody_answers_ends_with_their_names_and_reasons() -> None:
     fed = federation()
     fed.failures = {(exchange, i) for exchange in range(99) for i in range(4)}
-    with pytest.raises(FedkinError, match=r"Nobody .* step 1, in 20 attempts.*client 0: .*client 3: "):
+    with pytest.raises(FedkinError, match=r"Nobody .* step 1, in 20 attempts.*Client 0: .*Client 3: "):
         do_step(Asking(), fed, State())
 
 

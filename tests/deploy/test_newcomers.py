@@ -9,7 +9,6 @@ import pytest
 from flwr.app import Message
 
 import planted
-from fedkin.cli import main
 from fedkin.data.preparation import restore_preparation
 from fedkin.deploy.server_app import serve
 from fedkin.deploy.site_app import keep
@@ -99,35 +98,6 @@ def test_a_server_that_is_killed_after_somebody_joined_goes_on_as_if_it_had_not_
         serve(nodes, config("fedavg"), out)
         for name in ("records.jsonl", "models.safetensors"):
             assert (out / name).read_bytes() == (tmp_path / "straight" / name).read_bytes()
-
-
-def test_the_operator_sees_who_is_there(tmp_path, capsys):
-    nodes = grid(tmp_path)
-    Comings(nodes, {0: {4}, 2: {1}, 3: {1, 2}, 4: {2}})
-    serve(nodes, config("fedavg"), tmp_path / "out")
-    said = capsys.readouterr().out
-    for word in ("Site 'site-1' has left; 4 of 5 are there", "Site 'site-1' is back; 4 of 5 are there"):
-        assert word in said
-    with pytest.raises(SystemExit) as ended:
-        main(["federation", "sites", str(tmp_path / "out")])
-    assert ended.value.code == 0
-    heading, columns, *rows = capsys.readouterr().out.splitlines()
-    assert heading == "After step 5:"
-    assert columns.split() == ["site", "now", "since", "first", "step", "last", "reply", "why"]
-    now = {row.split()[0]: (row.split()[1], row.split()[3], row.split()[4]) for row in rows}
-    assert now == {
-        "site-0": ("there", "1", "5"),
-        "site-1": ("there", "1", "5"),
-        "site-2": ("away", "1", "2"),
-        "site-3": ("there", "1", "5"),
-        "site-4": ("there", "3", "5"),
-    }
-    assert next(row for row in rows if row.startswith("site-2")).endswith("not connected")
-    with pytest.raises(SystemExit):
-        main(["federation", "sites", str(tmp_path / "out"), "--json"])
-    found = json.loads(capsys.readouterr().out)
-    assert found["step"] == 5
-    assert {name: (one["now"], str(one["first"]), str(one["replied"])) for name, one in found["sites"].items()} == now
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flwr.app import Context, RecordDict
 from four_sites import OPTIONS, config, grid
 
 from fedkin.core import FedkinError
 from fedkin.core.files import folder_lock
 from fedkin.deploy.server_app import serve
-from fedkin.deploy.site_app import site_of
+from fedkin.deploy.site_app import client_app
+from fedkin.engines.flower_engine.grid import Roster
 from fedkin.experiment.run_folder import LEDGER
+from nodes import Nodes
 
 
 @pytest.mark.parametrize(
@@ -44,10 +45,12 @@ def test_what_cannot_go_on_is_refused(
         serve(grid(data, tmp_path), config("fedavg", *once, more), tmp_path / "out")
 
 
-def test_a_site_without_a_file_is_refused() -> None:
-    context = Context(run_id=1, node_id=1, node_config={}, state=RecordDict(), run_config={})
-    with pytest.raises(FedkinError, match=r"^The SuperNode was started without a site's file: --node-config 'site="):
-        site_of(context)
+def test_a_site_without_a_file_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    nodes = Nodes(client_app(), 1)
+    reported: list[str] = []
+    assert Roster(nodes, report=reported.append).greet() == []
+    assert "cannot be used; its own log says more" in reported[0]
+    assert "The SuperNode was started without a site's file: --node-config 'site=" in caplog.text
 
 
 def test_a_second_server_in_the_same_folder_is_refused(data: Path, tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_data_that_are_refused_are_reported_to_the_site_alone(
 ) -> None:
     nodes, reported = node(tmp_path / "site", csv, label), []
     assert Roster(nodes, report=reported.append).greet() == []
-    assert reported == [f"Refused: Node {nodes.node(0)}: Site 'north': {TOLD}"]
+    assert reported == [f"Refused: Node {nodes.node(0)}: {TOLD}"]
     (tmp_path / "site" / "site.toml").write_text("nam = 3")
     assert Roster(nodes, report=reported.append).greet() == []
     assert reported[-1] == f"Refused: Node {nodes.node(0)}: {TOLD}"  # its name is not known

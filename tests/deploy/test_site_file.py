@@ -30,7 +30,7 @@ def minimal(folder: Path, more: str = "", data: str = "a.npz") -> Path:
 
 
 def built(path: Path) -> Site:
-    return read_site(path).site(path)
+    return read_site(path)
 
 
 def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
@@ -120,11 +120,10 @@ na_values = {nr = [8]}
 
 
 def test_a_budget_of_privacy_is_kept_in_the_folder(tmp_path: Path) -> None:
-    assert built(minimal(tmp_path)).reserve is None
-    site = built(minimal(tmp_path, "epsilon = 4\ndelta = 1e-6"))
-    assert site.reserve is not None
-    assert site.reserve("f00d", gaussian_mu(4.0, 1e-6))
-    assert not site.reserve("beef", 0.1)
+    assert built(minimal(tmp_path)).account is None
+    account = built(minimal(tmp_path, "epsilon = 4\ndelta = 1e-6")).account
+    assert account.reserve("f00d", gaussian_mu(4.0, 1e-6))
+    assert not account.reserve("beef", 0.1)
     assert list(json.loads((tmp_path / "private" / "account.json").read_text())["runs"]) == ["f00d"]
 
 

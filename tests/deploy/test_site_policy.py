@@ -41,7 +41,7 @@ def node(folder: Path, policy: str, more: str = "") -> Nodes:
 
 def site(folder: Path, policy: str, more: str = "") -> Site:
     node(folder, policy, more)
-    return read_site(folder / "site.toml").site(folder / "site.toml")
+    return read_site(folder / "site.toml")
 
 
 @pytest.mark.parametrize(
@@ -97,8 +97,7 @@ def test_outside_its_hours_nothing_is_answered(
 
 
 def test_a_run_spends_no_more_than_a_run_may(tmp_path: Path) -> None:
-    reserve = site(tmp_path, "epsilon = 8.0\nepsilon_per_run = 1.0").reserve
-    assert reserve is not None
+    reserve = site(tmp_path, "epsilon = 8.0\nepsilon_per_run = 1.0").account.reserve
     assert not reserve("ab", 0.5)
     assert reserve("ab", 0.2)
     assert reserve("cd", 0.2)
@@ -115,8 +114,7 @@ def test_the_strictest_floor_holds(own: int, policy: int, asked: int, named: int
 
 @pytest.mark.parametrize(("own", "policy"), [("epsilon = 8.0", "epsilon = 1.0"), ("epsilon = 1.0", "epsilon = 8.0")])
 def test_the_smaller_budget_holds(own: str, policy: str, tmp_path: Path) -> None:
-    reserve = site(tmp_path, policy, own).reserve
-    assert reserve is not None
+    reserve = site(tmp_path, policy, own).account.reserve
     assert not reserve("ab", 1.0)
     assert reserve("ab", 0.1)
 

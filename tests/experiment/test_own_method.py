@@ -74,7 +74,7 @@ def real_sites(folder: Path, packages: list[str]) -> FlowerFederation:
         text = f'name = "{name}"\ndata = "x.npz"\nfolder = "private"\npackages = {json.dumps(packages)}\n'
         file = folder / name / "site.toml"
         file.write_text(text)
-        sites.append(read_site(file).site(file))
+        sites.append(read_site(file))
     return federation(nodes_of(sites))
 
 

@@ -2,6 +2,7 @@
 
 import importlib
 import pkgutil
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -45,7 +46,7 @@ def request_of(rows=None, **changes):
     ],
 )
 def test_a_private_site_refuses_what_would_change_the_weight_of_a_sample(tmp_path, changes, field):
-    client = Site("a", tmp_path, torch.rand(5, 3), reserve=lambda run, mu: True)
+    client = Site("a", tmp_path, torch.rand(5, 3), account=SimpleNamespace(reserve=lambda run, mu: True))
     asked = Request("ab", 0, 0, 1, 0, send_noisy_sums.name)
     reply, _ = client.answer(asked, request_of())
     assert float(reply["counts"].sum()) < 50

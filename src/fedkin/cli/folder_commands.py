@@ -304,17 +304,10 @@ def federation() -> None:
 @option("--host", "Name or address that sites know the server by.", default="127.0.0.1")
 @option("--port", "The server's port.", "INTEGER", type=click.IntRange(1, 65535), default=8000)
 @flag("--insecure", "No encryption, no check of who takes part.")
-@option("--hub", "Write an app for Flower Hub instead, of this account.", "PUBLISHER")
 @settings("Any key of the experiment, such as method.n_clusters=4.")
-def init(folder: Path, experiment: str, hub: str | None, settings: tuple[str, ...], **network: Any) -> None:
+def init(folder: Path, experiment: str, settings: tuple[str, ...], **network: Any) -> None:
     """Write a folder that runs an experiment on real sites. It is a Flower app, with certificates."""
     _needs_flower()
-    if hub is not None:
-        from fedkin.deploy.app_folder import init_hub
-
-        init_hub(folder, experiment, list(settings), hub)
-        print(f"Wrote {folder}; `flwr app publish {folder}` publishes it, once you have logged in.")
-        return
     from fedkin.deploy.app_folder import init as written
 
     written(folder, experiment, settings=list(settings), **network)
@@ -342,17 +335,6 @@ def check(path: Path, experiment: Path | None) -> None:
 
     with at_door(FILE):
         print("\n".join(checked(path, load_config(str(experiment)) if experiment else None)))
-
-
-@federation.command()
-@run_folder("Results of a real federation.", "results")
-@as_json
-def sites(results: Path, as_json: bool) -> None:
-    """Show which sites are there, since when, and when each last replied."""
-    _needs_flower()
-    from fedkin.deploy.server_app import sites_text
-
-    print(sites_text(results, as_json))
 
 
 def _needs_flower() -> None:

@@ -37,23 +37,22 @@ class PerClient:
         """Return clients' tensors as one; they differ in the first dimension at most."""
         if len({tensor.shape for tensor in tensors}) == 1:
             return cls(torch.stack(list(tensors)))
-        return cls(torch.cat(list(tensors)), offsets_of(torch.tensor([len(tensor) for tensor in tensors])))
+        return cls(torch.cat(list(tensors)), _offsets(torch.tensor([len(tensor) for tensor in tensors])))
 
     @classmethod
     def where(cls, values: Tensor, mask: Tensor) -> PerClient:
         """Return the `values` ``(clients, k, ...)`` at which `mask`, bool ``(clients, k)``, is true."""
-        return cls(values[mask], offsets_of(mask.sum(1)))
+        return cls(values[mask], _offsets(mask.sum(1)))
 
     @classmethod
     def join(cls, parts: Sequence[PerClient]) -> PerClient:
         """Return the tensors of several groups of clients, in their order."""
         if len(parts) == 1:
             return parts[0]
-        fixed = all(part.offsets is None for part in parts)
-        if fixed and len({part.values.shape[1:] for part in parts}) == 1:
-            return cls(joined([part.values for part in parts]))
+        if all(part.offsets is None for part in parts) and len({part.values.shape[1:] for part in parts}) == 1:
+            return cls(_joined([part.values for part in parts]))
         flat = [part.values if part.offsets is not None else part.values.flatten(0, 1) for part in parts]
-        return cls(joined(flat), offsets_of(torch.cat([part.sizes for part in parts])))
+        return cls(_joined(flat), _offsets(torch.cat([part.sizes for part in parts])))
 
     @property
     def sizes(self) -> Tensor:
@@ -61,6 +60,11 @@ class PerClient:
         if self.offsets is not None:
             return self.offsets.diff()
         return torch.full((len(self.values),), self.values.shape[1] if self.values.ndim > 1 else 1)
+
+    @property
+    def are_numbers(self) -> bool:
+        """Whether each client has a plain number."""
+        return self.offsets is None and self.values.ndim == 1
 
     def __len__(self) -> int:
         return len(self.values) if self.offsets is None else len(self.offsets) - 1
@@ -75,28 +79,26 @@ class PerClient:
         if self.offsets is None:
             return PerClient(self.values[places])
         sizes = self.sizes[places]
-        return PerClient(self.values[_runs(self.offsets[places], sizes)], offsets_of(sizes))
+        return PerClient(self.values[_runs(self.offsets[places], sizes)], _offsets(sizes))
 
 
-def joined(parts: Sequence[Tensor]) -> Tensor:
+def _joined(parts: Sequence[Tensor]) -> Tensor:
     """Return tensors joined along the first dimension, without a copy where they lie one after another in memory."""
-    first, total = parts[0], sum(map(len, parts))
+    first, storage = parts[0], parts[0].untyped_storage().data_ptr()
     follow = all(after.data_ptr() == before.data_ptr() + before.nbytes for before, after in pairwise(parts))
-    room = first.untyped_storage().nbytes() - first.storage_offset() * first.element_size()
-    if follow and all(part.is_contiguous() for part in parts) and room >= sum(part.nbytes for part in parts):
-        return first.as_strided((total, *first.shape[1:]), first.stride())
+    if follow and all(part.is_contiguous() and part.untyped_storage().data_ptr() == storage for part in parts):
+        return first.as_strided((sum(map(len, parts)), *first.shape[1:]), first.stride())
     return torch.cat(list(parts))
 
 
-def offsets_of(sizes: Tensor) -> Tensor:
+def _offsets(sizes: Tensor) -> Tensor:
     """Return where runs of these `sizes` ``(clients,)`` begin, one after another, and where the last ends."""
     return torch.nn.functional.pad(sizes.cumsum(0), (1, 0))
 
 
 def _runs(starts: Tensor, sizes: Tensor) -> Tensor:
     """Return the numbers ``start, ..., start + size - 1`` of each run, int64 ``(total,)``."""
-    places = torch.arange(int(sizes.sum()))
-    return places + (starts - offsets_of(sizes)[:-1]).repeat_interleave(sizes)
+    return torch.arange(int(sizes.sum())) + (starts - _offsets(sizes)[:-1]).repeat_interleave(sizes)
 
 
 @dataclass
@@ -172,15 +174,14 @@ class ClientArray(Mapping[int, Client]):
         self.rows, self.min_members = rows, min_members
         self.offsets = torch.as_tensor(offsets, dtype=torch.int64)
         self.sizes = self.offsets.diff()
-        if len(self.offsets) < 2 or int(self.offsets[0]) or int(self.offsets[-1]) != len(rows):
+        ends = self.offsets[[0, -1]].tolist() if len(self.offsets) > 1 else []
+        if ends != [0, len(rows)] or int(self.sizes.min()) < 1 or rows.dtype != torch.float32:
             raise FedkinError(
-                f"Offsets of clients begin with 0 and end with the number of rows, {len(rows)}; these do not."
+                f"Offsets of clients grow by 1 or more from 0 to the number of rows, here {len(rows)} of {rows.dtype}; "
+                "rows are float32."
             )
-        if int(self.sizes.min()) < 1:
-            raise FedkinError("A client has no rows; offsets of clients grow by at least 1.")
-        if rows.dtype != torch.float32:
-            raise FedkinError(f"Rows of clients are of {rows.dtype}; they need to be float32.")
-        self._state: dict[str, tuple[Tensor, PerClient]] = {}
+        self.kept: dict[str, tuple[Tensor, PerClient]] = {}
+        """What clients keep, by name, and the place there of each client, -1 of those without it."""
         self._written: list[tuple[Tensor, str, PerClient]] = []
         self._lock = Lock()
 
@@ -199,43 +200,24 @@ class ClientArray(Mapping[int, Client]):
 
     def state_of(self, client: int) -> dict[str, Tensor]:
         """Return what a client keeps."""
-        return {name: part[int(place[client])] for name, (place, part) in self._state.items() if place[client] >= 0}
-
-    @property
-    def state(self) -> BlockState:
-        """What all clients keep, in order of id."""
-        return BlockState(self, torch.arange(len(self)))
-
-    @property
-    def names(self) -> list[str]:
-        """Names of what any client keeps."""
-        return list(self._state)
-
-    def kept(self, name: str, ids: Tensor) -> tuple[Tensor, PerClient]:
-        """Return what is kept under a name, and the place there of each of `ids`, -1 of those without it."""
-        place, part = self._state[name]
-        return place[ids], part
+        return {name: part[int(place[client])] for name, (place, part) in self.kept.items() if place[client] >= 0}
 
     def blocks(self, ids: Tensor, seeds: Sequence[int], rows: int) -> Iterator[Block]:
         """Yield `ids` in blocks of up to so many `rows`, of clients with the same number; `seeds` are by id."""
-        order = ids[self.sizes[ids].argsort(stable=True)]
-        seed_of = dict(zip(ids.tolist(), seeds, strict=True)) if not torch.equal(order, ids) else None
-        counts = self.sizes[order].unique_consecutive(return_counts=True)
+        order = self.sizes[ids].argsort(stable=True)
+        counts = self.sizes[ids[order]].unique_consecutive(return_counts=True)
         begun = 0
         for size, count in zip(*(part.tolist() for part in counts), strict=True):
-            for part in order[begun : begun + count].split(max(1, rows // size)):
-                those = [seed_of[i] for i in part.tolist()] if seed_of else list(seeds[begun : begun + len(part)])
-                begun += len(part)
-                yield Block(part, self._rows_of(part, size), those, BlockState(self, part), self.min_members)
-
-    def _rows_of(self, ids: Tensor, size: int) -> Tensor:
-        first, last = int(self.offsets[ids[0]]), int(self.offsets[ids[-1]]) + size
-        if last - first == len(ids) * size:
-            x = self.rows[first:last]
-        else:
-            x = self.rows[_runs(self.offsets[ids], torch.full_like(ids, size))]
-        shaped: Tensor = x.unflatten(0, (len(ids), size))
-        return shaped
+            for places in order[begun : begun + count].split(max(1, rows // size)):
+                part = ids[places]
+                starts = self.offsets[part]
+                first, last = int(starts[0]), int(starts[-1]) + size
+                are_beside = last - first == len(part) * size
+                x = self.rows[first:last] if are_beside else self.rows[_runs(starts, torch.full_like(part, size))]
+                shaped = x.unflatten(0, (len(part), size))
+                drawn = [seeds[place] for place in places.tolist()]
+                yield Block(part, shaped, drawn, BlockState(self, part), self.min_members)
+            begun += count
 
     def keep(self, kept: Sequence[tuple[Tensor, str, PerClient]]) -> None:
         """Take over what clients are to keep, with their ids and its name, once `settle` is called."""
@@ -256,11 +238,11 @@ class ClientArray(Mapping[int, Client]):
             ids = torch.cat([ids for ids, _ in parts])
             place[ids] = torch.arange(len(ids))
             part = PerClient.join([part for _, part in parts])
-            if name in self._state and (others := (place < 0) & (self._state[name][0] >= 0)).any():
-                before = self._state[name][1].take(self._state[name][0][others])
+            if name in self.kept and (others := (place < 0) & (self.kept[name][0] >= 0)).any():
+                before = self.kept[name][1].take(self.kept[name][0][others])
                 place[others] = len(ids) + torch.arange(len(before))
                 part = PerClient.join([part, before])
-            self._state[name] = place, part
+            self.kept[name] = place, part
         self._written = []
 
 
@@ -271,16 +253,16 @@ class BlockState(Mapping[str, PerClient]):
         self._clients, self._ids = clients, ids
 
     def __getitem__(self, name: str) -> PerClient:
-        place, part = self._clients.kept(name, self._ids)
-        if int(place.min()) < 0:
+        place, part = self._clients.kept[name]
+        if int(place[self._ids].min()) < 0:
             raise KeyError(name)
-        return part.take(place)
+        return part.take(place[self._ids])
 
     def filled(self, name: str, default: Tensor) -> Tensor:
         """Return what the clients keep under a name, ``(clients, *default.shape)``, `default` for those without."""
         values = default.expand(len(self._ids), *default.shape).clone()
         if name in self:
-            place, part = self._clients.kept(name, self._ids)
+            place, part = self._clients.kept[name][0][self._ids], self._clients.kept[name][1]
             values[place >= 0] = part.take(place[place >= 0]).values.view(-1, *default.shape)
         return values
 
@@ -289,13 +271,13 @@ class BlockState(Mapping[str, PerClient]):
         return self._clients.state_of(int(self._ids[place]))
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._clients.names)
+        return iter(self._clients.kept)
 
     def __len__(self) -> int:
-        return len(self._clients.names)
+        return len(self._clients.kept)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._clients.names
+        return name in self._clients.kept
 
 
 BlockFunction = Callable[[Block, Payload], Mapping[str, Any]]
@@ -309,26 +291,34 @@ holds a plain number of each client; a tuple with a plain value of each; anythin
 class ReplyArrays(Mapping[int, Payload]):
     """Replies of many clients, which become single ones when asked for.
 
-    `ids` are int64 ``(clients,)`` in order, and `entries` by name as of `BlockFunction`. Those of the blocks are taken out
-    of them, so that no more than one entry is in memory twice.
+    `ids` are int64 ``(clients,)`` in order, and `entries` by name as of `BlockFunction`, with no mere tensor.
     """
 
-    def __init__(self, blocks: Sequence[tuple[Tensor, dict[str, Any]]]) -> None:
-        ids = torch.cat([torch.zeros(0, dtype=torch.int64), *(ids for ids, _ in blocks)])
-        order = ids.argsort()
-        in_order = bool((ids.diff() > 0).all())
-        self.ids = ids if in_order else ids[order]
-        self.entries: dict[str, Any] = {}
-        for name in list(blocks[0][1]) if blocks else ():
-            parts = [entries.pop(name) for _, entries in blocks]
-            if isinstance(parts[0], PerClient):
-                whole = PerClient.join(parts)
-                self.entries[name] = whole if in_order else whole.take(order)
-            elif isinstance(parts[0], tuple):
-                values = [value for part in parts for value in part]
-                self.entries[name] = tuple(values[place] for place in order.tolist())
-            else:
-                self.entries[name] = parts[0]
+    def __init__(self, ids: Tensor, entries: dict[str, Any]) -> None:
+        self.ids, self.entries = ids, entries
+
+    @classmethod
+    def join(cls, parts: Sequence[ReplyArrays]) -> ReplyArrays:
+        """Return the replies of several groups of clients, in order of id.
+
+        Entries are taken out of the parts, so that no more than one of them is in memory twice.
+        """
+        ids = torch.cat([torch.zeros(0, dtype=torch.int64), *(part.ids for part in parts)])
+        order = None if bool((ids.diff() > 0).all()) else ids.argsort()
+        entries: dict[str, Any] = {}
+        for name in list(parts[0].entries) if parts else ():
+            several = [part.entries.pop(name) for part in parts]
+            whole = several[0]
+            if isinstance(whole, PerClient):
+                whole = PerClient.join(several)
+            elif isinstance(whole, tuple):
+                whole = tuple(value for values in several for value in values)
+            entries[name] = whole if order is None else _taken(whole, order)
+        return cls(ids if order is None else ids[order], entries)
+
+    def take(self, places: Tensor) -> ReplyArrays:
+        """Return the replies of the clients at int64 `places`."""
+        return ReplyArrays(self.ids[places], {name: _taken(part, places) for name, part in self.entries.items()})
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -347,7 +337,7 @@ class ReplyArrays(Mapping[int, Payload]):
         part = self.entries[name]
         if not isinstance(part, PerClient):
             return list(part) if isinstance(part, tuple) else [part] * len(self)
-        if part.offsets is None and part.values.ndim == 1:
+        if part.are_numbers:
             numbers: list[Any] = part.values.tolist()
             return numbers
         return list(part.values.split(part.sizes.tolist()) if part.offsets is not None else part.values)
@@ -358,25 +348,17 @@ class ReplyArrays(Mapping[int, Payload]):
         return part.values if part.offsets is not None else part.values.flatten(0, 1)
 
 
+def _taken(part: Any, places: Tensor) -> Any:
+    """Return an entry of the clients at int64 `places`."""
+    if isinstance(part, PerClient):
+        return part.take(places)
+    return tuple(part[place] for place in places.tolist()) if isinstance(part, tuple) else part
+
+
 def single(entries: Mapping[str, Any], place: int) -> Payload:
-    """Return the reply of the client at a `place` among those of `entries`, whose own it is."""
-    return {name: _item(value, place) for name, value in entries.items()}
-
-
-def chosen(entries: Mapping[str, Any], places: Tensor) -> dict[str, Any]:
-    """Return the `entries` of the clients at int64 `places`."""
-    return {
-        name: part.take(places)
-        if isinstance(part, PerClient)
-        else tuple(part[place] for place in places.tolist())
-        if isinstance(part, tuple)
-        else part
-        for name, part in entries.items()
-    }
-
-
-def _item(part: Any, place: int) -> Any:
-    if not isinstance(part, PerClient):
-        return part[place] if isinstance(part, tuple) else part
-    item = part[place]
-    return item.item() if part.offsets is None and part.values.ndim == 1 else item
+    """Return the reply of the client at a `place` among those of `entries`."""
+    reply = {}
+    for name, part in entries.items():
+        item = part[place] if isinstance(part, PerClient | tuple) else part
+        reply[name] = item.item() if isinstance(part, PerClient) and part.are_numbers else item
+    return reply

@@ -50,17 +50,11 @@ class RefusalError(FedkinError):
     kind = "refused"
 
 
-class FailedTaskError(FedkinError):
-    """Error of a task that ended in an error of its own at a client."""
-
-    kind = "failed"
-
-
 class DivergedError(FedkinError):
     """Error of a model whose parameters are not finite or have exploded.
 
     `what` happened is the beginning of a sentence. `culprits` are the clients whose updates stand out, and how; empty
-    if none does, or if it is not known.
+    if none does, or if it is not known. `called` names a client within a sentence.
     """
 
     def __init__(
@@ -70,10 +64,6 @@ class DivergedError(FedkinError):
         why = listing([f"{called(client)}: {reason}" for client, reason in self.culprits.items()])
         why = why or "no client's update stands out; a lower learning rate, or scaled data, may help"
         super().__init__(f"{what}, so the run stops ({why}).")
-
-    def naming(self, called: Callable[[int], str]) -> DivergedError:
-        """Return the same error with each client called as `called` names it within a sentence."""
-        return DivergedError(self.what, self.culprits, called)
 
 
 def in_short(error: Exception) -> str:
@@ -116,11 +106,11 @@ def nearest(name: str, allowed: Iterable[str]) -> str | None:
     """
     word, spellings = name.lower(), {each.lower(): each for each in sorted(allowed)}
     near = difflib.get_close_matches(word, spellings, n=2, cutoff=0.6)
-    rest = near[0].removesuffix(word) if near else ""
-    if not near or (len(rest) >= 3 and rest != near[0] and rest[-1].isalpha()):
-        return None
     ratios = {difflib.SequenceMatcher(a=each, b=word).ratio() for each in near}
-    return spellings[near[0]] if len(ratios) == len(near) else None
+    rest = near[0].removesuffix(word) if near else ""
+    if not near or len(ratios) < len(near) or (len(rest) >= 3 and rest != near[0] and rest[-1].isalpha()):
+        return None
+    return spellings[near[0]]
 
 
 def nearest_few(name: str, names: Collection[str], where: str) -> str:
@@ -140,10 +130,10 @@ def all_problems(problems: Sequence[str | FedkinError]) -> FedkinError:
 
     It is public if each of them is, see `FedkinError`; those that are mere texts are not.
     """
-    shown = problems[:50]
     more = [f"... and {len(problems) - 50:,} more problems."] if len(problems) > 50 else []
-    public = [problem.public if isinstance(problem, FedkinError) else "" for problem in shown]
-    return FedkinError("\n".join([*map(str, shown), *more]), "\n".join([*public, *more]) if all(public) else False)
+    public = [problem.public if isinstance(problem, FedkinError) else "" for problem in problems[:50]]
+    text = "\n".join([*map(str, problems[:50]), *more])
+    return FedkinError(text, "\n".join([*public, *more]) if all(public) else False)
 
 
 def refuse(problems: Iterable[str | FedkinError]) -> None:
@@ -242,11 +232,6 @@ def checked_keywords(function: _F) -> _F:
     return called  # type: ignore[return-value]
 
 
-# How options are named where a user came in: in a file, in the shell or in Python. Sentences on data are made deep
-# inside, and who reads them came by one of several doors. A sentence that names an option is made of `option`,
-# `setting` or `flag`, which name it as the door of the running code does; no finished sentence is ever changed.
-
-
 def toml_text(value: Any, blank: str = " ") -> str:
     """Return a value as TOML writes it, on one line; `blank` stands beside separators."""
     if isinstance(value, Mapping):
@@ -256,16 +241,19 @@ def toml_text(value: Any, blank: str = " ") -> str:
     return json.dumps("none" if value is None else value, ensure_ascii=False, separators=(f",{blank}", f":{blank}"))
 
 
+# How options are named where a user came in: in a file, in the shell or in Python. Sentences on data are made deep
+# inside, and who reads them came by one of several doors. A sentence that names an option is made of `option`,
+# `setting` or `flag`, which name it as the door of the running code does; no finished sentence is ever changed.
+
+
 class Door:
     """Door of those who write files: an experiment's, or a site's own. Keys of section ``[data]`` stand alone.
 
-    `verb` is what a user does with an option, `place` where settings beside those of a file are given, and `lacks` has
-    options that there are not.
+    `verb` is what a user does with an option, and `place` where settings beside those of a file are given.
     """
 
     verb = "set"
     place = "on the command line"
-    lacks: frozenset[str] = frozenset()
 
     def name(self, key: str) -> str:
         """Return the name of an option."""
@@ -274,10 +262,6 @@ class Door:
     def given(self, key: str, value: Any) -> str:
         """Return an option with a value."""
         return f"{key} = {toml_text(value)}"
-
-    def setting(self, key: str, value: Any) -> str:
-        """Return what to do to give an option a value, as a clause."""
-        return f"{self.verb} {self.given(key, value)}"
 
     def flag(self, name: str) -> str:
         """Return the name of an option of a command or argument of a function; ``set`` stands for any setting."""
@@ -296,31 +280,22 @@ class Shell(Door):
         return key if "." in key else f"data.{key}"
 
     def given(self, key: str, value: Any) -> str:
+        if not isinstance(value, str):
+            return f"--set {shlex.quote(f'{self.name(key)}=' + toml_text(value, blank=''))}"  # one line without blanks
         start = f"--{key} " if key in self._flags else f"--set {self.name(key)}="
-        if isinstance(value, str):
-            # Also quoted where a sign would be taken for the sentence's.
-            quoted = "'" + value.replace("'", "'\"'\"'") + "'"
-            return f"{start}{value if value.isalnum() else quoted}"
-        return f"--set {shlex.quote(f'{self.name(key)}=' + toml_text(value, blank=''))}"  # one line without blanks
+        # Also quoted where a sign would be taken for the sentence's.
+        return start + (value if value.isalnum() else "'" + value.replace("'", "'\"'\"'") + "'")
 
 
 class Python(Door):
     """Door of estimators, which take DataFrames: files are read by pandas, with its options."""
 
-    lacks = frozenset({"federation.forgotten", "min_members"})
-    _reading: ClassVar = {"decimal", "encoding", "na_values", "sheet_name"}
-
     def name(self, key: str) -> str:
         return {"label": "y", "sheet": "sheet_name"}.get(key, key)
 
     def given(self, key: str, value: Any) -> str:
-        return f"{self.name(key)}={value!r}"
-
-    def setting(self, key: str, value: Any) -> str:
-        if (name := self.name(key)) in self._reading:
-            reader = "excel" if key == "sheet" else "csv"
-            return f"read the files with pandas.read_{reader}(..., {name}={value!r}) and give the DataFrames"
-        return super().setting(key, value)
+        by_pandas = key in ("decimal", "encoding", "na_values", "sheet")
+        return f"{self.name(key)}={value!r}{' where pandas reads the files' * by_pandas}"
 
 
 class Compare(Door):
@@ -329,7 +304,7 @@ class Compare(Door):
     place = "in settings"
 
     def name(self, key: str) -> str:
-        return "y" if key == "label" else f"{key if '.' in key else f'data.{key}'} in settings"
+        return "y" if key == "label" else f"{SHELL.name(key)} in settings"
 
     def given(self, key: str, value: Any) -> str:
         return f"y={value!r}" if key == "label" else f"settings={{{SHELL.name(key)!r}: {value!r}}}"
@@ -361,12 +336,7 @@ def option(key: str, value: Any = ...) -> str:
 
 def setting(key: str, value: Any) -> str:
     """Return what to do to give an option a value, as a clause without a subject, such as ``set drop = ["x"]``."""
-    return _door.get().setting(key, value)
-
-
-def has_option(key: str) -> bool:
-    """Return whether there is such an option at this door."""
-    return key not in _door.get().lacks
+    return f"{_door.get().verb} {option(key, value)}"
 
 
 def flag(name: str) -> str:

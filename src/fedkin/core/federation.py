@@ -12,8 +12,8 @@ from torch import Tensor
 
 from fedkin.core.client import Client
 from fedkin.core.client_array import ReplyArrays
-from fedkin.core.errors import FedkinError, kind_of, listing, option
-from fedkin.core.payload import Payload, Traffic, find_unsupported, payload_bytes
+from fedkin.core.errors import FedkinError, kind_of
+from fedkin.core.payload import Payload, Traffic, payload_bytes
 from fedkin.core.replies import Expected, Failure, failure_kind, lasts
 from fedkin.core.seeds import derive_generator
 from fedkin.core.tasks import Task
@@ -22,8 +22,7 @@ MAX_ATTEMPTS = 20
 """Attempts at an exchange, or at a step, that a run cannot continue without."""
 MAX_UNUSABLE = 5
 """Unusable replies after which a client is not asked again in the same step."""
-_LEAST = ("least", "members", "min_members")
-"""What questions call the number of samples below which a client reports nothing."""
+_LEAST = ("least", "members", "min_members")  # questions call so the samples below which a client reports nothing
 MIN_CLIENTS = 2
 """Clients that a run can begin with, by default; all, if there are fewer."""
 
@@ -134,8 +133,7 @@ class Federation(ABC):
     An engine implements `deliver`; everything a method relies on is here, the same for every engine. Clients have
     stable `ids`, and `names` in messages, in order of id, if any; those in `free` are of `Participation`. Every
     generator is derived from the run's `seed`. When others give no usable reply, a run goes on with at least
-    `min_clients`, and `on_drop` is called with a sentence about every client that is dropped. `labels_advice` is how a
-    client gets labels, as the end of a sentence on one that has none.
+    `min_clients`, and `on_drop` is called with a sentence about every client that is dropped.
 
     Attributes
     ----------
@@ -161,10 +159,9 @@ class Federation(ABC):
         question says below how many samples a client reports nothing, the "least" that was said. Part of a checkpoint.
     secure_sums : bool
         Whether methods may only learn sums over clients; set by `fedkin.secure_aggregation.sums.secure`.
-    keys : dict of int to Tensor
-        Public keys of clients that have been asked for theirs, uint8 ``(32,)``; part of a checkpoint.
-    signed : dict of int to dict
-        Signatures of these keys, by client, where clients sign; part of a checkpoint.
+    keys, signed : dict of int to Tensor, dict of int to dict
+        Public keys of clients that have been asked for theirs, uint8 ``(32,)``, and where clients sign their signatures
+        of these; part of a checkpoint.
     attempts : int
         Number of attempts at a client that gives no usable reply, where all are needed.
     has_latecomers : bool
@@ -184,15 +181,10 @@ class Federation(ABC):
         names: Sequence[str] = (),
         min_clients: int = MIN_CLIENTS,
         on_drop: Callable[[str], None] = lambda sentence: None,
-        labels_advice: str | None = None,
         free: Iterable[int] = (),
     ) -> None:
         self.participation = Participation(ids, free)
         self.client_names, self.min_clients, self.on_drop = names, min_clients, on_drop
-        self.labels_advice = labels_advice or (
-            f"name their column with {option('label')}, or choose a scenario that gives labels to clients (`fedkin "
-            "list scenarios`)"
-        )
         self.seed, self.exchange, self.settled = seed, 0, 0
         self.traffic, self.seconds = Traffic(), 0.0
         self.requested = self.usable = 0
@@ -273,8 +265,7 @@ class Federation(ABC):
             raise FedkinError(f"Clients are asked for {name}, which is no task; decorate it with @client_task.")
         if names := [client for client in payloads if isinstance(client, str)]:
             raise FedkinError(
-                f"Clients are sent, for task '{task.name}', payloads by '{names[0]}' instead of by client; "
-                f"fed.all({names[0]}=...) is the same payload for each."
+                f"Task '{task.name}' is sent '{names[0]}'; fed.all({names[0]}=...) sends it to each client."
             )
         self.exchange += 1
         self.participation.missing = {}
@@ -283,10 +274,15 @@ class Federation(ABC):
         try:
             self.traffic.send(requests.values())
         except TypeError as error:
-            unsupported = next(filter(None, map(find_unsupported, requests.values())), error)
-            raise FedkinError(f"Clients are sent, for task '{task.name}', {unsupported}.") from error
+            raise FedkinError(f"Clients are sent, for task '{task.name}', {error}.") from error
         self.requested += len(requests)
-        counts = self._note(task, next(iter(requests.values()), {}))
+        question = next(iter(requests.values()), {})
+        summed = question.get("task")
+        counts = self.by_task.setdefault(f"{task.name}:{summed}" if isinstance(summed, str) else task.name, {})
+        counts["exchanges"] = counts.get("exchanges", 0) + 1
+        for least in (question.get(name) for name in _LEAST):
+            if type(least) is int:
+                counts["least"] = min(least, counts.get("least", least))
         missing.update((client, "no reply" if client in requests else "not there yet") for client in sorted(payloads))
         for client, reply in self.deliver(task, requests):
             if isinstance(reply, str):
@@ -299,10 +295,6 @@ class Federation(ABC):
                 self._replied.add(task.name)
                 yield client, reply
         self.participation.missing = dict(missing)
-        self._check_hope(task, missing)
-
-    def _check_hope(self, task: Task, missing: Mapping[int, str]) -> None:
-        """Raise FedkinError if asking again is no use, see `ask`."""
         refusals = [reason for reason in missing.values() if failure_kind(reason) == "refused"]
         if refusals and len(refusals) == len(self.present):
             raise FedkinError(refusals[0])
@@ -313,16 +305,6 @@ class Federation(ABC):
             (reason,) = reasons
             if failure_kind(reason) == "failed":
                 raise FedkinError(f"Task '{task.name}' failed at all {len(missing)} clients asked: {reason}.")
-
-    def _note(self, task: Task, question: Payload) -> dict[str, int]:
-        """Count an exchange, and return what `by_task` has of its task."""
-        summed = question.get("task")
-        counts = self.by_task.setdefault(f"{task.name}:{summed}" if isinstance(summed, str) else task.name, {})
-        counts["exchanges"] = counts.get("exchanges", 0) + 1
-        for least in (question.get(name) for name in _LEAST):
-            if type(least) is int:
-                counts["least"] = min(least, counts.get("least", least))
-        return counts
 
     def _fault(self, task: Task, reply: Payload, expected: Expected | None, counts: dict[str, int]) -> Failure | None:
         """Return why a reply cannot be used, or ``None`` if it can; one that cannot be read counts as unusable."""
@@ -437,15 +419,6 @@ class Federation(ABC):
         """Return the client's name, or "Client" and its id if it has none, as the beginning of a sentence."""
         name = self.client_names[client] if client < len(self.client_names) else str(client)
         return f"Client {name.removeprefix('Client ')}"
-
-    def clients_label(self, clients: Sequence[int]) -> str:
-        """Return several clients by name, the first five of them, as the beginning of a sentence."""
-        names = [self.client_label(client).removeprefix("Client ") for client in clients]
-        return f"Client{'s' if len(names) > 1 else ''} {listing(names, 5)}"
-
-    def client_phrase(self, client: int) -> str:
-        """Return the client's name, as `client_label` does, within a sentence."""
-        return f"client{self.client_label(client).removeprefix('Client')}"
 
     def arrived(self) -> list[int]:
         """Return the clients that have a seat and do not take part yet, in order; by default none can join."""

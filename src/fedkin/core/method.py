@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from types import FunctionType, NoneType, UnionType
+from types import NoneType, UnionType
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -30,7 +30,7 @@ from typing import (
 
 from annotated_types import Ge, Gt, Interval, Le, Lt
 
-from fedkin.core.errors import FedkinError, hint, kind_of, listing, meant_by, nearest_few, toml_text, unknown_name
+from fedkin.core.errors import FedkinError, hint, listing, meant_by, nearest_few, toml_text, unknown_name
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -349,17 +349,9 @@ class LinksLocalClusters(Protocol):
         """Return the method; an upper bound gets the `oracle` that knows the truth, from the evaluation alone."""
 
 
-@runtime_checkable
-class HasServerData(Protocol):
-    """Has samples of the server's own."""
-
-    def with_server_data(self, read: ServerData) -> Any:
-        """Return the method with `read` to load them."""
-
-
-def with_server_data(method: Method[Any], read: ServerData) -> Method[Any]:
+def with_server_data(method: Method[Any], read: ServerData) -> Any:
     """Return the method; where its server has samples of its own, with `read` to load them."""
-    return method.with_server_data(read) if isinstance(method, HasServerData) else method
+    return method.with_server_data(read) if hasattr(method, "with_server_data") else method
 
 
 def refuse_unused(method: Any, unused: Mapping[str, str]) -> None:
@@ -390,49 +382,31 @@ def display_name(method: type[Any]) -> str:
 # Checks of a method's class before there is an instance: its annotations, traits and functions.
 
 
-def check_annotations(declared: type[Any], name: str) -> None:
-    """Raise FedkinError if a dataclass, called `name`, has annotations that are no fields, or of unknown types.
+def check_class(method: type[Any], name: str) -> None:
+    """Check that a class, called `name`, can be used as a method, or as a scenario.
 
-    They are no fields if the decorator is missing.
+    Raises FedkinError if it has annotations that are no fields, as without the decorator, or of unknown types, or if a
+    trait has a value that nothing knows.
     """
     try:
-        hints_of(declared, include_extras=True)
+        hints_of(method, include_extras=True)
     except NameError as error:
         raise FedkinError(
             f"'{name}' has an annotation whose type is not known: {error}; import it outside of `if TYPE_CHECKING:`."
         ) from error
-    annotations = [key for key, kind in inspect.get_annotations(declared).items() if "ClassVar" not in str(kind)]
-    if annotations and "__dataclass_fields__" not in vars(declared):
+    annotations = [key for key, kind in inspect.get_annotations(method).items() if "ClassVar" not in str(kind)]
+    if annotations and "__dataclass_fields__" not in vars(method):
         raise FedkinError(
             f"'{name}' has annotations that are no options, such as '{annotations[0]}'; the decorator "
             "@dataclass(frozen=True) is missing above its class."
         )
-
-
-def check_class(method: type[Any]) -> None:
-    """Check that the class of a method can be used as one.
-
-    Raises FedkinError if a trait has a value that nothing knows, a function takes other arguments than it is called
-    with, or one that is called without an instance, such as `predict`, needs one.
-    """
-    name, traits = method.__name__, method.traits
-    if not isinstance(traits, Traits):
-        raise FedkinError(f"{name}.traits should be fedkin.core.Traits(...), not {kind_of(traits)}.")
-    if traits.clusters not in ("samples", "clients", None) or traits.cost not in ("cheap", "costly"):
-        raise FedkinError(f"{name}.traits has values that fedkin.core.Traits does not list: {traits}.")
-    for function, arguments in (("init", ("fed",)), ("step", ("fed", "state")), ("result", ("state",))):
-        try:
-            inspect.signature(getattr(method, function)).bind(method, *arguments)
-        except TypeError as error:
-            raise FedkinError(f"{name}.{function} should take {' and '.join(arguments)}, besides self.") from error
-    for number, base in enumerate(method.__mro__):
-        for function, value in vars(base).items():
-            above = [vars(each)[function] for each in method.__mro__[number + 1 :] if function in vars(each)]
-            if isinstance(value, FunctionType) and above and isinstance(above[0], staticmethod | classmethod):
-                decorator = f"@{type(above[0]).__name__}"
-                raise FedkinError(
-                    f"{base.__name__}.{function} is called without an instance; write {decorator} above it."
-                )
+    traits = getattr(method, "traits", None)
+    if hasattr(method, "traits") and not (
+        isinstance(traits, Traits)
+        and traits.clusters in ("samples", "clients", None)
+        and traits.cost in ("cheap", "costly")
+    ):
+        raise FedkinError(f"'{name}' has traits that fedkin.core.Traits does not list: {traits}.")
 
 
 # Options as they are declared, by a dataclass or a section: name, type, range, default and meaning, read once.
@@ -485,12 +459,10 @@ def options_of(declared: type[Any]) -> list[Option]:
     """
     kinds, meanings = hints_of(declared, include_extras=True), meanings_of(declared)
     if dataclasses.is_dataclass(declared):
-        fields = [field for field in dataclasses.fields(declared) if field.init]
-        missing = dataclasses.MISSING
-        defaults = {
-            field.name: field.default if field.default_factory is missing else field.default_factory()
-            for field in fields
-        }
+        factories = {field.name: field.default_factory for field in dataclasses.fields(declared)}
+        defaults = {field.name: field.default for field in dataclasses.fields(declared) if field.init}
+        made = {name: factories[name] for name in defaults if factories[name] is not dataclasses.MISSING}
+        defaults |= {name: factory() for name, factory in made.items()}  # type: ignore[operator]
     else:
         defaults = {name: field.get_default(call_default_factory=True) for name, field in declared.model_fields.items()}
     options = [
@@ -500,11 +472,6 @@ def options_of(declared: type[Any]) -> list[Option]:
     ]
     has_variant = hasattr(declared, "traits") and _VARIANT.name not in defaults
     return [*options, _VARIANT] if has_variant else options
-
-
-def first_sentences(declared: type[Any]) -> str:
-    """Return the first paragraph of a class's docstring, on one line."""
-    return " ".join(inspect.cleandoc(declared.__doc__ or "").partition("\n\n")[0].split())
 
 
 def _allowed(kind: Any, spell: Callable[[Any], str], bounds: Sequence[Any] = ()) -> list[str]:
@@ -583,31 +550,21 @@ def validation_sentence(
     rules = [problem["msg"].partition(" should ")[2].removeprefix("be ") or problem["msg"] for problem in branches]
     rule = " or ".join(dict.fromkeys(rules))
     if isinstance(value, str) and any(problem["type"] in ("list_type", "tuple_type") for problem in branches):
-        parts = [part.strip(" '\"") for part in value.strip("[]").split(",")]
-        rule = f"a list, such as {toml_text(parts)}{' between single quotes' if value.startswith('[') else ''}"
-    verb = "should" if rule.startswith("have ") else "should be"
-    return FedkinError(f"'{path}' is {_quoted(value)} {place}; it {verb} {rule}.")
+        rule = f"a list, such as {toml_text([part.strip() for part in value.split(',')])}"
+    return FedkinError(f"'{path}' is {value!r} {place}; it should {'' if rule.startswith('have ') else 'be '}{rule}.")
 
 
 def _unknown_key(path: str, place: str, paths: list[str]) -> FedkinError:
-    """Return the error for an unknown key, with the one that is probably meant.
-
-    A key of a section that exists is compared with those of the section alone: its own name would make all alike.
-    """
-    if not paths:
-        return FedkinError(f"'{path}' {place} is no known key.")
+    """Return the error for an unknown key, with the one that is probably meant, of its own section if there is one."""
     section, _, key = path.rpartition(".")
     inside = [each for each in paths if section and each.startswith(f"{section}.")]
     if not inside:
-        return unknown_name(f"key {place}:", path, paths)
+        return (
+            unknown_name(f"key {place}:", path, paths) if paths else FedkinError(f"'{path}' {place} is no known key.")
+        )
     keys = [each.removeprefix(f"{section}.") for each in inside]
     meant = meant_by(key, keys)
     near = key if key in paths else meant and f"{section}.{meant}"
     few = f"allowed: {listing(sorted(inside))}"
-    allowed = few if len(inside) <= 8 else nearest_few(key, keys, "`fedkin run METHOD --dry-run`")
-    return FedkinError(f"Unknown key {place}: '{path}'; {hint(near, allowed)}")
-
-
-def _quoted(value: Any) -> str:
-    """Return a value as Python writes it, but a text's backslashes as they were typed, which Python would double."""
-    return f"'{value}'" if isinstance(value, str) and "\\" in value and value.isprintable() else repr(value)
+    otherwise = few if len(inside) <= 8 else nearest_few(key, keys, "`fedkin run METHOD --dry-run`")
+    return FedkinError(f"Unknown key {place}: '{path}'; {hint(near, otherwise)}")

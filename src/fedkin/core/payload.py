@@ -7,7 +7,6 @@ checkpoints and saved models all go through this pair, so nothing in fedkin is e
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
@@ -59,9 +58,8 @@ def _packed(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
         ]
     place = f"'{path.removeprefix('/')}', " if path else ""
     if isinstance(value, Mapping):
-        for key in value:
-            if not isinstance(key, str) or key == _TENSOR:
-                raise TypeError(f"{place}a dict with the key {key!r}; keys are strings")
+        if (key := next((key for key in value if not isinstance(key, str) or key == _TENSOR), None)) is not None:
+            raise TypeError(f"{place}a dict with the key {key!r}; keys are strings")
         # Keys are escaped as in a JSON pointer (RFC 6901), so that no two paths are the same.
         return {
             key: _packed(item, f"{path}/{key.replace('~', '~0').replace('/', '~1')}", tensors)
@@ -69,8 +67,9 @@ def _packed(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
         }
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    advice = " (torch.from_numpy makes a tensor of it)" if isinstance(value, np.ndarray) else ""
-    raise TypeError(f"{place}{kind_of(value)}{advice}")
+    raise TypeError(
+        f"{place}{kind_of(value)}{' (torch.from_numpy makes a tensor of it)' * isinstance(value, np.ndarray)}"
+    )
 
 
 def find_unsupported(tree: Any) -> str | None:
@@ -85,7 +84,7 @@ def find_unsupported(tree: Any) -> str | None:
 def detached(tree: Any) -> Any:
     """Return a tree whose tensors require no gradient, as `pack` sends them."""
     if isinstance(tree, Tensor):
-        return tree.detach() if tree.requires_grad else tree
+        return tree.detach()
     if isinstance(tree, list | tuple):
         return tree if _PLAIN.issuperset(map(type, tree)) else [detached(item) for item in tree]
     return {key: detached(item) for key, item in tree.items()} if isinstance(tree, Mapping) else tree
@@ -138,30 +137,17 @@ def owned(tree: Any) -> Any:
     return unpack({name: tensor.clone() for name, tensor in tensors.items()}, text)
 
 
-def save_tree(path: Path, tree: Any) -> None:
-    """Write an `owned` tree as one safetensors file with a checksum; the same tree gives the same bytes."""
-    write_atomically(path, with_checksum(tree))
+def to_bytes(tree: Any, prefix: str = "") -> bytes:
+    """Return an `owned` tree as the content of a safetensors file, with a `prefix` of its JSON.
 
-
-def with_checksum(tree: Any) -> bytes:
-    """Return an `owned` tree as the content of a file for `load_tree`, with its SHA-256 in the header.
-
-    The checksum is that of the content with zeros in place of the checksum.
+    The same tree gives the same bytes.
     """
     tensors, text = pack(tree)
-    content = memoryview(save(tensors, metadata={_TREE: _BLANK + text}))
-    start = 8 + len(_START)  # behind the length of the header
-    return b"".join([content[:start], sha256(content).hexdigest().encode(), content[start + len(_BLANK) :]])
+    return save(tensors, metadata={_TREE: prefix + text})
 
 
-def to_bytes(tree: Any) -> bytes:
-    """Return an `owned` tree as the content of a safetensors file; the same tree gives the same bytes."""
-    tensors, text = pack(tree)
-    return save(tensors, metadata={_TREE: text})
-
-
-def from_bytes(content: bytes) -> Any:
-    """Return the tree that `to_bytes` wrote; nothing in `content` is ever unpickled.
+def from_bytes(content: bytes, prefix: int = 0) -> Any:
+    """Return the tree that `to_bytes` wrote, with a prefix of so many characters; nothing in it is ever unpickled.
 
     Raises FedkinError if `to_bytes` did not write it.
     """
@@ -169,10 +155,24 @@ def from_bytes(content: bytes) -> Any:
         length = int.from_bytes(content[:8], "little")
         if length > 100_000_000:  # the longest header that safetensors reads
             raise ValueError
-        text = json.loads(content[8 : 8 + length])["__metadata__"][_TREE]
+        text = json.loads(content[8 : 8 + length])["__metadata__"][_TREE][prefix:]
         return unpack(load(content), text)
     except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError, MemoryError) as error:
         raise FedkinError(f"It is not safetensors as fedkin writes them ({type(error).__name__}).") from error
+
+
+def with_checksum(tree: Any) -> bytes:
+    """Return an `owned` tree as the content of a file for `load_tree`, with its SHA-256 in the header.
+
+    The checksum is that of the content with zeros in place of the checksum.
+    """
+    content, start = memoryview(to_bytes(tree, _BLANK)), 8 + len(_START)  # behind the length of the header
+    return b"".join([content[:start], sha256(content).hexdigest().encode(), content[start + len(_BLANK) :]])
+
+
+def save_tree(path: Path, tree: Any) -> None:
+    """Write an `owned` tree as one safetensors file with a checksum; the same tree gives the same bytes."""
+    write_atomically(path, with_checksum(tree))
 
 
 def load_tree(path: Path) -> Any:
@@ -182,24 +182,11 @@ def load_tree(path: Path) -> Any:
     """
     check_regular(path)
     try:
-        checksum, computed = _checksums(path)
-        if checksum == computed:
-            with safe_open(path, framework="pt") as file:
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-                return owned(unpack(tensors, file.metadata()[_TREE].removeprefix(checksum)))
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError, MemoryError) as error:
+        content, start = path.read_bytes(), 8 + len(_START)
+        digest = sha256(content[:start] + _BLANK.encode())
+        digest.update(memoryview(content)[start + len(_BLANK) :])
+        if content[start : start + len(_BLANK)] == digest.hexdigest().encode():
+            return from_bytes(content, len(_BLANK))
+    except (OSError, FedkinError) as error:
         raise FileError(f"Cannot read {path}: it is not a file that fedkin wrote ({error}).") from error
-    raise FileError(f"{path} is damaged: its checksum is not that of its content.")
-
-
-def _checksums(path: Path) -> tuple[str, str]:
-    """Return the checksum that a file contains and that of its content; both empty if it was written without one."""
-    with path.open("rb") as file:
-        start = file.read(8 + len(_START) + len(_BLANK))
-        header = re.fullmatch(re.escape(_START) + rb"([0-9a-f]{64})", start[8:])
-        if header is None:
-            return "", ""
-        digest = sha256(start[: -len(_BLANK)] + _BLANK.encode())
-        while piece := file.read(1 << 20):
-            digest.update(piece)
-    return header[1].decode(), digest.hexdigest()
+    raise FileError(f"{path} is damaged, or not a file that fedkin wrote: its checksum is not that of its content.")

@@ -236,10 +236,7 @@ def check_same_shape(shapes: Mapping[str, tuple[int, ...]]) -> None:
 
 
 def common_shape(replies: Mapping[int, Payload]) -> tuple[int, ...]:
-    """Return the shape of a sample, which all clients must have in common, from their replies' ``shape``.
-
-    Raises FedkinError if a client differs.
-    """
+    """Return the shape of a sample from replies' ``shape``; raise FedkinError if clients differ."""
     shapes = {f"Client {client}": tuple(reply["shape"]) for client, reply in replies.items()}
     check_same_shape(shapes)
     return next(iter(shapes.values()))
@@ -305,8 +302,8 @@ def refusal(reply: Payload, *expected: Expected, optional: Expected | None = Non
     wants = [item for mapping in expected for item in mapping.items()]
     wants += [(name, Optional(want)) for name, want in (optional or {}).items()]
     lengths: dict[str, int] = {}
-    faults = (_unfit(name, reply, name, want, lengths) for name, want in wants)
-    reason = next(filter(None, map(_never_allowed, _leaves(reply))), None) or next(filter(None, faults), None)
+    faults = (_unfit(name, reply.get(name, _ABSENT), want, lengths) for name, want in wants)
+    reason = _never_allowed(reply) or next(filter(None, faults), None)
     if reason is None:
         return None
     diverged = any(_has_diverged(reply.get(name), want) for name, want in wants)
@@ -315,7 +312,7 @@ def refusal(reply: Payload, *expected: Expected, optional: Expected | None = Non
 
 def objection(payload: Payload, takes: Expected) -> str | None:
     """Return why a payload is not as a task `takes` it, or ``None`` if it is."""
-    return _unfit_value("", payload, takes, {})
+    return _unfit("", payload, takes, {})
 
 
 def _has_diverged(value: Any, want: Any) -> bool:
@@ -327,21 +324,21 @@ def _has_diverged(value: Any, want: Any) -> bool:
     return value.dtype == want.dtype and value.numel() > 0 and not max(map(abs, extremes(value))) <= MAX_UPDATE
 
 
-def _unfit(path: str, holder: Mapping[str, Any], name: str, want: Any, lengths: dict[str, int]) -> str | None:
-    """Return why an entry is not as `want` says, or ``None``; `lengths` has the values of named sizes."""
-    if name not in holder:
-        return None if isinstance(want, Optional) else f"'{path}' is absent"
-    return _unfit_value(path, holder[name], want, lengths)
+_ABSENT = object()
+"""In the place of an entry that a mapping lacks."""
 
 
-def _unfit_value(path: str, value: Any, want: Any, lengths: dict[str, int]) -> str | None:
+def _unfit(path: str, value: Any, want: Any, lengths: dict[str, int]) -> str | None:
+    """Return why a value is not as `want` says, or ``None``; `lengths` has the values of named sizes."""
     if isinstance(want, Optional | Nullable):
-        is_none = isinstance(want, Nullable) and value is None
-        return None if is_none else _unfit_value(path, value, want.want, lengths)
+        may_be = value is _ABSENT if isinstance(want, Optional) else value is None
+        return None if may_be else _unfit(path, value, want.want, lengths)
+    if value is _ABSENT:
+        return f"'{path}' is absent"
     if isinstance(want, ListOf):
         if not isinstance(value, list | tuple):
             return f"'{path}' is no list"
-        reasons = (_unfit_value(f"{path}/{index}", item, want.want, lengths) for index, item in enumerate(value))
+        reasons = (_unfit(f"{path}/{index}", item, want.want, lengths) for index, item in enumerate(value))
         return next(filter(None, reasons), None)
     if isinstance(want, Mapping):
         if not isinstance(value, Mapping):
@@ -349,8 +346,8 @@ def _unfit_value(path: str, value: Any, want: Any, lengths: dict[str, int]) -> s
         start = f"{path}/" if path else ""
         if unknown := [name for name in value if name not in want]:
             return f"'{start}{unknown[0] if is_name(unknown[0]) else '?'}' is not expected"
-        reasons = (_unfit(f"{start}{name}", value, name, item, lengths) for name, item in want.items())
-        return next(filter(None, reasons), None)
+        entries = ((f"{start}{name}", value.get(name, _ABSENT), item) for name, item in want.items())
+        return next(filter(None, (_unfit(*entry, lengths) for entry in entries)), None)
     if isinstance(want, tuple | Array):
         reason = (Array(want, None) if isinstance(want, tuple) else want).objection(value, lengths)
         return None if reason is None else f"'{path}' {reason}"
@@ -361,16 +358,34 @@ _REAL = {
     torch.float16, torch.bfloat16, torch.float32, torch.float64,
     torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.bool,
 }  # fmt: skip
-_MAX_ENTRIES = 1_000_000
-"""Entries of a reply: more than any task's, and a second of work for the server."""
 
 
-def _leaves(reply: Payload) -> Iterator[tuple[int, str, Any]]:
-    """Yield the number, path and value of each entry that is no mapping and no list."""
-    return ((number, path, value) for number, (path, value) in enumerate(_paths(reply, "")))
+def _never_allowed(reply: Payload) -> str | None:
+    """Return what in a reply is never allowed, such as an infinite number; ``None`` if all of it may be."""
+    for number, (path, value) in enumerate(_entries(reply, "")):
+        reason = None
+        if number > 1_000_000:  # more than any task's, and a second of work for the server
+            return "it has more than 1,000,000 entries"
+        if isinstance(value, Tensor):
+            if value.dtype not in _REAL:
+                reason = f"is of {value.dtype}"
+            elif value.numel() > 2**40:  # of a tensor that claims to be larger than any memory
+                reason = "is too large"
+            elif value.is_floating_point() and value.numel():
+                reason = _number_objection(*extremes(value))
+        elif isinstance(value, str):
+            reason = _text_objection(value)
+        elif isinstance(value, float):
+            reason = _number_objection(value, value)
+        elif abs(value) > MAX_COUNT:
+            reason = "is beyond 2^53"
+        if reason is not None:
+            return f"'{path}' {reason}"
+    return None
 
 
-def _paths(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+def _entries(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Yield the path and value of each entry that is no mapping and no list."""
     if isinstance(value, Tensor | int | float | str):
         yield path, value
     elif isinstance(value, list | tuple):
@@ -378,37 +393,13 @@ def _paths(value: Any, path: str) -> Iterator[tuple[str, Any]]:
             if type(item) in (str, bool, int, float):  # without a generator for each
                 yield f"{path}/{index}", item
             else:
-                yield from _paths(item, f"{path}/{index}")
+                yield from _entries(item, f"{path}/{index}")
     elif isinstance(value, Mapping):
         for key, item in value.items():
-            name = key if is_text(key) else "?"
-            if name == "?":  # a key that no text may be, shown by what refuses it
+            if not is_text(key):  # shown by what refuses it
                 yield path or "?", str(key)[: MAX_TEXT + 1] + "\ud800"
-            yield from _paths(item, f"{path}/{name}" if path else name)
-
-
-def _never_allowed(entry: tuple[int, str, Any]) -> str | None:
-    """Return what of a reply's entry is never allowed, such as an infinite number; ``None`` if all of it may be."""
-    number, path, value = entry
-    if number > _MAX_ENTRIES:
-        return f"it has more than {_MAX_ENTRIES:,} entries"
-    if isinstance(value, Tensor):
-        reason = _unsendable(value)
-    elif isinstance(value, str):
-        reason = _text_objection(value)
-    elif isinstance(value, float):
-        reason = _number_objection(value, value)
-    else:
-        reason = "is beyond 2^53" if abs(value) > MAX_COUNT else None
-    return None if reason is None else f"'{path}' {reason}"
-
-
-def _unsendable(tensor: Tensor) -> str | None:
-    if tensor.dtype not in _REAL:
-        return f"is of {tensor.dtype}"
-    if tensor.numel() > 2**40:  # of a tensor that claims to be larger than any memory
-        return "is too large"
-    return _number_objection(*extremes(tensor)) if tensor.is_floating_point() and tensor.numel() else None
+            else:
+                yield from _entries(item, f"{path}/{key}" if path else key)
 
 
 def _number_objection(lowest: float, highest: float) -> str | None:

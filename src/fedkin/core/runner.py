@@ -45,13 +45,6 @@ class Callback:
     checkpoint, dicts and lists of tensors and plain values.
     """
 
-    def __init_subclass__(cls, **more: Any) -> None:
-        """Refuse a subclass with methods of other libraries' callbacks, ``on_...``, which fedkin would never call."""
-        super().__init_subclass__(**more)
-        for name in vars(cls):
-            if name.startswith("on_"):
-                raise TypeError(f"{cls.__name__}.{name} would never be called: a Callback has {', '.join(_HOOKS)}.")
-
     def begin(self) -> None:
         """Called when the run begins or resumes."""
 
@@ -79,9 +72,6 @@ class Callback:
 
     def end(self, status: Status) -> None:
         """Called when the run has ended, once for each `begin`, even if that failed."""
-
-
-_HOOKS = [name for name in vars(Callback) if not name.startswith("_")]
 
 
 class Progress(Callback):
@@ -113,9 +103,8 @@ def _in_turn(name: str) -> Callable[..., None]:
     return call
 
 
-for _name in _HOOKS:
-    if _name != "stops":
-        setattr(Callbacks, _name, _in_turn(_name))
+for _name in ("begin", "phase", "part", "checkpoint", "step", "warn", "end"):
+    setattr(Callbacks, _name, _in_turn(_name))
 
 
 Follower = Callback | Callable[[RecordLine], object]
@@ -141,8 +130,7 @@ def callbacks_of(followers: Followers) -> tuple[Callback, ...]:
     listed = [followers] if isinstance(followers, Callback) or callable(followers) else list(followers)
     for each in listed:
         if isinstance(each, type) or not (isinstance(each, Callback) or callable(each)):
-            what = f"the class {each.__name__}" if isinstance(each, type) else kind_of(each)
-            raise FedkinError(f"A callback is {what}; give instances of fedkin.Callback, or functions of a record.")
+            raise FedkinError(f"A callback is {each!r}; give instances of fedkin.Callback, or functions of a record.")
     return tuple(each if isinstance(each, Callback) else _Called(each) for each in listed)
 
 
@@ -256,11 +244,13 @@ def _finite(value: Any) -> Any:
 
 def begin(method: Method[Any], fed: Federation) -> Any:
     """Return the first state of `method`; raise FedkinError if `init` returns another."""
-    name, state_type = type(method).__name__, getattr(method, "state_type", None)
+    state_type = getattr(method, "state_type", None)
     if not isinstance(state_type, type):
-        raise FedkinError(f"{name} lacks the class attribute state_type, a dataclass that inherits fedkin.core.State.")
+        raise FedkinError(
+            f"{type(method).__name__} lacks the class attribute state_type, a subclass of fedkin.core.State."
+        )
     state = method.init(fed)
-    _check_state(f"{name}.init", state, state_type)
+    _check_state(f"{type(method).__name__}.init", state, state_type)
     return state
 
 
@@ -281,7 +271,7 @@ def do_step(method: Method[Any], fed: Federation, state: Any) -> tuple[Any, Reco
         except DivergedError as error:
             reasons = {i: reason for i, reason in error.culprits.items() if i in present}
             if not reasons or not fed.can_spare(reasons):
-                raise error.naming(fed.client_phrase) from error
+                raise DivergedError(error.what, error.culprits, fed.client_label) from error
             fed.drop(reasons)
             continue
         if fed.usable > usable or fed.requested == requested:
@@ -298,7 +288,7 @@ def do_step(method: Method[Any], fed: Federation, state: Any) -> tuple[Any, Reco
                     f"finite, or beyond {MAX_UPDATE:g}",
                     {},
                 )
-            silent = listing([f"{fed.client_phrase(client)}: {reason}" for client, reason in reasons.items()])
+            silent = listing([f"{fed.client_label(client)}: {reason}" for client, reason in reasons.items()])
             raise FedkinError(
                 f"Nobody gave a usable reply in step {state.steps + 1}, in {empty} attempts, so the run stops "
                 f"({silent})."
@@ -317,8 +307,7 @@ def _checked_step(method: Method[Any], before: Any, answer: Any) -> tuple[Any, R
     """
     name = f"{type(method).__name__}.step"
     if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], Record)):
-        parts = " and ".join(map(kind_of, answer)) if isinstance(answer, tuple) else kind_of(answer)
-        raise FedkinError(f"{name} should return a state and a Record, not {parts}.")
+        raise FedkinError(f"{name} should return a state and a Record, not {kind_of(answer)}.")
     state, record = answer
     _check_state(name, state, type(before))
     if state.steps != before.steps + 1:
@@ -327,8 +316,6 @@ def _checked_step(method: Method[Any], before: Any, answer: Any) -> tuple[Any, R
         )
     if method.traits.clusters == "clients" and isinstance(getattr(before, "labels", None), Tensor):
         check_labels(method, state.labels, len(before.labels))
-        if len(before.models) and not bool(((state.labels >= -1) & (state.labels < len(state.models))).all()):
-            raise FedkinError(f"{name} returned labels outside of -1, for not known, to {len(state.models) - 1}.")
     return state, dataclasses.replace(record, values=_plain(name, record.values))
 
 
@@ -344,25 +331,25 @@ def _check_plain(beginning: str, tree: Any) -> None:
         raise FedkinError(f"{beginning} {unsupported}; it holds {PLAIN_VALUES}.")
 
 
-def _plain(name: str, value: Any, path: str = "") -> Any:
+def _plain(name: str, value: Any) -> Any:
     """Return values of a record with plain numbers in place of numpy's and torch's."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(name, item, f"{path}/{key}" if path else str(key)) for key, item in value.items()}
+        return {str(key): _plain(name, item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(name, item, f"{path}/{index}") for index, item in enumerate(value)]
-    if isinstance(value, np.generic) or (isinstance(value, Tensor | np.ndarray) and value.ndim == 0):
+        return [_plain(name, item) for item in value]
+    if isinstance(value, np.generic | Tensor | np.ndarray) and value.ndim == 0:
         value = value.item()
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    raise FedkinError(f"{name} has put {kind_of(value)} into the record's values, '{path}'; tolist() makes a list.")
+    raise FedkinError(f"{name} has put {kind_of(value)} into the record's values; tolist() makes a list.")
 
 
 def check_labels(method: Method[Any], labels: Any, clients: int) -> None:
     """Check that a method that clusters clients has a label, int64, for each of them in its state."""
     if not isinstance(labels, Tensor) or labels.dtype != torch.int64 or labels.shape != (clients,):
         raise FedkinError(
-            f"{type(method).__name__} has {_form(labels)} as its state's labels; they should be the cluster of each "
-            f"client, a tensor int64 ({clients},)."
+            f"{type(method).__name__} should have the cluster of each client as its state's labels, a tensor int64 "
+            f"({clients},), not {_form(labels)}."
         )
 
 
@@ -386,19 +373,12 @@ def predicted_clusters(method: Any, result: Mapping[str, Any], x: Tensor, **whos
     """Have a method, or its class, predict samples ``(n, *shape)``; return their clusters, int64 ``(n,)``.
 
     `whose` says whose model predicts, where clients have models. Whole numbers of another type are taken as int64.
-    Raises FedkinError if the method returns anything else, or its result lacks what `predict` reads.
+    Raises FedkinError if the method returns anything else.
     """
-    name = (method if isinstance(method, type) else type(method)).__name__
-    try:
-        clusters = method.predict(result, x, **whose)
-    except KeyError as error:
-        if error.args and error.args[0] in result:
-            raise
-        raise FedkinError(
-            f"{name}.predict needs {error}, which is not in its result; {name}.result returns it."
-        ) from error
+    clusters = method.predict(result, x, **whose)
     is_whole = isinstance(clusters, Tensor) and not (clusters.is_floating_point() or clusters.is_complex())
     if not is_whole or clusters.shape != (len(x),):
+        name = (method if isinstance(method, type) else type(method)).__name__
         rule = f"the clusters of samples, a tensor int64 ({len(x)},)"
         raise FedkinError(f"{name}.predict should return {rule}, not {_form(clusters)}.")
     labels: Tensor = clusters.long()
@@ -437,27 +417,17 @@ def result_of(method: Method[Any], fed: Federation, state: Any) -> dict[str, Any
     check_result(method, returned)
     result = dict(returned)
     if method.traits.clusters == "samples":
-        _check_clustered(method, fed, result["n_clusters"])
+        ready = clustered(fed)
+        numbers = torch.cat([torch.zeros(0, dtype=torch.int64), *(client.state["clusters"] for client in ready)])
+        is_here = any(i in fed.clients for i in fed.present)
+        if (is_here and not ready) or not bool(((numbers >= 0) & (numbers < result["n_clusters"])).all()):
+            raise FedkinError(
+                f'{type(method).__name__} has finished, and no client has state["clusters"], a number below '
+                f"{result['n_clusters']} for each of its samples, or one has others; a task should set them."
+            )
     elif fed.dropped and isinstance(labels := result.get("labels"), Tensor):
         result["labels"] = labels.index_fill(0, torch.tensor(sorted(fed.dropped)), -1)
     return result
-
-
-def _check_clustered(method: Method[Any], fed: Federation, n_clusters: int) -> None:
-    """Check the clusters of samples that a method has left at the clients of this process, if any."""
-    name, ready = type(method).__name__, clustered(fed)
-    if any(i in fed.clients for i in fed.present) and not ready:
-        raise FedkinError(
-            f'{name} has finished, and no client has clusters of its samples; a task should set state["clusters"], '
-            "int64 with a number per sample."
-        )
-    for client in ready:
-        clusters = client.state["clusters"]
-        if len(clusters) and not 0 <= int(clusters.min()) <= int(clusters.max()) < n_clusters:
-            raise FedkinError(
-                f'{name} has found {n_clusters} clusters, but state["clusters"] of {fed.client_phrase(client.id)} has '
-                f"numbers {int(clusters.min())} to {int(clusters.max())}."
-            )
 
 
 def clustered(fed: Federation) -> list[Client]:

@@ -8,9 +8,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import wraps
 from importlib import import_module
-from inspect import signature
 from types import ModuleType
-from typing import Any, Literal, TypedDict, Unpack, overload
+from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor
@@ -178,32 +177,18 @@ class Task:
         return refusal(reply, self.holds, expected or {}, optional=self.may_hold)
 
 
-class Declared(TypedDict, total=False):
-    """What a task declares of itself, as of `Task`."""
-
-    takes: Expected
-    holds: Expected
-    may_hold: Expected
-    may_be_empty: bool
-    moves_data: bool
-    accounted: bool
-    extremes: bool
-    sends: str
-    fewest: Fewest
-
-
 @overload
 def task(run: TaskFunction, /) -> Task: ...
 
 
 @overload
-def task(**declared: Unpack[Declared]) -> Callable[[TaskFunction], Task]: ...
+def task(**declared: Any) -> Callable[[TaskFunction], Task]: ...
 
 
-def task(run: TaskFunction | None = None, /, **declared: Unpack[Declared]) -> Task | Callable[[TaskFunction], Task]:
+def task(run: TaskFunction | None = None, /, **declared: Any) -> Task | Callable[[TaskFunction], Task]:
     """Decorate a function to make it a `Task`, registered as ``module.function``.
 
-    What is declared is described with `Task`; with any of it the decorator is written with parentheses. Raises
+    What is declared are attributes of `Task`; with any of it the decorator is written with parentheses. Raises
     ValueError if the task is accounted for and does not say what it takes: no budget holds for an unchecked payload.
     """
     return _registered(run, declared, False) if run else lambda run: _registered(run, declared, False)
@@ -214,12 +199,10 @@ def client_task(run: ClientFunction, /) -> Task: ...
 
 
 @overload
-def client_task(**declared: Unpack[Declared]) -> Callable[[ClientFunction], Task]: ...
+def client_task(**declared: Any) -> Callable[[ClientFunction], Task]: ...
 
 
-def client_task(
-    run: ClientFunction | None = None, /, **declared: Unpack[Declared]
-) -> Task | Callable[[ClientFunction], Task]:
+def client_task(run: ClientFunction | None = None, /, **declared: Any) -> Task | Callable[[ClientFunction], Task]:
     """As `task`, of a function of one client and its payload: many clients do it one after another."""
 
     def registered(run: ClientFunction) -> Task:
@@ -232,14 +215,8 @@ def client_task(
     return registered if run is None else registered(run)
 
 
-def _registered(run: TaskFunction, declared: Declared, one_by_one: bool) -> Task:
+def _registered(run: TaskFunction, declared: Mapping[str, Any], one_by_one: bool) -> Task:
     name = f"{run.__module__}.{run.__name__}"
-    required = [each.name for each in signature(run).parameters.values() if each.default is each.empty]
-    if len(required) != 2:
-        raise ValueError(
-            f"Task '{name}' takes ({', '.join(required)}); a task is a function outside of classes, which takes "
-            f"{'(client, payload)' if one_by_one else '(clients, payloads)'}."
-        )
     if declared.get("accounted") and declared.get("takes") is None:
         raise ValueError(f"Task '{name}' is accounted for, so it must declare its payload with 'takes'.")
     _TASKS[name] = Task(name, run, **declared, one_by_one=one_by_one)
@@ -278,23 +255,15 @@ def run_task(task: Task, clients: Sequence[Client], payloads: Sequence[Payload])
             public=True,
         )
     for client, reply in zip(clients, replies, strict=True):
-        if not isinstance(reply, Mapping):
-            raise RefusalError(
-                f"Task '{task.name}' should reply with a dict, {{}} if there is nothing, not {kind_of(reply)}.",
-                public=True,
-            )
-        if (unsupported := find_unsupported(reply)) is not None:
-            raise RefusalError(f"Task '{task.name}' replies with {unsupported}; a reply holds {PLAIN_VALUES}.")
-        for name, value in client.state.items():
-            if not isinstance(name, str) or not isinstance(value, Tensor):
-                raise RefusalError(
-                    f"Task '{task.name}' has put {kind_of(value)} into client.state[{name!r}]; what a client keeps are "
-                    "tensors by name, such as torch.tensor(3)."
-                )
+        unsupported = kind_of(reply) if not isinstance(reply, Mapping) else find_unsupported(reply)
+        if unsupported is not None:
+            raise RefusalError(f"Task '{task.name}' replies with {unsupported}; a reply is a dict of {PLAIN_VALUES}.")
         clusters = client.state.get("clusters")
-        if clusters is not None and (clusters.dtype != torch.int64 or clusters.shape != (len(client),)):
+        are_tensors = all(isinstance(name, str) and isinstance(value, Tensor) for name, value in client.state.items())
+        is_kept = clusters is None or (clusters.dtype == torch.int64 and clusters.shape == (len(client),))
+        if not are_tensors or not is_kept:
             raise RefusalError(
-                f"Task '{task.name}' has set state[\"clusters\"] of client {client.id} to a tensor of another form "
-                f"than a whole number per sample, int64 ({len(client)},)."
+                f"Task '{task.name}' has put into client.state what a client cannot keep: it takes tensors by name, "
+                f"such as torch.tensor(3), and as 'clusters' a whole number per sample, int64 ({len(client)},)."
             )
     return [detached(reply) for reply in replies]

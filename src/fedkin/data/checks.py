@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core.client import MEASURED, Column, Kind, Table
-from fedkin.core.errors import has_option, listing, setting
+from fedkin.core.errors import listing, setting
 from fedkin.data.encoding import as_written
 from fedkin.data.options import MIN_MEMBERS
 from fedkin.data.schema import ColumnReport, quoted
@@ -335,12 +335,8 @@ def _same_rows(tables: Mapping[str, Table]) -> list[Finding]:
             continue
         shared = Counter(owner[row] for row in rows if row in owner)
         if shared and (first := shared.most_common(1)[0])[1] > len(rows) / 2:
-            number = client.removeprefix("Client ")
-            without = "leave it out"
-            if has_option("federation.forgotten"):
-                without = setting("federation.forgotten", [int(number) if number.isdecimal() else number])
-            sentence = f"{client} holds {first[1]:,} of its {len(rows):,} different rows at {first[0]}, too; {without}"
-            findings.append(Finding(f"{sentence} if it is a copy.", "same rows"))
+            held = f"{client} holds {first[1]:,} of its {len(rows):,} different rows at {first[0]}, too"
+            findings.append(Finding(f"{held}; leave it out if it is a copy.", "same rows"))
         owner |= dict.fromkeys(rows, client)
     return findings
 

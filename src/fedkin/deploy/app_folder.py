@@ -1,4 +1,4 @@
-"""App folders of Flower that ``fedkin federation init`` writes, ready to run or, with ``--hub``, to publish."""
+"""App folders of Flower that ``fedkin federation init`` writes."""
 
 from __future__ import annotations
 
@@ -14,13 +14,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from fedkin import __version__
 from fedkin.core import FedkinError
 from fedkin.core.errors import toml_text
 from fedkin.core.files import check_empty, write_atomically, write_secret
-from fedkin.engines.flower_engine import NEWEST, OLDEST
 from fedkin.experiment.config import Config, load_config
-from fedkin.report.numbers import pluralize
 
 FEDERATED = ("data.source=federation", "simulation.scenario=files", "simulation.engine=flower")
 _APP = {
@@ -28,11 +25,6 @@ _APP = {
     "fedkin_app/server.py": "app_server.py", "fedkin_app/client.py": "app_client.py",
     "site.example.toml": "site.toml", "README.md": "README.md", "environment.sh": "environment.sh",
     "start-server.sh": "start-server.sh", "start-site.sh": "start-site.sh", "flwr.sh": "flwr.sh",
-}  # fmt: skip
-_HUB_APP = {
-    "pyproject.toml": "flower_hub/project.toml", "README.md": "flower_hub/README.md", "LICENSE": "flower_hub/LICENSE",
-    ".gitignore": "flower_hub/gitignore", "$package/__init__.py": "package.py",
-    "$package/server_app.py": "app_server.py", "$package/client_app.py": "flower_hub/hub_client_app.py",
 }  # fmt: skip
 """By a file's path in the folder, where its template lies in ``templates``."""
 
@@ -62,62 +54,21 @@ def init(
         "host": host,
         "port": str(port),
         "listen": host if host.startswith("127.") or host == "localhost" else "0.0.0.0",
-        "packages": "".join(f"   {line}\n" for line in _what_to_install(config)),
+        "packages": _INSTALL.format(packages=", ".join(own)) if (own := own_packages(config)) else "",
         "sites": str(sites),
     }
-    _write_app(folder, _APP, words | (_INSECURE if insecure else _SECURE), config)
+    _write_app(folder, words | (_INSECURE if insecure else _SECURE), config)
     write_certificates(folder / "certificates", certificates)
 
 
-_HUB_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,31}")
-"""Names that Flower Hub takes, of apps and of their folders."""
-
-
-def init_hub(folder: Path, experiment: str, settings: Sequence[str], publisher: str) -> None:
-    """Write an app folder for Flower Hub, new or empty, whose name is the app's.
-
-    `experiment` and `settings` are as of `init`; `publisher` is the name of the account that will publish it. Raises
-    FedkinError if the folder holds anything, Flower Hub does not allow a name, or the experiment is not allowed, moves
-    data or lists clients.
-    """
-    check_empty(folder, "give a new one")
-    name = folder.resolve().name
-    for what, text in (("The folder's name", name), ("The publisher", publisher)):
-        if not _HUB_NAME.fullmatch(text):
-            raise FedkinError(
-                f"{what} is '{text}'; Flower Hub takes letters, digits and hyphens, at most 32, the first a letter."
-            )
-    config = load_config(experiment, [*FEDERATED, "federation.sites=1", *settings])
-    check_federated(config)
-    if config.federation.listed:
-        raise FedkinError(
-            "[federation] lists clients, but the clients of an app of Flower Hub are not known in advance."
-        )
-    words = {
-        "name": name,
-        "package": name.lower().replace("-", "_"),
-        "publisher": publisher,
-        "packages": "\n".join([*lines, "", ""]) if (lines := _what_to_install(config)) else "",
-        "clusters": config.method.traits.clusters or "samples",
-        "oldest": OLDEST.removesuffix(".0"),
-        "target": NEWEST,
-        "fedkin": __version__,
-    }
-    _write_app(folder, _HUB_APP, words, config)
-
-
-def _write_app(folder: Path, templates: Mapping[str, str], words: Mapping[str, str], config: Config) -> None:
-    """Write the experiment, and the files that templates make when `words` take the place of each ``$name``.
-
-    Shell scripts may be run, but for ``environment.sh``, which others read.
-    """
+def _write_app(folder: Path, words: Mapping[str, str], config: Config) -> None:
+    """Write the experiment, and the files that templates make when `words` take the place of each ``$name``."""
     words = {"method": config.method_name, "columns": _lines_of_sites(config), **words}
-    for name, template in templates.items():
+    for name, template in _APP.items():
         text = files("fedkin.deploy").joinpath("templates", template).read_text(encoding="utf-8")
-        path = folder / Template(name).substitute(words)
-        write_atomically(path, Template(text).substitute(words))
-        if path.suffix == ".sh" and path.name != "environment.sh":
-            path.chmod(0o755)
+        write_atomically(folder / name, Template(text).substitute(words))
+        if name.endswith(".sh") and name != "environment.sh":  # which the others read
+            (folder / name).chmod(0o755)
     write_atomically(folder / "experiment.toml", config.to_toml())
 
 
@@ -139,12 +90,6 @@ def own_packages(config: Config) -> list[str]:
     return sorted({match[1] for value in values if (match := dotted.fullmatch(value))} - {"fedkin"})
 
 
-def _what_to_install(config: Config) -> list[str]:
-    """Return lines for a README on the packages that the experiment needs; none if it needs none."""
-    packages = " and ".join(f"`{package}`" for package in own_packages(config))
-    return _INSTALL.format(packages).splitlines() if packages else []
-
-
 def check_sites(config: Config) -> None:
     """Raise FedkinError if an experiment has a single site, or never as many as ``federation.min_clients``.
 
@@ -153,11 +98,10 @@ def check_sites(config: Config) -> None:
     federation, sites = config.federation, config.federation.sites or len(config.federation.listed)
     if sites == 1:
         raise FedkinError("'federation.sites' is 1, and a federation has at least two sites; give the number of sites.")
-    if sites and federation.min_clients > sites + federation.newcomers:
-        newcomers = f" and {pluralize(federation.newcomers, 'newcomer')}" if federation.newcomers else ""
+    if sites and federation.min_clients > (most := sites + federation.newcomers):
         raise FedkinError(
-            f"'federation.min_clients' is {federation.min_clients}, but there are only {pluralize(sites, 'site')} "
-            f"('federation.sites'){newcomers}; lower it."
+            f"'federation.min_clients' is {federation.min_clients}, but there are only {most} sites "
+            "('federation.sites'), newcomers among them; lower it."
         )
 
 
@@ -284,8 +228,9 @@ def make_key(path: Path) -> Path:
 # Words of the templates.
 
 
-_INSTALL = """The experiment also needs code of {}: install it at the server and at every site, or put it on
-`PYTHONPATH` there. `packages` in `site.toml` says that the site trusts this code; else the site refuses its tasks.
+_INSTALL = """\
+   The experiment also needs code of {packages}: install it at the server and at every site; `packages` in `site.toml`
+   says that the site trusts it.
 """
 _INSECURE = {
     "connection": "insecure = true",

@@ -93,7 +93,7 @@ def answer_partial(client: Any, frame: DataFrame, message: dict[str, Any]) -> di
             (POLICY, os.environ.get(POLICY_TEXT, "")),
         ):
             write_atomically(folder / path, text)
-        return read_site(folder / "site.toml").site(folder / "site.toml", frame)
+        return read_site(folder / "site.toml", frame)
 
     with _into(folder / "log.txt"):
         return _packed(answer(_unpacked(message), site, keep))

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Collection, Iterator, Mapping
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from fedkin.core import FedkinError, Payload, Task
-from fedkin.core.client_array import Block, BlockFunction, ClientArray, PerClient, ReplyArrays, chosen, single
+from fedkin.core.client_array import Block, BlockFunction, ClientArray, PerClient, ReplyArrays, single
 from fedkin.core.federation import Replies
 from fedkin.core.payload import payload_bytes
 from fedkin.core.replies import Expected, Failure, extremes
@@ -20,18 +19,12 @@ from fedkin.core.seeds import derive_seeds
 
 _ROWS = 1 << 14
 """Rows of a block: with 64 numbers each 4 MB, which two cores' caches about hold beside what is computed of them."""
-
-
 _DECLINED = Failure("declined", "its privacy budget allows it to send nothing")
-
-Entries = dict[str, Any]
 
 
 def shared_payload(payloads: Mapping[int, Payload]) -> Payload | None:
     """Return the payload that all clients share; ``None`` if there is none."""
-    if not payloads:
-        return None
-    first = next(iter(payloads.values()))
+    first = next(iter(payloads.values()), None)
     return first if all(payload is first for payload in payloads.values()) else None
 
 
@@ -53,11 +46,10 @@ class ArrayExchange:
         """Return the usable replies."""
         if (reason := self.task.objection(self.payload)) is not None:
             raise FedkinError(f"Clients refuse task '{self.task.name}': {reason}.")
-        blocks = [self._usable(*replied, expected) for replied in self._replied(self.task.block[0])]
-        self.clients.settle()
-        arrays = ReplyArrays([(ids, entries) for ids, entries in blocks if len(ids)])
+        parts = [self._usable(*replied, expected) for replied in self._replied(self.task.block[0])]
+        arrays = ReplyArrays.join([part for part in parts if len(part)])
         self.fed.usable += len(arrays)
-        self.fed.note_missing(self.missing)
+        self._end()
         return Replies(arrays, self.fed.missing)
 
     def pools(self, missing: dict[int, str]) -> Iterator[tuple[list[int], Payload]]:
@@ -67,15 +59,24 @@ class ArrayExchange:
                 self.fed.traffic.received += payload_bytes(reply) * len(ids)
                 self.fed.usable += len(ids)
                 yield ids.tolist(), reply
-        self.clients.settle()
+        self._end()
         missing.update(self.missing)
+
+    def _end(self) -> None:
+        self.clients.settle()
         self.fed.note_missing(self.missing)
 
-    def _replied(self, run: BlockFunction) -> Iterator[tuple[Tensor, Entries]]:
+    def _replied(self, run: BlockFunction) -> Iterator[tuple[Tensor, dict[str, Any]]]:
         """Yield the clients of each block, in any order of these, and the entries of their replies."""
+
+        def work(block: Block) -> tuple[dict[str, Any], float]:
+            began = time.thread_time()
+            entries = dict(run(block, self.payload))
+            self.clients.keep(block.kept)
+            return entries, time.thread_time() - began
+
         seeds = derive_seeds(self.fed.seed, "client", self.ids.numpy(), self.fed.exchange)
         replied = 0
-        work = partial(self._work, run)
         for block, (entries, seconds) in self.fed.in_order(work, self.clients.blocks(self.ids, seeds, _ROWS)):
             self.fed.seconds += seconds
             replied += len(block)
@@ -84,24 +85,18 @@ class ArrayExchange:
             self.missing |= dict.fromkeys(block.ids[block.declined].tolist(), _DECLINED)
             yield block.ids[~block.declined], entries
 
-    def _work(self, run: BlockFunction, block: Block) -> tuple[Entries, float]:
-        began = time.thread_time()
-        entries = dict(run(block, self.payload))
-        self.clients.keep(block.kept)
-        return entries, time.thread_time() - began
-
-    def _usable(self, ids: Tensor, entries: Entries, expected: Expected | None) -> tuple[Tensor, Entries]:
-        """Count and check the replies of a block; return the clients with usable ones, and the entries of these."""
+    def _usable(self, ids: Tensor, entries: dict[str, Any], expected: Expected | None) -> ReplyArrays:
+        """Count and check the replies of a block; return the usable ones."""
         entries = {name: PerClient(part) if isinstance(part, Tensor) else part for name, part in entries.items()}
+        replies = ReplyArrays(ids, entries)
         if not len(ids):
-            return ids, entries
+            return replies
         self.fed.traffic.received += _bytes_of(entries, len(ids))
         if self.task.refusal(single(entries, 0), expected) is None and all(map(_is_small, entries.values())):
-            return ids, entries  # blocks have replies of one form, which the first one shows
+            return replies  # blocks have replies of one form, which the first one shows
         reasons = [self.task.refusal(single(entries, place), expected) for place in range(len(ids))]
         self.missing |= {i: reason for i, reason in zip(ids.tolist(), reasons, strict=True) if reason is not None}
-        places = torch.tensor([place for place, reason in enumerate(reasons) if reason is None], dtype=torch.int64)
-        return ids[places], chosen(entries, places)
+        return replies.take(torch.tensor([reason is None for reason in reasons]).nonzero()[:, 0])
 
 
 def _is_small(entry: Any) -> bool:
@@ -116,15 +111,12 @@ def _bytes_of(entries: Mapping[str, Any], clients: int) -> int:
     """Return the size of all replies when sent, as `payload_bytes` counts them."""
     total = payload_bytes(single(entries, 0)) * clients
     for entry in entries.values():
-        if isinstance(entry, tuple):
-            total += sum(map(len, map(json.dumps, entry))) - clients * len(json.dumps(entry[0]))
-        if not isinstance(entry, PerClient):
-            continue
-        if entry.offsets is None and entry.values.ndim == 1:
-            numbers, counts = entry.values.unique(return_counts=True)
-            digits = [len(str(number)) for number in numbers.tolist()]
-            total += sum(d * c for d, c in zip(digits, counts.tolist(), strict=True))
-            total -= clients * len(str(entry.values[0].item()))
-        else:
+        if isinstance(entry, PerClient) and not entry.are_numbers:
             total += entry.values.nbytes - clients * entry[0].nbytes
+        elif isinstance(entry, PerClient):  # as texts, of which each is made once
+            numbers, counts = (part.tolist() for part in entry.values.unique(return_counts=True))
+            digits = sum(len(str(number)) * count for number, count in zip(numbers, counts, strict=True))
+            total += digits - clients * len(str(entry.values[0].item()))
+        elif isinstance(entry, tuple):
+            total += sum(map(len, map(json.dumps, entry))) - clients * len(json.dumps(entry[0]))
     return total

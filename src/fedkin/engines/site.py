@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import re
 import secrets
@@ -21,13 +20,14 @@ from torch import Tensor
 from fedkin.core import Client, FedkinError, Payload
 from fedkin.core.client import LASTING, Samples, Table
 from fedkin.core.device import on
-from fedkin.core.errors import FailedTaskError, RefusalError, option
+from fedkin.core.errors import RefusalError, option
 from fedkin.core.files import FileError, file_lock, make_private, write_atomically, write_secret
 from fedkin.core.payload import load_tree, owned, to_bytes, with_checksum
-from fedkin.core.replies import failure_of, is_name
+from fedkin.core.replies import is_name
 from fedkin.core.seeds import KEY, Secret, derive_generator
 from fedkin.core.tasks import known_task, run_task, trusted_packages
 from fedkin.engines.policy import Policy
+from fedkin.privacy.budget import Account
 from fedkin.secure_aggregation.client_tasks import SiteIdentity, own_public_text
 
 
@@ -51,7 +51,6 @@ class Request:
     __pydantic_config__: ClassVar = ConfigDict(strict=True, extra="forbid")
 
     def to_json(self) -> str:
-        """Return the request as JSON."""
         return json.dumps(asdict(self))
 
     @classmethod
@@ -96,9 +95,6 @@ class Memory:
         self._lock.__enter__()
         make_private(self.account.parent)
         make_private(self.account)
-        for name in (_KEY, _LASTING_FILE):  # which 0.1 had in the run's folder; made anew, they would answer otherwise
-            if (self.folder / name).exists() and not (self.account / name).exists():
-                os.replace(self.folder / name, self.account / name)
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -136,33 +132,28 @@ class Memory:
         path = self.account / _KEY
         if not path.exists():
             write_secret(path, os.urandom(KEY))
-        key = path.read_bytes()
-        if len(key) != KEY:
+        if len(key := path.read_bytes()) != KEY:
             raise FileError(f"{path} is damaged; put it back, or nothing may leave the site in this run.")
         return key
 
     def recalled(self, client: Client, request: Request) -> Client:
         """Return `client` with its state before this exchange; later states are deleted, except what must last."""
-        before = []
-        for exchange in self.exchanges():
-            if exchange < request.exchange:
-                before.append(exchange)
-            else:
-                self._path(exchange).unlink()
+        exchanges = self.exchanges()
+        before = [exchange for exchange in exchanges if exchange < request.exchange]
         if before:
             client.state = dict(load_tree(self._path(before[-1])))
-            settled = [exchange for exchange in before if exchange <= request.settled]
-            for exchange in set(settled[:-1]).difference({self._held()}):
-                self._path(exchange).unlink()
+        settled = [exchange for exchange in before if exchange <= request.settled]
+        needless = set(settled[:-1]) - {self._held()}  # the server goes back to its last checkpoint at most
+        for exchange in needless.union(exchanges[len(before) :]):
+            self._path(exchange).unlink()
         self._content = to_bytes(owned(client.state)) if before else b""
         client.state |= self._lasting()
         return client
 
     def keep(self, client: Client, request: Request) -> None:
         """Save the client's state if the exchange changed it, and before it what must last."""
-        state, lasting = owned(client.state), {}
-        for name in [name for name in state if name.startswith(LASTING)]:
-            lasting[name] = state.pop(name)
+        state = owned(client.state)
+        lasting = {name: state.pop(name) for name in list(state) if name.startswith(LASTING)}
         if lasting and to_bytes(lasting) != to_bytes(owned(self._lasting())):
             write_secret(self.account / _LASTING_FILE, with_checksum(lasting))
         if to_bytes(state) != self._content:
@@ -192,10 +183,10 @@ class WatchedSites:
 
     def refresh(self) -> None:
         """Load the states that have changed."""
-        for number, client in self.clients.items():
-            memory = self._memories[number]
+        for number, memory in self._memories.items():
             latest = max(memory.exchanges(), default=0)
             if latest and self._read.get(number) != latest:
+                client = self.clients[number]
                 client.state = memory.state() or {}
                 client.x, client.y = self._raw[number]
                 self.prepare(client)
@@ -204,7 +195,6 @@ class WatchedSites:
 
 _IDENTITY = "identity"
 _WHY = "so this client does not run it; a site's own file lists packages that it trusts, in 'packages'"
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -221,11 +211,11 @@ class Site:
 
     If it is `simulated`, noise follows from the run's seed; at a real site it must not, for the server knows the seed.
     There it follows from a secret, so that the same question always gets the same answer. From trusted `packages`,
-    ``None`` for all, it imports tasks, models and features that the server names. `reserve` is for a site with a
-    privacy budget: called with a run's token and mu, whether the run may spend it, see `Client.reserve`; the site then
-    refuses tasks whose release is not accounted for. `key` is the file of the private key that Flower authenticates the
-    site's node with, and `listed` are public keys of the only sites that it shares a secure sum with, by name; if
-    empty, any site. `min_members` and `samples` are as in `Client`. The `policy` is checked before anything leaves.
+    ``None`` for all, it imports tasks, models and features that the server names. A site with a privacy budget has an
+    `account`, and refuses tasks whose release is not accounted for. `key` is the file of the private key that Flower
+    authenticates the site's node with, and `listed` are public keys of the only sites that it shares a secure sum
+    with, by name; if empty, any site. `min_members` and `samples` are as in `Client`. The `policy` is checked before
+    anything leaves.
     """
 
     name: str
@@ -239,7 +229,7 @@ class Site:
     simulated: bool = False
     packages: tuple[str, ...] | None = ("fedkin",)
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    reserve: Callable[[str, float], bool] | None = None
+    account: Account | None = None
     table: Table | None = None
     reading: Any = None
     key: Path | None = None
@@ -269,14 +259,15 @@ class Site:
         They are never sent under a privacy budget: a class may be that of a single sample. Raises RefusalError if
         the site's policy is over.
         """
-        self.policy.check_time()
+        self.policy.check_day()
+        self.policy.check_hour()
         return {
             "name": self.name,
             "identity": self.identity,
             "key": own_public_text(self.key) if self.key else "",
             "shape": list(self.x.shape[1:]),
             "features": self.features,
-            "classes": self.classes if labels and self.reserve is None else [],
+            "classes": self.classes if labels and self.account is None else [],
         }
 
     def answer(self, request: Request, payload: Payload) -> tuple[Payload, float]:
@@ -286,24 +277,23 @@ class Site:
         privacy budget does not account for, or does not take this payload; FedkinError if it is not known here or fails
         with this payload, or the folder is in use by another process, or cannot be written.
         """
-        self.policy.check_time()
+        self.policy.check_day()
+        self.policy.check_hour()
         with trusted_packages(self.packages, _WHY, self.policy.check_allowed):
             task = known_task(request.task)
         self.policy.check_extremes(task)
+        reason = None
         if task.moves_data and not self.simulated:
-            raise RefusalError(
-                f"Task '{task.name}' would have the site's samples sent away, so it is not done here.",
-                public=True,
+            reason = "would have the site's samples sent away, so it is not done here"
+        elif self.account is not None and not task.accounted:
+            reason = (
+                "is not accounted for, and this site has a privacy budget; what is, is kin-graph with epsilon and "
+                f"feddp-kmeans, with {option('scaling', 'none')} and columns of complete numbers"
             )
-        if self.reserve is not None and not task.accounted:
-            raise RefusalError(
-                f"Site '{self.name}' has a privacy budget, and task '{task.name}' is not accounted for; what is, is "
-                f"kin-graph with epsilon and feddp-kmeans, with {option('scaling', 'none')} and columns of complete "
-                "numbers.",
-                public=True,
-            )
-        if (reason := task.objection(payload)) is not None:
-            raise RefusalError(f"Task '{task.name}' is not done with this request: {reason}.", public=True)
+        elif (fault := task.objection(payload)) is not None:
+            reason = f"is not done with this request: {fault}"
+        if reason is not None:
+            raise RefusalError(f"Task '{task.name}' {reason}.", public=True)
         with self.memory(request.run) as memory:
             client = memory.recalled(self.client(request), request)
             if not self.simulated:
@@ -311,13 +301,7 @@ class Site:
             self.prepare(client)
             began = time.thread_time()
             with trusted_packages(self.packages, _WHY, self.policy.check_allowed), on(self.device):
-                try:
-                    (reply,) = run_task(task, [client], [payload])
-                except FedkinError:
-                    raise
-                except Exception as error:  # its message may hold samples, so that it stays in the site's log
-                    _log.exception("fedkin: Task '%s' could not be done", task.name)
-                    raise FailedTaskError(failure_of(error), public=True) from error
+                (reply,) = run_task(task, [client], [payload])
             seconds = time.thread_time() - began
             self.policy.check_reply(reply)  # before the state is kept: a reply that is not sent changes nothing
             memory.keep(client, request)
@@ -327,15 +311,22 @@ class Site:
         """Return the client that a task works on, with its state before the first exchange."""
         rng = derive_generator(request.seed, "client", request.client, request.exchange)
         client = Client(
-            request.client, self.x, self._labels(request.classes), dict(self.begins_with), rng, table=self.table
+            request.client,
+            self.x,
+            self._labels(request.classes),
+            dict(self.begins_with),
+            rng,
+            table=self.table,
+            min_members=self.min_members,
+            extremes=self.policy.extremes,
+            samples=self.samples,
         )
-        client.min_members, client.samples, client.extremes = self.min_members, self.samples, self.policy.extremes
         if self.simulated:
             client.noise = rng
         else:
             client.identity = SiteIdentity(request.run, self.key, self.listed)
-        if self.reserve is not None:
-            client.reserve = partial(self.reserve, request.run)
+        if self.account is not None:
+            client.reserve = partial(self.account.reserve, request.run)
         return client
 
     def memory(self, run: str) -> Memory:
@@ -349,7 +340,7 @@ class Site:
         Truth values may be called otherwise there. Under a privacy budget there are none: no task that is accounted for
         uses them, and which names are refused would tell those of the site's classes.
         """
-        if self.y is None or not classes or self.reserve is not None:
+        if self.y is None or not classes or self.account is not None:
             return None
         if list(classes) == self.classes:
             return self.y

@@ -24,7 +24,7 @@ from torch import Tensor
 from fedkin.core import Client, FedkinError, Method, Record, runner
 from fedkin.core.device import device_named, on
 from fedkin.core.errors import PYTHON, FedkinWarning, at_door, hint, listing, meant_by, nearest_few
-from fedkin.core.method import Option, check_annotations, check_class, options_of, section_entries, with_server_data
+from fedkin.core.method import Option, check_class, options_of, section_entries, with_server_data
 from fedkin.core.runner import Followers
 from fedkin.data.inputs import client_input
 from fedkin.data.options import TableOptions
@@ -172,7 +172,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     def __init_subclass__(cls, method: type[Any] | str | None = None, **more: Any) -> None:
         """Add the options of `method`, its name or class, to the estimator's signature and docstring.
 
-        Raises FedkinError if the method's class cannot be used as one, see `check_annotations` and `check_class`,
+        Raises FedkinError if the method's class cannot be used as one, see `check_class`,
         clusters something else than those of the base, or has an option with a name of the estimator's own.
         """
         super().__init_subclass__(**more)
@@ -183,8 +183,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         if isinstance(method, str):
             method = resolve("method", method)
         else:
-            check_annotations(method, f"{method.__module__}:{method.__name__}")
-            check_class(method)
+            check_class(method, f"{method.__module__}:{method.__name__}")
         if (clusters := method.traits.clusters) not in (None, cls._clusters):
             base = "ClientClusterer" if clusters == "clients" else "SampleClusterer"
             raise FedkinError(f"{method.__name__} clusters {clusters}; make {cls.__name__} of {base}.")

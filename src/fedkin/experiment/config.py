@@ -154,8 +154,6 @@ class FederationSection(BaseModel):
         Sites that may join a real federation while its run is under way.
     quorum : float
         Fraction of the sites asked whose replies close a round of a real federation, in (0, 1]; or `timeout` does.
-    late_replies : {"refuse", "count"}
-        Whether a reply that comes after its round was closed is refused, or counts in the next round.
     timeout : float
         On Flower, seconds after which a client that has not replied counts as missing.
     patience : float
@@ -178,7 +176,6 @@ class FederationSection(BaseModel):
     sites: PositiveInt | None = None
     newcomers: NonNegativeInt = 0
     quorum: Annotated[float, Interval(gt=0, le=1)] = 1.0
-    late_replies: Literal["refuse", "count"] = "refuse"
     timeout: Annotated[float, Gt(0)] = 3600.0
     patience: Annotated[float, Gt(0)] = 600.0
     min_clients: PositiveInt = 2

@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -48,24 +49,30 @@ class Account:
     """Account of a client's privacy budget for all runs together, in a file in its private `folder`.
 
     A run is charged all that it may spend before it gets anything: otherwise too little might be left for its last
-    exchange, and what it had spent would be lost. It is charged once, however far it comes, and for `per_run` at most.
-    Raises FedkinError if epsilon or delta is out of range.
+    exchange, and what it had spent would be lost. It is charged once, however far it comes, and for `epsilon_per_run`
+    at most. Raises FedkinError if epsilon or delta is out of range.
     """
 
     folder: Path
     epsilon: float
     delta: float
-    per_run: float = math.inf
+    epsilon_per_run: float | None = None
 
     def __post_init__(self) -> None:
         gaussian_mu(self.epsilon, self.delta)
+
+    @cached_property
+    def limits(self) -> dict[str, float]:
+        """What a run may spend, as mu of Gaussian differential privacy, by the option that says so."""
+        epsilons = {"epsilon": self.epsilon, "epsilon_per_run": self.epsilon_per_run}
+        return {rule: gaussian_mu(epsilon, self.delta) for rule, epsilon in epsilons.items() if epsilon is not None}
 
     def reserve(self, run: str, mu: float) -> bool:
         """Charge a run for `mu` of Gaussian differential privacy, and return whether the budget allows it.
 
         Raises FileError if the file cannot be read or written; then nothing may leave the client.
         """
-        if not 0.0 <= mu < math.inf or mu > self.per_run * _ROUNDED:
+        if not 0.0 <= mu <= min(self.limits.values()) * _ROUNDED:
             return False
         path = self.folder / ACCOUNT
         with file_lock(path.with_suffix(".lock"), waits=True):
@@ -73,10 +80,10 @@ class Account:
             if not all(0.0 <= charged < math.inf for charged in runs.values()):
                 raise FileError(f"{path} is not as fedkin wrote it, so nothing may leave the site.")
             if mu <= runs.get(run, 0.0):
-                return True  # also where the site's budget has been lowered since
+                return True  # also where others have been charged since
             runs[run] = mu
             spent = math.hypot(*runs.values())
-            if spent > gaussian_mu(self.epsilon, self.delta) * _ROUNDED:
+            if spent > self.limits["epsilon"] * _ROUNDED:
                 return False
             account = _AccountFile(round(gaussian_epsilon(spent, self.delta), 6), self.delta, runs)
             write_secret(path, f"{json.dumps(asdict(account), indent=2)}\n".encode())

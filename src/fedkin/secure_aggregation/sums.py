@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core.errors import FedkinError, listing
-from fedkin.core.federation import MAX_ATTEMPTS, Federation
+from fedkin.core.federation import MAX_ATTEMPTS, Federation, Replies
 from fedkin.core.method import allowed_for_sums, display_name
 from fedkin.core.payload import Payload
 from fedkin.core.replies import Failure, failure_kind, refusal
@@ -34,14 +34,10 @@ from fedkin.secure_aggregation.masks import KEY, KINDS, OPENER, OWN, PAIRS, SEAL
 
 _OTHERS_LOST = Failure("unsummed", "others of its sum were lost")
 _TOO_FEW = Failure("unsummed", f"fewer than {MIN_CLIENTS} clients to sum over")
-_BAD_SHARES = "its shares are not those of its keys"
-_NO_PART = "it opens none of its shares of others' keys"
 _TIMES = 3
 """Requests for one exchange where a repetition costs no privacy: for shares, and for sums of `ClientSums`."""
 GROUP = 64
 """Clients of a group at most: in one process they take 1 s a sum, and twice as many take four times as long."""
-Group = tuple[int, int]
-"""Cluster of a group, and its number among those of the cluster."""
 
 
 @dataclass(frozen=True)
@@ -94,29 +90,12 @@ def secure(fed: Federation, method: Any) -> None:
 
 
 def check_enough(clients: int) -> None:
-    """Refuse secure sums over fewer than three clients; those that drop out later do not count.
-
-    Of two clients, each would learn what the other gave. Raises FedkinError if there are fewer than three.
-    """
+    """Raise FedkinError if a secure sum would begin with fewer than three clients; those that drop out do not count."""
     if clients < MIN_CLIENTS:
         raise FedkinError(
             f"A secure sum needs at least {MIN_CLIENTS} clients, but only {clients} would take part: in a sum "
             "of two, each learns what the other gave."
         )
-
-
-class Sums(dict[int, Sum]):
-    """Secure sums by cluster, in order, without clusters that came to no sum.
-
-    Attributes
-    ----------
-    missing : dict of int to str
-        Clients that are in no sum, and why.
-    """
-
-    def __init__(self, sums: Mapping[int, Sum], missing: Mapping[int, str]) -> None:
-        super().__init__(sorted(sums.items()))
-        self.missing = dict(sorted(missing.items()))
 
 
 def summed(
@@ -127,7 +106,7 @@ def summed(
     clusters: Mapping[int, int] | None = None,
     attempts: int = 4,
     complete: bool = False,
-) -> Sums:
+) -> Replies[Sum]:
     """Run `task` at clients, and return the secure sums of their replies for each cluster of clients.
 
     A sum takes three exchanges: clients distribute shares of their keys, do the task, and reveal the shares that take
@@ -155,46 +134,44 @@ def summed(
 
     Returns
     -------
-    Sums
+    Replies of Sum
+        By cluster, in order, without clusters that came to no sum; `missing` are the clients that are in none.
     """
     missing = _ask_keys(fed, payloads)
     members: dict[int, list[int]] = {}
     for client in sorted(payloads):
         members.setdefault(clusters[client] if clusters else 0, []).append(client)
-    waiting: dict[Group, list[int]] = {}
+    waiting: list[tuple[int, list[int]]] = []  # clusters, each with a group's clients
     for cluster, clients in members.items():
-        for number, ids in enumerate(groups_of(clients)):
+        for ids in groups_of(clients):
             with_key = [client for client in ids if client not in missing]
             if with_key == ids or not complete:
-                waiting[cluster, number] = with_key
+                waiting.append((cluster, with_key))
     parts: dict[int, list[Sum]] = {}
     convicted: dict[int, str] = {}
     for _ in range(attempts):
-        for group in [group for group, clients in waiting.items() if len(clients) < MIN_CLIENTS]:
-            missing |= dict.fromkeys(waiting.pop(group), _TOO_FEW)
-        if not waiting:
+        tries = [(cluster, _attempt(fed, ids, complete)) for cluster, ids in waiting if len(ids) >= MIN_CLIENTS]
+        missing |= {client: _TOO_FEW for _, ids in waiting if len(ids) < MIN_CLIENTS for client in ids}
+        waiting = []
+        if not tries:
             break
-        tries = share_keys(fed, waiting)
-        collect_masked(fed, task, payloads, terms, tries, complete)
-        totals = unmask(fed, tries, complete)
-        for group, attempt in tries.items():
+        running = [attempt for _, attempt in tries]
+        _share_keys(fed, running)
+        _collect_masked(fed, task, payloads, terms, running)
+        _unmask(fed, running)
+        for cluster, attempt in tries:
             missing |= attempt.lost
             convicted |= attempt.convicted
-            waiting[group] = [i for i in attempt.ids if i not in attempt.lost and i not in attempt.convicted]
-            if group in totals:
-                parts.setdefault(group[0], []).append(Sum(attempt.replied, totals[group][None], terms))
-                del waiting[group]
-    missing |= {client: _OTHERS_LOST for clients in waiting.values() for client in clients}
+            if attempt.result is not None:
+                parts.setdefault(cluster, []).append(Sum(attempt.replied, attempt.result[None], terms))
+            else:
+                out = attempt.lost.keys() | attempt.convicted.keys()
+                waiting.append((cluster, [client for client in attempt.ids if client not in out]))
+    missing |= {client: _OTHERS_LOST for _, ids in waiting for client in ids}
     if convicted and fed.can_spare(convicted):
         fed.drop(convicted)
-    sums = {cluster: Sum.of(groups) for cluster, groups in parts.items()}
-    return _noted(fed, Sums(sums, missing | convicted))
-
-
-def _noted(fed: Federation, sums: Sums) -> Sums:
-    """Tell the federation, of which a sum is several exchanges, who is missing after all of them."""
-    fed.note_missing(sums.missing)
-    return sums
+    fed.note_missing(missing | convicted)
+    return Replies({cluster: Sum.of(parts[cluster]) for cluster in sorted(parts)}, fed.missing)
 
 
 def direct_failures(missing: Mapping[int, str]) -> dict[int, str]:
@@ -225,8 +202,7 @@ def sums_of_all(fed: Federation, task: Task, payload: Payload, terms: Sequence[T
             fed.pause(attempt)
         present = set(fed.present)
         group_of = {client: group for group, clients in waiting.items() for client in clients if client in present}
-        payloads = dict.fromkeys(group_of, payload)
-        replies = summed(fed, task, payloads, terms, group_of, attempts=1, complete=True)
+        replies = summed(fed, task, dict.fromkeys(group_of, payload), terms, group_of, attempts=1, complete=True)
         sums += replies.values()
         waiting = {group: clients for group, clients in waiting.items() if group not in replies}
         missing, attempt = replies.missing, attempt + 1
@@ -245,12 +221,14 @@ class SumAttempt:
     the encrypted shares that it has distributed, ``(clients, 2, 48)``. `digest` is that of the request, the same for
     all clients of a sum. `total` is the sum of the masked replies, and `replied` are the clients in it; those that are
     not are `lost`, and why. Clients are `convicted` that have sent what no honest client sends, and of what. If clients
-    disagree about what was distributed, it is `disputed`, and nobody is asked for shares.
+    disagree about what was distributed, it is `disputed`, and nobody is asked for shares. `needed` clients must stay
+    for the sum to be recovered; `result` is what it comes to, if it does.
     """
 
     ids: list[int]
     group: Payload
     signed: Payload
+    needed: int = 0
     publics: dict[int, Tensor] = field(default_factory=dict)
     shares: dict[int, Tensor] = field(default_factory=dict)
     digest: bytes = b""
@@ -259,20 +237,18 @@ class SumAttempt:
     lost: dict[int, str] = field(default_factory=dict)
     convicted: dict[int, str] = field(default_factory=dict)
     disputed: bool = False
-
-    @property
-    def needed(self) -> int:
-        """Number of clients that must stay for the sum to be recovered."""
-        return masks.threshold(len(self.ids))
+    result: Integers | None = None
 
     @property
     def dropped(self) -> list[int]:
         """Dealers whose masked reply is not in the sum."""
         return [dealer for dealer in self.publics if dealer not in self.replied]
 
-    def goes_on(self, clients: Iterable[int], complete: bool) -> bool:
-        """Return whether `clients` are enough for the sum to be recovered."""
-        return not self.disputed and len(list(clients)) >= (len(self.ids) if complete else self.needed)
+    def lose(self, fed: Federation, client: int, reason: str) -> None:
+        """Go on without a client; who has lost its memory is asked for its new key the next time."""
+        self.lost[client] = reason
+        if reason == client_tasks.OTHER_KEY:
+            fed.keys.pop(client, None)
 
     def opened_by(self, holder: int, reply: Payload) -> dict[int, int] | None:
         """Decrypt shares with a holder's reply to `reveal_shares`; return them by dealer, or ``None`` if any fails.
@@ -281,7 +257,8 @@ class SumAttempt:
         """
         if refusal(reply, {"own": (len(self.replied), OPENER), "pairs": (len(self.dropped), OPENER)}) is not None:
             return None
-        shares, place = {}, self.ids.index(holder)
+        shares: dict[int, int] = {}
+        place = self.ids.index(holder)
         for kind, dealers, openers in ((OWN, self.replied, reply["own"]), (PAIRS, self.dropped, reply["pairs"])):
             for dealer, opener in zip(dealers, rows_of(openers), strict=True):
                 sealed = content(self.shares[dealer][place, kind])
@@ -291,8 +268,8 @@ class SumAttempt:
                 shares[dealer] = share
         return shares
 
-    def unmasked(self, revealed: Mapping[int, Mapping[int, int]]) -> Integers | None:
-        """Return the sum without masks; ``None`` if a dealer's shares do not fit its key, of which it is convicted.
+    def unmask(self, revealed: Mapping[int, Mapping[int, int]]) -> None:
+        """Take the masks off the sum, unless a dealer's shares do not fit its key, of which it is convicted.
 
         One private key of every dealer is recovered: of clients in the sum that of their individual masks, of the
         others that of the pairwise masks, which are left in the sum. `revealed` are shares by dealer, for each of as
@@ -301,79 +278,78 @@ class SumAttempt:
         publics = {dealer: content(keys[PAIRS]) for dealer, keys in self.publics.items()}
         context, length = client_tasks.context_of_masks(self.group, publics, self.digest), len(self.total)
         replied, total = {client: publics[client] for client in self.replied}, self.total
-        wrong = []
+        wrong: dict[int, str] = {}
         for dealer in self.publics:
             kind = OWN if dealer in replied else PAIRS
             secret = masks.combine({self.ids.index(holder) + 1: shares[dealer] for holder, shares in revealed.items()})
             if masks.public_of(secret, kind) != content(self.publics[dealer][kind]):
-                wrong.append(dealer)
+                wrong[dealer] = "its shares are not those of its keys"
                 continue
             key = secret.to_bytes(KEY, "little")
             if kind == OWN:
                 total = total - masks.own_mask(dealer, key, context, length)
             else:  # all of what it would have added itself cancels
                 total = total + masks.mask(dealer, key, replied, context, length)
-        self.convicted |= dict.fromkeys(wrong, _BAD_SHARES)
-        return None if wrong else total
+        self.convicted |= wrong
+        self.result = None if wrong else total
 
 
-def share_keys(fed: Federation, groups: Mapping[Group, Sequence[int]]) -> dict[Group, SumAttempt]:
-    """First exchange: have each group's clients distribute shares of their keys of a new sum; return the attempts."""
-    attempts: dict[Group, SumAttempt] = {}
-    for number, clients in groups.items():
-        # The tag is not from the seed: a run that is resumed may repeat an exchange, and its masks must be others.
-        tag = masks.octets_of([os.urandom(client_tasks.TAG)], client_tasks.TAG)
-        group: Payload = {"ids": list(clients), "keys": torch.stack([fed.keys[i] for i in clients]), "tag": tag}
-        unsigned = {"signer": "", "signature": ""}
-        signed = {"signed": [fed.signed.get(client, unsigned) for client in clients]} if fed.signed else {}
-        attempts[number] = SumAttempt(list(clients), group, signed)
-    attempt_of = {client: attempt for attempt in attempts.values() for client in attempt.ids}
+def _attempt(fed: Federation, clients: list[int], complete: bool) -> SumAttempt:
+    """Return an attempt at a new sum over clients, all of whom must stay if it is to be `complete`."""
+    # The tag is not from the seed: a run that is resumed may repeat an exchange, and its masks must be others.
+    tag = masks.octets_of([os.urandom(client_tasks.TAG)], client_tasks.TAG)
+    group: Payload = {"ids": clients, "keys": torch.stack([fed.keys[i] for i in clients]), "tag": tag}
+    unsigned = {"signer": "", "signature": ""}
+    signed = {"signed": [fed.signed.get(client, unsigned) for client in clients]} if fed.signed else {}
+    return SumAttempt(clients, group, signed, len(clients) if complete else masks.threshold(len(clients)))
+
+
+def _share_keys(fed: Federation, attempts: Sequence[SumAttempt]) -> None:
+    """First exchange: have clients distribute shares of their keys of a new sum."""
+    attempt_of = {client: attempt for attempt in attempts for client in attempt.ids}
     requests = {client: attempt.group | attempt.signed for client, attempt in attempt_of.items()}
-    for client, reply in fed.stream(client_tasks.send_shares, requests):
+    replies = fed.stream(client_tasks.send_shares, requests)
+    for client, reply in replies:
         attempt = attempt_of[client]
-        expected = {"publics": (len(KINDS), KEY), "shares": (len(attempt.ids), len(KINDS), SEALED)}
-        reason = _rejection(reply, expected)
+        reason = _rejection(reply, {"publics": (len(KINDS), KEY), "shares": (len(attempt.ids), len(KINDS), SEALED)})
         if reason is None and not masks.is_key(content(reply["publics"][PAIRS])):
             reason = "its key of the sum is invalid"
         if reason is None:
             attempt.publics[client], attempt.shares[client] = reply["publics"], reply["shares"]
         else:
-            _lose(fed, attempt, client, reason)
-    _lose_silent(fed, attempt_of)
-    return attempts
+            attempt.lose(fed, client, reason)
+    for client, reason in replies.missing.items():
+        attempt_of[client].lost[client] = reason
 
 
-def collect_masked(
+def _collect_masked(
     fed: Federation,
     task: Task,
     payloads: Mapping[int, Payload],
     terms: Sequence[Term],
-    attempts: Mapping[Group, SumAttempt],
-    complete: bool,
+    attempts: Sequence[SumAttempt],
 ) -> None:
-    """Second exchange: have the dealers do `task`, and add up their masked replies, where there are enough dealers.
-
-    `fed`, `task`, `payloads`, `terms` and `complete` are as for `summed`; `attempts` at sums are by group.
-    """
+    """Second exchange: have the dealers do `task`, and add up their masked replies, where there are enough dealers."""
     length = sum(prod(term.shape) for term in terms)
-    open_attempts = [attempt for attempt in attempts.values() if attempt.goes_on(attempt.publics, complete)]
-    attempt_of = {client: attempt for attempt in open_attempts for client in attempt.publics}
+    going = [attempt for attempt in attempts if len(attempt.publics) >= attempt.needed]
+    attempt_of = {client: attempt for attempt in going for client in attempt.publics}
     requests: dict[int, Payload] = {}
-    for attempt in open_attempts:
+    for attempt in going:
         dealers = list(attempt.publics)
-        request = {"task": task.name, "terms": [asdict(term) for term in terms]}
+        request: Payload = {"task": task.name, "terms": [asdict(term) for term in terms]}
         attempt.digest = client_tasks.question(request | {"payload": payloads[dealers[0]]})
         attempt.total = np.zeros(length, np.uint64)
-        publics = {"dealers": dealers, "publics": torch.stack(list(attempt.publics.values()))}
+        request |= {"dealers": dealers, "publics": torch.stack(list(attempt.publics.values()))}
         for client in dealers:
             place = attempt.ids.index(client)
             shares = torch.stack([shares[place] for shares in attempt.shares.values()])
-            requests[client] = attempt.group | attempt.signed | request | publics
+            requests[client] = attempt.group | attempt.signed | request
             requests[client] |= {"payload": payloads[client], "shares": shares}
     if not requests:
         return
     disputes: dict[int, list[int]] = {}
-    for client, reply in fed.stream(client_tasks.masked, requests):
+    replies = fed.stream(client_tasks.masked, requests)
+    for client, reply in replies:
         attempt = attempt_of[client]
         reason = _rejection(reply, {"masked": (length,)})
         if reason is None:
@@ -382,30 +358,27 @@ def collect_masked(
         elif blamed := [i for i in reply.get("sealed", []) if i in attempt.publics and i != client]:
             disputes[client] = blamed
         else:
-            _lose(fed, attempt, client, reason)
-    _lose_silent(fed, attempt_of)
-    for attempt in open_attempts:
+            attempt.lose(fed, client, reason)
+    for client, reason in replies.missing.items():
+        attempt_of[client].lost[client] = reason
+    for attempt in going:
         within = {holder: dealers for holder, dealers in disputes.items() if attempt_of[holder] is attempt}
         attempt.disputed = bool(within)
         attempt.lost |= _settled(within, len(attempt.publics))
 
 
-def unmask(fed: Federation, attempts: Mapping[Group, SumAttempt], complete: bool) -> dict[Group, Integers]:
-    """Third exchange: collect shares from those who replied, remove the masks, and return sums by group.
-
-    Groups in which too few replied, or too few reveal their shares, have no sum.
-    """
-    open_attempts = {
-        group: attempt for group, attempt in attempts.items() if attempt.goes_on(attempt.replied, complete)
-    }
-    attempt_of = {client: attempt for attempt in open_attempts.values() for client in attempt.replied}
+def _unmask(fed: Federation, attempts: Sequence[SumAttempt]) -> None:
+    """Third exchange: collect shares from those who replied, and take the masks off, where enough reveal theirs."""
+    going = [attempt for attempt in attempts if not attempt.disputed and len(attempt.replied) >= attempt.needed]
+    attempt_of = {client: attempt for attempt in going for client in attempt.replied}
     revealed: dict[int, dict[int, int]] = {}
     silent: dict[int, str] = {}
+    enough = {id(attempt): masks.threshold(len(attempt.ids)) for attempt in going}
     for time in range(_TIMES):
         requests = {
             client: attempt.group | {"survivors": attempt.replied, "dropped": attempt.dropped}
             for client, attempt in attempt_of.items()
-            if len(revealed.keys() & set(attempt.replied)) < attempt.needed
+            if len(revealed.keys() & set(attempt.replied)) < enough[id(attempt)]
             and client not in revealed
             and client not in attempt.convicted
         }
@@ -415,22 +388,19 @@ def unmask(fed: Federation, attempts: Mapping[Group, SumAttempt], complete: bool
             fed.pause(time)
         replies = fed.stream(client_tasks.reveal_shares, requests)
         for client, reply in replies:
-            attempt = attempt_of[client]
             if (reason := _rejection(reply, {})) is not None:
                 silent[client] = reason
-            elif (shares := attempt.opened_by(client, reply)) is None:
-                attempt.convicted[client] = _NO_PART
+            elif (shares := attempt_of[client].opened_by(client, reply)) is None:
+                attempt_of[client].convicted[client] = "it opens none of its shares of others' keys"
             else:
                 revealed[client] = shares
         silent |= replies.missing
-    totals: dict[Group, Integers] = {}
-    for group, attempt in attempts.items():
-        holders = [client for client in attempt.replied if client in revealed]
-        if len(holders) < attempt.needed:
+    for attempt in going:
+        holders = [client for client in attempt.replied if client in revealed][: enough[id(attempt)]]
+        if len(holders) < enough[id(attempt)]:
             attempt.lost |= {i: silent[i] for i in attempt.replied if i not in revealed and i in silent}
-        elif (total := attempt.unmasked({i: revealed[i] for i in holders[: attempt.needed]})) is not None:
-            totals[group] = total
-    return totals
+        else:
+            attempt.unmask({i: revealed[i] for i in holders})
 
 
 def _ask_keys(fed: Federation, clients: Iterable[int]) -> dict[int, str]:
@@ -446,18 +416,6 @@ def _ask_keys(fed: Federation, clients: Iterable[int]) -> dict[int, str]:
             if "signer" in reply and "signature" in reply:
                 fed.signed[client] = {part: reply[part] for part in ("signer", "signature")}
     return {client: replies.missing.get(client, "its key is invalid") for client in unknown if client not in fed.keys}
-
-
-def _lose(fed: Federation, attempt: SumAttempt, client: int, reason: str) -> None:
-    attempt.lost[client] = reason
-    if reason == client_tasks.OTHER_KEY:
-        fed.keys.pop(client, None)
-
-
-def _lose_silent(fed: Federation, attempt_of: Mapping[int, SumAttempt]) -> None:
-    """Record clients without a usable reply in the last exchange as lost to their sum."""
-    for client, reason in fed.missing.items():
-        attempt_of[client].lost[client] = reason
 
 
 def _settled(disputes: Mapping[int, Sequence[int]], clients: int) -> dict[int, str]:
@@ -521,8 +479,8 @@ class ClientSums:
         `shapes` are those of the tensors of a reply that are summed.
         """
         self._tasks.append(task.name)
-        group_of = {client: group for group, clients in enumerate(self.groups) for client in clients}
         terms = [Term(name, shape) for name, shape in shapes.items()]
+        group_of = {client: group for group, clients in enumerate(self.groups) for client in clients}
         sums = self._sums(task, payload, terms, group_of)
         away = group_of.keys() - {client for part in sums.values() for client in part.clients}
         self.answered[:] = [client for client in self.answered if client not in away]
@@ -540,7 +498,6 @@ class ClientSums:
         for time in range(_TIMES):
             if time:
                 self.fed.pause(time)
-            reasons: dict[int, str] = {}
             expected = {term.name: term.shape for term in terms}
             replies = self.fed.stream(task, dict.fromkeys(waiting, payload), expected)
             for client, reply in replies:
@@ -548,11 +505,11 @@ class ClientSums:
                 try:
                     values = masks.encode(values_of(reply, terms), sizes[group])
                 except ValueError as error:
-                    reasons[client] = str(error)
+                    self.missing[client] = str(error)
                 else:
                     totals[group] = totals[group] + values if group in totals else values
                     replied[group].append(client)
-            self.missing.update(replies.missing | reasons)
+            self.missing.update(replies.missing)
             waiting = sorted(replies.missing)
             if not waiting:
                 break

@@ -151,7 +151,7 @@ def test_a_name_stays_with_the_key_that_came_with_it_first(tmp_path: Path) -> No
     ]
     nodes.away = set()
     lies |= {"name": "a", "identity": members[0].identity}  # it has even stolen the token
-    stolen = "A node with another key says that it is site 'a'; the name stays with the key that came with it first."
+    stolen = "A node with another key says that it is site 'a'; the name stays with the key that it had first."
     for lie in ({}, {"key": members[0].key}, {"key": ""}):
         lies |= lie
         nodes.restart(2)

@@ -119,11 +119,6 @@ def echo(clients, payloads):
     return [{"number": payload["number"]} for payload in payloads]
 
 
-@task
-def other(clients, payloads):
-    return [{"other": payload["number"]} for payload in payloads]
-
-
 class Pace:
     """A federation of four sites, of which some are `slow`: their replies are held back."""
 
@@ -177,27 +172,3 @@ def test_a_late_reply_is_refused_and_the_site_asked_anew(tmp_path):
     pace.fed.quorum = 1.0
     assert numbers(pace.ask(2)) == dict.fromkeys(range(4), 2)
     assert pace.asked(before) == [0, 1, 2, 3]
-
-
-def test_or_counts_in_the_next_round_for_which_the_site_is_not_asked(tmp_path):
-    pace = Pace(tmp_path, timeout=60, quorum=0.75, counts_late=True)
-    pace.ask(1, slow=[2])
-    before = len(pace.grid.sent)
-    pace.fed.quorum = 1.0
-    assert numbers(pace.ask(2)) == {0: 2, 1: 2, 2: 1, 3: 2}
-    assert pace.asked(before) == [0, 1, 3]
-    assert numbers(pace.ask(3)) == dict.fromkeys(range(4), 3)
-
-
-def test_a_reply_to_another_task_does_not_count(tmp_path):
-    pace = Pace(tmp_path, timeout=60, quorum=0.75, counts_late=True)
-    pace.ask(1, slow=[2])
-    pace.fed.quorum = 1.0
-    assert {i: reply["other"] for i, reply in pace.ask(2, other).items()} == dict.fromkeys(range(4), 2)
-
-
-@pytest.mark.parametrize("counts_late", [False, True])
-def test_without_a_quorum_all_are_waited_for(counts_late, tmp_path):
-    pace = Pace(tmp_path, counts_late=counts_late)
-    pace.ask(1, slow=[2])
-    assert pace.fed.missing == {2: "no reply in 0.4 seconds"}

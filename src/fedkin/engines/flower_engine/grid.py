@@ -42,8 +42,6 @@ _LOOK_EVERY = 5.0
 """Seconds between two checks whether a client that owes a reply was restarted."""
 _REPORT_EVERY = 30.0
 """Seconds of silence after which the server says whom it waits for."""
-_RETRY, _LONGEST_RETRY = 3.0, 60.0
-"""Seconds before a client that the run cannot continue without is asked again, at first and at most."""
 
 
 @contextmanager
@@ -73,9 +71,7 @@ class FlowerFederation(Federation):
 
     A client that was killed and restarted while it owed a reply is asked again, with its memory as it was before the
     exchange. A client that stays away is missing once Flower gives it up, after a minute or less, or after `timeout`.
-
-    An exchange that does not need all replies ends once a `quorum` of clients has replied. A reply that comes later is
-    refused, or counts in the next exchange of the same task, for which its client is not asked again, if `counts_late`.
+    An exchange that does not need all replies ends once a `quorum` of clients has replied; later replies are ignored.
 
     The members of the `roster` are the clients, with ids in order of their names, or in that of `order`, where a run is
     resumed. `run` is the token of the run, hexadecimal; `timeout` is in seconds; `classes` are in the order of their
@@ -97,7 +93,6 @@ class FlowerFederation(Federation):
         order: Sequence[str] = (),
         newcomers: int = 0,
         quorum: float = 1.0,
-        counts_late: bool = False,
         **common: Any,
     ) -> None:
         taken = list(order) or sorted(roster.members)
@@ -107,9 +102,7 @@ class FlowerFederation(Federation):
         self.clients = watched.clients if watched else {}
         self.names = [*taken, *(f"free seat {seat + 1}" for seat in range(newcomers))]
         self.client_names = common.get("names", self.names)
-        self._taken, self.quorum, self.counts_late = len(taken), quorum, counts_late
-        self._late: dict[str, tuple[int, str]] = {}
-        self._left: set[str] = set()
+        self._taken, self.quorum = len(taken), quorum
         self.roster, self.grid, self.run = roster, roster.grid, run
         self.refused = roster.refused
         self.timeout, self.classes, self.on_progress = timeout, list(classes), on_progress
@@ -121,13 +114,13 @@ class FlowerFederation(Federation):
         packed = {number: to_bytes(owned(payload)) for number, payload in shared.items()}  # once
 
         def message(client: int) -> Message:
-            facts = {"kind": TASK, "request": replace(request, client=client).to_json()}
             content = packed.get(id(payloads[client])) or to_bytes(owned(payloads[client]))
-            return self._message(client, content, facts)
+            return self._message(TASK, replace(request, client=client), content)
 
+        quorum = 1.0 if self.needs_all else self.quorum
         ready: dict[int, Payload | str] = {}
         waiting = sorted(payloads)
-        for count, (client, reply) in enumerate(self._exchanged(sorted(payloads), message, task.name), 1):
+        for count, (client, reply) in enumerate(self._exchanged(sorted(payloads), message, quorum), 1):
             ready[client] = reply
             if self.on_progress:
                 self.on_progress(count, len(payloads))
@@ -143,8 +136,7 @@ class FlowerFederation(Federation):
         request = Request(self.run, 0, self.seed, self.exchange + 1, self.settled, "", self.classes)
 
         def message(client: int) -> Message:
-            facts = {"kind": KEEP, "request": replace(request, client=client).to_json()}
-            return self._message(client, to_bytes(owned(results[client])), facts)
+            return self._message(KEEP, replace(request, client=client), to_bytes(owned(results[client])))
 
         replies = self._exchanged(sorted(results), message)
         return {client: reply for client, reply in sorted(replies, key=lambda item: item[0]) if isinstance(reply, str)}
@@ -172,17 +164,18 @@ class FlowerFederation(Federation):
     def pause(self, attempt: int) -> None:
         """Wait for clients to come back, and report it; simulated clients are never away."""
         if self.watched is None:
-            seconds = min(_LONGEST_RETRY, _RETRY * 2**attempt)
+            seconds = min(60.0, 3.0 * 2**attempt)
             reasons = "; ".join(f"{self.names[client]}: {reason}" for client, reason in self.missing.items())
             self.roster.report(f"Asking again in {seconds:g} s ({reasons or 'without a reason'})")
             time.sleep(seconds)
 
-    def _message(self, client: int, payload: bytes, facts: Mapping[str, str]) -> Message:
-        node = self.roster.members[self.names[client]].node
+    def _message(self, kind: str, request: Request, payload: bytes) -> Message:
+        node = self.roster.members[self.names[request.client]].node
+        facts = {"kind": kind, "request": request.to_json()}
         return Message(content(payload, **facts), node, TYPE, ttl=self.timeout, group_id=str(self.exchange))
 
     def _exchanged(
-        self, clients: Sequence[int], message: Callable[[int], Message], task: str = ""
+        self, clients: Sequence[int], message: Callable[[int], Message], quorum: float = 1.0
     ) -> Iterator[tuple[int, Payload | str]]:
         """Send each client its message, and yield (client, reply or reason) as replies arrive."""
         owing: dict[str, int] = {}
@@ -204,14 +197,10 @@ class FlowerFederation(Federation):
                 looked = polled
                 self._ask_again(owing, message)
 
-        used, enough = 0, len(clients) if self.needs_all or not task else math.ceil(self.quorum * len(clients))
+        used, enough = 0, math.ceil(quorum * len(clients))
         with reporting_waits(waiting_for, self.roster.report):
             self.roster.greet()
-            self._report_changes()
-            late, self._late = self._late, {}
-            if self.counts_late and not self.needs_all:
-                owing |= {number: i for number, (i, name) in late.items() if name == task and i in clients}
-            for client in [i for i in clients if i not in owing.values()]:
+            for client in clients:
                 sent = self._push(client, message)
                 owing |= sent
                 if not sent:
@@ -222,20 +211,8 @@ class FlowerFederation(Federation):
                 yield client, answer
                 if used >= enough:
                     break
-        if used < enough or not owing:
-            yield from ((client, f"no reply in {self.timeout:g} seconds") for client in owing.values())
-            return
-        self._late = {number: (client, task) for number, client in owing.items()}
-        yield from ((client, f"late: {used} of {len(clients)} had replied") for client in owing.values())
-
-    def _report_changes(self) -> None:
-        """Report which sites have left since the last exchange, and which are back."""
-        connected, seated = self.roster.there(), set(self.seats) - self.roster.forgotten
-        away = seated - connected
-        changed = [(name, "has left") for name in away - self._left] + [(name, "is back") for name in self._left - away]
-        for name, word in sorted(changed):
-            self.roster.report(f"Site '{name}' {word}; {len(seated & connected)} of {len(seated)} are there")
-        self._left = away
+        late, silent = f"late: {used} of {len(clients)} had replied", f"no reply in {self.timeout:g} seconds"
+        yield from ((client, late if used >= enough else silent) for client in owing.values())
 
     def _ask_again(self, owing: dict[str, int], message: Callable[[int], Message]) -> None:
         """Send the message again to clients that owe a reply and have just restarted."""
@@ -390,7 +367,7 @@ class Roster:
                 except FedkinError as error:
                     self._refuse(str(error), member.node)
         for reply in self.grid.pull_messages(list(self._asked)) if self._asked else ():
-            node, introduced_node = self._asked.pop(reply.metadata.reply_to_message_id), NOWHERE
+            node, named = self._asked.pop(reply.metadata.reply_to_message_id), NOWHERE
             # Flower's code for a node that cannot be reached: it lists a killed node until it misses its heartbeat.
             if reply.has_error() and reply.error.code == 5:
                 self.report(f"Node {node} is not there any more, as after a site was killed; it is left alone")
@@ -398,12 +375,17 @@ class Roster:
             try:
                 key = public_text(nodes[node].key) if node in nodes else ""
                 member = introduced(reply, node, key)
-                introduced_node = node
-                self._check_listed(member.name, key)
+                named = node
+                if self.listed and member.name not in self.listed:
+                    raise FedkinError(
+                        f"Site '{member.name}' is not among the clients that this run's [federation] lists."
+                    )
+                if self.listed.get(member.name, "") not in ("", key):
+                    raise FedkinError(f"Site '{member.name}' has another key than 'federation.keys' lists for it.")
                 self.admit(member)
                 came.append(member)
             except FedkinError as error:
-                self._refuse(str(error), introduced_node)
+                self._refuse(str(error), named)
         return came
 
     def admit(self, member: Member) -> None:
@@ -413,14 +395,10 @@ class Roster:
         other data than before, or the run began without it.
         """
         joins = bool(self.known) and member.name not in self.known
-        if (reason := self._seat_objection(member)) is not None:
-            raise FedkinError(reason)
         if joins and self.newcomers and not self._gathered:
             self._aside.append(member)
             return
-        if (
-            reason := (self._newcomer_objection(member) if joins else None) or self._name_objection(member)
-        ) is not None:
+        if (reason := self._objection(member, joins)) is not None:
             raise FedkinError(reason)
         self.members[member.name] = member
         if joins:
@@ -428,61 +406,39 @@ class Roster:
             self._open -= 1
             self.report(f"Site '{member.name}' joins; its data are {member.described}")
 
-    def _seat_objection(self, member: Member) -> str | None:
-        """Return why a site's node, private folder or key already belongs to another name; ``None`` if none does."""
-        peers = [peer for name, peer in self.members.items() if name != member.name]
-        for peer in peers:
-            if member.node != NOWHERE and peer.node == member.node:
-                return f"Node {peer.node} is site '{peer.name}' and cannot be '{member.name}' too; a node has one name."
-        identities = self.known | {peer.name: peer.identity for peer in peers}
-        for name, identity in identities.items():
-            if name != member.name and identity == member.identity:
-                return f"Site '{member.name}' has the private folder of site '{name}'; every site needs one of its own."
-        keys = self.keys | {peer.name: peer.key for peer in peers if peer.key}
-        for name, key in keys.items():
-            if name != member.name and key and key == member.key:
-                return f"Site '{member.name}' has the key of site '{name}'; a key has one name in a run."
-        return None
-
-    def _newcomer_objection(self, member: Member) -> str | None:
-        """Return why a site cannot join after the run has begun: no seat is free, or its data do not fit."""
-        if self._open <= 0:
+    def _objection(self, member: Member, joins: bool) -> str | None:
+        """Return why a site does not get the seat of its name; ``None`` if it does."""
+        name, before = member.name, self.members.get(member.name)
+        identities = self.known | {peer.name: peer.identity for peer in self.members.values()}
+        keys = self.keys | {peer.name: peer.key for peer in self.members.values() if peer.key}
+        for other, identity in identities.items():
+            if other == name:
+                continue
+            peer = self.members.get(other)
+            if peer is not None and peer.node == member.node != NOWHERE:
+                return f"Node {peer.node} is site '{other}' and cannot be '{name}' too; a node has one name."
+            if identity == member.identity:
+                return f"Site '{name}' has the private folder of site '{other}'; every site needs one of its own."
+            if member.key and keys.get(other) == member.key:
+                return f"Site '{name}' has the key of site '{other}'; a key has one name in a run."
+        if joins and self._open <= 0:
             seats = "and all seats for newcomers are taken" if self.newcomers else "so it cannot take part now"
-            return f"The run began without site '{member.name}', {seats}."
-        if member.kind != next(iter(self.members.values())).kind:
-            return f"Site '{member.name}' has {member.described}, unlike those that take part."
-        if unknown := [name for name in member.classes if self.classes and name not in self.classes]:
-            return f"Site '{member.name}' has the class '{unknown[0]}', which the run does not know."
-        return None
-
-    def _name_objection(self, member: Member) -> str | None:
-        """Return why a site is not the one that its name belongs to, or has other data than before."""
-        before, name = self.members.get(member.name), member.name
-        if (before.identity if before else self.known.get(name, member.identity)) != member.identity:
+            return f"The run began without site '{name}', {seats}."
+        if joins and member.kind != next(iter(self.members.values())).kind:
+            return f"Site '{name}' has {member.described}, unlike those that take part."
+        if joins and self.classes and (unknown := set(member.classes) - set(self.classes)):
+            return f"Site '{name}' has the class '{min(unknown)}', which the run does not know."
+        if identities.get(name, member.identity) != member.identity:
             return f"Another site is called '{name}' already; every site needs a name of its own."
-        key = before.key if before else self.keys.get(name, "")
-        if key and key != member.key:
+        if keys.get(name) and keys[name] != member.key:
             return (
-                f"A node with another key says that it is site '{name}'; the name stays with the key that came with it "
-                "first."
+                f"A node with another key says that it is site '{name}'; the name stays with the key that it had first."
             )
         # Who has been away since the run resumed has no data here yet.
         has_data = self.known and before and before.node != NOWHERE
         if before and has_data and (before.shape, before.features) != (member.shape, member.features):
             return f"Site '{name}' came back with {member.described} instead of {before.described}."
         return None
-
-    def there(self) -> set[str]:
-        """Return the names of the members whose nodes are connected now."""
-        nodes = set(self.grid.get_node_ids())
-        return {name for name, member in self.members.items() if member.node in nodes}
-
-    def _check_listed(self, name: str, key: str) -> None:
-        """Refuse a site that is not listed, or whose node has another key than is listed for it."""
-        if self.listed and name not in self.listed:
-            raise FedkinError(f"Site '{name}' is not among the clients that this run's [federation] lists.")
-        if self.listed.get(name, "") not in ("", key):
-            raise FedkinError(f"Site '{name}' has another key than 'federation.keys' lists for it.")
 
     def _refuse(self, reason: str, node: int) -> None:
         """Report a refusal, and tell the node, unless it is `NOWHERE`: one that has not introduced itself knows why."""
@@ -516,13 +472,16 @@ class Roster:
         No other site is admitted from then on, but for `newcomers`. A resumed run needs a single site once patience is
         over; the others are missing until they come back. Raises FedkinError if they are not connected in time.
         """
-        end, last, enough = time.monotonic() + patience, "", self._enough(count)
+        begun = list(self.known or self.listed)[:count]
+        forgotten = self.forgotten.intersection(begun) if begun else self.forgotten
+        end, last, enough = time.monotonic() + patience, "", max(1, count - len(forgotten))
         with reporting_waits(lambda: f"sites ({last or 'none has introduced itself'})", self.report):
             while True:
                 self.greet()
                 majority = self.majority()
                 names = [member.name for member in majority if member.name not in self.forgotten]
-                state = self._attendance(names, enough)
+                expected = max(enough, len(self.known.keys() - self.forgotten))
+                state = f"{min(len(names), expected)} of {expected} sites are there: {', '.join(names) or 'none yet'}"
                 if absent := ", ".join(sorted(self.listed.keys() - self.members.keys() - self.forgotten)):
                     state += f"; not there yet: {absent}"
                 if state != last:
@@ -541,32 +500,14 @@ class Roster:
         self._open = self.newcomers - (seats - count)
         for surplus in majority[seats:]:
             del self._greeted[surplus.node]  # so that they are asked again, and may join
-        members = self._with_those_away(majority[:seats])
-        self.known = {member.name: member.identity for member in members}
-        self.keys = {member.name: member.key for member in members}
-        self.members = {member.name: member for member in members}
-        self._gathered = True
-        return members
-
-    def _attendance(self, names: list[str], enough: int) -> str:
-        """Return in words how many sites are there of those that a run begins with, or has begun with and taken in."""
-        expected = max(enough, len(self.known.keys() - self.forgotten))
-        seated, surplus = names[:expected], names[expected:]
-        state = f"{len(seated)} of {expected} sites are there: {', '.join(seated) or 'none yet'}"
-        return f"{state}; without a seat{' yet' * bool(self.newcomers)}: {', '.join(surplus)}" if surplus else state
-
-    def _enough(self, count: int) -> int:
-        """Return how many of the sites that a run begins with are not forgotten."""
-        begun = list(self.known or self.listed)
-        forgotten = self.forgotten.intersection(begun[:count]) if begun else self.forgotten
-        return max(1, count - len(forgotten))
-
-    def _with_those_away(self, present: list[Member]) -> list[Member]:
-        """Add the sites that took part before and are not connected; return all in order of name."""
-        names = {member.name for member in present}
-        away = [
-            replace(present[0], name=name, identity=identity, key=self.keys.get(name, ""), node=NOWHERE)
+        present = {member.name: member for member in majority[:seats]}
+        away = {
+            name: replace(majority[0], name=name, identity=identity, key=self.keys.get(name, ""), node=NOWHERE)
             for name, identity in self.known.items()
-            if name not in names
-        ]
-        return sorted([*present, *away], key=lambda member: member.name)
+            if name not in present
+        }
+        self.members = dict(sorted((present | away).items()))
+        self.known = {name: member.identity for name, member in self.members.items()}
+        self.keys = {name: member.key for name, member in self.members.items()}
+        self._gathered = True
+        return list(self.members.values())

@@ -126,14 +126,6 @@ def in_one_line(text: str, maximum: int) -> str:
 # The node's side.
 
 
-class SiteDataError(FileError):
-    """Error in the data of a site whose own file could be read, so that its name is known."""
-
-    def __init__(self, text: str, name: str) -> None:
-        super().__init__(text)
-        self.name = name
-
-
 _OWN = "its site file, data or private folder cannot be used; its own log says more"
 """All that a server learns of an error in a site's files, whose message may hold a path or a cell of the data."""
 _log = logging.getLogger(__name__)
@@ -161,7 +153,11 @@ def answer(records: RecordDict, site_of: Callable[[], Site], keep: Keep) -> Reco
     """Return a site's answer to a message of the server; see `client_app`."""
     site = None
     try:
-        query, site = read(records), _site(site_of)
+        try:
+            site = site_of()
+        except FedkinError as error:
+            raise FileError(f"{error} Once that is mended, start the site again.") from error
+        query = read(records)
         kind = query.text("kind")
         if kind == HELLO:
             return content(site.introduction(query.facts.get("labels") == 1))
@@ -178,23 +174,12 @@ def answer(records: RecordDict, site_of: Callable[[], Site], keep: Keep) -> Reco
         raise FedkinError(f"Messages of kind '{kind}' are not known here.", public=True)
     except FileError as error:
         _log.error("fedkin: %s", error)
-        return content(refusal=f"Site '{error.name}': {_OWN}" if isinstance(error, SiteDataError) else _OWN)
+        return content(refusal=_OWN)
     except FedkinError as error:
         _log.error("fedkin: %s", error)
-        failure = failure_of(error)
-        if site is not None and site.simulated:  # one machine, one owner: the whole sentence
-            failure = Failure(error.kind, str(error))
-        return content(refusal=str(failure), failure=failure.kind)
+        # A simulation is of one machine and one owner.
+        failure = Failure(error.kind, str(error)) if site and site.simulated else failure_of(error)
     except Exception as error:
         _log.exception("fedkin: What the server asked could not be done")
         failure = failure_of(error)
-        return content(refusal=str(failure), failure=failure.kind)
-
-
-def _site(site_of: Callable[[], Site]) -> Site:
-    """Return the site of a node; of an error in its file or data the server learns the site's name alone."""
-    try:
-        return site_of()
-    except FedkinError as error:
-        text = f"{error} Once that is mended, start the site again."
-        raise SiteDataError(text, error.name) if isinstance(error, SiteDataError) else FileError(text) from error
+    return content(refusal=str(failure), failure=failure.kind)

@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from functools import wraps
 from itertools import islice
 from operator import itemgetter
-from typing import Annotated, Any, ClassVar, Literal, Unpack
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from annotated_types import Ge, Interval
 from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Method, Payload, Record, State, client_task, task
+from fedkin.core.errors import listing, option
 from fedkin.core.federation import Replies, ReplyStream
 from fedkin.core.method import Count, Positive, Traits, display_name, refuse_unused
 from fedkin.core.replies import (
@@ -33,7 +34,7 @@ from fedkin.core.replies import (
     updates,
 )
 from fedkin.core.seeds import uniform
-from fedkin.core.tasks import Declared, Task
+from fedkin.core.tasks import Task
 from fedkin.nn.aggregation import Aggregation, Means
 from fedkin.nn.client_stack import Job, train_all
 from fedkin.nn.descent import LocalTraining
@@ -46,7 +47,7 @@ Training = Generator[list[Job], list[tuple[Tensor, float]], Payload]
 """A client's work in a round: it yields models to train, is sent each with its mean loss, and returns the reply."""
 
 
-def training_task(**declared: Unpack[Declared]) -> Callable[[Callable[[Client, Payload], Training]], Task]:
+def training_task(**declared: Any) -> Callable[[Callable[[Client, Payload], Training]], Task]:
     """As `fedkin.core.client_task`, of a client's `Training`: what many clients train meanwhile trains together.
 
     That is faster on an accelerator, and changes no client's reply.
@@ -308,10 +309,10 @@ class ClientMethod(Method[Any]):
         replies = fed.ask_until_all_reply(describe, {})
         without = [client for client, reply in replies.items() if reply["classes"] == 0] if labels_needed else []
         if without and len(replies) - len(without) < max(3, fed.min_clients, 2 * len(without) + 1):
-            have = "has" if len(without) == 1 else "have"
+            names, have = listing(list(map(fed.client_label, without)), 5), "has" if len(without) == 1 else "have"
             raise FedkinError(
-                f"{fed.clients_label(without)} {have} no labels, which {display_name(type(self))} needs; "
-                f"{fed.labels_advice}."
+                f"{names} {have} no labels, which {display_name(type(self))} needs; name their column with "
+                f"{option('label')}."
             )
         fed.drop(dict.fromkeys(without, "it has no labels"))
         alike = fed.keep_majority({client: reply for client, reply in replies.items() if client not in without})
