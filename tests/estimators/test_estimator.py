@@ -128,7 +128,6 @@ CLIENTS = list(np.random.default_rng(0).normal(size=(3, 20, 4)))
         ({"rounds": -1}, "'rounds' is -1 in FedCRef; it should be greater than or equal to 1."),
         ({"n_clusters": 0}, "'n_clusters' is 0 in FedCRef; it should be greater than or equal to 1"),
         ({"hidden": (8, 0)}, "'hidden' is (8, 0) in FedCRef; it should be greater than or equal to 1."),
-        ({"n_clusters": [2, 2, 2.5]}, "n_clusters is [2, 2, 2.5]; a list has an integer of 1 or more for each"),
         ({"initial": "given"}, "method.initial = 'given', but client 0 has no given labels."),
         ({"scaling": "sometimes"}, "Unknown scaling 'sometimes'; allowed: auto, none, standard."),
     ],

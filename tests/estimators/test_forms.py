@@ -58,19 +58,15 @@ def test_the_form_of_clients_changes_nothing(clients: Any, y: Any, model: fedkin
 
 def test_clients_keep_their_names(model: fedkin.IFCA) -> None:
     assert model.clusters_ == dict(zip(NAMES, model.client_labels_.tolist(), strict=True))
-    predicted = model.predict(X)
-    assert list(predicted) == NAMES
-    assert np.array_equal(predicted["south"], model.predict(X["south"], client="south"))
-    assert all(map(np.array_equal, model.predict(list(X.values())), predicted.values()))
-    assert list(model.predict({"west": X["west"]})) == ["west"]
-    assert model.predict_proba(X)["north"].shape == (60, 3)
+    scores = [model.score(*PAIRS[name], client=name) for name in NAMES]
+    assert model.score(PAIRS) == model.score(list(PAIRS.values())) == pytest.approx(np.mean(scores))
 
 
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
         (lambda m: m.score(X["east"], client=2), "The data given has no labels, which are needed; give them"),
-        (lambda m: m.predict([X["north"]] * 3), "x lists 3 clients where fit has 4; give as many, or a dict by name."),
+        (lambda m: m.score([PAIRS["north"]] * 3), "score lists 3 clients where fit has 4; give as many, or a dict by"),
         (
             lambda m: ifca().fit(TRAIN, eval={"east": (X["east"][:, :2], Y["east"])}),
             "east in eval does not fit: The samples have shape (2,), but the model was made for (3,).",

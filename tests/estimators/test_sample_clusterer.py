@@ -104,11 +104,9 @@ def test_clients_may_be_of_any_kind(kind: Any, fitted: fedkin.FedCRef) -> None:
 
 def test_the_callers_data_stay_as_they_are() -> None:
     sites = [torch.from_numpy(x.copy()) for x in SITES]
-    given = [np.array([7, 3] * 24) for _ in sites]
-    model = quick(initial="auto").fit(sites, initial_labels=given)
+    model = quick().fit(sites)
     model.predict(sites)
     assert all(torch.equal(x, torch.from_numpy(before)) for x, before in zip(sites, SITES, strict=True))
-    assert all(labels.tolist() == [7, 3] * 24 for labels in given)
 
 
 def test_clients_with_numbers_for_names_are_called_by_texts_and_numbers_are_positions():
@@ -166,6 +164,6 @@ def test_parts_of_samples_sum_to_one(model) -> None:
 def test_a_failed_fit_leaves_the_model_as_it_was(fitted: fedkin.FedCRef) -> None:
     model = copy.deepcopy(fitted)
     with pytest.raises(FedkinError):
-        model.fit([x[:, :5] for x in SITES], initial_labels=[np.zeros(3, int)] * 3)
+        model.fit([SITES[0], *(x[:, :5] for x in SITES[1:])])
     assert same(model, fitted)
     assert model.n_features_in_ == 8

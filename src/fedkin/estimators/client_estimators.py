@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,9 +13,9 @@ from torch import Tensor
 
 from fedkin.core import Client, FedkinError
 from fedkin.core.errors import checked_keywords
-from fedkin.core.runner import Followers, used_clusters
+from fedkin.core.runner import Followers
 from fedkin.core.seeds import derive_generator
-from fedkin.data.inputs import as_given, holds_several, named_data
+from fedkin.data.inputs import holds_several
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.estimators.clients import (
     by_client,
@@ -28,7 +28,6 @@ from fedkin.estimators.clients import (
 )
 from fedkin.estimators.estimator import Estimator
 from fedkin.estimators.training import TRAINING_TYPES, TrainingOptions, network_of
-from fedkin.experiment.terminal import fewer_clusters
 from fedkin.nn.modules import Classifier
 
 _DATA = "The data given"
@@ -93,12 +92,9 @@ class ClientClusterer(Estimator):
         named = {} if network is None else {"module": network.name}
         self._run(inputs, named, {"eval": eval, "validation": validation}, callbacks)
         self._registered, self.classes_ = (network,), inputs.classes
-        used = used_clusters([self.result_["labels"]])
-        self._warn_of_records(fewer_clusters(used, getattr(self, "n_clusters", None), "clients"))
         return self
 
     def _labels_needed(self) -> bool:
-        """Return whether clients must have labels."""
         return True
 
     def _take(
@@ -117,37 +113,32 @@ class ClientClusterer(Estimator):
         return pd.DataFrame({"client": self.client_names_, "cluster": self.client_labels_})
 
     @checked_keywords
-    def predict(self, x: Any, client: int | str | None = None, cluster: int | None = None) -> Any:
-        """Predict the classes of new samples, by the model of a client or of a cluster.
+    def predict(self, x: Any, client: int | str | None = None, cluster: int | None = None) -> NDArray[Any]:
+        """Predict the classes of new samples ``(n,)``, as labels of `fit`, by the model of a client or of a cluster.
 
         Parameters
         ----------
-        x : array-like, or several clients' samples
-            One client's samples in any form that `fit` takes; labels in them are ignored. Or those of several
-            clients of `fit`, in a dict by name or of all of them in a list, each by its own model.
+        x : array-like
+            One client's samples in any form that `fit` takes; labels in them are ignored.
         client : int or str, optional
             A client of `fit`, by its position (a number) or its name (a text). With `Sattler` its model may be a cached
             one that it chose itself.
         cluster : int, optional
             A cluster, such as `assign` returns for an unseen client. With a single cluster, neither is needed.
-
-        Returns
-        -------
-        ndarray, (n,)
-            Labels as they were given to `fit`; for several clients a dict with the keys of `x`, or a list of arrays.
         """
-        return self._map_clients(x, client, cluster, lambda logits: self.classes_[logits.argmax(1).numpy()])
+        labels: NDArray[Any] = self.classes_[self._logits(x, client, cluster).argmax(1).numpy()]
+        return labels
 
     def predict_proba(self, x: Any, client: int | str | None = None, cluster: int | None = None) -> Any:
         """Predict the probabilities ``(n, n_classes)`` of the classes in `classes_`; otherwise as `predict`."""
-        return self._map_clients(x, client, cluster, lambda logits: logits.double().softmax(1).numpy())
+        return self._logits(x, client, cluster).double().softmax(1).numpy()
 
     @checked_keywords
     def score(self, x: Any, y: Any = None, client: int | str | None = None, cluster: int | None = None) -> float:
-        """Return the accuracy on labelled samples, in [0, 1]; for several clients the mean over them.
+        """Return the accuracy on labelled samples, in [0, 1], of one client, as in `predict`, or the mean over several.
 
-        `x`, `client` and `cluster` are as in `predict`; `y` are one client's labels, or their column, where `x` has
-        none beside it. Raises FedkinError as `predict`, or if there are no labels.
+        `x` may also be the samples of several clients of `fit`, in a dict by name or of all of them in a list, each by
+        its own model. `y` are one client's labels, or the column of all, where `x` is no pair.
         """
         check_is_fitted(self, "result_")
         if client is None and cluster is None and holds_several(x):
@@ -159,19 +150,12 @@ class ClientClusterer(Estimator):
 
     @checked_keywords
     def assign(self, x: Any, y: Any = None) -> int:
-        """Assign an unseen client (a newcomer) to a cluster, by its labelled samples.
+        """Assign an unseen client (a newcomer) to a cluster, by its labelled samples, which are as a client's in `fit`.
 
         The cluster is that whose model has the lowest loss on them. OCFL, Sattler and Hierarchical instead train as the
         clients did when they were clustered, and compare the update with theirs; Embedding and LADD use one message
-        such as the clients sent. The fitted model does not change.
-
-        Parameters
-        ----------
-        x : array-like
-            As a client's in `fit`, with or without labels.
-        y : array-like or str, optional
-            The labels where `x` has none, which must be among `classes_`. Only Embedding's prototypes and LADD's styles
-            need no labels, and then ignore them.
+        such as the clients sent. Labels must be among `classes_`; Embedding's prototypes and LADD's styles need none.
+        The fitted model does not change.
         """
         check_is_fitted(self, "result_")
         data = labelled_data(x, y, _DATA, self._label)
@@ -182,18 +166,9 @@ class ClientClusterer(Estimator):
         with self._on_device(), one_thread():
             return int(self._method.assign(self.result_, newcomer))
 
-    def _map_clients(
-        self, x: Any, client: int | str | None, cluster: int | None, function: Callable[[Tensor], NDArray[Any]]
-    ) -> Any:
-        """Apply `function` to the logits of one client's samples, or of each of several clients'."""
-        check_is_fitted(self, "result_")
-        if client is not None or cluster is not None or not holds_several(x):
-            return function(self._logits(x, client, cluster))
-        data = by_client(named_data(x, "predict"), self.client_names_, "x")
-        return as_given({i: function(self._logits(samples, i, None)) for i, samples in data.items()}, x)
-
     def _logits(self, x: Any, client: int | str | None, cluster: int | None) -> Tensor:
         """Return logits by the model of the ``client`` or ``cluster``, after checking which that is."""
+        check_is_fitted(self, "result_")
         count = len(self.result_["models"])
         if not self.result_["module"]:
             raise FedkinError("The clients of fit had no labels, so there are clusters but no models to predict with.")

@@ -14,19 +14,10 @@ from pandas.api.types import infer_dtype
 from torch import Tensor
 
 from fedkin.core.errors import PYTHON, FedkinError, at_door, unknown_name
+from fedkin.data import inputs as forms
 from fedkin.data.dataset import Dataset, are_whole, check_are_classes, fractions, notes_on_outcomes
 from fedkin.data.files import read_file
-from fedkin.data.inputs import (
-    ClientInput,
-    as_given,
-    client_input,
-    federation_input,
-    form_of,
-    holds_several,
-    is_named,
-    load_clients,
-    named_data,
-)
+from fedkin.data.inputs import ClientInput
 from fedkin.data.names import expanded, holds_clients
 from fedkin.data.options import NO_LABELS, TableOptions
 from fedkin.data.population import Population
@@ -53,23 +44,17 @@ class Inputs:
 
 @at_door(PYTHON)
 def read_clients(data: Any, y: Any, table: TableOptions) -> Inputs:
-    """Read clients whose samples are clustered; labels are left out.
-
-    Raises FedkinError if a client's data or labels cannot be used.
-    """
-    read = federation_input(data, y)
+    """Read clients whose samples are clustered; labels are left out."""
+    read = forms.federation_input(data, y)
     population = ClientFiles(read.source, read.column, table=table).build()
     return Inputs(replace(population, guesses=()) if read.label == NO_LABELS else population, read.label)
 
 
 @at_door(PYTHON)
 def read_labelled_clients(data: Any, y: Any, table: TableOptions, labels_needed: bool = True) -> Inputs:
-    """Read clients that are clustered and have labels; unless these are needed, all may lack them.
-
-    Raises FedkinError if a client's samples or labels cannot be used, or clients differ in the shape of a sample.
-    """
-    read = federation_input(data, y, seek_labels=True)
-    sites = load_clients(read.source, read.column, table)
+    """Read clients that are clustered and have labels; unless these are needed, all may lack them."""
+    read = forms.federation_input(data, y, seek_labels=True)
+    sites = forms.load_clients(read.source, read.column, table)
     names = [site.name for site in sites]
     labels = [
         _labels_in(site) if array is None else _read_labels(array, len(site), site.name)
@@ -115,19 +100,21 @@ def labelled_data(x: Any, y: Any, subject: str, label: str | None) -> ClientInpu
     cannot be used.
     """
     if y is not None and not isinstance(y, str):
-        return ClientInput(client_input(x, subject).x, y)
+        return ClientInput(forms.client_input(x, subject).x, y)
     column = y or label
     if isinstance(x, str | Path):
         return ClientInput(x, _labels_in(read_file(expanded(str(x)), column)))
     frame = as_frame(x)
     if y is None and frame is not None and column not in list(map(str, frame.columns)):
         column = None
-    return client_input(x, subject, column if form_of(x) in ("table", "items") else None, seek_labels=True)
+    return forms.client_input(x, subject, column if forms.form_of(x) in ("table", "items") else None, seek_labels=True)
 
 
 def labelled_clients(x: Any, label: str | None, entrance: str) -> dict[Any, ClientInput]:
     """Read several clients' samples and labels, by name or position; see `labelled_data`."""
-    return {key: labelled_data(data, None, f"Client {key}", label) for key, data in named_data(x, entrance).items()}
+    return {
+        key: labelled_data(data, None, f"Client {key}", label) for key, data in forms.named_data(x, entrance).items()
+    }
 
 
 def coded_labels(data: ClientInput, classes: ClassLabels, subject: str, samples: int) -> Tensor:
@@ -218,21 +205,17 @@ def held_out_population(data: Any, entrance: str, inputs: Inputs, preparation: P
 
 
 def map_clients(data: Any, function: Callable[[Any, str], Any], subject: str) -> Any:
-    """Apply `function` to one client's samples, or to those of several clients in a list or dict.
-
-    It takes a client's samples, and their name in error messages, which is `subject` for those of a single client.
-    """
-    if not holds_several(data):
+    """Apply `function` to the samples of one client, called `subject` in error messages, or of several, and names."""
+    if not forms.holds_several(data):
         return function(data, subject)
-    name = "Client '{}'" if is_named(data) else "Client {}"
-    return as_given({key: function(x, name.format(key)) for key, x in named_data(data, "predict").items()}, data)
+    name = "Client '{}'" if forms.is_named(data) else "Client {}"
+    return forms.as_given(
+        {key: function(x, name.format(key)) for key, x in forms.named_data(data, "predict").items()}, data
+    )
 
 
 def by_client(items: Mapping[Any, Any], names: Sequence[str], entrance: str) -> dict[int, Any]:
-    """Convert items given by name or in a list to a dict by position of the clients of ``fit``.
-
-    Raises FedkinError if a name is unknown, or a list does not have one item per client.
-    """
+    """Convert items given by name or in a list of all to a dict by position of the clients of ``fit``."""
     if not all(isinstance(key, int) for key in items):
         for key in items:
             if key not in names:
@@ -246,10 +229,7 @@ def by_client(items: Mapping[Any, Any], names: Sequence[str], entrance: str) -> 
 
 
 def fitted_position(client: Any, names: Sequence[str]) -> int:
-    """Return the position of a client among those of `fit`, by its name or from its position.
-
-    Raises FedkinError if there is no such client.
-    """
+    """Return the position of a client among those of ``fit``, by its name or from its position."""
     if isinstance(client, str):
         if client not in names:
             raise unknown_name("client", client, names)
@@ -268,14 +248,7 @@ def is_position(value: Any, count: int) -> bool:
 
 
 class ByClient(list[Any]):
-    """List with one item per client, also found by the clients' names; a number is a position.
-
-    Examples
-    --------
-    >>> clusters = ByClient([3, 4], ["north", "south"])
-    >>> clusters[1], clusters["south"], dict(clusters)
-    (4, 4, {'north': 3, 'south': 4})
-    """
+    """List with one item per client, also found by the clients' names; a number is a position."""
 
     def __init__(self, values: Iterable[Any] = (), names: Iterable[str] = ()) -> None:
         super().__init__(values)

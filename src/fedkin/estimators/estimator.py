@@ -36,7 +36,7 @@ from fedkin.experiment.cluster_names import checked_names
 from fedkin.experiment.config import checked_method, encoder_named, encoding_features, preparing_for
 from fedkin.experiment.evaluation import evaluate_clusters
 from fedkin.experiment.registry import resolve
-from fedkin.experiment.terminal import Bar, Quiet
+from fedkin.experiment.terminal import Bar, Quiet, fewer_clusters
 from fedkin.features.encoders import Encoder
 from fedkin.report.figures import PagePart, PageView
 from fedkin.report.numbers import pluralize
@@ -65,14 +65,9 @@ self
 Raises
 ------
 FedkinError
-    A `ValueError`: if a client's data or a parameter cannot be used.
-
-Warns
------
-FedkinWarning
-    Of what looks wrong in the data, which are used as they are; of columns that are labels, or are none, by their name
-    alone; of clients that have no part in the result; of what the method doubts; and if fewer clusters have members
-    than were asked for.
+    A `ValueError`: if a client's data or a parameter cannot be used. A `FedkinWarning` is of what looks wrong in the
+    data, of columns that are labels, or are none, by their name alone, of clients without a part in the result, of what
+    the method doubts, and of fewer clusters with members than were asked for.
 """
 """The end of the docstring of each ``fit``, whose own ends with its parameters."""
 
@@ -108,15 +103,12 @@ _OF_TABLES = ("scaling", "drop", "id", "categorical", "ordinal", "text", "imputa
 @cache
 def common_options() -> list[Option]:
     """Return the parameters that all estimators have; scikit-learn allows no list and no dict as a default."""
-    of_tables = {option.name: option for option in options_of(TableOptions)}
     immutable = {"[]": (), "{}": None}
-    return [
-        *(
-            dataclasses.replace(option, default=immutable.get(repr(option.default), option.default))
-            for option in map(of_tables.__getitem__, _OF_TABLES)
-        ),
-        *options_of(EstimatorOptions),
-    ]
+    of_tables = {
+        option.name: dataclasses.replace(option, default=immutable.get(repr(option.default), option.default))
+        for option in options_of(TableOptions)
+    }
+    return [*map(of_tables.__getitem__, _OF_TABLES), *options_of(EstimatorOptions)]
 
 
 class Estimator(BaseEstimator):  # type: ignore[misc]
@@ -170,11 +162,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         def __init__(self, **parameters: Any) -> None: ...
 
     def __init_subclass__(cls, method: type[Any] | str | None = None, **more: Any) -> None:
-        """Add the options of `method`, its name or class, to the estimator's signature and docstring.
-
-        Raises FedkinError if the method's class cannot be used as one, see `check_class`,
-        clusters something else than those of the base, or has an option with a name of the estimator's own.
-        """
+        """Add the options of `method`, its name or class, to the estimator's signature and docstring."""
         super().__init_subclass__(**more)
         if fit := vars(cls).get("fit"):  # not one that is inherited, which has it already
             fit.__doc__ = inspect.cleandoc(fit.__doc__ or "") + _OF_EVERY_FIT
@@ -187,16 +175,12 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         if (clusters := method.traits.clusters) not in (None, cls._clusters):
             base = "ClientClusterer" if clusters == "clients" else "SampleClusterer"
             raise FedkinError(f"{method.__name__} clusters {clusters}; make {cls.__name__} of {base}.")
-        common = common_options()
-        for name in (option.name for option in options_of(method)):
-            if hasattr(cls, name) or any(option.name == name for option in common):
-                raise FedkinError(
-                    f"{method.__name__} has an option '{name}', a name that estimators use; call it otherwise."
-                )
         cls._method = method
         options = [*options_of(method), *(options_of(cls._python_options) if cls._python_options else ())]
+        if taken := next((option.name for option in options if hasattr(cls, option.name)), None):
+            raise FedkinError(f"{method.__name__} has an option '{taken}', which estimators have; call it otherwise.")
         options = [dataclasses.replace(option, kind=cls._types.get(option.name, option.kind)) for option in options]
-        options += [option for option in common if option.name != "device" or method.traits.has_device]
+        options += [option for option in common_options() if option.name != "device" or method.traits.has_device]
         cls.__init__ = _initialiser(cls.__name__, options)  # type: ignore[method-assign]
         bases = [base.__doc__ or "" for base in cls.__mro__[1:] if issubclass(base, Estimator)]
         cls.__doc__ = _documented(cls.__doc__ or "", options, bases)
@@ -282,6 +266,10 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             have = "has" if len(missing) == 1 else "have"
             why = listing([f"'{name}': {reason}" for name, reason in self.missing_.items()], _SENTENCES)
             _warn(f"{len(missing)} of the clients {have} no part in the result ({why}); see missing_.")
+        clusters = self._members()["cluster"]
+        requested, used = getattr(self, "n_clusters", None), clusters[clusters >= 0].nunique()
+        doubts = [str(record["warning"]) for record in self.records_ if "warning" in record]
+        _warn(*doubts, *fewer_clusters(used, requested, self._method.traits.clusters))
 
     def _take(
         self, method: Any, fed: LocalFederation, state: Any, result: dict[str, Any], clients: Sequence[Client]
@@ -326,13 +314,10 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     def to_frame(self) -> pd.DataFrame:
         """Return the clusters as a table, whose ``to_excel`` and ``to_csv`` are pandas'.
 
-        Returns
-        -------
-        DataFrame
-            Where samples are clustered a row for each: ``client``, ``sample``, its position in the client's data,
-            ``cluster``, the cluster's ``name`` and, where the method says it, ``confidence`` in [0, 1]. Where clients
-            are clustered a row for each: ``client``, ``cluster`` and ``name``. Names are empty where there are none; of
-            a client without a part in the result the cluster is -1.
+        Where samples are clustered it has a row for each: ``client``, ``sample``, its position in the client's data,
+        ``cluster``, the cluster's ``name`` and, where the method says it, ``confidence`` in [0, 1]. Where clients are
+        clustered it has a row for each: ``client``, ``cluster`` and ``name``. Names are empty where there are none; of
+        a client without a part in the result the cluster is -1.
         """
         check_is_fitted(self, "result_")
         frame = self._members()
@@ -355,11 +340,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             by cluster, of tables; "scales", how the clusters were found, with coarser and finer ones; "sizes" by
             client; "rounds", numbers and clusters of clients over the rounds; or "all" that there are. The table is
             `to_frame`, of a map that of the samples on it, with their places ``x`` and ``y``.
-
-        Raises
-        ------
-        FedkinError
-            If there is no such figure of this model. A model that was pickled has no samples to map.
+            A model that was pickled has no samples to map.
         """
         from fedkin.report.plots import Plot
 
@@ -435,10 +416,6 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
                 text = f"{cluster_title(cluster, names)}: {pluralize(size, 'client')}: {listing(members, 10)}."
             lines.append(text)
         return lines
-
-    def _warn_of_records(self, more: Iterable[str]) -> None:
-        """Warn of what the method doubts in its records, and of `more`."""
-        _warn(*(str(record["warning"]) for record in self.records_ if "warning" in record), *more)
 
 
 def _warn(*sentences: str) -> None:

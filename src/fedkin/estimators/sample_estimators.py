@@ -22,29 +22,20 @@ from fedkin.clustering.node_votes import counted
 from fedkin.core import Client, FedkinError, runner
 from fedkin.core.errors import PYTHON, at_door, checked_keywords, listing
 from fedkin.core.method import CanForget, CanUpdate, Nodes
-from fedkin.core.replies import MAX_COUNT
 from fedkin.core.runner import Followers
 from fedkin.core.seeds import derive_generator
 from fedkin.data.inputs import client_input
 from fedkin.data.population import Population
 from fedkin.data.profile import ClusterProfile, profile_clusters, words_of_clusters
 from fedkin.engines.local import LocalFederation, one_thread
-from fedkin.estimators.clients import (
-    ByClient,
-    Inputs,
-    by_client,
-    fitted_position,
-    is_position,
-    map_clients,
-    read_clients,
-)
+from fedkin.estimators.clients import ByClient, Inputs, fitted_position, map_clients, read_clients
 from fedkin.estimators.estimator import Estimator, FitRunner
 from fedkin.estimators.training import FeaturesOrName, features_of
 from fedkin.experiment.changes import compared
 from fedkin.experiment.explaining import explain
 from fedkin.experiment.numbering import Earlier, earlier_rows, ids_of, sizes_of
 from fedkin.experiment.revision import kept_of
-from fedkin.experiment.terminal import Bar, Quiet, fewer_clusters
+from fedkin.experiment.terminal import Bar, Quiet
 from fedkin.experiment.updating import sent_rows
 from fedkin.features.encoders import EMBEDDED
 from fedkin.methods.samples.kingraph.kingraph_space import nodes_of_samples
@@ -192,7 +183,6 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         for name in ("changes_", "_away"):
             self.__dict__.pop(name, None)
         self._registered = (registered,)
-        self._warn_of_records(fewer_clusters(self.n_clusters_, n_clusters, "samples"))
         return self
 
     def _take(
@@ -201,8 +191,8 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         super()._take(method, fed, state, result, clients)
         absent, n_clusters = self._absent, int(result["n_clusters"])
         self._ids = [ids_of(client, self.preparation_.encoding.schema.id) for client in clients]
-        self._state = state
-        self._private = [{} if client.id in absent else dict(client.state) for client in clients]
+        self._state, remembered = state, isinstance(method, CanForget | CanUpdate)
+        self._private = [dict(client.state) if remembered and client.id not in absent else {} for client in clients]
         self._confidence = [client.state.get("confidence") for client in clients]
         labels = [
             np.full(len(client), -1) if client.id in absent else client.state["clusters"].numpy() for client in clients
@@ -484,12 +474,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         dict
             The certificate, also appended to `certificates_`: the ``client``, and what of it the model
             ``still_holds``. It covers no copies of the model, no predictions made before, and not the client's data.
-
-        Raises
-        ------
-        FedkinError
-            If the clients are not those of `fit`, there is no such client, it is forgotten already, nobody would be
-            left, or what it sent cannot be separated from what others did.
+            FedkinError is raised if what a client sent cannot be separated from what others did.
         """
         check_is_fitted(self, "result_")
         position = fitted_position(client, self.client_names_)
@@ -613,78 +598,54 @@ class KinGraph(SampleClusterer, method="kin-graph"):
         Coarser and finer clusters of the same graph, those with fewest clusters first: ``n_clusters``, lowest and
         highest of the ``resolutions``, ``stability``, ``samples`` of each cluster, ``parents`` among the clusters of
         the entry before, and whether these are ``chosen``. ``pandas.DataFrame(model.scales_)`` is a table of them.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import make_blobs
-    >>> import fedkin
-    >>> x, y = make_blobs([60, 60, 60], n_features=8, random_state=0)
-    >>> clients = [x[y != 2], x[y != 0], x[y != 1]]
-    >>> model = fedkin.KinGraph(random_state=0).fit(clients)
-    >>> model.n_clusters_
-    3
-    >>> model.cut(2).n_clusters_
-    2
     """
 
     def cut(self, n_clusters: int | None = None, *, resolution: float | None = None) -> KinGraph:
         """Cut the graph again, coarser or finer, without contacting the clients.
 
-        Whether samples were smoothed stays as `fit` has decided it for its own number of clusters.
-
-        Parameters
-        ----------
-        n_clusters : int, optional
-            Clusters to find, at least 1.
-        resolution : float, optional
-            Resolution of the clusters instead of their number, greater than 0.
+        Whether samples were smoothed stays as `fit` has decided it. Give either the number of clusters, from 1 to that
+        of micro-clusters, or their resolution, above 0.
 
         Returns
         -------
         KinGraph
             A fitted copy with these parameters, whose labels are those of a fit with the same `random_state`, and no
             `refine`. It has no `memberships_`, and cannot `describe` its clusters, which clients do in `fit`.
-
-        Raises
-        ------
-        FedkinError
-            If not one of both is given, or it is out of range: there can be as many clusters as micro-clusters.
         """
         check_is_fitted(self, "result_")
         if (n_clusters is None) == (resolution is None):
             raise FedkinError("Give either n_clusters or resolution.")
+        given: dict[str, Any] = {"n_clusters": "auto", "resolution": "auto", "refine": False}
+        given |= {"n_clusters": n_clusters} if resolution is None else {"resolution": resolution}
+        method = self._made(**given)
         cut = copy.copy(self)
         cut.__dict__.update(vars(self))  # the mapped samples, too
-        cut.set_params(n_clusters=n_clusters or "auto", resolution=resolution or "auto", refine=False)
+        cut.set_params(**given)
         with cut._on_device():
-            cut._cut_again({"n_clusters": n_clusters} if resolution is None else {"resolution": resolution})
+            rng = derive_generator(cut._run_seed, "server", "communities")  # as the server's when it cut the graph
+            cut._earlier = cut._same_rows()
+            state, values = method.clusters_of(method.before_cut(cut._state), rng)
+            cut.result_, cut._cut = {**method.result(state), "space": cut.result_["space"]}, state
+            cut.scales_ = cut.result_["scales"]
+            records = [record for record in cut.records_ if record["phase"] != "refinement"]  # a cut has no head
+            before = {name: value for name, value in records[-1].items() if name not in ("note", "warning")}
+            cut.records_ = [*records[:-1], {**before, **values}]
+            votes = [
+                None if i in cut._absent
+                else nodes_of_samples(Client(i, torch.zeros(len(y), 0), state=cut._private[i]), cut._state.own)
+                for i, y in enumerate(cut.labels_)
+            ]  # fmt: skip
+            labels = [
+                y if each is None else counted(each, cut.result_).numpy()
+                for each, y in zip(votes, cut.labels_, strict=True)
+            ]
+            cut._profile, cut._confidence = None, [None for _ in cut.labels_]
+            cut._number(labels, [])
         return cut
 
     def _nodes(self) -> Nodes | None:
         nodes: Nodes = self._made().nodes(self._cut)
         return nodes._replace(clusters=self.result_["clusters"])  # whose numbers follow those of an earlier fit
-
-    def _cut_again(self, changes: Mapping[str, Any]) -> None:
-        method = self._made(**changes)  # with what was given, of which "auto" would hide that it is out of range
-        rng = derive_generator(self._run_seed, "server", "communities")  # as the server's when it cut the graph
-        self._earlier = self._same_rows()
-        state, values = method.clusters_of(method.before_cut(self._state), rng)
-        self.result_, self._cut = {**method.result(state), "space": self.result_["space"]}, state
-        self.scales_ = self.result_["scales"]
-        records = [record for record in self.records_ if record["phase"] != "refinement"]  # a cut has no head
-        before = {name: value for name, value in records[-1].items() if name not in ("note", "warning")}
-        self.records_ = [*records[:-1], {**before, **values}]
-        votes = [
-            None if i in self._absent
-            else nodes_of_samples(Client(i, torch.zeros(len(y), 0), state=self._private[i]), self._state.own)
-            for i, y in enumerate(self.labels_)
-        ]  # fmt: skip
-        labels = [
-            y if each is None else counted(each, self.result_).numpy()
-            for each, y in zip(votes, self.labels_, strict=True)
-        ]
-        self._profile, self._confidence = None, [None for _ in self.labels_]
-        self._number(labels, [])
 
     def _take(
         self, method: Any, fed: LocalFederation, state: Any, result: dict[str, Any], clients: Sequence[Client]
@@ -698,41 +659,7 @@ class FedCRef(SampleClusterer, method="fedcref"):
 
     `predict` assigns a sample to the cluster whose model reconstructs it best. Samples of `fit` may get another cluster
     than in `labels_`, for which a client chooses among fewer models.
-
-    `n_clusters` may also be a list with the number of local clusters of each client.
     """
-
-    @checked_keywords
-    def fit(self, X: Any, y: Any = None, *, initial_labels: Any = None, callbacks: Followers = ()) -> Self:  # noqa: N803
-        """Find the clusters, starting from the clients' own initial clusters if given.
-
-        Parameters
-        ----------
-        X, y
-            As of all estimators that cluster samples.
-        initial_labels : sequence or dict of array-like of int, optional
-            Initial clusters of each client, ``(n,)`` with values 0 or more; in order, or by name.
-        """
-        inputs, named = self._read(X, y)
-        clients = inputs.population.clients
-        if initial_labels is not None:
-            if self.initial not in ("auto", "given"):
-                raise FedkinError(f"initial_labels would be ignored with initial='{self.initial}'; leave it at 'auto'.")
-            by_name = initial_labels if isinstance(initial_labels, Mapping) else dict(enumerate(initial_labels))
-            labels = by_client(by_name, inputs.population.names, "initial_labels")
-            for client in clients:
-                array = np.asarray(labels.get(client.id, ()))
-                if array.shape != (len(client),) or array.dtype.kind not in "iu" or array.min() < 0:
-                    raise FedkinError(f"initial_labels of client {client.id} should be {len(client)} integers from 0.")
-                client.state["given"] = torch.from_numpy(np.unique(array, return_inverse=True)[1].astype(np.int64))
-        if isinstance(counts := self.n_clusters, list | tuple | np.ndarray):
-            are_counts = all(is_position(count, MAX_COUNT) and count for count in counts)
-            if len(counts) != len(clients) or not are_counts:
-                raise FedkinError(f"n_clusters is {counts!r}; a list has an integer of 1 or more for each client.")
-            for client, count in zip(clients, counts, strict=True):
-                client.state["n_clusters"] = torch.tensor(int(count))
-            named["n_clusters"] = "given"
-        return self._fit(inputs, named, callbacks)
 
 
 class MUFC(SampleClusterer, method="mufc"):
@@ -745,17 +672,4 @@ class MUFC(SampleClusterer, method="mufc"):
     certificates_ : list of dict
         Certificate of each call of `forget`. With ``rows``, by client the number of forgotten rows, and how many of its
         centroids were ``kept`` and ``drawn`` again; the number of the ``request``, and of remaining ``samples``.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import make_blobs
-    >>> import fedkin
-    >>> x, y = make_blobs([60, 60, 60], n_features=8, random_state=0)
-    >>> clients = [x[y != 2], x[y != 0], x[y != 1]]
-    >>> model = fedkin.MUFC(n_clusters=3, random_state=0).fit(clients)
-    >>> certificate = model.forget(1, clients, rows=[0, 5])
-    >>> certificate["clients"]["1"]["rows"], certificate["samples"]
-    (2, 358)
-    >>> model.labels_[1][:6].tolist().count(-1)
-    2
     """

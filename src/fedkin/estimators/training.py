@@ -78,8 +78,7 @@ class Registered:
 
 
 def _restored(kind: Any, value: Any, label: str, name: str) -> Registered:
-    """Return the object of a pickle, which may live in this process already."""
-    return _living.get(name) or Registered(kind, value, label, name)
+    return _living.get(name) or Registered(kind, value, label, name)  # it may live in this process already
 
 
 def _mean_loss(loss: Criterion, output: Tensor, target: Tensor) -> Tensor:
@@ -103,12 +102,10 @@ def _called(name: str, value: Any, kinds: str) -> Any:
 
 
 def network_of(module: ModuleOrName, loss: Any = None) -> Registered | None:
-    """Register the network that a user gives, at every fit again, as a module may have changed.
+    """Register the network that a user gives, and its training loss; ``None`` for a name without a loss.
 
-    `module` is a name or dotted path, or a class or function, which is called with the shape of a sample and the number
-    of classes, with the latter alone, or with nothing, as many as it has parameters without a default. `loss` is the
-    training loss in place of cross-entropy. ``None`` is returned for a name without a loss. Raises FedkinError if they
-    are anything else.
+    A class or function is called with the shape of a sample and the number of classes, with the latter alone, or with
+    nothing, as many as it has parameters without a default.
     """
     if loss is not None:
         _called("loss", loss, "a loss of torch's or a function")
@@ -129,19 +126,13 @@ def _by_name(name: str, shape: tuple[int, ...], classes: int) -> nn.Module:
 
 def _by_function(function: Callable[..., nn.Module], shape: tuple[int, ...], classes: int) -> nn.Module:
     parameters = inspect.signature(function).parameters.values()
-    required = [
-        parameter for parameter in parameters
-        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-        and parameter.default is parameter.empty
-    ]  # fmt: skip
-    return function(*(shape, classes)[max(0, 2 - len(required)) :])
+    positional = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    required = sum(each.default is each.empty for each in positional)
+    return function(*(shape, classes)[max(0, 2 - required) :])
 
 
 def features_of(features: FeaturesOrName) -> Registered | None:
-    """Register the features that a user gives, at every fit again; ``None`` for a name.
-
-    Raises FedkinError if they are neither a module nor a function.
-    """
+    """Register the features that a user gives; ``None`` for a name."""
     if isinstance(features, str):
         return None
     function = _called("features", features, "a name, a dotted path, a torch module or a function")
