@@ -1,6 +1,5 @@
 """Comparisons from the question to the page: what is tried, written and resumed, recommended and doubted."""
 
-import csv
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -26,7 +25,7 @@ RNG = np.random.default_rng(0)
 TRUTH = [RNG.integers(0, 2, 40) for _ in range(2)]
 SITES = [RNG.normal(size=(40, 2)) + 9 * y[:, None] for y in TRUTH]
 OPTIONS: dict[str, Any] = {
-    "methods": ["kfed", "kmeans"], "n_clusters": 2, "budget": "1h", "seeds": 2, "settings": ["device.workers=1"]
+    "methods": ["kfed", "kmeans"], "n_clusters": 2, "budget": "1h", "seeds": 2, "settings": {"device.workers": 1}
 }  # fmt: skip
 Runs = list[str]
 
@@ -95,10 +94,9 @@ def test_the_number_of_clusters_is_found_and_reported(first: tuple[Comparison, R
 
 def test_everything_is_on_disk(first: tuple[Comparison, Runs]) -> None:
     comparison, _ = first
-    with (comparison.out / "comparison.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = json.loads((comparison.out / "comparison.json").read_text())["lines"]
     assert [row["method"] for row in rows] == [line.method for line in comparison.lines]
-    assert [row["method"] for row in rows if row["recommended"] == "True"] == [comparison.recommended]
+    assert [row["method"] for row in rows if row["recommended"]] == [comparison.recommended]
     assert list(comparison.table["method"]) == [row["method"] for row in rows]
     page = (comparison.out / "report.html").read_text()
     assert f"Recommended: <code>{comparison.recommended}</code>. It " in page
@@ -148,7 +146,7 @@ def test_clients_in_memory_are_compared_as_files_are(tmp_path: Path) -> None:
     assert comparison.table.loc[comparison.table["recommended"], "ari"].tolist() == [1.0]
     assert comparison.use == ("fedkin.KFed(n_clusters=2).fit(clients)",)
     names = {path.name for path in tmp_path.iterdir()}
-    assert names == {"comparison.json", "comparison.csv", "report.html"}
+    assert names == {"comparison.json", "report.html"}
 
 
 def test_data_without_structure_are_recommended_nothing_with_confidence(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from site_files import sites
                              ("iid", "clients"), ("label-clusters", "clients")]
 )  # fmt: skip
 def test_the_scenario_tells_what_is_to_be_clustered(scenario: str, family: str) -> None:
-    question = question_of(scenario, seed=7)
+    question = question_of("digits", scenario, seed=7)
     assert (question.family, question.scenario, question.data) == (family, scenario, "digits")
     assert question.name == f"digits-{scenario}-seed7"
 

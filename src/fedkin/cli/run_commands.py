@@ -32,7 +32,7 @@ from fedkin.cli.help_pages import (
     settings,
 )
 from fedkin.data.names import check_source
-from fedkin.experiment.registry import check_known, file_name, is_known
+from fedkin.experiment.registry import check_known, file_name
 
 if TYPE_CHECKING:
     from fedkin.core.runner import Progress
@@ -185,16 +185,14 @@ def pretrain(data: str, out: Path, model: str, device: str, quiet: bool, **optio
 
 
 @app.command()
-@argument("what", "Data, as --data takes them; a scenario from `fedkin list`; or a .toml file.", "DATA-or-SCENARIO")
+@argument("what", "Data, as `fedkin run` takes them, or a .toml file.", "DATA")
 @option("--methods", "Names with commas between them, or all that suit.", "NAMES", default="all")
 @option("--budget", "Time after which no run begins, such as 90s, 10m or 2h.", "TIME", default="10m")
 @option("--question", "What is to be clustered.", type=click.Choice(["samples", "clients", "auto"]), default="auto")
 @option("--clusters", "Number of clusters, if it is known.", type=int)
 @option("--seeds", "Runs of each method.", type=int, default=3)
 @option("--seed", "Seed of the partition and of the first run; by default 0.", type=int)
-@option("--data", "Data set, where a scenario is compared.", "DATA", type=DATA)
 @_scenario
-@option("--clients", "Number of clients.", type=int)
 @out("Folder; by default one in comparisons/. A comparison in it is replaced.")
 @settings("Any key of the experiments, such as method.rounds=10.")
 @as_json
@@ -203,7 +201,7 @@ def compare(
     what: str, methods: str, budget: str, seeds: int, out: Path | None, as_json: bool, quiet: bool, **options: Any
 ) -> None:  # fmt: skip
     """Run the methods that suit some data, and recommend one. Methods are ranked without labels."""
-    if not is_known("scenario", what) and not what.endswith(".toml"):
+    if not what.endswith(".toml"):
         check_source(what)
     names = tuple(name.strip() for name in methods.split(",") if name.strip())
     for name in names:

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from fedkin.core import FedkinError
-from fedkin.core.errors import COMPARE, at_door, checked_keywords, flag, kind_of
+from fedkin.core.errors import COMPARE, at_door, checked_keywords, flag
 from fedkin.core.files import write_atomically
 from fedkin.core.runner import Progress
 from fedkin.core.seeds import derive_generator
@@ -37,8 +37,8 @@ from fedkin.experiment.terminal import show_progress
 from fedkin.report.page import write_page
 from fedkin.report.run_page import guess_of
 from fedkin.studies.cells import CellResult, run_cell
-from fedkin.studies.comparison import CSV, IN_MEMORY, JSON, PAGE, WINNER, Comparison
-from fedkin.studies.question import Candidate, Question, method_named, question_of, role_of
+from fedkin.studies.comparison import IN_MEMORY, JSON, PAGE, WINNER, Comparison
+from fedkin.studies.question import Candidate, Question, method_named, question_of
 from fedkin.studies.ranking import Score, best_numbers, best_of, score_of
 
 LADDER = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20)
@@ -56,7 +56,7 @@ def compare(
     question: str = "auto",
     seeds: int = 3,
     seed: int | None = None,
-    settings: str | Sequence[str] | Mapping[str, Any] = (),
+    settings: Mapping[str, Any] | None = None,
     out: str | Path | None = None,
 ) -> Comparison:
     """Compare all suitable methods on some data, rank them without truth, and recommend one.
@@ -83,9 +83,9 @@ def compare(
         Runs of each method.
     seed : int, optional
         Seed of the partition and of the first run of each method; by default that of an experiment's file, or 0.
-    settings : dict, str or sequence of str
+    settings : dict, optional
         Keys of an experiment and their values, such as ``{"method.rounds": 10}``; those of ``method`` are for all
-        methods that have them. Or ``"method.rounds=10"``, as ``--set`` takes it.
+        methods that have them.
     out : str or Path, optional
         Output folder; by default one in ``comparisons/``. A comparison that it holds is replaced.
 
@@ -103,18 +103,15 @@ def compare(
     """
     with at_door(COMPARE), show_progress() as progress:
         names = [name.strip() for name in methods.split(",")] if isinstance(methods, str) else list(methods)
-        if odd := [kind_of(name) for name in names if not isinstance(name, str)]:
-            raise FedkinError(f"methods has {odd[0]}; it takes names, such as 'kfed' or 'package.module:Class'.")
-        common = _settings(settings)
-        data, label, what, scenario = None, y, str(clients), None
+        texts = [f"{path}={json.dumps(value, default=str)}" for path, value in flat(settings or {})]
+        data, what, scenario = None, str(clients), None
         if not isinstance(clients, str | Path):
-            data = federation_input(clients, y, entrance="compare")
-            label, what, scenario = data.label, IN_MEMORY, "files"
+            data, what, scenario = federation_input(clients, y, entrance="compare"), IN_MEMORY, "files"
         elif y is not None and not isinstance(y, str):
             raise FedkinError(f"Labels were given beside '{clients}', which has its own; give arrays of both, or none.")
-        common += [] if label is None else [f"data.label={label}"]
-        options: Any = {"scenario": scenario, "seed": seed, "settings": common, "clusters": n_clusters}
-        full = question_of(what, question=question, methods=names, **options)
+        label = y if data is None else data.label
+        texts += [] if label is None else [f"data.label={label}"]
+        full = question_of(what, scenario, seed, texts, question, names, n_clusters)
         folder = Path("comparisons") / (full.name if data is None else "arrays")
         return compared(full, folder if out is None else Path(out), seeds, budget, progress, data)
 
@@ -136,25 +133,22 @@ def compared(
         if value is not None and (not isinstance(value, Integral) or value < least):
             raise FedkinError(f"{flag(name)} is {value!r}; it takes one whole number of at least {least}.")
     seconds, config = parsed_duration(budget), _checked(question)
-    files = {JSON, CSV, PAGE, WINNER}
-    if out.exists() and (not out.is_dir() or any(path.name not in files for path in out.iterdir())):
+    if out.exists() and (not out.is_dir() or any(path.name not in (JSON, PAGE, WINNER) for path in out.iterdir())):
         raise FedkinError(f"{out} holds something else than a comparison; give another {flag('out')}.")
     population = question.check(config.population() if in_memory is None else _population(config, in_memory))
-    schedule = Schedule(question, seeds, population, _Watch(progress or Progress(), time.monotonic() + seconds))
+    schedule = Schedule(question, population, _Watch(progress or Progress(), time.monotonic() + seconds))
     for seed in range(seeds):  # one seed of all before the second of any
         for candidate in schedule.turns(seed):
             schedule.run(candidate, seed)
-    rows = tuple(schedule.rows())
+    rows, finders = schedule.rows(), tuple(score for score in schedule.scores() if score.number is None)
     if not any(row.results for row in rows):
-        row = next(row for row in rows if row.remark)
-        raise FedkinError(f"No method has a result on '{question.data}': {row.method}, {row.remark}.")
-    finders = tuple(score for score in schedule.scores() if score.number is None)
+        raise FedkinError(f"No method has a result on '{question.data}': {rows[0].method}, {rows[0].remark}.")
     guess = guess_of(population) if question.family == "clients" else None
-    comparison = Comparison(question, rows, seeds, out, finders, guess, tuple(population.notes))
+    comparison = Comparison(question, tuple(rows), seeds, out, finders, guess, tuple(population.notes))
     if comparison.choice is not None and in_memory is None:
         tables = question.config(comparison.choice.score.candidate, question.seed).tables
         write_atomically(out / WINNER, config_of({**tables, "evaluation": {}}).to_toml())
-    comparison.write()
+    write_atomically(out / JSON, comparison.to_json())
     write_page(out / PAGE, comparison.page())
     return comparison
 
@@ -202,7 +196,7 @@ def _checked(question: Question) -> Config:
     """
     candidates = question.candidates()
     if question.clusters is None:  # any number, for methods that need one
-        candidates += [Candidate(name, LADDER[1]) for cheap in (True, False) for name in question.takers(cheap)]
+        candidates += [Candidate(name, 3) for cheap in (True, False) for name in question.takers(cheap)]
     configs = [question.config(candidate, question.seed) for candidate in candidates]
     check_machine(configs[0])
     return configs[0]
@@ -237,7 +231,6 @@ class Schedule:
     """Schedule of a comparison: which run is made next, and what those made came to, a text where they failed."""
 
     question: Question
-    seeds: int
     population: Population
     watch: _Watch
     tried: dict[Candidate, list[CellResult | str]] = field(default_factory=dict)
@@ -250,25 +243,25 @@ class Schedule:
         )
         return [score_of(self.question.family, candidate, results) for candidate, results in finished if results]
 
-    def best(self) -> list[Score]:
-        """Return for each method the score with the best number of clusters, the cheapest first."""
-        best = best_numbers(self.question.family, self.scores(), self.question.clusters is not None)
-        return [best[name] for name in self.question.methods if name in best]
+    def best(self) -> dict[str, Score]:
+        """Return for each method that has a finished run the score with the best number of clusters."""
+        return best_numbers(self.question.family, self.scores(), self.question.clusters is not None)
 
     def rows(self) -> list[Score]:
         """Return a row per method, the cheapest first; without a finished run it says why."""
-        best, rows = {score.method: score for score in self.best()}, []
-        for name in self.question.methods:
-            candidate = next((tried for tried in self.tried if tried.method == name), Candidate(name))
-            failed = [result for result in self.tried.get(candidate, ()) if isinstance(result, str)]
-            why = f"cannot be applied: {failed[0].rstrip('.')}" if failed else "not reached in the budget"
-            rows.append(best.get(name) or Score(name, candidate.number, role_of(name), remark=why))
-        return rows
+        best = self.best()
+        failed = {candidate.method: text for candidate, results in self.tried.items()
+                  for text in results if isinstance(text, str)}  # fmt: skip
+        return [
+            best.get(name) or Score(name, remark=failed.get(name, "not reached in the budget").rstrip("."))
+            for name in self.question.methods
+        ]
 
     def turns(self, seed: int) -> Iterator[Candidate]:
         """Yield candidates in the order of their turns with a seed, counted from 0; some come twice."""
         if seed:
-            yield from [score.candidate for score in self.best()]
+            best = self.best()
+            yield from [best[name].candidate for name in self.question.methods if name in best]
             return
         question, first = self.question, self.question.candidates()
         cheap, costly = question.takers(cheap=True), question.takers(cheap=False)
@@ -314,17 +307,3 @@ class Schedule:
         except Exception as error:  # a method's own, on data it was not made for: it ends this run and no other
             traceback.print_exc()
             results.append(f"it failed with {type(error).__name__}: {error}")
-
-
-def _settings(settings: Any) -> list[str]:
-    """Return settings as ``--set`` takes them; raises FedkinError if one is no plain value, or none of a file's."""
-    if not isinstance(settings, Mapping):
-        return [settings] if isinstance(settings, str) else [str(setting) for setting in settings]
-    texts = []
-    for path, value in flat(settings):
-        plain = value.item() if isinstance(value, np.generic) else str(value) if isinstance(value, Path) else value
-        try:
-            texts.append(f"{path}={json.dumps('none' if plain is None else plain)}")
-        except TypeError as error:
-            raise FedkinError(f"'{path}' in settings is {kind_of(value)}, which no experiment's file holds.") from error
-    return texts

@@ -12,15 +12,13 @@ from typing import Any
 
 import pandas as pd
 
-from fedkin.core.files import write_atomically
-from fedkin.experiment.outputs import as_csv
 from fedkin.report.figures import PagePart, PageView, ResultTable, TableCell
 from fedkin.report.numbers import format_bytes, join_words
 from fedkin.studies.pages import duration, page_text
 from fedkin.studies.question import Candidate, Family, Question, Role, method_named
-from fedkin.studies.ranking import ALIKE, CHANCE, SAME, SCORE, TRUTH, Choice, Score, recommend
+from fedkin.studies.ranking import ALIKE, CHANCE, SCORE, TRUTH, Choice, Score, recommend
 
-JSON, CSV, PAGE, WINNER = "comparison.json", "comparison.csv", "report.html", "recommended.toml"
+JSON, PAGE, WINNER = "comparison.json", "report.html", "recommended.toml"
 IN_MEMORY = "clients in memory"
 """What the data of a question are called that no file holds."""
 TITLES = {
@@ -97,9 +95,14 @@ class Comparison:
         return tuple(sorted(self.rows, key=lambda row: (not row.results, row.method != self.recommended, -row.value)))
 
     @property
-    def _single(self) -> bool:
-        """Whether every method that finds the number of clusters of samples finds one."""
-        return self.family == "samples" and bool(self.finders) and all(max(f.clusters) == 1 for f in self.finders)
+    def as_good(self) -> tuple[str, ...]:
+        """Methods, with their number of clusters if given, that cannot be told from the recommended one."""
+        return tuple(score.candidate.name for score in self.choice.as_good) if self.choice else ()
+
+    @property
+    def undecided(self) -> bool:
+        """Whether a method with different clusters is as good as can be told."""
+        return bool(self.choice and self.choice.undecided)
 
     @property
     def better_than_chance(self) -> bool | None:
@@ -109,14 +112,9 @@ class Comparison:
         return self.choice.score.value > CHANCE and not self._single
 
     @property
-    def undecided(self) -> bool:
-        """Whether a method with different clusters is as good as can be told."""
-        return bool(self.choice and self.choice.undecided)
-
-    @property
-    def as_good(self) -> tuple[str, ...]:
-        """Methods, with their number of clusters if given, that cannot be told from the recommended one."""
-        return tuple(score.candidate.name for score in self.choice.as_good) if self.choice else ()
+    def _single(self) -> bool:
+        """Whether every method that finds the number of clusters finds one."""
+        return bool(self.finders) and all(max(finder.clusters) == 1 for finder in self.finders)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -124,7 +122,7 @@ class Comparison:
         if self.choice is None:
             return ()
         score, measures, guess, texts = self.choice.score, self.choice.score.measures, self.guess, []
-        if self._single:
+        if self.better_than_chance is False and self._single:
             texts.append("Every method that finds the number of clusters finds one: the data may have none.")
         elif self.better_than_chance is False:
             texts.append(
@@ -156,18 +154,15 @@ class Comparison:
         if self.choice is None:
             return "no method that finished may be recommended, or none found more than one cluster"
         score, measures, baseline = self.choice.score, self.choice.score.measures, self.choice.baseline
+        parts = [f"reaches an accuracy of {score.value:.3f} on clients' own test samples"]
         if self.family == "samples":
             parts = [f"finds clusters that the other half of the samples finds again (ARI {score.value:.3f})"]
             parts += ["finds the number of clusters itself"] if score.number is None else []
-        else:
-            parts = [f"reaches an accuracy of {score.value:.3f} on clients' own test samples"]
         if baseline is not None:
             level = baseline.measures["accuracy"]
             parts.append(f"is not significantly better than {baseline.method}, which forms no clusters ({level:.3f})")
         if "stability" in measures:
-            stable = measures["stability"]
-            same = f"finds the same clusters over seeds (ARI {stable:.2f})"
-            parts.append(same if stable >= SAME else f"agrees with itself over seeds to ARI {stable:.2f}")
+            parts.append(f"agrees with itself over seeds to ARI {measures['stability']:.2f}")
         return join_words([*parts, f"moves {format_bytes(score.bytes or 0)} in {duration(score.seconds or 0)}"])
 
     @property
@@ -194,15 +189,14 @@ class Comparison:
 
     @property
     def table(self) -> pd.DataFrame:
-        """Return a DataFrame with a row per method, as ``comparison.csv`` has.
+        """Return a DataFrame with a row per method.
 
         Measures are means over runs; ``found_again_std``, ``ari_std`` and so on are their standard deviations, missing
         with a single run; ``accuracy_error`` is the standard error over clients.
         """
-        return pd.DataFrame(self.values())
+        return pd.DataFrame(self._values())
 
-    def values(self) -> list[dict[str, Any]]:
-        """Return a dict of plain values per method; ``None`` where something is not known."""
+    def _values(self) -> list[dict[str, Any]]:
         return [
             {
                 "method": line.method,
@@ -222,17 +216,11 @@ class Comparison:
         ]
 
     def to_json(self) -> str:
-        """Return the whole comparison as JSON text; its ``lines`` are those of ``comparison.csv``."""
+        """Return the whole comparison as JSON text; its ``lines`` are those of `table`."""
         names = ("family", "recommended", "reason", "use", "confident", "warnings", "undecided", "as_good")
         tree = {name: getattr(self, name) for name in (*names, "better_than_chance", "seeds", "notes")}
-        tree |= {"lines": self.values(), "out": str(self.out), "settings": self.question.tables}
+        tree |= {"lines": self._values(), "out": str(self.out), "settings": self.question.tables}
         return json.dumps(tree, indent=2, sort_keys=True) + "\n"
-
-    def write(self) -> None:
-        """Write ``comparison.json`` and ``comparison.csv``; raises FedkinError if a file cannot be written."""
-        rows = self.values()
-        write_atomically(self.out / CSV, as_csv([list(rows[0]), *(list(row.values()) for row in rows)]))
-        write_atomically(self.out / JSON, self.to_json())
 
     @property
     def lead(self) -> str:
@@ -261,11 +249,11 @@ class Comparison:
             PagePart("data", "The data", notes=list(self.notes)),
             PagePart("next", "Next", commands=list(self.use)),
         ]
-        asks = f"Which {self.family} belong together? ({question.data}, scenario {question.scenario}; --question "
-        asks += f"{'clients' if self.family == 'samples' else 'samples'} asks the other.)"
+        other = "clients" if self.family == "samples" else "samples"
         return PageView(
             title=f"Methods that cluster {self.family}",
-            lead=f"{self.lead}\n{asks}",
+            lead=f"{self.lead}\nWhich {self.family} belong together? ({question.data}, scenario {question.scenario}; "
+            f"--question {other} asks the other.)",
             parts=[part for part in parts if part.figures or part.notes or part.commands],
             settings={**question.tables, "method": question.settings},
         )
@@ -274,26 +262,21 @@ class Comparison:
         """Build the table: methods by measures."""
         rows = []
         for line in self.lines:
-            figures = ["–" if name not in line.measures else f"{line.measures[name]:.3f}" for name in self.measures]
+            figures = [f"{line.measures[name]:.3f}" if name in line.measures else "–" for name in self.measures]
             if line.error is not None and self.measures[0] in line.measures:
                 figures[0] += f" ± {line.error:.3f}"
             figures += ["–", "–"] if line.bytes is None else [format_bytes(line.bytes), duration(line.seconds or 0)]
             cells = [TableCell(text) for text in [*figures, f"{len(line.results)} of {self.seeds}"]]
             cells[0] = TableCell(figures[0], verdict="best" if line.method == self.recommended else "")
-            rows.append((line.method, [_clusters(line), *cells]))
+            # The fewest and the most clusters, whether they were given, and whose form of the method it is.
+            ends = (min(line.clusters), max(line.clusters)) if line.clusters else ("–",)
+            how = "" if line.role == "baseline" else "found" if line.number is None else "given"
+            form = method_named(line.method).traits.form(Candidate(line.method).settings({}))
+            how = "; ".join(filter(None, [how, form])) if line.clusters else ""
+            rows.append((line.method, [TableCell("–".join(dict.fromkeys(map(str, ends))), how), *cells]))
         caption = (
             f"By {TITLES[SCORE[self.family]].lower()}; the recommended one first and marked. Figures are means over "
             f"the finished runs, bytes and time those of one run; behind ± the {SPREADS[self.family]}."
         )
         heads = ["Clusters", *(TITLES[name] for name in self.measures), "Moved", "Time", "Runs"]
         return ResultTable("All methods", caption, "Method", heads, rows)
-
-
-def _clusters(line: Score) -> TableCell:
-    """Return the numbers of clusters, from the fewest to the most, whether they were given, and whose form it is."""
-    if not line.clusters:
-        return TableCell("–")
-    least, most = min(line.clusters), max(line.clusters)
-    how = "" if line.role == "baseline" else "found" if line.number is None else "given"
-    form = method_named(line.method).traits.form(Candidate(line.method).settings({}))
-    return TableCell(str(least) if least == most else f"{least}–{most}", "; ".join(filter(None, [how, form])))

@@ -139,10 +139,7 @@ class Question:
 
 def question_of(
     what: str,
-    *,
-    data: str | None = None,
     scenario: str | None = None,
-    clients: int | None = None,
     seed: int | None = None,
     settings: Sequence[str] = (),
     question: str = "auto",
@@ -151,31 +148,23 @@ def question_of(
 ) -> Question:
     """Build the question from what a user gives on the command line or in Python.
 
-    `what` is a path that ends in ``.toml``, of which all but the method and the target is taken; a scenario's name; or
-    data, as `fedkin.data.sources.load` and `load_clients` take them. `data` and `scenario` are for what it does not
-    name. `seed` is that of the data and of the first run, by default the file's, or 0. Of the `settings`,
-    ``"section.key=value"``, those of ``method`` are for all methods that have the key.
+    `what` is a path that ends in ``.toml``, of which all but the method and the target is taken; or data, as
+    `fedkin.data.sources.load` and `load_clients` take them. `seed` is that of the data and of the first run, by default
+    the file's, or 0. Of the `settings`, ``"section.key=value"``, those of ``method`` are for all methods that have the
+    key.
 
     `question` is "samples", "clients" or "auto": what the methods named cluster; without names, clients where the
-    scenario gives them labels to learn from, and samples otherwise. Raises FedkinError if something is given twice, or
-    is not allowed.
+    scenario gives them labels to learn from, and samples otherwise. Raises FedkinError if anything is not allowed.
     """
     if question not in ("auto", "samples", "clients"):
         raise FedkinError(f"{flag('question')} is '{question}'; it should be samples, clients or auto.")
-    tables: dict[str, Any] = {}
+    tables: dict[str, Any] = {"data": {"source": what}}
     if what.endswith(".toml"):
         tables = {name: table for name, table in read_tables(Path(what)).items() if name != "method"}
         for section in tables:
             check_section(tables, section, f"in {what}")
-    elif what in registry.SCENARIOS:
-        scenario, twice = what, scenario
-    else:
-        data, twice = what, data
-    if not what.endswith(".toml") and twice is not None:
-        raise FedkinError(f"'{what}' and '{twice}' name the same thing; leave one out.")
-    for section, values in (("data", {"source": data}), ("simulation", {"scenario": scenario, "clients": clients})):
-        chosen = {key: value for key, value in values.items() if value is not None}
-        tables[section] = {**tables.get(section, {}), **chosen}
+    tables = {"data": {}, "simulation": {}, **tables}
+    tables["simulation"] |= {} if scenario is None else {"scenario": scenario}
     for setting in settings:
         apply_setting(tables, setting)
     for section in tables:
