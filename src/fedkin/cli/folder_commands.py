@@ -227,7 +227,7 @@ def table(folders: tuple[Path, ...], latex: bool) -> None:
     """Write a table of runs for a paper. A row has mean ± deviation over the seeds of a method and setting."""
     from fedkin.studies.paper import table as table_of
 
-    print(table_of(folders, "latex" if latex else "markdown"))
+    print(table_of(folders, latex))
 
 
 @app.command()

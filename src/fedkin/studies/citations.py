@@ -28,13 +28,6 @@ def field(entry: str, name: str) -> str:
     return "" if match is None else match[1].strip("{}")
 
 
-def in_text(entry: str) -> str:
-    """Return the citation of a BibTeX entry in a sentence, such as ``Dennis, Li and Smith, 2021``."""
-    names = field(entry, "author").split(" and ")
-    authors = f"{names[0]} et al." if len(names) > 3 or "others" in names else join_words(names)
-    return f"{authors}, {field(entry, 'year')}"
-
-
 def cite(method: str | None = None) -> str:
     """Return the BibTeX entries of a method's papers, if one is given, and that of fedkin.
 
@@ -43,3 +36,10 @@ def cite(method: str | None = None) -> str:
     if method is not None:
         target_of("method", method)
     return "\n\n".join([*([] if method is None else papers_of(method)), _FEDKIN])
+
+
+def in_text(entry: str) -> str:
+    """Return the citation of a BibTeX entry in a sentence, such as ``Dennis, Li and Smith, 2021``."""
+    names = field(entry, "author").split(" and ")
+    authors = f"{names[0]} et al." if len(names) > 3 or "others" in names else join_words(names)
+    return f"{authors}, {field(entry, 'year')}"
