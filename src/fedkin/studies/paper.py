@@ -1,4 +1,4 @@
-x""
+"""Runs in a paper: the methods paragraph, and tables with means and deviations over seeds."""
 
 from __future__ import annotations
 
