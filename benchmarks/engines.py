@@ -19,7 +19,6 @@ import argparse
 import json
 import math
 import os
-import platform
 import signal
 import subprocess
 import sys
@@ -149,17 +148,11 @@ def in_processes(contestant: str, work: Workload, folder: Path, flower_python: P
     return report_of_run
 
 
-def summary(work: Workload, reports: Sequence[Report]) -> Report:
-    """One contestant's figures: medians over its runs, and what they are the medians of."""
-    speeds = [work.clients * (work.rounds - 1) / sum(report["seconds"][1:]) for report in reports]
-    return {
-        "clients_per_second": median(speeds),
-        "first_round": median(report["seconds"][0] for report in reports),
-        "later_round": median(seconds for report in reports for seconds in report["seconds"][1:]),
-        "loss": median(report["loss"] for report in reports),
-        "speeds": speeds,
-        "runs": list(reports),
-    }
+def summary(work: Workload, report: Report) -> Report:
+    """One contestant's figures."""
+    later = report["seconds"][1:]
+    speed = work.clients * len(later) / sum(later)
+    return {"clients_per_second": speed, "first": report["seconds"][0], "later": median(later), "loss": report["loss"]}
 
 
 def print_table(results: Mapping[str, Report]) -> None:
@@ -167,7 +160,7 @@ def print_table(results: Mapping[str, Report]) -> None:
     print("| contestant | clients/s | first round, s | later round, s | loss | fedkin's speed over its |")
     print("|---|---|---|---|---|---|")
     for name, result in results.items():
-        row = "| {name} | {clients_per_second:.1f} | {first_round:.2f} | {later_round:.3f} | {loss:.3f} | {ratio:.2f} |"
+        row = "| {name} | {clients_per_second:.1f} | {first:.2f} | {later:.3f} | {loss:.3f} | {ratio:.2f} |"
         ours = results.get("fedkin", {"clients_per_second": math.nan})
         print(row.format(name=NAMES[name], ratio=ours["clients_per_second"] / result["clients_per_second"], **result))
 
@@ -180,7 +173,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=10, help="at least 2, since the first one is set apart")
     parser.add_argument("--samples", type=int, default=600, help="images per client")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--repeats", type=int, default=1, help="runs of each contestant, taking turns")
     parser.add_argument("--contestants", nargs="+", choices=CONTESTANTS, default=CONTESTANTS)
     parser.add_argument("--flower-python", type=Path, help="interpreter of an environment with flwr[simulation]")
     parser.add_argument("--timeout", type=float, default=3600, help="seconds after which a contestant is ended")
@@ -193,10 +185,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         run = local_engine if name == "fedkin" else plain_loop
         Path(path).write_text(json.dumps(run(Workload(**json.loads(given)))))
         return
-    if min(options.rounds - 1, options.clients - 1, options.samples, options.repeats) < 1:
-        parser.error("--rounds and --clients must be at least 2, --samples and --repeats at least 1")
-    if options.flower_python and not options.flower_python.is_file():
-        parser.error(f"--flower-python {options.flower_python} is not a file; name the interpreter itself")
     names = [name for name in CONTESTANTS if name in options.contestants]
     if "flower" in names and options.flower_python is None:
         print("Flower is left out: --flower-python was not given.", file=sys.stderr)
@@ -206,14 +194,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sizes = {name: getattr(options, name) for name in ("regime", "clients", "rounds", "samples", "seed")}
         work = Workload(data=str(folder / "images"), **sizes)
         write_data(work)
-        reports: dict[str, list[Report]] = {name: [] for name in names}
-        for _ in range(options.repeats):
-            for name in names:
-                reports[name].append(in_processes(name, work, folder, options.flower_python, options.timeout))
-    results = {name: summary(work, reports[name]) for name in names}
+        reports = {name: in_processes(name, work, folder, options.flower_python, options.timeout) for name in names}
+    results = {name: summary(work, report) for name, report in reports.items()}
     print_table(results)
-    machine = {"cores": len(os.sched_getaffinity(0)), "python": platform.python_version(), "torch": torch.__version__}
-    print(json.dumps({**sizes, **machine, "load": os.getloadavg()[0], "results": results}))
+    print(json.dumps({**sizes, "load": os.getloadavg()[0], "results": results}))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,9 @@
 """Speeds of a GPU, beside its machine's processor and a plain PyTorch loop on the same GPU.
 
-    python benchmarks/gpu.py run [PART ...] [--device cuda] [--results benchmarks/gpu.jsonl]
-    python benchmarks/gpu.py show [--results benchmarks/gpu.jsonl]
+    python benchmarks/gpu.py [PART ...] [--device cuda] [--results benchmarks/gpu.jsonl]
 
-`run` measures the parts named, or all that the results file does not have of this device, and appends a line for each
-as soon as it ends: commit, device, versions, seconds and what it measured. `show` prints the lines as a table. With
+It measures the parts named, or all that the results file does not have of this device, and appends a line for each
+as soon as it ends: commit, device, versions, seconds and what it measured. With
 ``--device cpu --tiny`` parts run at a small size, which shows that they work and measures nothing. Every method on the
 device is tested by ``make test-gpu``, and the papers' tables are those of ``fedkin reproduce --device cuda``.
 
@@ -220,9 +219,8 @@ PARTS: dict[str, tuple[str, Callable[[torch.device, bool], Values]]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run or show parts."""
+    """Run parts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["run", "show"])
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--results", type=Path, default=RESULTS)
@@ -230,9 +228,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if unknown := set(options.parts) - set(PARTS):
         parser.error(f"no part is called {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
-    if options.what == "show":
-        print(table(lines_of(options.results)))
-        return
     facts = described(options.device) | {"tiny": options.tiny, "seeds": [0]}
     finished = [
         line["part"]
@@ -261,16 +256,6 @@ def described(device: str) -> Values:
 def lines_of(results: Path) -> list[Values]:
     """The lines so far."""
     return [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
-
-
-def table(lines: Sequence[Values]) -> str:
-    """Markdown: the last line of each part and device."""
-    last = {(line["device"], line["part"]): line for line in lines if not line["tiny"]}
-    rows = ["| part | device | commit | seconds | measured |", "|---|---|---|---|---|"]
-    for (device, part), line in last.items():
-        values = ", ".join(f"{name} {value:.3g}" for name, value in line["values"].items())
-        rows.append(f"| {part} | {device} | {line['commit']} | {line['seconds']:.0f} | {values} |")
-    return "\n".join(rows)
 
 
 if __name__ == "__main__":

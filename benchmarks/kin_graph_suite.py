@@ -3,17 +3,16 @@
     FEDKIN_DATA=... python benchmarks/kin_graph_suite.py run CSV [--seeds 0 1 2 3 4] [--sets fcps/atom ...]
     FEDKIN_DATA=... python benchmarks/kin_graph_suite.py run PARTS --part 0.9 --most 6000 --floors 2 --methods common \
         --numbers found
-    FEDKIN_DATA=... python benchmarks/kin_graph_suite.py run LEFT_OUT --without RULE
     python benchmarks/kin_graph_suite.py show CSV
 
 `run` appends a line per cell as soon as it is known, and skips those that the file has. A cell is a data set, a seed, a
 number of clients, a minimum of samples in a micro-cluster, whether micro-clusters are common to all clients, and
-whether the number of clusters is given; beside them k-means, a Gaussian mixture, HDBSCAN and, if genieclust is
-installed, Genie, of all samples together. Data sets of at most 20,000 samples count; columns are standardised;
+whether the number of clusters is given; beside them k-means, a Gaussian mixture and HDBSCAN of all samples
+together. Data sets of at most 20,000 samples count; columns are standardised;
 samples that the suite calls noise are clustered with the others and not scored. Common micro-clusters of all samples
 hardly depend on the seed; with ``--part`` every seed draws that part of them, and a file should have one part. `show`
 prints the mean adjusted Rand index over data sets, and its standard deviation over seeds; a data set counts where all
-cells of all seeds are known. ``--without`` leaves out one of the rules of kin-graph's cut.
+cells of all seeds are known.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +33,6 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.mixture import GaussianMixture
 
 import fedkin
-from fedkin.clustering.graph import cut
 from sources import add, known_cells
 
 Rows = NDArray[np.float64]
@@ -44,20 +41,11 @@ Labels = NDArray[np.int64]
 CLIENTS, FLOORS = (1, 3, 10), (5, 2)
 
 
-def genie(x: Rows, k: int, _: int) -> Labels:
-    """Cluster by Genie with its defaults."""
-    from genieclust import Genie
-
-    return np.asarray(Genie(n_clusters=k).fit_predict(x))
-
-
 POOLED: dict[str, tuple[bool, Callable[[Rows, int, int], Labels]]] = {
     "k-means": (True, lambda x, k, seed: KMeans(k, n_init=10, random_state=seed).fit_predict(x)),
     "Gaussian mixture": (True, lambda x, k, seed: GaussianMixture(k, n_init=5, random_state=seed).fit_predict(x)),
     "HDBSCAN": (False, lambda x, _, __: HDBSCAN(copy=True).fit_predict(x)),
 }
-if find_spec("genieclust"):
-    POOLED["Genie"] = (True, genie)
 """Methods of all samples together: whether they are given the number of clusters, and how they are called."""
 
 
@@ -84,17 +72,6 @@ class Cell:
     given: bool
 
 
-RULES = {
-    "modes": ("_is_line", lambda nodes: False),
-    "gaps": ("_by_gaps", lambda nodes, _: (np.zeros(len(nodes.x), np.int64), 0.0, np.zeros(1), False)),
-    "view": ("_AGREEMENT", -1.0),
-    "density view": ("_density_cuts", lambda _: {}),
-    "few nodes": ("_FEW_NODES", 0),
-    "information": ("_information", lambda _, scales: np.ones(len(scales.partitions))),
-}
-"""What stands in for each rule that is left out. Without information the coarsest scale that counts is taken."""
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run cells, or print what is known."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -107,10 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--floors", type=int, nargs="+", choices=FLOORS, default=FLOORS)
     parser.add_argument("--methods", nargs="+", default=["own", "common", *POOLED])
     parser.add_argument("--numbers", nargs="+", choices=["found", "given"], default=["found", "given"])
-    parser.add_argument("--without", choices=RULES)
     given = parser.parse_args(arguments)
-    if given.without:
-        setattr(cut, *RULES[given.without])
     if given.what == "run":
         run(given)
     else:

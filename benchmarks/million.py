@@ -259,16 +259,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             path = Path(folder) / "rows.npy"
             write_rows(path, clients)
             for name in options.methods:
-                command = [
-                    sys.executable,
-                    __file__,
-                    str(options.csv),
-                    "--clients",
-                    str(clients),
-                    "--one",
-                    name,
-                    str(path),
-                ]
+                command = [sys.executable, __file__, str(options.csv), "--clients", str(clients)]
+                command += ["--one", name, str(path)]
                 ended = subprocess.run(
                     command + ["--singles"] * options.singles, stdout=subprocess.PIPE, text=True, check=False
                 )
