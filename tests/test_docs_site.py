@@ -16,7 +16,7 @@ from fedkin.experiment import registry
 pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).parents[1]
-NOTEBOOKS = {"digits-over-ten-clients", "flower-app", "hospital-tables", "own-network", "three-machines"}
+NOTEBOOKS = {"flower-app", "hospital-tables", "own-network", "three-machines"}
 
 
 @pytest.fixture(scope="module")
