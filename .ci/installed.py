@@ -14,7 +14,7 @@ COMMANDS = {
     "run kfed --data here": "pip install 'fedkin[datasets]'",
     "run kfed --data table.parquet": "pip install 'fedkin[parquet]'",
     "run kfed --engine flower": "pip install 'fedkin[flower]'",
-    "run kfed --track wandb": "pip install 'fedkin[tracking]'",
+    "run kfed --tensorboard": "pip install 'fedkin[tracking]'",
     "run kfed --set method.features=hog": "pip install 'fedkin[hog]'",
     "federation init app": "pip install 'fedkin[flower]'",
 }

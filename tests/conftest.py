@@ -15,7 +15,6 @@ os.environ.update(
         "FLWR_TELEMETRY_ENABLED": "0",
         "FLWR_DISABLE_UPDATE_CHECK": "1",
         "RAY_USAGE_STATS_ENABLED": "0",
-        "MLFLOW_DISABLE_TELEMETRY": "true",
     }
 )
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests are small, and a few run at once

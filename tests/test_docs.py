@@ -256,7 +256,7 @@ def test_the_site_shows_a_methods_options(name: str) -> None:
 def test_the_site_shows_every_scenario_section_command_and_exit_code() -> None:
     titles = {page: headings(ROOT / "docs" / f"{page}.md") for page in ("scenarios", "experiments", "cli")}
     assert set(registry.SCENARIOS) <= titles["scenarios"]
-    assert {"data", "federation", "device", "simulation", "evaluation", "tracking"} <= titles["experiments"]
+    assert {"data", "federation", "device", "simulation", "evaluation"} <= titles["experiments"]
     assert {"fedkin-run", "fedkin-federation-init"} <= titles["cli"]
     codes = re.findall(r"^\| (\d+) \|", (ROOT / "docs" / "cli.md").read_text(), re.MULTILINE)
     assert {int(code) for code in codes} == {DONE, FAILED, REFUSED, INTERRUPTED}

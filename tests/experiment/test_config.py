@@ -44,9 +44,8 @@ def test_a_method_name_gives_a_complete_experiment() -> None:
         "name": "toy", "rounds": 4, "rate": 0.5, "kind": "auto", "parts": "auto", "limit": 3, "widths": "none",
         "center": "origin", "pause": 0.0, "variant": "fedkin",
     }  # fmt: skip
-    sections = ["method", "data", "federation", "device", "simulation", "evaluation", "tracking"]
+    sections = ["method", "data", "federation", "device", "simulation", "evaluation"]
     assert list(config.tables) == ["seed", *sections]
-    assert config.tables["tracking"] == {"to": [], "project": "fedkin"}
 
 
 @pytest.mark.usefixtures("toy")

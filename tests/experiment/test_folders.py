@@ -91,7 +91,7 @@ def test_a_result_whose_preparation_is_damaged_is_refused(right: str, damaged: s
         ask_predict(folder)
 
 
-@pytest.mark.parametrize("section", ["seed", "method", "tracking"])
+@pytest.mark.parametrize("section", ["seed", "method", "evaluation"])
 def test_an_experiment_that_was_cut_off_or_is_of_another_version_is_refused(section: str, folder: Path) -> None:
     (folder / "SHA256SUMS").unlink()
     path = folder / "config.toml"

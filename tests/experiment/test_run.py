@@ -233,10 +233,10 @@ def test_the_bar_shows_each_step_and_warnings(capsys: pytest.CaptureFixture[str]
         bar.part(1, 2)
         assert (bar.display.tasks[0].completed, bar.display.tasks[0].total) == (1, 2)
         bar.step(line, {"seconds": 2.51})
-        bar.warn("[MLflow] is gone.")
+        bar.warn("[All] is gone.")
     shown = capsys.readouterr()
     assert "Step 3 · 2.5 s · Clusters found 4 · Local accuracy 0.988\n" in shown.err
-    assert "fedkin: [MLflow] is gone.\n" in shown.err
+    assert "fedkin: [All] is gone.\n" in shown.err
     assert shown.out == ""
 
 

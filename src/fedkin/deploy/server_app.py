@@ -28,6 +28,7 @@ from fedkin.data.names import expanded
 from fedkin.data.population import Population
 from fedkin.deploy.app_folder import check_federated, check_sites
 from fedkin.engines.flower_engine.grid import FlowerFederation, Roster
+from fedkin.experiment.callbacks import check_tensorboard
 from fedkin.experiment.config import Config, load_config
 from fedkin.experiment.outcome import cluster_lines
 from fedkin.experiment.outputs import load_description
@@ -96,10 +97,10 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
 
     ``federation.sites`` says how many sites there are; by default, as many as ``[federation]`` lists. `folder` is for
     the results, and for what resuming needs. Raises FedkinError if the sites do not connect, another process works in
-    `folder`, it holds something else, the method's network cannot be imported, or a tool that tracks the run is not
-    installed or cannot be opened.
+    `folder`, it holds something else, the method's network cannot be imported, or TensorBoard is wanted and not
+    installed.
     """
-    config.tracking.check_installed()
+    check_tensorboard(config)
     module = str(getattr(config.method, "module", ""))
     if ":" in module:
         named_object(module, "Model")  # before sites are waited for

@@ -1,29 +1,21 @@
-"""Callbacks that end a run early, and those that send it to trackers: MLflow and TensorBoard.
-
-Trackers get a step after its checkpoint is on disk, so no tool ever has a step that the run may have to repeat. A run
-that resumes is resumed there too, and a tool first gets the steps it missed.
-"""
+"""Callbacks that end a run early, and one that writes TensorBoard's files."""
 
 from __future__ import annotations
 
-import json
 import math
-import re
 import shutil
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from fedkin.core import FedkinError
-from fedkin.core.errors import in_short, listing
-from fedkin.core.files import environment, read_json, write_atomically
+from fedkin.core.errors import listing, require
 from fedkin.core.runner import Callback, RecordLine, Status, Timing
-from fedkin.experiment.config import Config, flat
+from fedkin.experiment.config import Config
 from fedkin.experiment.run_folder import RECORDS, read_lines, read_timing
 
-NOTES, TENSORBOARD = "tracking.json", "tensorboard"
-"""File and folder of trackers in a run's folder."""
+TENSORBOARD = "tensorboard"
+"""Folder of event files in a run's folder."""
 
 
 class EarlyStopping(Callback):
@@ -119,129 +111,40 @@ class TargetWatch(Callback):
         return isinstance(value, int | float) and value >= reach
 
 
-# Trackers.
+def check_tensorboard(config: Config) -> None:
+    """Raise FedkinError if a run is to write TensorBoard's files and cannot."""
+    if config.evaluation.tensorboard:
+        require("'evaluation.tensorboard'", "tensorboard", "tracking")
 
 
-# Nothing is reported to MLflow's makers, and a server that is gone delays a run by seconds, not by minutes.
-_mlflow_environment = environment(MLFLOW_DISABLE_TELEMETRY="true", MLFLOW_HTTP_REQUEST_MAX_RETRIES="2")
+class TensorBoard(Callback):
+    """Callback that writes the numbers of each step, and the experiment, to TensorBoard's files in the run's folder.
 
-
-class MLflow:
-    """Tracker that logs metrics, parameters and tags to an MLflow server or database.
-
-    ``tracking.json`` in the run's folder has the id of the tracked run, which a run that resumes continues.
+    A step is written once its checkpoint is on disk, so that none is written that the run may repeat; a run that
+    resumes writes all anew.
     """
 
-    @_mlflow_environment
     def __init__(self, config: Config, folder: Path) -> None:
-        from mlflow.entities import Param
-        from mlflow.tracking import MlflowClient
-
-        self.client, path = MlflowClient(), folder / NOTES
-        if path.exists():
-            self.run = read_json(path, dict[str, str])["mlflow"]
-            self.client.update_run(self.run, status="RUNNING")
-            self.last = max((each.step for each in self.client.get_metric_history(self.run, _COUNTED)), default=0)
-            return
-        project = config.tracking.project
-        experiment = self.client.get_experiment_by_name(project)
-        number = experiment.experiment_id if experiment else self.client.create_experiment(project)
-        self.run, self.last = self.client.create_run(number, run_name=folder.resolve().name).info.run_id, 0
-        parameters = [Param(_key(key), json.dumps(value)) for key, value in flat(config.tables)]
-        self.client.log_batch(self.run, params=parameters)
-        write_atomically(path, json.dumps({"mlflow": self.run}) + "\n")
-
-    @_mlflow_environment
-    def log(self, step: int, numbers: Mapping[str, float]) -> None:
-        from mlflow.entities import Metric
-
-        if step > self.last:
-            clock = int(1000 * time.time())  # milliseconds
-            metrics = [Metric(_key(name), value, clock, step) for name, value in numbers.items()]
-            self.client.log_batch(self.run, metrics=metrics)
-
-    @_mlflow_environment
-    def close(self, status: Status) -> None:
-        names = {"finished": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
-        self.client.set_terminated(self.run, status=names[status])
-
-
-def _key(name: str) -> str:
-    """Replace characters in a name that MLflow does not allow."""
-    return re.sub(r"[^\w\-. :/]", "_", name)
-
-
-class TensorBoard:
-    """Tracker that writes scalars and the experiment to an event file in the run's folder, and anew when it resumes."""
-
-    def __init__(self, config: Config, folder: Path) -> None:
-        from torch.utils.tensorboard import SummaryWriter
-
-        shutil.rmtree(folder / TENSORBOARD, ignore_errors=True)
-        self.writer: Any = SummaryWriter(str(folder / TENSORBOARD))
-        self.writer.add_text("experiment", f"```\n{config.to_toml()}```")
-
-    def log(self, step: int, numbers: Mapping[str, float]) -> None:
-        for name, value in numbers.items():
-            self.writer.add_scalar(name, value, step)
-        self.writer.flush()
-
-    def close(self, status: Status) -> None:
-        self.writer.close()
-
-
-Tracker = MLflow | TensorBoard
-TOOLS: dict[str, type[Tracker]] = {"tensorboard": TensorBoard, "mlflow": MLflow}
-"""Trackers by name, which is also that of the package that each needs."""
-_COUNTED = "clients/answered"
-"""A number that every step has."""
-
-
-class Trackers(Callback):
-    """Callback that sends a run to the tools of ``tracking.to``; once begun, a failing tool does not stop the run.
-
-    `tell` is called with a sentence for each tool that could not be reached.
-    """
-
-    def __init__(self, config: Config, folder: Path, tell: Callable[[str], None]) -> None:
-        self.config, self.folder, self.tell = config, folder, tell
-        self.live: dict[str, Tracker] = {}
+        self.config, self.folder = config, folder
 
     def begin(self) -> None:
-        """Open all tools, and send the steps they missed; raise FedkinError if one cannot be opened for a new run."""
-        lines = read_lines(self.folder / RECORDS)
-        for tool in dict.fromkeys(self.config.tracking.to):
-            try:
-                self.live[tool] = TOOLS[tool](self.config, self.folder)
-            except Exception as error:
-                if not lines:
-                    raise FedkinError(f"{TOOLS[tool].__name__} cannot track this run ({in_short(error)}).") from error
-                self._lose(tool, error)
-        timings = {timing["step"]: timing for timing in read_timing(self.folder)} if self.live else {}
-        for line in lines if self.live else []:
+        from torch.utils.tensorboard import SummaryWriter
+
+        path = self.folder / TENSORBOARD
+        shutil.rmtree(path, ignore_errors=True)
+        self.writer: Any = SummaryWriter(str(path))
+        self.writer.add_text("experiment", f"```\n{self.config.to_toml()}```")
+        timings = {timing["step"]: timing for timing in read_timing(self.folder)}
+        for line in read_lines(self.folder / RECORDS):
             self.step(line, timings.get(line["step"], {}))
 
     def step(self, line: RecordLine, timing: Timing) -> None:
-        self._each(lambda tracker: tracker.log(line["step"], numbers(line, timing)))
+        for name, value in numbers(line, timing).items():
+            self.writer.add_scalar(name, value, line["step"])
+        self.writer.flush()
 
     def end(self, status: Status) -> None:
-        self._each(lambda tracker: tracker.close(status))
-        self.live = {}
-
-    def _each(self, call: Callable[[Tracker], None]) -> None:
-        for tool, tracker in list(self.live.items()):
-            try:
-                call(tracker)
-            except Exception as error:
-                self._lose(tool, error)
-
-    def _lose(self, tool: str, error: Exception) -> None:
-        """Warn that a tool failed, and continue without it."""
-        self.live.pop(tool, None)
-        self.tell(
-            f"{TOOLS[tool].__name__} could not be reached ({in_short(error)}); the run continues, and `fedkin resume "
-            f"{self.folder}` sends the rest."
-        )
+        self.writer.close()
 
 
 def numbers(line: Mapping[str, Any], timing: Mapping[str, Any]) -> dict[str, float]:
@@ -252,7 +155,7 @@ def numbers(line: Mapping[str, Any], timing: Mapping[str, Any]) -> dict[str, flo
     ``time/client_seconds`` where they are known: `timing` may be empty.
     """
     values = {f"{part}/{name}": value for part in ("metrics", "values") for name, value in line[part].items()}
-    values |= {_COUNTED: len(line["answered"]), "clients/missing": len(line["missing"])}
+    values |= {"clients/answered": len(line["answered"]), "clients/missing": len(line["missing"])}
     values |= {"traffic/sent_bytes": line["sent"], "traffic/received_bytes": line["received"]}
     values |= {f"time/{name}": timing[name] for name in ("seconds", "client_seconds") if name in timing}
     return {name: float(value) for name, value in values.items() if type(value) in (int, float)}

@@ -33,7 +33,7 @@ from pydantic import (
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 
 from fedkin.core.client import SampleEncoder
-from fedkin.core.errors import FedkinError, current_door, flag, listing, refuse, require, toml_text
+from fedkin.core.errors import FedkinError, current_door, flag, listing, refuse, toml_text
 from fedkin.core.files import read_tables
 from fedkin.core.method import Method, allowed_for_sums, display_name, options_of, validation_sentence
 from fedkin.data.names import expanded, files_of_clients, folders_of_samples
@@ -282,6 +282,8 @@ class EvaluationSection(BaseModel):
     like : str or None
         Folder of a finished run on some of the same rows or columns, whose clusters keep their numbers and names where
         samples are clustered.
+    tensorboard : bool
+        Whether records also go to TensorBoard's event files, in the run's folder.
     """
 
     model_config = STRICT
@@ -291,34 +293,14 @@ class EvaluationSection(BaseModel):
     reach: FiniteFloat | None = None
     stop: bool = False
     like: Name | None = None
-
-
-class TrackingSection(BaseModel):
-    """Section ``[tracking]``: the tracking tools that receive the records; see `fedkin.experiment.callbacks`.
-
-    Attributes
-    ----------
-    to : list of {"tensorboard", "mlflow"}
-        The tools; MLflow's own variables say where it is.
-    project : str
-        MLflow's experiment.
-    """
-
-    model_config = STRICT
-    to: list[Literal["tensorboard", "mlflow"]] = []
-    project: Name = "fedkin"
-
-    def check_installed(self) -> None:
-        """Raise FedkinError if one of the tools is not installed."""
-        for name in self.to:
-            require(f"Tracking to '{name}'", name, "tracking")
+    tensorboard: bool = False
 
 
 FROM_DATA = ("data", "label", "table")
 """Fields of a scenario that the section ``[data]`` gives, ``data`` as ``source``."""
 SECTIONS: dict[str, type[BaseModel]] = {
     "method": MethodSection, "data": DataSection, "federation": FederationSection, "device": DeviceSection,
-    "simulation": SimulationSection, "evaluation": EvaluationSection, "tracking": TrackingSection,
+    "simulation": SimulationSection, "evaluation": EvaluationSection,
 }  # fmt: skip
 """All sections, in the order in which they are written."""
 
@@ -340,7 +322,6 @@ class Config:
     device: DeviceSection
     simulation: SimulationSection
     evaluation: EvaluationSection
-    tracking: TrackingSection
     table: TableOptions
     tables: dict[str, Any]
     defaults: dict[str, dict[str, Any]]

@@ -47,7 +47,7 @@ from fedkin.data.preparation import Preparation, admit_joined_clients, prepare_a
 from fedkin.data.preparation import prepare as prepare_data
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.experiment import outputs, run_folder
-from fedkin.experiment.callbacks import NOTES, TENSORBOARD, TargetWatch, Trackers
+from fedkin.experiment.callbacks import TENSORBOARD, TargetWatch, TensorBoard, check_tensorboard
 from fedkin.experiment.config import Config, preparing_for
 from fedkin.experiment.run_folder import is_update
 
@@ -95,10 +95,10 @@ def execute(
     """Run an experiment into `folder`, which is empty or absent; `progress` and `callbacks` are called as it proceeds.
 
     Raises FedkinError if `folder` is not empty or another process works there, the data are refused, a file cannot be
-    written, or a tracker is not installed or cannot be opened.
+    written, or TensorBoard is wanted and not installed.
     """
     check_empty(folder, _REMEDY)
-    config.tracking.check_installed()
+    check_tensorboard(config)
     progress = progress or Progress()
     with folder_lock(folder):
         check_empty(folder, _REMEDY)  # another process may have come first
@@ -118,7 +118,7 @@ def execute(
 
 def _clear(folder: Path) -> None:
     """Delete what a run wrote into its empty folder before it failed in its first step."""
-    for name in (run_folder.CONFIG, run_folder.SUMS, run_folder.TIMING, NOTES):
+    for name in (run_folder.CONFIG, run_folder.SUMS, run_folder.TIMING):
         (folder / name).unlink(missing_ok=True)
     for name in (run_folder.CLIENT_FOLDERS, TENSORBOARD):
         shutil.rmtree(folder / name, ignore_errors=True)
@@ -158,7 +158,7 @@ def resume(
         )
     with folder_lock(folder):
         config = run_folder.run_config(folder, [] if device is None else [f"device.name={json.dumps(device)}"])
-        config.tracking.check_installed()
+        check_tensorboard(config)
         progress = progress or Progress()
         with open_federation(config, folder, progress) as (population, fed):
             return Run(config, folder, population, fed, progress, callbacks).finish()
@@ -195,8 +195,8 @@ def local_federation(config: Config, clients: Sequence[Client], progress: Callba
 
 
 def check_machine(config: Config) -> None:
-    """Check that the trackers, the device and the engine of an experiment are available."""
-    config.tracking.check_installed()
+    """Check that TensorBoard, the device and the engine of an experiment are available."""
+    check_tensorboard(config)
     device_named(config.device.name, "'device.name'")
     if config.simulation.engine == "flower":
         require("Engine 'flower'", "flwr ray", "flower")
@@ -290,7 +290,8 @@ class Run(ExperimentRunner):
             population.clients[i].x = preparation.of(population.clients[i])
         files = run_folder.RunFiles(folder, self.checkpoint["state"]["steps"] if self.checkpoint else None)
         # A tracker gets a step once it is on disk, so that it never has one that is repeated.
-        ordered = [files, progress, *callbacks, Trackers(config, folder, progress.warn), TargetWatch(config)]
+        tracker = [TensorBoard(config, folder)] if config.evaluation.tensorboard else []
+        ordered = [files, progress, *callbacks, *tracker, TargetWatch(config)]
         super().__init__(config, population.prepared(preparation), fed, preparation, Callbacks(ordered))
 
     def finish(self) -> RunOutcome:

@@ -137,7 +137,7 @@ def page_of_run(
         lead="\n".join(filter(None, lines)),
         summary=_summary(run, evaluation.target, evaluation.reach),
         parts=[*_sections(run), *([disclosure] if disclosure else [])],
-        settings={name: table for name, table in config.tables.items() if name != "tracking"},
+        settings=config.tables,
     )
 
 

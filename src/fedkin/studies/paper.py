@@ -30,7 +30,7 @@ _SCALED = {
     "none": "Values were not scaled.",
 }
 """What a paragraph says of each mode of preparation."""
-_ELSEWHERE = ("seed", "data.seed", "tracking.", "device.", "evaluation.")
+_ELSEWHERE = ("seed", "data.seed", "device.", "evaluation.")
 """Beginnings of keys that make no other setting of a table: seeds, and where and how a run is computed and judged."""
 
 
