@@ -258,7 +258,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         result, missing = runner.result_of(method, fed, after), runner.without_result(method, fed)
         self.__dict__.update(attributes)
         self.records_ = [*self.records_, *steps.history]
-        self.n_iter_ = after.steps
+        self._scores, self.n_iter_ = steps.scores, after.steps
         self.client_names_, self._forgotten = list(names), set[int]()
         self.missing_ = {names[client]: reason for client, reason in missing.items()}
         self._take(method, fed, after, result, list(fed.clients.values()))
@@ -346,9 +346,10 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
         check_is_fitted(self, "result_")
         view = self._page()
-        shown = [part for part in [*view.parts, *self._maps()] if kind in ("all", _KINDS[part.anchor])]
+        parts = [*view.parts[:1], *(self._maps() if kind in ("all", "map") else []), *view.parts[1:]]
+        shown = [part for part in parts if kind in ("all", _KINDS[part.anchor])]
         if not shown:
-            kinds = dict.fromkeys(_KINDS[part.anchor] for part in [*view.parts, *self._maps()])
+            kinds = dict.fromkeys(_KINDS[part.anchor] for part in [*parts, *self._maps(small=True)])
             raise FedkinError(f"This model has no plot {kind!r}; there are {listing(list(kinds))}.")
         return Plot(dataclasses.replace(view, parts=shown), self._table(shown), self.cluster_names_)
 
@@ -366,8 +367,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             from fedkin.report.plots import Plot
 
             texts = PagePart("summary", "Clusters", paragraphs=self._lines()[:_SHOWN])
-            kept = [part for part in self._page().parts if part.anchor in ("sizes", "clients")]
-            view = PageView(self._title(), parts=[texts, *kept, *self._maps(small=True)])
+            small = [part for part in self._page().parts if part.anchor in ("sizes", "clients")]
+            view = PageView(self._title(), parts=[texts, *small, *self._maps(small=True)])
             bundle["text/html"] = Plot(view, self.to_frame(), self.cluster_names_)._repr_html_()
         return bundle
 
@@ -379,8 +380,9 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         for record in self.records_:
             values = {name: value for name, value in record.items() if name not in _OF_LINES}
             answered = [i for i in range(len(self.client_names_)) if str(i) not in record["missing"]]
+            metrics = {name: values.pop(name) for name in self._scores & values.keys()}
             shown = {name: record[name] for name in _OF_LINES}
-            lines.append({**shown, "answered": answered, "values": values, "metrics": values})
+            lines.append({**shown, "answered": answered, "values": values, "metrics": metrics})
         population = Population(self._counted(), None, [], names=self.client_names_)
         profile = getattr(self, "_profile", None)
         title, figures = self._title(), self._method.figures(lines)
@@ -435,7 +437,7 @@ def _first(sentences: Sequence[str]) -> str:
 class FitRunner(runner.Runner):
     """Runner of a fit, which evaluates models on held-out samples: a population's tests by the argument of `fit`.
 
-    `history` has one entry per step, as `records_` of estimators.
+    `history` has one entry per step, as `records_` of estimators, and `scores` the names of what was evaluated.
     """
 
     fed: LocalFederation
@@ -446,6 +448,7 @@ class FitRunner(runner.Runner):
         super().__init__(method, fed, callbacks)
         self.splits = splits
         self.history: list[dict[str, Any]] = []
+        self.scores: set[str] = set()
         self.values: Mapping[str, Any] = {}
 
     def judge(self, state: Any, record: Record | None) -> Mapping[str, Any]:
@@ -461,6 +464,7 @@ class FitRunner(runner.Runner):
         """Add the step to the history."""
         if line is not None:
             shown = {name: line[name] for name in ("missing", "sent", "received")}
+            self.scores |= line["metrics"].keys()
             self.history.append({"step": line["step"], **self.values, **line["metrics"], **shown})
         return state
 

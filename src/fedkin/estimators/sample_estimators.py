@@ -139,8 +139,8 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
             return runner.predicted_clusters(self._method, self.result_, self.preparation_.of(clients[position]))
 
         with self._on_device(), at_door(PYTHON):
-            before, known = earlier_rows(labels, ids, rows, False, predicted)
-            earlier = replace(self._same_rows(), before=before, known=known, result=self.result_)
+            before, are_known = earlier_rows(labels, ids, rows, False, predicted)
+            earlier = replace(self._same_rows(), before=before, known=are_known, result=self.result_)
             numbers = {name: place for place, name in enumerate(dict.fromkeys([*names, *self.client_names_]))}
             places = {old: numbers[name] for old, name in enumerate(self.client_names_)}
             state = method.updated(self._state, places) if isinstance(method, CanUpdate) else None
@@ -234,10 +234,10 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
 
     def _same_rows(self) -> Earlier:
         """Return what the clusters of now are, for others of the same rows."""
-        known = [np.ones(len(each), dtype=bool) for each in self.labels_]
+        all_known = [np.ones(len(each), dtype=bool) for each in self.labels_]
         sizes = sizes_of({name: pd.Series(each) for name, each in self.labels_.items()})
         count, names = int(self.result_["n_clusters"]), dict(self.cluster_names_)
-        return Earlier(list(self.labels_), known, count, sizes, names, self._profile)
+        return Earlier(list(self.labels_), all_known, count, sizes, names, self._profile)
 
     def __getstate__(self) -> dict[str, Any]:
         # A model that leaves this process takes no samples with it.
@@ -484,9 +484,9 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         if len(self._forgotten) + 1 == len(self.client_names_):
             raise FedkinError(f"There is no client but '{name}'; nothing would be left.")
         population = self._read(X, y)[0].population
-        given, fitted = [*zip(population.names, population.clients, strict=False)], [*self.labels_.items()]
-        if [(name, len(each)) for name, each in given] != [(name, len(each)) for name, each in fitted]:
-            expected = listing([f"{name} with {pluralize(len(each), 'row')}" for name, each in fitted], 5)
+        sizes = [(name, len(each)) for name, each in self.labels_.items()]
+        if list(zip(population.names, map(len, population.clients), strict=False)) != sizes:
+            expected = listing([f"{name} with {pluralize(size, 'row')}" for name, size in sizes], 5)
             raise FedkinError(f"The clients are not those of fit: {expected}.")
         clients = [
             Client(each.id, self.preparation_.of(each), state=dict(private), table=each.table, samples=each.samples)
@@ -615,12 +615,12 @@ class KinGraph(SampleClusterer, method="kin-graph"):
         check_is_fitted(self, "result_")
         if (n_clusters is None) == (resolution is None):
             raise FedkinError("Give either n_clusters or resolution.")
-        given: dict[str, Any] = {"n_clusters": "auto", "resolution": "auto", "refine": False}
-        given |= {"n_clusters": n_clusters} if resolution is None else {"resolution": resolution}
-        method = self._made(**given)
+        options: dict[str, Any] = {"n_clusters": "auto", "resolution": "auto", "refine": False}
+        options |= {"n_clusters": n_clusters} if resolution is None else {"resolution": resolution}
+        method = self._made(**options)
         cut = copy.copy(self)
         cut.__dict__.update(vars(self))  # the mapped samples, too
-        cut.set_params(**given)
+        cut.set_params(**options)
         with cut._on_device():
             rng = derive_generator(cut._run_seed, "server", "communities")  # as the server's when it cut the graph
             cut._earlier = cut._same_rows()

@@ -132,10 +132,10 @@ class ClusterStrategy(Strategy):
 
     def begin(self, fed: GridFederation, method: Any, models: Tensor) -> ClientMethodState:
         """Return the initial state from the models ``(m, size)`` that `start` was given."""
-        needed = method.n_clusters if self._several else 1
-        if len(models) != needed:
+        count = method.n_clusters if self._several else 1
+        if len(models) != count:
             raise FedkinError(
-                f"{type(self).__name__} begins with {pluralize(needed, 'model')}, but initial_arrays holds "
+                f"{type(self).__name__} begins with {pluralize(count, 'model')}, but initial_arrays holds "
                 f"{len(models)}."
             )
         state: ClientMethodState = method.init(fed)
