@@ -76,8 +76,8 @@ def judged(table: str, seed: int) -> dict[str, object]:
         config = load_config(candidate.method, ["simulation.scenario=files", "data.source=table", *settings])
         run = run_cell(config, population, Callback())
         ari = adjusted_rand(classes, np.array(run.labels))
-        scores.append(score_of("samples", candidate, [replace(run, metrics={"ari": ari})]))
-    choice = recommend("samples", list(best_numbers("samples", scores).values()))
+        scores.append(score_of(candidate, [replace(run, metrics={"ari": ari})]))
+    choice = recommend(list(best_numbers(scores).values()))
     best = max(scores, key=lambda score: score.measures["ari"])
     taken = choice.score.measures["ari"] if choice else 0.0
     return {

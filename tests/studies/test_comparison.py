@@ -1,7 +1,6 @@
 """What a comparison asks, tries and judges."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,26 +14,13 @@ from fedkin.studies.ranking import Score, best_numbers, recommend, score_of
 from site_files import sites
 
 
-@pytest.mark.parametrize(
-    ("scenario", "family"), [("own-class", "samples"), ("label-skew", "samples"), ("rotation", "clients"),
-                             ("iid", "clients"), ("label-clusters", "clients")]
-)  # fmt: skip
-def test_the_scenario_tells_what_is_to_be_clustered(scenario: str, family: str) -> None:
-    question = question_of("digits", scenario, seed=7)
-    assert (question.family, question.scenario, question.data) == (family, scenario, "digits")
-    assert question.name == f"digits-{scenario}-seed7"
-
-
-def test_files_of_clients_are_samples_unless_clients_are_asked_for(tmp_path: Path) -> None:
+def test_files_of_clients_are_taken_as_they_are_and_others_are_dealt_out(tmp_path: Path) -> None:
     folder = sites(tmp_path / "hospitals")
-    samples = question_of(folder)
-    assert (samples.family, samples.scenario, samples.name) == ("samples", "files", "hospitals-files")
-    assert len(samples.check(samples.config(Candidate("kfed", 2), 0).population()).clients) == 3
-    clients = question_of(folder, question="clients")
-    assert (clients.family, clients.name) == ("clients", "hospitals-files-clients")
-    config = clients.config(Candidate("ocfl"), 0)
-    assert config.scenario.test_fraction == 0.2
-    assert clients.check(config.population()).tests
+    question = question_of(folder)
+    assert (question.scenario, question.name) == ("files", "hospitals-files")
+    assert len(question.config(Candidate("kfed", 2), 0).population().clients) == 3
+    question = question_of("digits", "label-skew", seed=7)
+    assert (question.scenario, question.data, question.name) == ("label-skew", "digits", "digits-label-skew-seed7")
 
 
 def test_an_experiment_lends_its_data_scenario_and_engine(tmp_path: Path) -> None:
@@ -51,33 +37,25 @@ def test_an_experiment_lends_its_data_scenario_and_engine(tmp_path: Path) -> Non
     assert config.method.n_clusters == 3
 
 
-@pytest.mark.parametrize(
-    ("name", "unknown"), [("kfed", {}), ("kin-graph", {"n_clusters": "auto"}), ("ladd", {"n_clusters": None})]
-)
+@pytest.mark.parametrize(("name", "unknown"), [("kfed", {}), ("kin-graph", {"n_clusters": "auto"})])
 def test_who_must_be_given_the_number_of_clusters(name: str, unknown: dict[str, object]) -> None:
     assert Candidate(name).settings({}) == {"name": name, **unknown}
     assert Candidate(name, 3).settings({}) == {"name": name, "n_clusters": 3}
-    assert methods_of("samples", ["kin-graph", "kfed"]) == ("kfed", "kin-graph")  # the cheapest first
+    assert methods_of(["kin-graph", "kfed"]) == ("kfed", "kin-graph")  # the cheapest first
 
 
 KFED, KIN_GRAPH, FFCM = Candidate("kfed", 3), Candidate("kin-graph"), Candidate("ffcm", 3)
-KMEANS, SYNTHETIC, LOCAL, OCFL = Candidate("kmeans", 3), Candidate("sda-fc", 3), Candidate("local"), Candidate("ocfl")
+KMEANS, SYNTHETIC = Candidate("kmeans", 3), Candidate("sda-fc", 3)
 THREE, TWO, SIX = [0, 0, 1, 1, 2, 2], [0, 0, 0, 1, 1, 1], [0, 1, 2, 3, 4, 5]
 
 
 def of_samples(candidate: Candidate, again: list[float], labels: list[int] = THREE) -> Score:
     number = len(set(labels))
-    return score_of("samples", candidate, [CellResult({}, number, value, labels, 1000) for value in again])
+    return score_of(candidate, [CellResult({}, number, value, labels, 1000) for value in again])
 
 
-def of_clients(candidate: Candidate, accuracies: list[float | None]) -> Score:
-    known = [accuracy for accuracy in accuracies if accuracy is not None]
-    metrics: dict[str, Any] = {"personal_accuracy": sum(known) / len(known), "client_accuracy": accuracies}
-    return score_of("clients", candidate, [CellResult(metrics, 2, None, [0, 1, 0, 1], 1000)])
-
-
-def taken(*scores: Score, family: Any = "samples") -> str:
-    choice = recommend(family, scores)
+def taken(*scores: Score) -> str:
+    choice = recommend(scores)
     assert choice is not None
     return choice.score.candidate.name
 
@@ -90,14 +68,14 @@ def test_what_is_found_again_is_taken_unless_it_moves_samples() -> None:
 def test_a_finer_partition_is_taken_within_the_spread_of_splits_only() -> None:
     fine, coarse = Candidate("kfed", 6), Candidate("kfed", 2)
     for again, best in ((0.93, fine), (0.85, coarse)):
-        numbers = best_numbers("samples", [of_samples(fine, [again], SIX), of_samples(coarse, [1.0], TWO)])
+        numbers = best_numbers([of_samples(fine, [again], SIX), of_samples(coarse, [1.0], TWO)])
         assert numbers["kfed"].candidate.name == best.name
     two, six = Candidate("ffcm", 2), Candidate("kfed", 6)
     steady = of_samples(six, [0.93, 0.92, 0.93], SIX), of_samples(two, [1.0, 1.0, 1.0], TWO)
     assert taken(*steady) == two.name  # three splits tell them apart
     unsteady = of_samples(six, [0.99, 0.85, 0.98], SIX), of_samples(two, [1.0, 0.9, 0.9], TWO)
     assert taken(*unsteady) == six.name
-    choice = recommend("samples", unsteady)
+    choice = recommend(unsteady)
     assert choice is not None
     assert [score.candidate.name for score in choice.undecided] == [two.name]  # its clusters differ, and it is as good
 
@@ -105,12 +83,12 @@ def test_a_finer_partition_is_taken_within_the_spread_of_splits_only() -> None:
 def test_a_number_that_is_found_comes_before_given_ones_unless_the_number_is_known() -> None:
     found, coarse = of_samples(KIN_GRAPH, [0.7], SIX), of_samples(Candidate("kfed", 2), [1.0], TWO)
     own = of_samples(Candidate("kin-graph", 2), [1.0], TWO)
-    assert best_numbers("samples", [found, own])["kin-graph"].candidate == KIN_GRAPH
-    choice = recommend("samples", [found, coarse])
+    assert best_numbers([found, own])["kin-graph"].candidate == KIN_GRAPH
+    choice = recommend([found, coarse])
     assert choice is not None
     assert choice.score.candidate == KIN_GRAPH
     assert [score.candidate for score in choice.undecided] == [coarse.candidate]  # which is found again more surely
-    known = recommend("samples", [found, coarse], known=True)
+    known = recommend([found, coarse], known=True)
     assert known is not None
     assert known.score.candidate == coarse.candidate
     one = of_samples(KIN_GRAPH, [0.0], [0] * 6)
@@ -119,19 +97,7 @@ def test_a_number_that_is_found_comes_before_given_ones_unless_the_number_is_kno
 
 def test_one_cluster_moved_samples_and_copies_are_never_taken() -> None:
     single = of_samples(KIN_GRAPH, [0.0], [0] * 6)
-    assert recommend("samples", [single, of_samples(KMEANS, [1.0]), of_samples(SYNTHETIC, [1.0])]) is None
-
-
-def test_clients_are_served_best_and_clusters_come_before_none() -> None:
-    better = of_clients(OCFL, [0.9, 0.8, 0.95]), of_clients(LOCAL, [0.7, 0.6, 0.75])
-    assert taken(*better, family="clients") == "ocfl"
-    near = of_clients(LOCAL, [0.90, 0.80, 0.95, None]), of_clients(OCFL, [0.95, 0.74, 0.95, 0.5])
-    choice = recommend("clients", near)
-    assert choice is not None
-    assert choice.baseline is not None
-    assert (choice.score.candidate.name, choice.baseline.candidate.name) == ("ocfl", "local")
-    worse = of_clients(LOCAL, [0.9, 0.8, 0.95]), of_clients(OCFL, [0.80, 0.71, 0.85])
-    assert taken(*worse, family="clients") == "local"
+    assert recommend([single, of_samples(KMEANS, [1.0]), of_samples(SYNTHETIC, [1.0])]) is None
 
 
 RNG = np.random.default_rng(3)
@@ -148,6 +114,5 @@ def test_separate_clusters_are_found_again_and_pieces_of_a_cloud_less_so() -> No
     clear, pieces = result_on(clusters), result_on(cloud)
     assert clear.again == pytest.approx(1, abs=0.02)
     assert clear.clusters == 3
-    assert pieces.again is not None
     assert pieces.again < 0.6
     assert result_on(cloud, seed=1).again != pieces.again  # another split

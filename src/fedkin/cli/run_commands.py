@@ -186,7 +186,6 @@ def pretrain(data: str, out: Path, model: str, device: str, quiet: bool, **optio
 @argument("what", "Data, as `fedkin run` takes them, or a .toml file.", "DATA")
 @option("--methods", "Names with commas between them, or all that suit.", "NAMES", default="all")
 @option("--budget", "Time after which no run begins, such as 90s, 10m or 2h.", "TIME", default="10m")
-@option("--question", "What is to be clustered.", type=click.Choice(["samples", "clients", "auto"]), default="auto")
 @option("--clusters", "Number of clusters, if it is known.", type=int)
 @option("--seeds", "Runs of each method.", type=int, default=3)
 @option("--seed", "Seed of the partition and of the first run; by default 0.", type=int)
@@ -198,7 +197,7 @@ def pretrain(data: str, out: Path, model: str, device: str, quiet: bool, **optio
 def compare(
     what: str, methods: str, budget: str, seeds: int, out: Path | None, as_json: bool, quiet: bool, **options: Any
 ) -> None:  # fmt: skip
-    """Run the methods that suit some data, and recommend one. Methods are ranked without labels."""
+    """Run methods that cluster samples on some data, and recommend one. They are ranked without labels."""
     if not what.endswith(".toml"):
         check_source(what)
     names = tuple(name.strip() for name in methods.split(",") if name.strip())

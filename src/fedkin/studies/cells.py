@@ -29,16 +29,15 @@ MAX_SAMPLES = 2000  # samples whose clusters are kept: agreement of two partitio
 class CellResult:
     """Result of one cell.
 
-    `metrics` are those of the last record: agreement with the truth, accuracy on clients' own tests. `again` is the
-    agreement (ARI) of what each half of the samples finds with what the other half predicts for it; ``None`` where
-    clients are clustered. `labels` are the clusters of clients, or of at most `MAX_SAMPLES` samples, which are the same
-    ones in all cells of a federation; -1 for none. `bytes` were sent and received in `steps`; `seconds` is the
-    computing time of the method, without evaluation and halves.
+    `metrics` are those of the last record: agreement with the truth. `again` is the agreement (ARI) of what each half
+    of the samples finds with what the other half predicts for it. `labels` are the clusters of at most `MAX_SAMPLES`
+    samples, which are the same ones in all cells of a federation; -1 for none. `bytes` were sent and received in
+    `steps`; `seconds` is the computing time of the method, without evaluation and halves.
     """
 
     metrics: dict[str, Any] = field(default_factory=dict)
-    clusters: int | None = None
-    again: float | None = None
+    clusters: int = 0
+    again: float = 0.0
     labels: list[int] = field(default_factory=list)
     bytes: int = 0
     seconds: float = 0.0
@@ -67,11 +66,11 @@ class _CellRunner(ExperimentRunner):
         return state
 
 
-def run_cell(config: Config, population: Population, progress: Callback, halves: bool = True) -> CellResult:
+def run_cell(config: Config, population: Population, progress: Callback) -> CellResult:
     """Run a cell on copies of the population's clients.
 
-    `halves` says whether a method of samples is run on random halves of each client's samples, too, by the run's seed.
-    Raises FedkinError if the data or the method's settings are refused, or the method fails on them.
+    The method is run on random halves of each client's samples, too, by the run's seed. Raises FedkinError if the data
+    or the method's settings are refused, or the method fails on them.
     """
     clients = [replace(client, state={}) for client in population.clients]
     population = replace(population, clients=clients)
@@ -84,19 +83,15 @@ def run_cell(config: Config, population: Population, progress: Callback, halves:
             clients[i].x = preparation.of(clients[i])
         prepared = _copies(clients)
         runner = _CellRunner(config, population.prepared(preparation), fed, preparation, progress)
-        result = result_of(runner.method, fed, runner.steps())
-        if "labels" in result:
-            labels = kept = np.array([int(label) for label in result["labels"]])
-        else:
-            labels = _pooled(clients, clustered(fed))
-            drawn = torch.randperm(len(labels), generator=derive_generator(0, "looked at"))[:MAX_SAMPLES]
-            kept = labels[drawn.sort().values.numpy()]
+        result_of(runner.method, fed, runner.steps())
+        labels = _pooled(clients, clustered(fed))
+        drawn = torch.randperm(len(labels), generator=derive_generator(0, "looked at"))[:MAX_SAMPLES]
         clusters = len(np.unique(labels[labels >= 0]))
-        again = agreement_of_halves(config, prepared, clusters, progress) if halves and "labels" not in result else None
+        again = agreement_of_halves(config, prepared, clusters, progress)
         line = runner.line
         metrics = {name: value for name, value in line["metrics"].items() if isinstance(value, int | float | list)}
-        traffic = line["sent"] + line["received"]
-        return CellResult(metrics, clusters, again, kept.tolist(), traffic, round(runner.seconds, 3), line["step"])
+        traffic, kept = line["sent"] + line["received"], labels[drawn.sort().values.numpy()].tolist()
+        return CellResult(metrics, clusters, again, kept, traffic, round(runner.seconds, 3), line["step"])
 
 
 def agreement_of_halves(config: Config, clients: Sequence[Client], clusters: int, progress: Callback) -> float:

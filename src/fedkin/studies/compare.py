@@ -20,22 +20,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from fedkin.core import FedkinError
 from fedkin.core.errors import COMPARE, at_door, checked_keywords, flag
 from fedkin.core.files import write_atomically
 from fedkin.core.runner import Progress
-from fedkin.core.seeds import derive_generator
 from fedkin.data.dataset import encode_labels
 from fedkin.data.inputs import FederationInput, federation_input
 from fedkin.data.population import Population
-from fedkin.data.scenarios.partitions import hold_out
 from fedkin.experiment.config import Config, config_of, flat
 from fedkin.experiment.run import check_machine
 from fedkin.experiment.terminal import show_progress
 from fedkin.report.page import write_page
-from fedkin.report.run_page import guess_of
 from fedkin.studies.cells import CellResult, run_cell
 from fedkin.studies.comparison import IN_MEMORY, JSON, PAGE, WINNER, Comparison
 from fedkin.studies.question import Candidate, Question, method_named, question_of
@@ -53,13 +49,12 @@ def compare(
     methods: str | Sequence[str] = "all",
     budget: str | float = "10m",
     n_clusters: int | None = None,
-    question: str = "auto",
     seeds: int = 3,
     seed: int | None = None,
     settings: Mapping[str, Any] | None = None,
     out: str | Path | None = None,
 ) -> Comparison:
-    """Compare all suitable methods on some data, rank them without truth, and recommend one.
+    """Compare methods that cluster samples on some data, rank them without truth, and recommend one.
 
     Parameters
     ----------
@@ -68,8 +63,8 @@ def compare(
         name, or as a ``FederatedDataset`` of Flower's. A table's column called ``label`` is taken for labels, and
         others as in files.
     y : str, sequence or dict, optional
-        The name of the column of labels; or one array per client, ``(n,)``, in order or by name. Methods that cluster
-        samples are judged by them and do not see them; those that cluster clients learn from them.
+        The name of the column of labels; or one array per client, ``(n,)``, in order or by name. No method sees them;
+        agreement with them is shown.
     methods : str or sequence of str
         Names, also in one text with commas between them; or ``"all"``.
     budget : str or float
@@ -77,8 +72,6 @@ def compare(
         at work then is given up at its next exchange with the clients.
     n_clusters : int, optional
         Number of clusters, if it is known.
-    question : {"auto", "samples", "clients"}
-        What is to be clustered; for arrays, samples by default.
     seeds : int
         Runs of each method.
     seed : int, optional
@@ -111,9 +104,9 @@ def compare(
             raise FedkinError(f"Labels were given beside '{clients}', which has its own; give arrays of both, or none.")
         label = y if data is None else data.label
         texts += [] if label is None else [f"data.label={label}"]
-        full = question_of(what, scenario, seed, texts, question, names, n_clusters)
-        folder = Path("comparisons") / (full.name if data is None else "arrays")
-        return compared(full, folder if out is None else Path(out), seeds, budget, progress, data)
+        question = question_of(what, scenario, seed, texts, names, n_clusters)
+        folder = Path("comparisons") / (question.name if data is None else "arrays")
+        return compared(question, folder if out is None else Path(out), seeds, budget, progress, data)
 
 
 def compared(
@@ -135,7 +128,9 @@ def compared(
     seconds, config = parsed_duration(budget), _checked(question)
     if out.exists() and (not out.is_dir() or any(path.name not in (JSON, PAGE, WINNER) for path in out.iterdir())):
         raise FedkinError(f"{out} holds something else than a comparison; give another {flag('out')}.")
-    population = question.check(config.population() if in_memory is None else _population(config, in_memory))
+    population = config.population() if in_memory is None else _population(config, in_memory)
+    if len(population.clients) < 2:
+        raise FedkinError(f"'{question.data}' has one client only; a comparison needs 2 or more.")
     schedule = Schedule(question, population, _Watch(progress or Progress(), time.monotonic() + seconds))
     for seed in range(seeds):  # one seed of all before the second of any
         for candidate in schedule.turns(seed):
@@ -143,8 +138,7 @@ def compared(
     rows, finders = schedule.rows(), tuple(score for score in schedule.scores() if score.number is None)
     if not any(row.results for row in rows):
         raise FedkinError(f"No method has a result on '{question.data}': {rows[0].method}, {rows[0].remark}.")
-    guess = guess_of(population) if question.family == "clients" else None
-    comparison = Comparison(question, tuple(rows), seeds, out, finders, guess, tuple(population.notes))
+    comparison = Comparison(question, tuple(rows), seeds, out, finders, tuple(population.notes))
     if comparison.choice is not None and in_memory is None:
         tables = question.config(comparison.choice.score.candidate, question.seed).tables
         write_atomically(out / WINNER, config_of({**tables, "evaluation": {}}).to_toml())
@@ -203,27 +197,19 @@ def _checked(question: Question) -> Config:
 
 
 def _population(config: Config, data: FederationInput) -> Population:
-    """Build the clients that were passed in memory, some of whose samples may be held out; labels beside them are read.
+    """Build the clients that were passed in memory; labels beside them are read.
 
     Raises FedkinError if a client's samples or labels cannot be used.
     """
     scenario: Any = replace(config.scenario, data=data.source, label=data.column)
     if data.label is not None or all(labels is None for labels in data.labels):
         return scenario.build(config.data_seed)  # type: ignore[no-any-return]
-    population: Population = replace(scenario, test_fraction=0.0).build(config.data_seed)
+    population: Population = scenario.build(config.data_seed)
     sizes = [len(client) for client in population.clients]
     if sizes != [len(labels) for labels in data.labels]:
         raise FedkinError("y needs one label for each sample of every client.")
     indices, classes = encode_labels(np.concatenate([np.asarray(labels) for labels in data.labels]), "y")
-    clients, tests = [], []
-    for client, y in zip(population.clients, indices.split(sizes), strict=True):
-        rng = derive_generator(config.data_seed, "test", client.id)
-        rows, test_rows = hold_out(torch.arange(len(client)), scenario.test_fraction, rng)
-        clients.append(replace(client, y=y).rows(rows))
-        tests.append((client.x[test_rows], y[test_rows]))
-    truth = [client.y for client in clients if client.y is not None]
-    tests = tests if scenario.test_fraction > 0 else []
-    return replace(population, clients=clients, truth=truth, classes=classes, tests=tests)
+    return replace(population, truth=list(indices.split(sizes)), classes=classes)
 
 
 @dataclass
@@ -241,11 +227,11 @@ class Schedule:
             (candidate, [result for result in results if isinstance(result, CellResult)])
             for candidate, results in self.tried.items()
         )
-        return [score_of(self.question.family, candidate, results) for candidate, results in finished if results]
+        return [score_of(candidate, results) for candidate, results in finished if results]
 
     def best(self) -> dict[str, Score]:
         """Return for each method that has a finished run the score with the best number of clusters."""
-        return best_numbers(self.question.family, self.scores(), self.question.clusters is not None)
+        return best_numbers(self.scores(), self.question.clusters is not None)
 
     def rows(self) -> list[Score]:
         """Return a row per method, the cheapest first; without a finished run it says why."""
@@ -267,7 +253,7 @@ class Schedule:
         cheap, costly = question.takers(cheap=True), question.takers(cheap=False)
         yield from [candidate for candidate in first if candidate.is_cheap]
         has_found = any(score.number is None and score.clusters[0] > 1 for score in self.scores())
-        if question.clusters is None and question.family == "samples" and not has_found:
+        if question.clusters is None and not has_found:
             samples = sum(map(len, self.population.clients))
             finders = [name for name in cheap if method_named(name).traits.finds_k]
             climbers = [*[name for name in cheap if name not in finders][:1], *finders]
@@ -281,15 +267,11 @@ class Schedule:
 
     def _numbers(self) -> list[int]:
         """Return up to four numbers of clusters to give, the likeliest first: those of the best candidates so far."""
-        clients, of_clients = self.population.clients, self.question.family == "clients"
         best = sorted(self.scores(), key=lambda score: -score.value)
-        if not of_clients and (several := [score for score in best if score.clusters[0] > 1]):
+        if several := [score for score in best if score.clusters[0] > 1]:
             best = [best_of(several), *best]
-        maximum = len(clients) - 1 if of_clients else sum(map(len, clients))
         proposed = [score.clusters[0] if score.number is None else score.number for score in best]
-        usable = list(dict.fromkeys(number for number in proposed if 2 <= number <= maximum))
-        few = [number for number in (2, 3, 4) if number <= maximum] if of_clients else []
-        return (usable or few)[:4]
+        return list(dict.fromkeys(number for number in proposed if number > 1))[:4]
 
     def run(self, candidate: Candidate, seed: int) -> None:
         """Make a run, unless it was made or time is up."""
@@ -299,7 +281,7 @@ class Schedule:
         self.watch.progress.phase(f"{candidate.name}, seed {question.seed + seed}")
         config = question.config(candidate, question.seed + seed)
         try:
-            results.append(run_cell(config, self.population, self.watch, question.family == "samples"))
+            results.append(run_cell(config, self.population, self.watch))
         except TimeUp:
             return
         except FedkinError as error:

@@ -15,29 +15,25 @@ import pandas as pd
 from fedkin.report.figures import PagePart, PageView, ResultTable, TableCell
 from fedkin.report.numbers import format_bytes, join_words
 from fedkin.studies.pages import duration, page_text
-from fedkin.studies.question import Candidate, Family, Question, Role, method_named
-from fedkin.studies.ranking import ALIKE, CHANCE, SCORE, TRUTH, Choice, Score, recommend
+from fedkin.studies.question import Candidate, Question, Role, method_named
+from fedkin.studies.ranking import ALIKE, CHANCE, TRUTH, Choice, Score, recommend
 
 JSON, PAGE, WINNER = "comparison.json", "report.html", "recommended.toml"
 IN_MEMORY = "clients in memory"
 """What the data of a question are called that no file holds."""
 TITLES = {
-    "found_again": "Found again", "accuracy": "Accuracy", "stability": "Stability", "ari": "ARI", "nmi": "NMI",
-    "ami": "AMI", "pooled_accuracy": "ACC", "purity": "Purity",
+    "found_again": "Found again", "stability": "Stability", "ari": "ARI", "nmi": "NMI", "pooled_accuracy": "ACC",
 }  # fmt: skip
 MEANINGS = {
     "found_again": "Each client's samples are split in two at random; what the method predicts for one half from the "
     "other is compared (ARI) with what it finds there itself; 0 is chance, 1 the same clusters. A single cluster "
     "counts 0. A number of clusters that a method finds comes before those given; else the finer of what is as good.",
-    "accuracy": "Mean over clients of their cluster's model on their own test samples. Ranks methods.",
     "stability": "Mean agreement (ARI) of the clusters of every two seeds, 1 for the same.",
 }
 ROLES: dict[Role, str] = {
     "centralised": "a centralised baseline: moves the data",
     "synthetic": "not recommended: synthetic copies of samples leave",
-    "baseline": "forms no clusters",
 }
-SPREADS: dict[Family, str] = {"samples": "standard deviation over splits", "clients": "standard error over clients"}
 
 
 @dataclass(frozen=True, repr=False)
@@ -56,8 +52,6 @@ class Comparison:
         Folder of the comparison.
     finders : tuple of Score
         Those that found the number of clusters themselves.
-    guess : float or None
-        Mean accuracy of always answering a client's most frequent class, where clients are clustered.
     notes : tuple of str
         How the data were read, in sentences.
     """
@@ -67,22 +61,16 @@ class Comparison:
     seeds: int
     out: Path
     finders: tuple[Score, ...] = ()
-    guess: float | None = None
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"Comparison(recommended={self.recommended!r}, methods={len(self.rows)}, out={str(self.out)!r})"
 
-    @property
-    def family(self) -> Family:
-        """What is clustered, samples or clients."""
-        return self.question.family
-
     @cached_property
     def choice(self) -> Choice | None:
         """The recommended row, with the facts that decided; ``None`` if there is none."""
         rows = [row for row in self.rows if row.results]
-        return recommend(self.family, rows, self.question.clusters is not None)
+        return recommend(rows, self.question.clusters is not None)
 
     @property
     def recommended(self) -> str | None:
@@ -106,8 +94,8 @@ class Comparison:
 
     @property
     def better_than_chance(self) -> bool | None:
-        """Whether the clusters of the recommended method are found again; ``None`` of clients."""
-        if self.choice is None or self.family == "clients":
+        """Whether the clusters of the recommended method are found again; ``None`` without one."""
+        if self.choice is None:
             return None
         return self.choice.score.value > CHANCE and not self._single
 
@@ -121,7 +109,7 @@ class Comparison:
         """Reasons to doubt the recommended clusters, in sentences."""
         if self.choice is None:
             return ()
-        score, measures, guess, texts = self.choice.score, self.choice.score.measures, self.guess, []
+        score, texts = self.choice.score, []
         if self.better_than_chance is False and self._single:
             texts.append("Every method that finds the number of clusters finds one: the data may have none.")
         elif self.better_than_chance is False:
@@ -132,14 +120,9 @@ class Comparison:
         if self.undecided:
             different = join_words([other.candidate.name for other in self.choice.undecided])
             texts.append(f"Undecided: halves do not tell it from {different}, whose clusters differ; look at both.")
-        if guess is not None and measures["accuracy"] <= guess:
-            texts.append(
-                f"The clusters' models are no better than always answering a client's most frequent class "
-                f"({guess:.3f}). They need more rounds, or another model."
-            )
         if len(score.results) < self.seeds:
             texts.append(f"Only {len(score.results)} of {self.seeds} runs finished; give a larger budget.")
-        if (stable := measures.get("stability", 1.0)) < ALIKE:
+        if (stable := score.measures.get("stability", 1.0)) < ALIKE:
             texts.append(f"The clusters depend on the seed: those of two runs agree to ARI {stable:.2f} only.")
         return tuple(texts)
 
@@ -153,21 +136,16 @@ class Comparison:
         """Reason of the recommendation, as the rest of a sentence that begins with "it"."""
         if self.choice is None:
             return "no method that finished may be recommended, or none found more than one cluster"
-        score, measures, baseline = self.choice.score, self.choice.score.measures, self.choice.baseline
-        parts = [f"reaches an accuracy of {score.value:.3f} on clients' own test samples"]
-        if self.family == "samples":
-            parts = [f"finds clusters that the other half of the samples finds again (ARI {score.value:.3f})"]
-            parts += ["finds the number of clusters itself"] if score.number is None else []
-        if baseline is not None:
-            level = baseline.measures["accuracy"]
-            parts.append(f"is not significantly better than {baseline.method}, which forms no clusters ({level:.3f})")
-        if "stability" in measures:
-            parts.append(f"agrees with itself over seeds to ARI {measures['stability']:.2f}")
-        return join_words([*parts, f"moves {format_bytes(score.bytes or 0)} in {duration(score.seconds or 0)}"])
+        score = self.choice.score
+        parts = [f"finds clusters that the other half of the samples finds again (ARI {score.value:.3f})"]
+        parts += ["finds the number of clusters itself"] if score.number is None else []
+        if "stability" in score.measures:
+            parts.append(f"agrees with itself over seeds to ARI {score.measures['stability']:.2f}")
+        return join_words([*parts, f"moves {format_bytes(score.bytes)} in {duration(score.seconds)}"])
 
     @property
     def use(self) -> tuple[str, ...]:
-        """Commands that run the recommended method alone, and apply it to new samples or an unseen client.
+        """Commands that run the recommended method alone, and apply it to new samples.
 
         Of clients in memory, which no file holds, it is the call in Python.
         """
@@ -178,13 +156,13 @@ class Comparison:
             name = method_named(options.pop("name")).__name__.removesuffix("Method")
             keywords = ", ".join(f"{key}={value!r}" for key, value in options.items())
             return (f"fedkin.{name}({keywords}).fit(clients)",) if name in import_module("fedkin").__all__ else ()
-        run, apply = f"runs/{self.question.name}", "predict" if self.family == "samples" else "assign"
-        return f"fedkin run {self.out / WINNER} --out {run}", f"fedkin {apply} {run} NEW.csv"
+        run = f"runs/{self.question.name}"
+        return f"fedkin run {self.out / WINNER} --out {run}", f"fedkin predict {run} NEW.csv"
 
     @property
     def measures(self) -> list[str]:
         """Names of the measures that any method has: the score, stability, agreement with the truth."""
-        names = (SCORE[self.family], "stability", *TRUTH[self.family])
+        names = ("found_again", "stability", *TRUTH)
         return [name for name in names if any(name in row.measures for row in self.rows)]
 
     @property
@@ -192,7 +170,7 @@ class Comparison:
         """Return a DataFrame with a row per method.
 
         Measures are means over runs; ``found_again_std``, ``ari_std`` and so on are their standard deviations, missing
-        with a single run; ``accuracy_error`` is the standard error over clients.
+        with a single run.
         """
         return pd.DataFrame(self._values())
 
@@ -206,10 +184,9 @@ class Comparison:
                 "runs": len(line.results),
                 "clusters": mean(line.clusters) if line.clusters else None,
                 **{name: line.measures.get(name) for name in self.measures},
-                **({"accuracy_error": line.error} if self.family == "clients" else {}),
                 **{f"{name}_std": line.deviations.get(name) for name in self.measures if name != "stability"},
-                "megabytes": None if line.bytes is None else line.bytes / 1e6,
-                "seconds": line.seconds,
+                "megabytes": line.bytes / 1e6 if line.results else None,
+                "seconds": line.seconds if line.results else None,
                 "remark": line.remark,
             }
             for line in self.lines
@@ -217,7 +194,7 @@ class Comparison:
 
     def to_json(self) -> str:
         """Return the whole comparison as JSON text; its ``lines`` are those of `table`."""
-        names = ("family", "recommended", "reason", "use", "confident", "warnings", "undecided", "as_good")
+        names = ("recommended", "reason", "use", "confident", "warnings", "undecided", "as_good")
         tree = {name: getattr(self, name) for name in (*names, "better_than_chance", "seeds", "notes")}
         tree |= {"lines": self._values(), "out": str(self.out), "settings": self.question.tables}
         return json.dumps(tree, indent=2, sort_keys=True) + "\n"
@@ -249,11 +226,9 @@ class Comparison:
             PagePart("data", "The data", notes=list(self.notes)),
             PagePart("next", "Next", commands=list(self.use)),
         ]
-        other = "clients" if self.family == "samples" else "samples"
         return PageView(
-            title=f"Methods that cluster {self.family}",
-            lead=f"{self.lead}\nWhich {self.family} belong together? ({question.data}, scenario {question.scenario}; "
-            f"--question {other} asks the other.)",
+            title="Methods that cluster samples",
+            lead=f"{self.lead}\nWhich samples belong together? ({question.data}, scenario {question.scenario})",
             parts=[part for part in parts if part.figures or part.notes or part.commands],
             settings={**question.tables, "method": question.settings},
         )
@@ -263,20 +238,20 @@ class Comparison:
         rows = []
         for line in self.lines:
             figures = [f"{line.measures[name]:.3f}" if name in line.measures else "–" for name in self.measures]
-            if line.error is not None and self.measures[0] in line.measures:
-                figures[0] += f" ± {line.error:.3f}"
-            figures += ["–", "–"] if line.bytes is None else [format_bytes(line.bytes), duration(line.seconds or 0)]
+            if "found_again" in line.deviations:
+                figures[0] += f" ± {line.deviations['found_again']:.3f}"
+            figures += [format_bytes(line.bytes), duration(line.seconds)] if line.results else ["–", "–"]
             cells = [TableCell(text) for text in [*figures, f"{len(line.results)} of {self.seeds}"]]
             cells[0] = TableCell(figures[0], verdict="best" if line.method == self.recommended else "")
             # The fewest and the most clusters, whether they were given, and whose form of the method it is.
             ends = (min(line.clusters), max(line.clusters)) if line.clusters else ("–",)
-            how = "" if line.role == "baseline" else "found" if line.number is None else "given"
+            how = "found" if line.number is None else "given"
             form = method_named(line.method).traits.form(Candidate(line.method).settings({}))
             how = "; ".join(filter(None, [how, form])) if line.clusters else ""
             rows.append((line.method, [TableCell("–".join(dict.fromkeys(map(str, ends))), how), *cells]))
         caption = (
-            f"By {TITLES[SCORE[self.family]].lower()}; the recommended one first and marked. Figures are means over "
-            f"the finished runs, bytes and time those of one run; behind ± the {SPREADS[self.family]}."
+            "By how surely clusters are found again; the recommended one first and marked. Figures are means over the "
+            "finished runs, bytes and time those of one run; behind ± the standard deviation over splits."
         )
         heads = ["Clusters", *(TITLES[name] for name in self.measures), "Moved", "Time", "Runs"]
         return ResultTable("All methods", caption, "Method", heads, rows)

@@ -1,4 +1,4 @@
-"""What a comparison asks: on which data, whether samples or clients are clustered, and by which methods."""
+"""What a comparison asks: on which data, and by which methods that cluster samples."""
 
 from __future__ import annotations
 
@@ -9,18 +9,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fedkin.core import FedkinError, Method
-from fedkin.core.errors import current_door, flag, option
+from fedkin.core.errors import current_door, flag
 from fedkin.core.files import read_tables
 from fedkin.core.method import options_of
 from fedkin.data.names import files_of_clients
-from fedkin.data.population import Population
-from fedkin.data.scenarios.partitions import PartitionScenario
 from fedkin.experiment import registry
 from fedkin.experiment.config import Config, apply_setting, check_section, config_of
 
-Family = Literal["samples", "clients"]
-Role = Literal["", "centralised", "synthetic", "baseline"]
-"""Methods that move samples to the server, send synthetic ones, or form no clusters; the others have none."""
+Role = Literal["", "centralised", "synthetic"]
+"""Methods that move samples to the server, or send synthetic ones; the others have none."""
 
 
 def method_named(name: str) -> type[Method[Any]]:
@@ -29,11 +26,11 @@ def method_named(name: str) -> type[Method[Any]]:
 
 
 def role_of(name: str) -> Role:
-    """Return the role of a method; only those of no particular role and baselines are recommended."""
+    """Return the role of a method; only those of no particular role are recommended."""
     traits = method_named(name).traits
     if traits.moves_data:
         return "centralised"
-    return "synthetic" if traits.copies_data else "baseline" if traits.baseline else ""
+    return "synthetic" if traits.copies_data else ""
 
 
 @dataclass(frozen=True, order=True)
@@ -69,12 +66,11 @@ class Candidate:
 class Question:
     """Everything that the runs of a comparison share.
 
-    `family` is what is clustered, and `methods` take part, the cheapest first. `tables` are the experiment of all runs,
+    `methods` take part, the cheapest first. `tables` are the experiment of all runs,
     without its method and seed, and `settings` hyper-parameters for all methods that have them. The seed is that of the
     first run. `clusters` is their number, if it is known.
     """
 
-    family: Family
     methods: tuple[str, ...]
     tables: dict[str, Any]
     settings: dict[str, Any]
@@ -95,8 +91,7 @@ class Question:
     def name(self) -> str:
         """Name for the folder, such as ``digits-own-class``."""
         data = re.sub(r"[^A-Za-z0-9._]+", "-", Path(self.data).name).strip("-.") or "data"
-        ending = "-clients" if self.family == "clients" and self.scenario == "files" else ""
-        return f"{data}-{self.scenario}{ending}" + (f"-seed{self.seed}" if self.seed else "")
+        return f"{data}-{self.scenario}" + (f"-seed{self.seed}" if self.seed else "")
 
     def takers(self, cheap: bool) -> list[str]:
         """Return the methods that can be given a number of clusters and are cheap, or costly."""
@@ -119,30 +114,12 @@ class Question:
         data = {"seed": self.seed, **self.tables["data"]}
         return config_of({**self.tables, "data": data, "method": candidate.settings(self.settings), "seed": seed})
 
-    def check(self, population: Population) -> Population:
-        """Return clients that can be compared on.
-
-        Raises FedkinError if there are fewer than two, or they are to be clustered but have no labels or no tests.
-        """
-        source = f"scenario '{self.scenario}' on '{self.data}'"
-        if len(population.clients) < 2:
-            raise FedkinError(f"One client only is made by {source}; a comparison needs 2 or more.")
-        if self.family == "clients" and any(client.y is None for client in population.clients):
-            raise FedkinError(
-                f"Clients of {source} have no labels to learn from; ask {flag('question')} samples, or name the labels "
-                f"with {option('label', 'COLUMN')}."
-            )
-        if self.family == "clients" and not population.tests:
-            raise FedkinError(f"Clients of {source} have no test samples; set simulation.test_fraction above 0.")
-        return population
-
 
 def question_of(
     what: str,
     scenario: str | None = None,
     seed: int | None = None,
     settings: Sequence[str] = (),
-    question: str = "auto",
     methods: Sequence[str] = ("all",),
     clusters: int | None = None,
 ) -> Question:
@@ -151,13 +128,8 @@ def question_of(
     `what` is a path that ends in ``.toml``, of which all but the method and the target is taken; or data, as
     `fedkin.data.sources.load` and `load_clients` take them. `seed` is that of the data and of the first run, by default
     the file's, or 0. Of the `settings`, ``"section.key=value"``, those of ``method`` are for all methods that have the
-    key.
-
-    `question` is "samples", "clients" or "auto": what the methods named cluster; without names, clients where the
-    scenario gives them labels to learn from, and samples otherwise. Raises FedkinError if anything is not allowed.
+    key. Raises FedkinError if anything is not allowed.
     """
-    if question not in ("auto", "samples", "clients"):
-        raise FedkinError(f"{flag('question')} is '{question}'; it should be samples, clients or auto.")
     tables: dict[str, Any] = {"data": {"source": what}}
     if what.endswith(".toml"):
         tables = {name: table for name, table in read_tables(Path(what)).items() if name != "method"}
@@ -173,42 +145,31 @@ def question_of(
     tables["evaluation"] = {"every": 1_000_000, "map": "pca"} | tables.get("evaluation", {})
     for target in ("target", "reach", "stop"):  # runs of a comparison come to their end
         tables["evaluation"].pop(target, None)
-    simulation = tables["simulation"]
-    if "scenario" not in simulation and (
-        "column" in simulation or files_of_clients(str(tables["data"].get("source", "digits")))
-    ):
-        simulation["scenario"] = "files"
-    registered = [name for name in methods if registry.is_known("method", name)]
-    clustered = {method_named(name).traits.clusters for name in registered}
-    gives_labels = "scenario" in simulation and issubclass(
-        registry.resolve("scenario", str(simulation["scenario"])), PartitionScenario
-    )
-    of_clients = clustered == {"clients"} or (clustered != {"samples"} and gives_labels)
-    family: Family = "clients" if question == "clients" or (question == "auto" and of_clients) else "samples"
-    simulation.setdefault("scenario", "own-class" if family == "samples" else "label-clusters")
-    if family == "clients" and simulation["scenario"] == "files":
-        simulation.setdefault("test_fraction", 0.2)  # clients' models are judged on samples of their own
-    fields = {field.name for name in {*registry.METHODS, *registered} for field in options_of(method_named(name))}
+    simulation, source = tables["simulation"], str(tables["data"].get("source", "digits"))
+    is_divided = "column" in simulation or files_of_clients(source)
+    simulation.setdefault("scenario", "files" if is_divided else "own-class")
+    chosen = methods_of(methods)
+    fields = {field.name for name in chosen for field in options_of(method_named(name))}
     if wrong := [key for key in shared if key not in fields or key == "n_clusters"]:
         raise FedkinError(
             f"method.{wrong[0]} is no setting of all methods compared; {flag('clusters')} says how many clusters."
         )
-    return Question(family, methods_of(family, methods), tables, shared, first_seed if seed is None else seed, clusters)
+    return Question(chosen, tables, shared, first_seed if seed is None else seed, clusters)
 
 
-def methods_of(family: Family, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the methods that take part, the cheapest first: those named, or with ``("all",)`` all of the family.
+def methods_of(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the methods that take part, the cheapest first: those named, or with ``("all",)`` all of samples.
 
-    Raises FedkinError if a name is unknown or that of a method of the other family, or there is none.
+    Raises FedkinError if a name is unknown or that of a method of clients, or there is none.
     """
-    listed = [name for name in registry.METHODS if method_named(name).traits.clusters == family]
+    listed = [name for name in registry.METHODS if method_named(name).traits.clusters == "samples"]
     if tuple(names) == ("all",):
         return tuple(listed)
     if not names:
         raise FedkinError(f"{flag('methods')} names no method; give one or more from `fedkin list`, or all.")
     for name in names:
         registry.check_known("method", name)
-        if (clusters := method_named(name).traits.clusters) != family:
-            raise FedkinError(f"Method '{name}' clusters {clusters}, but the question is on {family}; leave it out.")
+        if method_named(name).traits.clusters != "samples":
+            raise FedkinError(f"Method '{name}' clusters no samples; `fedkin reproduce` compares those of clients.")
     order = {name: place for place, name in enumerate(listed)}
     return tuple(dict.fromkeys(sorted(names, key=lambda name: order.get(name, len(order)))))
