@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
 from statistics import mean, stdev
+from typing import Any
 
 import numpy as np
 
@@ -81,7 +82,7 @@ class Score:
 
 def score_of(candidate: Candidate, results: Sequence[CellResult]) -> Score:
     """Score a candidate by its finished runs, at least one."""
-    by_run = {"found_again": [result.again for result in results]}
+    by_run: dict[str, list[Any]] = {"found_again": [result.again for result in results]}
     by_run |= {name: [result.metrics.get(name) for result in results] for name in TRUTH}
     complete = {name: values for name, values in by_run.items() if None not in values}
     score = Score(

@@ -81,7 +81,8 @@ def all_rounds(folder: Path) -> Figures:
 
     The clusters are final then, so the skipped rounds count with the scores of the last one.
     """
-    run, rounds = FinishedRun(folder), run_config(folder).method.rounds
+    method: Any = run_config(folder).method
+    run, rounds = FinishedRun(folder), method.rounds
     means = {}
     for name in ("ari", "ami", "homogeneity", "completeness"):
         values = [value or 0.0 for value in run.values(name)]
@@ -130,7 +131,8 @@ def message(folder: Path) -> Figures:
     """Return the client seconds of one ``message``, of one ``epoch`` of a client's training, and the ``ratio``
     (embedding, figure 6).
     """
-    run, method = FinishedRun(folder), run_config(folder).method
+    method: Any = run_config(folder).method
+    run = FinishedRun(folder)
     seconds = {line["step"]: line["client_seconds"] for line in run.timing}
     by_phase: dict[str, list[float]] = {}
     for line in run.records:
