@@ -115,12 +115,7 @@ def show(folder: Path, make: Callable[[Progress], RunOutcome | None], as_json: b
         return outcome
 
 
-def warn(sentence: str) -> None:
-    """Print a sentence on stderr."""
-    print(f"fedkin: {sentence}", file=sys.stderr)
-
-
 def stop(sentence: str, code: int) -> NoReturn:
     """Print a sentence on stderr, and exit with `code`."""
-    warn(sentence)
+    print(f"fedkin: {sentence}", file=sys.stderr)
     raise SystemExit(code)

@@ -243,19 +243,12 @@ def cite(method: str | None) -> None:
 @run_folder("Folder of a finished run of `embedding`.")
 @out("Folder for the results; by default, the run's.")
 @device("the encoder computes")
-@as_json
-@quiet
-def attack(folder: Path, out: Path | None, device: str, as_json: bool, quiet: bool) -> None:
+def attack(folder: Path, out: Path | None, device: str) -> None:
     """Measure what an `embedding` run's messages give away. That is samples, and membership."""
-    from fedkin.studies.attack import JSON
     from fedkin.studies.attack import attack as attacked
 
     with computing_on(device):
-        text = attacked(folder, out)
-    if as_json:
-        print(((out or folder) / JSON).read_text(encoding="utf-8"), end="")
-    elif not quiet:
-        print(text)
+        print(attacked(folder, out))
 
 
 @app.command()

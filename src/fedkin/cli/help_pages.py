@@ -71,21 +71,13 @@ class Name(click.ParamType):  # type: ignore[type-arg]  # generic in recent vers
         return items or [CompletionItem(incomplete, type="file")]
 
 
-def _check_experiment(value: str) -> None:
-    """Check a method's name or an experiment's file; what the file says is checked when it is read."""
-    if not value.endswith(".toml"):
-        target_of("method", value)
-    elif not Path(value).is_file():
-        read_tables(Path(value))
-
-
-def _check_run_or_experiment(value: str) -> None:
-    if not Path(value).is_dir():
-        _check_experiment(value)
+def _check_experiment(value: str) -> object:
+    """Check a method's name, or that an experiment's file is one."""
+    return read_tables(Path(value)) if value.endswith(".toml") else target_of("method", value)
 
 
 METHOD = Name(lambda: METHODS, _check_experiment)
-RUN_OR_METHOD = Name(lambda: METHODS, _check_run_or_experiment)
+RUN_OR_METHOD = Name(lambda: METHODS, lambda value: Path(value).is_dir() or _check_experiment(value))
 SCENARIO = Name(lambda: SCENARIOS, lambda name: target_of("scenario", name))
 DATA = Name(lambda: EMBEDDED)
 SAMPLES = Name(lambda: EMBEDDED, check_source)

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedkin.cli.app import app
-from fedkin.cli.help_pages import Name, argument, as_json
+from fedkin.cli.help_pages import Name, argument
 from fedkin.core.errors import toml_text, unknown_name
 from fedkin.experiment import registry
 from fedkin.experiment.terminal_tables import table_text
-
-if TYPE_CHECKING:
-    from fedkin.core.method import Option
-
-_FACTS = ("clusters", "finds_k", "takes_k", "moves_data", "copies_data", "baseline", "cost", "scenario")
 
 
 def _sections() -> dict[str, Mapping[str, str]]:
@@ -42,56 +36,40 @@ def _listed() -> list[str]:
     "name", "methods, data, scenarios, models or autoencoders; or a method or a scenario, to list its options. By "
     "default, all names are listed.", required=False, type=Name(_listed),
 )  # fmt: skip
-@as_json
-def list_names(name: str | None, as_json: bool) -> None:
+def list_names(name: str | None) -> None:
     """List methods, data, scenarios and models. With a method or a scenario, list its options."""
     sections = _sections()
     plain = {**sections["data"], **sections["models"], **sections["autoencoders"]}
     if name is None or name in sections:
-        shown = sections if name is None else {name: sections[name]}
-        text = "\n".join(
-            f"{title.capitalize()}\n{table_text([(f'  {each}', summary) for each, summary in names.items()], (0, 1))}"
-            for title, names in shown.items()
-        )
-        print(json.dumps(shown, indent=2) if as_json else text)
+        for title, names in (sections if name is None else {name: sections[name]}).items():
+            print(f"{title.capitalize()}\n{table_text([(f'  {each}', text) for each, text in names.items()], (0, 1))}")
     elif name in plain:
-        print(json.dumps({"name": name, "summary": plain[name]}, indent=2) if as_json else f"{name}: {plain[name]}")
+        print(f"{name}: {plain[name]}")
     elif ":" in name or name in sections["methods"] or name in sections["scenarios"]:
-        _print_options(name, "scenario" if name in sections["scenarios"] else "method", as_json)
+        _print_options(name, "scenario" if name in sections["scenarios"] else "method")
     else:
         raise unknown_name("name", name, _listed())
 
 
-def _print_options(name: str, kind: registry.Kind, as_json: bool) -> None:
+def _print_options(name: str, kind: registry.Kind) -> None:
     """Print what a method or scenario is, and its options."""
     from fedkin.core.method import options_of
     from fedkin.experiment.config import FROM_DATA, MethodSection, SimulationSection, model_of
 
     declared: Any = registry.declared(kind, name)
     model_of(declared, SimulationSection if kind == "scenario" else MethodSection)  # refuses what no file can hold
-    options = [option for option in options_of(declared) if kind == "method" or option.name not in FROM_DATA]
-    summary = registry.summary_of(kind, name)
-    if as_json:
-        facts = {each: getattr(declared.traits, each) for each in _FACTS} if kind == "method" else {}
-        print(
-            json.dumps(
-                {"name": name, "kind": kind, "summary": summary, **facts, "options": list(map(_plain, options))},
-                indent=2,
-            )
-        )
-        return
-    print(f"{name}: {summary}" if summary else name)
-    section = "simulation"
+    print(f"{name}: {registry.summary_of(kind, name)}")
+    section = "method" if kind == "method" else "simulation"
     if kind == "method":
-        section = "method"
         print(_in_words(declared))
         if paper := declared.traits.paper:
             texts = [f"{key} = {toml_text(value)}" for key, value in paper.items()]
             print(f'variant = "paper" stands for {", ".join(texts)}.')
     print(f"\nOptions, set by --set {section}.NAME=VALUE or in [{section}] of an experiment's file:")
-    for option in options:
-        head = f"{option.name} = {option.default_text}" if option.default_text else option.name
-        print(f"\n  {head}  ({option.allowed})\n      {option.meaning}".rstrip())
+    for option in options_of(declared):
+        if kind == "method" or option.name not in FROM_DATA:
+            head = f"{option.name} = {option.default_text}" if option.default_text else option.name
+            print(f"\n  {head}  ({option.allowed})\n      {option.meaning}".rstrip())
 
 
 def _in_words(method: type[Any]) -> str:
@@ -104,9 +82,3 @@ def _in_words(method: type[Any]) -> str:
     kind = "synthetic samples" if traits.copies_data else "samples"
     leave = "leave" if traits.moves_data or traits.copies_data else "stay at"
     return f"{what[0].upper()}{what[1:]}; {number}; {kind} {leave} the clients."
-
-
-def _plain(option: Option) -> dict[str, Any]:
-    """Return an option as plain values; a required one has no default."""
-    default = {"default": json.loads(option.default_text)} if option.default_text else {}
-    return {"name": option.name, **default, "allowed": option.allowed, "meaning": option.meaning}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import re
 import unicodedata
 from collections import Counter
@@ -36,15 +37,14 @@ if TYPE_CHECKING:
 READING = "reading.toml"
 """How a site's own table was read, in its share of a run, whatever the result says of the experiment."""
 
+_AGAIN = "`fedkin resume` of a run writes its results again."
+
 Columns = dict[str, list[Any]]
 """Cells by heading."""
 
 
 def write_clients(folder: Path, labels: Tensor, names: Sequence[str] = (), memberships: Tensor | None = None) -> None:
-    """Write ``clients.csv``: the cluster of every client (int64 `labels` ``(n,)``; -1 unknown), with names if any.
-
-    For soft clusters, `memberships` ``(n, K)`` are added as columns ``membership_0`` and so on.
-    """
+    """Write ``clients.csv``: each client's cluster, int64 ``(n,)``, -1 unknown, name and `memberships` ``(n, k)``."""
     columns = {"client": list(range(len(labels))), "cluster": labels.tolist()}
     columns |= {"name": list(names)} if names else {}
     write_atomically(folder / CLIENTS, as_csv(rows_of(columns | cluster_columns(labels, None, memberships))))
@@ -116,10 +116,7 @@ class SavedResult:
 
 
 def load_found(folder: Path) -> SavedResult:
-    """Load the result of the run in `folder`, or of a client's share of one.
-
-    Raises FedkinError if there is no result, or it is damaged or of another version.
-    """
+    """Load the result of a run, or of a client's share of one; raise FedkinError if there is none for this version."""
     if not folder.exists():
         raise FedkinError(f"'{folder}' does not exist; {similar_path(folder) or 'give the folder of a run.'}")
     from fedkin.data.profile import ClusterProfile
@@ -152,10 +149,7 @@ def load_found(folder: Path) -> SavedResult:
 
 
 def load_description(folder: Path) -> tuple[ClusterProfile | None, list[list[str]]]:
-    """Load what the run in `folder` says of its clusters: their profile, and the words of those of texts.
-
-    They are ``None`` and empty without any, or if the run is not finished. Raises FedkinError if its result is damaged.
-    """
+    """Load a run's profile of its clusters and their words, ``None`` and empty without, unless damaged."""
     from fedkin.data.profile import ClusterProfile
 
     if (tree := _read_result(folder)) is None:
@@ -164,15 +158,13 @@ def load_description(folder: Path) -> tuple[ClusterProfile | None, list[list[str
         profile = None if tree["profile"] is None else ClusterProfile.from_tree(tree["profile"])
         return profile, [[str(word) for word in words] for words in tree.get("words", [])]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise FedkinError(
-            f"{folder / RESULT} is damaged; `fedkin resume` of a run writes its results again."
-        ) from error
+        raise FedkinError(f"{folder / RESULT} is damaged; {_AGAIN}") from error
 
 
 def _read_result(folder: Path) -> dict[str, Any] | None:
     """Read the tree of a result, unchecked; ``None`` if there is none, or its files are damaged."""
     for name in (RESULT, MODELS):
-        check_sum(folder, name, "`fedkin resume` of a run writes its results again.")
+        check_sum(folder, name, _AGAIN)
     try:
         tree: dict[str, Any] = unpack(load_file(folder / MODELS), (folder / RESULT).read_text(encoding="utf-8"))
     except (OSError, SafetensorError, ValueError, KeyError, TypeError, AttributeError):
@@ -231,10 +223,9 @@ def labels_of(table: Table | None, state: Mapping[str, Tensor]) -> str | None:
 
 
 def read_labels(folder: Path) -> dict[str, pd.Series[Any]]:
-    """Read the clusters that a run in `folder` has written, by client: those of rows, or ``{"": those of clients}``.
+    """Read the clusters that a run has written, int64 by client: those of rows, or ``{"": those of clients}``.
 
-    Each is int64, with ids as its index, or numbers of rows where ids are absent or not unique. Empty without such
-    files, as at the server of a real federation. Raises FedkinError if a file is damaged.
+    Their index are ids, or numbers of rows where ids are absent or not unique. Raises FedkinError if a file is damaged.
     """
     labels = {}
     for path in [folder / CLIENTS, *sorted((folder / "labels").glob("*.csv"))]:
@@ -248,7 +239,7 @@ def read_labels(folder: Path) -> dict[str, pd.Series[Any]]:
             names = [name for name in (["name"] if is_of_clients else frame.columns[1:2]) if name in frame]
             ids = frame[names[0]] if names and names[0] != "cluster" else frame.iloc[:, 0].astype("int64")
         except (ValueError, KeyError) as error:
-            raise FedkinError(f"{path} is damaged; `fedkin resume` of a run writes its results again.") from error
+            raise FedkinError(f"{path} is damaged; {_AGAIN}") from error
         if not ids.is_unique:
             ids = pd.Series(range(len(ids)), name="row")
         labels["" if is_of_clients else path.stem] = pd.Series(values, index=pd.Index(ids, name=str(ids.name)))
@@ -274,16 +265,10 @@ def row_names(rows: int, table: Table | None, id_column: str | None) -> Columns:
 
 def id_texts(table: Table, name: str) -> list[str]:
     """Return the values of a column as texts: whole numbers without decimals, empty cells as empty texts."""
-    column = next(column for column in table.columns if column.name == name)
-    texts = []
-    for value in table.of(name).tolist():
-        if value != value:
-            texts.append("")
-        elif column.is_coded:
-            texts.append(column.categories[int(value)])
-        else:
-            texts.append(str(int(value)) if value == int(value) else repr(value))
-    return texts
+    column, cells = next(column for column in table.columns if column.name == name), table.of(name).tolist()
+    if column.is_coded:
+        return ["" if math.isnan(cell) else column.categories[int(cell)] for cell in cells]
+    return ["" if math.isnan(cell) else str(int(cell)) if cell == int(cell) else repr(cell) for cell in cells]
 
 
 def rows_of(columns: Columns) -> Iterator[tuple[object, ...]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
 from torch import Tensor, nn
 
@@ -78,15 +79,12 @@ def predict(
     if not files:
         return as_csv(rows_of(columns(source, client)))
     is_named = saved.method.traits.clusters == "clients" and client is cluster is None and "cluster" not in saved.result
-    stacked: Columns = {}
+    parts: list[Columns] = []
     for name, short in zip(files, short_names(files), strict=True):
         part = columns(str(expanded(source) / name), short if is_named else client)
-        rows, before = len(part["row"]), len(stacked.get("row", ()))
-        for head, cells in {"client": [short] * rows, **part}.items():
-            stacked.setdefault(head, [""] * before).extend(cells)
-        for head in stacked.keys() - part.keys() - {"client"}:
-            stacked[head] += [""] * rows
-    return as_csv(rows_of(stacked))
+        parts.append({"client": [short] * len(part["row"]), **part})
+    stacked = pd.concat([pd.DataFrame(part, dtype=object) for part in parts])
+    return as_csv(rows_of(stacked.where(stacked.notna(), "").to_dict("list")))
 
 
 def _read(saved: SavedResult, source: str, label: str | None, how: Mapping[str, str | None]) -> tuple[Dataset, Tensor]:
@@ -192,10 +190,10 @@ def _labels(saved: SavedResult, data: Dataset, source: str) -> Tensor:
             f"'{source}' has no labels, by which a client finds its cluster; name their column with --label."
         )
     number = {name: position for position, name in enumerate(saved.classes[: saved.result["module"]["classes"]])}
-    for label in data.y.unique().tolist():
-        if data.classes[label] not in number:
-            raise FedkinError(f"'{source}' has the class '{data.classes[label]}', which the run does not know.")
-    return torch.tensor([number.get(name, -1) for name in data.classes])[data.y]  # -1 where a class has no sample
+    names = [data.classes[label] for label in data.y.tolist()]
+    if unknown := [name for name in names if name not in number]:
+        raise FedkinError(f"'{source}' has the class '{unknown[0]}', which the run does not know.")
+    return torch.tensor([number[name] for name in names])
 
 
 # Models of a finished run that clusters clients, as torch modules.
@@ -226,20 +224,15 @@ class ClusterModels:
 
 
 def load_models(folder: str | Path, packages: Sequence[str] = ()) -> ClusterModels:
-    """Load the models of a run's folder, or of a site's share of one, as torch modules.
+    """Load the models of a run's folder, or of a site's ``results/RUN``, which has one, as torch modules.
 
     Parameters
     ----------
     folder : str or Path
-        The folder that ``fedkin run`` wrote, with its ``result.json`` and ``models.safetensors``; or a site's
-        ``results/RUN``, which has one model.
+        With ``result.json`` and ``models.safetensors``.
     packages : sequence of str
         Packages beside fedkin that the run's module may be imported from, where it is a dotted path. Importing runs
         their code.
-
-    Returns
-    -------
-    ClusterModels
 
     Raises
     ------

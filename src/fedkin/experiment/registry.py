@@ -118,7 +118,7 @@ def is_known(kind: Kind, name: str) -> bool:
 
 
 def check_known(kind: Kind, name: str) -> None:
-    """Raise FedkinError, with the nearest name, if none of several that stand for all or some is `name`."""
+    """Raise FedkinError, with the nearest name, if `name` is neither registered nor "all"."""
     if name != "all" and not is_known(kind, name):
         raise unknown_name(kind, name, ["all", *_TABLES[kind]])
 

@@ -34,8 +34,8 @@ def simulated(config: Config, population: Population, folder: Path, **common: An
     """Open a federation whose clients are nodes of Flower's simulation, as a context manager.
 
     Nodes build their data from `config`, as this process does; `Federation.refresh` updates `population`, for
-    evaluation. Client i's private folder is ``clients/i`` in the run's. `common` is as of `FlowerFederation`. Raises
-    FedkinError if Flower is not installed, or the experiment uses what only the local engine offers.
+    evaluation. Client i's private folder is ``clients/i`` in the run's. Raises FedkinError if Flower is not installed,
+    or the experiment uses what only the local engine offers.
     """
     require("Engine 'flower'", "flwr ray", "flower")
     _check(config, population)
