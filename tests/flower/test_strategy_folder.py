@@ -117,7 +117,6 @@ def test_by_name_it_resumes_with_other_node_ids_and_results_are_by_partition(tmp
     [
         (flower.OCFLStrategy(), {"rounds": 5}, "num_rounds is 4 there, and 5 here; give another folder."),
         (flower.FedAvgStrategy(), {}, "strategy is 'OCFLStrategy' there, and 'FedAvgStrategy' here; give another"),
-        (flower.OCFLStrategy(seed=3), {}, "seed is 0 there, and 3 here"),
         (flower.OCFLStrategy(names=True), {}, "names is False there, and True here"),
         (flower.OCFLStrategy(clusterer="meanshift"), {}, "clusterer is "),
     ],

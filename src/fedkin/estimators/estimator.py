@@ -268,7 +268,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             _warn(f"{len(missing)} of the clients {have} no part in the result ({why}); see missing_.")
         clusters = self._members()["cluster"]
         requested, used = getattr(self, "n_clusters", None), clusters[clusters >= 0].nunique()
-        doubts = [str(record["warning"]) for record in self.records_ if "warning" in record]
+        doubts = [str(record["warning"]) for record in steps.history if "warning" in record]
         _warn(*doubts, *fewer_clusters(used, requested, self._method.traits.clusters))
 
     def _take(
@@ -380,7 +380,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         for record in self.records_:
             values = {name: value for name, value in record.items() if name not in _OF_LINES}
             answered = [i for i in range(len(self.client_names_)) if str(i) not in record["missing"]]
-            metrics = {name: values.pop(name) for name in self._scores & values.keys()}
+            metrics = {name: values.pop(name) for name in list(values) if name in self._scores}
             shown = {name: record[name] for name in _OF_LINES}
             lines.append({**shown, "answered": answered, "values": values, "metrics": metrics})
         population = Population(self._counted(), None, [], names=self.client_names_)
