@@ -85,7 +85,11 @@ def test_fitting_again_gives_the_same_and_other_data_leave_no_trace(fitted: fedk
     assert len(model.records_) == len(fitted.records_)
 
 
-@pytest.mark.parametrize("kind", [np.asfortranarray, lambda x: torch.from_numpy(x).requires_grad_(), pd.DataFrame])
+def as_frame(x: Any) -> pd.DataFrame:
+    return pd.DataFrame(x.astype(np.float32))
+
+
+@pytest.mark.parametrize("kind", [np.asfortranarray, lambda x: torch.from_numpy(x).requires_grad_(), as_frame])
 def test_clients_may_be_of_any_kind(kind: Any, fitted: fedkin.FedCRef) -> None:
     model = quick().fit([kind(x) for x in SITES])
     assert same(model, fitted)
