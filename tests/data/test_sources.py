@@ -68,7 +68,7 @@ def test_tables_may_differ_in_columns_and_arrays_in_nothing(tmp_path):
     (tmp_path / "b.csv").write_text("c,a\n1,2\n")
     assert [site.features for site in load_clients(str(tmp_path))] == [["a", "b"], ["c", "a"]]
     np.savez(tmp_path / "c.npz", x=np.array([[5, 6]]))
-    with pytest.raises(FedkinError, match=r"^'a\.csv' is a table and 'c\.npz' is an array without names of columns;"):
+    with pytest.raises(FedkinError, match=r"^'a\.csv' is a table and 'c\.npz' is an array;"):
         load_clients(str(tmp_path))
     with pytest.raises(FedkinError, match=r"^Client 1 has 3 features where others have 2 features; all clients need"):
         load_clients([np.zeros((2, 2)), np.zeros((2, 3)), np.zeros((2, 2))])

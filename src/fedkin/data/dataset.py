@@ -184,10 +184,7 @@ def check_are_classes(classes: Sequence[str], rows: int, column: str | None) -> 
         return
     if are_numbers and len(classes) > max(20, rows / 3):
         labels = "The labels are" if column is None else f"Column '{column}' has"
-        raise FedkinError(
-            f"{labels} {len(classes):,} different numbers in {rows:,} rows; labels must be classes, such as ranges of "
-            "these numbers, for regression is not supported."
-        )
+        raise FedkinError(f"{labels} {len(classes):,} different numbers in {rows:,} rows; labels must be classes.")
 
 
 def not_labels(clients: Sequence[Dataset]) -> list[str]:

@@ -201,10 +201,8 @@ def read_sheet(path: Path, origin: str, name: str | None = None) -> pd.DataFrame
     except FedkinError:
         raise
     except Exception as error:  # whatever the reader raises over damaged bytes
-        raise FedkinError(
-            f"{origin} cannot be read as {path.suffix.lower()} (it is damaged, protected by a password, or no "
-            "workbook); open it in a spreadsheet, and save it as .xlsx or .csv."
-        ) from error
+        what = f"{origin} cannot be read as {path.suffix.lower()}"
+        raise FedkinError(f"{what} (it is damaged, protected by a password, or no workbook).") from error
     cells = {key: frame.loc[(frame != "").any(axis=1), (frame != "").any()] for key, frame in sheets.items()}
     filled = {key: frame for key, frame in cells.items() if frame.size and name in (None, key)}
     if len(filled) != 1:
@@ -269,10 +267,8 @@ def _read_npz(path: Path, label: str | None, cluster: str | None) -> Dataset:
     except FedkinError:
         raise
     except Exception as error:  # whatever zipfile, zlib and NumPy's reader of headers raise over damaged bytes
-        raise FedkinError(
-            f"{origin} cannot be read as .npz; it must hold plain numeric arrays, as numpy.savez(path, x=..., y=...) "
-            "saves them, and no Python objects such as a dict."
-        ) from error
+        form = "it must hold plain numeric arrays, as numpy.savez(path, x=..., y=...) saves them"
+        raise FedkinError(f"{origin} cannot be read as .npz; {form}.") from error
     for name in (label, cluster):
         if name not in (None, NO_LABELS) and name not in arrays:
             raise unknown_name(f"array of labels in {origin}", name, arrays)

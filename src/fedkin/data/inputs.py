@@ -143,10 +143,8 @@ def client_input(value: Any, origin: str, label: str | None = None, seek_labels:
     if form == "other":
         raise FedkinError(f"{origin} is of type {type(value).__name__}; a client's data are {FORMS}.")
     if label is not None:
-        raise FedkinError(
-            f"{origin} is of type {type(value).__name__} and has no column '{label}'; give y as one array of labels "
-            "for each client, or clients as pairs (x, y)."
-        )
+        what = f"{origin} is of type {type(value).__name__}"
+        raise FedkinError(f"{what} and has no column '{label}'; give y as one array of labels for each client.")
     return ClientInput(value)
 
 
@@ -342,10 +340,7 @@ def labels_beside(y: Any, keys: Sequence[Any], by_name: bool) -> Mapping[Any, An
             raise unknown_name("client in y", unknown, keys)
         return labels
     if not isinstance(y, list | tuple | np.ndarray) or (len(y) and dimensions(y[0]) == 0):
-        raise FedkinError(
-            f"y is a {type(y).__name__}, and no array for each client; it takes the name of the column of labels, or "
-            "one array of labels for each client, in a list or by name."
-        )
+        raise FedkinError(f"y is a {type(y).__name__}; it takes a column, or one array of labels for each client.")
     if len(y) != len(keys):
         raise FedkinError(f"y has {len(y)} arrays of labels for {len(keys)} clients; give one for each.")
     return dict(zip(keys, y, strict=True))
@@ -362,10 +357,8 @@ def _by_name(clients: Any) -> dict[str, Any]:
         raise FedkinError("The dict of clients is empty; at least one is needed.")
     if _is_grouped(clients):
         if lost := len(clients.obj) - int(clients.size().sum()):
-            raise FedkinError(
-                f"{lost:,} of {len(clients.obj):,} rows have no value by which the table is divided, so they are no "
-                "client's; groupby(..., dropna=False) makes a client of them, and dropna(subset=...) drops them."
-            )
+            rows = f"{lost:,} of {len(clients.obj):,} rows"
+            raise FedkinError(f"{rows} have no value by which the table is divided, so they are no client's.")
         keys = clients.keys if isinstance(clients.keys, list) else [clients.keys]
         keys = [key for key in keys if isinstance(key, str)]
         pairs = [(name, group.drop(columns=keys, errors="ignore")) for name, group in pairs]
@@ -441,10 +434,7 @@ def load_clients(
     }
     if 0 < len(arrays) < len(clients):
         table = next(name for name in names if name not in arrays)
-        raise FedkinError(
-            f"{table} is a table and {next(iter(arrays))} is an array without names of columns; all clients need "
-            "tables, or all arrays."
-        )
+        raise FedkinError(f"{table} is a table and {next(iter(arrays))} is an array; all clients need the same.")
     # Which column holds labels is known when all clients are read; then they are read again with it as a feature.
     if label is None and (features := not_labels(clients)):
         return load_clients(source, None, replace(options, features=[*options.features, *features]))

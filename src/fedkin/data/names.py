@@ -84,10 +84,8 @@ def files_in(source: str) -> list[Path]:
         raise FedkinError(f"'{source}' is {'a file and ' if folder.is_file() else ''}not a folder; {meant or advice}")
     names = holds_clients(source) or folders_of_samples(folder)
     if not names:
-        raise FedkinError(
-            f"'{source}' has no {', '.join(READ)} files; one per client is needed, and it "
-            f"{f'holds only {listing(sorted(shown_in(folder)), 3)}' if shown_in(folder) else 'is empty'}."
-        )
+        holds = listing(sorted(shown_in(folder)), 3) or "nothing"
+        raise FedkinError(f"'{source}' has no {', '.join(READ)} files; one per client is needed, and it holds {holds}.")
     return [folder / name for name in names]
 
 

@@ -317,10 +317,7 @@ def prepare(fed: Federation, options: TableOptions = NO_OPTIONS, names: Sequence
         return _prepare_arrays(fed, options, replies, called).noted(uncovered * (options.private and not unscaled))
     if len(tables) < len(replies):
         array = next(client for client in replies if client not in tables)
-        raise FedkinError(
-            f"Client {called[array]} has an array, but client {called[tables[0]]} a table with named columns; all "
-            "clients need the same."
-        )
+        raise FedkinError(f"Client {called[array]} has an array, but client {called[tables[0]]} a table; all need one.")
     columns, (texts, notes) = sorted(replies[tables[0]]["names"]), _common_texts(replies, called, fed.secure_sums)
     are_alike = unscaled and all(reply["plain"] and sorted(reply["names"]) == columns for reply in replies.values())
     if are_alike and not texts:  # they are put in a common order, which tells nothing of samples

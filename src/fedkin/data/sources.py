@@ -118,10 +118,8 @@ def clients_in_one(
     such column, or if a row has no name of a client.
     """
     if not isinstance(source, str | Path) or expanded(str(source)).is_dir():
-        raise FedkinError(
-            f"'simulation.column' is '{column}', and is for one file that has the rows of all clients; "
-            f"{f'{source!r} is a folder' if isinstance(source, str | Path) else 'each client has its own'}."
-        )
+        what = f"{source!r} is a folder" if isinstance(source, str | Path) else "each client has its own"
+        raise FedkinError(f"'simulation.column' is '{column}', and is for one file of all clients; {what}.")
     data = load(str(source), label, cluster=column, options=options)
     if label is None and (features := not_labels([data])):
         data = load(str(source), cluster=column, options=replace(options, features=[*options.features, *features]))

@@ -415,11 +415,8 @@ def as_dates(words: Sequence[str] | Words, called: str) -> pd.Series | None:
     )
     if by_day is None or by_month is None or parts[0][1] == "." or by_day.equals(by_month):
         return by_month if by_day is None else by_day
-    raise FedkinError(
-        f"{called} holds dates of which day and month cannot be distinguished; write them as 2024-12-31, as "
-        "pandas.to_datetime does with dayfirst.",
-        public=True,
-    )
+    form = "write them as 2024-12-31, as pandas.to_datetime does with dayfirst"
+    raise FedkinError(f"{called} holds dates of which day and month cannot be distinguished; {form}.", public=True)
 
 
 def _check_no_mixture(words: Words, codes: Codes, called: str) -> None:
@@ -436,12 +433,9 @@ def _check_no_mixture(words: Words, codes: Codes, called: str) -> None:
     if kind == "date" and alike.all() and len(words) <= 10:  # versions and sections, as 1.2.3, of which there are few
         return
     if alike.all():
-        raise FedkinError(
-            f"{called} holds {kind}s written in several ways, or in one that is not read or that the calendar does not "
-            f"have; write them in one way, such as 1234.5 and 2024-12-31, or name the column in "
-            f"{option('categorical')} or {option('drop')}.",
-            public=True,
-        )
+        advice = "write them in one way, such as 1234.5 and 2024-12-31, or name the column in"
+        what = f"{called} holds {kind}s written in several ways, or in one that is not read"
+        raise FedkinError(f"{what}; {advice} {option('categorical')} or {option('drop')}.", public=True)
     row, count = int(wrong.argmax()), int(wrong.sum())
     more, them = (f", and {count:,} such cells in all", "them") if count > 1 else ("", "it")
     raise FedkinError(
@@ -584,18 +578,12 @@ def as_tensor(value: Any, origin: str) -> Tensor:
         return plain_numbers(frame_to_table(frame, origin), origin)
     array = _as_array(value, origin)
     if array.ndim not in (2, 3, 4) or array.size == 0:
-        raise FedkinError(
-            f"{origin} has shape {array.shape}, but samples need {_SHAPES}, with at least one of each; one column is "
-            "x.reshape(-1, 1)."
-        )
+        raise FedkinError(f"{origin} has shape {array.shape}, but samples need {_SHAPES}, with at least one of each.")
     if array.ndim == 3:
         array = array[:, None]
     if array.ndim == 4 and array.shape[-1] in (1, 3, 4) and array.shape[1] not in (1, 3, 4):
-        cure = "permute" if isinstance(value, Tensor) else "transpose"
-        raise FedkinError(
-            f"{origin} has shape (n, {', '.join(map(str, array.shape[1:]))}), with the channels last; give "
-            f"x.{cure}(0, 3, 1, 2), for samples need {_SHAPES}."
-        )
+        shape = ", ".join(map(str, array.shape[1:]))
+        raise FedkinError(f"{origin} has shape (n, {shape}), with the channels last, but samples need {_SHAPES}.")
     with np.errstate(over="ignore", under="ignore"):
         kind = np.float64 if _is_far_from_zero(array) else np.float32
         x = torch.tensor(np.ascontiguousarray(array, dtype=kind))
@@ -607,10 +595,8 @@ def as_tensor(value: Any, origin: str) -> Tensor:
         )
     # Larger ones cannot be added up over all rows, and smaller ones are 0 in float32.
     if float(x.abs().max()) > LARGEST or (not bool(x.any()) and bool(array.any())):
-        raise FedkinError(
-            f"{origin} has numbers up to {np.abs(array).max():.0e}, and allowed are 1e-45 to {LARGEST:.0e}; give the "
-            "data in another unit."
-        )
+        extent = f"numbers up to {np.abs(array).max():.0e}, and allowed are 1e-45 to {LARGEST:.0e}"
+        raise FedkinError(f"{origin} has {extent}; give the data in another unit.")
     return x
 
 

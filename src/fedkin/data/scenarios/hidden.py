@@ -298,10 +298,7 @@ def _missing_of_paper(data: Labelled, seed: int) -> list[list[int]]:
         rng = derive_generator(seed, "missing")
         return [sorted(torch.randperm(classes, generator=rng)[:7].tolist()) for _ in range(8)]
     if classes != 10:
-        raise FedkinError(
-            f"'{data.name}' has {classes} classes, but 'missing-classes' knows clusters for 10 and for 47; give others "
-            "with 'simulation.missing'."
-        )
+        raise FedkinError(f"'{data.name}' has {classes} classes and not 10 or 47; give 'simulation.missing'.")
     if "fashion" in data.name.lower():
         return [[5, 7], [3, 9], [5, 9], [7, 8]]
     return [[5, 8], [4, 6], [7, 9], [6, 8]] if "cifar" in data.name.lower() else [[7, 9], [5, 8], [3, 8], [8, 9]]
@@ -402,7 +399,5 @@ def _check_classes(population: Population, later: dict[int, Tensor], what: str) 
     highest = max(int(y.max()) for y in early if y is not None)
     for client, y in later.items():
         if int(y.max()) > highest:
-            raise FedkinError(
-                f"Client {client} {what} with the class '{population.classes[int(y.max())]}', which no client had "
-                "before; use fewer clients or a larger alpha, so that all classes exist from the start."
-            )
+            name = population.classes[int(y.max())]
+            raise FedkinError(f"Client {client} {what} with the class '{name}', which no client had before.")

@@ -224,10 +224,10 @@ def dirichlet_split(
             sizes = sizes + counts[-1]
         if int(sizes.min()) >= least:
             return allocate(y, torch.stack(counts), rng)
-    raise FedkinError(
-        f"No Dirichlet split of 1,000 with alpha {alpha} gave each of {n_clients} clients {least} of {len(y)} "
-        "samples; take fewer clients, a larger alpha or a smaller minimum size."
+    what = (
+        f"No Dirichlet split of 1,000 with alpha {alpha} gave each of {n_clients} clients {least} of {len(y)} samples"
     )
+    raise FedkinError(f"{what}; take fewer clients, a larger alpha or a smaller minimum size.")
 
 
 def allocate(y: Tensor, counts: Tensor, rng: torch.Generator) -> list[Tensor]:
@@ -373,8 +373,7 @@ class OwnClass(DataSetScenario):
         parts = own_class(data.y, len(data.classes), self.heterogeneity, derive_generator(seed, "partition"))
         if not all(map(len, parts)):
             raise FedkinError(
-                f"'{self.data}' leaves one of {len(parts)} clients, one per class, without a sample; a larger "
-                f"simulation.fraction than {self.fraction:g} is needed."
+                f"'{self.data}' leaves a client without a sample; a larger simulation.fraction is needed."
             )
         return unlabelled(data, parts)
 
