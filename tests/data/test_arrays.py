@@ -49,12 +49,9 @@ def test_images_get_a_channel_and_bytes_become_fractions():
         (pd.Series([1.0]), "of type Series; give its samples as an array"),
         (np.zeros((2, 8, 8, 3)), "with the channels last"),
         ([[1.0, np.nan], [2.0, 3.0]], "missing or infinite values in 1 of 2"),
-        ([[1.0, None], [2.0, 3.0]], "missing or infinite values in 1 of 2"),
         ([[1e30]], "in another unit"),
-        ([[1e-60]], "in another unit"),
         ([[1, "a"], [2, None]], "is given as a DataFrame"),
         ([[1.0, 2.0], [3.0]], "rows of one length"),
-        ([[1j]], "must be real numbers"),
         (pd.DataFrame({"a": []}), "is empty"),
     ],
 )
@@ -86,23 +83,6 @@ def test_npz_with_samples_and_labels(tmp_path):
 def test_npz_that_cannot_be_used_is_refused(tmp_path, arrays, words):
     with pytest.raises(FedkinError, match=words):
         read_npz(save(tmp_path / "a.npz", **arrays))
-
-
-@pytest.mark.parametrize("damage", ["stream", "method", "password"])
-def test_damaged_npz_is_refused(tmp_path, damage):
-    path = tmp_path / "a.npz"
-    np.savez_compressed(path, x=np.arange(2000.0).reshape(-1, 2))
-    content = bytearray(path.read_bytes())
-    directory = content.index(b"PK\x01\x02")
-    if damage == "stream":
-        content[200:300] = bytes(100)
-    elif damage == "method":
-        content[8], content[directory + 10] = 97, 97
-    else:
-        content[6], content[directory + 8] = content[6] | 1, content[directory + 8] | 1
-    path.write_bytes(content)
-    with pytest.raises(FedkinError, match="cannot be read as"):
-        read_npz(path)
 
 
 def test_npz_is_never_unpickled(tmp_path):

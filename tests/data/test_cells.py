@@ -27,12 +27,10 @@ def read(cells, **options):
     [
         [1.5, None, 3.0],
         pd.Series(["1.5", "?", " 3"]),
-        pd.Series(["1.5", "N/a", "3e0"], dtype=object),
         pd.array([1.5, None, 3], dtype="Float64"),
         pd.Series([decimal.Decimal("1.5"), None, decimal.Decimal(3)]),
         pd.Series(pd.to_timedelta(["90min", None, "3h"])),
         pd.Series([datetime.timedelta(hours=1.5), None, datetime.timedelta(hours=3)], dtype=object),
-        pd.Series(pd.to_timedelta(["90min", None, "3h"])).astype("duration[ns][pyarrow]"),
         pd.Series(pd.array([1.5, None, 3], dtype="float64[pyarrow]")),
     ],
 )
@@ -45,12 +43,10 @@ def test_numbers(cells):
     [
         (["Yes", "no", None], ("no", "Yes")),
         (["y", "N", "-"], ("N", "y")),
-        (["y", "N", "\\N"], ("N", "y")),
         (["T", "F", ""], ("F", "T")),
         (["true", "False", "na"], ("False", "true")),
         ([True, False, None], ("false", "true")),
         (pd.array([True, False, None], dtype="boolean"), ("false", "true")),
-        (pd.array([True, False, None], dtype="bool[pyarrow]"), ("false", "true")),
     ],
 )
 def test_opposites_are_booleans(cells, names):

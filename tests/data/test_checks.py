@@ -155,11 +155,6 @@ def test_arrays_many_times_as_large_as_those_of_other_clients_are_found():
         fedkin.KMeans(n_clusters=2, random_state=0).fit([pixels[::3], pixels[1::3] / 255, pixels[2::3]])
 
 
-def test_checks_take_time_linear_in_columns():
-    wide = [table(*(number(f"x{i}", *range(9)) for i in range(3000)), category("s", *"uvuvuvuvu")) for _ in range(2)]
-    assert not prepare(federation(*wide)).questions
-
-
 SMOKER = Column("smoker", "boolean", ("no", "yes"))
 WARDS = category("ward", *["heart"] * 15, *["lung"] * 15)
 ENCODING = prepare(

@@ -14,30 +14,8 @@ from fedkin.data.encoding import Encoding, fit_scales
 from fedkin.data.options import TableOptions
 from fedkin.data.preparation import Preparation, encode, prepare, restore_preparation
 from fedkin.data.scenarios.already_split import ClientFiles
-from fedkin.data.statistics import ColumnSums, column_histograms, histograms, moments, squares
+from fedkin.data.statistics import ColumnSums, column_histograms, histograms, moments
 from fedkin.engines.local import LocalFederation
-
-LARGE = {"debt": 3e13, "milliseconds": 1.7e12, "nanoseconds": 1.7e18}
-
-
-def large(seed: int) -> tuple[pd.DataFrame, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    truth = rng.integers(0, 3, 120)
-    own = {name: size * (1 + 0.1 * truth + 0.01 * rng.normal(size=120)) for name, size in LARGE.items()}
-    return pd.DataFrame(own).assign(small=1e-9 * (truth + 0.1 * rng.normal(size=120))), truth
-
-
-@pytest.mark.parametrize("secure", [False, True])
-def test_they_are_standardised_by_sums_open_or_hidden(secure: bool) -> None:
-    frames = [large(seed)[0] for seed in range(3)]
-    clients = ClientFiles(frames).build().clients
-    fed = LocalFederation(clients, seed=0)
-    fed.secure_sums = secure
-    prepare(fed, TableOptions(scaling="standard"))
-    x, raw = torch.cat([client.x for client in clients]), pd.concat(frames)
-    wanted = torch.from_numpy(((raw - raw.mean()) / raw.std(ddof=0)).to_numpy()).float()
-    columns = slice(None, 3) if secure else slice(None)  # a secure sum has fixed point
-    torch.testing.assert_close(x[:, columns], wanted[:, columns], atol=1e-4, rtol=1e-4)
 
 
 def scales_of(x):
@@ -135,19 +113,6 @@ def test_images_are_standardised_per_channel():
     assert scale(federation([images.sigmoid()])).mode == "unit"
 
 
-def test_only_sums_leave_a_client():
-    [reply] = moments.run([Client(0, torch.ones(50, 3))], [{}])
-    assert {name: value.shape for name, value in reply.items() if isinstance(value, torch.Tensor)} == {
-        "sum": (3,),
-        "min": (3,),
-        "max": (3,),
-    }
-    [reply] = squares.run(
-        [Client(0, torch.ones(50, 3))], [{"mean": torch.zeros(3).double(), "unit": torch.ones(3).double()}]
-    )
-    assert {name: value.shape for name, value in reply.items()} == {"squares": (3,), "counts": (0,)}
-
-
 def test_rescaling_twice_is_rescaling_once_and_can_be_restored():
     original = draw(2, [5], 2)[0]
     client = Client(0, original)
@@ -167,8 +132,6 @@ def test_rescaling_twice_is_rescaling_once_and_can_be_restored():
 def test_what_cannot_be_scaled_is_refused():
     with pytest.raises(FedkinError, match=r"^Client 1 has 3 features where others have 2 features; all"):
         scale(federation([torch.ones(1, 2), torch.ones(1, 3), torch.ones(1, 2)]))
-    with pytest.raises(FedkinError, match=r"^Unknown scaling 'standart'; did you mean 'standard'\?$"):
-        scale(federation([torch.ones(1, 2)]), "standart")
     fed = federation([[[1.0], [3.0]]])
     scaling = scale(fed)
     with pytest.raises(FedkinError, match=r"^The clients' data are scaled already; make a new federation"):

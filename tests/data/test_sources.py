@@ -130,30 +130,16 @@ def test_grey_images_with_class_labels(tmp_path):
     assert len(load(source, split="test")) == 1
 
 
-@pytest.mark.parametrize(
-    ("columns", "features", "arguments", "sentence"),
-    [
-        ({"a": [1]}, None, {"cluster": "kind"}, "'{}' has no column 'kind'; it has a."),
-        (
-            {"a": [1, 2], "label": [0, None]},
-            {"a": datasets.Value("int64"), "label": datasets.ClassLabel(names=["u"])},
-            {},
-            "Column 'label' of '{}' lacks 1 of 2 labels; leave these rows out, or set label = \"none\" to use none.",
-        ),
-        (
-            {"a": [1]},
-            None,
-            {"split": "test"},
-            "'{}' cannot be loaded as split 'test' of a Hugging Face data set "
-            "(Unknown split \"test\". Should be one of ['train']).",
-        ),
-    ],
-)
-def test_directories_that_cannot_be_used_are_refused(tmp_path, columns, features, arguments, sentence):
-    source = write(tmp_path, columns, features)
-    with pytest.raises(FedkinError) as error:
-        load(source, **arguments)
-    assert str(error.value) == sentence.format(source)
+def test_directories_that_cannot_be_used_are_refused(tmp_path):
+    kinds = {"a": datasets.Value("int64"), "label": datasets.ClassLabel(names=["u"])}
+    source = write(tmp_path, {"a": [1, 2], "label": [0, None]}, kinds)
+    for arguments, words in (
+        ({}, "lacks 1 of 2 labels"),
+        ({"cluster": "kind"}, "has no column 'kind'; it has a"),
+        ({"split": "test"}, "Unknown split"),
+    ):
+        with pytest.raises(FedkinError, match=words):
+            load(source, **arguments)
 
 
 def test_a_table_may_hold_categories_and_empty_cells(tmp_path):
@@ -191,16 +177,3 @@ def test_other_modes_become_grey_or_colour(mode, channels):
 def test_images_that_cannot_be_used_are_refused(file, words):
     with pytest.raises(FedkinError, match=words):
         decode_images([encoded(GREY[0]), file], "It")
-
-
-@pytest.mark.data
-@pytest.mark.parametrize(
-    ("name", "split", "shape", "classes"),
-    [("mnist", "test", (10000, 1, 28, 28), 10), ("pacs", "train", (9991, 3, 64, 64), 7)],
-)
-def test_real_image_sets(name, split, shape, classes, real):
-    real(name)
-    dataset = load(name, split=split)
-    assert dataset.x.shape == shape
-    assert (dataset.x.amin(), dataset.x.amax()) == (0, 1)
-    assert len(dataset.classes) == len(dataset.y.unique()) == classes

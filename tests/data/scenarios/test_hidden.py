@@ -87,10 +87,8 @@ def test_the_domain_of_a_table_is_no_feature(tmp_path):
     [
         (Rotation("iris"), "'iris' holds no square images"),
         (Rotation(angles=[0, 45]), "one or more multiples of 90"),
-        (Rotation(clients=3), "allowed: 4 or more"),
         (LabelFlip(clients=180), "too few for 180 clients"),
         (LabelFlip(n_clusters=11), "allowed: 1 to 10"),
-        (LabelClusters(clients=2), "allowed: 3 or more"),
         (MissingClasses(missing=[[10]]), "not of all"),
         (Arrivals(clients=7), "allowed: 8 or more"),
     ],
