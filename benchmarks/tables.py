@@ -39,7 +39,7 @@ from sklearn.mixture import GaussianMixture
 
 import fedkin
 from fedkin.data.preparation import prepare
-from fedkin.data.scenarios.already_split import ClientFiles
+from fedkin.data.scenarios.partitions import ClientFiles
 from fedkin.engines.local import LocalFederation
 from sources import (
     IMAGES,

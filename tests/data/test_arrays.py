@@ -10,7 +10,7 @@ from sklearn.metrics import adjusted_rand_score
 
 import fedkin
 from fedkin.core.errors import FedkinError
-from fedkin.data.files import read_file as read_npz
+from fedkin.data.sources import read_file as read_npz
 from fedkin.data.tables import as_tensor
 
 

@@ -21,9 +21,8 @@ from hypothesis import strategies as st
 from fedkin.core.client import Table
 from fedkin.core.errors import FedkinError
 from fedkin.data.dataset import Dataset
-from fedkin.data.files import read_file, read_sheet
 from fedkin.data.options import TableOptions
-from fedkin.data.sources import load
+from fedkin.data.sources import load, read_file, read_sheet
 from fedkin.data.tables import MAX_COLUMNS
 from fuzzing import damaged_bytes, fuzzed
 from workbooks import saved

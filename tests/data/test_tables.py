@@ -12,8 +12,8 @@ import torch
 
 from fedkin.core.errors import FedkinError
 from fedkin.data.dataset import encode_labels
-from fedkin.data.files import read_file
 from fedkin.data.options import TableOptions
+from fedkin.data.sources import read_file
 from fedkin.data.tables import as_frame, frame_to_dataset, frame_to_table
 
 

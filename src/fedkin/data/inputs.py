@@ -29,7 +29,7 @@ from fedkin.data.dataset import LABEL_NAMES, Dataset, in_order, not_labels
 from fedkin.data.names import expanded, files_in
 from fedkin.data.options import NO_LABELS, NO_OPTIONS, TableOptions
 from fedkin.data.samples import folder_dataset, listed_samples, pixels_of, with_embeddings
-from fedkin.data.sources import read_rows
+from fedkin.data.sources import read_file, read_rows
 from fedkin.data.tables import as_dataset, as_frame, label_of
 
 FORMS = (
@@ -421,7 +421,9 @@ def load_clients(
     for name, origin, data in _clients_in(source):
         try:
             if isinstance(data, str | Path):
-                client = replace(_read_path(expanded(str(data)), label, options), name=name)
+                path = expanded(str(data))
+                samples = folder_dataset(path, label) if path.is_dir() else None
+                client = replace(samples or read_file(path, label, None, options), name=name)
             else:
                 client = as_dataset(data, name, origin, label, options)
             clients.append(with_embeddings(client, options, origin))
@@ -457,21 +459,12 @@ def _clients_in(source: str | Path | Sequence[Any] | Mapping[str, Any]) -> list[
         raise FedkinError("The list of clients is empty; at least one is needed.")
     if isinstance(source, Mapping):
         return [(str(name), f"Client '{name}'", data) for name, data in source.items()]
-    times = Counter(Path(data).name for data in source if isinstance(data, str | Path))
+    names = [Path(data).name if isinstance(data, str | Path) else f"Client {i}" for i, data in enumerate(source)]
+    times = Counter(names)
     return [
-        (Path(data).name if times[Path(data).name] == 1 else str(data), f"'{data}'", data)
-        if isinstance(data, str | Path)
-        else (f"Client {i}", f"Client {i}", data)
-        for i, data in enumerate(source)
+        (name if times[name] == 1 else str(data), f"'{data}'" if isinstance(data, str | Path) else name, data)
+        for name, data in zip(names, source, strict=True)
     ]
-
-
-def _read_path(path: Path, label: str | None, options: TableOptions) -> Dataset:
-    """Read a client's file, or list its folder of samples."""
-    from fedkin.data.files import read_file  # arrays and frames have no files
-
-    samples = folder_dataset(path, label) if path.is_dir() else None
-    return read_file(path, label, None, options) if samples is None else samples
 
 
 def said_once(problems: Sequence[tuple[str, str]]) -> list[str]:

@@ -16,14 +16,13 @@ from torch import Tensor
 from fedkin.core.errors import PYTHON, FedkinError, at_door, unknown_name
 from fedkin.data import inputs as forms
 from fedkin.data.dataset import Dataset, are_whole, check_are_classes, fractions, notes_on_outcomes
-from fedkin.data.files import read_file
 from fedkin.data.inputs import ClientInput
 from fedkin.data.names import expanded, holds_clients
 from fedkin.data.options import NO_LABELS, TableOptions
 from fedkin.data.population import Population
 from fedkin.data.preparation import Preparation
-from fedkin.data.scenarios.already_split import ClientFiles, notes_on_sites
-from fedkin.data.scenarios.partitions import client_of
+from fedkin.data.scenarios.partitions import ClientFiles, client_of, notes_on_sites
+from fedkin.data.sources import read_file
 from fedkin.data.tables import as_frame
 
 ClassLabels = NDArray[Any]

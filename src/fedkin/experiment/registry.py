@@ -96,7 +96,7 @@ _SCENARIOS = {
         "partitions:OwnClass",
         "one client per class, with samples of it mostly or only (CCFC, SDA-FC)",
     ),
-    "files": ("already_split:ClientFiles", "a folder with one file per client, taken as they are"),
+    "files": ("partitions:ClientFiles", "a folder with one file per client, taken as they are"),
     "label-clusters": ("hidden:LabelClusters", "three clusters of clients, each with classes of its own (OCFL)"),
     "missing-classes": ("hidden:MissingClasses", "clusters of clients that each lack a few classes (gradient-loss)"),
     "rotation": ("hidden:Rotation", "clusters of clients whose images are turned by 0, 90, 180 or 270 degrees"),

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from fedkin.data.options import TableOptions
-from fedkin.data.scenarios.already_split import ClientFiles
+from fedkin.data.scenarios.partitions import ClientFiles
 
 
 def test_clients_hold_out_a_share_in_the_order_of_their_rows(tmp_path):

@@ -14,7 +14,7 @@ from fedkin.clustering.metrics import adjusted_rand, pooled
 from fedkin.core import Client, FedkinError
 from fedkin.data.options import TableOptions
 from fedkin.data.preparation import prepare
-from fedkin.data.scenarios.already_split import ClientFiles
+from fedkin.data.scenarios.partitions import ClientFiles
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
 from fedkin.methods.samples.kingraph.kingraph_space import (
