@@ -12,7 +12,7 @@ import fedkin
 
 def meters(seed: int, scale: float = 1.0) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
-    rows = rng.normal(1, 1, (60, 2)) + 6 * rng.integers(0, 2, (60, 1))
+    rows = rng.normal(5, 1, (60, 2)) + 6 * rng.integers(0, 2, (60, 1))
     return scale * pd.DataFrame(rows, columns=["night", "day"])
 
 
