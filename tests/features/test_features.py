@@ -8,7 +8,7 @@ from torch.nn.functional import conv2d, grid_sample
 
 from fedkin.core import Client, FedkinError
 from fedkin.engines.local import LocalFederation
-from fedkin.features import kept_features
+from fedkin.features import extractors as kept_features
 from fedkin.features.extractors import extract, forget, register
 from fedkin.features.gradients import gradients, upright
 from fedkin.methods.samples.afcl import AFCLMethod

@@ -50,13 +50,8 @@ def is_encoder(name: object) -> bool:
 class Encoder:
     """Encoder of a client's samples, see `fedkin.core.client.SampleEncoder`.
 
-    Attributes
-    ----------
-    source : str or callable
-        A spec; or a function of a list of samples, a function's attribute ``takes`` says of which kind; or a module of
-        images ``(n, 3, 224, 224)``, or of what it ``takes``.
-    folder : str or None
-        Where embeddings are kept instead of beside the data.
+    `source` is a spec; or a function of a list of samples, of the kind that its attribute ``takes`` names; or a module
+    of images ``(n, 3, 224, 224)``, or of what it ``takes``. Embeddings are kept in `folder` instead of beside the data.
     """
 
     source: str | Callable[..., Any]
@@ -64,7 +59,11 @@ class Encoder:
 
     @property
     def name(self) -> str:
-        return self.source if isinstance(self.source, str) else _name_of(self.source)
+        return (
+            self.source
+            if isinstance(self.source, str)
+            else str(getattr(self.source, "__name__", type(self.source).__name__))
+        )
 
     def takes(self, kind: SampleKind) -> bool:
         if not isinstance(self.source, str):
@@ -106,15 +105,11 @@ class Encoder:
             rows = rows.toarray() if hasattr(rows, "toarray") else rows  # sparse, as of words
             embeddings = torch.as_tensor(rows if isinstance(rows, Tensor) else np.asarray(rows, dtype=np.float32))
         except (TypeError, ValueError) as error:
-            raise FedkinError(
-                f"Features '{self.name}' are {kind_of(rows)}; they should be numbers (n, width)."
-            ) from error
+            raise FedkinError(f"Features '{self.name}' are {kind_of(rows)}, not numbers (n, width).") from error
         embeddings = embeddings.detach().cpu().float()
         if embeddings.ndim < 2 or not bool(embeddings.isfinite().all()):
-            raise FedkinError(
-                f"Features '{self.name}' have the shape {tuple(embeddings.shape)}; they should be (n, width), all "
-                "finite."
-            )
+            shape = tuple(embeddings.shape)
+            raise FedkinError(f"Features '{self.name}' have the shape {shape}; they should be (n, width), all finite.")
         return normalize(embeddings.flatten(1), dim=1)
 
 
@@ -139,17 +134,13 @@ class Preprocessing:
                 numbers = ()
             if len(numbers) not in {"size": (1,), "mean": (1, 3), "std": (1, 3)}.get(name, ()):
                 raise FedkinError(
-                    f"Features '{spec}' have the option {name}={text}; allowed: size=128, mean=0.5 or three numbers "
-                    "with commas, std=0.5 alike."
+                    f"Features '{spec}' have {name}={text}; allowed: size=128, mean=0.5 or a,b,c, std alike."
                 )
             changes |= {"side": numbers * 2} if name == "size" else {name: numbers}
         return replace(self, **changes)
 
     def apply(self, image: Any) -> Tensor:
-        """Return an image of Pillow's, or an array ``(channels, height, width)`` in [0, 1], as the network takes it.
-
-        The shorter side is brought to the size, and the middle of the longer one cut out. Anything else stays.
-        """
+        """Return an image of Pillow's, or an array ``(channels, height, width)`` in [0, 1], as the network takes it."""
         if self.side == () or (not hasattr(image, "convert") and np.ndim(image) != 3):
             return torch.as_tensor(image, dtype=torch.float32)
         side = self.side or (_SIDE, _SIDE)
@@ -225,8 +216,7 @@ def _parts(spec: str) -> tuple[str, str, dict[str, str]]:
 def announce_download(repository: str) -> None:
     """Warn in the log, before a download from Hugging Face's hub, of its size and licence; not if it is here.
 
-    `repository` is ``OWNER/NAME``, or the name alone of a model of sentence-transformers. Nothing is said where the hub
-    cannot be reached: loading then says why it failed.
+    `repository` is ``OWNER/NAME``, or the name alone of a model of sentence-transformers.
     """
     from huggingface_hub import model_info, try_to_load_from_cache
 
@@ -235,7 +225,7 @@ def announce_download(repository: str) -> None:
         return
     try:
         info = model_info(repository, files_metadata=True, timeout=10)
-    except Exception:  # of the network, the hub or a wrong name, for all of which loading has a sentence
+    except Exception:  # of the network, the hub or a wrong name: loading says why it fails
         return
     weights = max((file.size or 0 for file in info.siblings or ()), default=0)
     licence = getattr(info.card_data, "license", None) or "none that its page names"
@@ -339,10 +329,6 @@ def _hash_of(network: nn.Module) -> str:
     return digest.hexdigest()[:16]
 
 
-def _name_of(function: Callable[..., Any]) -> str:
-    return str(getattr(function, "__name__", type(function).__name__))
-
-
 def _batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
     rest = iter(items)
     while batch := list(islice(rest, size)):
@@ -355,8 +341,7 @@ def _batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
 def _rocket_by_length(contents: Iterable[Any]) -> Tensor:
     """Return `rocket` of series that may differ in length, those of one length together."""
     series = [torch.as_tensor(item, dtype=torch.float32) for item in contents]
-    channels = {item.shape[:-1] for item in series}
-    if len(channels) > 1:
+    if len(channels := {item.shape[:-1] for item in series}) > 1:
         raise FedkinError(f"Features 'rocket' are of series with as many channels each; these have {sorted(channels)}.")
     by_length: dict[int, list[int]] = {}
     for row, item in enumerate(series):
@@ -372,9 +357,8 @@ def rocket(x: Tensor) -> Tensor:
     """Return features of series by random convolutions (ROCKET, Dempster, Petitjean and Webb 2020): ``(n, 1000)``.
 
     Samples are float32 ``(n, *channels, steps)``; each channel of a series is standardised. Of every convolution these
-    are the share of positive values and the greatest value, standardised over the kernels of a length so that neither
-    outweighs the other. Kernels are the same everywhere; how far they reach is a part of a series' length, so that
-    series of different lengths are compared in proportion. Raises FedkinError for series of fewer than 7 steps.
+    are the share of positive values and the greatest value. Kernels are the same everywhere; how far they reach is a
+    part of a series' length. Raises FedkinError for series of fewer than 7 steps.
     """
     series = x.flatten(1, -2) if x.ndim > 2 else x[:, None]
     steps = series.shape[-1]

@@ -1,14 +1,15 @@
-"""Feature extractors that need no training: named ones, registered ones, and functions or modules by dotted path."""
+"""Features of samples, made by named functions, registered ones, and functions or modules by dotted path."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable
 from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from fedkin.core.errors import FedkinError, unknown_name
 from fedkin.core.tasks import named_object
@@ -119,7 +120,48 @@ def _rows(name: str, extractor: Extractor, x: Tensor) -> Tensor:
     except Exception as error:
         raise FedkinError(f"Features '{name}' fail on samples of shape {tuple(x.shape[1:])}: {error!r}.") from error
     if rows.ndim < 1 or len(rows) != len(x) or 0 in rows.shape[1:]:
-        raise FedkinError(
-            f"Features '{name}' turn {len(x)} samples into shape {tuple(rows.shape)}; it must be ({len(x)}, width)."
-        )
+        form = f"{len(x)} samples into shape {tuple(rows.shape)}; it must be ({len(x)}, width)"
+        raise FedkinError(f"Features '{name}' turn {form}.")
     return (rows.flatten(1) if rows.ndim > 1 else rows[:, None]).float()
+
+
+# Features of a client's own samples, kept as long as these.
+
+_kept = WeakTensorKeyDictionary()
+"""By a client's samples: how their features were computed last, and these."""
+
+
+def cached_features(name: str, x: Tensor) -> Tensor:
+    """Return features of a client's samples ``(n, *shape)``: float32 ``(n, width)``, kept for its next task."""
+    return x.flatten(1) if name == "raw" else kept_or_computed(x, (name,), lambda batch: extract(name, batch))
+
+
+def kept_or_computed(x: Tensor, how: tuple[str, *tuple[Hashable, ...]], compute: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return what `compute` makes of samples ``(n, *shape)`` in batches, or made before: float32 ``(n, width)``.
+
+    `how` is the name of the features and what else `compute` depends on. Raises FedkinError if they are not one row
+    per sample; such features are not kept.
+    """
+    if (entry := _kept.get(x)) is not None and entry[0] == how:
+        features: Tensor = entry[1]
+        return features
+    features = torch.cat([compute(batch) for batch in x.split(2048)])  # which bounds the memory of maps of images
+    if features.ndim != 2 or len(features) != len(x):
+        raise FedkinError(f"Features '{how[0]}' are not one row of numbers per sample.")
+    _kept[x] = how, features
+    return features
+
+
+def feature_batches(name: str, x: Tensor, size: int) -> Iterable[Tensor]:
+    """Return features of samples in batches of `size`: those kept of a client's samples, else computed one by one."""
+    if not len(x):
+        return ()
+    if (entry := _kept.get(x)) is not None and entry[0] == (name,):
+        batches: tuple[Tensor, ...] = entry[1].split(size)
+        return batches
+    return (extract(name, batch) for batch in x.split(size))
+
+
+def drop(x: Tensor) -> None:
+    """Drop the features that are kept of these samples."""
+    _kept.pop(x, None)

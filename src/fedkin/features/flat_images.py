@@ -61,10 +61,8 @@ def flat_gradients(x: Tensor) -> Tensor:
     """
     side = side_of(x.shape[1]) if x.ndim == 2 else None
     if side is None:
-        raise FedkinError(
-            f"Features 'flat-gradients' need rows of the pixels of square images of {MIN_SIDE} x {MIN_SIDE} or more; "
-            f"the samples have shape {tuple(x.shape[1:])}."
-        )
+        form = f"{MIN_SIDE} x {MIN_SIDE} pixels or more; the samples have shape {tuple(x.shape[1:])}"
+        raise FedkinError(f"Features 'flat-gradients' need rows that are square images of {form}.")
     return gradients(x.unflatten(1, (1, side, side)))
 
 

@@ -37,10 +37,8 @@ def gradients(x: Tensor) -> Tensor:
     any edge. Raises FedkinError if the samples are no images, or too small.
     """
     if x.ndim != 4 or min(x.shape[2:]) < MIN_SIDE:
-        raise FedkinError(
-            f"Features 'gradients' need images of {MIN_SIDE} x {MIN_SIDE} pixels or more; the samples have shape "
-            f"{tuple(x.shape[1:])}."
-        )
+        form = f"{MIN_SIDE} x {MIN_SIDE} pixels or more; the samples have shape {tuple(x.shape[1:])}"
+        raise FedkinError(f"Features 'gradients' need images of {form}.")
     factor = min(x.shape[2:]) // _SIDE
     x = upright(avg_pool2d(x, factor) if factor > 1 else x)
     strength, turn = _edges(x)

@@ -25,7 +25,7 @@ from fedkin.core import Client, Federation, Payload, Record, State, Task, client
 from fedkin.core.federation import MAX_ATTEMPTS
 from fedkin.core.method import Count, Fraction
 from fedkin.core.replies import Expected, counts_to, features, int64, is_name, reals
-from fedkin.features.kept_features import cached_features
+from fedkin.features.extractors import cached_features
 from fedkin.methods.samples.centroid_method import (
     CentroidMethod,
     CentroidState,

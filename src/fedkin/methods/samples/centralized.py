@@ -21,8 +21,7 @@ from fedkin.core.client_array import Block
 from fedkin.core.federation import Replies
 from fedkin.core.method import Count, Positive
 from fedkin.core.replies import features, is_name
-from fedkin.features.extractors import extract
-from fedkin.features.kept_features import cached_features
+from fedkin.features.extractors import cached_features, extract
 from fedkin.methods.samples.centroid_method import (
     CentroidMethod,
     CentroidState,

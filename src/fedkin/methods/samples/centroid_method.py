@@ -19,8 +19,7 @@ from fedkin.core.federation import MAX_ATTEMPTS, Replies
 from fedkin.core.method import Count, display_name
 from fedkin.core.replies import Expected, Optional, is_count, is_name, positive, reals
 from fedkin.features.encoders import is_encoder
-from fedkin.features.extractors import extract, width_of
-from fedkin.features.kept_features import cached_features, feature_batches
+from fedkin.features.extractors import cached_features, extract, feature_batches, width_of
 from fedkin.methods.samples.sample_method import (
     SampleMethod,
     assign_samples,

@@ -29,8 +29,7 @@ from fedkin.core import Client, Federation, FedkinError, Payload, Record, State,
 from fedkin.core import replies as forms
 from fedkin.core.client_array import Block
 from fedkin.core.method import Fraction, Positive, ServerData
-from fedkin.features.extractors import extract
-from fedkin.features.kept_features import cached_features
+from fedkin.features.extractors import cached_features, extract
 from fedkin.features.pca import symmetric
 from fedkin.methods.samples import private_releases as private
 from fedkin.methods.samples.centroid_method import CentroidMethod, CentroidState, features_for, scaled_like_features

@@ -24,8 +24,7 @@ from fedkin.core import replies as forms
 from fedkin.core.client_array import Block, PerClient, single
 from fedkin.core.method import Count, Positive
 from fedkin.core.seeds import draw_seed
-from fedkin.features.extractors import extract
-from fedkin.features.kept_features import cached_features
+from fedkin.features.extractors import cached_features, extract
 from fedkin.methods.samples.centroid_method import CentroidMethod, CentroidState, features_for, scaled_like_features
 from fedkin.methods.samples.sample_method import describe_clients, reasons
 from fedkin.nn.network_forms import MANY

@@ -20,8 +20,7 @@ from fedkin.core.client_array import Block, PerClient
 from fedkin.core.federation import Replies
 from fedkin.core.method import Count
 from fedkin.core.replies import counts_to, int64, is_count, is_name, reals
-from fedkin.features.extractors import extract, width_of
-from fedkin.features.kept_features import cached_features
+from fedkin.features.extractors import cached_features, extract, width_of
 from fedkin.methods.samples.centroid_method import (
     CENTROIDS,
     CentroidMethod,

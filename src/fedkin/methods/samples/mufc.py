@@ -22,8 +22,7 @@ from fedkin.core.client_array import Block, PerClient, single
 from fedkin.core.federation import Replies
 from fedkin.core.method import Count
 from fedkin.core.replies import Expected, counts_to, int64, is_count, is_name, reals, within
-from fedkin.features.extractors import extract
-from fedkin.features.kept_features import cached_features
+from fedkin.features.extractors import cached_features, extract
 from fedkin.methods.samples.centroid_method import (
     CENTROIDS,
     CentroidMethod,

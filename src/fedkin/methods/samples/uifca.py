@@ -23,7 +23,7 @@ from fedkin.clustering.margins import share_margin
 from fedkin.core import Client, Federation, Payload, Record, State, Task, client_task
 from fedkin.core import replies as forms
 from fedkin.core.method import Count, Positive
-from fedkin.features.kept_features import cached_features, drop
+from fedkin.features.extractors import cached_features, drop
 from fedkin.methods.samples.centroid_method import CentroidMethod, features_for, scaled_like_features
 from fedkin.methods.samples.sample_method import SampleMethod, assign_samples, describe_clients
 from fedkin.nn.aggregation import Aggregation, Means

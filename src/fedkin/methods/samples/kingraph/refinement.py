@@ -29,7 +29,7 @@ from fedkin.clustering.margins import share_margin
 from fedkin.clustering.nearest import nearest_neighbours
 from fedkin.core import Client, Federation, Payload, Record, client_task
 from fedkin.core.replies import MAX_COUNT, Expected, counts_to, doubles, reals
-from fedkin.features.kept_features import drop
+from fedkin.features.extractors import drop
 from fedkin.methods.samples.kingraph.kingraph_space import SPACE, KinGraphState, client_points, points_of
 from fedkin.methods.samples.sample_method import broadcast
 from fedkin.nn.network_forms import MANY
