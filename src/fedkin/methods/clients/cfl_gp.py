@@ -54,8 +54,8 @@ class CFLGPMethod(ClientMethod):
     clusters keep the numbers that most of their clients had. A cluster's model becomes the mean of its clients' models.
 
     Differences from the authors' code: there the model that all train is always the first; here it is each model's
-    turn, as in the paper. Updates after `local_epochs` of training stand for gradients, as with the code's model
-    averaging. A model that a client has never trained counts as the others' mean. Late clients join by their loss.
+    turn, as in the paper. A model that a client has never trained counts as the others' mean. Late clients join by
+    their loss.
 
     Attributes
     ----------
@@ -88,13 +88,10 @@ class CFLGPMethod(ClientMethod):
     def init(self, fed: Federation) -> CFLGPState:
         """Return copies of one new model, and no client in a cluster yet."""
         state: CFLGPState = self.unplaced(fed)
-        count = self.n_clusters
-        return dataclasses.replace(
-            state,
-            models=state.models.repeat(count, 1),
-            profiles=torch.zeros(count, len(fed.ids), len(self._places(fed, state))),
-            counts=torch.zeros(count, len(fed.ids), dtype=torch.int64),
-        )
+        counts = torch.zeros(self.n_clusters, len(fed.ids), dtype=torch.int64)
+        profiles = torch.zeros(*counts.shape, len(self._places(fed, state)))
+        models = state.models.repeat(self.n_clusters, 1)
+        return dataclasses.replace(state, models=models, profiles=profiles, counts=counts)
 
     def step(self, fed: Federation, state: CFLGPState) -> tuple[CFLGPState, Record]:
         """Have clients train their cluster's model; in a clustering round also train a common one, and cluster them."""

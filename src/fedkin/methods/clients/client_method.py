@@ -159,10 +159,9 @@ UNKNOWN = -1
 
 @dataclass(frozen=True)
 class Trained:
-    """Clients that replied in a round, in order of id, and their training losses.
+    """Clients that replied in a round, in order of id, their mean training `loss`, and who did not reply, and why.
 
-    `loss` is the mean of these clients; `losses` are by client, empty with secure sums; `missing` are those that were
-    asked and did not reply, and why.
+    `losses` are by client, empty with secure sums.
     """
 
     answered: list[int]
@@ -297,7 +296,6 @@ class ClientMethod(Method[Any]):
         return Classifier.of({"name": name, "shape": shape, "classes": max(2, classes)})
 
     def check_clients(self, fed: Federation) -> None:
-        """Raise FedkinError if too many clients lack labels that are needed, as `init` does."""
         self.described(fed)
 
     def described(self, fed: Federation, labels_needed: bool = True) -> tuple[tuple[int, ...], int]:
@@ -325,8 +323,7 @@ class ClientMethod(Method[Any]):
 
     def one_each(self, fed: Federation) -> Any:
         """Return a first state of one new model, copied for each client, and every client a cluster by itself."""
-        state = self.unplaced(fed)
-        count = len(fed.ids)
+        state, count = self.unplaced(fed), len(fed.ids)
         return dataclasses.replace(state, models=state.models.repeat(count, 1), labels=torch.arange(count))
 
     def unplaced(self, fed: Federation, models: int | None = None) -> Any:
@@ -340,23 +337,19 @@ class ClientMethod(Method[Any]):
         )
 
     def training_settings(self) -> dict[str, Any]:
-        """Return the settings of the clients' training, as a payload."""
-        return dataclasses.asdict(self.local_training())
+        """Return the settings of the clients' training, a `LocalTraining` as a payload."""
+        training = LocalTraining(epochs=self.local_epochs, steps=self.local_steps, **self.shared_with(LocalTraining))
+        return dataclasses.asdict(training)
 
     def rounds_done(self, state: Any) -> int:
         """Return the number of rounds of training so far."""
         steps: int = state.steps
         return steps
 
-    def local_training(self) -> LocalTraining:
-        """Return the settings of the clients' training."""
-        return LocalTraining(epochs=self.local_epochs, steps=self.local_steps, **self.shared_with(LocalTraining))
-
     def participants(self, fed: Federation, state: State, fraction: float | None = None) -> list[int]:
-        """Return the ids of clients sampled to take part in this round, in ascending order.
+        """Return the ids of clients sampled to take part in this round, in ascending order: a `fraction` of those present.
 
-        They are a `fraction` of the clients present, by default `participation`. Raises FedkinError if
-        they are too few for secure aggregation.
+        Raises FedkinError if they are too few for secure aggregation.
         """
         present = fed.present
         count = max(1, round((self.participation if fraction is None else fraction) * len(present)))
@@ -372,10 +365,7 @@ class ClientMethod(Method[Any]):
         return self.after_round(state, means), round_record(fed, trained, state.labels)
 
     def averaged(self, fed: Federation, state: ClientMethodState) -> tuple[Trained, Means]:
-        """Train for one exchange; return who trained, with losses, and the mean update of every cluster.
-
-        Clients whose cluster is unknown do not take part.
-        """
+        """Train clients of known clusters for one exchange; return who trained, and the mean update of every cluster."""
         means, clusters = self.means(state), self.known_clusters(state.labels, self.participants(fed, state))
         return self.train_clusters(fed, state, clusters, means), means
 
@@ -438,8 +428,7 @@ class ClientMethod(Method[Any]):
     ) -> Trained:
         """Have clients train the models of their `clusters`, given by client, and add their updates to `means`.
 
-        Where only sums over clients may be known, the secure sum of each cluster's updates is added, and no client's
-        loss is known.
+        Where only sums may be known, the secure sum of each cluster's updates is added, and no client's loss is known.
         """
         models = list(state.models)
         starts = {client: models[cluster] for client, cluster in clusters.items()}
@@ -474,10 +463,7 @@ class ClientMethod(Method[Any]):
 
     @staticmethod
     def model_of(result: Mapping[str, Any], client: int) -> Tensor:
-        """Return the model ``(size,)`` of the cluster of `client`, or the first model if the cluster is unknown.
-
-        The cluster is unknown if the client has never replied, or not since its cluster was divided.
-        """
+        """Return the model ``(size,)`` of the cluster of `client`, or the first model if the cluster is unknown."""
         model: Tensor = result["models"][max(0, int(result["labels"][client]))]
         return model
 
@@ -494,10 +480,7 @@ class ClientMethod(Method[Any]):
 
     @staticmethod
     def assign(result: Mapping[str, Any], unseen: Client) -> int:
-        """Return the cluster of an unseen client: the one with the lowest mean loss on its labelled samples.
-
-        Methods that cluster by updates or messages have their own rule.
-        """
+        """Return the cluster of an unseen client: by default the one with the lowest loss on its labelled samples."""
         classifier = Classifier.of(result["module"])
         return classifier.fitting(result["models"], unseen.x, labels_of(unseen))
 

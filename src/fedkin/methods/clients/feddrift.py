@@ -39,11 +39,9 @@ from fedkin.nn.network_forms import CLASSIFIER, DESCENT
 
 @dataclass(frozen=True)
 class FedDriftState(ClientMethodState):
-    """State of FedDrift: the error by which drift is detected, and the isolation of clients that drifted.
+    """State of FedDrift: each client's error of its best model in the last time step, float64 ``(n,)``, -1 for none.
 
-    `errors`, float64 ``(n,)``, are those of each client's best model in the last time step; -1 if there is none.
-    `until`, int64 ``(n,)``, is the time step in which a client that drifted takes part in the clustering again; 0 for
-    others.
+    `until`, int64 ``(n,)``, is the time step in which a client that drifted takes part in the clustering again.
     """
 
     errors: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.float64))
@@ -117,16 +115,12 @@ class FedDriftMethod(ClientMethod):
     def _first_state(self, fed: Federation, state: FedDriftState) -> FedDriftState:
         """Return the state at the beginning of the first time step, with an error of 1 for every client."""
         rows, labels, errors = fed.present, state.labels.clone(), state.errors.clone()
-        labels[rows] = torch.arange(len(rows)) if self.start == "alone" else 0
-        errors[rows] = 1.0
         count = len(rows) if self.start == "alone" else 1
+        labels[rows], errors[rows] = torch.arange(len(rows)) % count, 1.0
         return dataclasses.replace(state, labels=labels, errors=errors, models=state.models.repeat(count, 1))
 
     def _clustered(self, fed: Federation, state: FedDriftState) -> tuple[FedDriftState, dict[str, Any], dict[int, str]]:
-        """Have all clients evaluate all models.
-
-        Returns the new state, the drifted clients and merged models, and the clients that did not reply, and why.
-        """
+        """Have all clients evaluate all models; return the state, who drifted and what merged, and who is missing."""
         payload = {"module": state.module, "models": state.models, "held_out": self.held_out}
         expected: Expected = {"errors": reals(len(state.models), minimum=0, maximum=1)}
         replies = fed.ask(judge, dict.fromkeys(fed.present, payload), expected)
@@ -171,8 +165,7 @@ class FedDriftMethod(ClientMethod):
     def members(self, before: FedDriftState, after: FedDriftState, rows: Sequence[int], errors: Tensor) -> Tensor:
         """Return whose samples count as whose model's, bool ``(m, K)`` for the models `before`.
 
-        A client's samples count for the model it has now, and for its last one while that has not become worse. Models
-        that a single client trains in isolation have none.
+        A client's samples count for the model it has now, and for its last one while that has not become worse.
         """
         count = len(before.models)
         members = torch.zeros(len(rows), count, dtype=torch.bool)

@@ -85,12 +85,9 @@ class FedRCMethod(ClientMethod):
     def init(self, fed: Federation) -> FedRCState:
         """Return K different models, and equal memberships of every client."""
         count, state = self.n_clusters, self.unplaced(fed, self.n_clusters)
-        classes = state.module["classes"]
-        first: FedRCState = dataclasses.replace(
-            state,
-            memberships=torch.full((len(fed.ids), count), 1 / count),
-            frequencies=torch.full((count, classes), 1 / classes),
-        )
+        memberships = torch.full((len(fed.ids), count), 1 / count)
+        frequencies = torch.full((count, state.module["classes"]), 1 / state.module["classes"])
+        first: FedRCState = dataclasses.replace(state, memberships=memberships, frequencies=frequencies)
         return first
 
     def step(self, fed: Federation, state: FedRCState) -> tuple[FedRCState, Record]:
@@ -204,9 +201,8 @@ def sample_losses(classifier: Classifier, models: Tensor, x: Tensor, y: Tensor) 
 def shares_of(losses: Tensor, memberships: Tensor, frequencies: Tensor, y: Tensor) -> Tensor:
     """Return each sample's memberships in the clusters, float32 ``(n, K)`` (the gamma of FedRC's paper).
 
-    They are proportional to ``memberships * exp(-loss) / frequency``, with `losses` ``(n, K)`` of every model on every
-    sample, `memberships` ``(K,)`` of the client and `frequencies` ``(K, classes)``; rows sum to 1. `y` is int64
-    ``(n,)``. A model that has diverged gets 0.
+    They are proportional to ``memberships * exp(-loss) / frequency``, with `losses` ``(n, K)``, `memberships` ``(K,)``
+    of the client, `frequencies` ``(K, classes)`` and classes `y` ``(n,)``. A model that has diverged gets 0.
     """
     logits = memberships.clamp_min(_RAREST).log() - losses - frequencies.clamp_min(_RAREST).log().T[y]
     return logits.nan_to_num(nan=-1e4, posinf=1e4, neginf=-1e4).softmax(1)

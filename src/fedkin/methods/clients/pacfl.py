@@ -160,10 +160,9 @@ def cut_angles(angles: Tensor, threshold: float | None) -> tuple[Tensor, float |
     tree = linkage(squareform(angles.numpy(), checks=False), "average")
     heights = tree[:, 2]
     if threshold is None:
-        gap, lower, upper = max(
-            ((b - a, a, b) for a, b in pairwise(heights.tolist())), default=(0, 0, 0), key=itemgetter(0)
-        )
-        threshold = (lower + upper) / 2 if gap > 0 else None
+        gaps = ((upper - lower, (lower + upper) / 2) for lower, upper in pairwise(heights.tolist()))
+        gap, middle = max(gaps, default=(0, 0), key=itemgetter(0))
+        threshold = middle if gap > 0 else None
     labels = [0] * len(angles) if threshold is None else fcluster(tree, threshold, criterion="distance").tolist()
     return torch.tensor(renumbered(labels)), threshold, reported(heights)
 

@@ -114,16 +114,12 @@ class SattlerMethod(UpdateMethod):
         return replace(whole, parts=halves.tolist()) if max_similarity < self.separation else whole
 
     def _best_cached(self, fed: Federation, state: SattlerState) -> tuple[dict[str, int], dict[int, str]]:
-        """Return, by client, the split whose cached model has a lower loss on its data than its cluster's, if any.
-
-        Also return the clients that did not reply, and why.
-        """
+        """Return, by client, the split whose cached model beats its cluster's on its data, and who did not reply."""
         payloads, ancestors = {}, {}
-        for client, cluster in zip(fed.ids, state.labels.tolist(), strict=True):
-            if cluster >= 0:
-                ancestors[client] = _ancestors(state.splits, cluster)
-                models = [state.models[cluster], *(state.splits[index]["model"] for index in ancestors[client])]
-                payloads[client] = {"module": state.module, "models": torch.stack(models)}
+        for client, cluster in self.known_clusters(state.labels, fed.ids).items():
+            ancestors[client] = _ancestors(state.splits, cluster)
+            models = [state.models[cluster], *(state.splits[index]["model"] for index in ancestors[client])]
+            payloads[client] = {"module": state.module, "models": torch.stack(models)}
         choices = {}
         replies = fed.stream(losses, payloads, lambda client: {"losses": (1 + len(ancestors[client]),)})
         for client, reply in replies:

@@ -1,12 +1,8 @@
 """Class sums with Gaussian noise, in place of randomised bits: tasks of the clients, budget, centre and clusters.
 
 A sample contributes the direction of its code, a vector of length 1. What leaves a client are sums over samples, whose
-sensitivity to one sample is bounded, with noise charged to a privacy account; see `fedkin.privacy.budget`.
-
-As the noise of messages is known, two clients are enough for a cluster: they are similar if they differ by no more than
-their noise. A rule that estimates the noise from the variance inside clusters needs clusters of several clients.
-
-See `fedkin.clustering.class_means`.
+sensitivity to one sample is bounded, with noise charged to a privacy account; see `fedkin.privacy.budget`. As the noise
+is known, two clients are enough for a cluster: see `fedkin.clustering.class_means`.
 """
 
 from __future__ import annotations
@@ -36,8 +32,6 @@ EPSILON = 8.0
 """Default budget of a sample."""
 _CENTRE_FRACTION = 0.05
 """Fraction of the squared budget for the sum over all samples of all clients, which needs little."""
-
-# What clients send.
 
 _SHARED: Expected = {"encoder": ENCODER, "vector": updates("size"), "deviation": positive, "budget": positive}
 
@@ -100,16 +94,9 @@ def _counted(rows: Tensor) -> Tensor:
     return torch.cat([rows, rows.new_full((len(rows), 1), COUNTED)], 1)
 
 
-# What the server makes of them.
-
-
 @dataclass(frozen=True)
 class ClassSums:
-    """Collects clients' noisy class sums under a privacy budget per sample, and clusters them.
-
-    `epsilon` and `delta` are the budget of each sample for both releases of its client together. `segments` is the
-    number of classes, and `width` the length of a code.
-    """
+    """Collects noisy sums of `segments` classes of codes of `width`, under a budget per sample, and clusters them."""
 
     epsilon: float
     delta: float
@@ -176,7 +163,7 @@ class ClassSums:
         return torch.tensor(clusters, dtype=torch.int64)
 
     def described(self) -> dict[str, Any]:
-        """Return the noise parameters that an unseen client needs for its message."""
+        """Return what an unseen client needs for its message."""
         return {"message": "sums", "deviation": self.deviation, "budget": self.budget}
 
 
