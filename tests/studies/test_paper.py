@@ -27,7 +27,7 @@ def test_the_paragraph_says_what_the_folders_hold(runs: list[str], capsys: pytes
     text = capsys.readouterr().out
     for part in (
         "10 clients held ", "(digits, ", "KFed (Dennis, Li and Smith, 2021)", "default settings except n_clusters = 9",
-        "centroids of its own clusters", "no sample left a client", "(seeds 4 and 5)", " ± ", "torch",
+        "What clients sent: ", "No sample left a client", "(seeds 4 and 5)", " ± ", "torch",
         "@inproceedings{dennis2021", "@software{fedkin,",
     ):  # fmt: skip
         assert part in text

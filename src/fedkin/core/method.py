@@ -125,8 +125,6 @@ class Traits:
         Whether samples leave their clients; `Method.sends_samples` says it of one instance.
     copies_data : bool
         Whether synthetic samples leave their clients, which can repeat real ones.
-    sends : str
-        What a client sends, beginning in lower case, without a full stop; empty if it is not said.
     baseline : bool
         Whether it is there to compare with: it clusters all samples in one place, or forms no clusters.
     cost : {"cheap", "costly"}
@@ -148,7 +146,6 @@ class Traits:
     takes_k: bool = True
     moves_data: bool = False
     copies_data: bool = False
-    sends: str = ""
     baseline: bool = False
     cost: Literal["cheap", "costly"] = "costly"
     has_device: bool = False

@@ -17,6 +17,7 @@ from fedkin.core import FedkinError
 from fedkin.core.method import display_name
 from fedkin.core.runner import RecordLine
 from fedkin.experiment.config import Config, flat
+from fedkin.experiment.disclosure import disclosure_of_run
 from fedkin.experiment.outputs import load_description, load_found, read_labels
 from fedkin.experiment.run_folder import RECORDS, is_finished, read_lines, run_config
 from fedkin.report.measures import measures, scaled
@@ -129,6 +130,7 @@ def methods_paragraph(folders: Sequence[Path]) -> str:
     forms_clusters = traits.clusters is not None and not (traits.baseline and traits.finds_k)
     papers = "; ".join(in_text(entry) for entry in papers_of(name))
     title = display_name(type(config.method)) + (f" ({papers})" if papers else "")
+    sent = disclosure_of_run(runs.folders[0]).messages
     left = "samples left the clients" if config.method.sends_samples() else "no sample left a client"
     left = "synthetic samples left the clients" if traits.copies_data else left
     changed = [
@@ -144,7 +146,7 @@ def methods_paragraph(folders: Sequence[Path]) -> str:
         f"{str(traits.clusters).capitalize()} were clustered" if forms_clusters else "Models were trained",
         f"by {title} as implemented in fedkin {__version__}, with default settings"
         f"{f' except {join_words(changed)}' if changed else ''}.",
-        f"A client sent {traits.sends}; {left}." if traits.sends else f"{left.capitalize()}.",
+        f"What clients sent: {'; '.join(each.what for each in sent)}. {left.capitalize()}.",
         _results(runs, forms_clusters),
         f"Software: Python {platform.python_version()}, "
         f"{join_words([f'{package} {version(package)}' for package in packages])}.",

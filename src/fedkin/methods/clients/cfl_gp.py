@@ -75,14 +75,7 @@ class CFLGPMethod(ClientMethod):
     clustering_rounds: Count | None = 10
     coordinates: Count | None = 4096
 
-    traits = ClientMethod.traits.replace(
-        finds_k=False,
-        takes_k=True,
-        sends=(
-            "the change of its model, the number of its samples and its loss; while clusters are formed also a part "
-            "of its change of another model"
-        ),
-    )
+    traits = ClientMethod.traits.replace(finds_k=False, takes_k=True)
     state_type: ClassVar[type[ClientMethodState]] = CFLGPState
 
     def init(self, fed: Federation) -> CFLGPState:

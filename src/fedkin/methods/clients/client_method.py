@@ -281,10 +281,7 @@ class ClientMethod(Method[Any]):
     aggregation: Aggregation = "mean"
 
     state_type: ClassVar[type[ClientMethodState]] = ClientMethodState
-    traits = Traits(
-        clusters="clients", finds_k=True, takes_k=False, has_device=True, scenario="label-clusters",
-        sends="the change of its model, the number of its samples and its loss",
-    )  # fmt: skip
+    traits = Traits(clusters="clients", finds_k=True, takes_k=False, has_device=True, scenario="label-clusters")
 
     def __post_init__(self) -> None:
         if self.optimizer != "sgd":
@@ -347,7 +344,7 @@ class ClientMethod(Method[Any]):
         return steps
 
     def participants(self, fed: Federation, state: State, fraction: float | None = None) -> list[int]:
-        """Return the ids of clients sampled to take part in this round, in ascending order: a `fraction` of those present.
+        """Return the ids of clients sampled to take part in this round, ascending: a `fraction` of those present.
 
         Raises FedkinError if they are too few for secure aggregation.
         """
@@ -365,7 +362,7 @@ class ClientMethod(Method[Any]):
         return self.after_round(state, means), round_record(fed, trained, state.labels)
 
     def averaged(self, fed: Federation, state: ClientMethodState) -> tuple[Trained, Means]:
-        """Train clients of known clusters for one exchange; return who trained, and the mean update of every cluster."""
+        """Train clients of known clusters for one exchange; return who trained, and the mean updates of clusters."""
         means, clusters = self.means(state), self.known_clusters(state.labels, self.participants(fed, state))
         return self.train_clusters(fed, state, clusters, means), means
 

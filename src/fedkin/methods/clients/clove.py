@@ -33,11 +33,7 @@ class CLoVEMethod(ClientMethod):
 
     n_clusters: Count = 3
 
-    traits = ClientMethod.traits.replace(
-        finds_k=False,
-        takes_k=True,
-        sends="the change of its model, the number of its samples, its loss, and its loss under each of the models",
-    )
+    traits = ClientMethod.traits.replace(finds_k=False, takes_k=True)
 
     def init(self, fed: Federation) -> ClientMethodState:
         """Return K different models, and no client in a cluster yet."""

@@ -47,9 +47,7 @@ class DittoMethod(ClientMethod):
 
     attraction: NotNegative = 0.1
 
-    traits = ClientMethod.traits.replace(
-        sends="the changes of the common model and of its own, the number of its samples and its loss", baseline=True
-    )
+    traits = ClientMethod.traits.replace(baseline=True)
     state_type: ClassVar[type[ClientMethodState]] = DittoState
 
     def init(self, fed: Federation) -> DittoState:

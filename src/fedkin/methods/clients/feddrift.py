@@ -83,10 +83,7 @@ class FedDriftMethod(ClientMethod):
     held_out: Annotated[float, Interval(ge=0, lt=1)] = 0.2
     start: Literal["alone", "together"] = "alone"
 
-    traits = ClientMethod.traits.replace(
-        sends="the change of its model, the number of its samples, its loss, and its error under each of the models",
-        scenario="drift-swap",
-    )
+    traits = ClientMethod.traits.replace(scenario="drift-swap")
     state_type: ClassVar[type[ClientMethodState]] = FedDriftState
 
     def init(self, fed: Federation) -> FedDriftState:

@@ -72,14 +72,7 @@ class FedRCMethod(ClientMethod):
     n_clusters: Count = 3
     warm_up: Annotated[int, Ge(0)] = 0
 
-    traits = ClientMethod.traits.replace(
-        finds_k=False,
-        takes_k=True,
-        sends=(
-            "the changes of all models, the number of its samples and its loss; how far it belongs to each cluster,"
-            " and of each cluster and class what part of its samples"
-        ),
-    )
+    traits = ClientMethod.traits.replace(finds_k=False, takes_k=True)
     state_type: ClassVar[type[FedRCState]] = FedRCState
 
     def init(self, fed: Federation) -> FedRCState:

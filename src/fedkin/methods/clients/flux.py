@@ -76,13 +76,7 @@ class FLUXMethod(OneShotMethod):
     radius: Positive | None = None
     latents: Literal["last", "first"] = "last"
 
-    traits = OneShotMethod.traits.replace(
-        sends=(
-            "the mean and standard deviation of its samples' latents, of all and of each class, without noise; in "
-            "warm-up and training the change of its model, the number of its samples and its loss"
-        ),
-        paper={"latents": "first", "min_size": 1},
-    )
+    traits = OneShotMethod.traits.replace(paper={"latents": "first", "min_size": 1})
     state_type = FLUXState
 
     def init(self, fed: Federation) -> FLUXState:

@@ -81,12 +81,7 @@ class GradientLossMethod(ClientMethod):
     rounds: Count = 100
     weighting: Literal["samples", "clients"] = "clients"
 
-    traits = ClientMethod.traits.replace(
-        finds_k=False,
-        takes_k=True,
-        sends="a gradient, the number of its samples, its loss, and which model it chose",
-        cost="cheap",
-    )
+    traits = ClientMethod.traits.replace(finds_k=False, takes_k=True, cost="cheap")
     state_type: ClassVar[type[ClientMethodState]] = GradientLossState
 
     def init(self, fed: Federation) -> GradientLossState:

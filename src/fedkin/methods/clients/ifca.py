@@ -62,7 +62,6 @@ class IFCAMethod(ClientMethod):
     traits = ClientMethod.traits.replace(
         finds_k=False,
         takes_k=True,
-        sends="the change of its model, the number of its samples and its loss, and which model it chose",
         cost="cheap",
         sums_suffice={"start": "random", "aggregation": "mean"},
         paper={"weighting": "clients"},

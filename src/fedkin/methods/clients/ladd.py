@@ -53,15 +53,7 @@ class LADDMethod(OneShotMethod):
     style: Literal["class", "client"] = "class"
     window: Annotated[float, Interval(gt=0, le=0.5)] = 0.1
 
-    traits = OneShotMethod.traits.replace(
-        takes_k=True,
-        sends=(
-            "a style of each of its classes, without noise; then the change of its model, the number of its samples "
-            "and its loss"
-        ),
-        cost="cheap",
-        paper={"n_clusters": None, "style": "client"},
-    )
+    traits = OneShotMethod.traits.replace(takes_k=True, cost="cheap", paper={"n_clusters": None, "style": "client"})
 
     def init(self, fed: Federation) -> OneShotState:
         """Return one new model, and no client in a cluster yet.

@@ -66,12 +66,7 @@ class PACFLMethod(OneShotMethod):
     min_size: Count | None = 1
 
     traits = OneShotMethod.traits.replace(
-        sends=(
-            "the first singular vectors of each of its classes, without noise; then the change of its model, the "
-            "number of its samples and its loss"
-        ),
-        cost="cheap",
-        paper={"bases": "client", "vectors": 3, "angle": "smallest", "threshold": None},
+        cost="cheap", paper={"bases": "client", "vectors": 3, "angle": "smallest", "threshold": None}
     )
 
     def messages(self, fed: Federation, state: OneShotState, clients: Sequence[int]) -> Replies[Tensor]:

@@ -96,9 +96,7 @@ class AFCLMethod(SampleMethod):
     members: Count = 3
     participation: Fraction = 1.0
 
-    traits = SampleMethod.traits.replace(
-        finds_k=True, takes_k=False, sends="means of a few of its samples each, in every round", cost="cheap"
-    )
+    traits = SampleMethod.traits.replace(finds_k=True, takes_k=False, cost="cheap")
     state_type: ClassVar[type[State]] = AFCLState
     assign_task: ClassVar[Task] = assign_to_centroids
 

@@ -30,9 +30,7 @@ from fedkin.methods.samples.centroid_method import (
     scaled_like_features,
 )
 
-_TRAITS = CentroidMethod.traits.replace(
-    moves_data=True, sends="the features of all its samples", baseline=True, cost="cheap"
-)
+_TRAITS = CentroidMethod.traits.replace(moves_data=True, baseline=True, cost="cheap")
 
 
 @client_task(

@@ -92,7 +92,7 @@ class DECMethod(SampleMethod):
     tolerance: Fraction = 0.001
     restarts: Count = 20
 
-    traits = SampleMethod.traits.replace(moves_data=True, sends="all its samples", baseline=True, has_device=True)
+    traits = SampleMethod.traits.replace(moves_data=True, baseline=True, has_device=True)
     state_type: ClassVar[type[State]] = DECState
     assign_task: ClassVar[Task] = assign
     soft = True

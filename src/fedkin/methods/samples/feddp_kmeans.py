@@ -109,9 +109,7 @@ class FedDPKMeansMethod(CentroidMethod):
     rounds: Annotated[int, Ge(0)] = 1
     read: Callable[[str], Tensor] | None = None
 
-    traits = CentroidMethod.traits.replace(
-        sends="sums and counts of its features with noise that makes them differentially private", cost="cheap"
-    )
+    traits = CentroidMethod.traits.replace(cost="cheap")
     state_type: ClassVar[type[State]] = FedDPKMeansState
 
     @property

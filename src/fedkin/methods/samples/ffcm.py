@@ -75,7 +75,6 @@ class FFCMMethod(CentroidMethod):
     start: Literal["clients", "uniform"] = "clients"
 
     traits = CentroidMethod.traits.replace(
-        sends="a centroid and a sum of weights for each cluster, in every round",
         cost="cheap",
         sums_suffice={"aggregation": "mean", "start": "uniform"},
         paper={"fuzziness": 2.0, "start": "uniform", "rounds": 1000},

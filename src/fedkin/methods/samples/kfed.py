@@ -66,11 +66,7 @@ class KFedMethod(CentroidMethod):
     max_iter: Literal[1] | None = None
     assign: Literal["nearest", "induced"] = "nearest"
 
-    traits = CentroidMethod.traits.replace(
-        sends="the centroids of its own clusters, and how many there are",
-        cost="cheap",
-        paper={"assign": "induced", "max_iter": 1},
-    )
+    traits = CentroidMethod.traits.replace(cost="cheap", paper={"assign": "induced", "max_iter": 1})
     state_type: ClassVar[type[State]] = KFedState
     without = staticmethod(without_points)
     remains = staticmethod(nothing_remains)

@@ -122,9 +122,7 @@ class MUFCMethod(CentroidMethod):
     grid: Annotated[float, Ge(0)] = 0.05
 
     state_type: ClassVar[type[State]] = MUFCState
-    traits = CentroidMethod.traits.replace(
-        sends="some of its samples, rounded to a grid, and how many are nearest to each", cost="cheap"
-    )
+    traits = CentroidMethod.traits.replace(cost="cheap")
     assign_task: ClassVar[Task] = assign_remaining
     without = staticmethod(without_points)
     remains = staticmethod(nothing_remains)

@@ -76,11 +76,7 @@ class SyntheticMethod(SampleMethod):
     capacity: Positive = 1.0
 
     state_type: ClassVar[type[State]] = SyntheticState
-    traits = SampleMethod.traits.replace(
-        sends="synthetic samples that its generative network makes, the number of its samples and losses",
-        copies_data=True,
-        has_device=True,
-    )
+    traits = SampleMethod.traits.replace(copies_data=True, has_device=True)
 
     @abstractmethod
     def cluster(self, fed: Federation, state: Any, x: Tensor) -> dict[str, Any]:

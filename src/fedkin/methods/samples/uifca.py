@@ -120,7 +120,7 @@ class UIFCAMethod(SampleMethod):
     aggregation: Aggregation = "mean"
 
     traits = SampleMethod.traits.replace(
-        sends="trained flows, how many of its samples chose each, and the centres and sizes of its own clusters once",
+
         has_device=True,
         paper={
             "start": "random", "cluster_rounds": 20, "rounds": 40, "local_steps": 100, "width": 512,

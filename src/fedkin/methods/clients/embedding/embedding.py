@@ -279,13 +279,7 @@ class EmbeddingMethod(OneShotMethod):
     flips: list[Flip] = field(default_factory=list)
     clustering: Mode = "exact"
 
-    traits = OneShotMethod.traits.replace(
-        sends=(
-            "one message of flipped bits, or of sums with noise; in pre-training and training the change of its "
-            "model, the number of its samples and its loss"
-        ),
-        paper={"clustering": "bayes"},
-    )
+    traits = OneShotMethod.traits.replace(paper={"clustering": "bayes"})
     state_type: ClassVar[type[ClientMethodState]] = EmbeddingState
 
     def __post_init__(self) -> None:

@@ -139,11 +139,7 @@ class CCFCMethod(SampleMethod):
     standalone: bool = False
     aggregation: Aggregation = "mean"
 
-    traits = SampleMethod.traits.replace(
-        sends="its trained network, the number of its samples, and centroids of latents",
-        has_device=True,
-        paper={"form": "code", "views": "pillow"},
-    )
+    traits = SampleMethod.traits.replace(has_device=True, paper={"form": "code", "views": "pillow"})
     state_type: ClassVar[type[State]] = CCFCState
 
     def init(self, fed: Federation) -> CCFCState:

@@ -186,13 +186,7 @@ class FedCRefMethod(SampleMethod):
     oracle: Oracle | None = None
 
     traits = SampleMethod.traits.replace(
-        finds_k=True,
-        takes_k=False,
-        sends=(
-            "an autoencoder of each of its clusters, which goes to all other clients, too; fractions, sizes and choices"
-        ),
-        has_device=True,
-        scenario="label-skew",
+        finds_k=True, takes_k=False, has_device=True, scenario="label-skew",
         paper={
             "associations": "paper", "safeguard": "all", "stability": 0.8, "min_steps": 0, "n_clusters": "given",
             "max_iterations": 20,

@@ -176,7 +176,6 @@ class KinGraphMethod(SampleMethod):
 
     traits = SampleMethod.traits.replace(
         finds_k=True,
-        sends="sums and products of its features, and the mean and the size of each of its micro-clusters",
         cost="cheap",
         has_device=True,
         sums_suffice={"common_micro_clusters": (True, "auto"), "epsilon": None},
