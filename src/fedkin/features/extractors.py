@@ -75,12 +75,9 @@ def suited(shape: tuple[int, ...], flat: bool) -> str:
 
 
 _FEATURES: dict[str, Extractor] = {
-    "raw": lambda x: x.flatten(1),
-    "unit": lambda x: normalize(x.flatten(1), dim=1),
-    "embedded": lambda x: normalize(x.flatten(1), dim=1),
-    "gradients": gradients,
-    "flat-gradients": flat_gradients,
-}
+    "raw": lambda x: x.flatten(1), "unit": lambda x: normalize(x.flatten(1), dim=1),
+    "embedded": lambda x: normalize(x.flatten(1), dim=1), "gradients": gradients, "flat-gradients": flat_gradients,
+}  # fmt: skip
 known = frozenset(_FEATURES)
 """The library's own names."""
 
