@@ -17,7 +17,7 @@ import fedkin
 from fedkin.core import FedkinError
 from fedkin.data.inputs import load_clients
 from fedkin.data.options import TableOptions
-from fedkin.data.samples import KEPT, listed_samples
+from fedkin.data.samples import KEPT
 from fedkin.features.encoders import Encoder, Preprocessing, announce_download, rocket
 
 
@@ -164,19 +164,6 @@ def test_samples_are_encoded_once_by_content(exported: str, tmp_path: Path, monk
     assert torch.equal(load_clients(folder, options=options)[0].x, first[0].x)
 
 
-def test_texts_and_lists_are_recognised() -> None:
-    kinds = {
-        "texts": ["the pump leaks", "invoice.pdf was paid twice"],
-        "images": photographs(2, 0),
-        "series": [np.zeros(8), np.zeros(9)],
-    }
-    assert {kind: samples and samples.kind for kind, own in kinds.items() if (samples := listed_samples(own)) or 1} == {
-        kind: kind for kind in kinds
-    }
-    for other in ([np.zeros(8), np.zeros(8)], [[1.0, 2.0]], ["a.csv", "b.csv"], [], "text", np.zeros((2, 3))):
-        assert listed_samples(other) is None
-
-
 def test_words_of_a_function_encode_texts() -> None:
     sites = {
         "a": (["oil leaks"] * 6 + ["invoice paid"] * 6, [0] * 6 + [1] * 6),
@@ -293,12 +280,3 @@ def test_size_and_licence_are_said_before_a_download_and_nothing_after_it(
     (snapshot.parents[1] / "refs" / "main").write_text("abc")
     announce_download(name)
     assert len(caplog.messages) == 1
-
-
-def test_a_hub_that_cannot_be_reached_is_left_to_the_loading(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    hub = pytest.importorskip("huggingface_hub")
-    monkeypatch.setattr(hub.constants, "HF_HUB_OFFLINE", True)
-    announce_download("nobody/nothing-of-this-name")
-    assert not caplog.messages

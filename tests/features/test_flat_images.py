@@ -36,15 +36,6 @@ OTHERS = {
 }
 
 
-def test_images_of_real_sets_are_images(real):
-    from fedkin.data.sources import load
-
-    for name, split in (("mnist", "test"), ("fashion_mnist", "test"), ("kkanji49", "train")):
-        x = load(str(real(name)), split=split).x[:500]
-        assert are_flat_images(x.flatten(1)), name
-        assert are_flat_images(x) is False, "they are images already"
-
-
 @pytest.mark.parametrize("kind", OTHERS)
 def test_other_columns_are_none(kind):
     for seed in range(3):

@@ -65,25 +65,6 @@ def test_a_basis_has_the_numbers_and_is_finite(seed, rows, columns, numbers):
     assert max(numbers, 1) <= basis.shape[1] <= len(blocks)
 
 
-def test_the_directions_are_one_fewer_than_the_classes():
-    rng = np.random.default_rng(0)
-    odds = np.array([[0.1] * 8 + [0.9] * 4, [0.9] * 4 + [0.1] * 8, [0.1] * 4 + [0.9] * 4 + [0.1] * 4])
-    truth = rng.integers(0, 3, 900)
-    x = (rng.random((900, 12)) < odds[truth]).astype(float)
-    basis = shared_basis(covariance(x), 900, torch.arange(12))
-    assert basis.shape == (12, 2)
-    inside = np.concatenate([(x @ basis.numpy())[truth == own] for own in range(3)])
-    assert len(np.unique(inside.round(6), axis=0)) > len(np.unique(x, axis=0)) / 2
-
-
-@pytest.mark.parametrize("numbers", [0, 3])
-def test_independent_columns_share_nothing(numbers):
-    rng = np.random.default_rng(1)
-    x = np.column_stack([rng.normal(size=(1_000, numbers)), rng.integers(0, 2, (1_000, 8))])
-    blocks = torch.cat([torch.full((numbers,), -1), torch.arange(8)])
-    assert shared_basis(covariance(x), 1_000, blocks).shape[1] == max(numbers, 1)
-
-
 def test_indicators_of_one_column_do_not_count_as_shared():
     rng = np.random.default_rng(2)
     kinds = np.eye(4)[rng.integers(0, 4, 1_000)]

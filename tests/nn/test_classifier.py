@@ -75,14 +75,3 @@ def test_latents_are_what_the_last_linear_layer_is_given(name):
     assert torch.equal(network.latents(vector, x), latents)  # hooks are gone, or would be called twice
     with network.resident() as resident:
         assert not any(layer._forward_pre_hooks for layer in resident.module.modules())
-
-
-def test_the_fitting_model_is_that_of_the_lowest_loss_and_never_one_that_diverged():
-    rng = derive_generator(0, "fitting")
-    classifier = Classifier.of({"name": "perceptron", "shape": (4,), "classes": 3})
-    x, y = torch.randn(65, 4, generator=rng), torch.randint(0, 3, (65,), generator=rng)
-    models = torch.stack([classifier.initial(rng) for _ in range(4)])
-    losses = [classifier.loss(model, x, y) for model in models]
-    assert classifier.fitting(models, x, y) == losses.index(min(losses))
-    diverged = torch.full_like(models[0], torch.nan)
-    assert classifier.fitting(torch.stack([diverged, models[0], diverged]), x, y) == 1

@@ -25,27 +25,6 @@ def test_only_its_own_generator_is_drawn_from():
     assert torch.equal(torch.get_rng_state(), before)
 
 
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.drop = nn.Dropout(0.3)
-        self.body = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Dropout2d(0.1), nn.Sequential(self.drop, nn.Flatten()))
-        self.head = nn.Linear(2, 2)
-        self.absent = None
-        self.register_module("nothing", None)
-
-
-def test_every_dropout_is_replaced_in_place():
-    net = Net()
-    keys = list(net.state_dict())
-    assert with_own_dropout(net) is net
-    assert not any(isinstance(layer, nn.Dropout | nn.Dropout2d) for layer in net.modules())
-    assert (net.drop.p, net.drop.whole_channels) == (0.3, False)
-    assert (net.body[1].p, net.body[1].whole_channels) == (0.1, True)
-    assert net.body[2][0] is net.drop
-    assert list(net.state_dict()) == keys
-
-
 @pytest.mark.parametrize(
     "layer", [nn.AlphaDropout(0.1), nn.RReLU(), nn.LSTM(2, 2, 2, dropout=0.1), nn.MultiheadAttention(2, 1, dropout=0.1)]
 )

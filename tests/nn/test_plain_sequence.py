@@ -105,24 +105,3 @@ def test_images_have_autograds_gradient_and_are_left_alone(layers, channels_last
 )
 def test_nothing_else_is_taken_for_one(module):
     assert not is_plain_sequence(module)
-
-
-@pytest.mark.parametrize("rate", [0.0, 0.1])
-def test_targets_may_be_given_and_weigh_their_samples(rate: float) -> None:
-    """Rows of targets sum to anything: what autograd makes of the same weighted loss."""
-    rng = torch.Generator().manual_seed(4)
-    x, y = torch.randn(7, 5, generator=rng), torch.arange(7) % 3
-    targets = torch.rand(7, 1, generator=rng) * torch.nn.functional.one_hot(y, 3)
-    module = torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.ReLU(), torch.nn.Linear(4, 3))
-    resident = SequenceResident(copy.deepcopy(module), False)
-    loss = torch.nn.functional.cross_entropy(module(x), targets)
-    loss.backward()
-    gradient = torch.cat([part.grad.flatten() for part in module.parameters() if part.grad is not None])
-    before = resident.vector()
-    if rate:
-        losses, _ = resident.train_batches(x, targets, torch.arange(7), 7, rate)
-        assert torch.allclose(resident.vector(), before - rate * gradient, atol=1e-6)
-        assert float(losses[0]) == pytest.approx(float(loss.detach()), abs=1e-6)
-    else:
-        assert float(resident.gradient(x, targets)) == pytest.approx(float(loss.detach()), abs=1e-6)
-        assert torch.allclose(resident.grad, gradient, atol=1e-6)

@@ -4,12 +4,9 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import Tensor
 
 import planted
-from fedkin.clustering.matching import renumbered
 from fedkin.core import Client, FedkinError, State
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.clients.client_method import Trained, round_record
@@ -101,18 +98,6 @@ def test_two_rounds_follow_the_formulas(name):
 
 def federation(clients: list[Client], **engine: object) -> LocalFederation:
     return LocalFederation(clients, workers=1, **engine)
-
-
-@given(st.lists(st.integers(-3, 9)))
-def test_equal_partitions_get_equal_numbers(labels):
-    numbers = renumbered(labels)
-    assert planted.same_partition(labels, numbers)
-    assert numbers == renumbered([-label for label in labels])
-    seen: list[int] = []
-    for number in numbers:
-        assert number <= len(seen)
-        if number == len(seen):
-            seen.append(number)
 
 
 def test_clients_without_a_cluster_join_that_of_the_model_with_the_lowest_loss():
@@ -208,20 +193,6 @@ def test_where_too_few_are_left_the_model_stays():
         2: "fewer than 3 clients to sum over",
     }
     assert done.records[1].answered == [0, 1, 2]
-
-
-def test_a_cluster_of_two_keeps_its_model_and_its_clients():
-    done = planted.run(
-        IFCAMethod(**(ROUNDS | {"rounds": 8}), n_clusters=2), sites([0, 0, 0, 0, 1, 1]), secure_sums=True
-    )
-    plain = planted.run(IFCAMethod(**(ROUNDS | {"rounds": 8}), n_clusters=2), sites([0, 0, 0, 0, 1, 1]))
-    assert planted.same_partition(plain.labels, [0, 0, 0, 0, 1, 1])
-    for state, record in zip(done.states[1:], done.records, strict=True):
-        sizes = state.labels.bincount(minlength=2)
-        small = [i for i in range(6) if sizes[state.labels[i]] < 3]
-        assert record.missing == dict.fromkeys(small, "fewer than 3 clients to sum over")
-        assert not set(small) & set(record.answered)
-    assert any(record.missing for record in done.records)
 
 
 def test_too_small_a_share_is_refused():

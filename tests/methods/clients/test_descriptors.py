@@ -12,20 +12,9 @@ import pictures
 import planted
 from fedkin.core import Client
 from fedkin.methods.clients.ladd import describe_style, low_frequencies, window_shape
-from fedkin.methods.clients.one_shot import without_small
-from fedkin.methods.clients.pacfl import PACFLMethod, vectors_of
+from fedkin.methods.clients.pacfl import PACFLMethod
 
 SHORT: dict[str, Any] = planted.FULL_BATCH | {"rounds": 2}
-
-
-def test_vectors_are_numpys_and_a_missing_class_is_zeros():
-    one = planted.client(0)
-    one.x, one.y = one.x[one.y != 2], one.y[one.y != 2]
-    how = {"bases": "class", "count": 2, "segments": planted.CLASSES}
-    found = vectors_of(one, how).view(planted.CLASSES, 2, -1)
-    assert not found[2].any()
-    _, _, expected = np.linalg.svd(one.x[one.y == 1].numpy(), full_matrices=False)
-    assert np.allclose(np.abs(found[1].numpy()), np.abs(expected[:2]), atol=1e-5)
 
 
 @pytest.mark.parametrize("angle", ["mean", "smallest"])
@@ -37,12 +26,6 @@ def test_turned_pictures_are_told_apart_without_labels(angle):
     new = pictures.client(50, 2)
     new.y = None
     assert PACFLMethod.assign(done.result, new) == done.labels[pictures.TURNS.index(2)]
-
-
-def test_small_clusters_join_the_nearest_large_one():
-    distances = torch.tensor([[0.5, 60, 20], [0.5, 60, 20], [60, 0, 70], [20, 70, 0]])
-    assert without_small(torch.tensor([0, 0, 1, 2]), 2, distances).tolist() == [0, 0, 0, 0]
-    assert without_small(torch.tensor([0, 0, 1, 2]), 3, distances).tolist() == [0, 0, 1, 2]
 
 
 CLASSES, SIDE = 3, 16

@@ -10,7 +10,7 @@ from fedkin.core import Client, FedkinError
 from fedkin.core.seeds import derive_generator
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.samples.centralized import KMeansMethod
-from fedkin.methods.samples.ffcm import FFCMMethod, mean_by_index, move_centres
+from fedkin.methods.samples.ffcm import FFCMMethod
 from fedkin.methods.samples.kfed import KFedMethod
 from fedkin.methods.samples.mufc import FORGOTTEN, MUFCMethod, draw_centroids, drawn_rows, forget
 from fedkin.secure_aggregation.sums import secure
@@ -40,15 +40,6 @@ def run(method, clients, **options):
     return fed, state, record
 
 
-def test_the_start_is_the_first_client_that_replied():
-    clients = [make_client(0, [0, 1])[0], make_client(1, [2, 3], 50)[0], make_client(2, [4, 5])[0]]
-    method = KFedMethod(n_clusters=6, local_clusters=2)
-    assert run(method, clients)[2].values["start"] == 0
-    lost = run(method, clients, failures=[(2, 0)])[2]
-    assert lost.values["start"] == 1
-    assert lost.missing == {0: "lost on purpose"}
-
-
 def test_induced_clusters_are_those_of_local_clusters_and_nearest_ones_are_not():
     clients, _ = planted()
     method = KFedMethod(n_clusters=3, local_clusters=2, assign="induced")
@@ -76,31 +67,7 @@ def client_rng(i: int) -> torch.Generator:
     return derive_generator(0, "client", i, 2)
 
 
-@pytest.mark.parametrize("max_iter", [None, 1])
-@pytest.mark.parametrize("assign", ["nearest", "induced"])
-def test_clients_with_few_samples_and_repeated_ones(max_iter, assign):
-    same = torch.full((9, 20), 0.3)
-    clients = [Client(0, CENTRES[:1].clone()), Client(1, same), planted()[0][2], Client(3, torch.zeros(4, 20))]
-    method = KFedMethod(n_clusters=4, local_clusters=3, max_iter=max_iter, assign=assign)
-    _, state, record = run(method, clients)
-    assert record.values["local_clusters"][:2] == [1, 1]
-    assert record.values["local_clusters"][3] == 1
-    assert method.result(state)["n_clusters"] == 4
-    for client in clients:
-        assert client.state["clusters"].shape == (len(client),)
-        assert client.state["clusters"].max() < 4
-
-
 FFCM_CENTRES = 8 * torch.eye(4, 6)
-
-
-PAYLOAD = {
-    "features": "raw",
-    "centroids": FFCM_CENTRES,
-    "fuzziness": 1.5,
-    "tolerance": 1e-4,
-    "local_clusters": 4,
-}
 
 
 def ffcm_make_client(i: int, held: list[int], each: int = 25) -> tuple[Client, torch.Tensor]:
@@ -125,23 +92,6 @@ def ffcm_run(method, clients, secure_sums=False, **options):
         states.append(state)
         records.append(record)
     return states, records
-
-
-def test_a_client_with_fewer_clusters_speaks_of_those_it_has():
-    client, _ = ffcm_make_client(0, [1, 3])
-    reply = move_centres.run([client], [PAYLOAD | {"local_clusters": 2}])[0]
-    assert reply["indices"].tolist() == [1, 3]
-    torch.testing.assert_close(reply["centres"][0], client.x[:25].mean(0), atol=0.2, rtol=0)
-    few = Client(1, client.x[:1])
-    reply = move_centres.run([few], [PAYLOAD])[0]
-    assert reply["indices"].tolist() == [1]
-    assert len(move_centres.run([few], [PAYLOAD | {"centroids": torch.zeros(0, 0)}])[0]["centres"]) == 1
-
-
-def test_means_count_supports_and_keep_what_nobody_reports():
-    before = torch.tensor([[1.0], [2.0], [3.0]])
-    centres, supports, indices = torch.tensor([[0.0], [5.0], [4.0]]), torch.tensor([3.0, 1.0, 1.0]), [0, 2, 0]
-    assert mean_by_index(before, centres, supports, torch.tensor(indices)).tolist() == [[1.0], [2.0], [5.0]]
 
 
 def test_with_sums_alone_it_finds_the_same_centres():

@@ -12,7 +12,6 @@ from fedkin.engines.local import LocalFederation
 from fedkin.methods.samples.fedcref.tasks import initial_labels
 from fedkin.methods.samples.sda_fc import SDAFCMethod
 from fedkin.methods.samples.uifca import UIFCAMethod, likelihoods
-from fedkin.nn.flow import Flow, to_logits
 
 
 def generator(seed=0):
@@ -142,31 +141,3 @@ def test_samples_choose_the_likeliest_flow_once_in_a_cluster_round():
     assert state.finished
     final = [method.predict(method.result(state), client.x) for client in clients]
     assert all(torch.equal(client.state["clusters"], own) for client, own in zip(clients, final, strict=True))
-
-
-def test_only_flows_of_a_clients_own_clusters_cross(crossed):
-    clients, _ = uifca_make_clients()
-    fed = LocalFederation(clients, seed=2)
-    method = UIFCAMethod(**UIFCA_TINY | {"n_clusters": 6}, cluster_rounds=1, rounds=2)
-    state, _ = method.step(fed, method.init(fed))
-    own = [client.state["clusters"].unique() for client in clients]
-    method.step(fed, state)
-    (_, first, _), (_, second, replies) = [one for one in crossed if one[0] == "choose_and_train"]
-    for client, clusters in enumerate(own):
-        assert len(clusters) < 6
-        assert torch.equal(first[client]["clusters"], torch.arange(6))
-        assert torch.equal(second[client]["clusters"], clusters)
-        assert torch.equal(torch.stack(second[client]["models"]), state.models[clusters])
-        assert torch.equal(replies[client]["clusters"], clusters)
-
-
-def test_images_are_given_as_logits_and_tables_as_they_are():
-    rng = torch.Generator().manual_seed(0)
-    images = [Client(i, torch.rand(8, 1, 3, 4, generator=rng)) for i in range(2)]
-    method = UIFCAMethod(**UIFCA_TINY)
-    state = method.init(LocalFederation(images))
-    assert state.alpha == 0.05
-    flow = Flow.of(state.flow)
-    expected = flow.log_likelihoods(state.models, to_logits(images[0].x, 0.05))
-    assert torch.equal(likelihoods(method.result(state), images[0].x), expected)
-    assert UIFCAMethod(**UIFCA_TINY).init(LocalFederation(uifca_make_clients()[0])).alpha is None

@@ -3,7 +3,6 @@
 import math
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -145,17 +144,6 @@ def known_noise_planted(labels: list[int], deviation: float, seed: int) -> Tenso
 
 def found(messages: Tensor, deviation: float = 1.0, min_size: int = 2) -> list[int]:
     return cluster_class_means(ClassMeans.of(messages, CLASSES, deviation), min_size, rng()).labels.tolist()
-
-
-def test_means_and_their_variances_are_those_of_sums_and_counts():
-    message = torch.tensor([[[30.0, 40.0, 0.5 * 100], [1.0, 1.0, 0.1]]]).flatten(1)
-    means = ClassMeans.of(message, 2, deviation=2.0)
-    assert means.noise == 4.0
-    assert means.present.tolist() == [[True, False]]
-    np.testing.assert_allclose(means.means[0], [[0.3, 0.4], [0.0, 0.0]])
-    added = (2.0 / 100) ** 2
-    spread = 1 - 0.25 + 2 * added
-    assert means.variances[0, 0] == pytest.approx(added + 1.8 * spread / (2 * 100))
 
 
 @pytest.mark.parametrize("deviation", [0.0, 1.0, 20.0])

@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 
 import pictures
 import planted
-from fedkin.clustering.matching import matched
-from fedkin.core import Client, FedkinError
-from fedkin.engines.local import LocalFederation
+from fedkin.core import Client
 from fedkin.methods.clients.embedding import embedding
 from fedkin.methods.clients.embedding import embedding as tasks
 from fedkin.methods.clients.embedding.embedding import EmbeddingMethod
@@ -124,19 +122,6 @@ def test_a_message_is_the_mean_code_of_every_class_rounded_segment_by_segment():
         assert message(client).tolist() == by_hand(client)
 
 
-@settings(max_examples=30)
-@given(st.sets(st.integers(0, pictures.CLASSES - 1), min_size=1))
-def test_messages_are_of_one_length_whatever_classes_a_client_has(held):
-    client = pictures.client(0, classes=held)
-    found = message(client)
-    assert found.shape == (pictures.CLASSES, ENCODER.width)
-    full = by_hand(pictures.client(0, classes=held)) if len(held) == pictures.CLASSES else None
-    for label in held:
-        expected = rounded(codes(client.x[client.y == label]).mean(0))
-        assert found[label].tolist() == expected
-        assert full is None or full[label] == expected
-
-
 def test_missing_classes_are_uniform_noise_drawn_once_and_by_each_client_for_itself():
     clients = [pictures.client(number, classes=[0, 1, 2]) for number in range(60)]
     first = torch.stack([message(site, seed=site.id)[3] for site in clients])
@@ -197,44 +182,3 @@ def test_the_encoder_of_a_file_is_used_as_it_is(tmp_path):
     assert torch.equal(done.states[-1].vector, made.vector)
     assert torch.equal(done.result["vector"], made.vector)
     assert planted.same_partition(done.labels, pictures.TURNS)
-
-
-def test_a_file_that_does_not_fit_or_is_none_is_refused(tmp_path):
-    fed = LocalFederation(pictures.clients(), workers=1)
-    file(tmp_path, shape=(1, 28, 28))
-    with pytest.raises(FedkinError, match=r"trained on samples of shape \(1, 28, 28\); the clients' have \(1, 8, 8\)"):
-        EmbeddingMethod(encoder=str(tmp_path / "encoder")).init(fed)
-    with pytest.raises(FedkinError, match="holds no encoder"):
-        EmbeddingMethod(encoder=str(tmp_path / "nothing")).init(fed)
-    (tmp_path / "text").write_text("encoder")
-    with pytest.raises(FedkinError, match="holds no encoder"):
-        EmbeddingMethod(encoder=str(tmp_path / "text")).init(fed)
-
-
-SEGMENTS, WIDTH = 5, 24
-
-
-def drawn(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
-def distinct(seed: int) -> torch.Tensor:
-    """Segments ``(SEGMENTS, WIDTH)`` of bits that differ in about half."""
-    return torch.randint(0, 2, (SEGMENTS, WIDTH), generator=drawn(seed), dtype=torch.uint8)
-
-
-def same_segments(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return sorted(one.view(SEGMENTS, -1).tolist()) == sorted(other.view(SEGMENTS, -1).tolist())
-
-
-orders = st.lists(st.permutations(range(SEGMENTS)), min_size=1, max_size=8)
-
-
-@given(orders, st.integers(0, 99))
-def test_any_order_of_the_segments_is_undone(orders, seed):
-    parts = distinct(seed)
-    template, messages = matched(torch.stack([parts[order].flatten() for order in orders]), SEGMENTS)
-    assert messages.dtype == torch.uint8
-    assert all(torch.equal(message, messages[0]) for message in messages)
-    assert same_segments(messages[0], parts)
-    assert torch.equal(template, messages[0].view(SEGMENTS, WIDTH).float())

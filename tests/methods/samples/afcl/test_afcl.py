@@ -7,7 +7,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from fedkin.core import Client, FedkinError
 from fedkin.engines.local import LocalFederation
-from fedkin.methods.samples.afcl import AFCLMethod, groups_of, propose_seeds, pull, send_group_means
+from fedkin.methods.samples.afcl import AFCLMethod, propose_seeds, pull, send_group_means
 
 RATES = np.full(2, 0.1)
 
@@ -86,17 +86,6 @@ ASK = {"features": "raw", "members": 3, "seeds": SEEDS, "lowest": torch.zeros(2)
 def client(count: int, seed: int = 0) -> Client:
     rng = torch.Generator().manual_seed(seed)
     return Client(0, torch.rand(count, 2, generator=rng), rng=rng)
-
-
-@pytest.mark.parametrize("members", [1, 2, 3, 5])
-@pytest.mark.parametrize("count", [5, 17, 30])
-def test_groups_have_members_enough_and_one_label(members: int, count: int):
-    labels = torch.arange(count) % (2 if count > 2 * members else 1)
-    groups = groups_of(labels, members)
-    sizes = groups.bincount()
-    assert members <= int(sizes.min()) <= int(sizes.max()) <= 2 * members - 1 if members > 1 else int(sizes.max()) == 1
-    assert all(len(labels[groups == group].unique()) == 1 for group in groups.unique())
-    assert len(groups_of(labels[: members - 1], members)) == 0
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 20, 41])

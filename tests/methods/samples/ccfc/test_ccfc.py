@@ -11,7 +11,7 @@ from torch.nn.functional import cosine_similarity, normalize, one_hot
 from fedkin.core import Client
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.samples.ccfc.augmentation import Augmentation
-from fedkin.methods.samples.ccfc.ccfc import CCFCMethod, initial_model
+from fedkin.methods.samples.ccfc.ccfc import CCFCMethod
 from fedkin.methods.samples.ccfc.contrastive import (
     Contrastive,
     ContrastiveNetwork,
@@ -79,15 +79,6 @@ def test_local_centroids_are_of_the_clients_own_network_and_clusters_of_the_comm
     for client in clients:
         latents = normalize(network.module(last.models["all"]).encoder(client.x), dim=1)
         assert torch.equal(client.state["clusters"], (latents @ last.centroids["all"].T).argmax(1))
-
-
-@pytest.mark.parametrize("start", ["own", "common"])
-def test_clients_begin_with_models_of_their_own_or_with_one_and_go_on_with_one(exchanges, start):
-    states, _, _ = run(CCFCMethod(**TINY, start=start), make_clients()[0])
-    first, second = (asked for _, asked, _ in exchanges[1:3])
-    assert torch.equal(initial_model(first[0]), initial_model(first[1])) == (start == "common")
-    assert not any(isinstance(value, torch.Tensor) for value in first[0].values())  # a seed stands for the model
-    assert all(torch.equal(second[i]["model"], states[1].models["all"]) for i in range(3))
 
 
 def test_alone_every_client_has_its_own_network_and_clusters(exchanges):
@@ -185,26 +176,3 @@ def test_learning_by_views_is_simsiam_held_to_the_common_network():
     assert -1.3 <= loss <= 1.3
     assert same_weights(model, expected)
     assert not same_weights(model, start)
-
-
-def test_learning_by_clusters_uses_anchors_of_the_common_network_and_no_views():
-    network, training = Contrastive.of(SMALL.spec()), ContrastiveTraining(batch_size=16, model_weight=0.5, form="code")
-    start, x = network.initial(rng(1)), torch.rand(40, 1, 8, 8, generator=rng(2))
-    clusters = torch.arange(40) % 3
-    batches = list(torch.randperm(40, generator=rng(7)).split(16))
-
-    def loss_of(rows: torch.Tensor, module: ContrastiveNetwork, common: ContrastiveNetwork) -> torch.Tensor:
-        z = module.encoder(x[rows])
-        p = module.predictor(z)
-        with torch.no_grad():
-            anchors = common(x[rows])
-        loss = cluster_contrast(p, z, one_hot(clusters[rows], 3).float(), "code")
-        return loss - 0.5 * cosine_similarity(p, anchors).mean()
-
-    expected = plain(start, batches, loss_of)
-    latents, anchors = network.anchors(start, x)
-    assert torch.allclose(latents.norm(dim=1), torch.ones(40), atol=1e-5)
-    moments = AdamMoments.new(network.parameters)
-    model, _ = network.learn_clusters(start, x, clusters, anchors, rng(7), moments, training)
-    assert same_weights(model, expected)
-    assert float(moments.steps) == 3

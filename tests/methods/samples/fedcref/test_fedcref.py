@@ -10,12 +10,9 @@ from fedkin.core import Federation
 from fedkin.data.scenarios.partitions import LabelSkew
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment.evaluation import evaluate_associations, with_oracle
-from fedkin.methods.samples.fedcref import association
 from fedkin.methods.samples.fedcref.association import (
-    by_held_out_rule,
     by_threshold,
     match_by_linkage,
-    percentile_difference,
 )
 from fedkin.methods.samples.fedcref.fedcref import FedCRefMethod
 from fedkin.methods.samples.fedcref.tasks import cluster_refine
@@ -111,23 +108,6 @@ def test_the_papers_rule_needs_both_directions_and_joins_components():
     assert graph.clusters() == {0: [0, 1], 1: [0], 2: [0, 2]}
 
 
-def test_pairs_that_were_not_scored_are_not_associated():
-    statistics = torch.full((5, 5), 0.5)
-    statistics[2] = torch.nan
-    assert all(2 not in edge for edge in by_threshold(NODES, statistics, 0.6).edges)
-    graph = by_held_out_rule(NODES, statistics, None)
-    assert graph.edges
-    assert all(2 not in edge for edge in graph.edges)
-
-
-def test_the_papers_statistic_is_the_percentile_of_each_pairs_own_scale():
-    generator = np.random.default_rng(0)
-    own, foreign = generator.random(40), generator.random((3, 40))
-    expected = [np.percentile((d - d.min()) / (d.max() - d.min()), 75) for d in np.abs(own - foreign)]
-    ours = percentile_difference(torch.from_numpy(own), torch.from_numpy(foreign), 75.0)
-    np.testing.assert_allclose(ours.numpy(), expected)
-
-
 def planted(kinds, rng, same=0.55, other=0.95, noise=0.03):
     kinds = np.asarray(kinds)
     losses = np.where(np.equal.outer(kinds, kinds), same, other) + rng.normal(0, noise, (len(kinds),) * 2)
@@ -148,14 +128,6 @@ def test_planted_clusters_are_found_in_any_order(seed, order):
     shuffled, other_cut = match_by_linkage(losses, clients.tolist())
     assert as_partition([[order[a] for a in members] for members in shuffled]) == as_partition(clusters)
     assert cut == pytest.approx(other_cut)
-
-
-@pytest.mark.parametrize(
-    ("heights", "low", "high"),
-    [([], 0.6, 0.8), ([0.5, 0.55, 0.95], 0.6, 0.8), ([0.5, 0.62, 0.74, 0.78], 0.62, 0.74), ([0.7], 0.6, 0.8)],
-)
-def test_the_cut_lies_in_the_widest_gap(heights, low, high):
-    assert low <= association.choose_cut(np.array(heights)) <= high
 
 
 def most_chosen(errors, models, rest, n_clusters):
@@ -193,10 +165,3 @@ def test_refinement_is_the_papers_loop_or_that_of_its_code(models, samples, n_cl
     expected, order = algorithm_2(errors, n_clusters, renumbered)
     assert [selected[label] for label in labels] == [order[label] for label in expected]
     assert set(selected) <= set(order)
-
-
-@given(st.integers(1, 5), st.integers(1, 12), st.integers(1, 4), st.none() | st.floats(0, 1), st.integers(0, 10**6))
-def test_no_refined_cluster_is_empty_even_where_models_tie(models, samples, n_clusters, min_fraction, seed):
-    errors = torch.from_numpy(np.random.default_rng(seed).integers(0, 3, (models, samples))).float()
-    labels, selected = cluster_refine(errors, n_clusters, min_fraction)
-    assert labels.unique().tolist() == list(range(len(selected)))

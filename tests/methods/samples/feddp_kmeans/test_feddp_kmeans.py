@@ -14,8 +14,6 @@ import fedkin
 from fedkin.core import Client, FedkinError, Payload
 from fedkin.core.payload import pack
 from fedkin.engines.local import LocalFederation
-from fedkin.experiment.config import load_config
-from fedkin.experiment.run import execute
 from fedkin.methods.samples.feddp_kmeans import FedDPKMeansMethod, count_by_point, send_products, send_sums
 from fedkin.methods.samples.private_releases import triangle_of
 from fedkin.privacy.budget import NAMES, SPENT
@@ -51,8 +49,8 @@ def length(ask: str, with_it: Payload, without: Payload) -> float:
     return math.sqrt(sum(float(change.square().sum()) for change in changes))
 
 
-@pytest.mark.parametrize("size", [0.01, 1.0, 1e4, 1e30, math.nan])
-@pytest.mark.parametrize("changed", [{}, {"bound": 1e-20}, {"bound": math.nan}, {"margin": 0.0}])
+@pytest.mark.parametrize("size", [0.01, 1e4, math.nan])
+@pytest.mark.parametrize("changed", [{}, {"bound": 1e-20}, {"margin": 0.0}])
 @pytest.mark.parametrize("ask", list(ASKS))
 def test_whatever_a_server_asks_for_one_sample_changes_no_more_than_the_noise_is_made_for(
     ask: str, changed: Payload, size: float
@@ -199,12 +197,6 @@ def test_the_servers_samples_are_prepared_as_the_clients_are(tmp_path: Path):
         scaled
     )
     assert all(np.array_equal(one, other) for one, other in zip(model.labels_, read.labels_, strict=True))
-    settings = ["data.source=wine", "method.n_clusters=3", "method.epsilon=50", "evaluation.map=none"]
-    runs = [
-        execute(load_config("feddp-kmeans", [*settings, *more]), tmp_path / f"run-{at}")
-        for at, more in enumerate([[], ["method.server_data=wine"]])
-    ]
-    assert [one.records[0]["values"]["points"] for one in runs] == [90, 178]
 
 
 @pytest.mark.parametrize("ask", ["counts", "starts"])

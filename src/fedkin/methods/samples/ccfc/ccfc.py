@@ -229,8 +229,8 @@ class CCFCMethod(SampleMethod):
         replies: dict[int, Payload] = {}
         stream = fed.stream(learn_views if by_views else learn_clusters, payloads, expected)
         for client, reply in stream:
-            means.add(names.index(self._name(client)), reply.pop("model"), reply["samples"], client)
-            replies[client] = reply
+            means.add(names.index(self._name(client)), reply["model"], reply["samples"], client)
+            replies[client] = {key: value for key, value in reply.items() if key != "model"}
         missing.update(stream.missing)
         models = {name: means.of(place) for place, name in enumerate(names) if means.weights[place]}
         if models and not self.standalone:
