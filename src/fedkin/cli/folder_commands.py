@@ -31,6 +31,7 @@ from fedkin.cli.help_pages import (
     option,
     out,
     quiet,
+    results,
     run_folder,
     run_folders,
     settings,
@@ -98,9 +99,7 @@ def assign(folder: Path, data: str, packages: tuple[str, ...], **options: Any) -
 @argument(
     "data", "What clients have now, with rows of before or without: a folder with one file each.", "DATA", type=SAMPLES
 )
-@out("Folder for the results; by default one beside the run's.")
-@as_json
-@quiet
+@results("Folder for the results; by default one beside the run's.")
 def update(folder: Path, data: str, out: Path | None, as_json: bool, quiet: bool) -> None:
     """Update a run by next month's rows. Clusters keep their numbers, and changes.html says what changed."""
     beside = (folder.with_name(f"{folder.resolve().name}-update-{count}") for count in itertools.count(1))
@@ -114,9 +113,7 @@ def update(folder: Path, data: str, out: Path | None, as_json: bool, quiet: bool
 @run_folder()
 @option("--clusters", "Number of clusters.", type=int)
 @option("--resolution", "Resolution instead of a number: the higher, the more clusters.", type=float)
-@out("Folder for the results; by default one beside the run's.")
-@as_json
-@quiet
+@results("Folder for the results; by default one beside the run's.")
 def cut(
     folder: Path, clusters: int | None, resolution: float | None, out: Path | None, as_json: bool, quiet: bool
 ) -> None:
@@ -140,9 +137,7 @@ def cut(
     "--client clients", "Client to forget, by name or number. May be repeated.", "NAME", multiple=True, required=True
 )
 @flag("--retrain", "Run again without it, even where the method can leave it out exactly.")
-@out("Folder for the run without it; by default one beside the run's.")
-@as_json
-@quiet
+@results("Folder for the run without it; by default one beside the run's.")
 def forget(folder: Path, clients: tuple[str, ...], retrain: bool, out: Path | None, as_json: bool, quiet: bool) -> None:
     """Leave a client out of a run. What was done, and what it does not cover, is in forgotten.json."""
     from fedkin.experiment.revision import FORGOTTEN

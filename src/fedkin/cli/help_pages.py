@@ -113,6 +113,11 @@ def out(help: str, **more: Any) -> Decorator:
     return option("-o --out", help, type=PATH, **more)
 
 
+def results(help: str, **more: Any) -> Decorator:
+    """Add the options for the output folder, and for JSON or nothing in place of text."""
+    return lambda command: out(help, **more)(as_json(quiet(command)))
+
+
 def run_folder(help: str = "Folder of a finished run.", name: str = "folder") -> Decorator:
     """Add the argument for the folder of a run."""
     return argument(name, help, "RUN", type=RUN)

@@ -143,13 +143,9 @@ def _new_folder(config: Config) -> Path:
 @quiet
 def resume(folder: Path, device: str | None, as_json: bool, quiet: bool) -> None:
     """Resume a stopped run from its last checkpoint."""
+    from fedkin.experiment.run import resume as go_on
 
-    def make(progress: Progress) -> RunOutcome:
-        from fedkin.experiment.run import resume as go_on
-
-        return go_on(folder, progress, device=device)
-
-    show(folder, make, as_json, quiet)
+    show(folder, lambda progress: go_on(folder, progress, device=device), as_json, quiet)
 
 
 @app.command()

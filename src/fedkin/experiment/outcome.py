@@ -152,17 +152,15 @@ def overview(population: Population, preparation: Preparation) -> str:
 
 
 def columns_text(tables: Sequence[Table], columns: Mapping[str, Column], id: str | None) -> str:
-    """Return how the columns of tables are read, as text: kind, empty cells and values of the first 200."""
-    names = list(dict.fromkeys(name for table in tables for name in table.names))
+    """Return how the columns of tables are read, as text: kind, empty cells and values."""
     rows = [["column", "kind", "empty", "values"]]
-    for name in names[:200]:
+    for name in dict.fromkeys(name for table in tables for name in table.names):
         cells = torch.cat([table.of(name) for table in tables if name in table.names])
         column, empty = columns.get(name), int(cells.isnan().sum())
         kind = "id" if name == id else "left out" if column is None else column.kind
         values = "" if column is None or name == id else _values(column, cells[~cells.isnan()])
         rows.append([name, kind, f"{empty:,}", values])
-    more = f"\n... and {len(names) - 200:,} more" if len(names) > 200 else ""
-    return table_text(rows, left=(0, 1, 3)) + more
+    return table_text(rows, left=(0, 1, 3))
 
 
 def _values(column: Column, cells: torch.Tensor) -> str:

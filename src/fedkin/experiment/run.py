@@ -332,9 +332,8 @@ class Run(ExperimentRunner):
         nodes = self.method.nodes(state) if isinstance(self.method, HasNodes) else None
         if nodes is not None and numbers is not None:
             nodes = nodes._replace(clusters=numbers.by_cluster[nodes.clusters])
-        found = (records, self.method.result(state), profile, words, nodes, leaving.part())
-        path = self.folder / run_folder.REPORT
-        write_page(path, page_of_run(self.config, self.population, self.preparation, *found))
+        path, outcome = self.folder / run_folder.REPORT, (records, self.method.result(state), profile, words, nodes)
+        write_page(path, page_of_run(self.config, self.population, self.preparation, *outcome, leaving.part()))
         if names := read_names(self.folder):
             give_names(path, names)
 
