@@ -75,9 +75,12 @@ def suited(shape: tuple[int, ...], flat: bool) -> str:
 
 
 _FEATURES: dict[str, Extractor] = {
-    "raw": lambda x: x.flatten(1), "unit": lambda x: normalize(x.flatten(1), dim=1),
-    "embedded": lambda x: normalize(x.flatten(1), dim=1), "gradients": gradients, "flat-gradients": flat_gradients,
-}  # fmt: skip
+    "raw": lambda x: x.flatten(1),
+    "unit": lambda x: normalize(x.flatten(1), dim=1),
+    "embedded": lambda x: normalize(x.flatten(1), dim=1),
+    "gradients": gradients,
+    "flat-gradients": flat_gradients,
+}
 known = frozenset(_FEATURES)
 """The library's own names."""
 

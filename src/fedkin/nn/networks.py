@@ -230,9 +230,14 @@ def _after_valid(side: int) -> int:
 
 
 def resnet(
-    shape: tuple[int, ...], classes: int, *, name: str, blocks: Sequence[int], norm: Norm = nn.BatchNorm2d,
+    shape: tuple[int, ...],
+    classes: int,
+    *,
+    name: str,
+    blocks: Sequence[int],
+    norm: Norm = nn.BatchNorm2d,
     stem: Literal["small", "imagenet"] = "small",
-) -> nn.Sequential:  # fmt: skip
+) -> nn.Sequential:
     """Return a residual network of basic blocks, from images ``(n, channels, height, width)`` of any size to logits.
 
     `blocks` are those with 64, 128, 256 and 512 channels. Batch normalisation needs batches of two samples or more
@@ -269,9 +274,12 @@ class Block(nn.Module):
     def __init__(self, inputs: int, outputs: int, stride: int, norm: Norm) -> None:
         super().__init__()
         self.residual = nn.Sequential(
-            nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False), norm(outputs), nn.ReLU(),
-            nn.Conv2d(outputs, outputs, 3, padding=1, bias=False), norm(outputs),
-        )  # fmt: skip
+            nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False),
+            norm(outputs),
+            nn.ReLU(),
+            nn.Conv2d(outputs, outputs, 3, padding=1, bias=False),
+            norm(outputs),
+        )
         self.shortcut = nn.Sequential()
         if stride != 1 or inputs != outputs:
             self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), norm(outputs))

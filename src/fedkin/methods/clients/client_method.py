@@ -191,9 +191,12 @@ def round_record(
     labels = labels.masked_fill(~present, UNKNOWN)
     sizes = labels[labels >= 0].bincount().tolist()
     common = {
-        "loss": trained.loss, "clusters": sum(size > 0 for size in sizes), "sizes": sizes, "labels": labels.tolist(),
+        "loss": trained.loss,
+        "clusters": sum(size > 0 for size in sizes),
+        "sizes": sizes,
+        "labels": labels.tolist(),
         "losses": {str(client): loss for client, loss in trained.losses.items()},
-    }  # fmt: skip
+    }
     absent = dict(sorted({**(missing or {}), **trained.missing}.items()))
     return Record([i for i in trained.answered if i not in absent], absent, common | values)
 

@@ -94,10 +94,15 @@ class GradientLossMethod(ClientMethod):
         participants, (clusters, size) = self.participants(fed, state), state.models.shape
         stand_ins = self._stand_ins(fed, state, participants)
         payload = {
-            "module": state.module, "models": state.models, "moves": state.moves, "balance": self.balance,
-            "sign": self.sign, "similarity": self.similarity, "learning_rate": self.learning_rate,
+            "module": state.module,
+            "models": state.models,
+            "moves": state.moves,
+            "balance": self.balance,
+            "sign": self.sign,
+            "similarity": self.similarity,
+            "learning_rate": self.learning_rate,
             "batch_size": self.batch_size,
-        }  # fmt: skip
+        }
         payloads = {i: payload | {"stand_in": stand_ins[i]} if i in stand_ins else payload for i in participants}
         expected: dict[int, Expected] = {
             i: {"update": updates(2 if i in stand_ins else 1, size), "cluster": below(clusters)} for i in participants

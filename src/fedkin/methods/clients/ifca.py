@@ -60,9 +60,12 @@ class IFCAMethod(ClientMethod):
     shared_layers: Annotated[int, Ge(0)] = 0
 
     traits = ClientMethod.traits.replace(
-        finds_k=False, takes_k=True, cost="cheap", sums_suffice={"start": "random", "aggregation": "mean"},
+        finds_k=False,
+        takes_k=True,
+        cost="cheap",
+        sums_suffice={"start": "random", "aggregation": "mean"},
         paper={"weighting": "clients"},
-    )  # fmt: skip
+    )
 
     def init(self, fed: Federation) -> ClientMethodState:
         """Return K models, and no client in a cluster yet."""

@@ -239,9 +239,13 @@ _COUNTS = forms.doubles("points", minimum=-forms.MAX_SAMPLE, maximum=forms.MAX_S
 
 
 @client_task(
-    takes={**_SHARED, "width": _WIDTH}, holds={"products": forms.reals(None)}, may_be_empty=True, accounted=True,
-    sends="How much values differ, and which columns rise and fall together, with noise", fewest="noise",
-)  # fmt: skip
+    takes={**_SHARED, "width": _WIDTH},
+    holds={"products": forms.reals(None)},
+    may_be_empty=True,
+    accounted=True,
+    sends="How much values differ, and which columns rise and fall together, with noise",
+    fewest="noise",
+)
 def send_products(client: Client, payload: Payload) -> Payload:
     """Send the noisy sum of outer products of a client's rows, as a lower triangle."""
     width = payload["width"]
@@ -261,9 +265,12 @@ def _pool_products(block: Block, payload: Payload) -> Payload:
 
 @client_task(
     takes={**_SHARED, "directions": private.UnitDirections(("width", "rank")), "points": forms.reals("points", "rank")},
-    holds={"counts": _COUNTS}, may_be_empty=True, accounted=True,
-    sends="How many rows are nearest to each of some points, with noise", fewest="noise",
-)  # fmt: skip
+    holds={"counts": _COUNTS},
+    may_be_empty=True,
+    accounted=True,
+    sends="How many rows are nearest to each of some points, with noise",
+    fewest="noise",
+)
 def count_by_point(client: Client, payload: Payload) -> Payload:
     """Send noisy counts of a client's rows nearest to each point in the space of the directions."""
     counts = torch.zeros(len(payload["points"]), dtype=torch.int64)

@@ -38,9 +38,12 @@ class UnitDirections(Array):
 
 
 @client_task(
-    takes={}, holds={"shape": is_shape}, accounted=True, sends="What columns there are, or how large a picture is",
+    takes={},
+    holds={"shape": is_shape},
+    accounted=True,
+    sends="What columns there are, or how large a picture is",
     fewest="none",
-)  # fmt: skip
+)
 def send_shape(client: Client, payload: Payload) -> Payload:
     """Send the shape of a sample, which does not depend on the samples' values."""
     return {"shape": list(client.x.shape[1:])}

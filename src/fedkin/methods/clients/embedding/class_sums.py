@@ -37,9 +37,12 @@ _SHARED: Expected = {"encoder": ENCODER, "vector": updates("size"), "deviation":
 
 
 @client_task(
-    takes=_SHARED, holds={"total": reals(None)}, may_be_empty=True,
-    sends="A sum of all rows as a network sees them, with noise", fewest="noise",
-)  # fmt: skip
+    takes=_SHARED,
+    holds={"total": reals(None)},
+    may_be_empty=True,
+    sends="A sum of all rows as a network sees them, with noise",
+    fewest="noise",
+)
 def send_code_total(client: Client, payload: Payload) -> Payload:
     """Send the noisy sum of the directions of a client's codes, and half the number of samples: ``(width + 1,)``.
 

@@ -58,9 +58,12 @@ the seed of its k-means, as centres in another order would give other answers fo
 
 
 @client_task(
-    takes={}, holds={"least": is_number, "greatest": is_number}, extremes=True,
-    sends="The smallest and the largest value of all rows", fewest="extremes",
-)  # fmt: skip
+    takes={},
+    holds={"least": is_number, "greatest": is_number},
+    extremes=True,
+    sends="The smallest and the largest value of all rows",
+    fewest="extremes",
+)
 def extent(client: Client, payload: Payload) -> Payload:
     """Report the lowest and the highest value of a client's samples."""
     return {"least": float(client.x.min()), "greatest": float(client.x.max())}
@@ -300,9 +303,12 @@ class EmbeddingMethod(OneShotMethod):
         pretrained = Pretrained.load(Path(self.encoder)) if self.encoder else self._new_encoder(fed, shape)
         encoder = pretrained.fitted_to(shape, self.encoder or self.autoencoder)
         state = EmbeddingState(
-            models=torch.zeros(1, 0), labels=torch.full((len(fed.ids),), UNKNOWN), encoder=encoder.spec(),
-            vector=pretrained.vector, segments=classes if self.form == "classes" else self.prototypes,
-        )  # fmt: skip
+            models=torch.zeros(1, 0),
+            labels=torch.full((len(fed.ids),), UNKNOWN),
+            encoder=encoder.spec(),
+            vector=pretrained.vector,
+            segments=classes if self.form == "classes" else self.prototypes,
+        )
         if not classes:
             return state
         classifier = self.classifier_for(shape, classes)
