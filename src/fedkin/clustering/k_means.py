@@ -84,8 +84,8 @@ def k_means_of_centres(
 ) -> Partition:
     """Run `k_means` on what clients send, such as centres, in float64, since few of them may be very near each other.
 
-    Of more than a million points, `points` float32 ``(n, width)``, `k_means` clusters some that `rng` draws, and all take
-    part in one more iteration; the many that would follow change distances in the fourth digit.
+    Of more than a million points, `points` float32 ``(n, width)``, `k_means` clusters some that `rng` draws, and all
+    take part in one more iteration; the many that would follow change distances in the fourth digit.
     """
     if len(points) <= MANY_POINTS:
         return k_means(points.double(), start, rng, n_init, max_iterations, weights)
