@@ -25,7 +25,6 @@ from fedkin.core.runner import Callback
 from fedkin.data.scenarios.partitions import ClientFiles
 from fedkin.experiment.config import load_config
 from fedkin.studies.cells import run_cell
-from fedkin.studies.compare import LADDER
 from fedkin.studies.question import Candidate
 from fedkin.studies.ranking import CHANCE, best_numbers, recommend, score_of
 from sources import add, known_cells
@@ -43,7 +42,7 @@ FRESH = (
     "made/unequal-3-2", "made/unequal-5-6", "made/mixed-4",
 )  # fmt: skip
 METHODS = ("kfed", "kin-graph")
-NUMBERS = tuple(number for number in LADDER if number not in (5, 10, 15))
+NUMBERS = (2, 3, 4, 6, 8, 12, 20)
 _ROWS, _CLIENTS, _FEWEST, _PER_CLUSTER = 1000, 3, 20, 10
 """Rows of a table at most, clients, rows of a client at least, and rows per cluster at least."""
 

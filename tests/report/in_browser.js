@@ -41,40 +41,6 @@ const hovered = page => [...page.document.querySelectorAll(".chart")].map(chart 
   };
 });
 
-const keys = page => {
-  const chart = page.document.querySelector(".chart");
-  const found = {tips: [...chart.querySelectorAll(".stop")].map(stop => stop.dataset.tip)};
-  chart.focus();
-  for (const key of ["End", "ArrowLeft", "Home", "Escape"]) {
-    chart.dispatchEvent(new page.KeyboardEvent("keydown", {bubbles: true, key}));
-    found[key] = tipOf(page);
-  }
-  chart.blur();
-  return found;
-};
-
-const touched = page => {
-  const chart = page.document.querySelector(".chart");
-  chart.scrollIntoView({block: "center", behavior: "instant"});
-  const box = chart.getBoundingClientRect();
-  const finger = {pointerType: "touch"};
-  point(page, chart, "pointerdown", box.left + box.width / 2, box.top + 50, finger);
-  const down = tipOf(page);
-  point(page, page.document.documentElement, "pointerleave", 0, 0, finger);
-  const lifted = tipOf(page);
-  point(page, page.document.body, "pointerdown", box.left + 2, box.bottom + 40, finger);
-  return {down, lifted, elsewhere: tipOf(page)};
-};
-
-const cell = page => {
-  const over = page.document.querySelector("td[data-tip]");
-  if (!over) return null;
-  over.scrollIntoView({block: "center", behavior: "instant"});
-  const box = over.getBoundingClientRect();
-  point(page, over, "pointermove", box.left + 5, box.top + 5);
-  return tipOf(page);
-};
-
 // A map by its controls: what is shown, how it looks, and what is said, after each of them.
 const mapped = page => {
   const figure = page.document.querySelector(".plane");
@@ -120,7 +86,7 @@ const check = async page => {
   page.document.querySelectorAll("details").forEach(folded => { folded.open = true; });
   await wait(50);
   const found = {width: page.innerWidth, scrolls: page.document.documentElement.scrollWidth, beyond: beyond(page)};
-  Object.assign(found, {scrolled: scrolled(page), hovered: hovered(page), keys: keys(page), touched: touched(page), cell: cell(page), map: mapped(page)});
+  Object.assign(found, {scrolled: scrolled(page), hovered: hovered(page), map: mapped(page)});
   found.copied = [];
   found.selected = [];
   await copied(page, {writeText: async text => { found.copied.push(text); }});

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -11,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedkin.core.errors import FedkinError
 from fedkin.report.figures import (
     Bars,
     Curve,
@@ -173,20 +171,3 @@ def test_a_map_adds_at_most_thirty_kilobytes_to_a_page_and_none_to_one_without()
     ]
     assert sizes[1] - sizes[0] < 30_000
     assert "plane" not in render(comparison()).partition("<script>")[2]
-
-
-def test_a_failed_write_is_one_sentence_and_keeps_the_old_report(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "report.html"
-    write_page(path, full_view())
-    before = path.read_bytes()
-
-    def full_disk(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "replace", full_disk)
-    with pytest.raises(FedkinError, match=r"Cannot write .*report\.html: No space left on device"):
-        write_page(path, PageView("New"))
-    assert path.read_bytes() == before
-    assert list(tmp_path.iterdir()) == [path]

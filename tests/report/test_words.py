@@ -92,21 +92,15 @@ def test_a_column_of_one_value_distinguishes_nothing_whatever_rounding_makes_of_
     assert len(set(column.values)) == len(set(column.cells)) == len(set(column.typical)) == 1
 
 
-def numbers(*clusters, **options):
-    """The one column of `one_column`, described."""
-    return described(one_column(*clusters, **options))[0]
-
-
-def one_column(*clusters, name="weight", rounding=0.0, kind="number"):
-    """A profile of one column whose clusters hold these numbers."""
+def numbers(*clusters, rounding):
+    """The description of a column whose clusters hold these numbers."""
     values = [torch.tensor(own, dtype=torch.float64)[:, None] for own in clusters]
     filled = torch.tensor([[len(own)] for own in clusters])
     around = torch.cat(values).mean(0)
     squares = torch.stack([(own - around).square().sum(0) for own in values])
     sums = torch.stack([own.sum(0) for own in values])
     sums *= 1 + rounding * torch.arange(len(sums))[:, None]
-    columns = (Column(name, kind),)
-    return ClusterProfile(
-        columns, filled[:, 0], filled, around, sums, squares, torch.zeros(len(values), 0, dtype=torch.int64),
-        filled, sums, torch.zeros(len(values), 0, dtype=torch.int64),
-    )  # fmt: skip
+    none = torch.zeros(len(values), 0, dtype=torch.int64)
+    columns = (Column("weight", "number"),)
+    profile = ClusterProfile(columns, filled[:, 0], filled, around, sums, squares, none, filled, sums, none)
+    return described(profile)[0]

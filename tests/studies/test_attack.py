@@ -92,34 +92,13 @@ def test_a_run_of_another_method_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "run" / "attack.json").exists()
 
 
-def tree(epsilon: float | None = 439.4, flip: float = 0.1, advantage: float = 0.07) -> dict:
-    levels = [{"flip": level, "advantage": advantage, "margin": 0.08} for level in (0.0, 0.1)]
-    shown = [{"flip": level, "recognised": 0.075} for level in (None, 0.0, 0.1)]
-    return {
-        "flips": [flip],
-        "statements": [{"epsilon_client": epsilon}],
-        "membership": levels,
-        "reconstruction": {"levels": shown, "samples": 200},
-    }
-
-
-def test_an_epsilon_that_guarantees_nothing_is_called_so() -> None:
-    words = verdict(tree())
-    assert "there is no meaningful guarantee: ε = 439 for all samples of a client" in words
-    assert words.endswith("no better than chance (advantage 0.07 ± 0.08).")
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"epsilon": 2.0}, "With every bit flipped with probability 10 %, a message guarantees ε = 2 for all samples"),
-        ({"epsilon": None, "flip": 0.0}, "Without noise, there is no meaningful guarantee: ε = inf"),
-        ({"advantage": 0.3}, "reveal who took part (advantage 0.30 ± 0.08)"),
-        ({"advantage": 0.1}, "reveal a little of who took part"),
-    ],
-)
-def test_the_verdict_follows_the_numbers(changes: dict, words: str) -> None:
-    assert words in verdict(tree(**changes))
+def test_the_verdict_follows_the_numbers() -> None:
+    levels = [{"flip": 0.1, "advantage": 0.3, "margin": 0.08}]
+    tree = {"flips": [0.1], "statements": [{"epsilon_client": 2.0}], "membership": levels}
+    assert "ε = 2 for all samples of a client. In practice messages reveal who took part" in verdict(tree)
+    tree["statements"], levels[0]["advantage"] = [{"epsilon_client": None}], 0.07
+    assert "no meaningful guarantee: ε = inf" in verdict(tree)
+    assert "no better than chance" in verdict(tree)
 
 
 def segments_of(samples: int) -> Cases:

