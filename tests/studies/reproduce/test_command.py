@@ -75,7 +75,7 @@ def test_a_stopped_run_goes_on_and_a_failed_one_stops_nobody(
     (runs / good.name).mkdir(parents=True)
     (runs / good.name / CONFIG).write_bytes((out / "runs" / good.name / CONFIG).read_bytes())
     tables = {**bad.tables, "data": {**bad.tables["data"], "source": "nothing.csv"}}
-    ended = list(run_all({"bad": tables, good.name: good.tables}, runs, 1))
+    ended = list(run_all({"bad": (tables, ()), good.name: (good.tables, ())}, runs, 1))
     assert [name for name, _, _ in ended] == ["bad", good.name]
     assert "'nothing.csv' does not exist" in ended[0][1]
     assert ended[1][1] == ""

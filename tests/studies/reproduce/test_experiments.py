@@ -67,5 +67,5 @@ def test_every_entry_has_figures_of_the_paper_and_claims_to_check(name: str, ent
     assert entry.claims
     figures = [figure for row in entry.rows for figure in row.paper if printed(figure)]
     assert figures or kind == "figure"
-    assert entry.scales.quick.differs
-    assert entry.scales.quick.core_seconds < entry.scales.paper.core_seconds
+    assert entry.scales["quick"].differs
+    assert entry.scales["quick"].core_seconds < entry.scales["paper"].core_seconds

@@ -35,6 +35,7 @@ from fedkin.studies.reproduce.measures import is_probed, probed
 from fedkin.studies.reproduce.table import COUNTED, EntryTable, table_of
 
 RUNS = "runs"
+SCALES: tuple[ScaleName, ...] = ("quick", "paper")
 
 
 def plans_of(names: Sequence[str], scale: ScaleName, seeds: int | None = None, device: str = "cpu") -> list[Plan]:
@@ -68,8 +69,8 @@ def reproduce(
         for name, (run, probes) in runs.items()
         if not (is_finished(out / RUNS / name) and all(is_probed(probe, out / RUNS / name) for probe in probes))
     }
-    experiments = {name: run.experiment(out) for name, (run, _) in waiting.items()}
-    for tables in experiments.values():
+    experiments = {name: (run.experiment(out), probes) for name, (run, probes) in waiting.items()}
+    for tables, _ in experiments.values():
         check_machine(config_of(dict(tables)))
     for place, file in {file.place(out): file for run, _ in runs.values() for file in run.files}.items():
         if not place.exists() or Pretrained.load(place).about["epochs"] < file.epochs:
@@ -81,7 +82,7 @@ def reproduce(
     progress.part(finished, len(runs))
     failed: dict[str, str] = {}
     shown: set[str] = set()
-    for name, reason, warnings in run_all(experiments, out / RUNS, jobs, {name: waiting[name][1] for name in waiting}):
+    for name, reason, warnings in run_all(experiments, out / RUNS, jobs):
         finished += 1
         progress.part(finished, len(runs))
         failed |= {name: reason} if reason else {}
@@ -94,20 +95,15 @@ def reproduce(
 
 
 def run_all(
-    experiments: Mapping[str, Mapping[str, Any]],
-    runs: Path,
-    jobs: int,
-    probes: Mapping[str, Collection[str]] | None = None,
+    experiments: Mapping[str, tuple[Mapping[str, Any], Collection[str]]], runs: Path, jobs: int
 ) -> Iterator[tuple[str, str, list[str]]]:
     """Make all runs in folders, `jobs` in parallel with one thread each, and measure their probes.
 
-    `experiments` are `Config.tables` by name of the folder below `runs`. A stopped run is resumed, a finished one only
-    probed. Yields, as runs end, the name, why the run failed, empty if it did not, and warnings. One job is made in
-    this process. Raises FedkinError if a process was ended from outside, for lack of memory for example.
+    `experiments` are `Config.tables` and names of probes, by name of the folder below `runs`. A stopped run is resumed,
+    a finished one only probed. Yields, as runs end, the name, why the run failed, empty if it did not, and warnings.
+    One job is made in this process. Raises FedkinError if a process was ended from outside.
     """
-    tasks = {
-        name: (dict(tables), runs / name, sorted((probes or {}).get(name, ()))) for name, tables in experiments.items()
-    }
+    tasks = {name: (dict(tables), runs / name, sorted(probes)) for name, (tables, probes) in experiments.items()}
     if min(jobs, len(tasks)) <= 1:
         for name, task in tasks.items():
             yield name, *make_run(*task)
@@ -191,9 +187,9 @@ def listing(out: Path) -> str:
     rows = [("entry", "quick", "paper", "about")]
     for name, path in entries_named("all").items():
         entry = load_entry(path)
-        times = [scale and scale.core_seconds for scale in (entry.scales.quick, entry.scales.paper)]
-        quick, paper = (duration(time) if time else "?" for time in times)
-        written = [scale for scale in ("quick", "paper") if (out / name / scale / "table.json").exists()]
+        scales = [entry.scales.get(scale) for scale in SCALES]
+        quick, paper = (duration(scale.core_seconds) if scale and scale.core_seconds else "?" for scale in scales)
+        written = [scale for scale in SCALES if (out / name / scale / "table.json").exists()]
         rows.append((name, quick, paper, f"{entry.heading}{f'  {written}' if written else ''}"))
     machine = f"Times are of one core with 100 GFLOP/s; of this machine's {cores()} each makes a run at a time."
     return f"{table_text(rows, left=range(4))}\n\n{machine}"

@@ -121,14 +121,6 @@ class RunScale(BaseModel):
     files: list[EncoderFile] | None = None
 
 
-class EntryScales(BaseModel):
-    """Scales of an entry: quick, and as in the paper, which an entry of a user's own need not have."""
-
-    model_config = STRICT
-    quick: RunScale
-    paper: RunScale | None = None
-
-
 class PaperClaim(BaseModel):
     """Conclusion that a paper draws from its table, in a form that can be checked.
 
@@ -170,7 +162,7 @@ class PaperEntry(BaseModel):
     columns: Annotated[list[EntryLine], Field(min_length=1)]
     rows: Annotated[list[EntryLine], Field(min_length=1)]
     claims: list[PaperClaim] = []
-    scales: EntryScales
+    scales: dict[ScaleName, RunScale]
 
     @property
     def heading(self) -> str:
@@ -268,7 +260,7 @@ def load_entry(path: Path) -> PaperEntry:
         raise FedkinError(f"Row '{wrong[0]}' of {path} needs a figure of the paper, perhaps '', for every column.")
     names = {cell.name for cell in cells}
     used = [link for claim in entry.claims for link in claim.chain if isinstance(link, str)]
-    for scale in filter(None, (entry.scales.quick, entry.scales.paper)):
+    for scale in entry.scales.values():
         names |= {*rows, *columns}
         used += [*(scale.rows or []), *(scale.columns or []), *scale.only]
     if unknown := [name for name in used if name not in names]:
@@ -340,7 +332,7 @@ def plan_of(
     is that of the networks, for methods that have any; runs on another device are different runs. Raises FedkinError if
     the entry does not have the scale, or the settings do not form a valid experiment.
     """
-    scale = entry.scales.quick if scale_name == "quick" else entry.scales.paper
+    scale = entry.scales.get(scale_name)
     if scale is None:
         raise FedkinError(f"{request} has no section [scales.{scale_name}], which says how many seeds to run.")
     numbers = scale.seeds

@@ -10,6 +10,7 @@ the run, see `PROBES`.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import cached_property, partial
@@ -27,7 +28,6 @@ from fedkin.clustering.k_means import k_means
 from fedkin.clustering.metrics import adjusted_rand, clustering_accuracy
 from fedkin.clustering.tree_cuts import cluster
 from fedkin.core import Client, Federation, FedkinError
-from fedkin.core.errors import unknown_name
 from fedkin.core.files import read_json, write_atomically
 from fedkin.core.method import LinksLocalClusters, SendsBits
 from fedkin.core.runner import Progress, RecordLine, Timing
@@ -298,7 +298,7 @@ def probed(folder: Path, name: str) -> Figures:
 
     Raises FedkinError if the run is not one for this probe.
     """
-    file = _probe_file(folder, name)
+    file = folder / f"probe-{name}.json"
     if not file.exists():
         write_atomically(file, json.dumps(PROBES[name](folder), sort_keys=True) + "\n")
     return read_json(file, Figures, "; remove it to measure again")
@@ -306,11 +306,7 @@ def probed(folder: Path, name: str) -> Figures:
 
 def is_probed(name: str, folder: Path) -> bool:
     """Return whether the run in `folder` has a stored result of the probe `name`."""
-    return _probe_file(folder, name).exists()
-
-
-def _probe_file(folder: Path, name: str) -> Path:
-    return folder / f"probe-{name}.json"
+    return (folder / f"probe-{name}.json").exists()
 
 
 def knn(folder: Path, embedded: bool = True) -> Figures:
@@ -326,11 +322,7 @@ def knn(folder: Path, embedded: bool = True) -> Figures:
     x = saved.preparation.prepared(torch.cat([client.x for client in population.clients]))
     held_out = torch.zeros(len(y), dtype=torch.bool)
     held_out[torch.randperm(len(y), generator=derive_generator(config.seed, "held out"))[: len(y) // 7]] = True
-    return _by_neighbours(saved.method.embed(saved.result, x) if embedded else x.flatten(1), y, held_out)
-
-
-def _by_neighbours(points: Tensor, y: Tensor, held_out: Tensor) -> Figures:
-    """Return the accuracy of a majority vote on the `held_out` samples, bool ``(n,)``, the lowest class in a tie."""
+    points = saved.method.embed(saved.result, x) if embedded else x.flatten(1)
     unit = torch.nn.functional.normalize(points, dim=1).numpy()  # so that the nearest are those by cosine
     fitted, unseen = unit[~held_out], unit[held_out]
     figures = {}
@@ -368,45 +360,16 @@ PROBES: dict[str, Callable[[Path], Figures]] = {
 }
 """What is measured on a run's result, by name."""
 
-COSTS: dict[str, Callable[[FinishedRun], float]] = {
-    "steps": lambda run: float(len(run.records)),
-    "both_mb": lambda run: (run.records[-1]["sent"] + run.records[-1]["received"]) / 1e6,
-    "seconds": lambda run: sum(line["seconds"] for line in run.timing),
-    "client_seconds": lambda run: sum(line["client_seconds"] for line in run.timing),
-}
+COSTS = ("steps", "both_mb", "seconds", "client_seconds")
 """What a run costs, by name."""
-
-
-MOMENTS: dict[str, Callable[[Sequence[float]], float]] = {
-    "last": lambda values: values[-1],
-    "first": lambda values: values[0],
-    "last5": lambda values: mean(values[-5:]),
-}
-"""When a number is read, by name; a step's number is another, and the mean over all steps."""
+_FORM = re.compile(r"([\w-]+)/.+|rounds_to:\w+=[\d.]+|([A-Za-z_]\w*)(@(?:first|last|last5|mean|\d+))?")
 
 
 def check(measure: str) -> None:
-    """Check that `measure` is valid, before any run starts.
-
-    Raises FedkinError if it has another form, or names a moment or a probe that does not exist.
-    """
-    probe, slash, _ = measure.partition("/")
-    kind, colon, goal = measure.partition(":")
-    name, _, when = measure.partition("@")
-    if slash:
-        if probe not in PROBES:
-            raise unknown_name("probe", probe, PROBES)
-    elif colon:
-        if kind != "rounds_to":
-            raise unknown_name("measure", kind, ["rounds_to"])
-        if target_in(goal) is None:
-            raise FedkinError(f"'{measure}' should name a number to reach, as in {kind}:personal_accuracy=0.95.")
-    elif not name.isidentifier():
-        raise FedkinError(f"'{name}' is not the name of a number; see docs/reproduce.md for what can be measured.")
-    elif when and name in COSTS:
-        raise FedkinError(f"'{measure}' names a moment, but '{name}' is what the whole run cost; leave @{when} out.")
-    elif when and not when.isdigit() and when not in (*MOMENTS, "mean"):
-        raise unknown_name(f"moment in '{measure}':", when, [*MOMENTS, "mean", "a step's number"])
+    """Check that `measure` is valid, before any run starts; raises FedkinError if it is not."""
+    match = _FORM.fullmatch(measure)
+    if not match or (match[1] and match[1] not in PROBES) or (match[3] and match[2] in COSTS):
+        raise FedkinError(f"'{measure}' is no measure; see docs/reproduce.md for what can be measured.")
 
 
 def measured(run: FinishedRun, measure: str) -> float | None:
@@ -421,11 +384,14 @@ def measured(run: FinishedRun, measure: str) -> float | None:
         costs = costs_of(run.folder, target_in(measure.partition(":")[2]))
         return None if costs is None else _training_rounds(costs)
     name, _, when = measure.partition("@")
-    if name in COSTS:
-        return COSTS[name](run)
+    if name in COSTS and (costs := costs_of(run.folder)) is not None:
+        total = costs.loc["total"]
+        return float((total.sent + total.received) / 1e6 if name == "both_mb" else total[name])
     values, numbers = run.values(name), run.numbers(name)
     if when.isdigit():
         numbers = [value for value in values[: int(when)] if value is not None]
     if not numbers:
         return None
-    return mean(value or 0.0 for value in values) if when == "mean" else MOMENTS.get(when, MOMENTS["last"])(numbers)
+    if when == "mean":
+        return mean(value or 0.0 for value in values)
+    return mean({"first": numbers[:1], "last5": numbers[-5:]}.get(when, numbers[-1:]))
