@@ -50,7 +50,7 @@ def test_images_get_a_channel_and_bytes_become_fractions():
         (np.zeros((2, 8, 8, 3)), "with the channels last"),
         ([[1.0, np.nan], [2.0, 3.0]], "missing or infinite values in 1 of 2"),
         ([[1e30]], "in another unit"),
-        ([[1, "a"], [2, None]], "is given as a DataFrame"),
+        ([[1, "a"], [2, None]], "give a table as a DataFrame"),
         ([[1.0, 2.0], [3.0]], "rows of one length"),
         (pd.DataFrame({"a": []}), "is empty"),
     ],

@@ -28,7 +28,6 @@ from torch import Tensor
 
 from fedkin.core.client import MEASURED, Column, Kind, Table
 from fedkin.core.errors import listing, setting
-from fedkin.data.encoding import as_written
 from fedkin.data.options import MIN_MEMBERS
 from fedkin.data.schema import ColumnReport, quoted
 
@@ -364,7 +363,9 @@ def _missing_codes(tables: Mapping[str, Table]) -> list[Finding]:
     for (name, kind), by_client in cells.items():
         for value, place in _codes_in(np.concatenate([*by_client.values()]), kind):
             rows = {client: int((values == value).sum()) for client, values in by_client.items()}
-            written = as_written(value, kind) if kind == "date" else int(value) if value.is_integer() else value
+            written = (
+                str(np.datetime64(int(value), "D")) if kind == "date" else int(value) if value.is_integer() else value
+            )
             codes.setdefault((written, place), {})[name] = {client: count for client, count in rows.items() if count}
     return [
         Finding(

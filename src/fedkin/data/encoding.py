@@ -13,13 +13,11 @@ column; these limits leave columns without outliers as they are.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from typing import Any, Literal, NamedTuple, Self
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -380,13 +378,19 @@ def fit_scales(sums: ColumnSums, names: Sequence[str], kinds: Sequence[Kind], sc
         shared = share_unit(low, high, sums.spread)
     common = sums.spread[shared].square().mean().sqrt()
     mean, scale = sums.mean, torch.where(is_constant, 1.0, torch.where(shared, common, sums.spread))
-    mode, notes = ("common", [_note_on_unit(names, shared, low < high)]) if shared.any() else ("standard", [])
+    mode, notes = "common" if shared.any() else "standard", []
+    if shared.any():
+        what = f"{int(shared.sum())} of {len(shared)} columns look like measures in one unit"
+        how = f"they are divided by one common scale; {option('scaling', 'standard')} divides each by its own"
+        notes.append(f"{what}, so {how}.")
     measured = torch.tensor([kind in MEASURED for kind in kinds]) & (sums.filled > 0)
     limits = _find_limits(ask, sums, low, high, measured & ~shared) if scaling == "auto" else None
     if limits is None:
         return ColumnScales(mode, mean, scale, notes=notes)
     positions, *parts = limits
-    notes.append(_note_on_outliers(names, kinds, limits, sums, low, high))
+    limited = listing([names[i] for i in positions.tolist()], 5)
+    takes = f"{option('scaling', 'standard')} takes them as they are"
+    notes.append(f"Values of {limited} that are far from all others count as a limit; {takes}.")
     unlimited = torch.full_like(mean, MAX_NUMBER)
     mean, scale, low, high = (
         column.index_copy(0, positions, values)
@@ -437,17 +441,6 @@ def constant(mean: Tensor, spread: Tensor) -> Tensor:
     return spread <= 1e-12 * mean.abs()
 
 
-def _note_on_unit(names: Sequence[str], shared: Tensor, varies: Tensor) -> str:
-    """Return a note on the columns with a common scale; of columns with a single value nothing is said."""
-    apart = [name for name, is_apart in zip(names, (varies & ~shared).tolist(), strict=True) if is_apart]
-    which = f"{int(shared.sum())} of {len(shared)}" if apart else f"All {len(shared)}"
-    rest = f", and {listing(apart, 5)} by their own" if apart else ""
-    return (
-        f"{which} columns look like measures in one unit, so they are divided by one common scale{rest}; "
-        f"{option('scaling', 'standard')} divides each by its own."
-    )
-
-
 _Limits = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 """Positions of columns with outliers, int64 ``(k,)``; of limited values mean and standard deviation, and the limits."""
 
@@ -492,33 +485,3 @@ def _central_range(ask: Ask, positions: Tensor, low: Tensor, high: Tensor) -> tu
         low[rest] = torch.maximum(first[rest] - width, ends[0])
         high[rest] = torch.minimum(last[rest] + width, ends[1])
     return first, last, filled
-
-
-def _note_on_outliers(
-    names: Sequence[str], kinds: Sequence[Kind], limits: _Limits, sums: ColumnSums, low: Tensor, high: Tensor
-) -> str:
-    """Return a note on the columns with outliers; those whose standard deviation limits make smallest come first."""
-    positions, _, spread, least, greatest = limits
-    listed = []
-    for i in (spread / sums.spread[positions]).nan_to_num(1.0).argsort(stable=True).tolist():
-        column = int(positions[i])
-        for side, limit, is_beyond in (
-            ("above", float(greatest[i]), high[column] > greatest[i]),
-            ("below", float(least[i]), low[column] < least[i]),
-        ):
-            is_date = kinds[column] == "date"
-            text = as_written(limit, "date") if is_date else f"{float(f'{limit:.4g}'):,.15g}"  # four digits
-            listed += [f"{names[column]} {side} {text}"] if is_beyond else []
-    if not listed:
-        return "Values far from all others count as a limit, which was found without any site's extremes."
-    return (
-        f"Some values are far from all others and count as a limit: {listing(listed, 5)}; "
-        f"{option('scaling', 'standard')} takes them as they are."
-    )
-
-
-def as_written(value: float, kind: Kind) -> str:
-    """Return a value as it stands in the table: of a date the day."""
-    if kind == "date":
-        return str(np.datetime64("1970-01-01") + np.timedelta64(math.floor(value), "D"))
-    return f"{value:.15g}"

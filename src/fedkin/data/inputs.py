@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set, Sized, ValuesView
+from collections.abc import Iterator, Mapping, Sequence, Set, Sized, ValuesView
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.sparse import issparse
 from torch import Tensor
 from torch.utils.data import DataLoader, RandomSampler, SequentialSampler, Subset, TensorDataset, default_collate
@@ -164,60 +163,38 @@ def _of_items(data: Any, origin: str, label: str | None) -> ClientInput:
     if isinstance(data, TensorDataset) and len(data.tensors) in (1, 2):
         x, *labels = (tensor.detach().cpu() for tensor in data.tensors)
         return ClientInput(x, labels[0].numpy() if labels else None)
-    count = len(data) if isinstance(data, Sized) else 0
-    items = (data[i] for i in range(count)) if count else iter(data)
-    return ClientInput(*_read_items(items, count, origin, label))
-
-
-def _read_items(items: Iterable[Any], count: int, origin: str, label: str | None) -> tuple[Tensor, NDArray[Any] | None]:
-    """Read items ``(x, y)``, ``{"x": x, "y": y}`` or ``x`` of one shape: samples ``(n, *shape)`` and labels ``(n,)``.
-
-    `count` is their number if it is known.
-    """
-    samples: list[Tensor] = []
-    labels: list[Any] = []
+    count, samples, labels = len(data) if isinstance(data, Sized) else 0, list[Tensor](), list[Any]()
     try:
-        for i, item in enumerate(items):
-            x, *y = _sample_and_label(item, f"Item {i} of {origin}", label)
+        for item in (data[i] for i in range(count)) if count else iter(data):
+            x, y = _sample_and_label(item, label)
             if not samples:
                 check_room(origin, 2 * count * x.numel() * x.element_size())  # one by one, and stacked
             samples.append(x)
-            labels += y
-            if x.shape != samples[0].shape or len(labels) not in (0, i + 1):
-                raise FedkinError(
-                    f"Item {i} of {origin} has the shape {tuple(x.shape)} and {'a' if y else 'no'} label, unlike the "
-                    f"first, whose shape is {tuple(samples[0].shape)}; all need the same."
-                )
+            labels += [] if y is None else [y]
+        if len(labels) not in (0, len(samples)):
+            raise ValueError("only some have labels")
+        return ClientInput(torch.stack(samples), np.asarray(labels) if labels else None)
     except FedkinError:
         raise
-    except Exception as error:  # whatever a user's own data set raises
-        raise FedkinError(f"Item {len(samples)} of {origin} cannot be read: {in_short(error)}.") from error
-    if not samples:
-        raise FedkinError(f"{origin} is empty; every client needs at least one sample.")
-    return torch.stack(samples), np.asarray(labels) if labels else None
+    except Exception as error:  # whatever a user's own data set raises, and torch over samples of other shapes or none
+        form = "each is x, a pair (x, y), or a dict with x or image and label, and all x are numbers of one shape"
+        raise FedkinError(f"The items of {origin} cannot be used ({in_short(error)}); {form}.") from error
 
 
-def _sample_and_label(item: Any, origin: str, label: str | None) -> list[Any]:
-    """Return an item's sample as a tensor, and its label if it has one."""
+def _sample_and_label(item: Any, label: str | None) -> tuple[Tensor, Any]:
+    """Return an item's sample as a tensor, and its label or ``None``; raise any error if it has no such form."""
     if isinstance(item, Mapping):
         label = label or next((name for name in LABEL_NAMES if name in item), None)
         rest = [key for key in item if key != label]
         key = next((key for key in SAMPLE_KEYS if key in rest), rest[0] if len(rest) == 1 else None)
-        if key is None or label not in (None, *item):
-            names = listing([str(name) for name in item])
-            raise FedkinError(f"{origin} has {names}; samples are called x or image, and labels {label or 'label'}.")
-        item = [item[key], *([item[label]] if label else [])]
-    elif not isinstance(item, list | tuple):
-        item = [item]
-    if len(item) not in (1, 2):
-        raise FedkinError(f"{origin} has {len(item)} parts; an item is x, a pair (x, y), or a dict of these.")
-    labels = [part.tolist() if isinstance(part, Tensor | np.ndarray | np.generic) else part for part in item[1:]]
-    x = torch.tensor(pixels_of(item[0])) / 255 if hasattr(item[0], "convert") else item[0]
-    try:
-        x = x.detach().cpu() if isinstance(x, Tensor) else torch.from_numpy(np.array(x))
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise FedkinError(f"{origin} is of type {type(item[0]).__name__}, which is no array of numbers.") from error
-    return [x.float() if x.is_floating_point() else x, *labels]
+        item = (item[key], item[label]) if label else (item[key],)
+    first, *more = item if isinstance(item, list | tuple) else [item]
+    if len(more) > 1:
+        raise ValueError(f"{1 + len(more)} parts")
+    y = more[0].tolist() if more and isinstance(more[0], Tensor | np.ndarray | np.generic) else (more or [None])[0]
+    x = torch.tensor(pixels_of(first)) / 255 if hasattr(first, "convert") else first
+    x = x.detach().cpu() if isinstance(x, Tensor) else torch.from_numpy(np.array(x))
+    return x.float() if x.is_floating_point() else x, y
 
 
 # Data of several clients.

@@ -122,9 +122,8 @@ class Population:
         population = self
         for name in sorted(name for name in clients if isinstance(name, str) and name not in self.names):
             population = population._with_place_of(name)
-        names = population.names
-        count = max(len(names), len(population.clients))
-        gone = sorted({names.index(client) if isinstance(client, str) else client for client in clients})
+        count = max(len(population.names), len(population.clients))
+        gone = sorted({population.names.index(client) if isinstance(client, str) else client for client in clients})
         if unknown := [client for client in gone if not 0 <= client < count]:
             raise FedkinError(f"'federation.forgotten' names client {unknown[0]}; allowed: 0 to {count - 1}.")
         if gone and len(gone) == count:
@@ -136,10 +135,7 @@ class Population:
         if not self.names or self.names != sorted(self.names):
             raise FedkinError(f"'federation.forgotten' names client '{name}', which is not there.")
         if self.tests:
-            raise FedkinError(
-                f"Client '{name}' is forgotten, but the others' test samples were drawn with its file in its place; "
-                "put a file of this name there, with any rows of the same columns."
-            )
+            raise FedkinError(f"The others' test samples were drawn with the file of client '{name}' in its place.")
         place, clients, truth = bisect(self.names, name), list(self.clients), self.truth
         clients[place:] = [replace(client, id=client.id + 1) for client in clients[place:]]
         if self.clients:

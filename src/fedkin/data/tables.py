@@ -244,15 +244,13 @@ def _plain_numbers(frame: pd.DataFrame, names: Sequence[str], options: TableOpti
 
 def _too_large(columns: Sequence[Column], values: Values, origin: str) -> list[str]:
     """Return a sentence on each column whose numbers are infinite, or too large to be added up."""
-    sentences = []
     with np.errstate(invalid="ignore"):
         infinite, large = np.isinf(values).sum(0), (np.abs(values) > LARGEST).any(0)
+    sentences = []
     for i in np.flatnonzero(large).tolist():
-        name, what, how = columns[i].name, "numbers too large to add up; write them in another unit", ""
-        how = setting("drop", [name])
-        if infinite[i]:
-            what = f"{infinite[i]} infinite values in {len(values)} rows; empty these cells"
-            how = setting("na_values", {name: ["inf", "-inf"]})
+        name, what = columns[i].name, "numbers too large to add up; write them in another unit"
+        how = setting("na_values", {name: ["inf", "-inf"]}) if infinite[i] else setting("drop", [name])
+        what = f"{infinite[i]} infinite values in {len(values)} rows; empty these cells" if infinite[i] else what
         sentences.append(f"Column '{name}' of {mid_sentence(origin)} has {what}, or {how}.")
     return sentences
 
@@ -640,22 +638,16 @@ def plain_numbers(table: Table, origin: str) -> Tensor:
     """
     x, problems = table.values.float(), []
     for column, bad in zip(table.columns, (~torch.isfinite(x)).sum(0).tolist(), strict=True):
-        if bad:
-            missing = f"{bad} missing or infinite values in {len(x)} rows"
-            problems.append(f"Column '{column.name}' of {origin} has {missing}.")
-        if column.kind not in ("number", "boolean"):
-            problems.append(
-                f"Column '{column.name}' of {origin} holds {IN_WORDS[column.kind]} and no numbers; drop it, or name it "
-                "as the label."
-            )
+        if bad or column.kind not in ("number", "boolean"):
+            what = f"{bad} missing or infinite values in {len(x)} rows" if bad else f"{IN_WORDS[column.kind]}"
+            problems.append(f"Column '{column.name}' of {origin} has {what}; it needs a number in each.")
     refuse(problems)
     return x
 
 
 def _as_array(value: Any, origin: str) -> npt.NDArray[Any]:
-    if issparse(value):
-        raise FedkinError(f"{origin} is a sparse matrix; give it as an array, by its method toarray().")
-    if isinstance(value, Iterator | Mapping | Set | str | bytes) or value is None or hasattr(value, "to_frame"):
+    is_other = isinstance(value, Iterator | Mapping | Set | str | bytes | None) or hasattr(value, "to_frame")
+    if is_other or issparse(value):
         what = type(value).__name__
         raise FedkinError(f"{origin} is of type {what}; give its samples as an array, a list of rows or a DataFrame.")
     try:
@@ -670,6 +662,7 @@ def _as_array(value: Any, origin: str) -> npt.NDArray[Any]:
     except (ValueError, TypeError, RuntimeError) as error:  # a ragged list; a sparse, quantised or nested tensor
         raise FedkinError(f"{origin} is no dense array of numbers, with rows of one length.") from error
     if array.dtype.kind not in "biuf":
-        as_table = " A table with texts or dates is given as a DataFrame." if array.dtype.kind in "OSUM" else ""
-        raise FedkinError(f"{origin} holds values of type {array.dtype}, but all must be real numbers.{as_table}")
+        raise FedkinError(
+            f"{origin} holds values of type {array.dtype}, but all must be real numbers; give a table as a DataFrame."
+        )
     return array
