@@ -14,16 +14,19 @@ from four_sites import OPTIONS, config, grid
 import planted
 from fedkin.core import FedkinError
 from fedkin.data.preparation import restore_preparation
+from fedkin.data.transitions import count_transitions
 from fedkin.deploy.server_app import serve
 from fedkin.deploy.site_app import keep, read_site
 from fedkin.engines.flower_engine.messages import HELLO, TASK, content, read
 from fedkin.engines.site import Site
+from fedkin.experiment.cluster_names import name_clusters, read_names
 from fedkin.experiment.config import load_config
 from fedkin.experiment.outputs import load_found
 from fedkin.experiment.prediction import predict
 from fedkin.experiment.revision import cut, forget
 from fedkin.experiment.run import execute
 from fedkin.experiment.run_folder import LEDGER, run_config
+from fedkin.experiment.updating import update
 from nodes import Nodes, nodes_of
 
 
@@ -73,10 +76,54 @@ def test_a_run_is_cut_and_forgets_more_than_once(tmp_path: Path) -> None:
         assert cut(tmp_path / "out", tmp_path / f"cut-{count}", count) is None
         serve(nodes_of(sites, keep), run_config(tmp_path / f"cut-{count}"), tmp_path / f"cut-{count}")
         local = [f"data.source={folder}", "simulation.scenario=files", f"method.n_clusters={count}", *own]
+        local.append(f"evaluation.like={str(tmp_path / 'out')!r}")
         here = execute(load_config("kin-graph", local), tmp_path / f"here-{count}").folder
         for site in range(4):
             text = (here / "labels" / f"site-{site}.csv").read_text()
             assert (kept(tmp_path, site) / "labels" / f"site-{site}.csv").read_text() == text
+
+
+def test_next_month_clusters_keep_their_numbers_at_every_site(tmp_path: Path) -> None:
+    """The server matches them by a sum of tables, from which small cells are left out; it sees no site's own."""
+    rng, centres = np.random.default_rng(0), ((20, 50), (50, 90), (85, 60))
+
+    def month(kinds: dict[int, int], out: str, *more: str) -> list[dict[int, set[int]]]:
+        """Give four sites so many rows of each kind, run, and return the clusters of each kind at each site."""
+        sites, found = [], []
+        truth = [kind for kind, count in kinds.items() for _ in range(count)]
+        for site in range(4):
+            rows = [rng.normal(centres[kind], 3) for kind in truth]
+            file = tmp_path / f"site-{site}.toml"
+            file.with_suffix(".csv").write_text("age,weight\n" + "".join(f"{a:.3f},{b:.3f}\n" for a, b in rows))
+            file.write_text(f'name = "site-{site}"\ndata = "site-{site}.csv"\nfolder = "site-{site}"\n')
+            sites.append(read_site(file).site(file))
+        serve(nodes_of(sites, keep), config("kfed", *more), tmp_path / out)
+        for site in range(4):
+            runs = (tmp_path / f"site-{site}" / "results").iterdir()
+            labels = max(runs, key=lambda path: path.stat().st_mtime) / "labels" / f"site-{site}.csv"
+            clusters = [int(line.split(",")[1]) for line in labels.read_text().splitlines()[1:]]
+            found.append({kind: {c for k, c in zip(truth, clusters, strict=True) if k == kind} for kind in kinds})
+        return found
+
+    first = month({0: 30, 1: 30, 2: 30}, "nov", "method.n_clusters=3")
+    numbers = {kind: cluster for kind, (cluster,) in first[0].items()}
+    assert first == [{kind: {cluster} for kind, cluster in numbers.items()}] * 4
+    stays, other, _ = sorted(numbers, key=numbers.__getitem__, reverse=True)  # none of two has its own number
+    name_clusters(tmp_path / "nov", [f"{numbers[stays]}=old"])
+    like = f"evaluation.like={str(tmp_path / 'nov')!r}"
+    assert month({stays: 40, other: 34}, "dec", "method.n_clusters=2", like) == [
+        {kind: {numbers[kind]} for kind in (stays, other)}
+    ] * 4  # fmt: skip
+    changes = json.loads((tmp_path / "dec" / "changes.json").read_text())
+    assert (changes["rows"], changes["moved"], changes["anew"]) == (4 * 74, 0, False)
+    assert [each["status"] for each in changes["clusters"]] == ["gone", "kept", "kept"]
+    assert read_names(tmp_path / "dec") == {numbers[stays]: "old"}
+    asked, table = json.loads((tmp_path / "dec" / "messages.json").read_text()), count_transitions.name
+    assert any(name.endswith(f":{table}") for name in asked)
+    assert table not in asked
+    # `fedkin update` writes the same into the folder, and the experiment of the app stays as it is.
+    assert update(tmp_path / "dec", "federation", tmp_path / "jan") is None
+    assert month({stays: 30, other: 30}, "jan", "method.n_clusters=2")[0] == {k: {numbers[k]} for k in (stays, other)}
 
 
 def test_a_site_keeps_within_its_own_budget_from_one_run_to_the_next(data: Path, tmp_path: Path, capsys) -> None:

@@ -15,13 +15,15 @@ from hypothesis import strategies as st
 from sklearn.feature_extraction.text import HashingVectorizer
 
 import fedkin
-from fedkin.clustering.matching import corresponding
+from fedkin.clustering.matching import corresponding, table_of
 from fedkin.core.payload import load_tree
+from fedkin.data.encoding import Encoding
 from fedkin.experiment.changes import CHANGES, CHANGES_PAGE
 from fedkin.experiment.numbering import Earlier
 from fedkin.experiment.outputs import read_labels
 from fedkin.experiment.run import resume
 from fedkin.experiment.run_folder import CHECKPOINT, LEDGER
+from fedkin.methods.samples.kfed import KFedMethod
 from shell import fedkin as command
 
 CENTRES = {"young": (20, 50), "middle": (50, 90), "old": (85, 60)}
@@ -98,7 +100,7 @@ def test_new_rows_join_what_was_sent_before(method: str, more: list[str]) -> Non
     assert {each["name"]: each["status"] for each in tree["clusters"]} == {
         "young": "kept", "old": "kept", "middle": "empty"
     }  # fmt: skip
-    assert (tree["common"], tree["moved"], tree["anew"]) == (0, 0, False)
+    assert (tree["moved"], tree["anew"]) == (0, False)
     assert "north-" not in (Path("r2") / CHANGES_PAGE).read_text(), "no row is in the page"
     # Rows of before among the new ones are recognised by their ids, also those of two months ago.
     assert command("update", "r2", "both", "--out", "r3", "-q") == 0
@@ -106,7 +108,7 @@ def test_new_rows_join_what_was_sent_before(method: str, more: list[str]) -> Non
     state = load_tree(Path("r3") / CHECKPOINT)["state"]
     total = state["counts" if method == "kin-graph" else "sizes"].sum()
     assert 330 <= int(total) <= 336, "each row counts once, but for a few in cells below the minimum"
-    assert changes_of("r3")["common"] == 66
+    assert changes_of("r3")["rows"] == 336
 
 
 def test_a_killed_update_is_resumed_to_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,16 +217,17 @@ def test_what_cannot_be_updated_is_refused_in_a_sentence(
 def test_numbers_follow_whatever_a_method_calls_clusters(before: list[int], order: list[int]) -> None:
     old = np.array(before)
     after = np.unique(np.array(order)[old], return_inverse=True)[1]
-    sizes = dict(zip(*(part.tolist() for part in np.unique(old, return_counts=True)), strict=True))
-    earlier = Earlier([old], [np.ones(len(old), dtype=bool)], 9, sizes)
-    numbers = earlier.numbers([after], None, {"n_clusters": int(after.max()) + 1})
+    encoding = Encoding.unchanged("none", (1,))
+    earlier = Earlier("r1", KFedMethod, {"n_clusters": 9, "features": "raw"}, encoding, {})
+    found = {"n_clusters": int(after.max()) + 1, "features": "other"}
+    numbers = earlier.numbers(table_of(old, after, (9, 1)), found)
     assert np.array_equal(numbers.by_cluster.numpy()[after], old)
     assert numbers.count == 9, "numbers that were ever given are not given again"
     # Clusters with half of the rows of either in common have new numbers, and no two have the same.
-    mixed = earlier.numbers([(np.arange(len(old)) % 2)], None, {"n_clusters": 2}).by_cluster.tolist()
-    matched = corresponding(old, np.arange(len(old)) % 2)
+    halves = np.arange(len(old)) % 2
+    mixed = earlier.numbers(table_of(old, halves, (9, 2)), {"n_clusters": 2, "features": "other"}).by_cluster.tolist()
     assert len(set(mixed)) == 2
-    assert {number for number in mixed if number < 9} == set(matched)
+    assert {number for number in mixed if number < 9} == set(corresponding(old, halves))
 
 
 @pytest.mark.parametrize(
@@ -244,7 +247,7 @@ def test_an_estimator_takes_in_new_rows(make: Callable[[], Any]) -> None:
         now = dict(zip(both[name]["id"], model.labels_[name], strict=True))
         assert [now[row] for row in rows] == list(rows.values())
     assert list(model.cluster_names_.values()) == ["old"]
-    assert (model.changes_.common, model.changes_.moved, model.changes_.anew) == (270, 0, False)
+    assert (model.changes_.rows, model.changes_.moved, model.changes_.anew) == (336, 0, False)
     assert list(model.predict(both["north"])) == list(model.labels_["north"])
 
 
@@ -320,8 +323,3 @@ def test_an_update_says_so_to_a_board_in_a_paper_and_on_the_terminal(capsys: pyt
     text = capsys.readouterr().out
     assert "added to those of r1" in text
     assert "away" not in text, "a site without new rows still counts"
-
-
-def test_numbers_of_clusters_of_a_real_federation_are_not_kept(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command("run", "kfed", "--data", "federation", "--like", "r1", "--out", "r2") == 2
-    assert capsys.readouterr().err.count("\n") == 1

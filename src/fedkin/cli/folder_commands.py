@@ -38,6 +38,8 @@ from fedkin.cli.help_pages import (
 )
 from fedkin.core.errors import FILE, NEW_ROWS, FedkinError, at_door
 
+_PREPARED = 'Prepared {target}. Clients get their clusters when the federation runs {how}, with out = "{out}".'
+
 
 def _new_rows(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of how new rows are read, and of packages that a run's classes may come from."""
@@ -97,8 +99,9 @@ def assign(folder: Path, data: str, packages: tuple[str, ...], **options: Any) -
 @app.command()
 @run_folder()
 @argument(
-    "data", "What clients have now, with rows of before or without: a folder with one file each.", "DATA", type=SAMPLES
-)
+    "data", "What clients have now, with rows of before or without: a folder with one file each; or `federation`, the "
+    "sites' own.", "DATA", type=SAMPLES,
+)  # fmt: skip
 @results("Folder for the results; by default one beside the run's.")
 def update(folder: Path, data: str, out: Path | None, as_json: bool, quiet: bool) -> None:
     """Update a run by next month's rows. Clusters keep their numbers, and changes.html says what changed."""
@@ -106,7 +109,8 @@ def update(folder: Path, data: str, out: Path | None, as_json: bool, quiet: bool
     target = out or next(place for place in beside if not place.exists())
     from fedkin.experiment.updating import update as updated
 
-    show(target, lambda progress: updated(folder, data, target, progress), as_json, quiet)
+    if show(target, lambda progress: updated(folder, data, target, progress), as_json, quiet) is None:
+        print(_PREPARED.format(target=target, out=target.resolve(), how="the experiment"))
 
 
 @app.command()
@@ -125,10 +129,8 @@ def cut(
     if show(target, lambda progress: cut_again(folder, target, clusters, resolution, progress), as_json, quiet):
         return
     key = f"n_clusters = {clusters}" if resolution is None else f"resolution = {resolution}"
-    print(
-        f"Prepared {target}. Clients get their clusters when the federation runs the experiment with {key} in its "
-        f'[method] and with out = "{target.resolve()}".'
-    )
+    how = f"the experiment with {key} in its [method]"
+    print(_PREPARED.format(target=target, out=target.resolve(), how=how))
 
 
 @app.command()

@@ -38,16 +38,29 @@ def renumbered(labels: Sequence[int]) -> list[int]:
 def corresponding(before: ArrayLike, after: ArrayLike) -> dict[int, int]:
     """Return the clusters of two clusterings of the same items that have mostly the same members, as ``{old: new}``.
 
-    Of the items in either cluster more than half are in both, the least part with which no cluster corresponds to two.
     `before` and `after` are of the same length; -1 is in no cluster.
     """
+    old, new = (np.asarray(each, dtype=np.int64) + 1 for each in (before, after))  # those in no cluster count, too
+    return {a - 1: b - 1 for a, b in corresponding_in(table_of(old, new)).items() if a and b}
+
+
+def table_of(before: ArrayLike, after: ArrayLike, shape: tuple[int, int] = (0, 0)) -> Tensor:
+    """Return how many items of each cluster `before` are in each `after`, int64 of `shape` or as large as needed."""
     old, new = np.asarray(before, dtype=np.int64), np.asarray(after, dtype=np.int64)
-    pairs, counts = np.unique(np.stack([old, new])[:, (old >= 0) & (new >= 0)], axis=1, return_counts=True)
-    return {
-        int(a): int(b)
-        for (a, b), both in zip(pairs.T, counts, strict=True)
-        if 2 * both > (old == a).sum() + (new == b).sum() - both
-    }
+    old, new = (each[(old >= 0) & (new >= 0)] for each in (old, new))
+    rows, columns = (
+        max(size, int(each.max()) + 1 if len(each) else 0) for size, each in zip(shape, (old, new), strict=True)
+    )
+    return torch.from_numpy(np.bincount(old * columns + new, minlength=rows * columns)).view(rows, columns)
+
+
+def corresponding_in(table: Tensor) -> dict[int, int]:
+    """Return the same of a table of counts, int64 ``(old, new)``.
+
+    Of the items in either cluster more than half are in both, the least part with which no cluster corresponds to two.
+    """
+    either = table.sum(1, keepdim=True) + table.sum(0) - table
+    return dict((2 * table > either).nonzero().tolist())
 
 
 def matched(messages: Tensor, segments: int) -> tuple[Tensor, Tensor]:

@@ -232,7 +232,7 @@ _ENCODING: Expected = {
 }  # fmt: skip
 
 
-def _is_encoding(value: Any) -> bool:
+def is_encoding(value: Any) -> bool:
     """Return whether a value is the tree of an `Encoding`, with consistent lengths."""
     if objection({"encoding": value}, {"encoding": _ENCODING}) is not None:
         return False
@@ -245,10 +245,10 @@ def _is_encoding(value: Any) -> bool:
 
 def _is_arrangement(value: Any) -> bool:
     """Return whether a value is the tree of an `Encoding` that only puts columns of numbers in order."""
-    return _is_encoding(value) and value["mode"] == "none" and all(kind == "number" for _, kind, _ in value["columns"])
+    return is_encoding(value) and value["mode"] == "none" and all(kind == "number" for _, kind, _ in value["columns"])
 
 
-@client_task(takes={"encoding": _is_encoding})
+@client_task(takes={"encoding": is_encoding})
 def encode(client: Client, payload: Payload) -> Payload:
     """Encode the client's data and keep the encoding in its state; a second request does nothing.
 

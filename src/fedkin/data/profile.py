@@ -25,7 +25,7 @@ from torch import Tensor
 
 from fedkin.core import Client, Federation, Payload, client_task, task
 from fedkin.core.client import Column, Samples, Table
-from fedkin.core.replies import MAX_COUNT, Expected, counts_to, doubles, int64, is_list, is_text
+from fedkin.core.replies import MAX_COUNT, Expected, Optional, counts_to, doubles, int64, is_list, is_text, one_of
 from fedkin.core.seeds import Secret
 from fedkin.data.encoding import Encoding
 from fedkin.data.options import MIN_MEMBERS
@@ -37,9 +37,11 @@ from fedkin.secure_aggregation.sums import summed
 
 _FRACTIONS = ("sum", "squares", "typical_sum")
 """Sums that are no whole numbers."""
-_MAX_CLUSTERS = 2**15
+MAX_CLUSTERS = 2**15
 _LARGEST_SQUARE = 1e20
 """Of a column's standard deviation; farther values count as this one in squares, which stay within any client's."""
+EARLIER = "earlier_clusters"
+"""In a client's state: the clusters of its rows by an earlier result, int64 ``(n,)``, where it was sent one."""
 BY_CLUSTER = ("samples", "filled", "sum", "squares", "counts", "typical_filled", "typical_sum", "typical_counts")
 """Tensors of a profile with a row for each cluster."""
 WORD = r"[^\W\d_]{3,40}"
@@ -138,8 +140,8 @@ class ClusterProfile:
 
 
 _QUESTION: Expected = {
-    "columns": are_columns, "n_clusters": counts_to(_MAX_CLUSTERS), "around": doubles(None), "unit": UNIT,
-    "min_members": counts_to(MAX_COUNT),
+    "columns": are_columns, "n_clusters": counts_to(MAX_CLUSTERS), "around": doubles(None), "unit": UNIT,
+    "min_members": counts_to(MAX_COUNT), "of": Optional(one_of("clusters", EARLIER)),
 }  # fmt: skip
 
 
@@ -156,7 +158,7 @@ _QUESTION: Expected = {
 )  # fmt: skip
 def cluster_cells(client: Client, payload: Payload) -> Payload:
     """Report sums by cluster and column of a table, without cells of too few values; empty without clusters."""
-    clusters, k = client.state.get("clusters"), int(payload["n_clusters"])
+    clusters, k = client.state.get(payload.get("of", "clusters")), int(payload["n_clusters"])
     if client.table is None or clusters is None or len(clusters) != len(client.table):
         return {}
     columns = columns_of(payload)
@@ -278,12 +280,13 @@ def _nearest(points: Tensor, minimum: int) -> Tensor:
 
 
 def profile_clusters(
-    fed: Federation, encoding: Encoding, n_clusters: int, min_members: int = MIN_MEMBERS
+    fed: Federation, encoding: Encoding, n_clusters: int, min_members: int = MIN_MEMBERS, of: str = "clusters"
 ) -> ClusterProfile | None:
     """Ask every client for its part of the profile, and add up the replies; ``None`` where no client gives any.
 
     It changes nothing at the clients. One that refuses, as those with a privacy budget do, is in `missing`. The clients
-    of `fed` have tables, encoded by `encoding`, and int64 ``state["clusters"]`` in ``0..n_clusters-1``. `min_members`,
+    of `fed` have tables, encoded by `encoding`, and in their state clusters `of` this name, int64, in
+    ``0..n_clusters-1``. `min_members`,
     at least 5, is how many values a cell needs for its sums to leave its client.
     """
     columns = encoding.schema.columns
@@ -292,6 +295,7 @@ def profile_clusters(
     unit = unit_of(encoding.scale.double()[starts])
     payload: Payload = {
         "columns": plain(columns), "n_clusters": n_clusters, "around": around, "unit": unit, "min_members": min_members,
+        **({} if of == "clusters" else {"of": of}),
     }  # fmt: skip
     shapes = _shapes(columns, n_clusters)
     if fed.secure_sums:

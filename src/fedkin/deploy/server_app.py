@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from fedkin.core import FedkinError, Payload
-from fedkin.core.files import folder_lock, read_json, write_secret
+from fedkin.core.files import folder_lock, read_json, read_tables, write_secret
 from fedkin.core.runner import Progress, RecordLine, Timing
 from fedkin.core.tasks import named_object
 from fedkin.data.checks import check_labels
@@ -105,7 +105,7 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
     if ":" in module:
         named_object(module, "Model")  # before sites are waited for
     with folder_lock(folder):
-        _claim(config, folder)
+        config = _claimed(config, folder)
         ledger = _Ledger(secrets.token_hex(8))
         if (folder / LEDGER).exists():
             ledger = read_json(folder / LEDGER, _Ledger, "; the run cannot be resumed")
@@ -205,15 +205,22 @@ def _log(text: str) -> None:
     print(f"fedkin: {text}", flush=True)
 
 
-def _claim(config: Config, folder: Path) -> None:
-    """Assign `folder` to this experiment, or check that it belongs to it."""
+def _claimed(config: Config, folder: Path) -> Config:
+    """Assign `folder` to this experiment, or check that it belongs to it, but for whose numbers of clusters it keeps.
+
+    That `fedkin update` and `fedkin cut` say in the folder alone; the experiment is returned with it.
+    """
     if config.federation.sites is None and not config.federation.listed:
         raise FedkinError("'federation.sites' has no default on a real federation; give the number of sites.")
     check_federated(config)
     check_sites(config)
     path = folder / CONFIG
-    if path.exists() and path.read_text(encoding="utf-8") == config.to_toml():
-        return
+    if path.exists():
+        like = read_tables(path).get("evaluation", {}).get("like")
+        if config.evaluation.like is None:
+            config = replace(config, evaluation=config.evaluation.model_copy(update={"like": like}))
+        if path.read_text(encoding="utf-8") == config.to_toml():
+            return config
     if path.exists() and any((folder / name).exists() for name in (CHECKPOINT, RECORDS, RESULT)):
         raise FedkinError(
             f"{folder} holds another experiment; give another folder, as in flwr run . federation -c "
@@ -221,11 +228,14 @@ def _claim(config: Config, folder: Path) -> None:
         )
     (folder / LEDGER).unlink(missing_ok=True)  # of a run that never began, so that its mistakes can be mended
     write_config(folder, config)
+    return config
 
 
 def _part(run: Run, result: dict[str, Any], client: int) -> Payload:
-    """Return a site's part of the result: its cluster's model, if any. It has the clusters of its samples already."""
+    """Return a site's part of the result: its cluster's model, or the numbers of its samples' clusters, if others."""
     method: Any = run.method
+    if run.numbers is not None:
+        return {"numbers": run.numbers.by_cluster, "count": run.numbers.count}
     if method.traits.clusters != "clients" or not result["module"]:
         return {}
     share = {

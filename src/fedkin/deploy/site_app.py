@@ -149,6 +149,7 @@ def keep(site: Site, request: Request, payload: Payload) -> None:
     # Only this message needs them, and every message starts a process.
     from fedkin.data.preparation import Preparation, encoding_of
     from fedkin.experiment import outputs
+    from fedkin.experiment.numbering import Numbers
     from fedkin.experiment.run_folder import RESULTS, write_sums
     from fedkin.report.page import write_page
     from fedkin.report.run_page import page_of_client
@@ -157,6 +158,8 @@ def keep(site: Site, request: Request, payload: Payload) -> None:
     with site.memory(request.run) as memory:
         state = memory.state() or {}
         memory.hold()
+    if "numbers" in payload and "clusters" in state:
+        state |= Numbers(payload["numbers"], payload["count"]).of_state(state)
     labels, path = outputs.labels_of(site.table, state), outputs.label_file(folder, 0, [site.name])
     if labels is not None and not (path.is_file() and path.read_bytes() == labels.encode()):
         if path.is_file() and (gone := outputs.remove_result(folder)):

@@ -18,6 +18,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from fedkin.clustering.matching import table_of
 from fedkin.clustering.node_votes import counted
 from fedkin.core import Client, FedkinError, runner
 from fedkin.core.errors import PYTHON, at_door, checked_keywords, listing
@@ -26,6 +27,7 @@ from fedkin.core.runner import Followers
 from fedkin.core.seeds import derive_generator
 from fedkin.data.inputs import client_input
 from fedkin.data.population import Population
+from fedkin.data.preparation import STATE
 from fedkin.data.profile import ClusterProfile, profile_clusters, words_of_clusters
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.estimators.clients import ByClient, Inputs, fitted_position, map_clients, read_clients
@@ -33,7 +35,7 @@ from fedkin.estimators.estimator import Estimator, FitRunner
 from fedkin.estimators.training import FeaturesOrName, features_of
 from fedkin.experiment.changes import compared
 from fedkin.experiment.explaining import explain
-from fedkin.experiment.numbering import Earlier, earlier_rows, ids_of, sizes_of
+from fedkin.experiment.numbering import Earlier, ids_of, sizes_of
 from fedkin.experiment.revision import kept_of
 from fedkin.experiment.terminal import Bar, Quiet
 from fedkin.experiment.updating import sent_rows
@@ -90,6 +92,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
     _clusters = "samples"
     _types: ClassVar[Mapping[str, Any]] = {"features": FeaturesOrName}
     _profile: ClusterProfile | None
+    labels_: ByClient
     _earlier: Earlier | None = None
     """What clusters were before, whose numbers the next ones keep."""
     _away: Mapping[str, dict[str, Tensor]] = {}
@@ -132,40 +135,27 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
             name: pd.Series(each, index=pd.RangeIndex(len(each), name="row") if ids is None else ids)
             for name, each, ids in zip(self.client_names_, self.labels_, self._ids, strict=True)
         }
-        ids = {name: ids_of(each, id_column) for name, each in zip(names, clients, strict=True)}
         rows = dict(zip(names, map(len, clients), strict=True))
-
-        def predicted(position: int) -> Tensor:
-            return runner.predicted_clusters(self._method, self.result_, self.preparation_.of(clients[position]))
-
         with self._on_device(), at_door(PYTHON):
-            before, are_known = earlier_rows(labels, ids, rows, False, predicted)
-            earlier = replace(self._same_rows(), before=before, known=are_known, result=self.result_)
             numbers = {name: place for place, name in enumerate(dict.fromkeys([*names, *self.client_names_]))}
             places = {old: numbers[name] for old, name in enumerate(self.client_names_)}
             state = method.updated(self._state, places) if isinstance(method, CanUpdate) else None
-            self._earlier = earlier
+            self._earlier = self._as_earlier()
             if state is None:
-                self._fit(inputs, named_options, callbacks)
-            else:
-                private = {**self._away, **dict(zip(self.client_names_, self._private, strict=True))}
-                self._away = {n: sent_rows(private[n], labels.get(n), None, 0) for n in private if n not in rows}
-                clients = [
-                    replace(
-                        each,
-                        x=self.preparation_.of(each),
-                        state=sent_rows(private.get(name, {}), labels.get(name), ids[name], rows[name]),
-                    )
-                    for name, each in zip(names, clients, strict=True)
-                ]
-                with one_thread(), Bar() if self.verbose else Quiet() as progress:
-                    fed = LocalFederation(clients, self._run_seed, on_progress=progress.part, names=names)
-                    self._updates += 1
-                    fed.exchange = 1_000_000 * self._updates  # beyond those before: no numbers are drawn twice
-                    steps = FitRunner(method, fed, runner.Callbacks([progress, *runner.callbacks_of(callbacks)]), {})
-                    self._follow(steps, state, names, {"records_": self.records_[: state.steps]})
-        exist = self.result_.get(runner.NUMBERS, torch.arange(int(self.result_["n_clusters"]))).tolist()
-        self.changes_ = compared(earlier, self.labels_, names, self._profile, "the fit before", exist)
+                return self._fit(inputs, named_options, callbacks)
+            private = {**self._away, **dict(zip(self.client_names_, self._private, strict=True))}
+            self._away = {n: sent_rows(private[n], labels.get(n), None, 0) for n in private if n not in rows}
+            common = next(({STATE: each[STATE]} for each in private.values() if STATE in each), {})
+            updated = []
+            for name, each in zip(names, clients, strict=True):
+                known = sent_rows(private.get(name, {}), labels.get(name), ids_of(each, id_column), rows[name])
+                updated.append(replace(each, x=self.preparation_.of(each), state=common | known))
+            with one_thread(), Bar() if self.verbose else Quiet() as progress:
+                fed = LocalFederation(updated, self._run_seed, on_progress=progress.part, names=names)
+                self._updates += 1
+                fed.exchange = 1_000_000 * self._updates  # beyond those before: no numbers are drawn twice
+                steps = FitRunner(method, fed, runner.Callbacks([progress, *runner.callbacks_of(callbacks)]), {})
+                self._follow(steps, state, names, {"records_": self.records_[: state.steps]})
         return self
 
     def _read(self, data: Any, y: Any) -> tuple[Inputs, dict[str, Any]]:
@@ -180,8 +170,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
             raise FedkinError(f"n_clusters is {n_clusters}, but all clients together hold {samples} samples.")
         registered = features_of(named.get("features", getattr(self, "features", "")))
         self._run(inputs, named if registered is None else named | {"features": registered.name}, {}, callbacks)
-        for name in ("changes_", "_away"):
-            self.__dict__.pop(name, None)
+        self.__dict__.pop("_away", None)
         self._registered = (registered,)
         return self
 
@@ -205,7 +194,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         encoding, private = self.preparation_.table, method.is_private()
         self._profile = None if encoding is None or private else profile_clusters(fed, encoding, n_clusters)
         self._words = words_of_clusters(fed, n_clusters) if self.preparation_.has_texts and not private else []
-        self._number(labels, memberships)
+        self._number(labels, memberships, fed)
         taking_part = [client for client in clients if client.id not in absent]
         most = max(_MIN_MAPPED, _MAPPED_VALUES // max(1, math.prod(self.preparation_.shape)))
         rows = some_rows(list(map(len, taking_part)), min(MAX_POINTS, most))
@@ -214,30 +203,42 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         centres = None if self._profile is None or encoding is None else self._profile.centres(encoding)
         self.preparation_ = replace(self.preparation_, centres=centres)
 
-    def _number(self, labels: Sequence[NDArray[np.int64]], memberships: Sequence[Tensor]) -> None:
-        """Set the clusters and memberships of samples, with the numbers of `_earlier` clusters, if there are such."""
-        self.__dict__.pop("memberships_", None)
+    def _number(
+        self, labels: Sequence[NDArray[np.int64]], memberships: Sequence[Tensor], fed: LocalFederation | None = None
+    ) -> None:
+        """Set the clusters and memberships of samples, with the numbers of `_earlier` clusters, if there are such.
+
+        Without `fed`, whose clients are asked, they are the same samples in the same order.
+        """
+        for name in ("memberships_", "changes_"):
+            self.__dict__.pop(name, None)
         earlier, self._earlier = self._earlier, None
         if earlier is not None:
-            numbers = earlier.numbers(labels, self._method, self.result_)
+            count, seen = int(self.result_["n_clusters"]), None
+            if fed is None:
+                before = np.concatenate(self.labels_)
+                table = table_of(before, np.concatenate(labels), (earlier.n_clusters, count))
+            else:
+                earlier.check(self._made(), self.preparation_.encoding)
+                table, seen = earlier.ask(fed, count)
+            numbers = earlier.numbers(table, self.result_)
+            self.changes_ = compared(earlier, numbers, table, seen)
             self.result_ = numbers.of_result(self.result_)
             labels = [numbers.of_state({"clusters": torch.from_numpy(each)})["clusters"].numpy() for each in labels]
             memberships = [numbers.placed(each, 1) for each in memberships]
             self._profile = None if self._profile is None else numbers.of_profile(self._profile)
             self._words = numbers.of_words(self._words)
-            exist = numbers.by_cluster.tolist()
-            self.cluster_names_ = {cluster: name for cluster, name in earlier.names.items() if cluster in exist}
+            self.cluster_names_ = self.changes_.names
         self.labels_ = ByClient(labels, self.client_names_)
         self.n_clusters_ = runner.used_clusters(map(torch.from_numpy, labels))
         if memberships:
             self.memberships_ = ByClient([part.numpy() for part in memberships], self.client_names_)
 
-    def _same_rows(self) -> Earlier:
-        """Return what the clusters of now are, for others of the same rows."""
-        all_known = [np.ones(len(each), dtype=bool) for each in self.labels_]
+    def _as_earlier(self) -> Earlier:
+        """Return what the clusters of now are, for those that follow them."""
         sizes = sizes_of({name: pd.Series(each) for name, each in self.labels_.items()})
-        count, names = int(self.result_["n_clusters"]), dict(self.cluster_names_)
-        return Earlier(list(self.labels_), all_known, count, sizes, names, self._profile)
+        encoding, names = self.preparation_.encoding, dict(self.cluster_names_)
+        return Earlier("the fit before", self._method, self.result_, encoding, sizes, names, self._profile)
 
     def __getstate__(self) -> dict[str, Any]:
         # A model that leaves this process takes no samples with it.
@@ -515,7 +516,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
                     raise FedkinError(f"rows should be one or more numbers of rows, from 0 to {count - 1}.")
                 state, report = method.unlearned(fed, self._state, {position: numbers.long().unique()})
                 certificate |= report
-            self._earlier = self._same_rows()
+            self._earlier = self._as_earlier()
             self._take(method, fed, state, method.result(state), clients)
         self.certificates_.append(certificate)
         return certificate
@@ -623,7 +624,7 @@ class KinGraph(SampleClusterer, method="kin-graph"):
         cut.set_params(**options)
         with cut._on_device():
             rng = derive_generator(cut._run_seed, "server", "communities")  # as the server's when it cut the graph
-            cut._earlier = cut._same_rows()
+            cut._earlier = cut._as_earlier()
             state, values = method.clusters_of(method.before_cut(cut._state), rng)
             cut.result_, cut._cut = {**method.result(state), "space": cut.result_["space"]}, state
             cut.scales_ = cut.result_["scales"]

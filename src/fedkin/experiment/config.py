@@ -592,10 +592,9 @@ def _check(method: type[Any], checked: Any) -> None:
             f"'device.name' is '{checked.device.name}', and method '{name}' computes on the processor only; leave it "
             "out."
         )
-    if evaluation.like is not None and (clusters != "samples" or is_real):
+    if evaluation.like is not None and clusters != "samples":
         raise FedkinError(
-            "'evaluation.like' keeps the numbers of clusters of samples, of clients in this process; `fedkin diff` "
-            "matches the clusters of two runs."
+            "'evaluation.like' keeps the numbers of clusters of samples; `fedkin diff` matches those of clients."
         )
     federation.check()
     changes = [key for key, used in (("newcomers", federation.newcomers), ("quorum", federation.quorum < 1)) if used]

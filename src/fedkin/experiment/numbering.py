@@ -1,14 +1,13 @@
 """Numbers of clusters that follow those of an earlier run or fit.
 
-A row of now had a cluster before: the one that the earlier run gave it, where its id says that it is the same row, or
-else the one that the earlier run's result predicts for it. Clusters of now and before with mostly the same rows have
-the same number; other clusters get numbers that no cluster had.
+Clients assign their rows by the earlier result, and clusters of now and before with mostly the same rows have the same
+number; other clusters get numbers that no cluster had. See `fedkin.data.transitions`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,23 +15,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from fedkin.clustering.matching import corresponding
-from fedkin.core import Client, FedkinError
+from fedkin.clustering.matching import corresponding_in
+from fedkin.core import Client, Federation, FedkinError
 from fedkin.core.method import CanPredict
-from fedkin.core.runner import NUMBERS, in_places, predicted_clusters
-from fedkin.data.population import Population
-from fedkin.data.profile import BY_CLUSTER, ClusterProfile
+from fedkin.core.runner import NUMBERS, in_places
+from fedkin.data.encoding import Encoding
+from fedkin.data.options import MIN_MEMBERS
+from fedkin.data.profile import BY_CLUSTER, EARLIER, ClusterProfile, profile_clusters
+from fedkin.data.transitions import ask_transitions, check_encodings
 from fedkin.experiment.cluster_names import read_names
-from fedkin.experiment.outputs import label_file, load_description, load_found, read_labels, row_names
+from fedkin.experiment.outputs import load_description, load_found, read_labels, row_names
 from fedkin.experiment.run_folder import LEDGER, is_finished, run_config
-
-Labels = Mapping[str, "pd.Series[Any]"]
-"""Clusters by client, each with ids of rows as its index, or their numbers."""
-ORDERED = ("row", "client")
-"""Names of an index of numbers, which are no ids."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +37,14 @@ class Numbers:
     by_cluster: Tensor
     count: int
 
+    @property
+    def are_own(self) -> bool:
+        """Whether they are those that the method gives its clusters."""
+        return self.count == len(self.by_cluster) and torch.equal(self.by_cluster, torch.arange(self.count))
+
     def of_result(self, result: Mapping[str, Any]) -> dict[str, Any]:
         """Return the result with these numbers, if they are not those that it has."""
-        if self.count == len(self.by_cluster) and torch.equal(self.by_cluster, torch.arange(self.count)):
-            return dict(result)
-        return {**result, "n_clusters": self.count, NUMBERS: self.by_cluster}
+        return dict(result) if self.are_own else {**result, "n_clusters": self.count, NUMBERS: self.by_cluster}
 
     def of_state(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the clusters of a client's rows, and memberships if any, from a copy of its state in this process."""
@@ -76,83 +74,71 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Earlier:
-    """What an earlier run or fit says of the clients' rows of now.
+    """What an earlier run or fit has found, whose numbers another keeps.
 
-    By client, `before` are int64 ``(n,)``: the cluster that each of its rows had, -1 if nothing says it; and `known`,
-    bool ``(n,)``, whether the run before had this very row. `n_clusters` numbers were ever given, `sizes` are the rows
-    of each of its clusters, and `names` the names that users gave them. `profile` describes them, if it is known,
-    and `result` is theirs in an update, where data are prepared as before.
+    `origin` is what it is called; `method` is its method's class, `result` what that found in data as `encoding`
+    prepares them, `sizes` are the rows of each cluster, `names` those that users gave, and `profile` describes the
+    clusters, if it is known.
     """
 
-    before: Sequence[NDArray[np.int64]]
-    known: Sequence[NDArray[np.bool_]]
-    n_clusters: int
+    origin: str
+    method: type[Any]
+    result: Mapping[str, Any]
+    encoding: Encoding
     sizes: Mapping[int, int]
     names: Mapping[int, str] = field(default_factory=dict)
     profile: ClusterProfile | None = None
-    result: Mapping[str, Any] | None = None
 
-    def numbers(self, after: Sequence[NDArray[np.int64]], method: Any, result: Mapping[str, Any]) -> Numbers:
-        """Return the numbers of the clusters of a method's result; `after` are the rows' clusters now, as `before`.
+    @property
+    def n_clusters(self) -> int:
+        """How many numbers were ever given."""
+        return int(self.result["n_clusters"])
 
-        A cluster without rows has its number by what its method says has become of it, in an update.
+    def check(self, method: Any, encoding: Encoding) -> None:
+        """Raise FedkinError if clusters that `method` finds in data as `encoding` prepares them cannot be followed."""
+        if not isinstance(self.method, CanPredict):
+            raise FedkinError(f"The method of {self.origin} assigns no rows, so that clusters keep no numbers.")
+        if method.is_private():
+            raise FedkinError(
+                "Clusters keep numbers by counts that clients send, which the method's epsilon does not cover; leave "
+                f"out that they are those of {self.origin}."
+            )
+        check_encodings(self.encoding, encoding, self.origin)
+
+    def ask(self, fed: Federation, n_clusters: int, least: int = MIN_MEMBERS) -> tuple[Tensor, ClusterProfile | None]:
+        """Ask clients how many rows of each cluster before are in each now, and what rows of those before are like.
+
+        The table is int64 ``(self.n_clusters, n_clusters)``, zeros where clients send none; a cell of fewer than
+        `least` rows at a site is left out. The profile is only asked for where there is one of before.
         """
-        n_clusters = int(result["n_clusters"])
-        numbers = np.full(n_clusters, -1, dtype=np.int64)
-        old_of, new_of = np.concatenate([*self.before]), np.concatenate([*after])
-        has_both = (old_of >= 0) & (new_of >= 0)
-        for old, new in corresponding(old_of[has_both], new_of[has_both]).items():
+        question = {
+            "method": f"{self.method.__module__}:{self.method.__qualname__}", "result": dict(self.result),
+            "encoding": self.encoding.tree(), "before": self.n_clusters, "after": n_clusters, "min_members": least,
+        }  # fmt: skip
+        table = ask_transitions(fed, question) if fed.present else None
+        if table is None:
+            return torch.zeros(self.n_clusters, n_clusters, dtype=torch.int64), None
+        is_described = self.profile is not None
+        seen = profile_clusters(fed, self.encoding, self.n_clusters, least, EARLIER) if is_described else None
+        return table, seen
+
+    def numbers(self, table: Tensor, result: Mapping[str, Any]) -> Numbers:
+        """Return the numbers of the clusters of a new result, by the table that `ask` returns.
+
+        A cluster that is empty in it has its number by what the method says has become of it, where data are prepared
+        as before.
+        """
+        numbers = torch.full((int(result["n_clusters"]),), -1)
+        for old, new in corresponding_in(table).items():
             numbers[new] = old
-        before = self.result or {}
-        continued = method.continued(before, result) if before else None
-        for own, new in enumerate([] if continued is None else continued.tolist()):
-            old = int(before[NUMBERS][own]) if NUMBERS in before else own
-            if numbers[new] < 0 and old not in numbers and not ((old_of == old) | (new_of == new)).any():
+        own = self.result.get(NUMBERS, torch.arange(self.n_clusters)).tolist()
+        continued = self.method.continued(self.result, result)
+        for old, new in zip(own, [] if continued is None else continued.tolist(), strict=False):
+            if numbers[new] < 0 and old not in numbers and not (table[old].any() or table[:, new].any()):
                 numbers[new] = old
         fresh = numbers < 0
-        numbers[fresh] = self.n_clusters + np.arange(fresh.sum())
-        return Numbers(torch.from_numpy(numbers), max(self.n_clusters, int(numbers.max()) + 1))
-
-
-def earlier_rows(
-    labels: Labels, tables: Mapping[str, pd.Index[Any] | None], rows: Mapping[str, int], in_order: bool,
-    predict: Callable[[int], Tensor | None],
-) -> tuple[list[NDArray[np.int64]], list[NDArray[np.bool_]]]:  # fmt: skip
-    """Return `before` and `known` of `Earlier`.
-
-    Parameters
-    ----------
-    labels : dict of str to Series
-        The clusters of before by client, as `read_labels` gives them.
-    tables : dict of str to Index or None
-        The ids of a client's rows of now, if it has some, with the name of their column.
-    rows : dict of str to int
-        Numbers of the clients' rows of now, in order of id.
-    in_order : bool
-        Whether rows without ids are those of before in the same order, where there are as many.
-    predict : callable
-        Predicts the clusters that a client's rows, by its position, would have had; ``None`` if that is not possible.
-    """
-    before, known = [], []
-    for position, (client, count) in enumerate(rows.items()):
-        place = np.full(count, -1)
-        if (old := labels.get(client)) is not None and count:
-            place = places_of(old.index, tables[client], count, in_order)
-        part = np.where(place >= 0, old.to_numpy()[place] if old is not None and len(old) else -1, -1)
-        if (place < 0).any() and (predicted := predict(position)) is not None:
-            part = np.where(place >= 0, part, predicted.numpy())
-        before.append(part.astype(np.int64))
-        known.append(place >= 0)
-    return before, known
-
-
-def places_of(
-    old: pd.Index[Any], ids: pd.Index[Any] | None, rows: int, in_order: bool
-) -> NDArray[np.int64]:  # fmt: skip
-    """Return where rows stood before, int64 ``(rows,)``, -1 for those that are new; by ids, or else `in_order`."""
-    if ids is not None and ids.is_unique and ids.name == old.name and old.name not in ORDERED:
-        return np.asarray(old.get_indexer(ids), dtype=np.int64)
-    return np.arange(rows) if in_order and len(old) == rows else np.full(rows, -1)
+        numbers[fresh] = self.n_clusters + torch.arange(int(fresh.sum()))
+        return Numbers(numbers, max(self.n_clusters, int(numbers.max()) + 1))
 
 
 def ids_of(client: Client, id_column: str | None) -> pd.Index[Any] | None:
@@ -161,61 +147,31 @@ def ids_of(client: Client, id_column: str | None) -> pd.Index[Any] | None:
     return pd.Index(names[1][1], name=names[1][0]) if len(names) > 1 else None
 
 
-def earlier_of(folder: Path, config: Any, population: Population, is_update: bool) -> Earlier:
-    """Return what the run in `folder` says of the rows of `population`, whose data are not prepared yet.
+def earlier_of(folder: Path) -> Earlier:
+    """Return what the run in `folder` has found; raise FedkinError if it holds no finished one that clusters samples.
 
-    `is_update` says whether they are going to be prepared as that run's.
-
-    Raises FedkinError if `folder` holds no finished run that clusters samples in this process, or nothing is known of
-    any row: there are no common ids, and its result predicts none of these rows.
+    Of a real federation's run, whose sites alone have the clusters of rows, sizes are as far as sites report them.
     """
-    check_followed(folder)
-    saved, labels, before = load_found(folder), read_labels(folder), run_config(folder)
-    dealt = [(c.tables["simulation"], c.data.source, c.data_seed) for c in (before, config)]
-    labels_of = [label_file(folder, client.id, population.names).stem for client in population.clients]
-    column, failures = saved.preparation.encoding.schema.id, list[FedkinError]()
-
-    def predict(position: int) -> Tensor | None:
-        if not isinstance(saved.method, CanPredict):
-            return None
-        try:
-            client = population.clients[position]
-            x = saved.preparation.prepared(client.x, client.table, f"'{labels_of[position]}'", client.table)
-        except FedkinError as error:  # other columns: ids may still say which rows are common
-            failures.append(error)
-            return None
-        return predicted_clusters(saved.method, saved.result, x)
-
-    rows = dict(zip(labels_of, map(len, population.clients), strict=True))
-    tables = {name: ids_of(client, column) for name, client in zip(labels_of, population.clients, strict=True)}
-    parts, known = earlier_rows(labels, tables, rows, dealt[0] == dealt[1], predict)
-    if all((part < 0).all() for part in parts):
-        raise failures[0] if failures else FedkinError(f"{folder} has no row in common with the data.")
-    profile, _ = load_description(folder)
-    sizes, names, count = sizes_of(labels), read_names(folder), int(saved.result["n_clusters"])
-    return Earlier(parts, known, count, sizes, names, profile, saved.result if is_update else None)
+    if not is_finished(folder):
+        raise FedkinError(f"{folder} has not finished; `fedkin resume {folder}` finishes it.")
+    if run_config(folder).method.traits.clusters != "samples":
+        raise FedkinError(
+            f"{folder} has clusters of clients, whose numbers no run keeps; `fedkin diff` matches those of two runs."
+        )
+    saved, labels, (profile, _) = load_found(folder), read_labels(folder), load_description(folder)
+    reported = {} if profile is None else dict(enumerate(profile.samples.tolist()))
+    sizes = {cluster: size for cluster, size in (sizes_of(labels) or reported).items() if size}
+    encoding = saved.preparation.encoding
+    return Earlier(str(folder), saved.method, saved.result, encoding, sizes, read_names(folder), profile)
 
 
 def followed_by(folder: Path) -> list[str]:
     """Return the setting with which a run keeps the numbers of the one in `folder`; none where it cannot."""
-    can = run_config(folder).method.traits.clusters == "samples" and not (folder / LEDGER).is_file()
-    return [f"evaluation.like={json.dumps(str(folder), ensure_ascii=False)}"] if can else []
-
-
-def check_followed(folder: Path) -> None:
-    """Raise FedkinError if the run in `folder` has no clusters of rows whose numbers another run can keep."""
-    config = run_config(folder)
-    if not is_finished(folder):
-        raise FedkinError(f"{folder} has not finished; `fedkin resume {folder}` finishes it.")
-    if config.method.traits.clusters != "samples":
-        raise FedkinError(
-            f"{folder} has clusters of clients, whose numbers no run keeps; `fedkin diff` matches those of two runs."
-        )
-    if (folder / LEDGER).is_file():
-        raise FedkinError(
-            f"{folder} is the run of a real federation, in which each site has the clusters of its own rows; `fedkin "
-            f"predict {folder} DATA` gives new rows their clusters, and `fedkin diff` compares two runs at a site."
-        )
+    method, is_real = run_config(folder).method, (folder / LEDGER).is_file()
+    if method.traits.clusters != "samples" or method.is_private():
+        return []
+    place = folder.resolve() if is_real else folder  # for its server works elsewhere
+    return [f"evaluation.like={json.dumps(str(place), ensure_ascii=False)}"]
 
 
 def written_numbers(folder: Path) -> Numbers | None:
@@ -230,7 +186,7 @@ def written_numbers(folder: Path) -> Numbers | None:
     return Numbers(result.get(NUMBERS, torch.arange(count)), count)
 
 
-def sizes_of(labels: Labels) -> dict[int, int]:
+def sizes_of(labels: Mapping[str, pd.Series[Any]]) -> dict[int, int]:
     """Return the number of rows of each cluster."""
     everybody = np.concatenate([np.zeros(0, dtype=np.int64), *(each.to_numpy() for each in labels.values())])
     values, counts = np.unique(everybody[everybody >= 0], return_counts=True)

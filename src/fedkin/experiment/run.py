@@ -20,15 +20,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Record, State
 from fedkin.core.device import device_named
 from fedkin.core.errors import require
-from fedkin.core.files import check_empty, folder_lock, write_atomically
+from fedkin.core.files import check_empty, folder_lock, read_json, write_atomically
 from fedkin.core.method import HasNodes, with_server_data
 from fedkin.core.payload import owned
 from fedkin.core.runner import (
@@ -277,15 +275,16 @@ class Run(ExperimentRunner):
             from fedkin.experiment.numbering import earlier_of, written_numbers
 
             # An end that is written again keeps its numbers, for the earlier run may be gone.
-            self.numbers, like = written_numbers(folder), Path(config.evaluation.like).expanduser()
-            if self.numbers is None:
-                progress.phase(f"Reading {like}")
-                self.earlier = earlier_of(like, config, population, is_update(self.checkpoint))
+            has_ended = self.checkpoint is not None and self.checkpoint["state"]["finished"]
+            self.numbers = written_numbers(folder) if has_ended else None
+            self.earlier = None if self.numbers else earlier_of(Path(config.evaluation.like).expanduser())
         if self.checkpoint is None:
             preparation = _prepare_clients(config, population, fed, progress)
         else:
             _connect(config, population, fed)
             preparation = Preparation.from_tree(self.checkpoint["preparation"])
+        if self.earlier is not None:
+            self.earlier.check(config.method, preparation.encoding)
         for i in population.absent:  # nobody asks them, but the evaluator needs their samples
             population.clients[i].x = preparation.of(population.clients[i])
         files = run_folder.RunFiles(folder, self.checkpoint["state"]["steps"] if self.checkpoint else None)
@@ -304,13 +303,16 @@ class Run(ExperimentRunner):
                 state = self.steps(state)
             self.callbacks.phase("Writing the results")
             result = result_of(self.method, self.fed, state)
-            numbers = self.numbers
-            if self.earlier is not None:
-                numbers = self.earlier.numbers(self._labels(), self.method, result)
-            self._write_results(result, numbers)
-            changes = None if numbers is None else self._changes(numbers)
+            changes = self._followed(result)
+            self._write_results(result)
+            if changes is not None:
+                from fedkin.experiment.cluster_names import write_names
+
+                if changes.names:
+                    write_names(self.folder, changes.names)
+                changes.write(self.folder)
             records = run_folder.read_records(self.folder, state.steps)
-            self._write_page(state, records, numbers)
+            self._write_page(state, records)
         notes = list(dict.fromkeys([*self.population.notes, *self.preparation.notes]))
         is_of_samples = self.method.traits.clusters == "samples"
         parts = [each.state["clusters"] for each in clustered(self.fed)] if is_of_samples else [result.get("labels")]
@@ -318,7 +320,18 @@ class Run(ExperimentRunner):
         sizes = labels[labels >= 0].bincount().tolist()
         return RunOutcome(self.folder, state, records, self.config, self.population.names, notes, sizes, changes)
 
-    def _write_page(self, state: State, records: list[RecordLine], numbers: Numbers | None) -> None:
+    def _followed(self, result: Mapping[str, Any]) -> Changes | None:
+        """Have clusters keep the numbers of an earlier run's, and return what has changed since, if they keep one's."""
+        if self.earlier is None or not self.fed.present:
+            return None
+        from fedkin.experiment.changes import compared
+
+        with one_thread():
+            table, seen = self.earlier.ask(self.fed, int(result["n_clusters"]), self.config.data.min_members)
+        self.numbers = self.earlier.numbers(table, result)
+        return compared(self.earlier, self.numbers, table, seen)
+
+    def _write_page(self, state: State, records: list[RecordLine]) -> None:
         """Write the report."""
         from fedkin.experiment.cluster_names import read_names
         from fedkin.experiment.disclosure import disclosed, lead_of
@@ -327,18 +340,19 @@ class Run(ExperimentRunner):
 
         is_real = (self.folder / run_folder.LEDGER).is_file()
         lead = lead_of(is_real, self.config.evaluation.like if is_update(self.checkpoint) else None)
-        leaving = disclosed(self.config, self.fed.by_task, state.steps, lead)
+        by_task = read_json(self.folder / run_folder.MESSAGES, dict[str, dict[str, int]])
+        leaving = disclosed(self.config, by_task, state.steps, lead)
         profile, words = outputs.load_description(self.folder)
         nodes = self.method.nodes(state) if isinstance(self.method, HasNodes) else None
-        if nodes is not None and numbers is not None:
-            nodes = nodes._replace(clusters=numbers.by_cluster[nodes.clusters])
+        if nodes is not None and self.numbers is not None:
+            nodes = nodes._replace(clusters=self.numbers.by_cluster[nodes.clusters])
         path, outcome = self.folder / run_folder.REPORT, (records, self.method.result(state), profile, words, nodes)
         write_page(path, page_of_run(self.config, self.population, self.preparation, *outcome, leaving.part()))
         if names := read_names(self.folder):
             give_names(path, names)
 
-    def _write_results(self, result: Mapping[str, Any], numbers: Numbers | None) -> None:
-        """Write the clusters, with their `numbers`, the models and all that `fedkin predict` needs, and checksums."""
+    def _write_results(self, result: Mapping[str, Any]) -> None:
+        """Write the clusters, with their numbers, the models and all that `fedkin predict` needs, and checksums."""
         folder, config, population = self.folder, self.config, self.population
         profile: ClusterProfile | None = None
         words: list[list[str]] = []
@@ -351,7 +365,7 @@ class Run(ExperimentRunner):
                 profile = None if encoding is None else profile_clusters(self.fed, encoding, n_clusters, least)
             words = words_of_clusters(self.fed, n_clusters, least) if self.preparation.has_texts else []
         ready = clustered(self.fed)
-        if numbers is not None:
+        if (numbers := self.numbers) is not None:
             result, words = numbers.of_result(result), numbers.of_words(words)
             profile = None if profile is None else numbers.of_profile(profile)
             for client in ready:
@@ -363,30 +377,11 @@ class Run(ExperimentRunner):
         reading = {**config.table.of_files, "label": config.data.label}
         description = (self.preparation, population, profile, words, reading)
         outputs.write_result(folder, config.method_name, dict(result), *description)
-        write_atomically(folder / run_folder.MESSAGES, json.dumps(self.fed.by_task, indent=2) + "\n")
+        path = folder / run_folder.MESSAGES
+        if numbers is None or self.earlier is not None or not path.is_file():  # else it has what was asked for them
+            write_atomically(path, json.dumps(self.fed.by_task, indent=2) + "\n")
         names = (run_folder.CONFIG, run_folder.RECORDS, run_folder.MESSAGES, *run_folder.RESULTS)
         run_folder.write_sums(folder, names)
-
-    def _labels(self) -> list[NDArray[np.int64]]:
-        """Return the clusters of all clients' rows, -1 for those of clients without a part in the result."""
-        part = {client.id: client.state["clusters"].numpy() for client in clustered(self.fed)}
-        return [part.get(client.id, np.full(len(client), -1)) for client in self.population.clients]
-
-    def _changes(self, numbers: Numbers) -> Changes | None:
-        """Write the names that clusters keep, and the page of what has changed since the earlier run."""
-        if self.earlier is None:
-            return None
-        from fedkin.experiment.changes import compared
-        from fedkin.experiment.cluster_names import write_names
-
-        profile, _ = outputs.load_description(self.folder)
-        labels, names = self._labels(), short_names(self.population.names)
-        since, exist = str(self.config.evaluation.like), numbers.by_cluster.tolist()
-        changes = compared(self.earlier, labels, names, profile, since, exist)
-        if changes.names:
-            write_names(self.folder, changes.names)
-        changes.write(self.folder)
-        return changes
 
     def last_state(self) -> State:
         """Restore the federation and the method's state from the checkpoint."""

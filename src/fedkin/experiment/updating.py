@@ -13,23 +13,24 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from fedkin.core import FedkinError
 from fedkin.core.method import SENT, CanUpdate
 from fedkin.core.payload import owned
 from fedkin.core.runner import Progress
 from fedkin.data.population import Population
 from fedkin.data.preparation import STATE, Preparation
 from fedkin.experiment.config import Config
-from fedkin.experiment.numbering import check_followed, followed_by, ids_of
+from fedkin.experiment.numbering import earlier_of, followed_by, ids_of
 from fedkin.experiment.outputs import label_file, load_found, read_labels
 from fedkin.experiment.revision import empty_folder, finished_checkpoint, reopen
 from fedkin.experiment.run import RunOutcome, execute, resume
-from fedkin.experiment.run_folder import restore, run_config
+from fedkin.experiment.run_folder import LEDGER, restore, run_config, write_config
 
 _SENT_IDS = "sent_ids"
 """In a client's state: hashes of the ids of all rows of which it has ever sent something, int64 ``(m,)``."""
 
 
-def update(folder: Path, data: str, out: Path, progress: Progress | None = None) -> RunOutcome:
+def update(folder: Path, data: str, out: Path, progress: Progress | None = None) -> RunOutcome | None:
     """Update the run in `folder` by `data`, next month's rows and clients, and write it to `out`; `folder` stays.
 
     Clients are the same by their names, and rows by their ids. Where the method can (`CanUpdate`), clients are not
@@ -40,7 +41,7 @@ def update(folder: Path, data: str, out: Path, progress: Progress | None = None)
     Parameters
     ----------
     folder : Path
-        A finished run that clusters samples of clients in this process.
+        A finished run that clusters samples.
     data : str
         What clients have now, as ``data.source``: with rows of before, or without.
     out : Path
@@ -48,14 +49,29 @@ def update(folder: Path, data: str, out: Path, progress: Progress | None = None)
     progress : Progress, optional
         Shows the progress.
 
+    Returns
+    -------
+    RunOutcome or None
+        ``None`` of a real federation's run, with `data` "federation": its server clusters the sites' rows of now when
+        it runs the experiment into `out`, which has the setting to keep the numbers.
+
     Raises
     ------
     FedkinError
         If `folder` holds no such run, `data` do not fit it, `out` is not empty, or as running does.
     """
-    check_followed(folder)
+    earlier_of(folder)  # which refuses what has no clusters of rows
     progress = progress or Progress()
+    if (folder / LEDGER).is_file() != (data == "federation"):
+        raise FedkinError(
+            f"{folder} {'is' if data != 'federation' else 'is not'} the run of a real federation, whose data are given "
+            "as `federation`: the rows that its sites have now."
+        )
     settings = [f"data.source={json.dumps(data, ensure_ascii=False)}", *followed_by(folder)]
+    if data == "federation":
+        with empty_folder(out):
+            write_config(out, run_config(folder, settings))
+        return None
     config = run_config(folder, [*settings, "federation.away=[]"])
     start = None
     if isinstance(config.method, CanUpdate) and config.simulation.engine == "local":
@@ -98,7 +114,10 @@ def _start(
             progress.note(f"Rows of {names[i]} have no ids, so that all count as new; data.id names their column.")
     notes = [f"Data are prepared as in {folder}."]
     prepared = replace(preparation, notes=notes, questions=())
-    fresh = {"keys": {}, "left_out": {}, "state": state.tree(), "clients": states, "preparation": prepared.tree()}
+    fresh: dict[str, Any] = {
+        "keys": {}, "left_out": {}, "sent": 0, "received": 0, "by_task": {}, "state": state.tree(), "clients": states,
+        "preparation": prepared.tree(),
+    }  # fmt: skip
     return dict(owned({**{name: part for name, part in checkpoint.items() if name != "signed"}, **fresh}))
 
 

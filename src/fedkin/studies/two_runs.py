@@ -17,7 +17,7 @@ from fedkin.core import FedkinError
 from fedkin.data.profile import ClusterProfile
 from fedkin.experiment.changes import drifted_columns, page_of_clusters
 from fedkin.experiment.cluster_names import read_names
-from fedkin.experiment.numbering import ORDERED, Numbers, places_of, sizes_of
+from fedkin.experiment.numbering import Numbers, sizes_of
 from fedkin.experiment.outputs import load_description, read_labels
 from fedkin.experiment.run_folder import CONFIG, is_finished, run_config
 from fedkin.report.figures import PageView, ResultTable, TableCell
@@ -25,6 +25,7 @@ from fedkin.report.numbers import join_words, pluralize
 from fedkin.studies.pages import page_text
 
 _PLACES = 4  # of a row that is to be read at a glance
+_ORDERED = ("row", "client")  # names of an index of numbers, which are no ids
 
 
 @dataclass(frozen=True)
@@ -241,10 +242,12 @@ def _dealt_alike(before: Any, after: Any) -> bool:
 
 def _joined(before: pd.Series[Any], after: pd.Series[Any], in_order: bool) -> pd.DataFrame | None:
     """Return the clusters ``before`` and ``after`` of common members; ``None`` where these cannot be known."""
-    has_ids = before.index.name == after.index.name not in ORDERED
-    places = places_of(before.index, after.index if has_ids else None, len(after), in_order)
-    common = places >= 0
-    if not has_ids and not common.all():
+    if before.index.name == after.index.name not in _ORDERED:
+        places = before.index.get_indexer(after.index)
+    elif in_order and len(before) == len(after):
+        places = np.arange(len(after))
+    else:
         return None
+    common = places >= 0
     old = before.iloc[places[common]]
     return pd.DataFrame({"before": old, "after": after.to_numpy()[common]}, index=old.index)
