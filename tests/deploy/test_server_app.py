@@ -96,7 +96,7 @@ def test_next_month_clusters_keep_their_numbers_at_every_site(tmp_path: Path) ->
             file = tmp_path / f"site-{site}.toml"
             file.with_suffix(".csv").write_text("age,weight\n" + "".join(f"{a:.3f},{b:.3f}\n" for a, b in rows))
             file.write_text(f'name = "site-{site}"\ndata = "site-{site}.csv"\nfolder = "site-{site}"\n')
-            sites.append(read_site(file).site(file))
+            sites.append(read_site(file))
         serve(nodes_of(sites, keep), config("kfed", *more), tmp_path / out)
         for site in range(4):
             runs = (tmp_path / f"site-{site}" / "results").iterdir()
