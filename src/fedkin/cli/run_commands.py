@@ -32,7 +32,7 @@ from fedkin.cli.help_pages import (
     settings,
 )
 from fedkin.data.names import check_source
-from fedkin.experiment.registry import check_known, file_name
+from fedkin.experiment.registry import file_name, target_of
 
 if TYPE_CHECKING:
     from fedkin.core.runner import Progress
@@ -198,7 +198,8 @@ def compare(
         check_source(what)
     names = tuple(name.strip() for name in methods.split(",") if name.strip())
     for name in names:
-        check_known("method", name)
+        if name != "all":
+            target_of("method", name)
     from fedkin.studies.question import question_of
 
     question = question_of(what, methods=names, **options)

@@ -29,7 +29,7 @@ from fedkin.data.population import Population, short_names
 from fedkin.data.preparation import Preparation, encoding_of
 from fedkin.experiment import registry
 from fedkin.experiment.config import encoder_named
-from fedkin.experiment.run_folder import CLIENTS, ENCODER, FORMAT, MODELS, RESULT, check_format, check_sum
+from fedkin.experiment.run_folder import CLIENTS, FORMAT, MODELS, RESULT, check_format, check_sum
 
 if TYPE_CHECKING:
     from fedkin.data.profile import ClusterProfile
@@ -52,7 +52,7 @@ def write_clients(folder: Path, labels: Tensor, names: Sequence[str] = (), membe
 
 def remove_result(folder: Path) -> list[str]:
     """Remove a method's result from `folder`; return the names of the files that were there."""
-    names = [name for name in (RESULT, MODELS, ENCODER) if (folder / name).is_file()]
+    names = [name for name in (RESULT, MODELS) if (folder / name).is_file()]
     for name in names:
         (folder / name).unlink()
     return names
@@ -87,14 +87,6 @@ def write_result(
 def write_reading(folder: Path, options: TableOptions) -> None:
     """Write how a site's table was read to ``reading.toml``, so that `fedkin predict` reads its new rows alike."""
     write_atomically(folder / READING, tomli_w.dumps({"data": options.of_files}))
-
-
-def write_encoder(folder: Path, result: Mapping[str, Any]) -> None:
-    """Write a result's ``encoder`` and its ``vector``, if any, to ``encoder.safetensors`` for use in other runs."""
-    if {"encoder", "vector"} <= result.keys():
-        from fedkin.nn.encoder import Pretrained
-
-        Pretrained(result["encoder"], result["vector"], {}).save(folder / ENCODER)
 
 
 @dataclass(frozen=True)

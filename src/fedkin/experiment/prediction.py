@@ -64,8 +64,6 @@ def predict(
     Raises FedkinError if the run has no result, its method cannot be applied to new samples, or the data do not fit.
     """
     saved = load_found(folder)
-    if memberships and not getattr(saved.method, "soft", False):
-        raise FedkinError(f"Method '{saved.name}' of {folder} has no memberships; leave --memberships out.")
     if explain and saved.method.traits.clusters != "samples":
         raise FedkinError(f"Method '{saved.name}' of {folder} clusters clients, not samples; leave --explain out.")
 
@@ -143,7 +141,8 @@ def _columns(
     if whose:
         numbers = predicted.tolist()
         return columns | {"class": [saved.classes[number] for number in numbers] if saved.classes else numbers}
-    parts = predicted_memberships(saved.method, saved.result, x) if memberships else None
+    is_soft = memberships and getattr(saved.method, "soft", False)
+    parts = predicted_memberships(saved.method, saved.result, x) if is_soft else None
     if memberships and parts is None:
         raise FedkinError(f"The clusters of {saved.folder} are hard, without memberships; leave --memberships out.")
     confident = getattr(saved.method, "confidence", None)  # a method of one's own may have none

@@ -112,17 +112,6 @@ SCENARIOS = _entries("data.scenarios", _SCENARIOS)
 _TABLES: dict[Kind, dict[str, RegistryEntry]] = {"method": METHODS, "scenario": SCENARIOS}
 
 
-def is_known(kind: Kind, name: str) -> bool:
-    """Return whether `name` is registered, or a dotted path that `resolve` can follow."""
-    return name in _TABLES[kind] or ":" in name
-
-
-def check_known(kind: Kind, name: str) -> None:
-    """Raise FedkinError, with the nearest name, if `name` is neither registered nor "all"."""
-    if name != "all" and not is_known(kind, name):
-        raise unknown_name(kind, name, ["all", *_TABLES[kind]])
-
-
 def target_of(kind: Kind, name: str) -> str:
     """Return the ``module:Class`` that `name` stands for; raise FedkinError, with the nearest name, if none has it."""
     if name in _TABLES[kind]:

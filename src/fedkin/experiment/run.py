@@ -373,7 +373,6 @@ class Run(ExperimentRunner):
         outputs.write_labels(folder, ready, population.names)
         if "labels" in result:
             outputs.write_clients(folder, result["labels"], short_names(population.names), result.get("memberships"))
-        outputs.write_encoder(folder, result)
         reading = {**config.table.of_files, "label": config.data.label}
         description = (self.preparation, population, profile, words, reading)
         outputs.write_result(folder, config.method_name, dict(result), *description)

@@ -18,8 +18,8 @@ from fedkin.engines.local import LocalFederation
 from fedkin.experiment.config import SECTIONS, Config, flat, load_config
 
 CONFIG, RECORDS, TIMING, CHECKPOINT = "config.toml", "records.jsonl", "timing.jsonl", "checkpoint.safetensors"
-RESULT, MODELS, ENCODER, CLIENTS = "result.json", "models.safetensors", "encoder.safetensors", "clients.csv"
-RESULTS = (RESULT, MODELS, ENCODER, CLIENTS, "labels/*.csv")
+RESULT, MODELS, CLIENTS = "result.json", "models.safetensors", "clients.csv"
+RESULTS = (RESULT, MODELS, CLIENTS, "labels/*.csv")
 """Files of what was found, as patterns."""
 REPORT, SUMS, MESSAGES = "report.html", "SHA256SUMS", "messages.json"
 CLIENT_FOLDERS = "clients"

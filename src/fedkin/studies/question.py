@@ -168,7 +168,6 @@ def methods_of(names: Sequence[str]) -> tuple[str, ...]:
     if not names:
         raise FedkinError(f"{flag('methods')} names no method; give one or more from `fedkin list`, or all.")
     for name in names:
-        registry.check_known("method", name)
         if method_named(name).traits.clusters != "samples":
             raise FedkinError(f"Method '{name}' clusters no samples; `fedkin reproduce` compares those of clients.")
     order = {name: place for place, name in enumerate(listed)}
