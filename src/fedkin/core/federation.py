@@ -106,8 +106,6 @@ class Participation:
         All clients, in order, so that everyone's position stays the same.
     joined : set of int
         Clients that take part, unless they are dropped. Nothing is sent to others, and an engine never hears of them.
-    free : set of int
-        Ids that nobody has yet: clients that may still join have them. Part of a checkpoint.
     dropped : dict of int to str
         Clients that gave no usable reply when one was needed to go on, and why: they are out for the rest of the run.
         Part of a checkpoint.
@@ -115,9 +113,9 @@ class Participation:
         Clients that gave no usable reply in the last exchange, and why.
     """
 
-    def __init__(self, ids: Iterable[int], free: Iterable[int] = ()) -> None:
-        self.ids, self.free = sorted(ids), set(free)
-        self.joined = set(self.ids) - self.free
+    def __init__(self, ids: Iterable[int]) -> None:
+        self.ids = sorted(ids)
+        self.joined = set(self.ids)
         self.dropped: dict[int, str] = {}
         self.missing: dict[int, str] = {}
 
@@ -131,9 +129,9 @@ class Federation(ABC):
     """Federation of clients: sends them tasks, counts every byte, and drops replies that cannot be used.
 
     An engine implements `deliver`; everything a method relies on is here, the same for every engine. Clients have
-    stable `ids`, and `names` in messages, in order of id, if any; those in `free` are of `Participation`. Every
-    generator is derived from the run's `seed`. When others give no usable reply, a run goes on with at least
-    `min_clients`, and `on_drop` is called with a sentence about every client that is dropped.
+    stable `ids`, and `names` in messages, in order of id, if any. Every generator is derived from the run's `seed`.
+    When others give no usable reply, a run goes on with at least `min_clients`, and `on_drop` is called with a sentence
+    about every client that is dropped.
 
     Attributes
     ----------
@@ -181,9 +179,8 @@ class Federation(ABC):
         names: Sequence[str] = (),
         min_clients: int = MIN_CLIENTS,
         on_drop: Callable[[str], None] = lambda sentence: None,
-        free: Iterable[int] = (),
     ) -> None:
-        self.participation = Participation(ids, free)
+        self.participation = Participation(ids)
         self.client_names, self.min_clients, self.on_drop = names, min_clients, on_drop
         self.seed, self.exchange, self.settled = seed, 0, 0
         self.traffic, self.seconds = Traffic(), 0.0
@@ -219,12 +216,10 @@ class Federation(ABC):
     def join(self, clients: Iterable[int]) -> None:
         """Have clients take part from now on."""
         self.participation.joined.update(clients)
-        self.participation.free.difference_update(clients)
 
-    def leave(self, clients: Collection[int], may_arrive: bool = False) -> None:
-        """Have clients take no part until they join; with `may_arrive`, they count as not having come yet."""
+    def leave(self, clients: Iterable[int]) -> None:
+        """Have clients take no part until they join."""
         self.participation.joined.difference_update(clients)
-        self.participation.free.update(clients if may_arrive else ())
 
     def ask(self, task: Task, payloads: Mapping[int, Payload], expected: Wanted | None = None) -> Replies[Payload]:
         """Send `task` to the clients in `payloads`, and return their replies by client id, in order of id.
@@ -406,7 +401,6 @@ class Federation(ABC):
                 f"{label} gave no usable reply in {attempts} attempts ({reason}); too few clients remain."
             )
         self.participation.dropped |= {i: str(reason) for i, reason in reasons.items()}
-        self.participation.free.difference_update(reasons)
         for client, reason in reasons.items():
             self.on_drop(f"{self.client_label(client)} is left out of the run: {reason.removesuffix('.')}.")
 
@@ -419,10 +413,6 @@ class Federation(ABC):
         """Return the client's name, or "Client" and its id if it has none, as the beginning of a sentence."""
         name = self.client_names[client] if client < len(self.client_names) else str(client)
         return f"Client {name.removeprefix('Client ')}"
-
-    def arrived(self) -> list[int]:
-        """Return the clients that have a seat and do not take part yet, in order; by default none can join."""
-        return []
 
     def refresh(self) -> None:  # noqa: B027
         """Update `clients`, where they are copies of clients that run elsewhere."""
@@ -440,15 +430,13 @@ class Federation(ABC):
 
     def tree(self) -> dict[str, Any]:
         """Return what a run needs of the federation to resume, by name in a checkpoint."""
-        part = self.participation
         return {
             "exchange": self.exchange,
             "sent": self.traffic.sent,
             "received": self.traffic.received,
             "keys": {str(client): key for client, key in self.keys.items()},
             **({"signed": {str(client): dict(parts) for client, parts in self.signed.items()}} if self.signed else {}),
-            **({"spare": sorted(part.free)} if part.free else {}),
-            "left_out": {str(client): reason for client, reason in part.dropped.items()},
+            "left_out": {str(client): reason for client, reason in self.dropped.items()},
             "by_task": {task: dict(counts) for task, counts in self.by_task.items()},
         }
 
@@ -458,10 +446,7 @@ class Federation(ABC):
         self.traffic = Traffic(tree["sent"], tree["received"])
         self.keys = {int(client): key for client, key in tree["keys"].items()}
         self.signed = {int(client): parts for client, parts in tree.get("signed", {}).items()}
-        part = self.participation
-        part.dropped = {int(client): reason for client, reason in tree.get("left_out", {}).items()}
-        part.free = set(tree.get("spare", []))
-        self.leave(part.free)
+        self.participation.dropped = {int(client): reason for client, reason in tree.get("left_out", {}).items()}
         self.by_task = {task: dict(counts) for task, counts in tree.get("by_task", {}).items()}
 
     @abstractmethod

@@ -5,7 +5,7 @@ Clients that join late prepare their data by the same, and so does a client whos
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, get_args
@@ -29,7 +29,6 @@ from fedkin.core.replies import (
     is_count,
     is_list,
     is_text,
-    lasts,
     objection,
     one_of,
     reals,
@@ -492,7 +491,7 @@ def admit_joined_clients(fed: Federation, clients: Sequence[Client], away: Set[i
     Raises FedkinError if a client that must receive the preparation cannot be reached.
     """
     part = fed.participation
-    joined = [i for i in fed.ids if i not in part.joined and i not in part.free and i not in away]
+    joined = [i for i in fed.ids if i not in part.joined and i not in away]
     if not joined:
         return
     fed.join(joined)
@@ -501,22 +500,6 @@ def admit_joined_clients(fed: Federation, clients: Sequence[Client], away: Set[i
         restore_preparation(clients[i])
     if new and preparation.encoding.changes:
         fed.ask_until_all_reply(encode, {"encoding": preparation.encoding.tree()}, new)
-
-
-def prepare_arrivals(fed: Federation, arrived: Collection[int], preparation: Preparation) -> set[int]:
-    """Let clients that have arrived take part, once their data are prepared as everyone's.
-
-    Those that do not reply are tried again in the next step. Those whose data cannot be prepared are dropped. Return
-    those that take part from now on.
-    """
-    fed.join(arrived)
-    if not preparation.encoding.changes:
-        return set(arrived)
-    replies = fed.ask(encode, {i: {"encoding": preparation.encoding.tree()} for i in sorted(arrived)})
-    silent = {i for i, reason in replies.missing.items() if not lasts(reason)}
-    fed.leave(silent, may_arrive=True)
-    fed.drop({i: reason for i, reason in replies.missing.items() if i not in silent})
-    return set(replies)
 
 
 # Which columns of prepared rows are discrete: categories, truth values, and numbers with few values.

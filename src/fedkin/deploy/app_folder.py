@@ -98,10 +98,10 @@ def check_sites(config: Config) -> None:
     federation, sites = config.federation, config.federation.sites or len(config.federation.listed)
     if sites == 1:
         raise FedkinError("'federation.sites' is 1, and a federation has at least two sites; give the number of sites.")
-    if sites and federation.min_clients > (most := sites + federation.newcomers):
+    if sites and federation.min_clients > sites:
         raise FedkinError(
-            f"'federation.min_clients' is {federation.min_clients}, but there are only {most} sites "
-            "('federation.sites'), newcomers among them; lower it."
+            f"'federation.min_clients' is {federation.min_clients}, but there are only {sites} sites "
+            "('federation.sites'); lower it."
         )
 
 

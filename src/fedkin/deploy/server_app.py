@@ -8,7 +8,7 @@ import secrets
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -121,24 +121,22 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
             labels=config.method.traits.clusters == "clients",
             keys=ledger.keys,
             listed=federation.listed,
-            newcomers=federation.newcomers,
             forgotten=forgotten,
         )
         members = roster.gather(count, federation.patience)
         order = order or [member.name for member in members]
-        members = [member for member in members if member.name in order]  # the others join in the next step
         by_site = {member.name: member.classes for member in members}
         # Sites that are away when a run resumes have classes, too.
         classes = ledger.classes if (folder / CHECKPOINT).exists() else []
-        classes = roster.classes = classes or in_order(name for named in by_site.values() for name in named)
+        classes = classes or in_order(name for named in by_site.values() for name in named)
 
-        def keep_ledger(names: Sequence[str]) -> None:
-            seated = [roster.members[name] for name in names]
-            keys = {member.name: member.key for member in seated if member.key}
-            kept = _Ledger(ledger.run, {member.name: member.identity for member in seated}, keys, roster.classes)
-            write_secret(folder / LEDGER, (json.dumps(asdict(kept), indent=2) + "\n").encode())
-
-        keep_ledger(order)
+        ledger = _Ledger(
+            ledger.run,
+            {name: roster.members[name].identity for name in order},
+            {name: key for name in order if (key := roster.members[name].key)},
+            classes,
+        )
+        write_secret(folder / LEDGER, (json.dumps(asdict(ledger), indent=2) + "\n").encode())
         fed = FlowerFederation(
             roster,
             ledger.run,
@@ -146,7 +144,6 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
             federation.timeout,
             classes,
             order=order,
-            newcomers=max(0, count + federation.newcomers - len(order)),
             quorum=federation.quorum,
             min_clients=federation.min_clients,
             on_drop=_log,
@@ -155,11 +152,10 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
         without = [site for site in federation.forgotten if isinstance(site, int) or site in fed.names]
         spelt, apart = check_labels(by_site)
         population = Population([], None, classes, features, fed.names, notes=(*spelt, *apart))
-        run = Run(config, folder, population.forgetting(without), fed, _LogProgress(fed, keep_ledger))
+        run = Run(config, folder, population.forgetting(without), fed, _LogProgress(fed.names))
         outcome = run.finish()
         result = run.method.result(outcome.state)
-        outside = {*fed.participation.free, *run.population.forgotten}
-        parts = {client: _part(run, result, client) for client in fed.ids if client not in outside}
+        parts = {client: _part(run, result, client) for client in fed.ids if client not in run.population.forgotten}
         for client, reason in fed.conclude(parts).items():
             _log(f"Site '{fed.names[client]}' has not kept its results: {reason}")
         profile, words = load_description(folder)
@@ -176,23 +172,18 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
 
 
 class _LogProgress(Progress):
-    """Progress as lines of the server's log; `on_joined` is called with the names of all sites if some have joined."""
+    """Progress as lines of the server's log; `names` are those of the sites, in order of id."""
 
-    def __init__(self, fed: FlowerFederation, on_joined: Callable[[Sequence[str]], None]) -> None:
-        self.fed, self.on_joined, self._seats = fed, on_joined, len(fed.seats)
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = names
 
     def phase(self, text: str) -> None:
         _log(text)
 
-    def checkpoint(self, tree: Mapping[str, Any], timing: Timing, line: RecordLine | None) -> None:
-        if len(self.fed.seats) > self._seats:
-            self._seats = len(self.fed.seats)
-            self.on_joined(self.fed.seats)
-
     def step(self, line: RecordLine, timing: Timing) -> None:
         missing = {int(site): reason for site, reason in line["missing"].items()}
         lost = direct_failures(missing)
-        words = "".join(f"; site '{self.fed.names[site]}' missing ({reason})" for site, reason in lost.items())
+        words = "".join(f"; site '{self.names[site]}' missing ({reason})" for site, reason in lost.items())
         if unsummed := len(missing) - len(lost):
             words += f"; {unsummed} more are in no sum, as too few were left"
         _log(f"Step {line['step']} in {timing['seconds']:.1f} s{words}")

@@ -150,8 +150,6 @@ class FederationSection(BaseModel):
         Public keys by name, the lines of the clients' ``site.key.pub``: a client is admitted only with its own key.
     sites : int or None
         Sites that a real federation begins with.
-    newcomers : int
-        Sites that may join a real federation while its run is under way.
     quorum : float
         Fraction of the sites asked whose replies close a round of a real federation, in (0, 1]; or `timeout` does.
     timeout : float
@@ -174,7 +172,6 @@ class FederationSection(BaseModel):
     clients: list[Name] = []
     keys: dict[Name, Name] = {}
     sites: PositiveInt | None = None
-    newcomers: NonNegativeInt = 0
     quorum: Annotated[float, Interval(gt=0, le=1)] = 1.0
     timeout: Annotated[float, Gt(0)] = 3600.0
     patience: Annotated[float, Gt(0)] = 600.0
@@ -597,10 +594,9 @@ def _check(method: type[Any], checked: Any) -> None:
             "'evaluation.like' keeps the numbers of clusters of samples; `fedkin diff` matches those of clients."
         )
     federation.check()
-    changes = [key for key, used in (("newcomers", federation.newcomers), ("quorum", federation.quorum < 1)) if used]
-    if changes and (not is_real or clusters != "clients" or federation.secure_sums):
+    if federation.quorum < 1 and (not is_real or clusters != "clients" or federation.secure_sums):
         raise FedkinError(
-            f"'federation.{changes[0]}' is for real federations whose method clusters clients, without "
+            "'federation.quorum' is for real federations whose method clusters clients, without "
             "'federation.secure_sums', whose masks all sites share."
         )
     if federation.secure_sums:

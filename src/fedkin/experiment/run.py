@@ -41,7 +41,7 @@ from fedkin.core.runner import (
     run_with_callbacks,
 )
 from fedkin.data.population import Population, short_names
-from fedkin.data.preparation import Preparation, admit_joined_clients, prepare_arrivals, restore_preparation
+from fedkin.data.preparation import Preparation, admit_joined_clients, restore_preparation
 from fedkin.data.preparation import prepare as prepare_data
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.experiment import outputs, run_folder
@@ -234,10 +234,7 @@ class ExperimentRunner(Runner):
         super().__init__(method, fed, callbacks)
 
     def advance(self, step: int) -> None:
-        """Advance the population to `step`, and have those that arrive prepare their data."""
         self.populate(step)
-        if arrived := self.fed.arrived():
-            prepare_arrivals(self.fed, arrived, self.preparation)
 
     def populate(self, step: int) -> None:
         """Advance the population to `step`, clients that have joined and data that have drifted."""

@@ -76,9 +76,8 @@ class FlowerFederation(Federation):
     The members of the `roster` are the clients, with ids in order of their names, or in that of `order`, where a run is
     resumed. `run` is the token of the run, hexadecimal; `timeout` is in seconds; `classes` are in the order of their
     numbers, the same at all clients. `watched` are the clients, if they run on this machine. `on_progress` is called
-    with (clients done, clients asked) during an exchange. So many `newcomers` may still join; they have the ids
-    after `order`. `quorum` is a fraction of the clients asked, in (0, 1]. `names` are those of the sites, in order of
-    id; a free seat has a name that no site has. `common` are as of `Federation`.
+    with (clients done, clients asked) during an exchange. `quorum` is a fraction of the clients asked, in (0, 1].
+    `names` are those of the sites, in order of id. `common` are as of `Federation`.
     """
 
     def __init__(
@@ -91,18 +90,15 @@ class FlowerFederation(Federation):
         watched: WatchedSites | None = None,
         on_progress: Callable[[int, int], None] | None = None,
         order: Sequence[str] = (),
-        newcomers: int = 0,
         quorum: float = 1.0,
         **common: Any,
     ) -> None:
-        taken = list(order) or sorted(roster.members)
-        seats = range(len(taken) + newcomers)
-        super().__init__(seats, seed, free=seats[len(taken) :], **common)
+        self.names = list(order) or sorted(roster.members)
+        super().__init__(range(len(self.names)), seed, **common)
         self.watched = watched
         self.clients = watched.clients if watched else {}
-        self.names = [*taken, *(f"free seat {seat + 1}" for seat in range(newcomers))]
         self.client_names = common.get("names", self.names)
-        self._taken, self.quorum = len(taken), quorum
+        self.quorum = quorum
         self.roster, self.grid, self.run = roster, roster.grid, run
         self.refused = roster.refused
         self.timeout, self.classes, self.on_progress = timeout, list(classes), on_progress
@@ -140,21 +136,6 @@ class FlowerFederation(Federation):
 
         replies = self._exchanged(sorted(results), message)
         return {client: reply for client, reply in sorted(replies, key=lambda item: item[0]) if isinstance(reply, str)}
-
-    def arrived(self) -> list[int]:
-        """Assign seats to sites that have joined, and return the ids of those that do not take part yet."""
-        self.roster.greet()
-        taken = set(self.seats)
-        for name in self.roster.members:
-            if name not in taken:
-                self.names[self._taken] = name
-                self._taken += 1
-        return [i for i in sorted(self.participation.free) if i < self._taken]
-
-    @property
-    def seats(self) -> list[str]:
-        """Names of the sites that have a seat, in order of id."""
-        return self.names[: self._taken]
 
     def refresh(self) -> None:
         """Load the clients' states from disk, where this process can read them."""
@@ -314,13 +295,12 @@ class Roster:
     `identities` has that of each site that took part before, by name, where a run is resumed, and `keys` their
     `Member.key`; no other site is admitted then. `listed` are the only sites that are admitted, by name, with the key
     of each node as OpenSSH writes it, or an empty text where any key will do; if there are none, any site is admitted.
-    So many `newcomers` may join after `gather`. Sites that are `forgotten` are asked for nothing and not waited for,
+    Sites that are `forgotten` are asked for nothing and not waited for,
     and keep their names. `report` is given a sentence whenever something changes: which sites are
     connected, and which are refused and why. `labels` says whether sites send the names of their classes.
 
-    `members` are by name, including those that are not connected now; `classes` are names of classes that newcomers may
-    have, set by the caller once the sites have gathered. `refused` has a sentence about every node that was
-    refused; the writer of records empties the list.
+    `members` are by name, including those that are not connected now. `refused` has a sentence about every node that
+    was refused; the writer of records empties the list.
     """
 
     def __init__(
@@ -331,15 +311,12 @@ class Roster:
         labels: bool = True,
         keys: Mapping[str, str] | None = None,
         listed: Mapping[str, str] | None = None,
-        newcomers: int = 0,
         forgotten: Collection[str] = (),
     ) -> None:
         check_listed_keys(grid, listed or {})
         self.grid, self.known, self.report, self.labels = grid, dict(identities or {}), report, labels
         self.keys, self.listed = dict(keys or {}), dict(listed or {})
-        self.newcomers, self.classes, self.forgotten = newcomers, list[str](), set(forgotten)
-        self._open = 0
-        self._gathered, self._aside = False, list[Member]()
+        self.forgotten = set(forgotten)
         self.members: dict[str, Member] = {}
         self.refused: list[str] = []
         self._greeted: dict[int, str] = {}
@@ -359,13 +336,6 @@ class Roster:
             self._asked |= push(self.grid, hello)
             self._greeted |= {node: nodes[node].started for node in new}
         came = []
-        if self._gathered:
-            waiting, self._aside = self._aside, []
-            for member in waiting:
-                try:
-                    self.admit(member)
-                except FedkinError as error:
-                    self._refuse(str(error), member.node)
         for reply in self.grid.pull_messages(list(self._asked)) if self._asked else ():
             node, named = self._asked.pop(reply.metadata.reply_to_message_id), NOWHERE
             # Flower's code for a node that cannot be reached: it lists a killed node until it misses its heartbeat.
@@ -394,19 +364,11 @@ class Roster:
         Raises FedkinError if its name is another site's, its node, folder or key has a seat under another name, it has
         other data than before, or the run began without it.
         """
-        joins = bool(self.known) and member.name not in self.known
-        if joins and self.newcomers and not self._gathered:
-            self._aside.append(member)
-            return
-        if (reason := self._objection(member, joins)) is not None:
+        if (reason := self._objection(member)) is not None:
             raise FedkinError(reason)
         self.members[member.name] = member
-        if joins:
-            self.known[member.name], self.keys[member.name] = member.identity, member.key
-            self._open -= 1
-            self.report(f"Site '{member.name}' joins; its data are {member.described}")
 
-    def _objection(self, member: Member, joins: bool) -> str | None:
+    def _objection(self, member: Member) -> str | None:
         """Return why a site does not get the seat of its name; ``None`` if it does."""
         name, before = member.name, self.members.get(member.name)
         identities = self.known | {peer.name: peer.identity for peer in self.members.values()}
@@ -421,13 +383,8 @@ class Roster:
                 return f"Site '{name}' has the private folder of site '{other}'; every site needs one of its own."
             if member.key and keys.get(other) == member.key:
                 return f"Site '{name}' has the key of site '{other}'; a key has one name in a run."
-        if joins and self._open <= 0:
-            seats = "and all seats for newcomers are taken" if self.newcomers else "so it cannot take part now"
-            return f"The run began without site '{name}', {seats}."
-        if joins and member.kind != next(iter(self.members.values())).kind:
-            return f"Site '{name}' has {member.described}, unlike those that take part."
-        if joins and self.classes and (unknown := set(member.classes) - set(self.classes)):
-            return f"Site '{name}' has the class '{min(unknown)}', which the run does not know."
+        if self.known and name not in self.known:
+            return f"The run began without site '{name}', so it cannot take part now."
         if identities.get(name, member.identity) != member.identity:
             return f"Another site is called '{name}' already; every site needs a name of its own."
         if keys.get(name) and keys[name] != member.key:
@@ -469,7 +426,7 @@ class Roster:
         Their data agree if all are tables, or arrays of one shape. `count` is at least 1, with those that are
         forgotten, which are not waited for; `patience` is the maximum of seconds.
 
-        No other site is admitted from then on, but for `newcomers`. A resumed run needs a single site once patience is
+        No other site is admitted from then on. A resumed run needs a single site once patience is
         over; the others are missing until they come back. Raises FedkinError if they are not connected in time.
         """
         begun = list(self.known or self.listed)[:count]
@@ -496,10 +453,7 @@ class Roster:
                 time.sleep(0.5)
         for node, reason in self.differing().items():
             self._refuse(reason, node)
-        seats = max(count, len(self.known))  # with those that have joined since the run began
-        self._open = self.newcomers - (seats - count)
-        for surplus in majority[seats:]:
-            del self._greeted[surplus.node]  # so that they are asked again, and may join
+        seats = max(count, len(self.known))
         present = {member.name: member for member in majority[:seats]}
         away = {
             name: replace(majority[0], name=name, identity=identity, key=self.keys.get(name, ""), node=NOWHERE)
@@ -509,5 +463,4 @@ class Roster:
         self.members = dict(sorted((present | away).items()))
         self.known = {name: member.identity for name, member in self.members.items()}
         self.keys = {name: member.key for name, member in self.members.items()}
-        self._gathered = True
         return list(self.members.values())
