@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import second_device
-from fedkin.core.device import Execution, on, placed
+from fedkin.core.device import on, placed
 from fedkin.methods.samples.ccfc.augmentation import augmentation_for
 from fedkin.methods.samples.ccfc.contrastive import Backbone, Contrastive, ContrastiveTraining, Design
 from fedkin.nn.client_stack import Job, can_stack, train_all
@@ -180,7 +180,7 @@ def test_recorded_steps_are_the_same_to_the_bit(module: str) -> None:
     long = LocalTraining(epochs=epochs, batch_size=8, momentum=0.9)
     found = []
     for cuda_graphs in (True, False):
-        with on(ELSEWHERE, execution=Execution(cuda_graphs=cuda_graphs)):
+        with on(ELSEWHERE, cuda_graphs=cuda_graphs):
             found.append([train_all(jobs(module, shape, long)) for _ in range(times)])
     for ours, theirs in zip(found[0], found[1], strict=True):
         for (model, loss), (other, other_loss) in zip(ours, theirs, strict=True):

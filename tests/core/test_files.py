@@ -116,7 +116,7 @@ def test_a_pipe_in_a_runs_folder_is_not_waited_for(tmp_path: Path) -> None:
         lambda: read_timing(tmp_path),
         lambda: load_tree(tmp_path / "checkpoint.safetensors"),
     ):
-        with pytest.raises(FedkinError, match="it is no regular file, but a pipe or device"):
+        with pytest.raises(FedkinError, match="it is no regular file"):
             read()
 
 

@@ -122,6 +122,6 @@ def test_broken_records_are_refused_by_line(line: str, folder: Path) -> None:
 def test_a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(name: str, folder: Path) -> None:
     (folder / name).unlink(missing_ok=True)
     os.mkfifo(folder / name)
-    with pytest.raises(FedkinError, match=r"no regular file, but a pipe|has not finished"):
+    with pytest.raises(FedkinError, match=r"no regular file|has not finished"):
         forget(folder, [1], folder.parent / "without")
     assert not (folder.parent / "without").exists()

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -31,25 +30,12 @@ ONE_AT_A_TIME = threading.RLock()
 enough, and one thread's work would get into the steps that another records."""
 
 
-@dataclass(frozen=True)
-class Execution:
-    """How training steps are executed; see `fedkin.nn.client_stack`.
-
-    Attributes
-    ----------
-    cuda_graphs : bool
-        Whether an NVIDIA GPU may record steps and replay them.
-    """
-
-    cuda_graphs: bool = True
-
-
 _device: ContextVar[torch.device] = ContextVar("device", default=_PROCESSOR)
-_execution: ContextVar[Execution] = ContextVar("execution", default=Execution())  # noqa: B039 it is frozen
+_records: ContextVar[bool] = ContextVar("records", default=True)
 _streams: dict[torch.device, torch.cuda.Stream] = {}
 _copies: dict[torch.device, _Copies] = {}
-_restores: list[Callable[[], None]] = []
-"""What puts torch's settings back, one for each context that computes with CUDA at this moment."""
+_saved: list[tuple[Any, ...]] = []
+"""Settings to put back, once for each context that computes with CUDA at this moment."""
 
 
 def device() -> torch.device:
@@ -57,28 +43,28 @@ def device() -> torch.device:
     return _device.get()
 
 
-def execution() -> Execution:
-    """Return how this thread's training steps are executed: as by default, unless `on` says otherwise."""
-    return _execution.get()
+def records_steps() -> bool:
+    """Return whether an NVIDIA GPU may record this thread's training steps as CUDA graphs: unless `on` forbids it."""
+    return _records.get()
 
 
 @contextmanager
-def on(place: torch.device, tf32: bool | None = None, execution: Execution | None = None) -> Iterator[None]:
+def on(place: torch.device, tf32: bool | None = None, cuda_graphs: bool | None = None) -> Iterator[None]:
     """Set the device that this thread's networks compute on, inside the context.
 
     A thread that is started inside begins with the processor.
 
     `tf32` says whether an NVIDIA GPU may round the factors of products to TF32, for the whole process: by default, as
     `torch.set_float32_matmul_precision` says, also for convolutions, for which torch itself has another default.
-    `execution` says how training steps are executed; by default, as outside of the context.
+    `cuda_graphs` says whether it may record training steps and replay them; by default, as outside of the context.
     """
-    device_token, execution_token = _device.set(place), _execution.set(execution or _execution.get())
+    tokens = _device.set(place), _records.set(_records.get() if cuda_graphs is None else cuda_graphs)
     try:
         with _deterministic(tf32) if place.type == "cuda" else nullcontext(), _stream(place):
             yield
     finally:
-        _device.reset(device_token)
-        _execution.reset(execution_token)
+        _device.reset(tokens[0])
+        _records.reset(tokens[1])
 
 
 def _stream(place: torch.device) -> AbstractContextManager[Any]:
@@ -99,40 +85,36 @@ def _deterministic(tf32: bool | None) -> Iterator[None]:
     in, puts them back.
     """
     with _PLACES:
-        _restores.append(_restores[0] if _restores else _saved_settings())
+        _saved.append(_saved[0] if _saved else _settings())
         os.environ.setdefault(_WORKSPACE, ":4096:8")  # read when the first product is computed
-        torch.use_deterministic_algorithms(True, warn_only=True)
-        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # it costs time
-        torch.backends.cudnn.benchmark = False
-        if tf32 is not None:
-            torch.set_float32_matmul_precision("high" if tf32 else "highest")
-        torch.backends.cudnn.allow_tf32 = torch.get_float32_matmul_precision() != "highest"
+        precision = torch.get_float32_matmul_precision() if tf32 is None else "high" if tf32 else "highest"
+        _apply(True, True, False, False, precision, precision != "highest")  # filling memory costs time
     try:
         yield
     finally:
         with _PLACES:
-            restore = _restores.pop()
-            if not _restores:
-                restore()
+            *settings, workspace = _saved.pop()
+            if not _saved:
+                _apply(*settings)
+                if workspace is None:
+                    os.environ.pop(_WORKSPACE, None)
 
 
-def _saved_settings() -> Callable[[], None]:
-    """Return a function that puts torch's settings and the environment back as they are now."""
-    cudnn, memory = torch.backends.cudnn, torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
-    deterministic = torch.are_deterministic_algorithms_enabled()
-    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
-    benchmark, allow_tf32 = cudnn.benchmark, cudnn.allow_tf32
-    precision, workspace = torch.get_float32_matmul_precision(), os.environ.get(_WORKSPACE)
+def _settings() -> tuple[Any, ...]:
+    """Return torch's settings in the order of `_apply`, and the environment's."""
+    cudnn, memory = torch.backends.cudnn, torch.utils.deterministic  # type: ignore[attr-defined]
+    is_deterministic = torch.are_deterministic_algorithms_enabled()
+    warns, precision = torch.is_deterministic_algorithms_warn_only_enabled(), torch.get_float32_matmul_precision()
+    settings = (is_deterministic, warns, memory.fill_uninitialized_memory, cudnn.benchmark, precision, cudnn.allow_tf32)
+    return *settings, os.environ.get(_WORKSPACE)
 
-    def restore() -> None:
-        torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
-        torch.utils.deterministic.fill_uninitialized_memory = memory  # type: ignore[attr-defined]
-        torch.set_float32_matmul_precision(precision)
-        cudnn.benchmark, cudnn.allow_tf32 = benchmark, allow_tf32  # after the precision, which sets TF32 as well
-        if workspace is None:
-            os.environ.pop(_WORKSPACE, None)
 
-    return restore
+def _apply(deterministic: bool, warn_only: bool, fills: bool, benchmark: bool, precision: str, tf32: bool) -> None:
+    torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
+    torch.utils.deterministic.fill_uninitialized_memory = fills  # type: ignore[attr-defined]
+    torch.set_float32_matmul_precision(precision)
+    # After the precision, which sets TF32 as well.
+    torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32 = benchmark, tf32
 
 
 def stack_memory() -> int:

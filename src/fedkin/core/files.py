@@ -80,13 +80,11 @@ def write_secret(path: Path, content: bytes) -> None:
 def make_private(folder: Path) -> None:
     """Make a folder if it is absent, with its parents, and let nobody but its owner into it: mode 0700.
 
-    Errors are left to what is then written there. A folder of somebody else's keeps its mode, and so does one that all
-    may write to, such as ``/tmp``.
+    Errors are left to what is then written there. A folder that all may write to, such as ``/tmp``, keeps its mode.
     """
     with suppress(OSError):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        mode = folder.stat().st_mode
-        if mode & 0o777 != 0o700 and not mode & stat.S_ISVTX:
+        if not folder.stat().st_mode & stat.S_ISVTX:
             folder.chmod(0o700)
 
 
@@ -177,19 +175,17 @@ def environment(**defaults: str) -> Iterator[None]:
 
 def ending_of(name: str | Path) -> str:
     """Return a file's suffix in small letters; of a compressed table that of the table: ``.csv`` of ``a.csv.gz``."""
-    path = Path(name)
-    return path.suffix.lower() if (inner := _compressed(path)) is None else Path(inner).suffix.lower()
+    return _uncompressed(Path(name)).suffix.lower()
 
 
 def stem_of(name: str | Path) -> str:
     """Return a file's name without the suffix, of a compressed table without both: ``a`` of ``a.csv.gz``."""
-    return Path(_compressed(Path(name)) or name).stem
+    return _uncompressed(Path(name)).stem
 
 
-def _compressed(path: Path) -> str | None:
-    """Return the name of the table in a compressed file, None if the file is not called like one."""
-    is_one = path.suffix.lower() == ".gz" and path.stem.lower().endswith((".csv", ".tsv"))
-    return path.stem if is_one else None
+def _uncompressed(path: Path) -> Path:
+    is_table = path.suffix.lower() == ".gz" and path.stem.lower().endswith((".csv", ".tsv"))
+    return Path(path.stem) if is_table else path
 
 
 def similar_path(path: Path, more: Mapping[str, str] | None = None) -> str:
@@ -220,17 +216,16 @@ def check_empty(folder: Path, remedy: str = "give another --out") -> None:
 
     `remedy` ends the error message.
     """
-    if not folder.exists():
-        return
-    if not folder.is_dir() or any(file.suffix != ".partial" and file.name != LOCK for file in folder.iterdir()):
+    if folder.exists() and not (
+        folder.is_dir() and all(file.suffix == ".partial" or file.name == LOCK for file in folder.iterdir())
+    ):
         raise FedkinError(f"{folder} is not an empty folder; {remedy}.")
 
 
 def check_regular(path: Path) -> None:
     """Raise FileError if a path is a directory, a pipe or a device, from which reading would block."""
     if path.exists() and not path.is_file():
-        what = "a directory" if path.is_dir() else "a pipe or device"
-        raise FileError(f"Cannot read {path}: it is no regular file, but {what}.")
+        raise FileError(f"Cannot read {path}: it is no regular file.")
 
 
 def read_tables(path: Path) -> dict[str, Any]:
@@ -271,14 +266,9 @@ def _adapter(kind: Hashable) -> TypeAdapter[Any]:
 
 
 def room() -> int:
-    """Return how many bytes a file may take in memory: half of what the machine has.
-
-    It is 4 GiB where the system does not tell, as on Windows.
-    """
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-    except (AttributeError, OSError, ValueError):
-        return 1 << 32
+    """Return how many bytes a file may take in memory: half of what the machine has, or 4 GiB on Windows."""
+    has_sizes = hasattr(os, "sysconf")
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2 if has_sizes else 1 << 32
 
 
 def check_room(origin: str, size: int) -> None:

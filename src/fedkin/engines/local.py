@@ -21,7 +21,7 @@ import torch
 
 from fedkin.core import Client, Federation, FedkinError, Payload, Task
 from fedkin.core.client_array import ClientArray
-from fedkin.core.device import device, execution, on
+from fedkin.core.device import device, on, records_steps
 from fedkin.core.federation import Replies, ReplyStream, Wanted
 from fedkin.core.seeds import derive_bytes, derive_generator
 from fedkin.core.tasks import run_task
@@ -120,7 +120,7 @@ class LocalFederation(Federation):
             raise ValueError("Two clients have the same id.")
         super().__init__(list(by_id), seed, **common)
         self.clients = by_id
-        self.device, self.execution = device(), execution()
+        self.device, self.records_steps = device(), records_steps()
         self.chunk = chunk
         self.workers = workers or (cores() if self.device.type == "cpu" else min(cores(), 4))
         # One pool for all exchanges: new threads would fault all their memory in again.
@@ -162,7 +162,7 @@ class LocalFederation(Federation):
                 client.secret = partial(self._secret, i)
             before = [dict(client.state) for client in members]
             spent = -time.thread_time()
-            with on(self.device, execution=self.execution):
+            with on(self.device, cuda_graphs=self.records_steps):
                 replies = run_task(task, members, [payloads[i] for i in ids])
             if isinstance(self.clients, ClientArray):
                 self.clients.keep_of(members, before)

@@ -230,10 +230,10 @@ class DeviceSection(BaseModel):
 
     def used(self) -> AbstractContextManager[None]:
         """Have networks compute on the device, as the options say; raise FedkinError if there is no such device."""
-        from fedkin.core.device import Execution, device_named, on
+        from fedkin.core.device import device_named, on
 
         device = device_named(self.name, "'device.name'")
-        return on(device, self.tf32, Execution(self.cuda_graphs))
+        return on(device, self.tf32, self.cuda_graphs)
 
 
 class SimulationSection(BaseModel):

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 
-from fedkin.core.device import ONE_AT_A_TIME, Execution, device, execution, placed, stack_memory
+from fedkin.core.device import ONE_AT_A_TIME, device, placed, records_steps, stack_memory
 from fedkin.nn.descent import LocalTraining, UpdateRule, batch_orders, steps_of, train_locally
 from fedkin.nn.networks import Dropout
 from fedkin.nn.resident import Architecture
@@ -97,13 +97,13 @@ def _together(jobs: Sequence[Job]) -> list[Trained]:
     return trained
 
 
-_kept: dict[tuple[Architecture, LocalTraining, int, torch.device, Execution], StackedModels] = {}
+_kept: dict[tuple[Architecture, LocalTraining, int, torch.device, bool], StackedModels] = {}
 """Up to four stacks, for the next jobs of their kind: what a GPU has recorded needs their memory."""
 
 
 def _models_for(jobs: Sequence[Job]) -> StackedModels:
     """Return a stack for as many leading jobs as fit, that of before if it is of the same kind."""
-    kind = (jobs[0].architecture, jobs[0].training, len(jobs), device(), execution())
+    kind = (jobs[0].architecture, jobs[0].training, len(jobs), device(), records_steps())
     if kind in _kept:
         return _kept[kind]
     if len(_kept) == 4 or _fitting(jobs) < len(jobs):
@@ -300,7 +300,7 @@ class Recorded:
 
     def __call__(self, *inputs: Tensor) -> Tensor:
         """Return what the step returns; a copy, if it was replayed."""
-        if device().type != "cuda" or self._uses < 8 or not execution().cuda_graphs:
+        if device().type != "cuda" or self._uses < 8 or not records_steps():
             return self._step(*inputs)
         kind = tuple((part.shape, part.dtype) for part in inputs)
         if kind not in self._recordings:

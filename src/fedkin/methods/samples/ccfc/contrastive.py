@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize, one_hot
 
-from fedkin.core.device import device, execution
+from fedkin.core.device import device, records_steps
 from fedkin.core.errors import FedkinError
 from fedkin.methods.samples.ccfc.augmentation import Augmentation, PillowAugmentation, Views
 from fedkin.nn.client_stack import Recorded
@@ -277,7 +277,7 @@ class Contrastive(Architecture):
         losses: list[Tensor] = []
         counts: list[int] = []
         with self.loaded(start, rng, training=True) as resident:
-            settings = (training, kind, execution())
+            settings = (training, kind, records_steps())
             if settings not in resident.steps:
                 resident.steps.clear()  # a GPU keeps the memory of recorded steps
                 resident.steps[settings] = _Step(resident, training, loss)
