@@ -1,6 +1,5 @@
 """What a user's method is and returns is what was agreed, or is said in one sentence."""
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
@@ -109,37 +108,25 @@ class Given(Method[Centres]):
         return self.found
 
 
-class WithoutState(Given):
-    state_type = None  # type: ignore[assignment]
+@pytest.mark.parametrize("first", [None, State(), Centres(centres=np.zeros(2)), Centres(centres={0: 1})])
+def test_a_run_begins_with_a_state_of_the_method(first: Any) -> None:
+    with pytest.raises(FedkinError, match="Given"):
+        begin(Given(first), federation())
 
 
-@pytest.mark.parametrize(
-    "method",
-    [
-        Given(None), Given(State()), Given(Centres(centres=np.zeros(2))), Given(Centres(centres={0: 1})),
-        WithoutState(State()),
-    ],
-)  # fmt: skip
-def test_a_run_begins_with_a_state_of_the_method(method: Any) -> None:
-    with pytest.raises(FedkinError, match=type(method).__name__):
-        begin(method, federation())
-
-
-STEPS: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "stuck": (lambda state: (state, Record([0])), "of 2 steps after one of 2; state.next"),
-    "no record": (lambda state: state.next(), "Given.step should return a state and a Record, not a Centres."),
-    "a dict for a record": (lambda state: (state.next(), {}), "a state and a Record, not a tuple."),
-    "no state": (lambda state: (None, Record([0])), "Given.step should return a Centres for a state, not None."),
-    "array": (lambda state: (state.next(centres=np.zeros(1)), Record([0])), "a state with 'centres', a numpy array ("),
-    "set": (lambda state: (state.next(), Record([0], values={"a": {"b": [{1}]}})), "put a set into the record's val"),
+STEPS: dict[str, Callable[[Any], Any]] = {
+    "stuck": lambda state: (state, Record([0])),
+    "no record": lambda state: state.next(),
+    "no state": lambda state: (None, Record([0])),
+    "array": lambda state: (state.next(centres=np.zeros(1)), Record([0])),
+    "set": lambda state: (state.next(), Record([0], values={"a": {"b": [{1}]}})),
 }
 
 
 @pytest.mark.parametrize("kind", STEPS)
 def test_a_step_returns_the_next_state_and_a_record(kind: str) -> None:
-    after, sentence = STEPS[kind]
-    with pytest.raises(FedkinError, match=re.escape(sentence)):
-        do_step(Given(after=after), federation(), Centres(steps=2))
+    with pytest.raises(FedkinError, match=r"^Given\.step "):
+        do_step(Given(after=STEPS[kind]), federation(), Centres(steps=2))
 
 
 @pytest.mark.parametrize(

@@ -180,7 +180,7 @@ def bring(clients, payloads):
 def test_samples_are_not_sent_away_in_a_sum():
     fed = Watched(sites(), workers=1)
     ask(fed)
-    with pytest.raises(FedkinError, match=r"bring' would have samples sent away, so it is not summed"):
+    with pytest.raises(FedkinError, match=r"bring' is not summed with this request: samples"):
         masked.run([fed.clients[0]], [fed.requests("masked")[0] | {"task": bring.name}])
 
 

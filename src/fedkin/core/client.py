@@ -50,15 +50,17 @@ class Samples:
 
 
 class SampleEncoder(Protocol):
-    """What turns samples into embeddings, as options for reading data carry it."""
+    """What turns samples into embeddings, as options for reading data carry it.
+
+    `name` is that of sentences: the spec that named it, or that of a function. `folder` is where embeddings are kept;
+    ``None`` to keep them beside the folder of samples.
+    """
 
     @property
-    def name(self) -> str:
-        """Name for sentences: the spec that named it, or that of a function."""
+    def name(self) -> str: ...
 
     @property
-    def folder(self) -> str | None:
-        """Folder where embeddings are kept; ``None`` to keep them beside the folder of samples."""
+    def folder(self) -> str | None: ...
 
     def takes(self, kind: SampleKind) -> bool:
         """Return whether it encodes samples of this kind."""
@@ -156,11 +158,8 @@ class Table:
         return replace(self, values=self.values[index], texts=texts)
 
     def of(self, name: str) -> Tensor:
-        """Return the values of a column, float64 ``(n,)``; raises `KeyError` if there is none of this name."""
-        for index, column in enumerate(self.columns):
-            if column.name == name:
-                return self.values[:, index]
-        raise KeyError(name)
+        """Return the values of a column, float64 ``(n,)``; raises `ValueError` if there is none of this name."""
+        return self.values[:, self.names.index(name)]
 
     @classmethod
     def of_numbers(cls, x: Tensor, names: Sequence[str]) -> Self:
@@ -173,16 +172,6 @@ class Table:
 
 LASTING = "lasting_"
 """Prefix of names in a client's state that stay even when a run resumes from an earlier step."""
-
-
-class Identity(Protocol):
-    """Signing identity of a client: signs its keys for secure sums and checks the signatures of other clients."""
-
-    def sign(self, key: bytes) -> dict[str, str]:
-        """Return a signature of a public key, which proves that the key is this client's."""
-
-    def objection(self, client: int, keys: Mapping[int, bytes], signed: Mapping[int, Mapping[str, str]]) -> str | None:
-        """Return why a client of this id refuses a secure sum with these public keys; ``None`` if it accepts them."""
 
 
 def _generator() -> torch.Generator:
@@ -230,7 +219,7 @@ class Client:
         asks for less; 0 if it leaves that to the server.
     extremes : bool
         Whether it tells the exact minimum and maximum of a column; else it reports quantiles in their place.
-    identity : Identity or None
+    identity : SiteIdentity or None
         Signing identity of a client in a real federation, see `fedkin.secure_aggregation.client_tasks`.
     samples : Samples or None
         The images, texts or series that `x` are embeddings of; ``None`` where data are numbers.
@@ -245,7 +234,7 @@ class Client:
     secret: Callable[[int], bytes] = field(default=os.urandom, repr=False)
     reserve: Callable[[float], bool] = field(default=lambda mu: True, repr=False)
     table: Table | None = field(default=None, repr=False)
-    identity: Identity | None = field(default=None, repr=False)
+    identity: Any = field(default=None, repr=False)
     min_members: int = 0
     extremes: bool = True
     samples: Samples | None = field(default=None, repr=False)

@@ -102,10 +102,11 @@ def _deterministic(tf32: bool | None) -> Iterator[None]:
 
 def _settings() -> tuple[Any, ...]:
     """Return torch's settings in the order of `_apply`, and the environment's."""
-    cudnn, memory = torch.backends.cudnn, torch.utils.deterministic  # type: ignore[attr-defined]
+    cudnn, memory = torch.backends.cudnn, torch.utils.deterministic
     is_deterministic = torch.are_deterministic_algorithms_enabled()
     warns, precision = torch.is_deterministic_algorithms_warn_only_enabled(), torch.get_float32_matmul_precision()
-    settings = (is_deterministic, warns, memory.fill_uninitialized_memory, cudnn.benchmark, precision, cudnn.allow_tf32)
+    fills = memory.fill_uninitialized_memory  # type: ignore[attr-defined]
+    settings = (is_deterministic, warns, fills, cudnn.benchmark, precision, cudnn.allow_tf32)
     return *settings, os.environ.get(_WORKSPACE)
 
 

@@ -17,15 +17,12 @@ from torch import Tensor
 from fedkin.core.client import Client
 from fedkin.core.errors import DivergedError, FedkinError, kind_of, listing
 from fedkin.core.federation import MAX_ATTEMPTS, MAX_UNUSABLE, Federation
-from fedkin.core.method import Method, Record
+from fedkin.core.method import Method, Record, State
 from fedkin.core.payload import PLAIN_VALUES, find_unsupported
 from fedkin.core.replies import MAX_UPDATE, failure_kind, lasts
 
 NUMBERS = "numbers"
 """In a result whose clusters have other numbers than the method's own: these, int64 ``(k,)``, by the method's."""
-# Callbacks: one interface for progress, records, checkpoints, tracking and early stopping.
-
-
 RecordLine = dict[str, Any]
 """One line of ``records.jsonl``: step, answered, missing, values, metrics, the bytes sent and received so far.
 
@@ -244,14 +241,7 @@ def _finite(value: Any) -> Any:
 
 def begin(method: Method[Any], fed: Federation) -> Any:
     """Return the first state of `method`; raise FedkinError if `init` returns another."""
-    state_type = getattr(method, "state_type", None)
-    if not isinstance(state_type, type):
-        raise FedkinError(
-            f"{type(method).__name__} lacks the class attribute state_type, a subclass of fedkin.core.State."
-        )
-    state = method.init(fed)
-    _check_state(f"{type(method).__name__}.init", state, state_type)
-    return state
+    return _checked_state(f"{type(method).__name__}.init", method.init(fed), getattr(method, "state_type", State))
 
 
 def do_step(method: Method[Any], fed: Federation, state: Any) -> tuple[Any, Record]:
@@ -308,8 +298,7 @@ def _checked_step(method: Method[Any], before: Any, answer: Any) -> tuple[Any, R
     name = f"{type(method).__name__}.step"
     if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], Record)):
         raise FedkinError(f"{name} should return a state and a Record, not {kind_of(answer)}.")
-    state, record = answer
-    _check_state(name, state, type(before))
+    state, record = _checked_state(name, answer[0], type(before)), answer[1]
     if state.steps != before.steps + 1:
         raise FedkinError(
             f"{name} returned a state of {state.steps} steps after one of {before.steps}; state.next(...) counts them."
@@ -319,14 +308,16 @@ def _checked_step(method: Method[Any], before: Any, answer: Any) -> tuple[Any, R
     return state, dataclasses.replace(record, values=_plain(name, record.values))
 
 
-def _check_state(function: str, state: Any, kind: type[Any]) -> None:
-    if not isinstance(state, kind):
-        raise FedkinError(f"{function} should return a {kind.__name__} for a state, not {kind_of(state)}.")
+def _checked_state(function: str, state: Any, kind: type[Any]) -> Any:
+    """Return a state that a function returned; raise FedkinError if it is none, or cannot be written into a file."""
+    if not isinstance(state, kind) or not issubclass(kind, State):
+        raise FedkinError(f"{function} should return a {kind.__name__}, the method's state_type, not {kind_of(state)}.")
     _check_plain(f"{function} returned a state with", state.tree())
+    return state
 
 
 def _check_plain(beginning: str, tree: Any) -> None:
-    """Check that a state or a result can be written into a file."""
+    """Raise FedkinError if a state or a result cannot be written into a file."""
     if (unsupported := find_unsupported(tree)) is not None:
         raise FedkinError(f"{beginning} {unsupported}; it holds {PLAIN_VALUES}.")
 
@@ -346,17 +337,13 @@ def _plain(name: str, value: Any) -> Any:
 
 def check_labels(method: Method[Any], labels: Any, clients: int) -> None:
     """Check that a method that clusters clients has a label, int64, for each of them in its state."""
-    if not isinstance(labels, Tensor) or labels.dtype != torch.int64 or labels.shape != (clients,):
-        raise FedkinError(
-            f"{type(method).__name__} should have the cluster of each client as its state's labels, a tensor int64 "
-            f"({clients},), not {_form(labels)}."
-        )
+    _check_form(f"{type(method).__name__} should have as its state's labels", labels, clients, "client")
 
 
-def _form(value: Any) -> str:
-    """Return a tensor's type and shape, and of anything else what it is."""
-    is_tensor = isinstance(value, Tensor)
-    return f"{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}" if is_tensor else kind_of(value)
+def _check_form(beginning: str, labels: Any, count: int, of: str) -> None:
+    if not isinstance(labels, Tensor) or labels.dtype != torch.int64 or labels.shape != (count,):
+        form = f"{labels.dtype} {tuple(labels.shape)}" if isinstance(labels, Tensor) else kind_of(labels)
+        raise FedkinError(f"{beginning} the cluster of each {of}, a tensor int64 ({count},), not {form}.")
 
 
 def check_result(method: Method[Any], result: Any) -> None:
@@ -376,12 +363,11 @@ def predicted_clusters(method: Any, result: Mapping[str, Any], x: Tensor, **whos
     Raises FedkinError if the method returns anything else.
     """
     clusters = method.predict(result, x, **whose)
-    is_whole = isinstance(clusters, Tensor) and not (clusters.is_floating_point() or clusters.is_complex())
-    if not is_whole or clusters.shape != (len(x),):
-        name = (method if isinstance(method, type) else type(method)).__name__
-        rule = f"the clusters of samples, a tensor int64 ({len(x)},)"
-        raise FedkinError(f"{name}.predict should return {rule}, not {_form(clusters)}.")
-    labels: Tensor = clusters.long()
+    if isinstance(clusters, Tensor) and not (clusters.is_floating_point() or clusters.is_complex()):
+        clusters = clusters.long()
+    name = (method if isinstance(method, type) else type(method)).__name__
+    _check_form(f"{name}.predict should return", clusters, len(x), "sample")
+    labels: Tensor = clusters
     return result[NUMBERS][labels] if NUMBERS in result else labels
 
 

@@ -98,8 +98,7 @@ def add_noise(
     scale = math.ceil(standard_deviation / grid * (1 + grid * math.sqrt(count) / sensitivity))
     if scale > 2**25:  # so that products in discrete noise fit int64
         raise FedkinError(
-            f"Noise of deviation {standard_deviation:g} is too much for a sensitivity of {sensitivity:g}.",
-            public=True,
+            f"Noise of deviation {standard_deviation:g} is too much for a sensitivity of {sensitivity:g}.", public=True
         )
     noisy = []
     for value in values:

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -115,16 +114,17 @@ def send_shares(client: Client, payload: Payload) -> Payload:
 
     A reply has ``publics``, uint8 ``(2, 32)``, and ``shares``, uint8 ``(clients, 2, 48)``; or why not, ``refused``.
     """
-    if (reason := group_objection(client, payload) or signature_objection(client, payload)) is not None:
+    if (reason := _group_objection(client, payload, signed=True)) is not None:
         return {"refused": reason}
     keys = keys_of(payload)
     try:
         publics, shares = masks.sealed_shares(secret_of(client), client.id, keys, context_of_shares(payload))
     except ValueError:
         return {"refused": INVALID_KEY}
+    flat = [share for both in shares for share in both]
     return {
         "publics": octets_of(publics, len(KINDS), KEY),
-        "shares": octets_of([share for both in shares for share in both], len(keys), len(KINDS), SEALED),
+        "shares": octets_of(flat, len(keys), len(KINDS), SEALED),
     }
 
 
@@ -143,8 +143,8 @@ def masked(client: Client, payload: Payload) -> Payload:
 
     A client that cannot decrypt its shares of others' keys names those dealers in ``sealed``.
     """
-    reason = group_objection(client, payload) or signature_objection(client, payload)
-    if (reason := reason or _dealers_objection(client, payload)) is not None:
+    reason = _group_objection(client, payload, signed=True) or _dealers_objection(client, payload)
+    if reason is not None:
         return {"refused": reason}
     if sealed := _still_sealed(client, payload):
         return {"refused": STILL_SEALED, "sealed": sealed}
@@ -171,7 +171,7 @@ def reveal_shares(client: Client, payload: Payload) -> Payload:
     A reply has ``own``, uint8 ``(survivors, 16)``, and ``pairs``, uint8 ``(dropped, 16)``; or why not. A client answers
     once per sum, and never both for the same client: whoever has both takes all masks off.
     """
-    reason = group_objection(client, payload) or _survivors_objection(client, payload)
+    reason = _group_objection(client, payload) or _survivors_objection(client, payload)
     if reason is None and is_second(client, REVEALED, content(payload["tag"]), to_bytes(owned(payload))):
         reason = USED_TAG
     if reason is not None:
@@ -243,8 +243,8 @@ def values_of(reply: Payload, terms: Sequence[Term]) -> Tensor:
 # What a client checks before it takes part.
 
 
-def group_objection(client: Client, payload: Payload) -> str | None:
-    """Return why a client refuses a sum among these clients with these keys; ``None`` if it takes part."""
+def _group_objection(client: Client, payload: Payload, signed: bool = False) -> str | None:
+    """Return why a client refuses a sum among these clients with these keys, which may be `signed`; else ``None``."""
     keys = keys_of(payload)
     if len(keys) < MIN_CLIENTS:
         return f"fewer than {MIN_CLIENTS} clients to sum over"
@@ -254,15 +254,11 @@ def group_objection(client: Client, payload: Payload) -> str | None:
         return OTHER_KEY
     if not len(payload["ids"]) == len(payload["keys"]) == len(keys):
         return "clients and keys are not one each"
-    return None
-
-
-def signature_objection(client: Client, payload: Payload) -> str | None:
-    """Return why a client refuses the signatures of the keys in a request; ``None`` if it accepts them."""
-    if client.identity is None:
+    if not signed or client.identity is None:
         return None
-    signed = dict(zip(payload["ids"], payload.get("signed", []), strict=False))
-    return client.identity.objection(client.id, keys_of(payload), signed)
+    signatures = dict(zip(payload["ids"], payload.get("signed", []), strict=False))
+    objection: str | None = client.identity.objection(client.id, keys, signatures)
+    return objection
 
 
 def _dealers_objection(client: Client, payload: Payload) -> str | None:
@@ -325,17 +321,17 @@ def _are_some(ids: Sequence[int], clients: Sequence[int]) -> bool:
 def _still_sealed(client: Client, payload: Payload) -> list[int]:
     """Return the dealers whose shares this client cannot decrypt, because they or their public keys were altered."""
     keys, channel, context = keys_of(payload), masks.channel_key(secret_of(client)), context_of_shares(payload)
-    sealed = []
-    for dealer, publics, shares in zip(payload["dealers"], payload["publics"], payload["shares"], strict=True):
+
+    def opens(dealer: int, publics: Tensor, shares: Tensor) -> bool:
         try:
             openers = masks.openers_of(channel, keys[dealer], dealer, client.id, context)
         except ValueError:  # no key at all
-            sealed.append(dealer)
-            continue
+            return False
         parts = zip(openers, rows_of(shares), KINDS, strict=True)
-        if any(masks.opened(opener, share, rows_of(publics), kind) is None for opener, share, kind in parts):
-            sealed.append(dealer)
-    return sealed
+        return all(masks.opened(opener, share, rows_of(publics), kind) is not None for opener, share, kind in parts)
+
+    dealt = zip(payload["dealers"], payload["publics"], payload["shares"], strict=True)
+    return [dealer for dealer, publics, shares in dealt if not opens(dealer, publics, shares)]
 
 
 def _masked(client: Client, reply: Payload, payload: Payload) -> Tensor:
@@ -356,10 +352,11 @@ def _masked(client: Client, reply: Payload, payload: Payload) -> Tensor:
 def _summable(name: str, payload: Payload) -> Task:
     """Return the task called `name`, after checking that it may be summed and takes this payload."""
     task = known_task(name)
-    if (reason := task.objection(payload)) is not None:
-        raise FedkinError(f"Task '{name}' is not done with this request: {reason}.", public=True)
+    reason = task.objection(payload)
     if task.moves_data:  # whoever made the others of a sum can take their masks off
-        raise FedkinError(f"Task '{name}' would have samples sent away, so it is not summed.", public=True)
+        reason = "samples would be sent away"
+    if reason is not None:
+        raise FedkinError(f"Task '{name}' is not summed with this request: {reason}.", public=True)
     return task
 
 

@@ -91,10 +91,7 @@ def public_key(private: bytes) -> bytes:
 
 
 def agreed(private: bytes, public: bytes) -> bytes:
-    """Return the shared secret of a private and a public key (X25519 key agreement).
-
-    Raises ValueError if the public key is invalid.
-    """
+    """Return the shared secret of two clients (X25519); raise ValueError if the public key is invalid."""
     return _loaded(private).exchange(X25519PublicKey.from_public_bytes(public))
 
 

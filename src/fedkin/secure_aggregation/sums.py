@@ -323,11 +323,7 @@ def _share_keys(fed: Federation, attempts: Sequence[SumAttempt]) -> None:
 
 
 def _collect_masked(
-    fed: Federation,
-    task: Task,
-    payloads: Mapping[int, Payload],
-    terms: Sequence[Term],
-    attempts: Sequence[SumAttempt],
+    fed: Federation, task: Task, payloads: Mapping[int, Payload], terms: Sequence[Term], attempts: Sequence[SumAttempt]
 ) -> None:
     """Second exchange: have the dealers do `task`, and add up their masked replies, where there are enough dealers."""
     length = sum(prod(term.shape) for term in terms)

@@ -29,7 +29,7 @@ class Node:
 
 def connected_nodes(grid: Grid) -> dict[int, Node]:
     """Return the nodes that are connected, by Flower's number."""
-    if tells_keys(grid):
+    if hasattr(grid, "get_nodes"):  # since 1.38
         return {node.node_id: Node(node.last_activated_at, node.public_key) for node in grid.get_nodes()}
     return {number: Node() for number in grid.get_node_ids()}
 
@@ -42,14 +42,9 @@ def without_flower() -> None:
         TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1
 
 
-def tells_keys(grid: Grid) -> bool:
-    """Return whether this version of Flower tells an app the keys of its nodes, as since 1.38."""
-    return hasattr(grid, "get_nodes")
-
-
 def check_listed_keys(grid: Grid, listed: Mapping[str, str]) -> None:
     """Raise FedkinError if an experiment lists keys of sites, by name, and Flower does not tell those of its nodes."""
-    if any(listed.values()) and not tells_keys(grid):
+    if any(listed.values()) and not hasattr(grid, "get_nodes"):
         raise FedkinError(
             f"'federation.keys' lists keys of sites, which Flower tells since 1.38, and {version('flwr')} is installed "
             "at the server: update it there and at the sites, or give the names alone in 'federation.clients'."
