@@ -11,10 +11,7 @@ from fedkin.core.errors import ALIASES, meant_by, nearest
         ("n_cluster", ["n_clusters", "rounds"], "n_clusters"),
         ("purchase", ["Purchase", "WeekofPurchase"], "Purchase"),
         ("Purchase", ["WeekofPurchase", "StoreID"], None),
-        ("cam9", [f"cam{at}" for at in range(1, 7)], None),
         ("rounds", ["method.rounds", "seed"], "method.rounds"),
-        ("tyo", ["toy", "dec"], "toy"),
-        ("cam", ["cam1", "roof"], "cam1"),
         ("x", [], None),
     ],
 )
@@ -31,7 +28,6 @@ def test_a_name_is_proposed_only_if_it_alone_is_near(name: str, known: list[str]
         ("mu", ["method.proximal"], "method.proximal"),  # of an experiment's file
         ("fraction_fit", ["fraction_train", "fraction_evaluate"], "fraction_train"),  # of a strategy
         ("target", ["y", "eval"], "y"),
-        ("learning_rat", ["learning_rate", "rounds"], "learning_rate"),
         ("qqq", ["learning_rate"], None),
     ],
 )

@@ -17,8 +17,6 @@ from fedkin.core.files import (
     read_json,
     write_atomically,
 )
-from fedkin.core.payload import load_tree
-from fedkin.experiment.run_folder import read_lines, read_timing
 from fuzzing import damaged_bytes, fuzzed
 
 
@@ -106,18 +104,6 @@ def test_a_damaged_json_file_is_of_its_kind_or_refused_in_one_sentence(tmp_path:
 
     check()
     assert min(ends.values()) > 0
-
-
-def test_a_pipe_in_a_runs_folder_is_not_waited_for(tmp_path: Path) -> None:
-    for name in ("records.jsonl", "timing.jsonl", "checkpoint.safetensors"):
-        os.mkfifo(tmp_path / name)
-    for read in (
-        lambda: read_lines(tmp_path / "records.jsonl"),
-        lambda: read_timing(tmp_path),
-        lambda: load_tree(tmp_path / "checkpoint.safetensors"),
-    ):
-        with pytest.raises(FedkinError, match="it is no regular file"):
-            read()
 
 
 def test_the_environment_is_as_it_was_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,13 +94,7 @@ def test_the_servers_certificate_is_for_its_hosts_and_signed_by_the_authority(tm
         write_certificates(tmp_path, new_certificates(["fed.example.org"]))
 
 
-LONG = f"{'a' * 40}.{'b' * 32}.org"
-
-
-@pytest.mark.parametrize(
-    "host",
-    [LONG, "n1", "3com.example", "xn--krankenhaus-mnchen-y6b.de"],
-)
+@pytest.mark.parametrize("host", [f"{'a' * 40}.{'b' * 32}.org", "xn--krankenhaus-mnchen-y6b.de"])
 def test_every_name_of_a_host_is_in_the_certificate_and_the_scripts(host: str, tmp_path: Path) -> None:
     init(tmp_path / "app", "kfed", 3, [], host, 8443, False)
     server = x509.load_pem_x509_certificate((tmp_path / "app" / "certificates" / "server.crt").read_bytes())
@@ -113,14 +107,8 @@ def test_every_name_of_a_host_is_in_the_certificate_and_the_scripts(host: str, t
 
 
 @pytest.mark.parametrize(
-    "host",
-    [
-        "a" * 77, "a..b", "", "krankenhaus-münchen.de", "a b", "$(id)", "`id`", "x;id", 'x"', "x\nid", "https://x.org",
-        "x.org/", "x.org:8000",
-        "-x.org", "x-.org", "x_y.org", "10.0.0.300", "1234", "::1", "[::1]", "user@x.org", "a." * 130 + "a",
-        "*.x.org", "x.org.",
-    ],
-)  # fmt: skip
+    "host", ["a" * 77, "", "münchen.de", "$(id)", 'x"', "x\nid", "https://x.org", "x.org:8000", "-x.org", "10.0.0.300"]
+)
 def test_what_is_no_name_of_a_host_is_refused_and_leaves_nothing(
     host: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

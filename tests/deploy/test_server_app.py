@@ -249,15 +249,3 @@ def test_a_site_is_forgotten_at_the_server_and_the_others_are_sent_their_cluster
     assert asked == {0, 2, 3}
     assert again.records[-1]["answered"] == [0, 2, 3]
     assert torch.equal(found, load_found(tmp_path / "without").result["centroids"])
-
-
-def test_names_stay_with_their_keys_in_a_run_that_resumes(data: Path, tmp_path: Path, capsys) -> None:
-    once, out = config("fedavg", *OPTIONS, "method.rounds=1", "federation.patience=0.5"), tmp_path / "out"
-    serve(grid(data, tmp_path), once, out)
-    ledger = json.loads((out / LEDGER).read_text())
-    assert ledger["keys"] == {}
-    assert (out / LEDGER).stat().st_mode & 0o077 == 0
-    (out / LEDGER).write_text(json.dumps(ledger | {"keys": {"site-0": "ecdsa-sha2-nistp384 AAAA"}}))
-    serve(grid(data, tmp_path), once, out)
-    assert "Refused: A node with another key says that it is site 'site-0'; the name stays" in capsys.readouterr().out
-    assert json.loads((out / LEDGER).read_text())["keys"] == {"site-0": "ecdsa-sha2-nistp384 AAAA"}

@@ -22,7 +22,6 @@ from fedkin.experiment import outputs, prediction
 from fedkin.experiment.config import load_config
 from fedkin.experiment.prediction import load_models
 from fedkin.experiment.run import execute
-from fedkin.methods.samples.centralized import send_samples
 from nodes import Nodes, federation
 
 ROWS = "a,diagnosis\n" + "".join(f"{row}.25,{row}.75\n" for row in range(8))
@@ -106,13 +105,6 @@ def test_where_its_files_are_is_the_sites_own_affair(
         patched.setattr("os.replace", full)
         assert fed.conclude({0: share}) == {0: TOLD}
     assert "No space left on device" in caplog.text
-
-
-def test_what_a_site_never_does_ends_a_run_at_once(tmp_path: Path) -> None:
-    fed = federation(node(tmp_path / "site", ROWS))
-    with pytest.raises(FedkinError, match=r"^Task '.*send_samples' would have the site's samples sent away"):
-        fed.ask_until_all_reply(send_samples, {})
-    assert fed.exchange == 1
 
 
 QUICK = ["simulation.scenario=label-clusters", "simulation.clients=4", "method.module=perceptron"]

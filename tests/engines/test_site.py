@@ -9,14 +9,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedkin.core import Client, FedkinError, task
+from fedkin.core import FedkinError, task
 from fedkin.core.client import LASTING
 from fedkin.core.files import FileError
-from fedkin.core.replies import failure_of, is_number
+from fedkin.core.replies import is_number
 from fedkin.core.seeds import uniform
 from fedkin.core.tasks import _TASKS, known_task, trusted_packages
 from fedkin.data.preparation import arrange_columns
-from fedkin.data.statistics import shapes, squares
+from fedkin.data.statistics import shapes
 from fedkin.engines.site import Memory, Request, Site
 from fedkin.experiment.registry import METHODS, resolve
 from fedkin.features.extractors import extract
@@ -49,13 +49,6 @@ def asked(one: Site, exchange: int, settled: int = 0, **payload: object) -> int:
 def test_it_remembers_from_one_exchange_to_the_next(tmp_path: Path) -> None:
     assert [asked(site(tmp_path), exchange) for exchange in (1, 2, 3)] == [1, 2, 3]
     assert site(tmp_path).client(request()).state == {}
-
-
-def test_what_changes_nothing_writes_nothing(tmp_path: Path) -> None:
-    one = site(tmp_path)
-    asked(one, 1)
-    assert asked(one, 2, change=False) == 1
-    assert one.memory("f00d").exchanges() == [1]
 
 
 def test_runs_that_begin_from_the_end_of_another_do_not_take_it_from_each_other(tmp_path: Path) -> None:
@@ -95,21 +88,6 @@ def test_a_damaged_identity_is_refused(content: bytes, tmp_path: Path) -> None:
     next(tmp_path.rglob("identity")).write_bytes(content)
     with pytest.raises(FedkinError, match=r"identity is damaged; put it back, or remove it"):
         one.introduction(labels=False)
-
-
-def test_every_run_has_its_own_memory_and_a_site_one_identity(tmp_path: Path) -> None:
-    one = site(tmp_path)
-    asked(one, 1)
-    other = Request(**{**vars(request()), "run": "beef"})
-    assert int(one.answer(other, {})[0]["count"]) == 1
-    assert one.identity == site(tmp_path).identity != site(tmp_path / "other").identity
-
-
-def test_it_begins_with_what_it_is_given_and_is_prepared_every_time(tmp_path: Path) -> None:
-    prepared: list[Client] = []
-    one = site(tmp_path, begins_with={"count": torch.tensor(10)}, prepare=prepared.append)
-    assert [asked(one, 1), asked(one, 2)] == [11, 12]
-    assert [int(client.state["count"]) for client in prepared] == [11, 12]
 
 
 @task
@@ -271,15 +249,6 @@ def test_nothing_else_is_a_request(content: str | dict[str, object]) -> None:
         Request.from_json(text)
 
 
-def test_a_request_that_does_not_fit_the_data_is_an_error_of_one_sentence(tmp_path: Path) -> None:
-    asks = Request(**{**vars(request()), "task": squares.name})
-    fitting, other = ({name: torch.ones(width).double() for name in ("mean", "unit")} for width in (3, 5))
-    assert site(tmp_path).answer(asks, fitting)[0]["squares"].tolist() == [0.0, 0.0, 0.0]
-    with pytest.raises(RuntimeError) as caught:
-        site(tmp_path).answer(asks, other)
-    assert failure_of(caught.value) == "the task failed there (RuntimeError; its log says more)"
-
-
 def test_a_full_disk_gets_a_sentence_and_harms_no_memory(tmp_path: Path, monkeypatch) -> None:
     one = site(tmp_path)
     asked(one, 1)
@@ -293,13 +262,6 @@ def test_a_full_disk_gets_a_sentence_and_harms_no_memory(tmp_path: Path, monkeyp
             asked(one, 2)
     assert asked(one, 2) == 2
     assert Memory(tmp_path / "f00d").exchanges() == [1, 2]
-
-
-def test_the_first_two_processes_at_a_site_hold_the_same_file(tmp_path: Path, monkeypatch) -> None:
-    with monkeypatch.context() as patched:
-        patched.setattr(Path, "exists", lambda path: False)  # as both see it that come at the same moment
-        with Memory(tmp_path), pytest.raises(FedkinError, match="Another process is at work"), Memory(tmp_path):
-            pass
 
 
 @task
@@ -316,18 +278,15 @@ def modes(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("exists", [True, False])
-@pytest.mark.parametrize("first", ["identity", "task"])
-def test_what_a_site_keeps_is_its_owners_alone(first: str, exists: bool, tmp_path: Path) -> None:
+def test_what_a_site_keeps_is_its_owners_alone(exists: bool, tmp_path: Path) -> None:
     folder = tmp_path / "private"
     if exists:
         (folder / "ab").mkdir(parents=True)
         folder.chmod(0o755)
         (folder / "ab").chmod(0o755)
-    site, expected = Site("a", folder, torch.rand(5, 3), packages=None), {".": "700"}
-    if first == "identity":
-        assert site.identity
-        expected |= {"identity": "600"}
-        assert modes(folder) == ({"ab": "755"} if exists else {}) | expected
+    site, expected = Site("a", folder, torch.rand(5, 3), packages=None), {".": "700", "identity": "600"}
+    assert site.identity
+    assert modes(folder) == ({"ab": "755"} if exists else {}) | expected
     site.answer(Request("ab", 0, 0, 1, 0, send_key.name), {})
     site.answer(Request("ab", 0, 0, 2, 0, spend.name), {})
     memory = {"ab": "700", "ab/memory-1.safetensors": "600", "accounts": "700", "accounts/ab": "700"}

@@ -5,21 +5,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from cryptography.hazmat.primitives.asymmetric.ec import SECP384R1, generate_private_key
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
-    NoEncryption,
-    PrivateFormat,
     PublicFormat,
     load_ssh_public_key,
 )
 
-from fedkin.core import FedkinError, State, task
-from fedkin.core.files import FileError
+from fedkin.core import FedkinError, task
 from fedkin.deploy.app_folder import make_key
 from fedkin.engines.flower_engine.grid import FlowerFederation
 from fedkin.engines.site import Site
-from fedkin.experiment.run_folder import restore_checkpoint, snapshot
 from fedkin.secure_aggregation.client_tasks import SiteIdentity, Term, own_public_text, public_keys, public_text
 from fedkin.secure_aggregation.masks import public_key
 from fedkin.secure_aggregation.sums import Sum, summed
@@ -85,15 +80,6 @@ def test_a_server_cannot_put_its_own_key_in_a_sites_place(tmp_path: Path) -> Non
         fed.keys[1] = torch.tensor(list(public_key(mine)), dtype=torch.uint8)  # it had asked for the right one
 
 
-def test_without_a_list_the_server_is_trusted_to_pass_keys_on(tmp_path: Path) -> None:
-    keys(tmp_path)
-    fed = sites(tmp_path, {})
-    rows_of(fed)
-    fed.keys[1] = torch.tensor(list(public_key(os.urandom(32))), dtype=torch.uint8)
-    assert rows_of(fed)[0].clients == [0, 2, 3]  # they have all answered with masks that the server knows a part of
-    assert fed.missing == {1: "its key is another"}
-
-
 def test_one_site_cannot_be_several_clients_of_a_sum(tmp_path: Path) -> None:
     fed = sites(tmp_path, keys(tmp_path), "abbb")
     assert rows_of(fed) == {}
@@ -101,17 +87,6 @@ def test_one_site_cannot_be_several_clients_of_a_sum(tmp_path: Path) -> None:
     fed = sites(tmp_path / "2", keys(tmp_path / "2"), "abca")
     assert rows_of(fed) == {}
     assert fed.missing[0] == "the keys of clients 0 and 3 are of the same site"
-
-
-def test_a_run_that_resumes_still_has_the_signatures(tmp_path: Path) -> None:
-    fed = sites(tmp_path, keys(tmp_path))
-    rows_of(fed)
-    again = sites(tmp_path, {name: one["signer"] for name, one in zip(NAMES, fed.signed.values(), strict=True)})
-    restore_checkpoint(again, State, {**snapshot(fed, State(steps=1))})
-    assert again.signed == fed.signed
-    asked = again.exchange
-    assert float(rows_of(again)[0].totals["rows"]) == pytest.approx(10)
-    assert again.exchange == asked + 3  # nobody was asked for a key
 
 
 def test_what_was_signed_for_another_run_or_key_is_worth_nothing(tmp_path: Path) -> None:
@@ -145,16 +120,3 @@ def test_a_line_that_is_no_public_key_is_refused(line: str) -> None:
         public_keys({"north": line}, "[keys] in site.toml")
     words = "[keys] in site.toml has no public key of 'north'; give the line of its site.key.pub, ecdsa-..."
     assert str(caught.value).startswith(words)
-
-
-def test_a_file_that_is_no_private_key_is_refused_in_a_sentence(tmp_path: Path) -> None:
-    path = tmp_path / "site.key"
-    with pytest.raises(FileError, match=r"^Cannot read .*site.key: No such file"):
-        own_public_text(path)
-    make_key(path)
-    with pytest.raises(FileError, match=r"site.key.pub is no private key as `fedkin federation key` writes it.$"):
-        own_public_text(tmp_path / "site.key.pub")
-    pem = generate_private_key(SECP384R1()).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    path.write_bytes(pem)
-    with pytest.raises(FileError, match=r"site.key is no private key"):
-        own_public_text(path)

@@ -188,14 +188,6 @@ def test_who_deals_shares_of_another_key_is_left_out_of_the_run_and_the_others_s
     assert fed.dropped == {1: "its shares are not those of its keys"}
 
 
-def test_a_liar_that_cannot_be_spared_is_named():
-    fed = Watched(4, {("reveal_shares", 2): flipped("own", 0, 0)})
-    fed.min_clients = 4
-    assert sum_of(fed).clients == [0, 1, 2, 3]
-    assert fed.dropped == {}
-    assert fed.missing == {2: "it opens none of its shares of others' keys"}
-
-
 def test_sites_that_are_gone_in_the_middle_stop_no_sum_on_flower(tmp_path: Path) -> None:
     """On Flower, between clients that keep what they must not forget on their disks."""
     rows = [torch.tensor([[i + 1.0, 10 * (i + 1.0), 0.5]]) for i in range(5)]
@@ -223,25 +215,6 @@ def leaving(grid: Nodes) -> FlowerFederation:
 
     fed.deliver = left  # type: ignore[method-assign]
     return fed
-
-
-def test_who_accuses_somebody_outside_of_the_sum_is_missing():
-    fed = Watched(5, {("masked", 1): lambda reply: {"refused": "no", "sealed": [99]}})
-    assert sum_of(fed).clients == [0, 2, 3, 4]
-    assert fed.missing == {1: "no"}
-
-
-def test_shares_that_nobody_opens_are_the_dealers_fault():
-    fed = Watched(6, {("send_shares", 1): flipped("publics", PAIRS, 0)})
-    found = sum_of(fed)
-    assert found.clients == [0, 2, 3, 4, 5]
-    assert fed.missing == {1: "the shares between it and client 0, 2, 3, 4, 5 do not open"}
-
-
-def test_a_key_that_is_none_stops_nobody():
-    fed = Watched(5, {("send_key", 1): lambda reply: {"key": torch.zeros(32, dtype=torch.uint8)}})
-    assert sum_of(fed).clients == [0, 2, 3, 4]
-    assert fed.missing == {1: "its key is invalid"}
 
 
 def test_many_clients_add_up_in_groups_that_lose_clients_each_for_itself():

@@ -164,14 +164,6 @@ def test_a_bug_at_a_site_tells_the_server_its_kind_and_nothing_else(
     assert "the secret of the site" in caplog.text
 
 
-def test_half_of_the_sites_cannot_end_a_run_by_failing(tmp_path: Path) -> None:
-    fed = federation(nodes_of(sites_of(corners(4), tmp_path)))
-    assert fed.ask(fail, {0: {}, 1: {}}) == {}
-    assert sorted(fed.missing) == [0, 1]
-    with pytest.raises(FedkinError, match="failed at all 3 clients"):
-        fed.ask(fail, {0: {}, 1: {}, 2: {}})
-
-
 def test_a_reply_with_anything_but_safetensors_is_refused_and_not_opened(tmp_path: Path) -> None:
     opened = tmp_path / "opened"
 

@@ -10,7 +10,6 @@ import torch
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_ssh_public_key
 from flwr.app import Context, Message
 
-from fedkin.core import FedkinError
 from fedkin.deploy.app_folder import make_key
 from fedkin.engines.flower_engine.grid import NOWHERE, Roster
 from fedkin.engines.flower_engine.messages import content, read
@@ -21,13 +20,6 @@ from nodes import plain_site as site
 
 def grid(folder: Path, *sites: Site) -> Nodes:
     return nodes_of(sites)
-
-
-def test_ids_are_in_the_order_of_names_whatever_the_order_of_nodes(tmp_path: Path) -> None:
-    names = ["delta", "alpha", "charlie", "bravo"]
-    members = Roster(grid(tmp_path, *(site(tmp_path / name, name) for name in names))).gather(4, 5)
-    assert [member.name for member in members] == sorted(names)
-    assert len({member.node for member in members}) == 4
 
 
 def test_a_second_site_of_a_name_is_refused_and_the_first_unharmed(tmp_path: Path) -> None:
@@ -80,16 +72,6 @@ def test_nobody_waits_for_who_is_forgotten_and_nobody_takes_its_seat(tmp_path: P
     assert time.monotonic() - began < 30
     assert "Refused: Another site is called 'b' already; every site needs a name of its own." in reports
     assert reports[-1] == "2 of 2 sites are there: a, c"
-
-
-def test_who_is_forgotten_and_there_stands_for_nobody_else(tmp_path: Path) -> None:
-    nodes = grid(tmp_path, *(site(tmp_path / name, name) for name in "abc"))
-    nodes.away = {2}
-    listed = dict.fromkeys("abc", "")
-    with pytest.raises(FedkinError, match=r"0.3 seconds 1 of 2 sites are there: a; not there yet: c\."):
-        Roster(nodes, listed=listed, forgotten={"b"}).gather(3, 0.3)
-    nodes.away = {1}
-    assert [one.name for one in Roster(nodes, listed=listed, forgotten={"b"}).gather(3, 5)] == ["a", "c"]
 
 
 def liar(nodes: Nodes, partition: int) -> dict:
@@ -167,17 +149,6 @@ def test_a_name_stays_with_the_key_that_came_with_it_first(tmp_path: Path) -> No
     nodes.away = set()
     assert [member.name for member in again.greet()] == ["a"]
     assert again.members["a"].node == nodes.node(0)
-
-
-def test_one_key_has_one_name_also_in_a_run_that_resumes(tmp_path: Path) -> None:
-    nodes, _ = with_keys(tmp_path, "a", "b", "c")
-    members = Roster(nodes).gather(3, 5)
-    lies = liar(nodes, 1)
-    lies |= {"name": "c", "identity": members[2].identity}
-    nodes.away = {0, 2}
-    again = Roster(nodes, {one.name: one.identity for one in members}, keys={one.name: one.key for one in members})
-    assert again.greet() == []
-    assert again.refused == ["Site 'c' has the key of site 'b'; a key has one name in a run."]
 
 
 def test_only_those_who_are_listed_have_seats(tmp_path: Path) -> None:
@@ -261,13 +232,3 @@ def test_two_names_cannot_share_a_folder(tmp_path: Path) -> None:
     assert roster.refused == ["Site 'b' has the private folder of site 'a'; every site needs one of its own."]
     resumed = Roster(nodes, {"a": roster.members["a"].identity, "b": "token"})
     assert [member.name for member in resumed.greet()] == ["a"]
-
-
-def test_a_key_that_changes_with_every_start_binds_nobody(tmp_path: Path) -> None:
-    nodes, keys = with_keys(tmp_path, "a", "b")
-    nodes.keys = {0: keys[1], 1: b"no key"}  # as without authentication, where nodes make keys of their own
-    roster = Roster(nodes)
-    assert [member.key for member in roster.gather(2, 5)] == ["", ""]
-    nodes.restart(0)
-    nodes.keys = {}
-    assert [member.name for member in roster.greet()] == ["a"]
