@@ -18,9 +18,9 @@ from fedkin.nn.encoder import Encoder
 from fedkin.privacy.randomised_response import binary
 from fedkin.studies.attack import (
     PAPER,
-    Cases,
+    Case,
     KnownEncoder,
-    Sent,
+    Message,
     attack,
     cases_of,
     membership,
@@ -101,18 +101,18 @@ def test_the_verdict_follows_the_numbers() -> None:
     assert "no better than chance" in verdict(tree)
 
 
-def segments_of(samples: int) -> Cases:
+def segments_of(samples: int) -> Case:
     """Clients with a segment per class, each of so many samples."""
     x, y = digits()
     pools = torch.stack([x[y == label][: 2 * samples] for label in range(10)])
     members, fresh = pools[:, :samples].flatten(0, 1), pools[:, samples:].flatten(0, 1)
     places = torch.arange(10).repeat_interleave(samples)
     bits = binary(torch.stack([learnt().codes(members[places == label]).mean(0) for label in range(10)]))
-    sent = Sent(bits, members, fresh, (places, places), 0)
+    sent = Message(bits, members, fresh, (places, places), 0)
     return cases_of(learnt(), [sent] * 40 if samples == 1 else [sent, sent], samples, derive_generator(3))
 
 
-def advantage(cases: Cases, probability: float) -> float:
+def advantage(cases: Case, probability: float) -> float:
     return membership(cases, probability, derive_generator(1))["advantage"]
 
 

@@ -88,7 +88,7 @@ def test_a_number_that_is_found_comes_before_given_ones_unless_the_number_is_kno
     assert choice is not None
     assert choice.score.candidate == KIN_GRAPH
     assert [score.candidate for score in choice.undecided] == [coarse.candidate]  # which is found again more surely
-    known = recommend([found, coarse], known=True)
+    known = recommend([found, coarse], is_known=True)
     assert known is not None
     assert known.score.candidate == coarse.candidate
     one = of_samples(KIN_GRAPH, [0.0], [0] * 6)

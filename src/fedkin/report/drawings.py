@@ -121,7 +121,7 @@ def _map_data(view: SampleMap, order: NDArray[np.integer[Any]]) -> str:
     if view.confidence is not None:
         tree["confidence"] = np.nan_to_num(100 * view.confidence[order]).round().astype(np.int64).tolist()
     if view.ids:
-        tree |= {"ids": [view.ids[at] for at in order.tolist()], "idName": view.id_name}
+        tree |= {"ids": [view.ids[point] for point in order.tolist()], "idName": view.id_name}
     tree["names"] = list(view.client_names)
     tree["classNames"] = {str(label): name for label, name in view.class_names.items()}
     return json.dumps(tree, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")

@@ -144,8 +144,8 @@ def page_of_run(
 def _whose_form(config: Any) -> str:
     """Return a sentence on whose form the method's options are, where the paper's are others than the defaults."""
     form, name = config.method.traits.form(config.tables["method"]), display_name(type(config.method))
-    other = "; method.variant = 'paper' has the paper's" if form == "fedkin's form" else ""
-    return f"Options are {form} of {name}{other}." if form else ""
+    hint = "; method.variant = 'paper' has the paper's" if form == "fedkin's form" else ""
+    return f"Options are {form} of {name}{hint}." if form else ""
 
 
 def page_of_rounds(
@@ -403,8 +403,8 @@ def _members(run: _Run) -> fig.PagePart | None:
             letters = [chr(ord("A") + hidden[client] % 26) * (hidden[client] // 26 + 1) for client in members]
             texts.append(", ".join(f"{count} {name}" for name, count in Counter(sorted(letters)).most_common()))
         if scores:
-            known = [scores[client] for client in members if scores[client] is not None]
-            texts.append(f"{np.mean(known):.3f}" if known and cluster >= 0 else "–")
+            accuracies = [scores[client] for client in members if scores[client] is not None]
+            texts.append(f"{np.mean(accuracies):.3f}" if accuracies and cluster >= 0 else "–")
         rows.append((cluster, [*map(fig.TableCell, [*texts, name_ranges([names[client] for client in members])])]))
     heads = ["clients", *(["true clusters"] if hidden else []), *(["accuracy"] if scores else []), "which"]
     table = fig.ResultTable("", caption, "cluster", heads, rows)

@@ -67,7 +67,7 @@ def map_of_samples(
     classes = None
     if population.truth is not None:
         classes = torch.cat([population.truth[client.id][taken] for client, taken in chosen]).numpy()
-    numbers = torch.cat([torch.full((len(taken),), at) for at, (_, taken) in enumerate(chosen)])
+    numbers = torch.cat([torch.full((len(taken),), place) for place, (_, taken) in enumerate(chosen)])
     of = "" if len(points) == total else f" of {total:,}, evenly of all clients"
     places, how = _places(points, layout)
     names = short_names(population.names)
@@ -122,9 +122,9 @@ def with_scales(drawn: Drawn, nodes: Nodes | None, spoken: Sequence[str]) -> Sam
     return replace(view, cuts=np.stack(cuts), chosen=same.index(True), scales=titles, sentences=texts)
 
 
-def _are_same(one: Tensor, other: Tensor) -> bool:
-    pairs = torch.stack([one, other]).unique(dim=1)
-    return len(pairs[0]) == len(one.unique()) == len(other.unique())
+def _are_same(first: Tensor, second: Tensor) -> bool:
+    pairs = torch.stack([first, second]).unique(dim=1)
+    return len(pairs[0]) == len(first.unique()) == len(second.unique())
 
 
 def _numbered_like(cut: Tensor, clusters: Tensor, counts: Tensor) -> Tensor:
@@ -135,8 +135,8 @@ def _numbered_like(cut: Tensor, clusters: Tensor, counts: Tensor) -> Tensor:
     rows, columns = map(torch.from_numpy, linear_sum_assignment(-table.numpy()))
     shared = table[rows, columns] > 0
     numbers[rows[shared]] = columns[shared]
-    left = numbers < 0
-    numbers[left] = torch.arange(int(left.sum())) + table.shape[1]
+    unmatched = numbers < 0
+    numbers[unmatched] = torch.arange(int(unmatched.sum())) + table.shape[1]
     return numbers[cut]
 
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from sklearn.metrics import roc_curve
 from torch import Tensor
 
 from fedkin.core import Client, FedkinError
@@ -62,12 +63,12 @@ def reconstruct(
     if probability is not None:
         lowest, highest = codes.aminmax(dim=1, keepdim=True)
         codes = torch.where(flipped(binary(codes), probability, rng).bool(), highest, lowest)
-    made = attacker.encoder.decoded(attacker.vector, codes)
-    right = torch.cdist(made.flatten(1).double(), x.flatten(1).double()).argmin(1) == torch.arange(len(x))
-    return float((made - x).square().mean()), float(right.double().mean())
+    pictures = attacker.encoder.decoded(attacker.vector, codes)
+    right = torch.cdist(pictures.flatten(1).double(), x.flatten(1).double()).argmin(1) == torch.arange(len(x))
+    return float((pictures - x).square().mean()), float(right.double().mean())
 
 
-class Sent(NamedTuple):
+class Message(NamedTuple):
     """Message of a client, with member and non-member samples to test on it.
 
     `bits` are uint8 ``(segments, width)``, before any flip. `members` and `fresh` are the client's samples, and others
@@ -82,29 +83,18 @@ class Sent(NamedTuple):
     kind: int
 
 
-class Cases(NamedTuple):
-    """Test cases of membership inference: pairs of a segment and a sample that may or may not be a member.
-
-    Segments are bits, uint8 ``(n, width)``, not flipped, and `codes` those of the samples, float64 ``(n, width)`` in
-    [0, 1]. `members`, bool ``(n,)``, says whether the sample is a member. `kinds`, int64 ``(n,)``, are equal for
-    segments and samples from the same distribution. Cases of one of the `blocks`, int64 ``(n,)``, such as one client,
-    are never split between fitting and testing.
-    """
-
-    segments: Tensor
-    codes: Tensor
-    members: Tensor
-    kinds: Tensor
-    blocks: Tensor
+Case = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
+"""Tests of samples on segments: bits of the segments, uint8, not flipped, and codes of the samples, float64 in [0, 1],
+``(n, width)`` each; whether a sample is a member, bool ``(n,)``; and the kind of segment and the client, int64 each."""
 
 
-def cases_of(attacker: KnownEncoder, messages: Sequence[Sent], per_segment: int, rng: torch.Generator) -> Cases:
+def cases_of(attacker: KnownEncoder, messages: Sequence[Message], per_segment: int, rng: torch.Generator) -> Case:
     """Make test cases from messages: at most `per_segment` members of each segment, and as many others.
 
     Raises FedkinError if no client has both members and fresh samples for a segment.
     """
-    cases: list[Cases] = []
-    for block, sent in enumerate(messages):
+    cases: list[Case] = []
+    for client, sent in enumerate(messages):
         segments = len(sent.bits)
         for place in range(segments) if sent.places else (None,):
             sides = (sent.members, sent.fresh)
@@ -119,44 +109,41 @@ def cases_of(attacker: KnownEncoder, messages: Sequence[Sent], per_segment: int,
             # Both sides in one batch: statistics of batches of different sizes would give the side away.
             codes = normalised(attacker.codes(torch.cat(drawn)))
             codes = torch.cat([codes[:count], codes[len(drawn[0]) :][:count]])
+            placed = torch.full((2 * count,), place or 0)
             if place is None:
                 placed = torch.cdist(codes.round(), sent.bits.double(), p=1).argmin(1)
-            else:
-                placed = torch.full((2 * count,), place)
-            members = torch.tensor([True, False]).repeat_interleave(count)
-            kinds, blocks = sent.kind * segments + placed, torch.full((2 * count,), block)
-            cases.append(Cases(sent.bits[placed], codes, members, kinds, blocks))
+            members, owner = torch.arange(2 * count) < count, torch.full((2 * count,), client)
+            cases.append((sent.bits[placed], codes, members, sent.kind * segments + placed, owner))
     if not cases:
         raise FedkinError("No client has samples of a segment both in its data and held out, so nothing can be tried.")
-    return Cases(*(torch.cat(parts) for parts in zip(*cases, strict=True)))
+    segments, codes, members, kinds, owners = (torch.cat(parts) for parts in zip(*cases, strict=True))
+    return segments, codes, members, kinds, owners
 
 
-def membership(cases: Cases, probability: float, rng: torch.Generator) -> dict[str, Any]:
+def membership(cases: Case, probability: float, rng: torch.Generator) -> dict[str, Any]:
     """Measure the success of membership inference if every bit is flipped with `probability`.
 
     The `advantage` is the true positive rate less the false positive rate, in [-1, 1]; 0 by chance. The threshold is
-    chosen on one half of the cases and tested on the other, and vice versa. `margin` is two standard errors of it, as
-    if the `cases`, whose number is given, were independent. The score is the log-likelihood ratio of the bits, made of
-    this sample alone against segments of its kind.
+    chosen on the cases of every second client and tested on the others, and vice versa. `margin` is two standard errors
+    of it, as if the `cases`, whose number is given, were independent. The score is the log-likelihood ratio of the
+    bits, made of this sample alone against segments of its kind.
     """
-    bits = flipped(cases.segments, probability, rng).double()
+    segments, codes, members, kinds, owners = cases
+    bits = flipped(segments, probability, rng).double()
     # How often a bit is 1 in segments of its kind; flips pull it towards one half.
-    _, places, counts = cases.kinds.unique(return_inverse=True, return_counts=True)
-    sums = torch.zeros(len(counts), bits.shape[1], dtype=bits.dtype).index_add_(0, places, cases.segments.double())
+    _, places, counts = kinds.unique(return_inverse=True, return_counts=True)
+    sums = torch.zeros(len(counts), bits.shape[1], dtype=bits.dtype).index_add_(0, places, segments.double())
     usual = (sums / counts[:, None])[places]
     usual = usual * (1 - probability) + (1 - usual) * probability
     sure = 0.02  # no bit is taken for more certain than this, however seldom it was seen
     wrong, likely = max(probability, sure), usual.clamp(sure, 1 - sure)
-    from_sample = torch.where(bits == cases.codes.round(), math.log(1 - wrong), math.log(wrong))
+    from_sample = torch.where(bits == codes.round(), math.log(1 - wrong), math.log(wrong))
     score = (from_sample - torch.where(bits == 1, likely, 1 - likely).log()).mean(1).numpy()
-    truth, first = cases.members.numpy(), (cases.blocks % 2 == 0).numpy()
+    truth, first = members.numpy(), (owners % 2 == 0).numpy()
     predicted = np.zeros(len(truth), dtype=bool)
     for fit in (first, ~first):
-        values = np.unique(score[fit])
-        sides = [np.sort(score[fit & side]) for side in (truth, ~truth)]
-        above = [1.0 - np.searchsorted(side, values) / len(side) for side in sides]
-        best = int(np.argmax(above[0] - above[1]))
-        predicted[~fit] = score[~fit] >= values[max(0, best - 1) : best + 1].mean()
+        false_rate, true_rate, thresholds = roc_curve(truth[fit], score[fit], drop_intermediate=False)
+        predicted[~fit] = score[~fit] >= thresholds[np.argmax(true_rate - false_rate)]
     rates = float(predicted[truth].mean()), float(predicted[~truth].mean())
     error = math.sqrt(sum(rate * (1 - rate) / side.sum() for rate, side in zip(rates, (truth, ~truth), strict=True)))
     return {"advantage": rates[0] - rates[1], "margin": 2 * error, "cases": len(truth)}
@@ -207,7 +194,7 @@ def _rng(seed: int, *path: int | str) -> torch.Generator:
     return derive_generator(seed, "attack", *path)
 
 
-def _messages(population: Population, saved: SavedResult, seed: int) -> list[Sent]:
+def _messages(population: Population, saved: SavedResult, seed: int) -> list[Message]:
     """Make the unflipped messages of at most 50 clients, evenly spaced over all clients."""
     clients, messages = len(population.clients), []
     count = min(50, clients)
@@ -218,7 +205,7 @@ def _messages(population: Population, saved: SavedResult, seed: int) -> list[Sen
         places = (client.y, y) if saved.result["form"] == "classes" and client.y is not None else None
         bits = saved.method.true_bits(unseen, saved.result)
         kind = 0 if population.clusters is None else int(population.clusters[position])
-        messages.append(Sent(bits, client.x, x, places, kind))
+        messages.append(Message(bits, client.x, x, places, kind))
     return messages
 
 

@@ -90,8 +90,8 @@ def run_cell(config: Config, population: Population, progress: Callback) -> Cell
         again = agreement_of_halves(config, prepared, clusters, progress)
         line = runner.line
         metrics = {name: value for name, value in line["metrics"].items() if isinstance(value, int | float | list)}
-        traffic, kept = line["sent"] + line["received"], labels[drawn.sort().values.numpy()].tolist()
-        return CellResult(metrics, clusters, again, kept, traffic, round(runner.seconds, 3), line["step"])
+        traffic, some_labels = line["sent"] + line["received"], labels[drawn.sort().values.numpy()].tolist()
+        return CellResult(metrics, clusters, again, some_labels, traffic, round(runner.seconds, 3), line["step"])
 
 
 def agreement_of_halves(config: Config, clients: Sequence[Client], clusters: int, progress: Callback) -> float:

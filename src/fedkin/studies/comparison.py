@@ -118,7 +118,7 @@ class Comparison:
                 f"pieces of a single cloud are found again to {CHANCE:g}, too. The data may have no clusters."
             )
         if self.undecided:
-            different = join_words([other.candidate.name for other in self.choice.undecided])
+            different = join_words([score.candidate.name for score in self.choice.undecided])
             texts.append(f"Undecided: halves do not tell it from {different}, whose clusters differ; look at both.")
         if len(score.results) < self.seeds:
             texts.append(f"Only {len(score.results)} of {self.seeds} runs finished; give a larger budget.")

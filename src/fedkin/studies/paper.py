@@ -51,9 +51,9 @@ class _Runs:
 
 
 def _mean(values: Sequence[float | None], unit: Any) -> str:
-    known = [value for value in values if value is not None]
-    figures = [float(np.mean(known))] if known else []
-    figures += [float(np.std(known, ddof=1))] if len(known) > 1 else []
+    finite = [value for value in values if value is not None]
+    figures = [float(np.mean(finite))] if finite else []
+    figures += [float(np.std(finite, ddof=1))] if len(finite) > 1 else []
     return " ± ".join(shown(figure, unit) for figure in figures) or "–"
 
 
@@ -95,12 +95,12 @@ def table(folders: Sequence[Path], is_latex: bool = False) -> str:
     rows = []
     for runs, each in zip(groups, settings, strict=True):
         # An option of a method is compared among runs of the method, for others may not have it.
-        alike = [other for other in settings if other["method.name"] == each["method.name"]]
+        alike = [compared for compared in settings if compared["method.name"] == each["method.name"]]
         differences = [
             f"{key.split('.')[-1]} = {value}"
             for key, value in each.items()
             if key != "method.name"
-            and any(other.get(key) != value for other in (alike if key.startswith("method.") else settings))
+            and any(compared.get(key) != value for compared in (alike if key.startswith("method.") else settings))
         ]
         traffic = [(line["sent"] + line["received"]) / 1e6 for line in runs.lines]
         rows.append({
@@ -131,8 +131,8 @@ def methods_paragraph(folders: Sequence[Path]) -> str:
     papers = "; ".join(in_text(entry) for entry in papers_of(name))
     title = display_name(type(config.method)) + (f" ({papers})" if papers else "")
     sent = disclosure_of_run(runs.folders[0]).messages
-    left = "samples left the clients" if config.method.sends_samples() else "no sample left a client"
-    left = "synthetic samples left the clients" if traits.copies_data else left
+    leaving = "samples left the clients" if config.method.sends_samples() else "no sample left a client"
+    leaving = "synthetic samples left the clients" if traits.copies_data else leaving
     changed = [
         f"{key} = {value}"
         for section in ("method", "federation")
@@ -146,7 +146,7 @@ def methods_paragraph(folders: Sequence[Path]) -> str:
         f"{str(traits.clusters).capitalize()} were clustered" if forms_clusters else "Models were trained",
         f"by {title} as implemented in fedkin {__version__}, with default settings"
         f"{f' except {join_words(changed)}' if changed else ''}.",
-        f"What clients sent: {'; '.join(each.what for each in sent)}. {left.capitalize()}.",
+        f"What clients sent: {'; '.join(each.what for each in sent)}. {leaving.capitalize()}.",
         _results(runs, forms_clusters),
         f"Software: Python {platform.python_version()}, "
         f"{join_words([f'{package} {version(package)}' for package in packages])}.",

@@ -111,20 +111,20 @@ class Choice:
     undecided: tuple[Score, ...] = ()
 
 
-def best_numbers(scores: Sequence[Score], known: bool = False) -> dict[str, Score]:
+def best_numbers(scores: Sequence[Score], is_known: bool = False) -> dict[str, Score]:
     """Return for each method the score with the best number of clusters, by the first run of each.
 
-    `known` says that the number is known, so that one that a method finds has no precedence.
+    `is_known` says that the number is known, so that one that a method finds has no precedence.
     """
     best: dict[str, Score] = {}
     for method in dict.fromkeys(score.method for score in scores):
         numbers = sorted((score for score in scores if score.method == method), key=lambda score: score.number or 0)
         first = [score_of(score.candidate, score.results[:1]) for score in numbers]
-        best[method] = numbers[first.index(best_of(first, known))]
+        best[method] = numbers[first.index(best_of(first, is_known))]
     return best
 
 
-def best_of(scores: Sequence[Score], known: bool = False) -> Score:
+def best_of(scores: Sequence[Score], is_known: bool = False) -> Score:
     """Return the score to rely on.
 
     A number that a method finds, above one, comes before all that are given: the method has asked inside each cluster,
@@ -132,14 +132,14 @@ def best_of(scores: Sequence[Score], known: bool = False) -> Score:
     those left, the one with the finest partition that splits do not tell from the best: a finer one is taken where both
     are found again as well, up to the spread of splits.
     """
-    found = [score for score in scores if score.number is None and max(score.clusters) > 1 and not known]
-    candidates = found or scores
+    finders = [score for score in scores if score.number is None and max(score.clusters) > 1 and not is_known]
+    candidates = finders or scores
     best = max(candidates, key=lambda score: score.value)
     near = [score for score in candidates if score is best or _near(best, score)]
     return max(near, key=lambda score: (score.fineness, score.value))
 
 
-def recommend(scores: Sequence[Score], known: bool = False) -> Choice | None:
+def recommend(scores: Sequence[Score], is_known: bool = False) -> Choice | None:
     """Choose the method to recommend, of one score per method; ``None`` if none can be.
 
     Only methods that send no data or copies, and find more than one cluster, can be: `best_of` these, or one whose
@@ -148,7 +148,7 @@ def recommend(scores: Sequence[Score], known: bool = False) -> Choice | None:
     scores = [score for score in scores if not score.role and max(score.clusters) > 1]
     if not scores:
         return None
-    best = best_of(scores, known)
+    best = best_of(scores, is_known)
     same = [score for score in scores if score is best or _agreement(best, score) >= SAME]
     take = min(same, key=lambda score: (score.bytes, score.method))
     rest = [score for score in scores if score is not take and (score in same or _near(best, score))]

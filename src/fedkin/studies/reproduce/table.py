@@ -192,9 +192,9 @@ class EntryTable:
             if difference is not None:
                 caption += f" Mean ranks nearer than {difference:.2f} do not differ significantly (Nemenyi, 5 %)."
         table = ResultTable(entry.heading, caption, entry.axis, columns, list(rows.items()))
-        held = f"{self.held} claims hold." if self.claims else f"{pluralize(len(self.results), 'cell')}."
-        counts = "; ".join(f"{head}: {count}" for head, count in self.counts().items() if count)
-        lines = [held if self.finished else "No run is finished yet.", entry.claim, counts and f"{counts}."]
+        facts = {"claims that hold": self.held if self.claims else "", "cells": str(len(self.results)), **self.counts()}
+        counted = "; ".join(f"{head}: {fact}" for head, fact in facts.items() if fact)
+        lines = [f"{counted[0].upper()}{counted[1:]}." if self.finished else "No run is finished yet.", entry.claim]
         finished = f"{self.finished} of {pluralize(self.runs, 'run')} finished, {duration(self.seconds)} of one core."
         command = f"fedkin reproduce {plan.request} --scale {plan.scale_name}"
         differs = [f"Differs: {text}" for text in self.tree()["differs"]]
@@ -243,13 +243,13 @@ def _checked(claim: PaperClaim, results: Mapping[str, Result]) -> Checked:
         for link in claim.chain
         if not isinstance(link, str) or link in results
     ]
-    known = [(name, figure) for name, figure in chain if figure is not None]
-    figures = tuple((name, figure.value) for name, figure in known)
-    if len(known) < max(2, len(chain)):
+    measured_links = [(name, figure) for name, figure in chain if figure is not None]
+    figures = tuple((name, figure.value) for name, figure in measured_links)
+    if len(measured_links) < max(2, len(chain)):
         return Checked(claim.text, "untested", figures)
     holds: Literal["holds", "fails", "unsure"] = "holds"
     on_means = True
-    for first, second in pairwise(figure for _, figure in known):
+    for first, second in pairwise(figure for _, figure in measured_links):
         # The half-width of a difference is the root of the sum of squares; a number or one seed counts as exact.
         half = math.hypot(first.half or 0.0, second.half or 0.0)
         ahead = first.value - second.value + claim.margin
@@ -258,4 +258,4 @@ def _checked(claim: PaperClaim, results: Mapping[str, Result]) -> Checked:
             holds = "unsure" if holds == "holds" else holds
         elif ahead < -_EQUAL:
             holds = "fails"
-    return Checked(claim.text, holds, figures, on_means, any(figure.seeds == 1 for _, figure in known))
+    return Checked(claim.text, holds, figures, on_means, any(figure.seeds == 1 for _, figure in measured_links))
