@@ -116,8 +116,8 @@ def cases_of(attacker: KnownEncoder, messages: Sequence[Message], per_segment: i
             cases.append((sent.bits[placed], codes, members, sent.kind * segments + placed, owner))
     if not cases:
         raise FedkinError("No client has samples of a segment both in its data and held out, so nothing can be tried.")
-    segments, codes, members, kinds, owners = (torch.cat(parts) for parts in zip(*cases, strict=True))
-    return segments, codes, members, kinds, owners
+    bits, codes, members, kinds, owners = (torch.cat(parts) for parts in zip(*cases, strict=True))
+    return bits, codes, members, kinds, owners
 
 
 def membership(cases: Case, probability: float, rng: torch.Generator) -> dict[str, Any]:
