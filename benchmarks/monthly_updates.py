@@ -13,11 +13,14 @@ import warnings
 
 import numpy as np
 import pandas as pd
-from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine, make_blobs
 
 import fedkin
 
-DATA = {"wine": load_wine, "breast cancer": load_breast_cancer, "iris": load_iris, "digits": load_digits}
+DATA = {
+    "wine": load_wine, "breast cancer": load_breast_cancer, "iris": load_iris, "digits": load_digits,
+    "blobs": lambda return_X_y: make_blobs(600, 6, centers=5, random_state=3),
+}  # fmt: skip
 
 
 def clients_of(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
