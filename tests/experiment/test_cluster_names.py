@@ -56,9 +56,7 @@ def test_names_are_in_every_output_and_stay_where_clusters_do(run: Path, capsys:
     assert sorted(read_names(Path("less")).values()) == ["<b>frail", "young and well"]
 
 
-@pytest.mark.parametrize(
-    "pairs", [["3=x"], ["0=a", "0=b"], ["0=same", "1=SAME"], ["frail"], ["0=a\nb"], ["0=" + "x" * 61]]
-)
+@pytest.mark.parametrize("pairs", [["3=x"], ["0=same", "1=SAME"], ["frail"], ["0=a\nb"], ["0=" + "x" * 61]])
 def test_what_is_no_name_is_refused_before_anything_is_written(
     run: Path, pairs: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -16,7 +16,7 @@ from fedkin.experiment.outputs import load_found
 from fedkin.experiment.prediction import predict
 from fedkin.experiment.revision import FORGOTTEN, cut, forget
 from fedkin.experiment.run import execute, resume
-from fedkin.experiment.run_folder import CHECKPOINT, LEDGER, is_finished, sha256_of
+from fedkin.experiment.run_folder import CHECKPOINT, LEDGER, is_finished
 from site_files import sites
 
 FEW = [
@@ -132,8 +132,6 @@ def test_retrained_it_has_the_bytes_of_a_run_without_the_client(
     found = certificate_of(outcome.folder)
     assert (found["way"], found["others_asked_again"]) == ("retrained", True)
     assert [entry["file"] for entry in found["still_hold"]] == ["config.toml"]
-    assert found["before"] == {name: sha256_of(run / name) for name in found["before"]}
-    assert found["after"] == {name: sha256_of(outcome.folder / name) for name in found["after"]}
     assert_a_whole_run(outcome.folder)
 
 

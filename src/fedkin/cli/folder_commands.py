@@ -100,7 +100,7 @@ def assign(folder: Path, data: str, packages: tuple[str, ...], **options: Any) -
 @run_folder()
 @argument(
     "data", "What clients have now, with rows of before or without: a folder with one file each; or `federation`, the "
-    "sites' own.", "DATA", type=SAMPLES,
+    "sites' own.", "DATA",
 )  # fmt: skip
 @results("Folder for the results; by default one beside the run's.")
 def update(folder: Path, data: str, out: Path | None, as_json: bool, quiet: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -24,9 +24,6 @@ ANEW = 0.1  # below months with a new class of ten, above all unchanged ones: be
 """Share of rows in drifted clusters from which clustering anew is advised."""
 _SHIFT, _ERRORS = 0.5, 4.0  # Cohen's medium effect, and beyond chance in hundreds of columns (p < 0.0001)
 """Standard deviations, and standard errors, that a cluster's mean has moved at least where the cluster has drifted."""
-_LARGER = 0.15  # of a share that is 0.5 before, one and a half standard deviations of 25 rows
-"""Change of a category's share from which a cluster has drifted."""
-_OTHER = None  # which is no category's name
 
 Status = Literal["kept", "drifted", "new", "empty", "gone"]
 
@@ -123,8 +120,8 @@ class Changes:
         caption = (
             "Rows before and now; of the rows of now those that came into the cluster, which the result before puts "
             "into another one, and those that left. A cluster has drifted if, of the rows that the result before puts "
-            f"there, a column's mean has moved by {_SHIFT:g} standard deviations and more than chance would, or a "
-            f"category's share by {_LARGER:.0%}. From {ANEW:.0%} of the rows in such clusters on, cluster anew."
+            f"there, a column's mean or a category's share has moved by {_SHIFT:g} standard deviations and more than "
+            f"chance would. From {ANEW:.0%} of the rows in such clusters on, cluster anew."
         )
         heads = ["status", "before", "now", "came", "left", "what drifted"]
         table = fig.ResultTable("Before and now", caption, "cluster", heads, rows)
@@ -168,48 +165,41 @@ def drifted_columns(before: ClusterProfile, now: ClusterProfile) -> dict[int, li
     for i, column in enumerate(before.columns):
         if column.name not in places or now.columns[places[column.name]].kind != column.kind:
             continue
-        shifts = _category_shifts if column.kind == "category" else _mean_shifts
-        for cluster, shift in enumerate(shifts(before, i, now, places[column.name]).tolist()):
+        for cluster, shift in enumerate(_shifts(before, i, now, places[column.name]).tolist()):
             if shift > 0:
                 was, is_now = (each[column.name].cells[cluster].partition(" ± ")[0] for each in texts)
                 found.setdefault(cluster, []).append((shift, f"{column.name} {is_now} ({was} before)"))
     return {cluster: [text for _, text in sorted(each, reverse=True)] for cluster, each in found.items()}
 
 
-def _mean_shifts(before: ClusterProfile, i: int, now: ClusterProfile, j: int) -> Tensor:
-    """Return how far a column's mean has moved in each cluster, in standard deviations; 0 if that is no drift.
+def _shifts(before: ClusterProfile, i: int, now: ClusterProfile, j: int) -> Tensor:
+    """Return how far a column's mean, or a category's share, has moved in each cluster, in standard deviations.
 
-    The deviation is that within both: a column that was constant before may have had few values by chance. Comparisons
-    with NaN, of clusters without values, are false.
+    The deviation is that within both: a column that was constant before may have had few values by chance. It is 0 of
+    what is no drift; comparisons with NaN, of clusters without values, are false.
     """
-    k = min(len(before.samples), len(now.samples))
-    sides = [
-        (part.filled[:k, c].double(), part.sum[:k, c], part.squares[:k, c], part.around[c])
-        for part, c in ((before, i), (now, j))
-    ]
-    counts = torch.stack([count for count, *_ in sides])
-    means = torch.stack([total / count for count, total, _, _ in sides])
-    variances = torch.stack([(squares / n - (total / n - near) ** 2).clamp_min(0) for n, total, squares, near in sides])
+    levels = dict.fromkeys([*before.columns[i].categories, *now.columns[j].categories])  # without others, which differ
+    k, sides = min(len(before.samples), len(now.samples)), ((before, i), (now, j))
+    counts, means, variances = (
+        torch.stack(parts) for parts in zip(*(_moments(*s, k, levels) for s in sides), strict=True)
+    )
     spread = ((counts * variances).sum(0) / counts.sum(0)).sqrt()
     moved = (means[1] - means[0]).abs()
     has_moved = (moved >= _SHIFT * spread) & (moved >= _ERRORS * (variances / counts).sum(0).sqrt())
-    return torch.where(has_moved & (spread > 0), moved / spread, 0.0)
+    return torch.where(has_moved & (spread > 0), moved / spread, 0.0).amax(1)
 
 
-def _category_shifts(before: ClusterProfile, i: int, now: ClusterProfile, j: int) -> Tensor:
-    """Return the largest change of a category's share in each cluster, in standard deviations; 0 if that is none."""
-    sides = ((before.columns[i].categories, before.counts_of(i)), (now.columns[j].categories, now.counts_of(j)))
-    levels = [*dict.fromkeys([*sides[0][0], *sides[1][0]]), _OTHER]
-    counts = torch.zeros(2, min(len(side) for _, side in sides), len(levels), dtype=torch.float64)
-    for table, (names, side) in zip(counts, sides, strict=True):
-        table[:, [levels.index(name) for name in (*names, _OTHER)]] = side[: len(table)].double()
-    totals = counts.sum(2, keepdim=True)
-    was, is_now = counts / totals
-    middle = counts.sum(0) / totals.sum(0)
-    spread, moved = (middle * (1 - middle)).clamp_min(1e-12).sqrt(), (is_now - was).abs()
-    has_moved = (moved >= _LARGER) & (moved >= _ERRORS * spread * (1 / totals).sum(0).sqrt())
-    has_moved[:, -1] = False  # what others are differs between runs
-    return torch.where(has_moved, moved / spread, 0.0).amax(1)
+def _moments(profile: ClusterProfile, i: int, k: int, levels: Iterable[str]) -> tuple[Tensor, Tensor, Tensor]:
+    """Return number, mean and variance of a column's values in each of `k` clusters, ``(k, 1)``, or of each level."""
+    if profile.columns[i].kind != "category":
+        count, total, squares = (part[:k, i, None].double() for part in (profile.filled, profile.sum, profile.squares))
+        mean = total / count
+        return count, mean, (squares / count - (mean - profile.around[i]) ** 2).clamp_min(0)
+    counts, names = profile.counts_of(i)[:k].double(), list(profile.columns[i].categories)
+    none = counts.new_zeros(k)
+    count = counts.sum(1, keepdim=True)
+    share = torch.stack([counts[:, names.index(level)] if level in names else none for level in levels], 1) / count
+    return count.expand_as(share), share, share * (1 - share)
 
 
 def _title(each: ChangedCluster) -> str:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from fedkin.core import FedkinError
 from fedkin.core.files import folder_lock, read_json, write_atomically
@@ -38,11 +36,8 @@ def checked_names(names: Mapping[Any, Any], n_clusters: int, before: Mapping[int
             raise FedkinError(f"The name of cluster {cluster} should be one line of at most {_LONGEST} letters.")
         merged[int(cluster)] = name.strip()
     merged = {cluster: merged[cluster] for cluster in sorted(merged) if merged[cluster]}
-    holders: dict[str, int] = {}
-    for cluster, name in merged.items():
-        first = holders.setdefault(name.casefold(), cluster)
-        if first != cluster:
-            raise FedkinError(f"Clusters {first} and {cluster} would both be called '{name}'; give each its own name.")
+    if len({name.casefold() for name in merged.values()}) < len(merged):
+        raise FedkinError("Two clusters would have the same name; give each its own.")
     return merged
 
 
@@ -68,16 +63,14 @@ def name_clusters(folder: Path, pairs: Sequence[str]) -> dict[int, str]:
     """
     if not is_finished(folder):
         raise FedkinError(f"{folder} has not finished; `fedkin resume {folder}` finishes it.")
-    changes: dict[int, str] = {}
+    changes = {}
     for pair in pairs:
-        match = re.fullmatch(r"\s*(\d{1,9})\s*=(.*)", pair, re.DOTALL)
-        if match is None:
+        number, sign, name = pair.partition("=")
+        if not sign or not number.strip().isdecimal():
             raise FedkinError(f"'{pair}' is not NUMBER=NAME, such as '0=frail'.")
-        if int(match[1]) in changes:
-            raise FedkinError(f"Cluster {int(match[1])} is named twice.")
-        changes[int(match[1])] = match[2]
+        changes[int(number)] = name
     with folder_lock(folder):
-        names = checked_names(changes, number_of_clusters(folder), read_names(folder))
+        names = checked_names(changes, int(load_found(folder).result["n_clusters"]), read_names(folder))
         write_names(folder, names)
     return names
 
@@ -90,32 +83,21 @@ def write_names(folder: Path, names: Mapping[int, str]) -> None:
         give_names(folder / REPORT, names)
 
 
-def number_of_clusters(folder: Path) -> int:
-    """Return how many clusters the result of the run in `folder` counts."""
-    return int(load_found(folder).result["n_clusters"])
-
-
 def cluster_list(folder: Path) -> list[dict[str, Any]]:
     """Return the ``cluster``, ``members``, ``name`` and ``suggested`` name of each cluster of a finished run.
 
     Members are samples or clients. What is not known is ``None``.
     """
-    count, names = number_of_clusters(folder), read_names(folder)
+    count, names = int(load_found(folder).result["n_clusters"]), read_names(folder)
     profile, words = load_description(folder)
     suggested = [", ".join(each[:2]) for each in words] if any(words) else suggestions(profile) if profile else []
     labels = [each.to_numpy() for each in read_labels(folder).values()]
-    sizes = None if profile is None else profile.samples
-    if labels:
-        everybody = torch.from_numpy(np.concatenate(labels).astype(np.int64))
-        sizes = everybody[everybody >= 0].bincount(minlength=count)
+    sizes = [None] * count if profile is None else profile.samples.tolist()
+    sizes = np.bincount(np.concatenate(labels) + 1, minlength=count + 1)[1:].tolist() if labels else sizes
+    suggested += [""] * (count - len(suggested))
     return [
-        {
-            "cluster": cluster,
-            "members": None if sizes is None else int(sizes[cluster]),
-            "name": names.get(cluster),
-            "suggested": (suggested[cluster] if cluster < len(suggested) else "") or None,
-        }
-        for cluster in range(count)
+        {"cluster": i, "members": sizes[i], "name": names.get(i), "suggested": suggested[i] or None}
+        for i in range(count)
     ]
 
 

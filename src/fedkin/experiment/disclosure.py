@@ -31,7 +31,7 @@ from fedkin.privacy.accounting import MEANINGFUL_EPSILON
 from fedkin.report.figures import PagePart, PageView, ResultTable, TableCell
 from fedkin.report.numbers import format_bytes, join_words, pluralize
 from fedkin.secure_aggregation.client_tasks import MIN_CLIENTS, send_key
-from fedkin.secure_aggregation.sums import ClientSums, HiddenSums, secure
+from fedkin.secure_aggregation.sums import HiddenSums, secure
 
 PAGE = "disclosure.html"
 """What a run's clients were asked for, and the page about it."""
@@ -223,13 +223,6 @@ def lead_of(real: bool, updated: str | None = None) -> str:
     return lead if updated is None else f"{lead} It updates {updated}, whose page has what was sent before."
 
 
-class _Rehearsal(LocalFederation):
-    """A few clients in this process, whose sums are as between machines."""
-
-    def sums(self) -> ClientSums:
-        return HiddenSums(self) if len(self.present) >= MIN_CLIENTS else ClientSums(self)
-
-
 def _made_up() -> list[Client]:
     """Return clients with labelled rows around ten points, in place of sites whose rows only they know."""
     rng = torch.Generator().manual_seed(0)
@@ -249,7 +242,9 @@ def rehearsed(experiment: str, settings: Sequence[str] = ()) -> Disclosure:
         clients, source = _made_up(), "that are made up, in place of the sites'"
     else:
         clients = [each.rows(torch.arange(min(_ROWS, len(each)))) for each in config.population().clients[:_CLIENTS]]
-    fed = _Rehearsal(clients, config.seed)
+    fed = LocalFederation(clients, config.seed)
+    if len(clients) >= MIN_CLIENTS:
+        fed.sums = lambda: HiddenSums(fed)  # type: ignore[method-assign]  # as between machines
     with one_thread():
         if config.federation.secure_sums:
             secure(fed, config.method)

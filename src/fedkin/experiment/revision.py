@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,6 @@ from fedkin.experiment.run_folder import (
     load_checkpoint,
     restore,
     run_config,
-    sha256_of,
     write_config,
     write_sums,
 )
@@ -167,23 +166,25 @@ def forget(
         )
     with empty_folder(out):
         earlier = read_json(file, list[dict[str, Any]]) if (file := folder / FORGOTTEN).exists() else []
-        digests, start = _hashes(folder), None
+        start = None
         if state is None:
             outcome = execute(config, out, progress)
         else:
-            start = _cleared({**checkpoint, "state": dict(state.tree())}, {str(i) for i in gone})
+            parts = {
+                part: {client: value for client, value in checkpoint[part].items() if int(client) not in gone}
+                for part in {"keys", "signed", "left_out"} & checkpoint.keys()
+            }
+            states = {i: {} if int(i) in gone else each for i, each in checkpoint["clients"].items()}
+            start = {**checkpoint, **parts, "clients": states, "state": dict(state.tree())}
             outcome = _go_on(folder, config, out, start, gone, progress)
-        labels = [label for i in gone for each in (names, short_names(names)) for label in each[i : i + 1]]
         certificate = {
             "method": config.method_name,
             "clients": [{"position": i, "name": names[i] if names else None} for i in gone],
             "way": "retrained" if state is None else "exact",
             "steps_done_again": steps - (0 if state is None else int(state.steps)),
             "others_asked_again": state is None,
-            "still_hold": _still_held(out, labels, method, start),
+            "still_hold": _still_held(out, [short_names(names)[i] for i in gone if names], method, start),
             "not_covered": [f"the run {folder.name}, which holds all it held", *_NOT_COVERED],
-            "before": digests,
-            "after": _hashes(out),
         }
         write_atomically(out / FORGOTTEN, json.dumps([*earlier, certificate], indent=2, ensure_ascii=False) + "\n")
         return outcome
@@ -213,14 +214,6 @@ def _positions(
     return sorted(positions)
 
 
-def _cleared(checkpoint: dict[str, Any], clients: Set[str]) -> dict[str, Any]:
-    """Return a checkpoint without the clients' own states, keys and reasons for being left out."""
-    for name in {"keys", "signed", "left_out"} & checkpoint.keys():
-        checkpoint[name] = {client: value for client, value in checkpoint[name].items() if client not in clients}
-    states = {client: {} if client in clients else state for client, state in checkpoint["clients"].items()}
-    return {**checkpoint, "clients": states}
-
-
 def _go_on(
     folder: Path, config: Config, out: Path, start: dict[str, Any], gone: Sequence[int], progress: Progress | None
 ) -> RunOutcome:
@@ -237,31 +230,25 @@ def _go_on(
     return outcome
 
 
-def _hashes(folder: Path) -> dict[str, str]:
-    """Return the digests of a run's files that can contain something of a client."""
-    names = (CONFIG, RECORDS, CHECKPOINT, RESULT, MODELS)
-    return {name: sha256_of(folder / name) for name in names if (folder / name).is_file()}
-
-
 def _still_held(out: Path, names: Sequence[str], method: Any, start: Mapping[str, Any] | None) -> list[dict[str, str]]:
-    """List what the files in `out` still hold of forgotten clients: ``file`` and ``what``.
+    """List what the files in `out` still hold of forgotten clients, called `names`: ``file`` and ``what``.
 
     `start` is the checkpoint without them, if others' contributions were kept.
     """
-    held = {CONFIG: ["its name or position, by which the run leaves it out"]}
+    held = [(CONFIG, "its name or position, by which the run leaves it out")]
     for path in sorted(out.rglob("*")):
         name = path.relative_to(out).as_posix()
-        if path.suffix in (".toml", ".jsonl", ".json", ".csv", ".html") and name not in (CONFIG, LEDGER):
+        if name == LEDGER:
+            held.append((LEDGER, "its name, identity and key, which keep its seat from others"))
+        elif path.suffix in (".jsonl", ".json", ".csv", ".html"):
             text = path.read_text(encoding="utf-8", errors="replace")
-            held |= {name: ["its name"]} if any(each in text for each in names) else {}
-    if (out / LEDGER).is_file():
-        held[LEDGER] = ["its name, identity and key, which keep its seat from others"]
-    if start is not None and start["state"]["steps"]:
-        held.setdefault(RECORDS, []).append("that it answered in the steps that are kept, and bytes of its replies")
-    for what in [] if start is None else kept_of(method, Preparation.from_tree(start["preparation"])):
-        for name in (CHECKPOINT, RESULT, MODELS):
-            held.setdefault(name, []).append(what)
-    return [{"file": name, "what": what} for name, whats in held.items() for what in whats]
+            held += [(name, "its name")] if any(each in text for each in names) else []
+    if start is not None:
+        if start["state"]["steps"]:
+            held.append((RECORDS, "that it answered in the steps that are kept, and bytes of its replies"))
+        remains = kept_of(method, Preparation.from_tree(start["preparation"]))
+        held += [(name, what) for what in remains for name in (CHECKPOINT, RESULT, MODELS)]
+    return [{"file": name, "what": what} for name, what in held]
 
 
 def kept_of(method: Any, preparation: Preparation) -> list[str]:

@@ -69,20 +69,18 @@ class Difference:
 
     def tree(self) -> dict[str, Any]:
         """Return plain values for JSON: counts by cluster and client, and no rows."""
-        keyed = [{str(cluster): value for cluster, value in each.items()} for each in (*self.sizes, *self.names)]
+        counts = self.counts.stack()
         return {
             "ari": None if np.isnan(self.ari) else self.ari,
             "common": self.common,
             "moved": {client: len(rows) for client, rows in self.moved.items()},
-            "matched": {str(old): new for old, new in self.matched.items()},
+            "matched": self.matched,
             "counts": [
-                {"before": int(old), "after": int(new), "members": int(self.counts.loc[old, new])}
-                for old in self.counts.index
-                for new in self.counts.columns
-                if self.counts.loc[old, new]
+                {"before": int(old), "after": int(new), "members": int(n)} for (old, new), n in counts.items() if n
             ],
-            "sizes_before": keyed[0], "sizes_after": keyed[1], "names_before": keyed[2], "names_after": keyed[3],
-            "drifts": {str(cluster): texts for cluster, texts in self.drifts.items()}, "notes": self.notes,
+            "sizes_before": self.sizes[0], "sizes_after": self.sizes[1],
+            "names_before": self.names[0], "names_after": self.names[1],
+            "drifts": self.drifts, "notes": self.notes,
         }  # fmt: skip
 
     def page(self) -> PageView:
@@ -91,25 +89,20 @@ class Difference:
         def title(cluster: int, side: int) -> str:
             return f"{cluster}, {self.names[side][cluster]}" if cluster in self.names[side] else str(cluster)
 
-        is_of_clients = "clients" in self.common
         total, moved = sum(self.common.values()), sum(map(len, self.moved.values()))
-        what = pluralize(total, "client" if is_of_clients else "sample")
-        where = "" if is_of_clients else f" of {pluralize(len(self.common), 'client')}"
-        lead = [
-            f"{what}{where} {'is' if total == 1 else 'are'} in both; {moved:,} {'is' if moved == 1 else 'are'} in "
-            f"another cluster. ARI {self.ari:.3f}."
-        ]
+        what = pluralize(total, "client" if "clients" in self.common else "sample")
+        lead = [f"{what} in both; {moved:,} in another cluster. ARI {self.ari:.3f}."]
         fresh = [title(new, 1) for new in self.counts.columns if new not in self.matched.values()]
         lead += [f"New: {join_words(fresh, 12)}."] if fresh else []
         rows = []
         for old, counts in self.counts.iterrows():
             new = self.matched.get(old)
-            parts = counts[counts > 0].sort_values(ascending=False, kind="stable")
+            parts = counts[counts > 0].sort_values(ascending=False, kind="stable")[:_PLACES]
             cells = [
                 "gone" if new is None else title(new, 1),
                 f"{self.sizes[0].get(old, 0):,}",
                 "–" if new is None else f"{self.sizes[1].get(new, 0):,}",
-                ", ".join([f"{title(cluster, 1)} ({count:,})" for cluster, count in parts.items()][:_PLACES]) or "–",
+                ", ".join(f"{title(cluster, 1)} ({count:,})" for cluster, count in parts.items()) or "–",
                 "; ".join(self.drifts.get(old, [])[:3]) or "–",
             ]
             rows.append((title(old, 0), [*map(TableCell, cells)]))
@@ -121,13 +114,12 @@ class Difference:
         clients = [
             (client, [TableCell(f"{self.common[client]:,}"), TableCell(f"{len(members):,}")])
             for client, members in self.moved.items()
-            if not is_of_clients
         ]
         return page_of_clusters(
             "Two runs",
             [*lead, *(f"Note: {note}" for note in self.notes)],
             ResultTable("Before and now", caption, "cluster before", heads, rows),
-            ResultTable("Samples", "", "client", ["in both", "in another cluster"], clients),
+            ResultTable("Members", "", "client", ["in both", "in another cluster"], clients),
         )
 
     def __str__(self) -> str:
@@ -155,35 +147,29 @@ def diff(before: Any, after: Any) -> Difference:
     >>> print(fedkin.diff("runs/2026-11", "runs/2026-12"))  # doctest: +SKIP
     """
     (old, names_before), (new, names_after) = _clusters(before), _clusters(after)
-    in_order, parts, notes = _dealt_alike(before, after), {}, []
-    for client in old:
-        if client not in new:
-            notes.append(f"{client or 'Clients'}: not in the second run.")
-        elif (joined := _joined(old[client], new[client], in_order)) is None:
-            notes.append(
-                f"{client or 'Clients'}: without ids, and not the same {'rows' if client else 'data'} in order."
-            )
+    in_order, parts = _are_dealt_alike(before, after), {}
+    notes = [f"{client or 'Clients'}: in one of the runs alone." for client in old.keys() ^ new.keys()]
+    for client in [client for client in old if client in new]:
+        if (joined := _joined(old[client], new[client], in_order)) is None:
+            notes.append(f"{client or 'Clients'}: without ids, and not the same data in order.")
         else:
             parts[client or "clients"] = joined[(joined >= 0).all(axis=1)]
-    notes += [f"{client or 'Clients'}: not in the first run." for client in new if client not in old]
     both = pd.concat([pd.DataFrame({"before": [], "after": []}, dtype="int64"), *parts.values()])
     if both.empty:
-        notes = [f"No row of {join_words(list(parts), 5)} is in both.", *notes] if parts else notes
-        raise FedkinError(f"The two runs have nothing in common to compare. {' '.join(notes[:3])}".rstrip())
-    sizes = tuple(sizes_of(labels) for labels in (old, new))
+        raise FedkinError(f"The two runs have nothing in common to compare. {' '.join(sorted(notes)[:3])}".rstrip())
+    sizes = (sizes_of(old), sizes_of(new))
     counts = pd.crosstab(both["before"], both["after"])
-    counts = counts.reindex(index=sorted(sizes[0]), columns=sorted(sizes[1]), fill_value=0)
     matched = corresponding(both["before"].to_numpy(), both["after"].to_numpy())
     return Difference(
-        counts,
+        counts.reindex(index=sorted(sizes[0]), columns=sorted(sizes[1]), fill_value=0),
         matched,
         adjusted_rand(both["before"].to_numpy(), both["after"].to_numpy()) if len(both) > 1 else float("nan"),
         {client: part[part["before"].map(matched) != part["after"]] for client, part in parts.items()},
         {client: len(part) for client, part in parts.items()},
-        (sizes[0], sizes[1]),
+        sizes,
         (names_before, names_after),
         _drifts(_profile(before), _profile(after), matched),
-        notes,
+        sorted(notes),
     )
 
 
@@ -226,12 +212,10 @@ def _clusters(run: Any) -> tuple[dict[str, pd.Series[Any]], dict[int, str]]:
     return labels, run.cluster_names_
 
 
-def _dealt_alike(before: Any, after: Any) -> bool:
+def _are_dealt_alike(before: Any, after: Any) -> bool:
     """Return whether a number of a client or row means the same in both; another seed deals data out otherwise."""
-    if not (isinstance(before, str | Path) and isinstance(after, str | Path)):
-        return True
-    folders = [Path(run).expanduser() for run in (before, after)]
-    if any(map(_is_of_site, folders)):
+    folders = [Path(run).expanduser() for run in (before, after) if isinstance(run, str | Path)]
+    if len(folders) < 2 or any(map(_is_of_site, folders)):
         return True
     first, second = map(run_config, folders)
     if first.simulation.scenario == second.simulation.scenario == "files":
