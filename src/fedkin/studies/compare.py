@@ -65,8 +65,7 @@ def compare(
     methods : str or sequence of str
         Names, also in one text with commas between them; or ``"all"``.
     budget : str or float
-        Wall-clock time after which no run begins: seconds, or a text such as ``"90s"``, ``"10m"`` or ``"2h"``. The run
-        at work then is given up at its next exchange with the clients.
+        Wall-clock time after which no run begins: seconds, or a text such as ``"90s"``, ``"10m"`` or ``"2h"``.
     n_clusters : int, optional
         Number of clusters, if it is known.
     seeds : int
@@ -128,7 +127,7 @@ def compared(
     population = config.population() if in_memory is None else _population(config, in_memory)
     if len(population.clients) < 2:
         raise FedkinError(f"'{question.data}' has one client only; a comparison needs 2 or more.")
-    schedule = Schedule(question, population, _Watch(progress or Progress(), time.monotonic() + seconds))
+    schedule = Schedule(question, population, _WarnsOnce(progress or Progress()), time.monotonic() + seconds)
     for seed in range(seeds):  # one seed of all before the second of any
         for candidate in schedule.turns(seed):
             schedule.run(candidate, seed)
@@ -144,24 +143,21 @@ def compared(
     return comparison
 
 
-class TimeUp(BaseException):
-    """The time of a comparison ended within a run; no error, so that nothing takes it for a failed client."""
+class _WarnsOnce(Progress):
+    """Progress of the runs, which repeats no warning."""
 
+    def __init__(self, progress: Progress) -> None:
+        self.progress, self.warned = progress, set[str]()
 
-class _Watch(Progress):
-    """Progress of the runs, which ends one that has no time left, and repeats no warning."""
-
-    def __init__(self, progress: Progress, deadline: float) -> None:
-        self.progress, self.deadline, self.shown = progress, deadline, set[str]()
+    def phase(self, text: str) -> None:
+        self.progress.phase(text)
 
     def part(self, done: int, total: int) -> None:
-        if time.monotonic() > self.deadline:
-            raise TimeUp
         self.progress.part(done, total)
 
     def warn(self, text: str) -> None:
-        if text not in self.shown:
-            self.shown.add(text)
+        if text not in self.warned:
+            self.warned.add(text)
             self.progress.warn(text)
 
 
@@ -215,7 +211,8 @@ class Schedule:
 
     question: Question
     population: Population
-    watch: _Watch
+    progress: Progress
+    deadline: float
     tried: dict[Candidate, list[CellResult | str]] = field(default_factory=dict)
 
     def scores(self) -> list[Score]:
@@ -274,14 +271,12 @@ class Schedule:
     def run(self, candidate: Candidate, seed: int) -> None:
         """Make a run, unless it was made or time is up."""
         results, question = self.tried.setdefault(candidate, []), self.question
-        if len(results) > seed or time.monotonic() >= self.watch.deadline:
+        if len(results) > seed or time.monotonic() >= self.deadline:
             return
-        self.watch.progress.phase(f"{candidate.name}, seed {question.seed + seed}")
+        self.progress.phase(f"{candidate.name}, seed {question.seed + seed}")
         config = question.config(candidate, question.seed + seed)
         try:
-            results.append(run_cell(config, self.population, self.watch))
-        except TimeUp:
-            return
+            results.append(run_cell(config, self.population, self.progress))
         except FedkinError as error:
             results.append(str(error))
         except Exception as error:  # a method's own, on data it was not made for: it ends this run and no other
