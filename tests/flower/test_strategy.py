@@ -161,25 +161,21 @@ def test_metrics_are_means_weighted_by_examples():
     assert set(result.evaluate_metrics_clientapp) == {1, 2}
 
 
-def test_a_folder_holds_a_model_for_each_cluster_and_node_with_its_own(tmp_path):
+def test_a_folder_holds_a_model_for_each_cluster(tmp_path):
     models = [app_nodes.arrays(network, seed) for seed in range(3)]
-    result = ClusterResult(
-        arrays=models[1], arrays_by_cluster=models[:2], clusters={9: 0, 5: 1, 7: 1}, own_arrays={5: models[2]},
-        nodes=[5, 7, 9, 11],
-    )  # fmt: skip
+    result = ClusterResult(arrays=models[1], arrays_by_cluster=models, clusters={9: 0, 5: 1, 7: 1}, nodes=[5, 7, 9, 11])
     result.save(tmp_path)
-    assert json.loads((tmp_path / "clusters.json").read_text()) == {
-        "clusters": [
-            {"model": "cluster-0.safetensors", "nodes": [9]},
-            {"model": "cluster-1.safetensors", "nodes": [5, 7]},
-        ],
-        "own models": {"5": "node-5.safetensors"},
-    }
-    for arrays, name in zip(models, ["cluster-0", "cluster-1", "node-5"], strict=True):
+    result.arrays_by_cluster = models[:2]
+    result.save(tmp_path)
+    assert sorted(path.name for path in tmp_path.glob("*.safetensors")) == [f"cluster-{k}.safetensors" for k in (0, 1)]
+    assert json.loads((tmp_path / "clusters.json").read_text())["clusters"] == [
+        {"model": "cluster-0.safetensors", "nodes": [9]},
+        {"model": "cluster-1.safetensors", "nodes": [5, 7]},
+    ]
+    for arrays, name in zip(models[:2], ["cluster-0", "cluster-1"], strict=True):
         saved = load_file(tmp_path / f"{name}.safetensors")
         assert all(torch.equal(saved[key], torch.from_numpy(array.numpy())) for key, array in arrays.items())
-    assert result.arrays_of(5) is models[2]
-    assert result.arrays_of(11) is models[1]
+    assert result.arrays_of(5) is result.arrays_of(11) is models[1]
 
 
 def asking(names: dict[int, object]):

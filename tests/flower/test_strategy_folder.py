@@ -60,8 +60,7 @@ def plain(result: Any) -> dict[str, Any]:
     """Everything in a result, to compare."""
     found = {name: value for name, value in vars(result).items() if "arrays" not in name and not callable(value)}
     models = [app_nodes.vector(one).tolist() for one in result.arrays_by_cluster]
-    own = {node: app_nodes.vector(one).tolist() for node, one in result.own_arrays.items()}
-    return {**json.loads(json.dumps(found, default=dict, sort_keys=True)), "models": models, "own": own}
+    return {**json.loads(json.dumps(found, default=dict, sort_keys=True)), "models": models}
 
 
 def assert_same(one: Any, other: Any) -> None:

@@ -146,7 +146,7 @@ class GridFederation(Federation):
         if len(self._useless) == len(payloads) > 1:
             reasons = "; ".join(dict.fromkeys(self._useless.values())).rstrip(".")
             sentence = f"No reply of the client app can be used: {reasons}."
-            if task is client_method.losses and self.round > 0:  # Sattler's last exchange, which must not end the run
+            if task is client_method.losses and self.round > 0:  # of newcomers, which must not end the run
                 log.warning(sentence)
             else:
                 raise FedkinError(sentence)

@@ -33,8 +33,6 @@ class ClusterResult(Result):
     clusters : dict of Name to int
         Cluster of each node; a node whose cluster is not known, because it never replied, is absent. Nodes are called
         by their node ids here and below; with ``names=True`` by their names, which in a simulation are partitions.
-    own_arrays : dict of Name to ArrayRecord
-        Models of nodes that are better served by another than their cluster's; only from Sattler.
     nodes : list of Name
         Nodes in the order in which `records` number them.
     records : list of dict
@@ -52,7 +50,6 @@ class ClusterResult(Result):
 
     arrays_by_cluster: list[ArrayRecord] = field(default_factory=list)
     clusters: dict[Name, int] = field(default_factory=dict)
-    own_arrays: dict[Name, ArrayRecord] = field(default_factory=dict)
     nodes: list[Name] = field(default_factory=list)
     records: list[dict[str, Any]] = field(default_factory=list)
     evaluate_metrics_by_node: dict[int, dict[Name, MetricRecord]] = field(default_factory=dict)
@@ -66,9 +63,7 @@ class ClusterResult(Result):
         return sorted(nodes, key=lambda node: (isinstance(node, str), node))
 
     def arrays_of(self, node: Name) -> ArrayRecord:
-        """Return the model for `node`: the one it chose, its cluster's, or the largest cluster's if that is unknown."""
-        if node in self.own_arrays:
-            return self.own_arrays[node]
+        """Return the model for `node`: its cluster's, or the largest cluster's if that is unknown."""
         return self.arrays_by_cluster[self.clusters[node]] if node in self.clusters else self.arrays
 
     def save(self, folder: str | Path) -> None:
@@ -83,14 +78,9 @@ class ClusterResult(Result):
         """
         folder = Path(folder)
         clusters = {f"cluster-{k}.safetensors": arrays for k, arrays in enumerate(self.arrays_by_cluster)}
-        files = {node: f"node-{_escaped(node)}.safetensors" for node in self.own_arrays}
-        by_file = clusters | {files[node]: arrays for node, arrays in self.own_arrays.items()}
-        for name, arrays in by_file.items():
+        for name, arrays in clusters.items():
             write_atomically(folder / name, save({key: array.numpy() for key, array in arrays.items()}))
-        index = {
-            "clusters": [{"model": name, "nodes": self.members(k)} for k, name in enumerate(clusters)],
-            "own models": {str(node): name for node, name in files.items()},
-        }
+        index = {"clusters": [{"model": name, "nodes": self.members(k)} for k, name in enumerate(clusters)]}
         write_atomically(folder / "clusters.json", json.dumps(index, indent=2) + "\n")
         for path in set(folder.glob("cluster-*.safetensors")) - {folder / name for name in clusters}:
             path.unlink()
@@ -130,8 +120,3 @@ class ClusterResult(Result):
         """Return the clusters, followed by Flower's own representation of a result."""
         lines = [f"\tCluster {k}: {len(self.members(k))} nodes" for k in range(len(self.arrays_by_cluster))]
         return "\n".join(["Clusters:", *lines, "", super().__repr__()])
-
-
-def _escaped(node: Name) -> str:
-    """Escape a node's name for a file name; disallowed characters become their numbers."""
-    return "".join(letter if letter.isalnum() or letter in "-_.@+" else f"%{ord(letter):x}" for letter in str(node))

@@ -60,8 +60,8 @@ class ClusterStrategy(Strategy):
     """
 
     _method: ClassVar[type[ClientMethod]]
-    _fixed: ClassVar[tuple[str, ...]] = ()
-    """Hyper-parameters that are fixed here."""
+    _fixed: ClassVar[Mapping[str, Any]] = {}
+    """Hyper-parameters that are fixed here, and their values."""
     _several: ClassVar[bool] = False
     """Whether training begins with a model for each cluster."""
 
@@ -127,7 +127,9 @@ class ClusterStrategy(Strategy):
 
     def method(self, module: str, rounds: int) -> ClientMethod:
         """Build the method; raise FedkinError if a hyper-parameter is not allowed."""
-        method: ClientMethod = checked_method(self._method, {**self.options, "module": module, "rounds": rounds})
+        method: ClientMethod = checked_method(
+            self._method, {**self.options, **self._fixed, "module": module, "rounds": rounds}
+        )
         return method
 
     def begin(self, fed: GridFederation, method: Any, models: Tensor) -> ClientMethodState:
@@ -434,10 +436,6 @@ class RoundRunner(Runner):
             clusters={
                 name: cluster for name, cluster in zip(names, result["labels"].tolist(), strict=False) if cluster >= 0
             },
-            own_arrays={
-                names[i]: self.layout.record(self.method.model_of(result, i))
-                for i in map(int, result.get("choices", {}))
-            },
             nodes=list(names),
             records=list(self.records),
             evaluate_metrics_by_node={
@@ -474,8 +472,10 @@ class OCFLStrategy(ClusterStrategy, method="ocfl"):
 class SattlerStrategy(ClusterStrategy, method="sattler"):
     """Strategy of CFL: bipartition clusters recursively where one model no longer fits all (Sattler et al. 2020).
 
-    With `cache`, nodes of a cluster that was cut also evaluate its earlier models, once, after the last round.
+    Without the paper's cache of models from before a cut, which fedkin's own client app has.
     """
+
+    _fixed: ClassVar = {"cache": False}
 
 
 class HierarchicalStrategy(ClusterStrategy, method="hierarchical"):
@@ -502,7 +502,7 @@ class IFCAStrategy(ClusterStrategy, method="ifca"):
     models, training begins from these; they should differ.
     """
 
-    _fixed = ("identity", "start")  # all, and by initial_arrays
+    _fixed: ClassVar = {"identity": "all", "start": "random"}  # on all samples, and by initial_arrays
     _several = True
 
     def begin(self, fed: GridFederation, method: Any, models: Tensor) -> ClientMethodState:
