@@ -116,7 +116,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
             labels per client, in order or by name. Labels are left out. By default they are in the pairs, or in the
             first column called ``label``, ``labels``, ``class``, ``target`` or ``y`` that can hold some.
         """
-        return self._fit(*self._read(X, y), callbacks)
+        return self._fit(read_clients(X, y, self._table_options()), callbacks)
 
     @checked_keywords
     def update(self, X: Any, y: Any = None, *, callbacks: Followers = ()) -> Self:  # noqa: N803
@@ -128,7 +128,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
         has changed. Parameters and errors are those of `fit`.
         """
         check_is_fitted(self, "result_")
-        (inputs, named_options), method = self._read(X, y), self._made()
+        inputs, method = read_clients(X, y, self._table_options()), self._made()
         names, clients = inputs.population.names, inputs.population.clients
         id_column = self.preparation_.encoding.schema.id
         labels = {
@@ -142,7 +142,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
             state = method.updated(self._state, places) if isinstance(method, CanUpdate) else None
             self._earlier = self._as_earlier()
             if state is None:
-                return self._fit(inputs, named_options, callbacks)
+                return self._fit(inputs, callbacks)
             private = {**self._away, **dict(zip(self.client_names_, self._private, strict=True))}
             self._away = {n: sent_rows(private[n], labels.get(n), None, 0) for n in private if n not in rows}
             common = next(({STATE: each[STATE]} for each in private.values() if STATE in each), {})
@@ -158,18 +158,16 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
                 self._follow(steps, state, names, {"records_": self.records_[: state.steps]})
         return self
 
-    def _read(self, data: Any, y: Any) -> tuple[Inputs, dict[str, Any]]:
-        """Read the clients, and return them with options that stand for what only Python can give."""
-        inputs, features = read_clients(data, y, self._table_options()), getattr(self, "features", None)
-        encoded = inputs.population.clients[0].samples is not None and callable(features)  # which has encoded them
-        return inputs, {"features": EMBEDDED} if encoded else {}
-
-    def _fit(self, inputs: Inputs, named: dict[str, Any], callbacks: Followers) -> Self:
+    def _fit(self, inputs: Inputs, callbacks: Followers) -> Self:
         n_clusters, samples = getattr(self, "n_clusters", None), sum(map(len, inputs.population.clients))
         if isinstance(n_clusters, int | np.integer) and n_clusters > samples:
             raise FedkinError(f"n_clusters is {n_clusters}, but all clients together hold {samples} samples.")
-        registered = features_of(named.get("features", getattr(self, "features", "")))
-        self._run(inputs, named if registered is None else named | {"features": registered.name}, {}, callbacks)
+        features = getattr(self, "features", "")
+        if callable(features) and inputs.population.clients[0].samples is not None:
+            features = EMBEDDED  # as they have been, where samples were read
+        registered = features_of(features)
+        named = {"features": registered.name if registered else features} if "features" in self.get_params() else {}
+        self._run(inputs, named, {}, callbacks)
         self.__dict__.pop("_away", None)
         self._registered = (registered,)
         return self
@@ -484,7 +482,7 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
             raise FedkinError(f"Client '{name}' is forgotten already.")
         if len(self._forgotten) + 1 == len(self.client_names_):
             raise FedkinError(f"There is no client but '{name}'; nothing would be left.")
-        population = self._read(X, y)[0].population
+        population = read_clients(X, y, self._table_options()).population
         sizes = [(name, len(each)) for name, each in self.labels_.items()]
         if list(zip(population.names, map(len, population.clients), strict=False)) != sizes:
             expected = listing([f"{name} with {pluralize(size, 'row')}" for name, size in sizes], 5)
