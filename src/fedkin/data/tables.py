@@ -648,8 +648,8 @@ def plain_numbers(table: Table, origin: str) -> Tensor:
 def _as_array(value: Any, origin: str) -> npt.NDArray[Any]:
     is_other = isinstance(value, Iterator | Mapping | Set | str | bytes | None) or hasattr(value, "to_frame")
     if is_other or issparse(value):
-        what = type(value).__name__
-        raise FedkinError(f"{origin} is of type {what}; give its samples as an array, a list of rows or a DataFrame.")
+        what = f"a sparse {type(value).__name__}" if issparse(value) else f"of type {type(value).__name__}"
+        raise FedkinError(f"{origin} is {what}; give its samples as an array, a list of rows or a DataFrame.")
     try:
         if isinstance(value, Tensor):
             dense = value.detach().cpu()
