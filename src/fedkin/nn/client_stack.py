@@ -1,10 +1,9 @@
 """Training of many clients' models of one architecture at once, on an accelerator.
 
 A CPU trains them fastest one after another, see `fedkin.nn.descent`. An accelerator is idle for most of a small
-model's step. There the models of many clients step together by `torch.func.vmap`, which makes one grouped convolution
-of their convolutions. Every client has the same batches as when trained alone, so that its model is the same up to
-rounding. Epochs begin together; in one, models whose next batches are equally long step together: those with full
-batches first, then the last batches, length by length.
+model's step. There the models of many clients step together by `torch.func.vmap`, with the same batches as alone, so
+that a model is the same up to rounding. In an epoch models whose next batches are equally long step together: those
+with full batches first, then the last batches, length by length.
 """
 
 from __future__ import annotations
@@ -282,15 +281,13 @@ Step = Callable[..., Tensor]
 class Recorded:
     """A function of tensors which on an NVIDIA GPU is recorded as a CUDA graph, separately for each kind of inputs.
 
-    A step of a small model is a hundred small operations. Starting each from Python takes longer than the GPU needs for
-    it. A recorded step is started as a whole, and computes the same. Calls beyond the second with inputs of the same
-    shapes and types replay what the third one did; the first two also load what the GPU needs. On other devices the
-    function is simply called.
+    A step of a small model is a hundred small operations, and starting each from Python takes longer than the GPU needs
+    for it. Calls beyond the second with inputs of the same shapes and types replay what the third one did; the first
+    two also load what the GPU needs. On other devices the function is simply called.
 
     The step takes tensors on the device, and returns one tensor; it may also change tensors that stay where they are in
-    memory. What it does must depend on the inputs' shapes only, not on their values, and it must draw no random numbers
-    and wait for nothing. The caller holds `ONE_AT_A_TIME`. `uses` is how many calls are expected for each kind of
-    inputs; recording pays from eight on.
+    memory. It must depend on the inputs' shapes only, draw no random numbers and wait for nothing. The caller holds
+    `ONE_AT_A_TIME`. `uses` is how many calls are expected for each kind of inputs; recording pays from eight on.
     """
 
     def __init__(self, step: Step, uses: int = 8) -> None:

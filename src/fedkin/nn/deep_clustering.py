@@ -58,11 +58,10 @@ class DeepClusters:
 class DeepEmbeddedClustering:
     """DEC with the options of `fedkin.methods.samples.dec.DECMethod`.
 
-    The defaults are the paper's, except for how the autoencoder is pre-trained. The paper pre-trains layer by layer
-    with dropout and then end to end, 150,000 steps of SGD in all, on data scaled but not centred and from weights drawn
-    with standard deviation 0.01. Here Adam trains all layers at once on centred data, from He-scaled weights, in some
-    hundred steps; from the paper's weights so few steps give a useless code. The hidden layers are mirrored in the
-    decoder. A code is no longer than the number of features.
+    The defaults are the paper's, except for how the autoencoder is pre-trained: there layer by layer with dropout and
+    then end to end, by 150,000 steps of SGD from weights drawn with standard deviation 0.01; here Adam trains all
+    layers at once on centred data, from He-scaled weights, in some hundred steps. A code is no longer than the number
+    of features.
     """
 
     hidden: tuple[int, ...] | None = None
@@ -72,27 +71,16 @@ class DeepEmbeddedClustering:
     learning_rate: float = 0.01
     momentum: float = 0.9
     batch_size: int = 256
-    refresh: int | None = None
     max_refreshes: int = 50
-    tolerance: float = 0.001
     restarts: int = 20
 
-    def fit(self, x: Tensor, n_clusters: int, rng: torch.Generator) -> Tensor:
-        """Cluster the rows of `x` ``(n, features)``; return their clusters in ``0..n_clusters-1``, int64 ``(n,)``.
-
-        A cluster may have lost all its rows. Raises FedkinError if `n_clusters` is not in ``1..n``.
-        """
-        return self.train(x, n_clusters, rng).memberships(x).argmax(dim=1)
-
     def train(self, x: Tensor, n_clusters: int, rng: torch.Generator) -> DeepClusters:
-        """Cluster the rows of `x` as `fit` does; return the encoder and centroids that also assign new rows.
+        """Cluster the rows of `x` ``(n, features)``; return the encoder and centroids, which also assign new rows.
 
-        Raises FedkinError as in `fit`.
+        A cluster may have lost all its rows. Raises FedkinError if `n_clusters` is more than n.
         """
-        if not 1 <= n_clusters <= len(x):
-            raise FedkinError(
-                f"DEC was asked for {n_clusters} clusters of {len(x)} samples; 1 to {len(x)} are possible."
-            )
+        if n_clusters > len(x):
+            raise FedkinError(f"DEC was asked for {n_clusters} clusters of {len(x)} samples.")
         # The mean squared length of rows becomes their number of features.
         centre = x.mean(dim=0)
         spread = float((x - centre).square().mean().sqrt()) or 1.0
@@ -119,12 +107,12 @@ class DeepEmbeddedClustering:
         optimizer = torch.optim.SGD(parameters, lr=self.learning_rate, momentum=self.momentum)
         labels = torch.full((len(x),), -1, device=x.device)
         batches = _batches(len(x), self.batch_size, rng)
-        refresh = self.refresh or max(20, ceil(len(x) / self.batch_size))
+        refresh = max(20, ceil(len(x) / self.batch_size))  # steps before a new target: an epoch, if that is more
         for _ in range(self.max_refreshes):
             with torch.no_grad():
                 soft = assignment(encoder(x), centroids)
             previous, labels = labels, soft.argmax(dim=1)
-            if (labels != previous).double().mean() < self.tolerance:
+            if (labels != previous).double().mean() < 0.001:  # as the paper
                 break
             target = sharpened(soft)
             for rows in islice(batches, refresh):
@@ -213,10 +201,8 @@ class DeepClustering:
     The loss of a sample x with code z in cluster c is ``||decoded(z) - x||^2 + weight / 2 * ||z - centroid_c||^2``
     (their eq. 5). Networks, clusters and centroids take turns batch by batch (their algorithm 1).
 
-    At least one of `pretrain_epochs` minimises the reconstruction error alone; with no `epochs` with the clusters
-    k-means on the codes of an autoencoder is left. `weight` is that of a code's squared distance from its centroid, at
-    least 0. An epoch has at least `min_steps` of an optimiser: few samples are passed over more than once. Of so many
-    `restarts` of k-means on the first codes the best is kept.
+    `pretrain_epochs` minimise the reconstruction error alone; with no `epochs` with the clusters k-means on the codes
+    of an autoencoder is left. An epoch has at least `min_steps`: few samples are passed over more than once.
     """
 
     pretrain_epochs: int = 50
@@ -234,12 +220,8 @@ class DeepClustering:
         the number of different codes if that is less.
         """
         passes = ceil(self.min_steps / ceil(len(x) / self.batch_size))
-        training = LocalTraining(
-            epochs=self.pretrain_epochs * passes,
-            batch_size=self.batch_size,
-            optimizer="adam",
-            learning_rate=self.learning_rate,
-        )
+        epochs = self.pretrain_epochs * passes
+        training = LocalTraining(epochs, None, self.batch_size, "adam", self.learning_rate)
         model, _ = train_locally(encoder, encoder.initial(rng), x, x, rng, training)
         start = k_means(encoder.codes(model, x), n_clusters, rng, self.restarts)
         sizes = start.labels.bincount(minlength=len(start.centres)).float()

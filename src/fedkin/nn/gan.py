@@ -124,10 +124,8 @@ def _initialised(module: nn.Module, capacity: float) -> nn.Module:
 class Blueprint:
     """Settings of a client's generator and discriminator, as plain values.
 
-    A latent has `noise` standard normal values and a one-hot part of length `kinds`, whose values are equally frequent.
-    This part is not tied to a class; it lets a generator make distinct kinds of samples although the noise is
-    continuous. `capacity` is the fraction of the paper's units and channels. The output "sigmoid" is for data in [0,
-    1].
+    A latent has `noise` standard normal values and a one-hot part of length `kinds`, equally frequent, which lets a
+    generator make distinct kinds of samples. `capacity` is the fraction of the paper's units and channels.
     """
 
     shape: tuple[int, ...]
@@ -210,10 +208,9 @@ class Adversaries:
         entropy of newly generated samples with the target 1, real. Adam's moments begin at zero in every epoch, as in
         the authors' code.
 
-        The given models ``(size,)`` are not modified. `x` has two samples or more, and so has a batch: a last one of a
-        single sample is left out. `rates` are the learning rates of the generator and of the discriminator. Return the
-        new models, and the mean losses ``(2,)`` over all batches' samples: of the generator, and of the discriminator
-        on real and generated ones.
+        The given models ``(size,)`` are not modified. `x` has two samples or more; a last batch of one is left out.
+        `rates` are the learning rates of generator and discriminator. Return the new models, and the mean losses
+        ``(2,)`` of both.
         """
         with (
             self.generator.loaded(generator, training=True) as maker,

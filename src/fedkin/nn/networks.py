@@ -1,9 +1,8 @@
 """Perceptrons, small convolutional networks of the papers on clustered federated learning, and residual networks.
 
 Every function takes the shape of one sample and the number of classes, and returns a flat `torch.nn.Sequential` that
-turns float32 samples ``(n, *shape)`` into logits ``(n, classes)``. Weights are drawn as torch draws them. Papers 001,
-002 and 004 are Prigent et al., Lin et al. and Zuziak et al.; `docs/models.md` says who is who. Residual networks are of
-basic blocks (He et al. 2016, section 4.1, Table 1), with torchvision's initialisation.
+turns float32 samples ``(n, *shape)`` into logits ``(n, classes)``. Weights are drawn as torch draws them; residual
+networks are of basic blocks (He et al. 2016, section 4.1, Table 1), with torchvision's initialisation.
 """
 
 from __future__ import annotations
@@ -25,27 +24,16 @@ class Dropout(nn.Module):
     """Dropout that draws only from its own `generator`; identity in evaluation mode.
 
     torch's draws from one generator for the whole process, so that a client's dropout would depend on the models
-    trained in other threads at the same time. Here every model gets the client's generator.
-
-    A fraction `p` of the values is dropped; kept values are divided by ``1 - p``, so that their expectation stays
-    (Srivastava et al. 2014). With `whole_channels`, ``x[i, c]`` is dropped as a whole, as torch's Dropout1d, Dropout2d
-    and Dropout3d do. The training code sets the generator. A copy of the module starts without one, so that no two
-    modules share a generator. Raises FedkinError if `p` is not in [0, 1].
+    trained in other threads. With `whole_channels`, ``x[i, c]`` is dropped as a whole, as by torch's Dropout1d,
+    Dropout2d and Dropout3d. A copy of the module starts without a generator, so that no two modules share one.
     """
 
     def __init__(self, p: float = 0.5, whole_channels: bool = False) -> None:
         super().__init__()
-        if not 0 <= p <= 1:
-            raise FedkinError(f"Dropout was given p = {p}; it must be in 0 to 1.")
-        self.p = p
-        self.whole_channels = whole_channels
+        self.p, self.whole_channels = p, whole_channels
         self.generator: torch.Generator | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return `x` with some values set to 0, of the same shape and type.
-
-        Raises RuntimeError in training mode, if `p` is not 0 and no generator has been set.
-        """
         if not self.training or self.p == 0:
             return x
         if self.generator is None:

@@ -1,12 +1,9 @@
 """Training of many small models on different data at once.
 
-A stack of K autoencoders of one shape is a single tensor of parameters ``(K, size)``: one model is one row, a payload
-is a slice of rows, and averaging models is averaging rows. The backward pass is written out by hand, because with
-models this small autograd's bookkeeping costs about as much as the arithmetic.
-
-On a CPU two small models trained as one stack share the overhead of every call into torch; many more do not fit in the
-cache. On an accelerator every call costs the same for one model as for hundreds: there as many train at once as its
-memory holds. Each model has its own epochs, and none waits for another's longer epoch.
+A stack of K autoencoders of one shape is a single tensor of parameters ``(K, size)``. The backward pass is written out
+by hand, because with models this small autograd's bookkeeping costs about as much as the arithmetic. On a CPU two
+models share the overhead of every call into torch; many more do not fit in the cache. On an accelerator as many train
+at once as its memory holds. Each model has its own epochs, and none waits for another's longer epoch.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from torch import Tensor
 from fedkin.clustering.margins import share_margin
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, Task, client_task
 from fedkin.core.federation import Replies
-from fedkin.core.method import Count, Fraction, Positive
+from fedkin.core.method import Count, Positive
 from fedkin.core.replies import features, is_count, positive, reals, updates
 from fedkin.methods.samples.centroid_method import RoundOutcome, one_round
 from fedkin.methods.samples.sample_method import SampleMethod, assign_samples, describe_clients
@@ -71,12 +71,8 @@ class DECMethod(SampleMethod):
         Learning rate of SGD, in self-training.
     batch_size : int
         Samples per optimiser step, of both trainings.
-    refresh : int or None
-        Steps before the target distribution is updated; by default 20, or an epoch if that is more.
     max_refreshes : int
         Maximum number of updates of the target distribution.
-    tolerance : float
-        Self-training ends when a smaller fraction of samples than this has changed cluster since the last target.
     restarts : int
         Number of k-means starts on the code; the best is kept.
     """
@@ -87,9 +83,7 @@ class DECMethod(SampleMethod):
     pretrain_steps: Count = 1000
     learning_rate: Positive = 0.01
     batch_size: Count = 256
-    refresh: Count | None = None
     max_refreshes: Annotated[int, Ge(0)] = 50
-    tolerance: Fraction = 0.001
     restarts: Count = 20
 
     traits = SampleMethod.traits.replace(moves_data=True, baseline=True, has_device=True)

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
-from annotated_types import Ge, Gt, Lt
 from torch import Tensor
 
 from fedkin.clustering.k_means import awasthi_sheffet, k_means
@@ -53,10 +52,10 @@ def assign(client: Client, payload: Payload) -> Payload:
 class UIFCAState(State):
     """State of UIFCA: the flows, and what the first assignment uses.
 
-    `flow` is their architecture, see `fedkin.nn.flow.Flow.of`, and `models` are ``(n_clusters, size)``. `alpha` is the
-    margin of the logits, see `UIFCAMethod`; None without logits. `centroids` has those of the first assignment, and the
-    name of their ``features``; empty if that is by flows. `samples` are numbers per cluster, ``(n_clusters,)``, by
-    client that has assigned its samples in this cluster round.
+    `flow` is their architecture, see `fedkin.nn.flow.Flow.of`, and `models` are ``(n_clusters, size)``. `alpha` keeps
+    images' values away from 0 and 1 before their logit; None without logits. `centroids` has those of the first
+    assignment, and the name of their ``features``; empty if that is by flows. `samples` are numbers per cluster,
+    ``(n_clusters,)``, by client that has assigned its samples in this cluster round.
     """
 
     flow: dict[str, Any] = field(default_factory=dict)
@@ -87,17 +86,12 @@ class UIFCAMethod(SampleMethod):
         Samples per step (not stated in either paper).
     learning_rate : float
         Learning rate of Adam.
-    l2 : float
-        Weight of the sum of squared parameters in the loss.
     width : int
         Units of a hidden layer.
     depth : int
         Hidden layers of a coupling.
     couplings : int
         Couplings of a flow.
-    alpha : float
-        Of images in [0, 1], whose 256 levels get uniform noise, new in every round, and whose logit is taken: margin
-        that keeps values away from 0 and 1 before (1e-5 is another usual choice).
     start : {"centroids", "random"}
         First assignment: by k-means of all clients' k-means centroids, or by random flows.
     aggregation : {"mean", "median", "trimmed-mean"}
@@ -111,11 +105,9 @@ class UIFCAMethod(SampleMethod):
     local_steps: Count = 25
     batch_size: Count = 128
     learning_rate: Positive = 1e-3
-    l2: Annotated[float, Ge(0)] = 1e-4
     width: Count = 128
     depth: Count = 3
     couplings: Count = 6
-    alpha: Annotated[float, Gt(0), Lt(0.5)] = 0.05
     start: Literal["centroids", "random"] = "centroids"
     aggregation: Aggregation = "mean"
 
@@ -136,7 +128,7 @@ class UIFCAMethod(SampleMethod):
         flow = Flow.of({"shape": facts.shape, "width": self.width, "depth": self.depth, "couplings": self.couplings})
         return UIFCAState(
             flow=flow.spec(),
-            alpha=self.alpha if len(facts.shape) == 3 and facts.unit else None,
+            alpha=0.05 if len(facts.shape) == 3 and facts.unit else None,  # as usual as 1e-5
             models=torch.stack([flow.initial(fed.rng("init", k)) for k in range(self.n_clusters)]),
             centroids=self._centroids(fed, facts.shape) if self.start == "centroids" else {},
         )
@@ -206,9 +198,9 @@ class UIFCAMethod(SampleMethod):
 
     def _payloads(self, fed: Federation, state: UIFCAState, samples: Mapping[str, Tensor]) -> dict[int, Payload]:
         """Return payloads with all flows for clients that must assign samples, otherwise with their clusters' flows."""
-        # The loss has l2 times the sum of squares, whose gradient is twice the parameters.
+        # The loss has 1e-4 times the sum of squares, whose gradient is twice the parameters.
         training = LocalTraining(
-            optimizer="adam", learning_rate=self.learning_rate, weight_decay=2 * self.l2, steps=self.local_steps,
+            optimizer="adam", learning_rate=self.learning_rate, weight_decay=2e-4, steps=self.local_steps,
             batch_size=self.batch_size,
         )  # fmt: skip
         common = {"flow": state.flow, "alpha": state.alpha, "training": asdict(training)}

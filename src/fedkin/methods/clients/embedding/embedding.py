@@ -3,9 +3,7 @@
 A client encodes its samples, takes the mean code of every class, rounds it to bits and flips each with a certain
 probability. The server clusters these messages before any model of a cluster is trained.
 
-With ``message="sums"``, which is not from the paper, it sends sums of its classes' codes with Gaussian noise instead.
-They guarantee (epsilon, delta)-differential privacy for one sample, and their noise is known, so that two clients are
-enough for a cluster; see `class_sums`.
+With ``message="sums"``, which is not from the paper, it sends noisy sums of its classes' codes: see `class_sums`.
 """
 
 from __future__ import annotations

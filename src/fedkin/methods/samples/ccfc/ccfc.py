@@ -3,19 +3,10 @@
 Clients train an encoder and a predictor by federated averaging. In the first phase they predict one random view of a
 sample from another (SimSiam), which is in the authors' code and not in the paper; in the second phase one sample of a
 cluster from another, with the clusters of the round before. Line and equation numbers are the paper's. Where it is
-silent, the implementation follows the authors' code:
+silent, the implementation follows the authors' code: Adam's moments stay at a client for a whole phase, local centroids
+are of the client's newly trained network, clusters of the averaged one, and compared by cosine within a batch.
 
-* statistics and counters of batch norms are averaged along with the parameters;
-* Adam's moments stay at a client for a whole phase;
-* local centroids are computed with the client's newly trained network; clusters with the averaged one;
-* clusters are compared by cosine, and only within a batch.
-
-Different from both: in the first round the model-contrastive term's anchor is the network that a client starts from,
-where the code has a global one drawn separately. Losses are means over a batch's clusters, not over all k.
-
-``decorrelation`` is CCFC++ (Yan, Liu, Ning and Zhang, arXiv 2402.12852): to prevent dimensional collapse of latents
-when clients differ, the loss includes the mean squared correlation of dimensions, by the formula of FedDecorr (Shi et
-al. 2023).
+``decorrelation`` is CCFC++ (Yan, Liu, Ning and Zhang, arXiv 2402.12852), by the formula of FedDecorr (Shi et al. 2023).
 """
 
 from __future__ import annotations

@@ -156,35 +156,30 @@ def by_threshold(nodes: list[LocalCluster], statistics: Tensor, threshold: float
     return AssociationGraph.joined(nodes, (near & near.T).triu(1).nonzero().tolist())
 
 
-def by_held_out_rule(nodes: list[LocalCluster], statistics: Tensor, cut: float | None) -> AssociationGraph:
+def by_held_out_rule(nodes: list[LocalCluster], statistics: Tensor) -> AssociationGraph:
     """Associate local clusters by average linkage on held-out loss rates."""
-    parts, cut = match_by_linkage(statistics.double().numpy(), [client for client, _ in nodes], cut)
+    parts, cut = match_by_linkage(statistics.double().numpy(), [client for client, _ in nodes])
     edges = sorted([a, b] for members in parts for a, b in combinations(members, 2))
     return AssociationGraph.of(nodes, edges, parts, cut)
 
 
-def match_by_linkage(
-    losses: NDArray[np.float64], clients: Sequence[int], cut: float | None = None
-) -> tuple[list[list[int]], float]:
+def match_by_linkage(losses: NDArray[np.float64], clients: Sequence[int]) -> tuple[list[list[int]], float]:
     """Match local clusters by average linkage on their mutual loss rates; return the clusters, and the cut.
 
     ``losses[a, b]`` is the fraction of the samples of local cluster a for which b's model is worse; NaN, which counts
-    as unlike, if not scored. `clients` are those of the local clusters. Clusters merge while the average loss rate is
-    below `cut`, by default `choose_cut` of the merge heights. Clusters are returned as lists of members, singletons
-    included, largest first.
+    as unlike, if not scored. `clients` are those of the local clusters. Clusters, lists of members and largest first,
+    merge while the average loss rate is below `choose_cut` of the merge heights.
     """
     count = len(clients)
     if count < 2:
-        return [[index] for index in range(count)], 1.0 if cut is None else cut
+        return [[index] for index in range(count)], 1.0
     distance = np.nan_to_num((losses + losses.T) / 2, nan=1.0)
     distance[np.equal.outer(clients, clients)] = 2.0 * count**2  # one such pair lifts an average above all loss rates
     np.fill_diagonal(distance, 0.0)
     tree = linkage(squareform(distance, checks=False), method="average")
     heights = tree[:, 2]
-    if cut is None:
-        cut = choose_cut(heights[heights <= 1.0])
-    labels = cut_tree(tree, height=[cut])[:, 0]
-    return _largest_first(labels), float(cut)
+    cut = choose_cut(heights[heights <= 1.0])
+    return _largest_first(cut_tree(tree, height=[cut])[:, 0]), cut
 
 
 def choose_cut(heights: NDArray[np.float64]) -> float:

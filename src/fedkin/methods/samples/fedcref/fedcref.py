@@ -5,15 +5,6 @@ associate local clusters; each community of associated ones trains one model by 
 every client refines its local clusters, until all clients are stable. Line numbers are those of the paper's Algorithm
 1.
 
-Where the defaults differ from the paper, its form stays available by name:
-
-* ``associations="held-out"`` compares errors on samples that no model was trained on (`association`); ``"paper"`` is
-  the threshold on normalised differences of error, which depends on sample size and fails with noise.
-* ``safeguard="unmatched"`` lets only the models of unmatched local clusters compete in the refinement; with ``"all"``,
-  as in the paper, a model fitted to a noisy local cluster keeps that noise.
-* ``n_clusters="auto"`` revises the number of local clusters in every refinement; a given number stays, as in the paper.
-* ``stability`` is stricter: at the paper's 0.8 a client is stable while one sample in five still moves.
-
 ``docs/fidelity/fedcref.md`` lists every ambiguity of the paper and how it is resolved.
 """
 
@@ -131,8 +122,6 @@ class FedCRefMethod(SampleMethod):
         Adam's learning rate.
     associations : {"held-out", "paper", "perfect"}
         The rule that associates local clusters. "perfect" is an upper bound for evaluations and needs an `oracle`.
-    cut : float, optional
-        For "held-out": average loss rate below which local clusters merge; by default chosen from the merge heights.
     percentile : float
         For "paper": alpha, in per cent.
     threshold : float
@@ -172,7 +161,6 @@ class FedCRefMethod(SampleMethod):
     batch_size: Count = 32
     learning_rate: Positive = 1e-3
     associations: Literal["held-out", "paper", "perfect"] = "held-out"
-    cut: Fraction | None = None
     percentile: Annotated[float, Interval(ge=0, le=100)] = 75.0
     threshold: Fraction = 0.2
     safeguard: Literal["auto", "unmatched", "all"] = "auto"
@@ -304,7 +292,7 @@ class FedCRefMethod(SampleMethod):
         statistics = self._score(work, nodes)
         if self.associations == "paper":
             return association.by_threshold(nodes, statistics, self.threshold), statistics
-        return association.by_held_out_rule(nodes, statistics, self.cut), statistics
+        return association.by_held_out_rule(nodes, statistics), statistics
 
     def _score(self, work: Iteration, nodes: list[LocalCluster]) -> Tensor:
         """Send all models to all clients that have not scored them; return the statistics ``(nodes, nodes)``."""

@@ -305,7 +305,8 @@ def _cluster(rows: Matrix, how: str, n_clusters: int | None, limit: int, rng: to
             if len(mapped) < len(points):
                 labels = KNeighborsClassifier(PERPLEXITY).fit(points[mapped], labels).predict(points)
             return labels
-    return DeepEmbeddedClustering().fit(torch.from_numpy(rows), limit, rng).numpy()
+    x = torch.from_numpy(rows)
+    return DeepEmbeddedClustering().train(x, limit, rng).memberships(x).argmax(1).numpy()
 
 
 def _map(points: Matrix, rng: torch.Generator) -> Matrix:
