@@ -19,17 +19,8 @@ from fedkin.clustering.matching import matched_labels, renumbered
 from fedkin.core import Client, Federation, FedkinError, Payload, Record
 from fedkin.core.method import Count
 from fedkin.core.replies import Optional, int64, is_amount, is_number, updates
-from fedkin.methods.clients.client_method import (
-    UNKNOWN,
-    ClientMethod,
-    ClientMethodState,
-    Trained,
-    Training,
-    round_record,
-    trained_update,
-    training_of,
-    training_task,
-)
+from fedkin.methods.clients.client_method import UNKNOWN, ClientMethod, ClientMethodState, Trained, round_record
+from fedkin.methods.clients.local_work import Training, trained_update, training_of, training_task
 from fedkin.nn.modules import Classifier
 from fedkin.nn.network_forms import CLASSIFIER, DESCENT
 

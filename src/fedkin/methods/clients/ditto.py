@@ -11,16 +11,8 @@ from torch import Tensor
 
 from fedkin.core import Client, Federation, Payload, Record
 from fedkin.core.replies import is_amount, is_number, updates, within
-from fedkin.methods.clients.client_method import (
-    ClientMethod,
-    ClientMethodState,
-    NotNegative,
-    Trained,
-    Training,
-    round_record,
-    training_of,
-    training_task,
-)
+from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, NotNegative, Trained, round_record
+from fedkin.methods.clients.local_work import Training, training_of, training_task
 from fedkin.nn.network_forms import CLASSIFIER, DESCENT
 
 

@@ -26,13 +26,9 @@ from fedkin.methods.clients.client_method import (
     ClientMethod,
     ClientMethodState,
     PositiveFraction,
-    Training,
-    labels_of,
     round_record,
-    trained_update,
-    training_of,
-    training_task,
 )
+from fedkin.methods.clients.local_work import Training, labels_of, trained_update, training_of, training_task
 from fedkin.nn.modules import Classifier
 from fedkin.nn.network_forms import CLASSIFIER, DESCENT
 

@@ -13,7 +13,8 @@ from fedkin.core import Client, Federation, Payload
 from fedkin.core.federation import ReplyStream
 from fedkin.core.method import Count
 from fedkin.core.replies import counts_to, is_amount, is_number, updates
-from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, Training, training_of, training_task
+from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState
+from fedkin.methods.clients.local_work import Training, training_of, training_task
 from fedkin.nn.aggregation import Means
 from fedkin.nn.modules import Classifier
 from fedkin.nn.network_forms import CLASSIFIER, DESCENT, MANY

@@ -21,7 +21,8 @@ from fedkin.core import Client, Federation, Payload, Record, client_task
 from fedkin.core.federation import Replies
 from fedkin.core.method import Count, Positive
 from fedkin.core.replies import Optional, one_of, reals, updates
-from fedkin.methods.clients.client_method import ClientMethod, labels_of, round_record
+from fedkin.methods.clients.client_method import ClientMethod, round_record
+from fedkin.methods.clients.local_work import labels_of
 from fedkin.methods.clients.one_shot import OneShotMethod, OneShotState, nearest_cluster, without_small
 from fedkin.nn.modules import Classifier
 from fedkin.nn.network_forms import CLASSIFIER

@@ -25,7 +25,8 @@ from fedkin.core.replies import (
     updates,
     within,
 )
-from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, Trained, labels_of, round_record
+from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, Trained, round_record
+from fedkin.methods.clients.local_work import labels_of
 from fedkin.nn.modules import Classifier, lowest_loss
 from fedkin.nn.network_forms import CLASSIFIER, MANY
 

@@ -28,7 +28,7 @@ from fedkin.core.federation import Replies
 from fedkin.core.method import Count
 from fedkin.core.replies import MAX_CLASSES, counts_to, one_of, reals, within
 from fedkin.core.seeds import draw_seed
-from fedkin.methods.clients.client_method import filling_of, means_by_class
+from fedkin.methods.clients.local_work import filling_of, means_by_class
 from fedkin.methods.clients.one_shot import OneShotMethod, OneShotState, nearest_cluster
 
 FILLING = "style_filling"  # key of a client's state: the random numbers that stand for classes it lacks

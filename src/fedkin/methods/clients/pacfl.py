@@ -26,7 +26,8 @@ from fedkin.core import Client, Federation, Payload, client_task
 from fedkin.core.federation import Replies
 from fedkin.core.method import Count
 from fedkin.core.replies import MAX_CLASSES, Array, counts_to, one_of
-from fedkin.methods.clients.client_method import UNKNOWN, labels_of
+from fedkin.methods.clients.client_method import UNKNOWN
+from fedkin.methods.clients.local_work import labels_of
 from fedkin.methods.clients.one_shot import OneShotMethod, OneShotState, without_small
 
 MAX_VECTORS = 1024

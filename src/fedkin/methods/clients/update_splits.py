@@ -18,14 +18,8 @@ from torch import Tensor
 
 from fedkin.clustering.matching import renumbered
 from fedkin.core import Client, Federation, FedkinError, Record
-from fedkin.methods.clients.client_method import (
-    UNKNOWN,
-    ClientMethod,
-    ClientMethodState,
-    Trained,
-    labels_of,
-    round_record,
-)
+from fedkin.methods.clients.client_method import UNKNOWN, ClientMethod, ClientMethodState, Trained, round_record
+from fedkin.methods.clients.local_work import labels_of
 from fedkin.nn.descent import LocalTraining, train_locally
 from fedkin.nn.modules import Classifier
 

@@ -21,7 +21,7 @@ from fedkin.clustering.tree_cuts import Clustering
 from fedkin.core import Client, Federation, FedkinError, Payload, client_task
 from fedkin.core.federation import Replies
 from fedkin.core.replies import MAX_CLASSES, Expected, counts_to, positive, reals, updates
-from fedkin.methods.clients.client_method import labels_of
+from fedkin.methods.clients.local_work import labels_of
 from fedkin.nn.encoder import Encoder
 from fedkin.nn.network_forms import ENCODER
 from fedkin.privacy.budget import clipped, released

@@ -28,19 +28,9 @@ from fedkin.core.federation import Replies
 from fedkin.core.method import Count, Positive, refuse_unused
 from fedkin.core.replies import MAX_CLASSES, counts_to, is_amount, is_flag, is_number, one_of, uint8, updates, within
 from fedkin.core.seeds import draw_seed
-from fedkin.methods.clients.client_method import (
-    UNKNOWN,
-    ClientMethodState,
-    PositiveFraction,
-    Trained,
-    Training,
-    filling_of,
-    means_by_class,
-    round_record,
-    trained_update,
-    training_task,
-)
+from fedkin.methods.clients.client_method import UNKNOWN, ClientMethodState, PositiveFraction, Trained, round_record
 from fedkin.methods.clients.embedding.class_sums import EPSILON, ClassSums, assigned
+from fedkin.methods.clients.local_work import Training, filling_of, means_by_class, trained_update, training_task
 from fedkin.methods.clients.one_shot import OneShotMethod, OneShotState, centroids_of, nearest_cluster
 from fedkin.nn.client_stack import Job
 from fedkin.nn.descent import LocalTraining
