@@ -248,17 +248,26 @@ def one_round_of_points(
         return after, Record(list(replies), replies.missing, values)
 
     def cluster_replies(replies: Replies[Payload]) -> RoundOutcome:
-        sent = {"points": replies.cat("centres"), "sizes": replies.cat("sizes"), "owners": replies.owners("sizes")}
-        if state.awaits_more:
-            sent = {name: torch.cat([getattr(state, name), part]) for name, part in sent.items()}
-            order = sent["owners"].argsort(stable=True)
-            sent = {name: part[order] for name, part in sent.items()}
+        sent = with_replies(points_of(state) if state.awaits_more else {}, replies)
         changes, values = clustered(replace(state, **sent))
         if "iterations" in task.holds:
             values["iterations"] = dict(zip(map(str, replies), replies.each("iterations"), strict=True))
         return {**changes, **sent, "awaits_more": False}, values
 
     return one_round(method, fed, state, task, payload, cluster_replies)
+
+
+def points_of(state: Any) -> dict[str, Tensor]:
+    """Return the points of a `PointsState`, their sizes and owners."""
+    return {name: getattr(state, name) for name in ("points", "sizes", "owners")}
+
+
+def with_replies(sent: Mapping[str, Tensor], replies: Replies[Payload]) -> dict[str, Tensor]:
+    """Return `points_of` with the centres of more `replies`, in order of their clients."""
+    more = {"points": replies.cat("centres"), "sizes": replies.cat("sizes"), "owners": replies.owners("sizes")}
+    both = {name: torch.cat([sent[name], part]) if sent else part for name, part in more.items()}
+    order = both["owners"].argsort(stable=True)
+    return {name: part[order] for name, part in both.items()}
 
 
 def with_more_points(state: Any, clients: Mapping[int, int]) -> Any:
@@ -275,7 +284,7 @@ def without_points(state: Any, clients: Collection[int]) -> Any:
     kept = ~torch.isin(state.owners, torch.tensor(sorted(clients), dtype=torch.int64))
     if not bool(kept.any()):
         raise FedkinError("Nothing would be left to cluster.")
-    left = {name: getattr(state, name)[kept] for name in ("points", "sizes", "owners")}
+    left = {name: part[kept] for name, part in points_of(state).items()}
     return replace(state, steps=state.steps - 1, finished=False, centroids=torch.zeros(0, 0), **left)
 
 

@@ -31,7 +31,9 @@ from fedkin.methods.samples.centroid_method import (
     assign_to_nearest,
     nothing_remains,
     one_round_of_points,
+    points_of,
     scaled_like_features,
+    with_replies,
     without_points,
 )
 from fedkin.methods.samples.sample_method import FINAL_ATTEMPTS, assigned
@@ -153,24 +155,17 @@ class MUFCMethod(CentroidMethod):
         client as text, ``rows`` forgotten (``None``: all), and the numbers of centroids ``kept`` and ``drawn`` anew;
         ``request``, counted from 1; ``samples``, the number left at all clients.
         """
-        taking_part = set(state.owners.tolist())
-        for client in rows:
-            if client not in taking_part:
-                label = fed.client_label(client)
-                raise FedkinError(f"{label} has no part in the clusters, so there is nothing to forget.")
+        for client in rows.keys() - set(state.owners.tolist()):
+            raise FedkinError(f"{fed.client_label(client)} has no part in the clusters, so there is nothing to forget.")
         payload = self.payload(state)
         payloads = {client: {**payload, "rows": part} for client, part in rows.items() if part is not None}
         expected = {"centres": reals("points", state.width)}
         replies = fed.ask_again(forget, payloads, FINAL_ATTEMPTS, expected) if payloads else Replies({}, {})
         for client, reason in replies.missing.items():
-            label = fed.client_label(client)
-            raise FedkinError(f"{label} has not forgotten its samples ({reason}); nothing is changed.")
+            raise FedkinError(f"{fed.client_label(client)} has not forgotten its rows ({reason}); nothing is changed.")
         left = ~torch.isin(state.owners, torch.tensor(list(rows), dtype=torch.int64))
-        sent = {"points": state.points[left], "sizes": state.sizes[left], "owners": state.owners[left]}
-        if replies:
-            anew = {"points": replies.cat("centres"), "sizes": replies.cat("sizes"), "owners": replies.owners("sizes")}
-            order = torch.cat([sent["owners"], anew["owners"]]).argsort(stable=True)
-            sent = {name: torch.cat([part, anew[name]])[order] for name, part in sent.items()}
+        sent = {name: part[left] for name, part in points_of(state).items()}
+        sent = with_replies(sent, replies) if replies else sent
         certificates: dict[str, Any] = {str(client): {"rows": None, "kept": 0, "drawn": 0} for client in rows}
         for client, reply in replies.items():
             kept = min(reply["kept"], int((state.owners == client).sum()))

@@ -167,14 +167,6 @@ class FlippedBits:
 
 Flip = Annotated[float, Interval(ge=0, le=0.5)]
 
-_SUMS_NEED = {
-    "form": ("classes", "a prototype depends on all samples"),
-    "batch_statistics": (False, "a code must depend on its sample alone"),
-    "flips": ([], "sums have noise in place of flips"),
-    "clustering": ("exact", "sums are cut above their known noise"),
-}
-"""Values of options that ``message="sums"`` requires, and the reasons."""
-
 
 @dataclass(frozen=True)
 class EmbeddingState(OneShotState):
@@ -264,7 +256,7 @@ class EmbeddingMethod(OneShotMethod):
     flip: Flip = 0.1
     epsilon: Positive | None = None
     delta: Annotated[float, Interval(gt=0, lt=1)] = 1e-5
-    flips: list[Flip] = field(default_factory=list)
+    flips: tuple[Flip, ...] = ()
     clustering: Mode = "exact"
 
     traits = OneShotMethod.traits.replace(paper={"clustering": "bayes"})
@@ -274,12 +266,10 @@ class EmbeddingMethod(OneShotMethod):
         super().__post_init__()
         if self.epsilon is not None and self.flips:
             raise FedkinError("'epsilon' and 'flips' were both given; one of them sets how often bits are flipped.")
-        for name, (value, reason) in _SUMS_NEED.items() if self.message == "sums" else ():
-            if getattr(self, name) != value:
-                raise FedkinError(
-                    f"{name} is {getattr(self, name)!r}, but with message = 'sums' it must be {value!r}: {reason}."
-                )
-        unused = {"delta": "with message = 'bits'"} if self.message == "bits" else {"flip": "with message = 'sums'"}
+        # Sums are of classes, of codes that depend on one sample each, with noise in place of flips, above which they
+        # are cut.
+        bits = ("form", "batch_statistics", "flip", "flips", "clustering")
+        unused = dict.fromkeys(bits if self.message == "sums" else ("delta",), f"with message = '{self.message}'")
         refuse_unused(self, unused | ({"prototypes": "with form = 'classes'"} if self.form == "classes" else {}))
 
     def check_clients(self, fed: Federation) -> None:
@@ -358,7 +348,7 @@ class EmbeddingMethod(OneShotMethod):
         if self.message == "sums":
             return ClassSums(EPSILON if self.epsilon is None else self.epsilon, self.delta, state.segments, width)
         bits = state.segments * width
-        flips = self.flips or [self.flip] if self.epsilon is None else [flip_probability(self.epsilon, bits)]
+        flips = list(self.flips) or [self.flip] if self.epsilon is None else [flip_probability(self.epsilon, bits)]
         return FlippedBits(bits, flips, self.clustering, state.template)
 
     def _how(self, state: EmbeddingState) -> dict[str, Any]:
