@@ -17,20 +17,10 @@ from annotated_types import Ge, Interval
 from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Method, Payload, Record, State, client_task
+from fedkin.core import replies as forms
 from fedkin.core.errors import listing, option
 from fedkin.core.federation import Replies, ReplyStream
 from fedkin.core.method import Count, Positive, Traits, display_name, refuse_unused
-from fedkin.core.replies import (
-    MAX_CLASSES,
-    candidates,
-    common_shape,
-    counts_to,
-    is_amount,
-    is_number,
-    is_shape,
-    reals,
-    updates,
-)
 from fedkin.methods.clients.local_work import Training, labels_of, trained_update, training_of, training_task
 from fedkin.nn.aggregation import Aggregation, Means
 from fedkin.nn.descent import LocalTraining
@@ -42,7 +32,7 @@ from fedkin.secure_aggregation.sums import check_enough, summed
 
 @client_task(
     takes={},
-    holds={"shape": is_shape, "classes": counts_to(MAX_CLASSES, 0)},
+    holds={"shape": forms.is_shape, "classes": forms.counts_to(forms.MAX_CLASSES, 0)},
     sends="How large a sample is, and how many classes there are",
     fewest="none",
 )
@@ -52,8 +42,8 @@ def describe(client: Client, payload: Payload) -> Payload:
 
 
 @training_task(
-    takes={"module": CLASSIFIER, "model": updates("size"), "training": DESCENT},
-    holds={"update": updates(None), "samples": is_amount, "loss": is_number},
+    takes={"module": CLASSIFIER, "model": forms.updates("size"), "training": DESCENT},
+    holds={"update": forms.updates(None), "samples": forms.is_amount, "loss": forms.is_number},
     sends="What training has changed in a network, the number of rows, and how wrong it was",
 )
 def train(client: Client, payload: Payload) -> Training:
@@ -62,8 +52,8 @@ def train(client: Client, payload: Payload) -> Training:
 
 
 @client_task(
-    takes={"module": CLASSIFIER, "models": candidates("models", "size")},
-    holds={"losses": reals(None, minimum=0)},
+    takes={"module": CLASSIFIER, "models": forms.candidates("models", "size")},
+    holds={"losses": forms.reals(None, minimum=0)},
     sends="How wrong each model is on the client's rows, on average",
 )
 def losses(client: Client, payload: Payload) -> Payload:
@@ -231,7 +221,7 @@ class ClientMethod(Method[Any]):
         fed.drop(dict.fromkeys(without, "it has no labels"))
         alike = fed.keep_majority({client: reply for client, reply in replies.items() if client not in without})
         classes = [reply["classes"] for reply in alike.values()]
-        return common_shape(alike), max(classes) if all(classes) else 0
+        return forms.common_shape(alike), max(classes) if all(classes) else 0
 
     def init(self, fed: Federation) -> Any:
         """Return the first state: by default one new model, and all clients in one cluster."""
@@ -316,7 +306,7 @@ class ClientMethod(Method[Any]):
         if not clients:
             return Replies({}, {})
         payload = {"module": state.module, "models": state.models}
-        replies = fed.ask(losses, dict.fromkeys(clients, payload), {"losses": reals(len(state.models))})
+        replies = fed.ask(losses, dict.fromkeys(clients, payload), {"losses": forms.reals(len(state.models))})
         return replies.map(itemgetter("losses"))
 
     def place_by_loss(

@@ -10,21 +10,8 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Client, Federation, Payload, Record, State, client_task
+from fedkin.core import replies as forms
 from fedkin.core.method import Count, Fraction, Positive
-from fedkin.core.replies import (
-    Expected,
-    Optional,
-    below,
-    candidates,
-    counts_to,
-    is_amount,
-    is_count,
-    is_number,
-    one_of,
-    positive,
-    updates,
-    within,
-)
 from fedkin.methods.clients.client_method import ClientMethod, ClientMethodState, Trained, round_record
 from fedkin.methods.clients.local_work import labels_of
 from fedkin.nn.modules import Classifier, lowest_loss
@@ -105,8 +92,9 @@ class GradientLossMethod(ClientMethod):
             "batch_size": self.batch_size,
         }
         payloads = {i: payload | {"stand_in": stand_ins[i]} if i in stand_ins else payload for i in participants}
-        expected: dict[int, Expected] = {
-            i: {"update": updates(2 if i in stand_ins else 1, size), "cluster": below(clusters)} for i in participants
+        expected: dict[int, forms.Expected] = {
+            i: {"update": forms.updates(2 if i in stand_ins else 1, size), "cluster": forms.below(clusters)}
+            for i in participants
         }
         replies = fed.ask(choose_and_step, payloads, expected.__getitem__)
         labels = state.labels.clone()
@@ -132,11 +120,12 @@ class GradientLossMethod(ClientMethod):
 
 @client_task(
     takes={
-        "module": CLASSIFIER, "models": candidates("models", "size"), "moves": candidates("models", "size"),
-        "balance": within(0, 1), "sign": one_of("descent", "printed"), "similarity": one_of("cosine", "euclidean"),
-        "learning_rate": positive, "batch_size": counts_to(MANY), "stand_in": Optional(is_count),
+        "module": CLASSIFIER, "models": forms.candidates("models", "size"), "moves": forms.candidates("models", "size"),
+        "balance": forms.within(0, 1), "sign": forms.one_of("descent", "printed"),
+        "similarity": forms.one_of("cosine", "euclidean"), "learning_rate": forms.positive,
+        "batch_size": forms.counts_to(MANY), "stand_in": forms.Optional(forms.is_count),
     },
-    holds={"cluster": is_count, "samples": is_amount, "loss": is_number},
+    holds={"cluster": forms.is_count, "samples": forms.is_amount, "loss": forms.is_number},
     sends="Which network suits the client best, and what a few of its rows would change in it",
 )  # fmt: skip
 def choose_and_step(client: Client, payload: Payload) -> Payload:
@@ -161,9 +150,9 @@ def choose_and_step(client: Client, payload: Payload) -> Payload:
     loss, gradient = torch.stack(losses), torch.stack(gradients)
     cluster = lowest_loss(-preference(loss, gradient, payload["moves"][:, : classifier.parameters], payload))
     chosen = [cluster, payload["stand_in"]] if "stand_in" in payload else [cluster]
-    updates = torch.stack(after)[chosen] - payload["models"][chosen]
-    updates[:, : classifier.parameters] = -payload["learning_rate"] * gradient[chosen]
-    return {"cluster": cluster, "update": updates, "samples": len(client), "loss": float(loss[cluster])}
+    update = torch.stack(after)[chosen] - payload["models"][chosen]
+    update[:, : classifier.parameters] = -payload["learning_rate"] * gradient[chosen]
+    return {"cluster": cluster, "update": update, "samples": len(client), "loss": float(loss[cluster])}
 
 
 def preference(losses: Tensor, gradients: Tensor, moves: Tensor, payload: Payload) -> Tensor:
