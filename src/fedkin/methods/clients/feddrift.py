@@ -232,7 +232,11 @@ def judge(client: Client, payload: Payload) -> Payload:
     """Report the error rate of each model on the held-out samples, as ``errors`` ``(K,)``, and their number."""
     rows, _ = _split_rows(client, payload["held_out"])
     classifier, x, y = Classifier.of(payload["module"]), client.x[rows], labels_of(client)[rows]
-    errors = [error_of(classifier, model, x, y) for model in payload["models"]]
+    errors = []
+    for model in payload["models"]:
+        logits = classifier.logits(model, x)
+        right = (logits.argmax(1) == y) & logits.isfinite().all(1)  # a model that has diverged is never right
+        errors.append(1.0 - float(right.double().mean()))
     return {"errors": torch.tensor(errors), "samples": len(rows)}
 
 
@@ -246,13 +250,6 @@ def train_on_kept(client: Client, payload: Payload) -> Training:
     _, rows = _split_rows(client, payload["held_out"])
     job = training_of(client, payload, payload["model"])
     return trained_update(dataclasses.replace(job, x=job.x[rows], y=job.y[rows]))
-
-
-def error_of(classifier: Classifier, model: Tensor, x: Tensor, y: Tensor) -> float:
-    """Return a model's error rate on the samples; 1 for a model that has diverged."""
-    logits = classifier.logits(model, x)
-    right = (logits.argmax(1) == y) & logits.isfinite().all(1)
-    return 1.0 - float(right.double().mean())
 
 
 def _split_rows(client: Client, fraction: float) -> tuple[Tensor, Tensor]:

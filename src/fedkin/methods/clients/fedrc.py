@@ -129,17 +129,12 @@ class FedRCMethod(ClientMethod):
 
     @staticmethod
     def assign(result: Mapping[str, Any], unseen: Client) -> int:
-        return int(FedRCMethod.memberships_of(result, unseen).argmax())
-
-    @staticmethod
-    def memberships_of(result: Mapping[str, Any], unseen: Client) -> Tensor:
-        """Return the memberships ``(K,)`` of an unseen client with labels."""
         models, classifier = result["models"], Classifier.of(result["module"])
         losses = sample_losses(classifier, models, unseen.x, labels_of(unseen))
         memberships = torch.full((len(models),), 1 / len(models))
         for _ in range(20):
             memberships = shares_of(losses, memberships, result["frequencies"], labels_of(unseen)).mean(0)
-        return memberships
+        return int(memberships.argmax())
 
 
 @training_task(

@@ -85,13 +85,8 @@ class FLUXMethod(OneShotMethod):
         state: FLUXState = ClientMethod.init(self, fed)
         classifier = Classifier.of(state.module)
         width = classifier.latents(state.models[0], torch.zeros(1, *classifier.shape), self.latents).shape[1]
-        return replace(state, projection=self.directions(fed, width))
-
-    def directions(self, fed: Federation, width: int) -> Tensor:
-        """Draw orthogonal directions ``(width, dimensions)`` of latents; a Flower strategy knows their width itself."""
         drawn = torch.randn(width, min(self.dimensions, width), generator=fed.rng("projection"), dtype=torch.float64)
-        directions: Tensor = torch.linalg.qr(drawn).Q.float()
-        return directions
+        return replace(state, projection=torch.linalg.qr(drawn).Q.float())
 
     def step(self, fed: Federation, state: Any) -> tuple[FLUXState, Record]:
         """Do a round of warm-up while any is left, then proceed as `OneShotMethod.step`."""

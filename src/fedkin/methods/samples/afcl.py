@@ -155,7 +155,9 @@ class AFCLMethod(SampleMethod):
             pull(seeds, means[name].double().numpy(), counts[name].numpy(), np.minimum(rates * share, 1.0))
         moved = float(np.abs(seeds - before.numpy()).max())
         used = torch.cat([means[name] for name in moving]).double()
-        score = spread_of(torch.cat(list(means.values())), state.seeds)
+        everything = torch.cat(list(means.values()))
+        near = nearest_centroids(everything, state.seeds)
+        score = float(davies_bouldin_score(everything, near)) if 1 < len(near.unique()) < len(everything) else 0.0
         after = state.next(
             seeds=torch.from_numpy(seeds).float(),
             weights=feature_weights(used - before[nearest_centroids(used, before)], state.weights),
@@ -214,12 +216,6 @@ def pull(seeds: Points, means: Points, counts: NDArray[np.int64], rates: Points)
         wins[winner] += count
         together = np.square(seeds - seeds[winner]).sum(1) <= max(distances[winner], 1e-3**2)
         seeds[together] += (1 - (1 - rates) ** float(count)) * gaps[together]
-
-
-def spread_of(means: Tensor, seeds: Tensor) -> float:
-    """Return the Davies-Bouldin index of `means` ``(g, width)`` by nearest `seeds` ``(k, width)``; 0 for one."""
-    near = nearest_centroids(means, seeds)
-    return float(davies_bouldin_score(means, near)) if 1 < len(near.unique()) < len(means) else 0.0
 
 
 def feature_weights(gaps: Tensor, weights: Tensor) -> Tensor:

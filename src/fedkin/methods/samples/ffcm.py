@@ -132,10 +132,10 @@ class FFCMMethod(CentroidMethod):
         if fed.secure_sums:
             check_enough(len(fed.present))
             terms = [Term("sums", tuple(before.shape)), Term("supports", (len(before),))]
-            sums = summed(fed, move_centres_in_place, fed.all(**payload), terms)
-            if 0 not in sums:
-                return [], sums.missing, before, {}
-            return sums[0].clients, sums.missing, _means(before, **sums[0].totals), {}
+            secret = summed(fed, move_centres_in_place, fed.all(**payload), terms)
+            if 0 not in secret:
+                return [], secret.missing, before, {}
+            return secret[0].clients, secret.missing, _means(before, **secret[0].totals), {}
         indices = forms.below(len(before)) if len(before) else forms.below(forms.MAX_COUNT)
         replies = fed.ask(move_centres, fed.all(**payload), {"centres": (None, state.width), "indices": indices})
         if not replies:
@@ -143,8 +143,8 @@ class FFCMMethod(CentroidMethod):
         iterations = dict(zip(map(str, replies), replies.each("iterations"), strict=True))
         pooled = replies.cat("centres")
         if self.aggregation == "mean" and len(before):
-            means = mean_by_index(before, pooled, replies.cat("supports"), replies.cat("indices"))
-            return list(replies), replies.missing, means, iterations
+            sums = _by_index(before, pooled, replies.cat("supports"), replies.cat("indices"))
+            return list(replies), replies.missing, _means(before, *sums), iterations
         # The same seeds in every round, so that centres stay once clients no longer move them; ten starts.
         centres = k_means_of_centres(pooled, self.n_clusters, fed.rng("kmeans"), 10).centres
         centres = in_order_of(before, centres) if len(before) else centres
@@ -212,14 +212,6 @@ def move_centres_in_place(client: Client, payload: Payload) -> Payload:
     (reply,) = move_centres.run([client], [payload])
     sums, supports = _by_index(payload["centroids"], reply["centres"], reply["supports"], reply["indices"])
     return {"sums": sums, "supports": supports}
-
-
-def mean_by_index(before: Tensor, centres: Tensor, supports: Tensor, indices: Tensor) -> Tensor:
-    """Return the means of `centres` ``(m, width)`` that started from the same row of `before` ``(k, width)``.
-
-    They are weighted by their `supports` ``(m,)``; `indices`, int64 ``(m,)``, are the rows.
-    """
-    return _means(before, *_by_index(before, centres, supports, indices))
 
 
 def _by_index(before: Tensor, centres: Tensor, supports: Tensor, indices: Tensor) -> tuple[Tensor, Tensor]:

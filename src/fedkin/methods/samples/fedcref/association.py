@@ -56,7 +56,9 @@ class AssociationGraph:
     def joined(cls, nodes: list[LocalCluster], edges: list[list[int]]) -> AssociationGraph:
         """Return the graph of these `edges`, whose communities are its connected components."""
         edges = sorted([a, b] for a, b in edges if nodes[a][0] != nodes[b][0])
-        return cls.of(nodes, edges, connected_parts(len(nodes), edges))
+        rows, columns = np.asarray(edges, dtype=np.int64).reshape(-1, 2).T
+        graph = coo_array((np.ones(len(rows)), (rows, columns)), shape=(len(nodes), len(nodes)))
+        return cls.of(nodes, edges, _largest_first(connected_components(graph, directed=False)[1]))
 
     def clusters(self) -> dict[int, list[int]]:
         """Return the clusters of each client's local clusters; communities come first, then unmatched ones."""
@@ -193,13 +195,6 @@ def choose_cut(heights: NDArray[np.float64]) -> float:
     edges = np.concatenate([[low], np.sort(inside), [high]])
     widest = int(np.argmax(np.diff(edges)))
     return float(edges[widest : widest + 2].mean())
-
-
-def connected_parts(size: int, edges: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Return the connected components of the graph of nodes ``0..size-1``, largest first, each a sorted list."""
-    rows, columns = np.asarray(edges, dtype=np.int64).reshape(-1, 2).T
-    graph = coo_array((np.ones(len(rows)), (rows, columns)), shape=(size, size))
-    return _largest_first(connected_components(graph, directed=False)[1])
 
 
 def _largest_first(labels: NDArray[np.int64]) -> list[list[int]]:
