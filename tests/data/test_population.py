@@ -7,26 +7,6 @@ from fedkin.core import Client, FedkinError
 from fedkin.data.population import Drift, Population
 
 
-class Tenfold:
-    def prepared(self, x, columns=None, where="", donors=None):
-        return 10 * x
-
-
-def test_preparing_reaches_all_tests_and_nothing_else():
-    client = Client(0, torch.ones(2, 3), torch.zeros(2, dtype=torch.int64))
-    labels = torch.tensor([1, 0])
-    before = Population(
-        [client], [client.y], ["a", "b"], tests=[(torch.ones(2, 3), labels)], common_test=(torch.ones(2, 3), labels)
-    )
-    after = before.prepared(Tenfold())
-    assert torch.equal(after.tests[0][0], torch.full((2, 3), 10.0))
-    assert torch.equal(after.common_test[0], torch.full((2, 3), 10.0))
-    assert after.tests[0][1] is labels
-    assert after.common_test[1] is labels
-    assert torch.equal(after.clients[0].x, torch.ones(2, 3))
-    assert torch.equal(before.tests[0][0], torch.ones(2, 3))
-
-
 def test_some_clients_may_never_take_part():
     people = Population([Client(i, torch.ones(2, 3)) for i in range(10)], None, [])
     without = people.without(0.3, seed=5)

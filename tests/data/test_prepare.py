@@ -186,7 +186,7 @@ def test_ordinals_and_dates_are_one_column_each():
     assert fed.clients[0].x.shape == (6, 2)
     assert float(found.encoding.fill[0]) in (1.0, 2.0)
     other = Column("stage", "ordinal", ("high", "low")), (0, 1, 1, 0, 1, 1)
-    with pytest.raises(FedkinError, match=r"'stage' has other levels .*; name its levels in ord"):
+    with pytest.raises(FedkinError, match=r"'stage' has other levels .* Name its levels in ord"):
         prepare(federation(table(stage, day), table(other, day)))
 
 

@@ -50,7 +50,7 @@ def test_a_client_refuses_what_is_too_long_to_be_reported_before_the_server_does
         table = Table((column,), torch.tensor(cells).double()[:, None])
         client = Client(0, torch.zeros(30, 1), table=table)
         for task in (moments, table_columns):
-            with pytest.raises(RefusalError, match="at most 500") as error:
+            with pytest.raises(RefusalError, match="more than 500") as error:
                 task.run([client], [{}])
             assert "private" not in str(error.value)
     rare = Table((Column("c", "category", (text, "b")),), torch.tensor(once).double()[:, None])

@@ -322,18 +322,14 @@ def _notes(columns: Sequence[Column], sums: ColumnSums, encoding: Encoding) -> l
     notes, missing = [], sums.samples - sums.filled
     if bool((missing > 0).any()):
         worst = [i for i in missing.argsort(descending=True, stable=True).tolist() if missing[i] > 0]
-        how = "take the column's median or most frequent value"
-        if encoding.imputation == "neighbours":
-            how = "take the mean of similar rows of their client, or in new rows that of the nearest cluster"
         cells = listing([f"'{columns[i].name}' {int(missing[i]):,}" for i in worst], 8)
-        notes.append(
-            f"{int(missing.sum()):,} of {sums.samples * len(columns):,} cells are empty ({cells}); they {how}."
-        )
+        how = "take the column's median or most frequent value"
+        how = "take the mean of similar rows of their client" if encoding.imputation == "neighbours" else how
+        count, total = int(missing.sum()), sums.samples * len(columns)
+        notes.append(f"{count:,} of {total:,} cells are empty ({cells}); they {how}.")
     if rare := [column.name for column, has_other in zip(columns, encoding.other.tolist(), strict=True) if has_other]:
-        notes.append(
-            f"Categories of {quoted(rare)} with too few samples at every client to be named, and all but the "
-            f"{MAX_CATEGORIES} most frequent of a column, are pooled as '{OTHER}'."
-        )
+        what = f"with too few samples at every client to be named, and all but the {MAX_CATEGORIES} most frequent"
+        notes.append(f"Categories of {quoted(rare)} {what}, are pooled as '{OTHER}'.")
     return notes
 
 

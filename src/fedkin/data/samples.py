@@ -30,18 +30,12 @@ from fedkin.data.options import NO_LABELS, TableOptions
 
 KEPT = ".fedkin"
 """Folder of embeddings beside the samples."""
-_SUGGESTED: dict[SampleKind, tuple[str, str]] = {
-    "images": (
-        "timm:vit_small_patch14_dinov2.lvd142m",
-        " (pip install 'fedkin[images]'), or a network in a file, as onnx:FILE or torch:FILE",
-    ),
-    "texts": (
-        "sentence-transformers:all-MiniLM-L6-v2",
-        " (pip install 'fedkin[text]'), or a folder with such a network in place of the name",
-    ),
-    "series": ("rocket", ""),
+_SUGGESTED: dict[SampleKind, str] = {
+    "images": "timm:vit_small_patch14_dinov2.lvd142m",
+    "texts": "sentence-transformers:all-MiniLM-L6-v2",
+    "series": "rocket",
 }
-"""Encoder of each kind for those who have none, and what it needs."""
+"""Encoder of each kind for those who have none."""
 
 
 def listed_samples(value: Any) -> Samples | None:
@@ -136,7 +130,7 @@ def _with_texts(data: Dataset, table: Table, encoder: SampleEncoder | None, orig
 def note_on_texts(clients: Iterable[tuple[str, Table | None]]) -> list[str]:
     """Return a sentence on each column of free text that is left out, since there is no encoder."""
     names = [name for _, table in clients if table for name, column in table.texts.items() if column.rows is None]
-    how = setting("encode", _SUGGESTED["texts"][0])
+    how = setting("encode", _SUGGESTED["texts"])
     return [
         f"Column '{name}' holds free text and is left out; {how} to compare what it says, or name it in "
         f"{option('drop')} or {option('categorical')}."
@@ -161,10 +155,8 @@ def _without_encoder(data: Dataset, samples: Samples, origin: str) -> Dataset:
         # Up to 64 pixels a side, as of handwriting and clothes, images are compared by their edges.
         if len(sizes) == 1 and max(*sizes.pop()) <= 64:
             return replace(data, x=stacked(pictures, origin), samples=None)
-    spec, more = _SUGGESTED[samples.kind]
-    raise FedkinError(
-        f"{origin} holds {samples.kind}, which an encoder turns into numbers; {setting('encode', spec)}{more}."
-    )
+    how = setting("encode", _SUGGESTED[samples.kind])
+    raise FedkinError(f"{origin} holds {samples.kind}, which an encoder turns into numbers; {how}.")
 
 
 def encoded(samples: Samples, encoder: SampleEncoder, origin: str) -> Tensor:

@@ -53,21 +53,15 @@ def reports_of(table: Table, min_members: int, origin: str) -> dict[str, Any]:
     That is ``facts``, uint8 ``(columns, 4)``: kind, as an index, and the flags `filled`, `unique` and `asked`; and
     ``levels``, a list of positions with their categories, if there are any. So a wide table is a few tensors.
 
-    Raises FedkinError if a name, or a category that would leave the client, is longer than may be sent. Its sentence is
-    public: it has names and lengths.
+    Raises FedkinError if a name, or a category that would leave the client, is longer than may be sent.
     """
     reports = [_report(column, table.values[:, i], min_members, table.id) for i, column in enumerate(table.columns)]
-    problems = [
-        FedkinError(
-            f"Column '{column.name[:60]}' of {origin} has a name of {len(column.name):,} characters, or a category of "
-            f"{max(map(len, report.categories), default=0):,}; shorten it to at most {_MAX_TEXT}, or leave the column "
-            f"out ({option('drop')}).",
-            public=True,
-        )
+    how = f"name or a category of more than {_MAX_TEXT} characters; shorten it, or name the column in {option('drop')}"
+    refuse(
+        FedkinError(f"Column '{column.name[:60]}' of {origin} has a {how}.", public=True)
         for column, report in zip(table.columns, reports, strict=True)
         if max(map(len, (column.name, *report.categories))) > _MAX_TEXT
-    ]
-    refuse(problems)
+    )
     facts = [[_KINDS.index(report.kind), report.filled, report.unique, report.asked] for report in reports]
     levels = [[i, list(report.categories)] for i, report in enumerate(reports) if report.categories]
     tensor = torch.tensor(facts, dtype=torch.uint8).reshape(-1, 4)
@@ -213,6 +207,8 @@ def agree(reports: Reports, id_column: str, client_names: Mapping[int, str]) -> 
         kinds = {report.kind for report in present.values()}
         if name == id_column:
             continue
+        remedy = f"Write it in one way, or name it in {option('categorical')} or {option('drop')}."
+        remedy = f"Name its levels in {option('ordinal')}, from the lowest up." if "ordinal" in kinds else remedy
         if not present:
             left_out.setdefault("are empty at all clients", []).append(name)
         elif id_column != NO_ID and all(report.unique for report in present.values()):
@@ -226,9 +222,9 @@ def agree(reports: Reports, id_column: str, client_names: Mapping[int, str]) -> 
                 f"{IN_WORDS[kind]} at {listed(client for client, report in present.items() if report.kind == kind)}"
                 for kind in sorted(kinds)
             ]
-            problems.append(f"Column '{name}' holds {'; '.join(places)}. {_remedy(kinds)}")
+            problems.append(f"Column '{name}' holds {'; '.join(places)}. {remedy}")
         elif (levels := _levels([*present.values()])) is None:
-            problems.append(f"Column '{name}' has other levels at one client than at another; {_remedy({'ordinal'})}")
+            problems.append(f"Column '{name}' has other levels at one client than at another. {remedy}")
         elif "category" in kinds and not levels:
             left_out.setdefault("have no value that is frequent enough at any client", []).append(name)
         else:
@@ -240,9 +236,6 @@ def agree(reports: Reports, id_column: str, client_names: Mapping[int, str]) -> 
         left_out[f"name the rows or say whose they are, or differ in nearly every row{keeps}"] = [*ids]
     notes = [f"Columns are left out that {reason}: {quoted(gone)}." for reason, gone in left_out.items()]
     if not columns and not problems:
-        bare = [client for client, columns in reports.items() if not any(report.filled for report in columns.values())]
-        if 0 < len(bare) < len(reports):
-            raise FedkinError(f"All cells are empty at clients {listed(bare)}; leave them out.")
         problems.append(f"No column is left to compare samples by: {' '.join(notes[:20])}")
     refuse(problems)
     return Schema(tuple(columns), row_id, notes)
@@ -254,12 +247,6 @@ def _levels(reports: Sequence[ColumnReport]) -> tuple[str, ...] | None:
     if "ordinal" in kinds:
         return levels[0] if len(set(levels)) == 1 else None
     return tuple(in_order(level for names in levels for level in names)) if "category" in kinds else levels[0]
-
-
-def _remedy(kinds: Collection[str]) -> str:
-    if "ordinal" in kinds:
-        return f"name its levels in {option('ordinal')}, from the lowest to the highest."
-    return f"Write it in one way, or name it in {option('categorical')} or {option('drop')}."
 
 
 def quoted(names: Sequence[str]) -> str:

@@ -60,16 +60,6 @@ def test_clusters_call_classes_by_other_labels():
         assert client.y is truth
 
 
-@pytest.mark.parametrize("scenario", [Rotation(), LabelFlip()])
-def test_both_splits_are_allocated_once_and_by_the_seed(scenario):
-    population = scenario.partition(labelled(600, 400), 0)
-    for tensors, n in (([client.x for client in population.clients], 600), ([x for x, _ in population.tests], 400)):
-        assert sorted(numbers(torch.cat(tensors)).tolist()) == list(range(n))
-    same, other = scenario.partition(labelled(600, 400), 0), scenario.partition(labelled(600, 400), 1)
-    assert all(torch.equal(a.x, b.x) for a, b in zip(population.clients, same.clients, strict=True))
-    assert any(len(a) != len(b) for a, b in zip(population.clients, other.clients, strict=True))
-
-
 def test_the_domain_of_a_table_is_no_feature(tmp_path):
     rows = np.arange(60)
     columns = {"a": rows, "domain": np.repeat([0, 1], 30), "kind": np.array(["u", "v"])[rows % 2]}

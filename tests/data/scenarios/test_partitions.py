@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import datasets
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -14,7 +15,7 @@ from fedkin.core import FedkinError
 from fedkin.core.seeds import derive_generator
 from fedkin.data.names import READ
 from fedkin.data.scenarios import partitions
-from fedkin.data.scenarios.partitions import Dirichlet, Iid, Labelled, LabelSkew, OwnClass
+from fedkin.data.scenarios.partitions import ClientFiles, Dirichlet, Iid, Labelled, LabelSkew, OwnClass
 from fedkin.experiment import registry
 
 
@@ -237,3 +238,30 @@ def test_every_client_has_a_few_classes_with_equally_many_distinct_samples(seed,
         assert set(counts.tolist()) <= {0, samples}
         assert low <= int((counts > 0).sum()) <= low + more
         assert len(part.unique()) == len(part)
+
+
+def test_clients_hold_out_a_share_in_the_order_of_their_rows(tmp_path):
+    for name, n in (("a", 10), ("b", 1)):
+        np.savez(tmp_path / f"{name}.npz", x=np.arange(n)[:, None], y=np.arange(n))
+    population = ClientFiles(str(tmp_path), test_fraction=0.3).build(1)
+    assert [(len(client), len(y)) for client, (_, y) in zip(population.clients, population.tests, strict=True)] == [
+        (7, 3),
+        (1, 0),
+    ]
+    for client, truth, (x, y) in zip(population.clients, population.truth, population.tests, strict=True):
+        assert client.x[:, 0].tolist() == truth.tolist() == client.y.tolist() == sorted(truth.tolist())
+        assert x[:, 0].tolist() == y.tolist()
+        assert not set(y.tolist()) & set(truth.tolist())
+    assert torch.equal(ClientFiles(str(tmp_path), test_fraction=0.3).build(1).tests[0][1], population.tests[0][1])
+
+
+def test_labels_of_a_folder_of_clients_are_the_clients_own_and_the_truth(tmp_path):
+    (tmp_path / "a.csv").write_text("a,kind\n1,dog\n2,cat\n")
+    (tmp_path / "b.csv").write_text("a,kind\n3,fish\n")
+    population = ClientFiles(str(tmp_path), label="kind").build()
+    assert [client.x.tolist() for client in population.clients] == [[[1], [2]], [[3]]]
+    assert [truth.tolist() for truth in population.truth] == [[1, 0], [2]]
+    assert population.classes == ["cat", "dog", "fish"]
+    assert [client.y.tolist() for client in population.clients] == [[1, 0], [2]]
+    assert all(client.state == {} for client in population.clients)
+    assert population.tests == []
