@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set, Sized, ValuesView
+from collections.abc import Iterator, Mapping, Sequence, Set, Sized
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -58,7 +58,7 @@ def form_of(value: Any, any_labels: bool = False) -> Form:
         return "items"
     if issparse(value):  # some are dicts; `as_tensor` has the sentence
         return "array"
-    if isinstance(value, Mapping | Iterator | Set | ValuesView):
+    if isinstance(value, Mapping | Iterator | Set):
         return "other"
     # A pair comes before an array: of [x, y] with as many columns as rows numpy would make one, too.
     if isinstance(value, list | tuple) and value and (first := form_of(value[0])) not in ("row", "other"):
@@ -257,7 +257,7 @@ def federation_input(
 
 def holds_several(value: Any) -> bool:
     """Return whether a value is the data of several clients, by name or in a list, rather than of one."""
-    if is_named(value) or _is_partitioned(value) or isinstance(value, Iterator | ValuesView):
+    if is_named(value) or _is_partitioned(value):
         return True
     if not isinstance(value, list | tuple) or not value or form_of(value) in ("pair", "samples"):
         return False
@@ -278,8 +278,6 @@ def named_data(value: Any, entrance: str) -> dict[Any, Any]:
         return _by_name(value)
     if _is_partitioned(value):
         value = _partitions(value, "test" if entrance == "eval" else "train")
-    if isinstance(value, Iterator | ValuesView) or (isinstance(value, np.ndarray) and value.dtype == object):
-        value = list(value)
     if isinstance(value, list | tuple) and not value:
         raise FedkinError("The list of clients is empty; at least one is needed.")
     form = form_of(value)
@@ -305,8 +303,6 @@ def labels_beside(y: Any, keys: Sequence[Any], by_name: bool) -> Mapping[Any, An
 
     Labels in a mapping need clients `by_name`. Raises FedkinError if they do not belong together.
     """
-    if isinstance(y, Iterator | ValuesView):
-        y = list(y)
     if isinstance(y, Mapping):
         if not by_name:
             raise FedkinError("y has labels by name, but clients have no names; give both in lists, or both in dicts.")
