@@ -20,8 +20,6 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from fedkin.core.errors import FedkinError
 
 _PROCESSOR = torch.device("cpu")
-_ASSUMED = 1 << 29
-"""Bytes for a stack on an accelerator that does not say how much memory is free."""
 _PLACES = threading.Lock()
 """Held while streams, copies of samples and torch's settings are looked up or changed."""
 _WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
@@ -119,9 +117,12 @@ def _apply(deterministic: bool, warn_only: bool, fills: bool, benchmark: bool, p
 
 
 def stack_memory() -> int:
-    """Return how many bytes a stack of models may use on this thread's device: half of its free memory."""
+    """Return how many bytes a stack of models may use on this thread's device: half of its free memory.
+
+    Where a device does not say how much is free, it is 512 MiB.
+    """
     place = device()
-    return int(torch.cuda.mem_get_info(place)[0]) // 2 if place.type == "cuda" else _ASSUMED
+    return int(torch.cuda.mem_get_info(place)[0]) // 2 if place.type == "cuda" else 2**29
 
 
 def placed(x: Tensor) -> Tensor:
@@ -142,7 +143,7 @@ class _Copies:
     def __init__(self, device: torch.device) -> None:
         self._device, self._bytes = device, 0
         self._copies = WeakTensorKeyDictionary()
-        memory = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else 4 * _ASSUMED
+        memory = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else 2**31
         self._most = memory // 4  # as networks need the rest
 
     def of(self, x: Tensor) -> Tensor:

@@ -20,11 +20,7 @@ from fedkin.core.tasks import Task
 
 MAX_ATTEMPTS = 20
 """Attempts at an exchange, or at a step, that a run cannot continue without."""
-MAX_UNUSABLE = 5
-"""Unusable replies after which a client is not asked again in the same step."""
 _LEAST = ("least", "members", "min_members")  # questions call so the samples below which a client reports nothing
-MIN_CLIENTS = 2
-"""Clients that a run can begin with, by default; all, if there are fewer."""
 
 Wanted = Expected | Callable[[int], Expected]
 """What replies must contain, the same for all clients or a function of the client's id."""
@@ -160,8 +156,8 @@ class Federation(ABC):
     keys, signed : dict of int to Tensor, dict of int to dict
         Public keys of clients that have been asked for theirs, uint8 ``(32,)``, and where clients sign their signatures
         of these; part of a checkpoint.
-    attempts : int
-        Number of attempts at a client that gives no usable reply, where all are needed.
+    attempts, most_unusable : int
+        Number of attempts at a client that gives no reply where all are needed, and at one whose replies are unusable.
     has_latecomers : bool
         Whether clients that are silent when all are needed may still take part later, rather than being dropped.
     clients : dict of int to Client
@@ -169,6 +165,7 @@ class Federation(ABC):
     """
 
     attempts: ClassVar[int] = MAX_ATTEMPTS
+    most_unusable: ClassVar[int] = 5
     has_latecomers: ClassVar[bool] = False
 
     def __init__(
@@ -177,7 +174,7 @@ class Federation(ABC):
         seed: int = 0,
         *,
         names: Sequence[str] = (),
-        min_clients: int = MIN_CLIENTS,
+        min_clients: int = 2,
         on_drop: Callable[[str], None] = lambda sentence: None,
     ) -> None:
         self.participation = Participation(ids)
@@ -295,7 +292,7 @@ class Federation(ABC):
             raise FedkinError(refusals[0])
         # A task that nobody has ever done and that fails everywhere in the same way has a fault of its own. A few
         # that lie cannot end a run: nothing is said of fewer clients than two, or than half of those present.
-        is_most = len(missing) >= MIN_CLIENTS and 2 * len(missing) > len(self.present)
+        is_most = len(missing) >= 2 and 2 * len(missing) > len(self.present)
         if task.name not in self._replied and is_most and len(reasons := set(missing.values())) == 1:
             (reason,) = reasons
             if failure_kind(reason) == "failed":
@@ -345,7 +342,7 @@ class Federation(ABC):
             for client, reason in self.missing.items():
                 kind = failure_kind(reason)
                 unusable[client] += kind in ("unusable", "diverged")
-                if kind == "refused" or unusable[client] >= MAX_UNUSABLE:
+                if kind == "refused" or unusable[client] >= self.most_unusable:
                     given_up[client] = reason
         self.note_missing({**self.missing, **given_up})
         return Replies(dict(sorted(replies.items())), self.missing)
@@ -396,7 +393,7 @@ class Federation(ABC):
             kind, label = failure_kind(reason), self.client_label(client)
             if kind == "refused":
                 raise FedkinError(f"{label} refuses, and too few clients remain without it: {reason}")
-            attempts = min(self.attempts, MAX_UNUSABLE) if kind in ("unusable", "diverged") else self.attempts
+            attempts = min(self.attempts, self.most_unusable) if kind in ("unusable", "diverged") else self.attempts
             raise FedkinError(
                 f"{label} gave no usable reply in {attempts} attempts ({reason}); too few clients remain."
             )

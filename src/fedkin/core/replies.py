@@ -150,6 +150,11 @@ def is_count(value: Any) -> bool:
     return type(value) is int and 0 <= value < MAX_COUNT
 
 
+def is_amount(value: Any) -> bool:
+    """Return whether a value is a plain number in [0, 2^53), such as a weight."""
+    return is_number(value) and 0 <= value < MAX_COUNT
+
+
 def is_shape(value: Any) -> bool:
     """Return whether a value is a list of one to four positive integers, of at most 2^31 elements."""
     if not isinstance(value, list | tuple) or not 0 < len(value) <= 4:
@@ -208,8 +213,6 @@ def positive(value: Any) -> bool:
     return is_number(value) and value > 0
 
 
-is_amount = within(0, MAX_COUNT - 1)
-"""Whether a value is a plain number in [0, 2^53), such as a weight."""
 is_flag = one_of(True, False)
 """Whether a value is true or false."""
 

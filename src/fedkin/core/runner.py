@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fedkin.core.client import Client
 from fedkin.core.errors import DivergedError, FedkinError, kind_of, listing
-from fedkin.core.federation import MAX_ATTEMPTS, MAX_UNUSABLE, Federation
+from fedkin.core.federation import MAX_ATTEMPTS, Federation
 from fedkin.core.method import Method, Record, State
 from fedkin.core.payload import PLAIN_VALUES, find_unsupported
 from fedkin.core.replies import MAX_UPDATE, failure_kind, lasts
@@ -268,7 +268,7 @@ def do_step(method: Method[Any], fed: Federation, state: Any) -> tuple[Any, Reco
             return after, record
         empty += 1
         reasons = {i: reason for i, reason in fed.missing.items() if i in present}
-        if empty < (MAX_UNUSABLE if all(map(lasts, reasons.values())) else MAX_ATTEMPTS):
+        if empty < (fed.most_unusable if all(map(lasts, reasons.values())) else MAX_ATTEMPTS):
             fed.pause(empty)
             continue
         if not reasons or not fed.can_spare(reasons):

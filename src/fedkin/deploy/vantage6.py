@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 SITE_TEXT, POLICY_TEXT = "FEDKIN_SITE_TEXT", "FEDKIN_POLICY_TEXT"
 """Environment variables of a node (``algorithm_env``): lines of ``site.toml`` and of ``policy.toml``."""
-_EVERY = 2.0
-"""Seconds between two looks for results: a subtask starts a container, which takes longer."""
 _RUNNING = {"pending", "initializing", "active"}
 """vantage6's states of a run that may still have a result."""
 
@@ -45,27 +43,11 @@ _RUNNING = {"pending", "initializing", "active"}
 def run_central(
     client: Any, method: str, settings: Sequence[str] = (), organizations: Sequence[int] = ()
 ) -> dict[str, str]:
-    """Run an experiment on a collaboration; return its results.
+    """Run an experiment, a method's name, on organizations, by default all of the collaboration; return its results.
 
-    Parameters
-    ----------
-    client : AlgorithmClient
-    method : str
-        Name of a method.
-    settings : sequence of str
-        Settings ``section.key=value``, as of ``fedkin run``.
-    organizations : sequence of int
-        Ids of those that take part; by default all of the collaboration.
-
-    Returns
-    -------
-    dict
-        ``results``, the run's folder as a ZIP file in base64, without the clusters of samples.
-
-    Raises
-    ------
-    FedkinError
-        If the experiment is not allowed, or organizations refuse what it needs.
+    `settings` are ``section.key=value``, as of ``fedkin run``. Its ``results`` are the run's folder as a ZIP file in
+    base64, without the clusters of samples. Raises FedkinError if the experiment is not allowed, or organizations refuse
+    what it needs.
     """
     ids = list(organizations) or [organization["id"] for organization in client.organization.list()]
     config = load_config(method, [*FEDERATED, *settings, f"federation.sites={len(ids)}"])
@@ -146,7 +128,7 @@ class Collaboration:
 
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
         """Return the replies that have come to these messages, or why there will be none."""
-        if time.monotonic() - self._looked < _EVERY:
+        if time.monotonic() - self._looked < 2.0:  # seconds; a subtask starts a container, which takes longer
             return []
         self._looked = time.monotonic()
         replies = []

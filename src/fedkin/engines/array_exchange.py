@@ -17,8 +17,6 @@ from fedkin.core.payload import payload_bytes
 from fedkin.core.replies import Expected, Failure, extremes
 from fedkin.core.seeds import derive_seeds
 
-_ROWS = 1 << 14
-"""Rows of a block: with 64 numbers each 4 MB, which two cores' caches about hold beside what is computed of them."""
 _DECLINED = Failure("declined", "its privacy budget allows it to send nothing")
 
 
@@ -77,7 +75,9 @@ class ArrayExchange:
 
         seeds = derive_seeds(self.fed.seed, "client", self.ids.numpy(), self.fed.exchange)
         replied = 0
-        for block, (entries, seconds) in self.fed.in_order(work, self.clients.blocks(self.ids, seeds, _ROWS)):
+        # With 64 numbers in each row 4 MB, which two cores' caches about hold beside what is computed of them.
+        blocks = self.clients.blocks(self.ids, seeds, rows=2**14)
+        for block, (entries, seconds) in self.fed.in_order(work, blocks):
             self.fed.seconds += seconds
             replied += len(block)
             if self.fed.on_progress:

@@ -31,9 +31,6 @@ from fedkin.secure_aggregation.sums import ClientSums
 C = TypeVar("C")
 R = TypeVar("R")
 
-_MIN_CHUNK, _MAX_CHUNK, _SECONDS = 2, 64, 0.02
-"""Clients per call at least, so that small models train as stacks; at most; and the seconds a call should take."""
-
 
 @contextmanager
 def one_thread() -> Iterator[None]:
@@ -94,10 +91,9 @@ class LocalFederation(Federation):
         depend on it, on an accelerator up to rounding.
     workers : int, optional
         Worker threads; by default one per available core, on an accelerator at most four.
-    drop_rate : float
-        Probability, in [0, 1), that a client is lost for one exchange. For tests and studies.
-    failures : iterable of (int, int)
-        Pairs (exchange, client) that are lost on purpose; exchanges count from 1.
+    drop_rate, failures : float, iterable of (int, int)
+        Probability, in [0, 1), that a client is lost for one exchange, and pairs (exchange, client) that are lost on
+        purpose; exchanges count from 1. For tests and studies.
     on_progress : callable, optional
         Called with (clients done, clients asked) during an exchange.
     **common
@@ -218,22 +214,26 @@ def _check(task: Task, payloads: Mapping[int, Payload]) -> None:
 class _Pace:
     """Scheduler that chooses how many clients each call of a task gets: `fixed`, or by the time that clients take."""
 
+    fewest, most, seconds = 2, 64, 0.02  # that small models train as stacks; the seconds that a call should take
+
     def __init__(self, fixed: int | None, workers: int) -> None:
         self.fixed, self.workers = fixed, workers
-        self.size = fixed or _MIN_CHUNK
+        self.size = fixed or self.fewest
 
     def chunks(self, clients: Sequence[int]) -> Iterator[list[int]]:
         """Yield `clients` in chunks of the current size; the last chunks are small, so that workers end together."""
         start = 0
         while start < len(clients):
-            fair = max(_MIN_CHUNK, (len(clients) - start) // (2 * self.workers))  # no worker ends long after the others
+            fair = max(
+                self.fewest, (len(clients) - start) // (2 * self.workers)
+            )  # no worker ends long after the others
             size = self.fixed or min(self.size, fair)
             yield list(clients[start : start + size])
             start += size
 
     def learn(self, count: int, seconds: float) -> None:
         """Adapt the size of chunks to the seconds that a call took for `count` clients."""
-        self.size = max(_MIN_CHUNK, min(_MAX_CHUNK, int(count * _SECONDS / max(seconds, 1e-6))))
+        self.size = max(self.fewest, min(self.most, int(count * self.seconds / max(seconds, 1e-6))))
 
 
 def _in_order(

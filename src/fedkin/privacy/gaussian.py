@@ -40,10 +40,6 @@ from fedkin.core.seeds import ClientNoise, Noise, bisect_upwards, integers_below
 
 Integers = NDArray[np.int64]
 
-_FINE = 23
-"""The grid is 2^23 to 2^24 times finer than the standard deviation: then rounding 10,000 numbers costs 1e-5 of it, and
-all products below fit int64."""
-
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
     """Return the smallest delta, in [0, 1], for which what is mu-GDP is (epsilon, delta)-differentially private.
@@ -91,8 +87,9 @@ def add_noise(
     """
     if standard_deviation == 0:
         return [value.double() for value in values]
-    # Below 2^-1022 float64 has fewer digits.
-    grid = 2.0 ** max(math.frexp(standard_deviation)[1] - 1 - _FINE, -1022)
+    # The grid is 2^23 to 2^24 times finer than the deviation: then rounding 10,000 numbers costs 1e-5 of it, and all
+    # products fit int64. Below 2^-1022 float64 has fewer digits.
+    grid = 2.0 ** max(math.frexp(standard_deviation)[1] - 24, -1022)
     clients = len(noise.rngs) if isinstance(noise, ClientNoise) else 1
     count = sum(value.numel() for value in values) // max(1, clients)
     scale = math.ceil(standard_deviation / grid * (1 + grid * math.sqrt(count) / sensitivity))

@@ -25,12 +25,12 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fedkin.core.seeds import KEY as KEY
+
 Integers = NDArray[np.uint64]
 """Integers modulo 2^64, ``(n,)``."""
 BITS = 32
 """Binary places of a hidden number: it is exact to 2^-33."""
-KEY = 32
-"""Bytes of a key."""
 
 
 def limit(clients: int) -> float:
@@ -95,10 +95,15 @@ def agreed(private: bytes, public: bytes) -> bytes:
     return _loaded(private).exchange(X25519PublicKey.from_public_bytes(public))
 
 
-_loaded = lru_cache(maxsize=512)(X25519PrivateKey.from_private_bytes)
-"""Cached, since loading a private key takes as long as using it, and every pair of clients needs it."""
-shared_secret = lru_cache(maxsize=2**15)(agreed)
-"""The same as `agreed`, cached for keys that are used throughout a run."""
+@lru_cache(512)  # since loading a private key takes as long as using it, and every pair of clients needs it
+def _loaded(private: bytes) -> X25519PrivateKey:
+    return X25519PrivateKey.from_private_bytes(private)
+
+
+@lru_cache(2**15)
+def shared_secret(private: bytes, public: bytes) -> bytes:
+    """Do the same as `agreed`, for keys that are used throughout a run."""
+    return agreed(private, public)
 
 
 def is_key(public: bytes) -> bool:

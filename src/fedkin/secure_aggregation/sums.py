@@ -115,27 +115,13 @@ def summed(
     found to lie is left out of the run, if enough others remain. All of this is said of each of the `groups_of` a
     cluster: the server sees their sums, and a cluster's is over those that came to one.
 
-    Parameters
-    ----------
-    fed : Federation
-    task : Task
-        Task that clients run.
-    payloads : mapping of int to dict
-        Payload for each client, the same for all clients of a cluster: otherwise masks do not cancel.
-    terms : sequence of Term
-        Terms of the replies that are summed.
-    clusters : mapping of int to int, optional
-        The cluster of each client; by default all are in cluster 0.
-    attempts : int
-        Maximum number of attempts at the sum of a cluster.
-    complete : bool
-        Whether a group's sum must be over all of its clients. The difference of two sums of the same numbers is what
-        those gave who are in one of them, so that it must not be asked for once more to have the others in it, too.
+    Payloads are the same for all clients of a cluster: otherwise masks do not cancel. `terms` of the replies are
+    summed. `clusters` are those of the clients; by default all are in cluster 0. There are so many `attempts` at the
+    sum of a cluster. With `complete`, a group's sum must be over all of its clients: the difference of two sums of the
+    same numbers is what those gave who are in one of them, so that it must not be asked for once more to have the
+    others in it, too.
 
-    Returns
-    -------
-    Replies of Sum
-        By cluster, in order, without clusters that came to no sum; `missing` are the clients that are in none.
+    Return the sums by cluster, in order, without clusters that came to none; `missing` are the clients in none.
     """
     missing = _ask_keys(fed, payloads)
     members: dict[int, list[int]] = {}
