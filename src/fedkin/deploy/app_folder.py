@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from string import Template
@@ -47,39 +47,44 @@ def init(
     sites = trial.sites or len(trial.listed) or 3
     config = load_config(experiment, [*FEDERATED, *settings, f"federation.sites={sites}"])
     check_federated(config)
-    check_sites(config)
-    _check_host(host)
-    certificates = {} if insecure else new_certificates([host])
+    is_address = re.fullmatch(r"[\d.]+", host) is not None
+    # Names of hosts (RFC 1123) have a letter, and ASCII alone.
+    if not re.fullmatch(r"(?!-)[a-zA-Z0-9-]{1,63}(?<!-)(\.(?!-)[a-zA-Z0-9-]{1,63}(?<!-))*", host) or len(host) > 253:
+        raise FedkinError(f"{host!r} is no name of a host, such as fed.example.org, and no IPv4 address.")
+    try:
+        name = x509.IPAddress(ipaddress.IPv4Address(host)) if is_address else x509.DNSName(host)
+    except ValueError as error:
+        raise FedkinError(f"{host!r} is no name of a host, and no IPv4 address.") from error
+    packages = own_packages(config)
     words = {
+        "method": config.method_name,
         "host": host,
         "port": str(port),
         "listen": host if host.startswith("127.") or host == "localhost" else "0.0.0.0",
-        "packages": _INSTALL.format(packages=", ".join(own)) if (own := own_packages(config)) else "",
+        "packages": _INSTALL.format(packages=", ".join(packages)) if packages else "",
+        "columns": _lines_of_sites(config, packages),
         "sites": str(sites),
+        **(_INSECURE if insecure else _SECURE),
     }
-    _write_app(folder, words | (_INSECURE if insecure else _SECURE), config)
-    write_certificates(folder / "certificates", certificates)
-
-
-def _write_app(folder: Path, words: Mapping[str, str], config: Config) -> None:
-    """Write the experiment, and the files that templates make when `words` take the place of each ``$name``."""
-    words = {"method": config.method_name, "columns": _lines_of_sites(config), **words}
-    for name, template in _APP.items():
+    for path, template in _APP.items():
         text = files("fedkin.deploy").joinpath("templates", template).read_text(encoding="utf-8")
-        write_atomically(folder / name, Template(text).substitute(words))
-        if name.endswith(".sh") and name != "environment.sh":  # which the others read
-            (folder / name).chmod(0o755)
+        write_atomically(folder / path, Template(text).substitute(words))
+        if path.endswith(".sh") and path != "environment.sh":  # which the others read
+            (folder / path).chmod(0o755)
     write_atomically(folder / "experiment.toml", config.to_toml())
+    for file, content in ({} if insecure else new_certificates(name)).items():
+        (write_secret if file.endswith(".key") else write_atomically)(folder / "certificates" / file, content)
 
 
-def _lines_of_sites(config: Config) -> str:
+def _lines_of_sites(config: Config, packages: Sequence[str]) -> str:
     """Return lines of a site's file: packages that the experiment needs, and what it says of columns."""
     lines = [f"{key} = {toml_text(value)}\n" for key, value in config.data.of_columns.items()]
     if lines:
         lines.insert(0, "# columns, as in the experiment; change what this site names or writes differently\n")
-    if packages := own_packages(config):
-        trusted = f"packages = {toml_text(packages)}  # packages of the experiment's code, besides fedkin\n"
-        lines.insert(0, trusted)
+    if packages:
+        lines.insert(
+            0, f"packages = {toml_text(list(packages))}  # packages of the experiment's code, besides fedkin\n"
+        )
     return "".join(lines)
 
 
@@ -90,12 +95,15 @@ def own_packages(config: Config) -> list[str]:
     return sorted({match[1] for value in values if (match := dotted.fullmatch(value))} - {"fedkin"})
 
 
-def check_sites(config: Config) -> None:
-    """Raise FedkinError if an experiment has a single site, or never as many as ``federation.min_clients``.
+def check_federated(config: Config) -> None:
+    """Raise FedkinError if distant sites cannot run an experiment.
 
-    Without a number of sites there are as many as ``[federation]`` lists.
+    That is if it has a single site, or never as many as ``federation.min_clients``, where ``[federation]`` lists as
+    many as there are if no number says; if its method is a centralised baseline, for which sites would send their
+    samples; or if it has clients fail or holds out samples for tests, which only simulations do.
     """
-    federation, sites = config.federation, config.federation.sites or len(config.federation.listed)
+    federation, simulation = config.federation, config.simulation
+    sites = federation.sites or len(federation.listed)
     if sites == 1:
         raise FedkinError("'federation.sites' is 1, and a federation has at least two sites; give the number of sites.")
     if sites and federation.min_clients > sites:
@@ -103,23 +111,14 @@ def check_sites(config: Config) -> None:
             f"'federation.min_clients' is {federation.min_clients}, but there are only {sites} sites "
             "('federation.sites'); lower it."
         )
-
-
-def check_federated(config: Config) -> None:
-    """Check that distant sites can run an experiment.
-
-    Raises FedkinError if its method is a centralised baseline, for which sites would send their samples, or if it has
-    clients fail or holds out samples for tests, which only simulations do.
-    """
-    if config.simulation.drop_rate or config.simulation.failures:
-        name = "drop_rate" if config.simulation.drop_rate else "failures"
+    simulated = {
+        "drop_rate": simulation.drop_rate,
+        "failures": simulation.failures,
+        "test_fraction": getattr(config.scenario, "test_fraction", 0),
+    }
+    if names := [name for name, value in simulated.items() if value]:
         raise FedkinError(
-            f"'simulation.{name}' is for the local engine; sites of a real federation fail by themselves."
-        )
-    if getattr(config.scenario, "test_fraction", 0):
-        raise FedkinError(
-            "'simulation.test_fraction' is for simulations: sites of a real federation train on all rows of their "
-            "files, and no model is tested; keep rows for tests in another file, and `fedkin predict` their classes."
+            f"'simulation.{names[0]}' is for simulations: real sites fail by themselves, and train on all their rows."
         )
     if config.method.sends_samples():
         raise FedkinError(
@@ -131,83 +130,54 @@ def check_federated(config: Config) -> None:
 # Certificates of a server and keys of sites, for encryption and authentication of messages.
 
 
-def _check_host(host: str) -> None:
-    """Raise FedkinError unless `host` is a host's name (RFC 1123) or an IPv4 address."""
-    part = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
-    # A name has a letter, so that 10.0.0.300 is none.
-    is_name = re.fullmatch(rf"(?=.*[a-z])(?=.{{1,253}}$)({part}\.)*{part}", host, re.IGNORECASE | re.ASCII)
-    if not is_name and not _is_address(host):
-        raise FedkinError(
-            f"{host!r} is no name of a host: give one such as fed.example.org, whose parts have 1 to 63 letters a to "
-            "z, digits or hyphens, or an IPv4 address, without a port; one with other letters as registered, xn--..."
-        )
-
-
-def _is_address(host: str) -> bool:
-    try:
-        return bool(ipaddress.IPv4Address(host))
-    except ValueError:
-        return False
-
-
-def new_certificates(hosts: Sequence[str]) -> dict[str, bytes]:
+def new_certificates(name: x509.GeneralName) -> dict[str, bytes]:
     """Create a certificate authority and a server's certificate, valid for two years, as four files with their keys.
 
-    They are ``ca.crt``, ``ca.key``, ``server.crt`` and ``server.key``. `hosts` are names in ASCII or IPv4 addresses of
-    the server.
+    They are ``ca.crt``, ``ca.key``, ``server.crt`` and ``server.key``; `name` is that of the server.
     """
-    names = [x509.IPAddress(ipaddress.ip_address(host)) if _is_address(host) else x509.DNSName(host) for host in hosts]
     authority, server = (ec.generate_private_key(ec.SECP384R1()) for _ in range(2))
-    of_authority = [
-        (x509.BasicConstraints(ca=True, path_length=0), True),
-        (x509.SubjectKeyIdentifier.from_public_key(authority.public_key()), False),
-    ]
-    of_server = [
-        (x509.SubjectAlternativeName(names), False),
-        (x509.BasicConstraints(ca=False, path_length=None), True),
-        (x509.ExtendedKeyUsage([x509.oid.ExtendedKeyUsageOID.SERVER_AUTH]), False),
-        (x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key()), False),
-    ]
+    authority_key = authority.public_key()
+    extensions: dict[str, list[tuple[x509.ExtensionType, bool]]] = {
+        "ca": [
+            (x509.BasicConstraints(ca=True, path_length=0), True),
+            (x509.SubjectKeyIdentifier.from_public_key(authority_key), False),
+        ],
+        "server": [
+            (x509.SubjectAlternativeName([name]), False),
+            (x509.BasicConstraints(ca=False, path_length=None), True),
+            (x509.ExtendedKeyUsage([x509.oid.ExtendedKeyUsageOID.SERVER_AUTH]), False),
+            (x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key), False),
+        ],
+    }
     unused = dict.fromkeys(
         ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "encipher_only",
          "decipher_only"), False,
     )  # fmt: skip
-    issuer = _named("fedkin federation")
+    subjects = {
+        kind: x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, f"fedkin {kind}")]) for kind in extensions
+    }
     today = datetime.datetime.now(datetime.UTC)
     files = {}
-    for name, key, extensions in (("ca", authority, of_authority), ("server", server, of_server)):
+    for kind, key in (("ca", authority), ("server", server)):
         signs = key is authority
         usage = x509.KeyUsage(digital_signature=not signs, key_cert_sign=signs, crl_sign=signs, **unused)
         builder = x509.CertificateBuilder(
-            issuer_name=issuer,
-            subject_name=issuer if signs else _named("fedkin server"),
+            issuer_name=subjects["ca"],
+            subject_name=subjects[kind],
             public_key=key.public_key(),
             serial_number=x509.random_serial_number(),
             not_valid_before=today - datetime.timedelta(hours=1),  # for clocks that differ
             not_valid_after=today + datetime.timedelta(days=730),
         )
-        for extension, critical in [*extensions, (usage, True)]:
+        for extension, critical in [*extensions[kind], (usage, True)]:
             builder = builder.add_extension(extension, critical)
-        certificate = builder.sign(authority, hashes.SHA384())
-        files[f"{name}.key"] = _private(key, serialization.PrivateFormat.PKCS8)
-        files[f"{name}.crt"] = certificate.public_bytes(serialization.Encoding.PEM)
+        files[f"{kind}.key"] = _private(key, serialization.PrivateFormat.PKCS8)
+        files[f"{kind}.crt"] = builder.sign(authority, hashes.SHA384()).public_bytes(serialization.Encoding.PEM)
     return files
-
-
-def _named(common_name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, common_name)])
 
 
 def _private(key: ec.EllipticCurvePrivateKey, form: serialization.PrivateFormat) -> bytes:
     return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
-
-
-def write_certificates(folder: Path, certificates: Mapping[str, bytes]) -> None:
-    """Write the files of `new_certificates`; raise FedkinError if ``ca.crt`` exists."""
-    if (folder / "ca.crt").exists():
-        raise FedkinError(f"{folder / 'ca.crt'} exists already; sites would not trust the server under a new one.")
-    for name, content in certificates.items():
-        (write_secret if name.endswith(".key") else write_atomically)(folder / name, content)
 
 
 def make_key(path: Path) -> Path:

@@ -26,7 +26,7 @@ from fedkin.data.checks import check_labels
 from fedkin.data.dataset import in_order
 from fedkin.data.names import expanded
 from fedkin.data.population import Population
-from fedkin.deploy.app_folder import check_federated, check_sites
+from fedkin.deploy.app_folder import check_federated
 from fedkin.engines.flower_engine.grid import FlowerFederation, Roster
 from fedkin.experiment.callbacks import check_tensorboard
 from fedkin.experiment.config import Config, load_config
@@ -204,7 +204,6 @@ def _claimed(config: Config, folder: Path) -> Config:
     if config.federation.sites is None and not config.federation.listed:
         raise FedkinError("'federation.sites' has no default on a real federation; give the number of sites.")
     check_federated(config)
-    check_sites(config)
     path = folder / CONFIG
     if path.exists():
         like = read_tables(path).get("evaluation", {}).get("like")

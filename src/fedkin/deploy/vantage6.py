@@ -46,8 +46,8 @@ def run_central(
     """Run an experiment, a method's name, on organizations, by default all of the collaboration; return its results.
 
     `settings` are ``section.key=value``, as of ``fedkin run``. Its ``results`` are the run's folder as a ZIP file in
-    base64, without the clusters of samples. Raises FedkinError if the experiment is not allowed, or organizations refuse
-    what it needs.
+    base64, without the clusters of samples. Raises FedkinError if the experiment is not allowed, or organizations
+    refuse what it needs.
     """
     ids = list(organizations) or [organization["id"] for organization in client.organization.list()]
     config = load_config(method, [*FEDERATED, *settings, f"federation.sites={len(ids)}"])
