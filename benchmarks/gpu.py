@@ -32,7 +32,7 @@ import torch
 from torch import nn
 
 from fedkin.core import Client, Method
-from fedkin.core.device import Execution, device_named, on
+from fedkin.core.device import device_named, on
 from fedkin.core.seeds import derive_generator
 from fedkin.engines.local import LocalFederation, cores
 from fedkin.methods.clients.fedavg import FedAvgMethod
@@ -168,7 +168,7 @@ def compared(
     """
     values = {"seconds": least(work(device), device)}
     if device.type == "cuda":
-        with on(device, execution=Execution(cuda_graphs=False)):
+        with on(device, cuda_graphs=False):
             values["seconds, not recorded"] = least(work(device), device)
     processor, (some, of) = torch.device("cpu"), on_processor
     values["seconds, processor"] = least(work(processor, some), processor) * of / some
