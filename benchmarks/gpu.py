@@ -65,7 +65,13 @@ def fedcref(device: torch.device, tiny: bool) -> Values:
     clients, samples = (3, 40) if tiny else (25, 500)
     method, shape = FedCRefMethod(), Autoencoder(widths_for(784))
     training = StackTraining(1 if tiny else 20, 0, method.batch_size, method.learning_rate)
-    payload = {**method.start_options(), **tasks.spec(shape), "training": asdict(training), "replicas": 2}
+    payload = {
+        "initial": method.initial,
+        "n_clusters": method.n_clusters,
+        **tasks.spec(shape),
+        "training": asdict(training),
+        "replicas": 2,
+    }
     halves = []
     for client in synthetic_clients(clients, samples, 784):
         labels = client.state["given"]
