@@ -100,7 +100,7 @@ KEY = (
     ("override", "sentence"),
     [
         ("method.seed=3", "Unknown key on the command line: 'method.seed'; did you mean 'seed'?"),
-        ("federation.zzz=3", "Unknown key on the command line: 'federation.zzz'; the nearest of 12 are "),
+        ("federation.zzz=3", "Unknown key on the command line: 'federation.zzz'; the nearest of "),
         ("devic.chunk=3", "Unknown key on the command line: 'devic'; did you mean 'device'?"),
         ("method.rounds=true", "'method.rounds' is True on the command line; it should be a valid integer."),
         ("method.rate=nan", "'method.rate' is nan on the command line; it should be a finite number."),
