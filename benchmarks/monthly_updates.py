@@ -19,7 +19,7 @@ import fedkin
 
 DATA = {
     "wine": load_wine, "breast cancer": load_breast_cancer, "iris": load_iris, "digits": load_digits,
-    "blobs": lambda return_X_y: make_blobs(600, 6, centers=5, random_state=3),
+    "blobs": lambda **_: make_blobs(600, 6, centers=5, random_state=3),
 }  # fmt: skip
 
 
