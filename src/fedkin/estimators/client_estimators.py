@@ -76,9 +76,9 @@ class ClientClusterer(Estimator):
         Parameters
         ----------
         clients : sequence, dict, str or Path, or FederatedDataset
-            The clients, in the forms that estimators of samples take, with labels: pairs ``(x, y)``, dicts of ``x`` and
-            ``y``, tables or files with a column of labels, data sets of pairs, or samples alone, with their labels in
-            `y`. Labels are one per sample: integers, which may leave gaps, booleans or strings.
+            The clients, in the forms that estimators of samples take, with labels: pairs ``(x, y)``, tables or
+            files with a column of labels, data sets of pairs, or samples alone, with their labels in `y`. Labels are
+            one per sample: integers, which may leave gaps, booleans or strings.
         y : str, sequence or dict, optional
             The name of the column of labels; or one array of labels per client, in order or by name. By default labels
             are in the pairs, or in the first column called ``label``, ``labels``, ``class``, ``target`` or ``y``.

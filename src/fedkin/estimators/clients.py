@@ -92,7 +92,7 @@ def read_labelled_clients(data: Any, y: Any, table: TableOptions, labels_needed:
 
 @at_door(PYTHON)
 def labelled_data(x: Any, y: Any, subject: str, label: str | None) -> ClientInput:
-    """Read one client's samples and labels, which are in `y`, in a column of `x`, in its file, or in a pair or dict.
+    """Read one client's samples and labels, which are in `y`, in a column of `x`, in its file, or in a pair.
 
     `y` are labels or the name of their column; `label` is the column in the tables of ``fit``. Labels are ``None``
     where there are none. `subject` names the samples, at the beginning of error messages. Raises FedkinError if they
