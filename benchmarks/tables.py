@@ -12,7 +12,11 @@ With ``--rivals``, kin-graph, its nearest rivals and FedDP-KMeans cluster the sa
 seeds: digits and MNIST's tenth as images, wine, breast cancer, and eight sets of the suite. Methods with an epsilon run
 on the images, spread at random. The server of FedDP-KMeans has a random twentieth of the rows, which clients have, too.
 
-Tables, variants and partitions are those of `table_sources`; with ``FEDKIN_DATA`` unset, scikit-learn's alone.
+    python benchmarks/tables.py run CSV --uci --variants plain --clients 3 --seeds 0 1
+    python benchmarks/tables.py show CSV --clear 0.2
+
+Tables, variants and partitions are those of `table_sources`; with ``FEDKIN_DATA`` unset, scikit-learn's alone. With
+``--uci`` they are those of ``FEDKIN_ARFF``.
 """
 
 from __future__ import annotations
@@ -42,6 +46,7 @@ from sources import (
     VARIANTS,
     Labels,
     add,
+    arff_sources,
     generator,
     known_cells,
     partition,
@@ -108,10 +113,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=list(range(5)))
     parser.add_argument("--methods", nargs="+", help="all unless named, such as kin-graph k-means")
     parser.add_argument("--rivals", action="store_true", help="kin-graph and its rivals, three seeds")
+    parser.add_argument("--uci", action="store_true", help="the tables of FEDKIN_ARFF alone")
+    parser.add_argument("--clear", type=float, help="show tables alone of which a method given the number has this ARI")
     options = parser.parse_args(arguments)
     if options.what == "show":
-        print(summary(pd.read_csv(options.csv)))
+        print(summary(clear(pd.read_csv(options.csv), options.clear)))
         return
+    if options.uci:
+        options.tables = list(arff_sources())
     if options.rivals:
         options.tables = [name for name in options.tables if name in RIVAL_TABLES]
         options.variants, options.seeds = ["plain"], [seed for seed in options.seeds if seed < 3]
@@ -212,6 +221,14 @@ POOLED: dict[tuple[str, bool], Callable[[Rows, int, int], Labels]] = {
     ("Gaussian mixture, BIC", False): by_bic,
 }
 """Methods of all rows together."""
+
+
+def clear(lines: pd.DataFrame, least: float | None) -> pd.DataFrame:
+    """Return the lines of tables whose classes show as clusters: some method that is given the number has this ARI."""
+    if least is None:
+        return lines
+    best = lines[lines.k_given].groupby(["table", "method"]).ari.mean().groupby("table").max()
+    return lines[lines.table.isin(best.index[best >= least])]
 
 
 def summary(lines: pd.DataFrame) -> str:
