@@ -85,7 +85,7 @@ def methods() -> dict[str, Callable[[], Any]]:
         "ffcm": lambda: FFCMMethod(aggregation="mean", start="uniform", rounds=2),
         "feddp-kmeans": FedDPKMeansMethod,
         "kin-graph": lambda: KinGraphMethod(
-            n_clusters=CLUSTERS, common_micro_clusters=False, components=10, max_nodes=2000, features="raw"
+            n_clusters=CLUSTERS, common_micro_clusters=False, components=10, features="raw"
         ),
     }
 

@@ -22,7 +22,6 @@ from fedkin.data.statistics import column_sums, hidden_column_sums
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment import registry
 from fedkin.experiment.config import checked_method
-from fedkin.methods.samples.kingraph.own_micro_clusters import unsmoothed_nodes
 from fedkin.secure_aggregation.sums import secure
 
 _START = hostile.SMALL["fedcref"]
@@ -96,12 +95,6 @@ def _method(name: str, settings: dict[str, Any]) -> dict[str, Crossing]:
     return _made(name, settings)[0].crossings
 
 
-def _unsmoothed() -> dict[str, Crossing]:
-    fed, state = _made("kin-graph", {**hostile.SMALL["kin-graph"], "smoothing": 2})
-    unsmoothed_nodes(fed, state.space, state.own)
-    return fed.crossings
-
-
 def _forgotten() -> dict[str, Crossing]:
     fed, state = _made("mufc", hostile.SMALL["mufc"])
     method = checked_method(registry.resolve("method", "mufc"), dict(hostile.SMALL["mufc"]))
@@ -160,7 +153,6 @@ def _plain_tables() -> list[Client]:
 
 SOURCES: dict[str, Callable[[], dict[str, Crossing]]] = {
     **{name: functools.partial(_method, name, own) for name, own in {**hostile.SMALL, **OTHERS}.items()},
-    "kin-graph unsmoothed": _unsmoothed,
     "mufc forgets": _forgotten,
     "arrays": lambda: _prepared(_arrays()),
     "arrays with outliers": lambda: _prepared(_outlying()),

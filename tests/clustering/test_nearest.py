@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedkin.clustering.micro_clusters import merged_nodes, smoothed, summarise
+from fedkin.clustering.micro_clusters import merged_nodes, summarise
 from fedkin.clustering.nearest import nearest_centroids
 from fedkin.clustering.node_votes import counted, nearest_nodes, node_margins
 from fedkin.clustering.whitening import whitened
@@ -67,23 +67,12 @@ def test_each_is_the_mean_of_its_members_and_none_is_too_small(clusters: int, le
         torch.testing.assert_close(centroid, x[found.labels == i].mean(0), atol=1e-5, rtol=1e-4)
 
 
-def test_points_move_to_the_mean_of_their_neighbours():
-    x = points(600)
-    order = torch.cdist(x, x).argsort(1)[:, :4]
-    once = x[order].mean(1)
-    torch.testing.assert_close(smoothed(x, 3, 1, generator()), once)
-    torch.testing.assert_close(smoothed(x, 3, 2, generator()), once[order].mean(1))
-    assert torch.equal(smoothed(x, 0, 3, generator()), x)
-    assert torch.equal(smoothed(x[:255], 5, 3, generator()), x[:255])
-    torch.testing.assert_close(smoothed(x[:256], 5, 1, generator()), smoothed(x[:256], 2, 1, generator()))
-
-
 @given(st.integers(1, 6), st.integers(0, 1000))
-def test_full_power_makes_neighbours_differ_alike_in_all_directions(d: int, seed: int):
+def test_whitening_makes_neighbours_differ_alike_in_all_directions(d: int, seed: int):
     root = torch.randn(d, d, generator=generator(seed), dtype=torch.float64) + 3 * torch.eye(d, dtype=torch.float64)
     scatter = root @ root.T
     directions = torch.linalg.qr(torch.randn(d + 2, d, generator=generator(seed + 1)))[0]
-    scaled = whitened(directions, scatter, 10**12, 1.0)
+    scaled = whitened(directions, scatter, 10**12)
     by = (directions.T @ scaled).double()
     alike = scatter.trace() / d * torch.eye(d, dtype=torch.float64)
     torch.testing.assert_close(by.T @ scatter @ by, alike, rtol=1e-3, atol=1e-3 * float(scatter.max()))
@@ -91,7 +80,7 @@ def test_full_power_makes_neighbours_differ_alike_in_all_directions(d: int, seed
 
 def test_with_ties_no_direction_grows_without_end():
     scatter, directions = torch.diag(torch.tensor([1e-6, 1.0, 1.0], dtype=torch.float64)), torch.eye(3)
-    free, tied = (whitened(directions, scatter, 10_000, 1.0, ties).diagonal() for ties in (False, True))
+    free, tied = (whitened(directions, scatter, 10_000, ties).diagonal() for ties in (False, True))
     torch.testing.assert_close(tied[1:], free[1:])
     assert free[0] > 20
     assert float(tied[0]) == pytest.approx(5**0.5)

@@ -128,7 +128,7 @@ def test_a_budget_of_privacy_is_kept_in_the_folder(tmp_path: Path) -> None:
 def test_a_site_reports_nothing_of_fewer_samples_than_its_file_says(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("ward,age\n" + "north,1\n" * 9 + "south,2\n" * 6)
     space = {"features": "raw", "projection": None, "bound": None, "mean": torch.zeros(3), "directions": torch.eye(3)}
-    nodes = {"space": space, "least": 2, "smoothing": 0, "rounds": 0, "most": 4}
+    nodes = {"space": space, "least": 2, "most": 4}
     named, sent = [], []
     for more in ("", "min_members = 8"):
         site = built(minimal(tmp_path, more, "a.csv"))

@@ -25,7 +25,7 @@ FEW = [
     "simulation.samples_per_class=20",
     "evaluation.map=none",
 ]
-OWN = [*FEW, "method.common_micro_clusters=false", "method.smoothing=0"]
+OWN = [*FEW, "method.common_micro_clusters=false"]
 CLIENTS = [
     "simulation.clients=8",
     "simulation.samples_per_client=30",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +12,7 @@ from scipy.spatial import cKDTree
 from torch import Tensor
 
 from fedkin.clustering.k_means import weighted_lloyd
-from fedkin.clustering.nearest import nearest_centroids, nearest_neighbours
+from fedkin.clustering.nearest import nearest_centroids
 
 _ITERATIONS, _FEW_ITERATIONS, _MOVES = 12, 5, 2
 _FITTED = 100
@@ -39,27 +38,6 @@ class Summary(NamedTuple):
     centroids: Tensor
     counts: Tensor
     labels: Tensor
-
-
-def smoothed(points: Tensor, neighbours: int, rounds: int, rng: torch.Generator) -> Tensor:
-    """Move points towards dense regions: each to the mean of itself and its nearest neighbours, repeatedly.
-
-    `points` are float32 ``(n, d)``. A mean is over at most so many `neighbours` besides the point itself, and over at
-    most an eighth of the root of n, so that few points do not all move together. With 0, or n below 256, points stay.
-    Neighbours are found once, before the first of the `rounds`, among 10,000 points that `rng` draws if there are more.
-    """
-    limit = int(math.sqrt(len(points)) / 8)
-    if neighbours < 1 or limit < 2:  # with one neighbour two points become one
-        return points
-    neighbours = min(neighbours, limit)
-    searched = torch.arange(len(points))
-    if len(points) > SEARCHED:
-        searched = torch.randperm(len(points), generator=rng)[:SEARCHED].sort().values
-    near = nearest_neighbours(points, torch.arange(len(points)), searched, neighbours)
-    for _ in range(rounds - 1):
-        moved = (points[searched] + _sum_of(points, searched[near[searched]])) / (neighbours + 1)
-        points = points.index_copy(0, searched, moved)
-    return (points + _sum_of(points, searched[near])) / (neighbours + 1)
 
 
 def summarise(points: Tensor, clusters: int, minimum: int, rng: torch.Generator) -> Summary:
@@ -200,11 +178,3 @@ def _together(centroids: Tensor, counts: Tensor, labels: Tensor) -> Summary:
     together = torch.zeros(int(labels.max()) + 1, dtype=torch.int64).index_add_(0, labels, counts)
     sums = centroids.new_zeros(len(together), centroids.shape[1]).index_add_(0, labels, centroids * counts[:, None])
     return Summary(sums / together[:, None], together, labels)
-
-
-def _sum_of(points: Tensor, rows: Tensor) -> Tensor:
-    """Sum the points in each row of indices ``(n, k)``, one column at a time."""
-    total = points[rows[:, 0]]
-    for column in rows.T[1:]:
-        total += points[column]
-    return total

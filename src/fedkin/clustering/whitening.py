@@ -65,12 +65,12 @@ def local_scatter_of_sets(points: Tensor, rngs: Iterable[torch.Generator]) -> Te
     return total / near.numel()
 
 
-def whitened(directions: Tensor, scatter: Tensor, samples: int, power: float, ties: bool = False) -> Tensor:
-    """Divide directions by a power of the standard deviation of neighbours along them.
+def whitened(directions: Tensor, scatter: Tensor, samples: int, ties: bool = False) -> Tensor:
+    """Divide directions by the standard deviation of neighbours along them.
 
     `directions` are float32 ``(width, d)``, and are returned unchanged if neighbours do not differ. `scatter`, float64
     ``(d, d)``, is the mean of `local_scatter` over so many `samples`; it is shrunk towards a multiple of the identity
-    with the weight of d samples. `power` is in [0, 1]. With `ties` nearest neighbours have the same categories, where
+    with the weight of d samples. With `ties` nearest neighbours have the same categories, where
     samples of a cluster need not, so that no variance counts as less than a fifth of the mean.
     """
     d = len(scatter)
@@ -79,7 +79,7 @@ def whitened(directions: Tensor, scatter: Tensor, samples: int, power: float, ti
         return directions
     weight = samples / (samples + d)
     variances, axes = torch.linalg.eigh(weight * scatter + (1 - weight) * mean * torch.eye(d, dtype=scatter.dtype))
-    scale = (variances.clamp_min(_LEAST_WITH_TIES * mean if ties else 0.0) / mean).pow(-power / 2)
+    scale = (variances.clamp_min(_LEAST_WITH_TIES * mean if ties else 0.0) / mean).rsqrt()
     scaled: Tensor = directions.double() @ (axes * scale) @ axes.T
     return scaled.float()
 

@@ -594,9 +594,9 @@ class KinGraph(SampleClusterer, method="kin-graph"):
     Attributes
     ----------
     scales_ : list of dict
-        Coarser and finer clusters of the same graph, those with fewest clusters first: ``n_clusters``, lowest and
-        highest of the ``resolutions``, ``stability``, ``samples`` of each cluster, ``parents`` among the clusters of
-        the entry before, and whether these are ``chosen``. ``pandas.DataFrame(model.scales_)`` is a table of them.
+        Coarser and finer clusters of the same graph, those with fewest clusters first: ``n_clusters``, ``stability``,
+        ``samples`` of each cluster, ``parents`` among the clusters of the entry before, and whether these are
+        ``chosen``. ``pandas.DataFrame(model.scales_)`` is a table of them.
     """
 
     def cut(self, n_clusters: int | None = None, *, resolution: float | None = None) -> KinGraph:

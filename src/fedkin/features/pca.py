@@ -110,7 +110,7 @@ def moments_of(rows: Tensor) -> FeatureMoments:
     return FeatureMoments(float(len(rows)), total, scatter)
 
 
-def components(pooled: FeatureMoments, count: int, standardise: bool = False, whitening: float = 0.0) -> Components:
+def components(pooled: FeatureMoments, count: int, standardise: bool = False) -> Components:
     """Compute the leading principal components, at least one, from the moments of all samples.
 
     There are at most `count`, and fewer if fewer have any variance. With more features than that, components are left
@@ -119,8 +119,7 @@ def components(pooled: FeatureMoments, count: int, standardise: bool = False, wh
     outer products are float32, so that the rank is that of a float32 matrix, as `numpy.linalg.matrix_rank` decides it.
     Signs are such that the largest entry of a direction is positive.
 
-    `standardise` divides each feature by its standard deviation first; those that do not vary are left out. Each
-    component is divided by the power `whitening` of its standard deviation: 0 does not change it, 1 makes all equal.
+    `standardise` divides each feature by its standard deviation first; those that do not vary are left out.
     """
     covariance = pooled.scatter / pooled.count
     variances = covariance.diagonal().clamp_min(0)
@@ -140,8 +139,7 @@ def components(pooled: FeatureMoments, count: int, standardise: bool = False, wh
     count = max(1, int((values > floor).sum()))
     values, vectors = values[:count], vectors[:, :count]
     largest = vectors.gather(0, vectors.abs().argmax(0, keepdim=True))
-    stretch = values.clamp_min(torch.finfo(torch.float64).tiny) ** (-whitening / 2) if whitening else 1.0
-    directions = scale[:, None] * vectors * largest.sign() * stretch
+    directions = scale[:, None] * vectors * largest.sign()
     return Components((pooled.total / pooled.count).float(), directions.float().contiguous(), values.float())
 
 

@@ -23,29 +23,20 @@ from fedkin.core.seeds import bisect
 Labels = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-_BINS, _LEAST_BINS = 1_024, 2.2
-"""Bins, and minimum bandwidth in bins: the spectrum of a narrower kernel is cut off, and its ripples would be modes."""
-_ROUNDING = 1e-9
-"""Height of a peak, relative to the highest, that is an error of rounding."""
-_SURE = 2.0
-"""Minimum depth of a valley in standard deviations of what it would be by chance: one in forty."""
-_DEPTH = 0.85
-"""Maximum density in a valley, relative to the lower mode beside it: with many samples even shallow ones are sure."""
-_MIN_SHARE = 0.05
-"""Minimum fraction of the samples in a mode: the tail of a single cloud has bumps."""
+SMALL = 0.05  # of the samples: less is a bump in the tail of a cloud, or a few nodes that stay neighbours
+_BINS = 1_024  # ten to each of a hundred modes
 
 
 @dataclass(frozen=True)
 class Division:
     """A line divided into modes.
 
-    `labels`, int64 ``(m,)``, are from left to right, and `resolution` is one over the bandwidth. `stability`, from 0.5
-    to 1, is how sure it is that the shallowest valley is more than chance, 1 without any; `shows` whether all modes
-    are more than chance, each with its share of the samples.
+    `labels`, int64 ``(m,)``, are from left to right. `stability`, from 0.5 to 1, is how sure it is that the shallowest
+    valley is more than chance, 1 without any; `shows` whether all modes are more than chance, each with its share of
+    the samples.
     """
 
     labels: Labels
-    resolution: float
     stability: float
     shows: bool
 
@@ -64,7 +55,8 @@ def divide_line(points: Floats, counts: Floats, most: int) -> dict[int, Division
         smooth: Floats = np.fft.irfft(fourier_gaussian(spectrum, bandwidth / step, 2 * _BINS))[:_BINS]
         return smooth
 
-    low = math.log(max(_grid_step(points, counts) / 2, _LEAST_BINS * step))
+    # The spectrum of a kernel narrower than 2.2 bins is cut off, and its ripples would be modes.
+    low = math.log(max(_grid_step(points, counts) / 2, 2.2 * step))
     divisions = (_divide(density, number, low, math.log(step * _BINS)) for number in range(1, most + 1))
     found: dict[int, Division] = {}
     for bandwidth, tops, smooth in divisions:
@@ -75,8 +67,9 @@ def divide_line(points: Floats, counts: Floats, most: int) -> dict[int, Division
         # The variance of a Gaussian kernel's estimate is the density over 2 sqrt(pi) bandwidths.
         deviation = np.sqrt((modes + lows) * step / (2 * math.sqrt(math.pi) * bandwidth))
         sure = float(min((modes - lows) / deviation, default=math.inf))
-        clear = sure >= _SURE and (lows <= _DEPTH * modes).all() and sizes.min() >= _MIN_SHARE * sizes.sum()
-        found[len(tops)] = Division(labels, 1 / bandwidth, float(norm.cdf(sure)), bool(clear) or len(tops) == 1)
+        # Two deviations are chance in one of forty; of many samples even shallow valleys are sure; tails have bumps.
+        clear = sure >= 2 and (lows <= 0.85 * modes).all() and sizes.min() >= SMALL * sizes.sum()
+        found[len(tops)] = Division(labels, float(norm.cdf(sure)), bool(clear) or len(tops) == 1)
     return found
 
 
@@ -86,7 +79,7 @@ def _divide(density: Callable[[float], Floats], number: int, low: float, high: f
 
     def modes(log: float) -> Labels:
         smooth = density(math.exp(log))
-        tops: Labels = find_peaks(smooth, prominence=_ROUNDING * smooth.max())[0]
+        tops: Labels = find_peaks(smooth, prominence=1e-9 * smooth.max())[0]
         return tops
 
     if len(modes(low)) > number:

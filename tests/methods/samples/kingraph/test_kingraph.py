@@ -49,7 +49,7 @@ def agreement(clients: list[Client], truth: list[torch.Tensor]) -> float:
     return adjusted_rand_score(torch.cat(truth), torch.cat([client.state["clusters"] for client in clients]))
 
 
-@pytest.mark.parametrize("options", [{}, {"n_clusters": 6}, {"max_nodes": 60}, {"smoothing": 10}])
+@pytest.mark.parametrize("options", [{}, {"n_clusters": 6}])
 def test_planted_clusters_are_found_where_no_client_holds_them_all(options: dict[str, Any]):
     clients, truth = planted()
     method = KinGraphMethod(common_micro_clusters=False, **options)
@@ -59,7 +59,6 @@ def test_planted_clusters_are_found_where_no_client_holds_them_all(options: dict
     assert [record.values["phase"] for record in records] == ["components", "differences", "graph"]
     assert records[2].values["clusters"] == 6
     assert 0.5 <= records[2].values["largest_client_share"] < 0.53  # every cluster is at two clients
-    assert records[2].values["nodes"] <= options.get("max_nodes", 20_000)
 
 
 def test_moments_cross_once_and_then_micro_clusters():
@@ -132,7 +131,7 @@ def test_a_result_of_more_clusters_than_nodes_is_refused_and_nothing_is_allocate
     clients, _ = planted()
     method = KinGraphMethod(common_micro_clusters=False)
     _, state, _ = run(method, clients)
-    payload = {"smoothing": 0, "rounds": 0, "result": {**method.result(state), "n_clusters": 2**40}}
+    payload = {"result": {**method.result(state), "n_clusters": 2**40}}
     with pytest.raises(FedkinError, match=f"names {2**40} clusters of"):
         receive_clusters.run(clients[:1], [payload])
 
@@ -246,20 +245,19 @@ def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-@pytest.mark.parametrize(("power", "least", "most"), [(0.0, -0.1, 0.6), (1.0, 0.9, 1.0)])
-def test_columns_of_noise_hide_no_clusters(power: float, least: float, most: float):
+def test_columns_of_noise_hide_no_clusters():
     rng = generator()
     truth = torch.arange(900) % 4
     clusters = 6 * torch.eye(4)[truth] + torch.randn(900, 4, generator=rng)
     x = torch.cat([clusters, 4 * torch.randn(900, 12, generator=rng)], dim=1)
     clients = [Client(i, x[i::3]) for i in range(3)]
-    method = KinGraphMethod(n_clusters=4, standardise=False, local_whitening=power)
+    method = KinGraphMethod(n_clusters=4)
     fed = LocalFederation(clients, 0)
     state = method.init(fed)
     while not state.finished:
         state, _ = method.step(fed, state)
     found = adjusted_rand(pooled([truth[i::3] for i in range(3)]), pooled([c.state["clusters"] for c in clients]))
-    assert least <= found <= most
+    assert found > 0.9
 
 
 @pytest.mark.parametrize("rows", [2, 40])
@@ -270,52 +268,6 @@ def test_a_mean_of_several_rows_makes_no_more_points_of_a_sample(rows: int):
     with pytest.raises(FedkinError, match=rf"^Points of 1 samples have shape \({rows}, 3\), not one row each\.$"):
         client_points(client, space | {"mean": torch.zeros(rows, 3)})
     assert client_points(client, space | {"mean": torch.zeros(3)}).shape == (1, 3)
-
-
-def noise(clients: int = 4, each: int = 600, apart: float = 0.0) -> list[Client]:
-    """Clients with nothing but noise, of which those in the middle are near to all; or with a cluster each."""
-    rng = torch.Generator().manual_seed(0)
-    made = []
-    for i in range(clients):
-        reach = torch.exp(torch.randn(each, 1, generator=rng) / 2)
-        made.append(Client(i, reach * torch.randn(each, 60, generator=rng) + apart * torch.eye(60)[i]))
-    return made
-
-
-def last(clients: list[Client], **options: Any) -> tuple[Any, dict[str, Any], LocalFederation]:
-    method = KinGraphMethod(local_whitening=0.0, **options)
-    fed = LocalFederation(clients, 0, workers=1)
-    state, values = method.init(fed), {}
-    if options.get("smoothing") is None:
-        state = method.init(fed).next(smoothing=10)
-    while not state.finished:
-        state, record = method.step(fed, state)
-        values = record.values
-    return state, values, fed
-
-
-def test_clients_with_the_same_noise_are_no_clusters() -> None:
-    clients = noise()
-    state, values, _ = last(clients)
-    assert "Smoothing made clients stand out" in values["warning"]
-    assert "Clusters are those without smoothing." in values["warning"]
-    assert values["largest_client_share"] < 0.5
-    assert state.smoothing == 0
-    assert int(state.clusters.max()) + 1 == values["clusters"]
-    again = torch.cat([client.state["clusters"] for client in clients]).unique()
-    assert len(again) == values["clusters"]
-
-
-@pytest.mark.parametrize("apart", [0.0, 60.0])
-def test_a_cut_asks_clients_for_nothing_and_keeps_what_was_decided(apart: float) -> None:
-    state, _, fed = last(noise(apart=apart))
-    method = KinGraphMethod(local_whitening=0.0, n_clusters=3)
-    received = fed.traffic.received
-    after, record = method.step(fed, method.before_cut(state))
-    assert fed.traffic.received - received <= 2 * len(fed.ids)
-    assert after.smoothing == state.smoothing == (10 if apart else 0)
-    assert record.values["clusters"] == 3
-    assert "share_without_smoothing" not in record.values
 
 
 def clients(agreement, seed=0, categories=1, clear=True):

@@ -27,6 +27,7 @@ from fedkin.core.seeds import draw_seed
 from fedkin.data.statistics import SCALED_UNITS, of_digits, to_digits
 from fedkin.features.pca import FeatureMoments, lower_triangle, symmetric
 from fedkin.methods.samples.kingraph.kingraph_space import (
+    MAX_NODES,
     SPACE,
     KinGraphState,
     client_features,
@@ -144,8 +145,7 @@ class SumsPath:
 
     Attributes
     ----------
-    min_members, components, max_nodes : int
-    whitening, local_whitening : float
+    min_members, components : int
         Hyper-parameters of `KinGraphMethod`.
     may_change : bool
         Whether to change to clients' own micro-clusters if too few clients reply to hide a sum and the run does not ask
@@ -154,9 +154,6 @@ class SumsPath:
 
     min_members: int
     components: int
-    whitening: float
-    local_whitening: float
-    max_nodes: int
     may_change: bool
 
     def step(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState | None, Record]:
@@ -164,7 +161,7 @@ class SumsPath:
         sums: ClientSums = fed.sums()
         if not len(state.mean):
             phase, (after, values) = "components", self._components(sums, state)
-        elif self.local_whitening > 0 and not state.whitened:
+        elif not state.whitened:
             phase, (after, values) = "differences", self._differences(sums, state)
         else:
             phase, (after, values) = "graph", self._nodes(sums, state)
@@ -187,7 +184,7 @@ class SumsPath:
             raise FedkinError(
                 f"All clients have {found.count:g} samples together, and method.min_members is {self.min_members}."
             )
-        leading, explained = leading_components(found, state, self.components, self.whitening)
+        leading, explained = leading_components(found, state, self.components)
         leading = leading.unit()
         values = {"features": state.features, "components": len(leading.variances), "explained": explained}
         return state.at(leading, found), values
@@ -196,11 +193,10 @@ class SumsPath:
         found = summed_differences(sums, state.space)
         if found is None:
             return None, {}
-        return state.without_differences(*found, self.local_whitening), {}
+        return state.without_differences(*found), {}
 
     def _nodes(self, sums: ClientSums, state: KinGraphState) -> tuple[KinGraphState | None, dict[str, Any]]:
-        most = min(self.max_nodes, _MAX_CENTRES)
-        parts = [common_micro_clusters(part, state.space, self.min_members, most) for part in sums.by_group()]
+        parts = [common_micro_clusters(part, state.space, self.min_members, _MAX_CENTRES) for part in sums.by_group()]
         found = [part for part in parts if part is not None and len(part[1])]
         update = ""
         if state.update == "due" and any(part is not None for part in parts):
@@ -208,7 +204,7 @@ class SumsPath:
         if not found:
             return None, {}
         pooled, counts = (torch.cat(part) for part in zip(*found, strict=True))
-        nodes = merged_nodes(pooled, counts, self.max_nodes, sums.fed.rng("condensed"))
+        nodes = merged_nodes(pooled, counts, MAX_NODES, sums.fed.rng("condensed"))
         after = replace(state, centroids=nodes.centroids, counts=nodes.counts, update=update)
         return after, {"micro_clusters": len(counts)}
 

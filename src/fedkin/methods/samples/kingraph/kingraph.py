@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
-from annotated_types import Ge, Interval
+from annotated_types import Interval
 from torch import Tensor
 
 from fedkin.clustering.graph.cut import more_than_nodes, node_clusters
@@ -23,7 +23,7 @@ from fedkin.clustering.node_votes import counted, counted_shares, nearest_nodes,
 from fedkin.clustering.whitening import fewest_samples
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State
 from fedkin.core.federation import Replies
-from fedkin.core.method import Count, Fraction, Nodes, Positive
+from fedkin.core.method import Count, Nodes, Positive
 from fedkin.core.seeds import draw_seed
 from fedkin.features import extractors as named
 from fedkin.features.encoders import EMBEDDED, is_encoder
@@ -44,7 +44,6 @@ from fedkin.methods.samples.kingraph.kingraph_space import (
 from fedkin.methods.samples.kingraph.own_micro_clusters import (
     KEPT_OF_FORGOTTEN,
     OwnPath,
-    checked_smoothing,
     values_of_own,
     without_clients,
 )
@@ -61,16 +60,11 @@ from fedkin.methods.samples.sample_method import SampleMethod, broadcast, reason
 from fedkin.report.figures import Figure
 from fedkin.secure_aggregation.client_tasks import MIN_CLIENTS
 
-_SMOOTHING, _MAX_BROADCAST = 10, 2_000
-"""Smoothing of images by default, and maximum number of nodes sent to all clients; with more this improves nothing."""
-_FEW_SAMPLES = 40
-"""Mean samples per client below which micro-clusters are common to all clients, as a multiple of `min_members`."""
+_MAX_BROADCAST = 2_000  # nodes sent to all clients: of more, sending them improves nothing
 _FLAT = (
     "The columns look like the pixels of square images, so the edges of these are compared; set method.features "
     'to "raw" to compare the columns.'
 )
-_MOST_PILES = 5
-"""Micro-clusters that may be piles of equal samples at most: more are mostly places of a grid."""
 _UNIT = 1e-6  # shorter than any features, so that all are scaled to length 1
 
 
@@ -86,11 +80,10 @@ class KinGraphMethod(SampleMethod):
     Attributes
     ----------
     n_clusters : int or "auto"
-        Clusters to find; "auto" finds the number, see `fedkin.clustering.graph.cut`. Up to five micro-clusters are
-        clusters if each has samples for two, for then they are piles of equal samples.
+        Clusters to find; "auto" finds the number, see `fedkin.clustering.graph.cut`.
     resolution : float or "auto"
-        Resolution of the communities that are the clusters, as in Louvain's and Leiden's algorithms: the higher, the
-        more clusters. "auto" chooses one that is stable; a number is allowed only if `n_clusters` is "auto".
+        Instead of a number of clusters: communities with fewer links than so many times chance stay apart, as in
+        Louvain's and Leiden's algorithms. The higher, the more clusters.
     features : str
         See `fedkin.features.extractors.extract`. "auto" is "gradients" for images of 8 x 8 or more, "flat-gradients"
         for tables whose columns look like the pixels of such images, see `are_flat_images`, else "raw". An encoder is
@@ -98,48 +91,27 @@ class KinGraphMethod(SampleMethod):
         2,048 features are first projected at random to 1,024, and more than 384 of an encoder to 384.
     components : int
         Maximum number of principal components; with more features, only components that exceed noise.
-    standardise : bool or "auto"
-        Whether features are first divided by their standard deviations; "auto" does so for features of tables other
-        than their columns, which are prepared already, and never for embeddings, whose scales are a part of them.
-    whitening : float
-        Each component is divided by this power, in [0, 1], of its standard deviation.
-    local_whitening : float
-        All directions are then divided by this power, in [0, 1], of the standard deviation of differences between
-        neighbours at the same client, see `whitening`: neighbours are mostly of one cluster. Clients with fewer samples
-        than components, or than 10, do not contribute; 64 suffice. With 0, or an epsilon, there is no such step.
-    smoothing : int or "auto"
-        Before micro-clustering, each point moves to the mean of itself and this many nearest points of the same client,
-        at most sqrt(n) / 8 for n samples at the client, and none if n is below 256. 0 for no smoothing.
-        "auto" is 10 for images and 0 for tables: where many components are noise, all points have the same few
-        neighbours in it, and each client's part of a cluster becomes a cluster. If more than half of a cluster's
-        samples are at one client on average, clients also send the means before smoothing; if clusters of these are
-        shared between clients, smoothing has separated the clients, and "auto" takes the clusters without it.
-    smoothing_rounds : int
-        Number of repetitions, with the neighbours found at first.
     micro_clusters : int
-        Maximum number of micro-clusters per client; at most one per `min_members` samples, and at most five times
-        `max_nodes` over all clients.
+        Maximum number of micro-clusters per client; at most one per `min_members` samples, and 100,000 in all.
     min_members : int
         Minimum number of samples in a micro-cluster; smaller ones join the nearest. A client with fewer samples sends
         nothing. With 1, features of single samples may leave a client.
     common_micro_clusters : bool or "auto"
         Whether clients describe their samples by the same micro-clusters, found from some 20 sums over all of
         them, see `common_micro_clusters`. `min_members` then holds over all clients together, and that of a real
-        site's own file for its part; it hardly matters how samples are spread over clients, and points are not
-        smoothed. More than 64 clients do so in groups of at most 64. With three clients or more the sums are secure:
-        the server does not see a client's part; with fewer it does, and a part can be of single samples. "auto" uses
-        them where a run asks for secure sums; else with three clients or more that have fewer than 40 times
-        `min_members` samples on average, as long as three reply.
+        site's own file for its part; it hardly matters how samples are spread over clients. More than 64 clients do so
+        in groups of at most 64. With three clients or more the sums are secure: the server does not see a client's
+        part; with fewer it does, and a part can be of single samples. "auto" uses them where a run asks for secure
+        sums; else with three clients or more that have fewer than 40 times `min_members` samples on average, as long as
+        three reply.
     neighbours : int
         Maximum number of nearest nodes that a node is linked to; fewer in small graphs, see `neighbour_graph`.
-    max_nodes : int
-        Maximum number of nodes; if there are more micro-clusters, they are clustered again, weighted by their counts.
     broadcast_nodes : bool or "auto"
-        Whether all clients receive all nodes, including means of other clients' samples, and assign each sample,
-        smoothed once, by a vote of its nearest nodes. Otherwise a sample has the cluster of its micro-cluster, and only
-        clients without micro-clusters receive the nodes. An update of a run needs "auto" or True, and sends all nodes.
-        "auto" broadcasts up to 2,000 nodes: with so few, many samples
-        are in a micro-cluster of another cluster. With an epsilon all clients receive the nodes, which are noisy then.
+        Whether all clients receive all nodes, including means of other clients' samples, and assign each sample by a
+        vote of its nearest nodes. Otherwise a sample has the cluster of its micro-cluster, and only clients without
+        micro-clusters receive the nodes. An update of a run needs "auto" or True, and sends all nodes. "auto"
+        broadcasts up to 2,000 nodes: with so few, many samples are in a micro-cluster of another cluster. With an
+        epsilon all clients receive the nodes, which are noisy then.
     epsilon : float or None
         With an epsilon, all that leaves a client is (epsilon, delta)-differentially private with regard to adding or
         removing any one of its samples, see `private_kingraph`. Centres are then common to all clients, at most 400 in
@@ -159,16 +131,10 @@ class KinGraphMethod(SampleMethod):
     resolution: Positive | Literal["auto"] = "auto"
     features: str = "auto"
     components: Count = 60
-    standardise: bool | Literal["auto"] = "auto"
-    whitening: Fraction = 0.0
-    local_whitening: Fraction = 1.0
-    smoothing: Annotated[int, Ge(0)] | Literal["auto"] = "auto"
-    smoothing_rounds: Count = 3
     micro_clusters: Count = 600
     min_members: Count = 5
     common_micro_clusters: bool | Literal["auto"] = "auto"
     neighbours: Count = 15
-    max_nodes: Count = 20_000
     broadcast_nodes: bool | Literal["auto"] = "auto"
     epsilon: Positive | None = None
     delta: Annotated[float, Interval(gt=0, lt=1)] = 1e-5
@@ -198,8 +164,8 @@ class KinGraphMethod(SampleMethod):
         width = named.width_of(name, shape)
         kept = width_kept(width, is_encoder(name))
         if self.epsilon is None:
-            bound, derived = None, table and name not in ("raw", EMBEDDED)
-            standardise = derived if self.standardise == "auto" else self.standardise
+            # Columns are prepared already, and the scales of embeddings are a part of them.
+            bound, standardise = None, table and name not in ("raw", EMBEDDED)
         else:
             bound, standardise = math.sqrt(kept) if table else _UNIT, False
         return KinGraphState(
@@ -211,7 +177,6 @@ class KinGraphMethod(SampleMethod):
             bound=bound,
             large=[client for client, count in counts.items() if count >= fewest_samples(min(width, self.components))],
             common=common,
-            smoothing=0 if common else self.smoothing if self.smoothing != "auto" else 0 if table else _SMOOTHING,
         )
 
     def step(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState, Record]:
@@ -310,9 +275,7 @@ class KinGraphMethod(SampleMethod):
         """
         number = None if self.n_clusters == "auto" else self.n_clusters
         resolution = None if self.resolution == "auto" else self.resolution
-        if number is resolution is None and self._are_piles(state.counts):
-            number = len(state.counts)
-        how = (state.counts, self.neighbours, number, resolution, rng, self.epsilon is None, state.discrete)
+        how = (state.counts, self.neighbours, number, resolution, rng, state.discrete)
         clusters, found = node_clusters(state.centroids, *how)
         if resolution is None and (second := state.with_categories_downweighted()) is not state:
             of_second = node_clusters(second.centroids, *how)
@@ -329,9 +292,8 @@ class KinGraphMethod(SampleMethod):
             return Replies({}, {})
         if state.head:
             return broadcast(fed, assign_by_head, fed.all(head=final_head(state.head)))
-        rounds = 1 if self.epsilon is None else self.smoothing_rounds
         result = cut_nodes(state)
-        payloads = fed.all(result=result, smoothing=state.smoothing, rounds=rounds)
+        payloads = fed.all(result=result)
         to_all = len(state.clusters) <= _MAX_BROADCAST if self.broadcast_nodes == "auto" else self.broadcast_nodes
         to_all = to_all or state.update == "done"  # clients have new rows of no micro-cluster
         if len(state.own) and not to_all:
@@ -413,20 +375,13 @@ class KinGraphMethod(SampleMethod):
         """Return the principal components of samples ``(n, *shape)``: float32 ``(n, d)``."""
         return points_of(result["space"], x)
 
-    def _are_piles(self, counts: Tensor) -> bool:
-        """Return whether micro-clusters too few for any cut are piles of equal samples.
-
-        Each then has samples for two, and was not divided.
-        """
-        return self.epsilon is None and 1 < len(counts) <= _MOST_PILES and int(counts.min()) >= 2 * self.min_members
-
     def _common(self, fed: Federation, counts: Mapping[int, int]) -> bool:
         """Return whether micro-clusters are common; refuse clients with too few samples for their own."""
         if self.epsilon is not None or fed.secure_sums:
             return fed.secure_sums and self.epsilon is None
         common, most = self.common_micro_clusters, max(counts.values())
         if common == "auto":
-            few = sum(counts.values()) < _FEW_SAMPLES * self.min_members * len(counts)
+            few = sum(counts.values()) < 40 * self.min_members * len(counts)
             common = few and len(counts) >= MIN_CLIENTS
         if not common and most < self.min_members:
             raise FedkinError(
@@ -435,13 +390,8 @@ class KinGraphMethod(SampleMethod):
         return common
 
     def _cut(self, fed: Federation, state: KinGraphState, again: bool = False) -> tuple[KinGraphState, Record]:
-        """Find the clusters of the nodes and send them to clients; the record names the clients that received them.
-
-        If clusters are found `again`, smoothing stays as first decided, so that clients are not asked for anything.
-        """
+        """Find the clusters of the nodes and send them to clients; the record names the clients that received them."""
         after, values = self.clusters_of(state, fed.rng("communities"))
-        if state.smoothing and not again:
-            after, values = checked_smoothing(fed, (after, values), self.clusters_of, self.smoothing == "auto")
         if self.refine and again:
             values["note"] = "Clusters that are found again are not refined."
         replies = self.conclude(fed, after)

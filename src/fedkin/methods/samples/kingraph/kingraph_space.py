@@ -11,7 +11,6 @@ from sklearn.metrics import silhouette_score
 from torch import Tensor
 
 from fedkin.clustering.graph.cut import FEW_DIMENSIONS, Discrete
-from fedkin.clustering.micro_clusters import smoothed
 from fedkin.clustering.node_votes import Votes, counted, nearest_nodes, node_margins
 from fedkin.clustering.whitening import whitened
 from fedkin.core import Client, Federation, FedkinError, Payload, State, client_task
@@ -23,7 +22,6 @@ from fedkin.core.replies import (
     Nullable,
     Optional,
     common_shape,
-    counts_to,
     int64,
     is_count,
     is_flag,
@@ -41,8 +39,8 @@ from fedkin.features.pca import Components, FeatureMoments, components, random_p
 from fedkin.features.shared_variation import shared_basis, unexplained_covariance
 from fedkin.methods.samples.private_releases import send_shape
 from fedkin.methods.samples.sample_method import SENT
-from fedkin.nn.network_forms import MANY
 
+MAX_NODES = 20_000  # of the graph: the time of its links grows with the square
 _BATCH = 2048
 SPACE: Expected = {
     "features": is_name, "projection": Nullable(is_seed), "bound": Nullable(positive), "mean": reals("width"),
@@ -73,8 +71,6 @@ class KinGraphState(State):
         int64 ``(width,)``, which features are discrete, see `discrete_blocks`; empty if none is looked at.
     large : list of int
         Clients with enough samples for the scatter between neighbours, however many components there will be.
-    smoothing : int
-        Number of neighbours that a client's points are averaged with.
     samples : float
         With differential privacy, the noisy total number of samples.
     mean, directions, variances : Tensor
@@ -111,7 +107,6 @@ class KinGraphState(State):
     bound: float | None = None
     blocks: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
     large: list[int] = field(default_factory=list)
-    smoothing: int = 0
     samples: float = 0.0
     mean: Tensor = field(default_factory=lambda: torch.zeros(0))
     directions: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
@@ -152,14 +147,14 @@ class KinGraphState(State):
         left = unexplained_covariance(moments.scatter / moments.count, moments.count, self.blocks)
         return replace(at, unexplained=directions.T @ left @ directions)
 
-    def without_differences(self, scatter: Tensor, samples: int, power: float) -> KinGraphState:
+    def without_differences(self, scatter: Tensor, samples: int) -> KinGraphState:
         """Return the state with directions `whitened` by the mean `scatter` between neighbours of so many samples."""
         ties = self.discrete != "none" and len(scatter) <= FEW_DIMENSIONS
-        directions = whitened(self.directions, scatter, samples, power, ties)
+        directions = whitened(self.directions, scatter, samples, ties)
         at = replace(self, whitened=True, directions=directions)
         if not len(self.unexplained):
             return at
-        return replace(at, downweighting=downweighting_matrix(scatter, self.unexplained, samples, power, ties))
+        return replace(at, downweighting=downweighting_matrix(scatter, self.unexplained, samples, ties))
 
     @property
     def discrete(self) -> Discrete:
@@ -280,26 +275,17 @@ def _components(space: Mapping[str, Any], batches: Iterable[Tensor]) -> Tensor:
     return torch.cat([directions.new_zeros(0, directions.shape[1]), *((rows - mean) @ directions for rows in batches)])
 
 
-def leading_components(
-    found: FeatureMoments, state: KinGraphState, count: int, whitening: float
-) -> tuple[Components, float]:
+def leading_components(found: FeatureMoments, state: KinGraphState, count: int) -> tuple[Components, float]:
     """Return the principal components of features, and the fraction of the variance that they explain.
 
-    Discrete columns are replaced by what they share with others, see `shared_basis`.
-
-    Parameters
-    ----------
-    found : FeatureMoments
-    state : KinGraphState
-    count, whitening
-        See `components`.
+    Discrete columns are replaced by what they share with others, see `shared_basis`; there are at most `count`.
     """
     if not (state.blocks >= 0).any():
-        leading = components(found, count, state.standardise, whitening)
+        leading = components(found, count, state.standardise)
         return leading, leading.explained_variance(found, state.standardise)
     basis = shared_basis(found.scatter / found.count, found.count, state.blocks)
     shared = found.along(basis)
-    leading = components(shared, count, state.standardise, whitening)
+    leading = components(shared, count, state.standardise)
     directions = (basis @ leading.directions.double()).float()
     explained = leading.explained_variance(shared, state.standardise)
     return replace(leading, mean=(found.total / found.count).float(), directions=directions), explained
@@ -325,7 +311,7 @@ def _are_counts(value: Any) -> bool:
 @client_task(
     takes={
         "clusters": Optional(int64(None)), "confidence": Optional(reals(None)),
-        "smoothing": Optional(counts_to(MANY, 0)), "rounds": Optional(counts_to(MANY, 0)), "sent": Optional(is_flag),
+        "sent": Optional(is_flag),
         "result": Optional(
             {
                 "n_clusters": is_count, "space": SPACE, "centroids": reals("nodes", "components"),
@@ -344,7 +330,6 @@ def receive_clusters(client: Client, payload: Payload) -> Payload:
                 f"The result names {result['n_clusters']} clusters of {len(result['clusters'])} nodes.", public=True
             )
         points = client_points(client, result["space"])
-        points = smoothed(points, payload["smoothing"], payload["rounds"], client.rng)
         votes = nearest_nodes(result["centroids"], points)
         client.state["clusters"] = counted(votes, result)
         client.state["confidence"] = node_margins(result, points, client.state["clusters"])
@@ -363,9 +348,6 @@ def _receive_block(block: Block, payload: Payload) -> Payload:
     if "result" in payload:
         result = payload["result"]
         points = block.by_client(points_of(result["space"], block.rows))
-        if payload["smoothing"]:
-            how = payload["smoothing"], payload["rounds"]
-            points = torch.stack([smoothed(x, *how, rng) for x, rng in zip(points, block.rngs(), strict=True)])
         votes = nearest_nodes(result["centroids"], points.flatten(0, 1))
         clusters = counted(votes, result)
         values = {"clusters": clusters, "confidence": node_margins(result, points.flatten(0, 1), clusters)}
@@ -422,7 +404,7 @@ _STABLE = 0.95
 """Minimum stability of clusters in the second space. On R's tables whose classes are categories it is at most 0.82."""
 
 
-def downweighting_matrix(scatter: Tensor, unexplained: Tensor, samples: int, power: float, ties: bool) -> Tensor:
+def downweighting_matrix(scatter: Tensor, unexplained: Tensor, samples: int, ties: bool) -> Tensor:
     """Return the matrix that takes points to the second space: float32 ``(d, d)``, empty if both are the same.
 
     The `scatter` between neighbours and `unexplained`, what other columns leave of discrete ones, are float64
@@ -433,7 +415,7 @@ def downweighting_matrix(scatter: Tensor, unexplained: Tensor, samples: int, pow
         return torch.zeros(0, 0)
     raised = scatter + (axes * missing.clamp_min(0)) @ axes.T
     same = torch.eye(len(scatter))
-    first, second = (whitened(same, each, samples, power, ties).double() for each in (scatter, raised))
+    first, second = (whitened(same, each, samples, ties).double() for each in (scatter, raised))
     matrix: Tensor = torch.linalg.solve(first, second)
     return matrix.float()
 

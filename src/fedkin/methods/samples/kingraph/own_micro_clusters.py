@@ -1,27 +1,22 @@
-"""Micro-clusters found by each client itself: one round for their means and sizes.
-
-Clusters of smoothed points may be merely the clients: each point moves towards its nearest points at the same client.
-If there are clusters, this widens the gaps between them. If there are none, all points of a client move together, and
-away from those of other clients. The means of the same micro-clusters before smoothing distinguish these cases, see
-`checked_smoothing`: clusters of a single client remain in the first case, and not in the second.
-"""
+"""Micro-clusters found by each client itself: one round for their means and sizes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fedkin.clustering.micro_clusters import merged_nodes, smoothed, summarise
+from fedkin.clustering.micro_clusters import merged_nodes, summarise
 from fedkin.clustering.whitening import fewest_samples, local_scatter, local_scatter_of_sets
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, client_task
 from fedkin.core.client_array import Block
 from fedkin.core.replies import Expected, counts_to, doubles, int64, is_count, reals, within
 from fedkin.features.pca import FeatureMoments, moments
 from fedkin.methods.samples.kingraph.kingraph_space import (
+    MAX_NODES,
     SPACE,
     KinGraphState,
     client_features,
@@ -38,18 +33,10 @@ _OVERSUPPLY = 5
 """Maximum number of micro-clusters from all clients, as a multiple of the maximum number of nodes."""
 _FEWEST = 6
 """Micro-clusters that a client may send at least: fewer mix clusters. Of clients too many for that, some are asked."""
-_SUSPICIOUS = 0.5
-"""Largest client's fraction of a cluster from which clusters are also found without smoothing."""
-_LOST = 0.5
-"""Minimum of that fraction without smoothing, relative to the one with it, for clusters that are more than merely the
-clients. On CIFAR-10 it is 0.11 and 0.13, on MNIST and Fashion-MNIST with one class at each client 1.00 and 0.85."""
 KEPT_OF_FORGOTTEN = (
     "the axes of its space, which are found from sums over all clients' samples, and with them the others' "
-    "micro-clusters; whether points were smoothed"
+    "micro-clusters"
 )
-
-Found = tuple[KinGraphState, dict[str, Any]]
-"""A state with clusters, and values for the record."""
 
 
 @client_task(
@@ -95,8 +82,7 @@ def _pool_differences(block: Block, payload: Payload) -> Payload:
 
 
 _HOW: Expected = {
-    "space": SPACE, "least": counts_to(MANY), "smoothing": counts_to(MANY, 0), "rounds": counts_to(MANY, 0),
-    "most": counts_to(MANY),
+    "space": SPACE, "least": counts_to(MANY), "most": counts_to(MANY)
 }  # fmt: skip
 _SUMMARY: Expected = {"centroids": reals("nodes", None), "counts": int64("nodes")}
 
@@ -114,7 +100,6 @@ def send_summary(client: Client, payload: Payload) -> Payload:
     if len(client) < least:
         return {}
     points = client_points(client, payload["space"])
-    points = smoothed(points, payload["smoothing"], payload["rounds"], client.rng)
     count = min(payload["most"], len(points) // least)
     found = summarise(points, count, least, client.rng)
     client.state["micro_clusters"] = found.labels
@@ -136,47 +121,25 @@ def send_new_summary(client: Client, payload: Payload) -> Payload:
     return reply
 
 
-@client_task(
-    takes={"space": SPACE},
-    holds={"means": reals("nodes", None)},
-    sends="The middle of each small group of rows, more exactly",
-    fewest="least",
-)
-def send_unsmoothed(client: Client, payload: Payload) -> Payload:
-    """Send the means of a client's micro-clusters, computed from its points before smoothing."""
-    labels = client.state.get("micro_clusters")
-    if labels is None:
-        raise FedkinError("The client has no micro-clusters.", public=True)
-    points = client_points(client, payload["space"])
-    counts = labels.bincount()
-    sums = torch.zeros(len(counts), points.shape[1]).index_add_(0, labels, points)
-    return {"means": sums / counts.clamp_min(1)[:, None]}
-
-
 @dataclass(frozen=True)
 class OwnPath:
     """Steps of kin-graph with own micro-clusters of each client.
 
     Attributes
     ----------
-    min_members, components, micro_clusters, max_nodes, smoothing_rounds : int
-    whitening, local_whitening : float
+    min_members, components, micro_clusters : int
         Hyper-parameters of `KinGraphMethod`.
     """
 
     min_members: int
     components: int
-    whitening: float
-    local_whitening: float
     micro_clusters: int
-    max_nodes: int
-    smoothing_rounds: int
 
     def step(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState | None, Record]:
         """Return the state with the step's findings, and its record; ``None`` for the state to repeat the step."""
         if not len(state.mean):
             return self._components(fed, state)
-        if self.local_whitening > 0 and not state.whitened:
+        if not state.whitened:
             return self._differences(fed, state)
         return self._nodes(fed, state)
 
@@ -197,7 +160,7 @@ class OwnPath:
             raise FedkinError(
                 f"No client that answered has {self.min_members} samples, which is method.min_members; set it lower."
             )
-        leading, explained = leading_components(found, state, self.components, self.whitening)
+        leading, explained = leading_components(found, state, self.components)
         record.values.update(components=len(leading.variances), explained=explained)
         return state.at(leading, found), record
 
@@ -215,16 +178,15 @@ class OwnPath:
         large_missing = not samples and not set(state.large).isdisjoint(record.missing)
         if not answered or (large_missing and state.steps < _DIFFERENCES_ATTEMPTS):
             return None, record
-        return state.without_differences(scatter / max(samples, 1), samples, self.local_whitening), record
+        return state.without_differences(scatter / max(samples, 1), samples), record
 
     def _nodes(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState | None, Record]:
         """Ask for micro-clusters; in an update for those of new rows, which join the nodes that are there."""
         due = state.update == "due"
         expected: Expected = {"centroids": ("nodes", state.directions.shape[1]), "counts": int64("nodes")}
-        most = max(_FEWEST, min(self.micro_clusters, _OVERSUPPLY * self.max_nodes // len(fed.ids)))
-        request = {"space": state.space, "smoothing": state.smoothing, "rounds": self.smoothing_rounds}
-        payloads = fed.all(**request, least=self.min_members, most=min(most, self.micro_clusters))
-        enough = max(1, _OVERSUPPLY * self.max_nodes // _FEWEST)
+        most = max(_FEWEST, min(self.micro_clusters, _OVERSUPPLY * MAX_NODES // len(fed.ids)))
+        payloads = fed.all(space=state.space, least=self.min_members, most=min(most, self.micro_clusters))
+        enough = max(1, _OVERSUPPLY * MAX_NODES // _FEWEST)
         if not due and enough < len(payloads):
             # Of so many clients some stand for all; the others are assigned by the nodes.
             drawn = torch.randperm(len(fed.present), generator=fed.rng("summarising"))[:enough]
@@ -237,7 +199,7 @@ class OwnPath:
         before = [state.centroids] if due else []
         pooled = torch.cat([*before, *(reply["centroids"] for reply in sent.values())])
         counts = torch.cat([state.counts, *(reply["counts"] for reply in sent.values())])
-        nodes = merged_nodes(pooled, counts, self.max_nodes, fed.rng("condensed"))
+        nodes = merged_nodes(pooled, counts, MAX_NODES, fed.rng("condensed"))
         sizes = torch.tensor([len(reply["counts"]) for reply in sent.values()], dtype=torch.int64)
         owners = torch.tensor(list(sent), dtype=torch.int64).repeat_interleave(sizes)
         first = len(state.counts)
@@ -292,65 +254,3 @@ def without_clients(state: KinGraphState, clients: Collection[int]) -> KinGraphS
     owners, counts = state.own[kept, 0], state.counts[kept]
     own = torch.stack([owners, torch.arange(len(owners)), counts], dim=1)
     return replace(state, centroids=state.centroids[kept], counts=counts, own=own)
-
-
-def checked_smoothing(
-    fed: Federation, found: Found, find: Callable[[KinGraphState, torch.Generator], Found], automatic: bool
-) -> Found:
-    """Return clusters without smoothing if smoothing has separated clients and is `automatic`; add a warning.
-
-    Clients are asked only if a client has so much of its clusters that these may be merely the clients.
-
-    Parameters
-    ----------
-    fed : Federation
-    found : tuple
-        Clusters with smoothing.
-    find : callable
-        Finds clusters of a state's nodes, with a random generator.
-    automatic : bool
-        Whether smoothing may be given up.
-    """
-    state, values = found
-    share = values.get("largest_client_share", 0.0)
-    if share < _SUSPICIOUS or (means := unsmoothed_nodes(fed, state.space, state.own)) is None:
-        return found
-    other, without = find(replace(state, centroids=means, smoothing=0), fed.rng("communities"))
-    plain = without["largest_client_share"]
-    values = {**values, "share_without_smoothing": plain}
-    if plain >= _LOST * share:
-        return state, values
-    why = f"Smoothing made clients stand out: of a cluster {share:.0%} is at one client, without it {plain:.0%}"
-    if automatic:
-        return other, {**without, "warning": f"{why}. Clusters are those without smoothing."}
-    return state, {**values, "warning": f'{why}; set method.smoothing to 0 or "auto".'}
-
-
-def unsmoothed_nodes(fed: Federation, space: Payload, own: Tensor) -> Tensor | None:
-    """Return the means of the nodes, computed from points before smoothing.
-
-    Parameters
-    ----------
-    fed : Federation
-    space : dict
-        Parameters of `points_of`.
-    own : Tensor
-        int64 ``(p, 3)``, client, node and samples of each micro-cluster, in order of clients.
-
-    Returns
-    -------
-    Tensor or None
-        float32 ``(m, d)``; ``None`` if a client that has sent micro-clusters does not reply.
-    """
-    clients, sizes = (part.tolist() for part in own[:, 0].unique_consecutive(return_counts=True))
-    width = space["directions"].shape[1]
-    replies = fed.ask(send_unsmoothed, {client: {"space": space} for client in clients}, {"means": ("nodes", width)})
-    if any(
-        client not in replies or len(replies[client]["means"]) != size
-        for client, size in zip(clients, sizes, strict=True)
-    ):
-        return None
-    means = torch.cat([replies[client]["means"] for client in clients])
-    nodes, counts = own[:, 1], own[:, 2].float()
-    weights = torch.zeros(int(nodes.max()) + 1).index_add_(0, nodes, counts)
-    return torch.zeros(len(weights), width).index_add_(0, nodes, means * counts[:, None]) / weights[:, None]

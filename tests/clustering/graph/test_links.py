@@ -12,20 +12,26 @@ from scipy import sparse
 from sklearn.metrics import adjusted_rand_score
 from sklearn.neighbors import NearestNeighbors
 
-from fedkin.clustering.graph.communities import agreement, condense, join_to, louvain, neighbour_graph
+from fedkin.clustering.graph.cut import agreement
+from fedkin.clustering.graph.links import condense, link_tree, louvain, neighbour_graph
 from fedkin.core.seeds import derive_generator
 
 
-@given(st.integers(0, 10_000), st.integers(2, 6), st.integers(1, 6))
+@given(st.integers(0, 10_000), st.integers(1, 60))
 @settings(max_examples=40, deadline=None)
-def test_joining_only_joins(seed, before, number):
+def test_the_tree_has_all_numbers_and_each_division_joins_two_clusters_of_the_next(seed, most):
     rng = np.random.default_rng(seed)
-    links = np.triu(rng.random((60, 60)) * (rng.random((60, 60)) < 0.2), 1)
-    graph = sparse.csr_matrix(links + links.T)
-    labels = np.concatenate([np.arange(before), rng.integers(before, size=60)])[:60]
-    joined = join_to(graph, labels, number, rng.normal(size=(60, 2)), rng.integers(1, 9, size=60).astype(float))
-    assert sorted(set(joined.tolist())) == list(range(min(number, before)))
-    assert all(len(set(joined[labels == community].tolist())) == 1 for community in range(before))
+    links = np.triu(rng.random((60, 60)) * (rng.random((60, 60)) < rng.random()), 1)
+    graph, points = sparse.csr_matrix(links + links.T), rng.normal(size=(60, 2))
+    cuts = link_tree(graph, points, rng.integers(1, 9, size=60).astype(float), (1, most), rng)
+    assert sorted(cuts) == list(range(1, len(cuts) + 1))
+    for number in range(1, len(cuts)):
+        (coarse, _), (fine, _) = cuts[number], cuts[number + 1]
+        assert coarse.max() + 1 == number
+        pairs = np.unique(np.stack([coarse, fine]), axis=1)
+        assert pairs.shape[1] == number + 1
+    given, _ = link_tree(graph, points, np.ones(60), (most, most), rng)[most]
+    assert sorted(set(given.tolist())) == list(range(most))
 
 
 def cliques(count, size, bridge=0.1):
@@ -58,13 +64,16 @@ def test_it_is_as_good_as_networkx(resolution):
     assert ours >= theirs - 0.01
 
 
-def test_starting_from_condensed_communities_is_starting_from_their_members():
+def test_cliques_are_joined_last_and_a_resolution_is_where_modularity_is_greatest():
     graph = cliques(4, 6, bridge=1.0)
+    cuts = link_tree(graph, np.zeros((24, 1)), np.ones(24), (1, 24), np.random.default_rng(0))
+    assert cuts[4][0].tolist() == np.repeat(cuts[4][0][::6], 6).tolist()
+    at_one = max(number for number, (_, joined) in cuts.items() if joined < 1)
+    assert at_one == louvain(graph, 1.0, np.random.default_rng(0)).max() + 1 == 4
     labels = np.repeat(np.arange(8), 3)
     coarse = condense(graph, labels)
     assert coarse.sum() == graph.sum()
     assert coarse[0, 0] == sum(graph[labels == 0][:, labels == 0].data)
-    assert louvain(coarse, 1.0, np.random.default_rng(0))[labels].tolist() == np.repeat(np.arange(4), 6).tolist()
 
 
 def test_links_are_the_share_of_common_neighbours():
@@ -96,11 +105,7 @@ LABELS = st.lists(st.integers(0, 4), min_size=20, max_size=20).map(lambda x: np.
 
 @given(LABELS, LABELS, st.lists(st.integers(1, 5), min_size=20, max_size=20))
 def test_agreement_is_the_index_of_the_samples(a, b, size):
-    index, overlap = agreement(a, b, np.array(size, dtype=float))
     # Counts of pairs include each sample with itself, so that it nears scikit-learn's where samples are many.
     many = 200 * np.array(size)
-    assert index == pytest.approx(adjusted_rand_score(np.repeat(a, many), np.repeat(b, many)), abs=0.01)
-    for cluster, value in enumerate(overlap):
-        weight, inside = np.array(size), a == cluster
-        best = max(weight[inside & (b == k)].sum() / weight[inside | (b == k)].sum() for k in range(b.max() + 1))
-        assert value == pytest.approx(best)
+    expected = adjusted_rand_score(np.repeat(a, many), np.repeat(b, many))
+    assert agreement(a, b, np.array(size, dtype=float)) == pytest.approx(expected, abs=0.01)

@@ -1,20 +1,20 @@
-"""kin-graph's graph of nodes, and its communities: at several resolutions, how stable they are, and joined to a number.
+"""kin-graph's graph of nodes, and the tree of what its links join.
 
 Nodes, the micro-clusters of all clients, are linked to their nearest nodes; the weight of a link is the overlap of the
 two neighbourhoods. A community is a set of nodes with more links among them than by chance; how many more is the
-resolution. Communities are found by the Louvain method (Blondel et al. 2008), and are the more stable the less they
-change when random nodes are left out.
+resolution. Fine communities, found by the Louvain method (Blondel et al. 2008), are joined in the order of their links
+relative to chance, which gives coarser ones at all resolutions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.spatial.distance import pdist
 from torch import Tensor
 
 from fedkin.clustering.nearest import PAIRS, nearest_neighbours
@@ -22,20 +22,7 @@ from fedkin.clustering.nearest import PAIRS, nearest_neighbours
 Labels = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-MIN_NEIGHBOURS = 6
-"""Nearest nodes at least: with fewer, a single cloud falls apart."""
-
-_MIN_GAIN = 1e-12
-"""Gains of modularity below it are errors of rounding: moving for them may never end."""
-
-_FINE = 4.0
-"""Resolution of the communities that all coarser ones are composed of: about 60 on images of ten classes."""
-
-_LEFT = 0.8
-"""Fraction of the nodes in a resample: as cross-validation in five parts leaves."""
-
-FEW = 2_000
-"""Nodes up to which partitions of resamples vary."""
+FEWEST_NEIGHBOURS = 6  # measured on single clouds: with fewer they fall apart
 
 
 def neighbour_graph(points: Tensor, counts: Tensor, neighbours: int) -> Any:
@@ -52,7 +39,7 @@ def neighbour_graph(points: Tensor, counts: Tensor, neighbours: int) -> Any:
     symmetric, with an empty diagonal.
     """
     count = len(points)
-    nearest = min(neighbours, max(MIN_NEIGHBOURS, round(count ** (1 / 3))), max(count // 2, 1), count - 1)
+    nearest = min(neighbours, max(FEWEST_NEIGHBOURS, round(count ** (1 / 3))), max(count // 2, 1), count - 1)
     if nearest < 1:
         return sparse.csr_matrix((count, count), dtype=np.float64)
     every = torch.arange(count)
@@ -112,6 +99,7 @@ def _move_nodes(graph: Any, weights: Floats, scale: float, order: Labels) -> Lab
     labels = list(range(len(volumes)))
     queued = [True] * len(volumes)
     queue: list[int] = order.tolist()
+    rounding = 1e-12  # of gains: moving for less may never end
     for node in queue:
         queued[node] = False
         community, chance = labels[node], volumes[node] * scale
@@ -121,7 +109,7 @@ def _move_nodes(graph: Any, weights: Floats, scale: float, order: Labels) -> Lab
             if neighbour != node:
                 towards[labels[neighbour]] = towards.get(labels[neighbour], 0.0) + link
         totals[community] -= volumes[node]
-        best, highest = community, towards[community] - chance * totals[community] + _MIN_GAIN
+        best, highest = community, towards[community] - chance * totals[community] + rounding
         for candidate, link in towards.items():
             gain = link - chance * totals[candidate]
             if gain > highest:
@@ -151,95 +139,68 @@ def renumber(labels: Labels) -> Labels:
     return rank
 
 
-def communities_at(graph: Any, resolutions: Sequence[float], rng: np.random.Generator) -> list[Labels]:
-    """Find communities at every resolution, each composed of the same finer communities."""
-    fine = louvain(graph, max(_FINE, 2 * max(resolutions)), rng)
-    coarse = condense(graph, fine)
-    return [louvain(coarse, resolution, rng)[fine] for resolution in resolutions]
-
-
-def resample(
+def link_tree(
+    graph: Any,
+    points: Floats,
     size: Floats,
-    partitions: Sequence[Labels],
-    divide: Callable[[Labels], Sequence[Labels]],
+    numbers: tuple[int, int],
     rng: np.random.Generator,
-) -> tuple[Floats, list[Floats]]:
-    """Return how well partitions are found again without a fifth of the nodes: each whole, and each cluster.
+    resolution: float = 0.0,
+) -> dict[int, tuple[Labels, float]]:
+    """Join fine communities two at a time, those with most links relative to chance first.
+
+    Where no links are left between communities, those are joined that add least to the sum of squares within them, as
+    in Ward's method.
 
     Parameters
     ----------
-    size : ndarray
-        float64 ``(m,)``, the samples of each node.
-    partitions : sequence of ndarray
-        int64 ``(m,)`` each, from 0.
-    divide : callable
-        Takes the indices of nodes that are left, int64 ``(r,)`` in order, and returns as many partitions of these.
+    graph : csr_matrix
+        See `neighbour_graph`.
+    points, size : ndarray
+        float64 ``(m, d)`` and ``(m,)``, positions and samples of the nodes.
+    numbers : tuple of int
+        The fewest and the most clusters of a partition to return. There are as many fine communities, or all nodes.
     rng : numpy.random.Generator
-        Draws the nodes that are left, at most 8,000: with more the index hardly varies.
+    resolution : float
+        That of the fine communities at least.
 
     Returns
     -------
-    indices : ndarray
-        float64 ``(resamples, partitions)``, adjusted Rand indices of each with what `divide` finds. Up to `FEW` nodes,
-        which vary more, there are twenty resamples in place of five.
-    overlaps : list of ndarray
-        float64 ``(k,)`` of each partition: the mean Jaccard index of a cluster with the most alike one of a resample.
+    dict
+        By number of clusters the partition, int64 ``(m,)``, and the resolution from which on its communities are joined
+        no further.
     """
-    count = len(size)
-    left, resamples = min(max(1, round(_LEFT * count)), 8_000), 20 if count <= FEW else 5
-    indices = np.zeros((resamples, len(partitions)))
-    overlaps = [np.zeros(int(labels.max()) + 1) for labels in partitions]
-    for row in indices:
-        nodes = np.sort(rng.permutation(count)[:left])
-        for at, (labels, again) in enumerate(zip(partitions, divide(nodes), strict=True)):
-            row[at], overlap = agreement(labels[nodes], again, size[nodes])
-            overlaps[at][: len(overlap)] += overlap / resamples
-    return indices, overlaps
-
-
-def agreement(a: Labels, b: Labels, size: Floats) -> tuple[float, Floats]:
-    """Return the adjusted Rand index of two partitions of nodes of `size` samples, and each cluster's overlap.
-
-    The index is 1 if both have one cluster. The overlap of a cluster of `a` is the Jaccard index with the most alike
-    one of `b`, ``(k,)``.
-    """
-    table = sparse.coo_matrix((size, (a, b)))
-    table.sum_duplicates()
-    first, second = np.bincount(a, weights=size), np.bincount(b, weights=size)
-    overlap = np.zeros(len(first))
-    np.maximum.at(overlap, table.row, table.data / (first[table.row] + second[table.col] - table.data))
-    both, rows, columns, total = *(float((part**2).sum()) for part in (table.data, first, second)), size.sum() ** 2
-    if not total or rows == columns == total:
-        return 1.0, overlap
-    chance, most = rows * columns / total, (rows + columns) / 2
-    return (both - chance) / (most - chance) if most > chance else 1.0, overlap
-
-
-def join_to(graph: Any, labels: Labels, n_clusters: int, points: Floats, size: Floats) -> Labels:
-    """Merge communities until there are `n_clusters`: pairs with most links for their size first.
-
-    Where no links are left between communities, those are merged that add least to the sum of squares within them, as
-    in Ward's method. The nodes are at `points`, float64 ``(m, d)``, and have `size` samples, float64 ``(m,)``.
-    """
-    links, volume = (
-        condense(graph, labels).toarray(),
-        np.bincount(labels, weights=np.asarray(graph.sum(axis=1)).ravel()),
-    )
-    np.fill_diagonal(links, 0.0)
-    while len(links) > n_clusters:
-        first, second = np.triu_indices(len(links), 1)
-        ratio = links[first, second] / np.maximum(volume[first] * volume[second], np.finfo(float).tiny)
-        if not ratio.any():
-            total = np.bincount(labels, weights=size)
-            means = np.stack([np.bincount(labels, weights=size * column) for column in points.T], 1) / total[:, None]
-            squares = ((means[first] - means[second]) ** 2).sum(1)
-            ratio = -squares * total[first] * total[second] / (total[first] + total[second])
-        keep, drop = first[ratio.argmax()], second[ratio.argmax()]
-        links[keep] += links[drop]
-        links[:, keep] += links[:, drop]
-        links[keep, keep] = 0.0
-        volume[keep] += volume[drop]
-        links, volume = np.delete(np.delete(links, drop, 0), drop, 1), np.delete(volume, drop)
-        labels = np.where(labels == drop, keep, labels)
-        labels = labels - (labels > drop)
-    return labels
+    fewest, most = (min(number, len(size)) for number in numbers)
+    resolution = max(resolution, 4.0)  # about 60 communities on images of ten classes
+    while (labels := louvain(graph, resolution, rng)).max() + 1 < fewest:
+        resolution *= 2
+    links = condense(graph, labels).toarray()
+    volume, total = links.sum(1), links.sum()
+    weight = np.bincount(labels, weights=size)
+    means = np.stack([np.bincount(labels, weights=size * column) for column in points.T], 1) / weight[:, None]
+    ratio = links / np.maximum(np.outer(volume, volume), np.finfo(float).tiny)
+    np.fill_diagonal(ratio, -1.0)
+    left, cluster = np.arange(len(links)), np.arange(len(links))
+    partitions = {}
+    while True:
+        first, second = divmod(int(ratio.argmax()), len(ratio))
+        if len(left) <= most:
+            partitions[len(left)] = np.searchsorted(left, cluster)[labels], total * max(0.0, ratio[first, second])
+        if len(left) <= fewest:
+            return partitions
+        if ratio[first, second] <= 0:
+            a, b = np.triu_indices(len(left), 1)
+            grown = pdist(means[left], "sqeuclidean") / (1 / weight[left[a]] + 1 / weight[left[b]])
+            first, second = left[a[grown.argmin()]], left[b[grown.argmin()]]
+        links[first] += links[second]
+        volume[first] += volume[second]
+        means[first] = np.average(means[[first, second]], axis=0, weights=weight[[first, second]])
+        weight[first] += weight[second]
+        cluster[cluster == second] = first
+        left = left[left != second]
+        links[:, first] = links[first]
+        ratio[[first, second]] = ratio[:, [first, second]] = -1.0
+        others = left[left != first]
+        ratio[first, others] = ratio[others, first] = links[first, others] / np.maximum(
+            volume[first] * volume[others], np.finfo(float).tiny
+        )
