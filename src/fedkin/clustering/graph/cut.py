@@ -44,9 +44,8 @@ Discrete = Literal["none", "some", "all"]
 FEW_DIMENSIONS = 3  # nodes in more are not dense enough to show gaps
 MAX_CLUSTERS = 100  # of a division that is looked at: a page of the report shows no more
 _FEW_NODES = 3 * FEWEST_NEIGHBOURS  # of three clusters with six nodes each most nearest nodes are of others
-_FOUND_AGAIN = 0.65  # stability of a division that counts: pieces of a single cloud have 0.3 to 0.6
+_FOUND_AGAIN = 0.6  # stability of a division that counts: pieces of a single cloud have 0.3 to 0.6
 _FIRM = 0.85  # stability beyond doubt: pieces of three clouds of 20 nodes have less
-_AGREEMENT = 0.9  # of two trees that is beyond doubt: they tile a single cloud alike up to 0.75, and less in space
 
 
 class Cut(NamedTuple):
@@ -166,7 +165,7 @@ def _in_space(
         number = max(number for number, (_, joined) in cuts.items() if joined < resolution)
         return Cut(cuts[number][0], "graph", None, divisions)
     best, agreement = _choose(nodes, candidates, stability, few, torch_rng) if n_clusters is None else (0, None)
-    firm = best > 0 and stability[best] >= _FIRM and agreement is not None and agreement >= _AGREEMENT
+    firm = best > 0 and stability[best] >= _FIRM and agreement is not None and agreement >= 0.95
     if gaps and not firm and nodes.x.shape[1] <= FEW_DIMENSIONS:
         labels, share = _gaps(nodes)
         if labels.max() + 1 == n_clusters:
@@ -203,17 +202,18 @@ def _choose(
     pairs = zip(candidates, others, strict=False)
     agreements = np.array([agreement(labels, other[place], nodes.size) for labels, other in pairs])
     stability, agreements[0] = stability[: len(agreements)], 0.0
-    least = _AGREEMENT - 0.07 * np.log2(nodes.x.shape[1])  # trees of a single cloud agree to 0.4 in twenty columns
+    # Trees tile a single cloud alike up to 0.75 in two and three columns, and to 0.4 in twenty.
+    least = 0.9 - 0.07 * np.log2(nodes.x.shape[1])
     counts = (agreements >= least) & (stability >= (_FIRM if few else _FOUND_AGAIN))
     if not counts.any():
         return 0, float(agreements.max())
-    firm = counts & (stability >= _FIRM) & (agreements >= _AGREEMENT)
-    counts = firm if firm.any() else counts
     shares = [np.bincount(labels, weights=nodes.size) / nodes.size.sum() for labels in candidates[: len(agreements)]]
-    # Stability alone prefers two clusters that are stable to fifteen that are nearly so, and its square pieces of PACS'
-    # classes; on the suite square and cube are as good.
-    bits = stability**3 * np.array([-(share * np.log2(share)).sum() for share in shares])
-    best = int(np.flatnonzero(counts & (bits >= 0.97 * bits[counts].max()))[0])  # the coarsest of those that say as much
+    bits = np.array([-(share * np.log2(share)).sum() for share in shares])
+    # Stability alone prefers two clusters that are stable to fifteen that are nearly so; bits alone prefer pieces.
+    says = bits * (stability - _FOUND_AGAIN) * (agreements - least)
+    best = int(
+        np.flatnonzero(counts & (says >= 0.97 * says[counts].max()))[0]
+    )  # the coarsest of those that say as much
     return best, float(agreements[best])
 
 

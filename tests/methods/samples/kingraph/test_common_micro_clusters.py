@@ -15,13 +15,14 @@ from fedkin.engines.local import LocalFederation
 from fedkin.methods.samples.kingraph.common_micro_clusters import (
     common_micro_clusters,
     send_cell_moments,
-    send_cell_sums,
     send_counts,
+    send_feature_sums,
     send_neighbour_scatter,
-    summed_moments,
 )
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
 from fedkin.secure_aggregation.sums import ClientSums, HiddenSums, secure
+
+NONE = torch.zeros(0, dtype=torch.int64)
 
 
 class Elsewhere(LocalFederation):
@@ -154,12 +155,15 @@ def test_hidden_and_plain_sums_are_the_same_number(clients: int):
 
 def test_a_client_whose_numbers_are_beyond_a_sum_is_named():
     sums = ClientSums(LocalFederation([*partitioned(blobs(), 3), Client(3, torch.full((9, 3), 1e30))], 0))
-    assert sums.ask(send_cell_sums, {"space": raw(3), "centres": torch.zeros(1, 3)}, {"sums": (1, 3)}) is not None
+    assert (
+        sums.ask(send_cell_moments, {"space": raw(3), "centres": torch.zeros(1, 3), "full": NONE}, {"sums": (1, 3)})
+        is not None
+    )
     assert sums.answered == [0, 1, 2]
     assert "beyond" in sums.missing[3]
 
 
-@pytest.mark.parametrize("task", [send_counts, send_cell_sums, send_cell_moments])
+@pytest.mark.parametrize("task", [send_counts, send_cell_moments])
 @pytest.mark.parametrize(
     "centres", [torch.full((2, 3), float("nan")), torch.zeros(2, 4), torch.zeros(2, 3, dtype=torch.float64), [[0.0]]]
 )
@@ -188,10 +192,10 @@ def test_scatter_is_sent_of_centres_with_samples_enough_for_two_alone(monkeypatc
     monkeypatch.setattr(ClientSums, "ask", ask)
     _, counts = found(blobs(), 3)
     described = [(payload["full"], reply) for task, payload, reply in asked if task is send_cell_moments]
-    assert len(described) > 2
+    assert len(described) > 4
     assert all((reply["counts"][full] >= 10).all() for full, reply in described)
     assert sum(len(full) for full, _ in described) < 2 * len(counts)
-    assert [task for task, _, _ in asked[-4:]] == [send_counts, send_cell_sums] * 2
+    assert [len(payload["full"]) for task, payload, _ in asked[-4:] if task is send_cell_moments] == [0, 0]
 
 
 def test_with_two_of_three_left_the_clients_own_micro_clusters_are_used_and_it_is_said():
@@ -217,7 +221,7 @@ def test_a_clients_own_minimum_holds_for_its_part() -> None:
     counts = nearest_centroids(x, x[:9]).bincount(minlength=9)
     assert 0 < (counts >= 12).sum() < (counts > 0).sum()
     expected = torch.where(counts >= 12, counts, 0)
-    (sums,) = send_cell_sums.run([client], [payload])
+    (sums,) = send_cell_moments.run([client], [{**payload, "full": NONE}])
     assert torch.equal(sums["counts"], expected)
     assert torch.equal(sums["sums"].abs().sum(1) > 0, expected > 0)
     assert torch.equal(send_counts.run([client], [payload])[0]["counts"], expected)
@@ -225,7 +229,11 @@ def test_a_clients_own_minimum_holds_for_its_part() -> None:
     assert send_neighbour_scatter.run([few], [{"space": raw(3), "seed": 0}])[0]["samples"] == 0
     clients = [few, *(Client(i, x, min_members=12) for i in (2, 3))]
     state = KinGraphMethod(common_micro_clusters=True).init(LocalFederation(clients, 0))
-    assert summed_moments(ClientSums(LocalFederation(clients, 0)), state.space, 3).count == 180
+    assert [int(reply["count"]) for reply in send_feature_sums.run(clients, [{"space": state.space}] * 3)] == [
+        0,
+        90,
+        90,
+    ]
     with pytest.raises(FedkinError, match="All clients have 0 samples together"):
         KinGraphMethod(common_micro_clusters=True).step(
             LocalFederation([Client(i, x[:11], min_members=12) for i in range(3)], 0), state

@@ -11,8 +11,8 @@ fixed point, see `fixed_point`, so that a sum is the same in any order of client
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -37,6 +37,9 @@ from fedkin.methods.samples.kingraph.kingraph_space import (
 from fedkin.methods.samples.sample_method import unsent
 from fedkin.secure_aggregation.client_tasks import MIN_CLIENTS
 from fedkin.secure_aggregation.sums import ClientSums, direct_failures
+
+if TYPE_CHECKING:
+    from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
 
 _BATCH = 2048
 _DIGITS = len(SCALED_UNITS)
@@ -112,138 +115,100 @@ def send_counts(client: Client, payload: Payload) -> Payload:
 
 
 @client_task(
-    takes={"space": SPACE, "centres": reals("centres", "components")},
-    holds={"counts": int64("centres"), "sums": doubles("centres", "components")},
-    sends="Small groups of rows that are alike: their middle and size",
-)
-def send_cell_sums(client: Client, payload: Payload) -> Payload:
-    """Send the number of a client's samples nearest to each centre, and the sum of their offsets from it."""
-    return _sums(*_offsets(client, payload), payload["centres"])
-
-
-@client_task(
     takes={"space": SPACE, "centres": reals("centres", "components"), "full": int64("full")},
     holds={"counts": int64("centres"), "sums": doubles("centres", "components"), "scatter": doubles("full", None)},
     sends="Small groups of rows that are alike: their middle, size and spread",
 )
 def send_cell_moments(client: Client, payload: Payload) -> Payload:
-    """Send by nearest centre the number of samples, the sum of their offsets, and the scatter about full centres."""
+    """Send by nearest centre the number of samples and the sum of their offsets, and the scatter about full centres."""
     centres, full = payload["centres"], payload["full"]
     if len(full) and not 0 <= int(full.min()) <= int(full.max()) < len(centres):
         raise FedkinError(f"The payload names a centre that is not among 0 to {len(centres) - 1}.", public=True)
-    offsets, labels = _offsets(client, payload)
+    points, labels = _assigned(client, payload)
+    offsets = (points - centres[labels]).double()
     place = torch.full((len(centres),), -1)
     place[full] = torch.arange(len(full))
     inside = place[labels] >= 0
-    scatter = cell_scatter(offsets[inside], place[labels[inside]], len(full))
-    return {**_sums(offsets, labels, centres), "scatter": scatter}
+    return {
+        "counts": labels.bincount(minlength=len(centres)),
+        "sums": torch.zeros(centres.shape, dtype=torch.float64).index_add_(0, labels, offsets),
+        "scatter": cell_scatter(offsets[inside], place[labels[inside]], len(full)),
+    }
 
 
-@dataclass(frozen=True)
-class SumsPath:
-    """Steps of kin-graph with common micro-clusters, each from sums over all clients.
+def common_step(method: KinGraphMethod, fed: Federation, state: KinGraphState) -> tuple[KinGraphState | None, Record]:
+    """Return the state with the step's findings, and its record; ``None`` for the state to repeat the step.
 
-    Attributes
-    ----------
-    min_members, components : int
-        Hyper-parameters of `KinGraphMethod`.
-    may_change : bool
-        Whether to change to clients' own micro-clusters if too few clients reply to hide a sum and the run does not ask
-        for secure sums.
+    If too few clients reply to hide a sum, and the method may choose, clients' own micro-clusters follow.
     """
-
-    min_members: int
-    components: int
-    may_change: bool
-
-    def step(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState | None, Record]:
-        """Return the state with the step's findings, and its record; ``None`` for the state to repeat the step."""
-        sums: ClientSums = fed.sums()
-        if not len(state.mean):
-            phase, (after, values) = "components", self._components(sums, state)
-        elif not state.whitened:
-            phase, (after, values) = "differences", self._differences(sums, state)
-        else:
-            phase, (after, values) = "graph", self._nodes(sums, state)
-        record = Record(sums.answered, dict(sums.missing), {"phase": phase, **values, **sums.facts()})
-        if after is None and sums.hidden and self.may_change and not fed.secure_sums:
-            record.values["warning"] = (
-                f"Fewer than {MIN_CLIENTS} clients answered, too few to hide a sum; each client's own micro-clusters "
-                "are used instead of common ones."
-            )
-            lost = direct_failures(sums.missing)
-            present = [client for client in fed.present if client not in lost]
-            return replace(state, common=False), Record(present, lost, record.values)
-        return after, record
-
-    def _components(self, sums: ClientSums, state: KinGraphState) -> tuple[KinGraphState | None, dict[str, Any]]:
-        found = summed_moments(sums, state.space, state.width)
-        if found is None:
-            return None, {}
-        if found.count < self.min_members:
-            raise FedkinError(
-                f"All clients have {found.count:g} samples together, and method.min_members is {self.min_members}."
-            )
-        leading, explained = leading_components(found, state, self.components)
-        leading = leading.unit()
-        values = {"features": state.features, "components": len(leading.variances), "explained": explained}
-        return state.at(leading, found), values
-
-    def _differences(self, sums: ClientSums, state: KinGraphState) -> tuple[KinGraphState | None, dict[str, Any]]:
-        found = summed_differences(sums, state.space)
-        if found is None:
-            return None, {}
-        return state.without_differences(*found), {}
-
-    def _nodes(self, sums: ClientSums, state: KinGraphState) -> tuple[KinGraphState | None, dict[str, Any]]:
-        parts = [common_micro_clusters(part, state.space, self.min_members, _MAX_CENTRES) for part in sums.by_group()]
-        found = [part for part in parts if part is not None and len(part[1])]
-        update = ""
-        if state.update == "due" and any(part is not None for part in parts):
-            found, update = [(state.centroids, state.counts), *found], "done"
-        if not found:
-            return None, {}
-        pooled, counts = (torch.cat(part) for part in zip(*found, strict=True))
-        nodes = merged_nodes(pooled, counts, MAX_NODES, sums.fed.rng("condensed"))
-        after = replace(state, centroids=nodes.centroids, counts=nodes.counts, update=update)
-        return after, {"micro_clusters": len(counts)}
+    sums: ClientSums = fed.sums()
+    phase = "components" if not len(state.mean) else "graph" if state.whitened else "differences"
+    after, values = {"components": _components, "differences": _differences, "graph": _nodes}[phase](
+        method, sums, state
+    )
+    record = Record(sums.answered, dict(sums.missing), {"phase": phase, **values, **sums.facts()})
+    if after is None and sums.hidden and method.common_micro_clusters == "auto" and not fed.secure_sums:
+        record.values["warning"] = (
+            f"Fewer than {MIN_CLIENTS} clients answered, too few to hide a sum; each client's own micro-clusters "
+            "are used instead of common ones."
+        )
+        lost = direct_failures(sums.missing)
+        present = [client for client in fed.present if client not in lost]
+        return replace(state, common=False), Record(present, lost, record.values)
+    return after, record
 
 
-def summed_moments(sums: ClientSums, space: Payload, width: int) -> FeatureMoments | None:
-    """Return the moments of all clients' features, from two sums; ``None`` if a sum failed.
+Step = tuple[KinGraphState | None, dict[str, Any]]
 
-    Parameters
-    ----------
-    sums : ClientSums
-    space : dict
-        Parameters of `features_of`.
-    width : int
-        Number of features.
-    """
-    wanted = {"count": (1,), "total": (_DIGITS, width), "squares": (_DIGITS, 1)}
-    first = sums.ask(send_feature_sums, {"space": space}, wanted)
+
+def _components(method: KinGraphMethod, sums: ClientSums, state: KinGraphState) -> Step:
+    """Find the principal components from the moments of all clients' features, which take two sums."""
+    width, shapes = state.width, {"count": (1,), "total": (_DIGITS, state.width), "squares": (_DIGITS, 1)}
+    first = sums.ask(send_feature_sums, {"space": state.space}, shapes)
     if first is None:
-        return None
+        return None, {}
     count, total = float(first["count"]), of_digits(first["total"], SCALED_UNITS)
     scale = math.sqrt(float(of_digits(first["squares"], SCALED_UNITS)) / max(count, 1.0)) or 1.0
-    centred = space | {"mean": (total / max(count, 1.0)).float(), "directions": torch.zeros(width, 0)}
-    second = sums.ask(
-        send_feature_scatter, {"space": centred, "scale": scale}, {"scatter": (width * (width + 1) // 2,)}
-    )
+    centred = state.space | {"mean": (total / max(count, 1.0)).float(), "directions": torch.zeros(width, 0)}
+    payload, pairs = {"space": centred, "scale": scale}, width * (width + 1) // 2
+    second = sums.ask(send_feature_scatter, payload, {"scatter": (pairs,)})
     if second is None:
-        return None
-    return FeatureMoments(count, total, symmetric(second["scatter"] * scale**2, width))
+        return None, {}
+    if count < method.min_members:
+        raise FedkinError(
+            f"All clients have {count:g} samples together, and method.min_members is {method.min_members}."
+        )
+    moments = FeatureMoments(count, total, symmetric(second["scatter"] * scale**2, width))
+    leading, explained = leading_components(moments, state, method.components)
+    leading = leading.unit()
+    values = {"features": state.features, "components": len(leading.variances), "explained": explained}
+    return state.at(leading, moments), values
 
 
-def summed_differences(sums: ClientSums, space: Payload) -> tuple[Tensor, int] | None:
-    """Return the mean scatter between neighbours, float64 ``(d, d)``, and its samples; ``None`` if the sum failed."""
-    width = space["directions"].shape[1]
-    payload = {"space": space, "seed": draw_seed(sums.fed.rng("neighbours"))}
+def _differences(method: KinGraphMethod, sums: ClientSums, state: KinGraphState) -> Step:
+    """Divide the components by the scatter between neighbours."""
+    width = state.directions.shape[1]
+    payload = {"space": state.space, "seed": draw_seed(sums.fed.rng("neighbours"))}
     found = sums.ask(send_neighbour_scatter, payload, {"samples": (1,), "scatter": (width, width)})
     if found is None:
-        return None
+        return None, {}
     samples = round(float(found["samples"]))
-    return found["scatter"] / max(samples, 1), samples
+    return state.without_differences(found["scatter"] / max(samples, 1), samples), {}
+
+
+def _nodes(method: KinGraphMethod, sums: ClientSums, state: KinGraphState) -> Step:
+    """Find micro-clusters in groups of clients; in an update those of new rows join the nodes that are there."""
+    parts = [common_micro_clusters(part, state.space, method.min_members, _MAX_CENTRES) for part in sums.by_group()]
+    found = [part for part in parts if part is not None and len(part[1])]
+    update = ""
+    if state.update == "due" and any(part is not None for part in parts):
+        found, update = [(state.centroids, state.counts), *found], "done"
+    if not found:
+        return None, {}
+    pooled, counts = (torch.cat(part) for part in zip(*found, strict=True))
+    nodes = merged_nodes(pooled, counts, MAX_NODES, sums.fed.rng("condensed"))
+    after = replace(state, centroids=nodes.centroids, counts=nodes.counts, update=update)
+    return after, {"micro_clusters": len(counts)}
 
 
 def common_micro_clusters(sums: ClientSums, space: Payload, minimum: int, maximum: int) -> tuple[Tensor, Tensor] | None:
@@ -280,72 +245,51 @@ def common_micro_clusters(sums: ClientSums, space: Payload, minimum: int, maximu
         centres = split_cells(found, minimum, maximum)
         if len(centres) == len(found.means) and not (found.waiting(minimum).any() and len(centres) < maximum):
             break
-        kept = _kept(sums, space, centres, minimum)
         before = len(found.means)
-        found = None if kept is None else _moments(sums, space, kept.centres, kept.full)
+        found = _cells(sums, space, centres, minimum, with_scatter=True)
         poor = poor + 1 if found is not None and len(found.means) < _GAIN * before else 0
         if poor == _POOR_LEVELS:
             break
     for _ in range(_LLOYD_ROUNDS):
-        kept = None if found is None else _kept(sums, space, found.means, minimum)
-        found = None if kept is None else _moments(sums, space, kept.centres, None)
+        found = None if found is None else _cells(sums, space, found.means, minimum, with_scatter=False)
     if found is None:
         return None
     full = found.counts >= minimum
     return found.means[full], found.counts[full]
 
 
-class _Kept(NamedTuple):
-    """Centres ``(k, d)``, and the positions of those with enough samples for two: int64 ``(f,)``."""
-
-    centres: Tensor
-    full: Tensor
-
-
-def _kept(sums: ClientSums, space: Payload, centres: Tensor, minimum: int) -> _Kept | None:
-    """Return centres with `minimum` samples or more; the one with most samples if there are none."""
+def _cells(sums: ClientSums, space: Payload, centres: Tensor, minimum: int, with_scatter: bool) -> CellMoments | None:
+    """Return moments of the cells of those centres that have `minimum` samples; of the fullest one if none has."""
     found = sums.ask(send_counts, {"space": space, "centres": centres}, {"counts": (len(centres),)})
     if found is None:
         return None
     counts = found["counts"].round()
     enough = (counts >= minimum).nonzero()[:, 0] if (counts >= minimum).any() else counts.argmax()[None]
-    return _Kept(centres[enough], (counts[enough] >= 2 * minimum).nonzero()[:, 0])
+    full = (counts[enough] >= 2 * minimum).nonzero()[:, 0]
+    return _moments(sums, space, centres[enough], full if with_scatter else full[:0])
 
 
-def _moments(sums: ClientSums, space: Payload, centres: Tensor, full: Tensor | None) -> CellMoments | None:
+def _moments(sums: ClientSums, space: Payload, centres: Tensor, full: Tensor) -> CellMoments | None:
     """Return moments of the samples nearest to each centre ``(k, d)``, with the scatter about the `full` ones."""
     k, d = centres.shape
-    asked: Payload = {"space": space, "centres": centres}
-    wanted: dict[str, tuple[int, ...]] = {"counts": (k,), "sums": (k, d)}
-    if full is None or not len(full):
-        found = sums.ask(send_cell_sums, asked, wanted)
-    else:
-        wanted["scatter"] = (len(full), len(scatter_pairs(len(full), d)[0]))
-        found = sums.ask(send_cell_moments, {**asked, "full": full}, wanted)
+    pairs = scatter_pairs(len(full), d)
+    shapes: dict[str, tuple[int, ...]] = {"counts": (k,), "sums": (k, d)}
+    if len(full):
+        shapes["scatter"] = len(full), len(pairs[0])
+    found = sums.ask(send_cell_moments, {"space": space, "centres": centres, "full": full}, shapes)
     if found is None:
         return None
     counts = found["counts"].round().long()
     shift = found["sums"] / counts.clamp_min(1)[:, None]
     deviations, known = torch.zeros(k, 2, d), torch.zeros(k, dtype=torch.bool)
-    if "scatter" in found and full is not None:
-        pairs, some = scatter_pairs(len(full), d), counts[full] > 0
+    if len(full):
+        some = counts[full] > 0
         full, scatter = full[some], found["scatter"][some]
         known[full] = True
         deviations[full] = cell_deviations(scatter / counts[full, None], shift[full], pairs)
     filled = counts > 0
     means = (centres.double() + shift).float()
     return CellMoments(counts[filled], means[filled], deviations[filled], known[filled])
-
-
-def _offsets(client: Client, payload: Payload) -> tuple[Tensor, Tensor]:
-    """Return each sample's offset from its nearest centre, float64 ``(n, d)``, and the centre, int64 ``(n,)``."""
-    points, labels = _assigned(client, payload)
-    return (points - payload["centres"][labels]).double(), labels
-
-
-def _sums(offsets: Tensor, labels: Tensor, centres: Tensor) -> Payload:
-    sums = torch.zeros(centres.shape, dtype=torch.float64).index_add_(0, labels, offsets)
-    return {"counts": labels.bincount(minlength=len(centres)), "sums": sums}
 
 
 def _features(client: Client, payload: Payload) -> Tensor:

@@ -28,7 +28,7 @@ from fedkin.core.seeds import draw_seed
 from fedkin.features import extractors as named
 from fedkin.features.encoders import EMBEDDED, is_encoder
 from fedkin.features.pca import width_kept
-from fedkin.methods.samples.kingraph.common_micro_clusters import SumsPath
+from fedkin.methods.samples.kingraph.common_micro_clusters import common_step
 from fedkin.methods.samples.kingraph.kingraph_figures import kingraph_figures
 from fedkin.methods.samples.kingraph.kingraph_space import (
     KinGraphState,
@@ -43,11 +43,11 @@ from fedkin.methods.samples.kingraph.kingraph_space import (
 )
 from fedkin.methods.samples.kingraph.own_micro_clusters import (
     KEPT_OF_FORGOTTEN,
-    OwnPath,
+    own_step,
     values_of_own,
     without_clients,
 )
-from fedkin.methods.samples.kingraph.private_kingraph import PrivacyBudget, PrivatePath
+from fedkin.methods.samples.kingraph.private_kingraph import private_step
 from fedkin.methods.samples.kingraph.refinement import (
     ROUNDS,
     assign_by_head,
@@ -185,7 +185,8 @@ class KinGraphMethod(SampleMethod):
             return self._refined(fed, state)
         if len(state.centroids) and state.update != "due":  # only the clusters are to be found again
             return self._cut(fed, state, again=True)
-        found, record = self._path(state).step(fed, state)
+        step = common_step if state.common else own_step if self.epsilon is None else private_step
+        found, record = step(self, fed, state)
         if found is None:
             why = reasons(record.missing)
             failure = f"No client with enough samples answered kin-graph in step {state.steps + 1} and before ({why})."
@@ -196,14 +197,6 @@ class KinGraphMethod(SampleMethod):
             return found.next(), record
         after, cut = self._cut(fed, found, again=found.update == "done")
         return after, Record(record.answered, record.missing, {**cut.values, **record.values})
-
-    def _path(self, state: KinGraphState) -> OwnPath | SumsPath | PrivatePath:
-        """Return the steps that find the nodes: by own micro-clusters, by common ones, or with privacy."""
-        if state.common:
-            return SumsPath(**self.shared_with(SumsPath), may_change=self.common_micro_clusters == "auto")
-        if self.epsilon is not None:
-            return PrivatePath(PrivacyBudget(self.epsilon, self.delta), self.components)
-        return OwnPath(**self.shared_with(OwnPath))
 
     def is_private(self) -> bool:
         """Whether there is an `epsilon`."""

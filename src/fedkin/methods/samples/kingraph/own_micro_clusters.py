@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -27,6 +27,9 @@ from fedkin.methods.samples.kingraph.kingraph_space import (
 )
 from fedkin.methods.samples.sample_method import SENT, unsent
 from fedkin.nn.network_forms import MANY
+
+if TYPE_CHECKING:
+    from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
 
 _DIFFERENCES_ATTEMPTS = 6
 _OVERSUPPLY = 5
@@ -121,94 +124,83 @@ def send_new_summary(client: Client, payload: Payload) -> Payload:
     return reply
 
 
-@dataclass(frozen=True)
-class OwnPath:
-    """Steps of kin-graph with own micro-clusters of each client.
+def own_step(method: KinGraphMethod, fed: Federation, state: KinGraphState) -> tuple[KinGraphState | None, Record]:
+    """Return the state with the step's findings, and its record; ``None`` for the state to repeat the step."""
+    if not len(state.mean):
+        return _components(method, fed, state)
+    if not state.whitened:
+        return _differences(method, fed, state)
+    return _nodes(method, fed, state)
 
-    Attributes
-    ----------
-    min_members, components, micro_clusters : int
-        Hyper-parameters of `KinGraphMethod`.
-    """
 
-    min_members: int
-    components: int
-    micro_clusters: int
-
-    def step(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState | None, Record]:
-        """Return the state with the step's findings, and its record; ``None`` for the state to repeat the step."""
-        if not len(state.mean):
-            return self._components(fed, state)
-        if not state.whitened:
-            return self._differences(fed, state)
-        return self._nodes(fed, state)
-
-    def _components(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState | None, Record]:
-        found: FeatureMoments | None = None
-        answered = []
-        expected = {"total": doubles(state.width), "scatter": reals(state.width * (state.width + 1) // 2)}
-        replies = fed.pools(send_moments, fed.all(space=state.space, least=self.min_members), expected)
-        for clients, reply in replies:
-            answered += clients
-            if reply:
-                more = FeatureMoments.received(reply)
-                found = more if found is None else found + more
-        record = Record(sorted(answered), replies.missing, {"phase": "components", "features": state.features})
-        if found is None:
-            if record.missing or not answered:
-                return None, record
-            raise FedkinError(
-                f"No client that answered has {self.min_members} samples, which is method.min_members; set it lower."
-            )
-        leading, explained = leading_components(found, state, self.components)
-        record.values.update(components=len(leading.variances), explained=explained)
-        return state.at(leading, found), record
-
-    def _differences(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState | None, Record]:
-        width = len(state.variances)
-        scatter, samples, answered = torch.zeros(width, width, dtype=torch.float64), 0, []
-        payloads, expected = fed.all(space=state.space, least=self.min_members), {"scatter": doubles(width, width)}
-        replies = fed.pools(send_differences, payloads, expected)
-        for clients, reply in replies:
-            answered += clients
-            if reply:
-                scatter += reply["scatter"] * reply["samples"]
-                samples += reply["samples"]
-        record = Record(sorted(answered), replies.missing, {"phase": "differences"})
-        large_missing = not samples and not set(state.large).isdisjoint(record.missing)
-        if not answered or (large_missing and state.steps < _DIFFERENCES_ATTEMPTS):
+def _components(method: KinGraphMethod, fed: Federation, state: KinGraphState) -> tuple[KinGraphState | None, Record]:
+    found: FeatureMoments | None = None
+    answered = []
+    expected = {"total": doubles(state.width), "scatter": reals(state.width * (state.width + 1) // 2)}
+    replies = fed.pools(send_moments, fed.all(space=state.space, least=method.min_members), expected)
+    for clients, reply in replies:
+        answered += clients
+        if reply:
+            more = FeatureMoments.received(reply)
+            found = more if found is None else found + more
+    record = Record(sorted(answered), replies.missing, {"phase": "components", "features": state.features})
+    if found is None:
+        if record.missing or not answered:
             return None, record
-        return state.without_differences(scatter / max(samples, 1), samples), record
+        raise FedkinError(
+            f"No client that answered has {method.min_members} samples, which is method.min_members; set it lower."
+        )
+    leading, explained = leading_components(found, state, method.components)
+    record.values.update(components=len(leading.variances), explained=explained)
+    return state.at(leading, found), record
 
-    def _nodes(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState | None, Record]:
-        """Ask for micro-clusters; in an update for those of new rows, which join the nodes that are there."""
-        due = state.update == "due"
-        expected: Expected = {"centroids": ("nodes", state.directions.shape[1]), "counts": int64("nodes")}
-        most = max(_FEWEST, min(self.micro_clusters, _OVERSUPPLY * MAX_NODES // len(fed.ids)))
-        payloads = fed.all(space=state.space, least=self.min_members, most=min(most, self.micro_clusters))
-        enough = max(1, _OVERSUPPLY * MAX_NODES // _FEWEST)
-        if not due and enough < len(payloads):
-            # Of so many clients some stand for all; the others are assigned by the nodes.
-            drawn = torch.randperm(len(fed.present), generator=fed.rng("summarising"))[:enough]
-            payloads = {i: payloads[i] for i in sorted(fed.present[place] for place in drawn.tolist())}
-        replies = fed.ask(send_new_summary if due else send_summary, payloads, expected)
-        record = Record(list(replies), replies.missing, {"phase": "graph"})
-        sent = {client: reply for client, reply in replies.items() if reply}
-        if not sent and not (due and replies):
-            return None, record
-        before = [state.centroids] if due else []
-        pooled = torch.cat([*before, *(reply["centroids"] for reply in sent.values())])
-        counts = torch.cat([state.counts, *(reply["counts"] for reply in sent.values())])
-        nodes = merged_nodes(pooled, counts, MAX_NODES, fed.rng("condensed"))
-        sizes = torch.tensor([len(reply["counts"]) for reply in sent.values()], dtype=torch.int64)
-        owners = torch.tensor(list(sent), dtype=torch.int64).repeat_interleave(sizes)
-        first = len(state.counts)
-        own = torch.stack([owners, nodes.labels[first:], counts[first:]], dim=1)
-        earlier = torch.stack([state.own[:, 0], nodes.labels[state.own[:, 1]], state.own[:, 2]], dim=1)
-        own = torch.cat([earlier, own])
-        own = own[own[:, 0].argsort(stable=True)]
-        update = "done" if due else ""
-        return replace(state, centroids=nodes.centroids, counts=nodes.counts, own=own, update=update), record
+
+def _differences(method: KinGraphMethod, fed: Federation, state: KinGraphState) -> tuple[KinGraphState | None, Record]:
+    width = len(state.variances)
+    scatter, samples, answered = torch.zeros(width, width, dtype=torch.float64), 0, []
+    payloads, expected = fed.all(space=state.space, least=method.min_members), {"scatter": doubles(width, width)}
+    replies = fed.pools(send_differences, payloads, expected)
+    for clients, reply in replies:
+        answered += clients
+        if reply:
+            scatter += reply["scatter"] * reply["samples"]
+            samples += reply["samples"]
+    record = Record(sorted(answered), replies.missing, {"phase": "differences"})
+    large_missing = not samples and not set(state.large).isdisjoint(record.missing)
+    if not answered or (large_missing and state.steps < _DIFFERENCES_ATTEMPTS):
+        return None, record
+    return state.without_differences(scatter / max(samples, 1), samples), record
+
+
+def _nodes(method: KinGraphMethod, fed: Federation, state: KinGraphState) -> tuple[KinGraphState | None, Record]:
+    """Ask for micro-clusters; in an update for those of new rows, which join the nodes that are there."""
+    due = state.update == "due"
+    expected: Expected = {"centroids": ("nodes", state.directions.shape[1]), "counts": int64("nodes")}
+    most = max(_FEWEST, min(method.micro_clusters, _OVERSUPPLY * MAX_NODES // len(fed.ids)))
+    payloads = fed.all(space=state.space, least=method.min_members, most=min(most, method.micro_clusters))
+    enough = max(1, _OVERSUPPLY * MAX_NODES // _FEWEST)
+    if not due and enough < len(payloads):
+        # Of so many clients some stand for all; the others are assigned by the nodes.
+        drawn = torch.randperm(len(fed.present), generator=fed.rng("summarising"))[:enough]
+        payloads = {i: payloads[i] for i in sorted(fed.present[place] for place in drawn.tolist())}
+    replies = fed.ask(send_new_summary if due else send_summary, payloads, expected)
+    record = Record(list(replies), replies.missing, {"phase": "graph"})
+    sent = {client: reply for client, reply in replies.items() if reply}
+    if not sent and not (due and replies):
+        return None, record
+    before = [state.centroids] if due else []
+    pooled = torch.cat([*before, *(reply["centroids"] for reply in sent.values())])
+    counts = torch.cat([state.counts, *(reply["counts"] for reply in sent.values())])
+    nodes = merged_nodes(pooled, counts, MAX_NODES, fed.rng("condensed"))
+    sizes = torch.tensor([len(reply["counts"]) for reply in sent.values()], dtype=torch.int64)
+    owners = torch.tensor(list(sent), dtype=torch.int64).repeat_interleave(sizes)
+    first = len(state.counts)
+    own = torch.stack([owners, nodes.labels[first:], counts[first:]], dim=1)
+    earlier = torch.stack([state.own[:, 0], nodes.labels[state.own[:, 1]], state.own[:, 2]], dim=1)
+    own = torch.cat([earlier, own])
+    own = own[own[:, 0].argsort(stable=True)]
+    update = "done" if due else ""
+    return replace(state, centroids=nodes.centroids, counts=nodes.counts, own=own, update=update), record
 
 
 def largest_client_share(clusters: Tensor, clients: Tensor, counts: Tensor) -> float:

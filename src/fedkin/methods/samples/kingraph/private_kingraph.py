@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -39,6 +40,9 @@ from fedkin.methods.samples.private_releases import (
 )
 from fedkin.privacy.budget import clipped, nearest_points, noise_source, place, released, sum_products
 from fedkin.privacy.gaussian import gaussian_mu
+
+if TYPE_CHECKING:
+    from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
 
 _MOMENTS_SENSITIVITY, _SUMS_SENSITIVITY = math.sqrt(3), math.sqrt(2)
 _BATCH = 2048
@@ -150,99 +154,86 @@ class PrivacyBudget:
         return _SUMS_SENSITIVITY / self.round_mu
 
 
-@dataclass(frozen=True)
-class PrivatePath:
-    """Steps of kin-graph with differential privacy.
+def private_step(method: KinGraphMethod, fed: Federation, state: KinGraphState) -> tuple[KinGraphState | None, Record]:
+    """Return the state with the step's findings, and its record; ``None`` for the state to repeat the step.
 
-    Attributes
-    ----------
-    budget : PrivacyBudget
-    components : int
-        As in `KinGraphMethod`.
+    Raises
+    ------
+    FedkinError
+        If all clients have spent their budgets, or the noise hides all clusters.
     """
+    budget = PrivacyBudget(method.epsilon or math.inf, method.delta)
+    return _nodes(budget, fed, state) if len(state.mean) else _components(method, budget, fed, state)
 
-    budget: PrivacyBudget
-    components: int
 
-    def step(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState | None, Record]:
-        """Return the state with the step's findings, and its record; ``None`` for the state to repeat the step.
+def _components(
+    method: KinGraphMethod, budget: PrivacyBudget, fed: Federation, state: KinGraphState
+) -> tuple[KinGraphState | None, Record]:
+    """Find the principal components of noisy moments that exceed the noise, and the noisy number of samples."""
+    width, deviation = state.width, budget.moments_deviation
+    request = {"space": state.space, "width": width, "deviation": deviation, "budget": budget.mu}
+    expected = {"total": doubles(width), "second": reals(width * (width + 1) // 2)}
+    replies = fed.ask(send_noisy_moments, fed.all(**request), expected)
+    record = Record(list(replies), replies.missing, {"phase": "components", "features": state.features})
+    sent = [reply for reply in replies.values() if reply]
+    if not sent:
+        check_budgets(record.missing, budget.epsilon)
+        return None, record
+    count = max(1.0, sum(reply["count"] for reply in sent))
+    mean = torch.stack([reply["total"] for reply in sent]).sum(0) / count
+    second = symmetric(torch.stack([reply["second"] for reply in sent]).double().sum(0) / count, width)
+    values, vectors = torch.linalg.eigh(second - torch.outer(mean, mean))
+    values, vectors = values.flip(0), vectors.flip(1)
+    edge = deviation * math.sqrt(2 * width * len(sent)) / count  # of a symmetric Gaussian matrix
+    kept = max(1, min(int((values > edge).sum()), method.components, _MAX_COMPONENTS))
+    leading = Components(mean.float(), vectors[:, :kept].float().contiguous(), values[:kept].clamp_min(1e-9).float())
+    record.values.update(components=kept, epsilon=budget.epsilon, delta=budget.delta, noise_source=noise_source(fed))
+    return replace(state.at(leading), samples=count), record
 
-        Raises
-        ------
-        FedkinError
-            If all clients have spent their budgets, or the noise hides all clusters.
-        """
-        return self._nodes(fed, state) if len(state.mean) else self._components(fed, state)
 
-    def _components(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState | None, Record]:
-        """Find the principal components of noisy moments that exceed the noise, and the noisy number of samples."""
-        budget, width, deviation = self.budget, state.width, self.budget.moments_deviation
-        request = {"space": state.space, "width": width, "deviation": deviation, "budget": budget.mu}
-        expected = {"total": doubles(width), "second": reals(width * (width + 1) // 2)}
-        replies = fed.ask(send_noisy_moments, fed.all(**request), expected)
-        record = Record(list(replies), replies.missing, {"phase": "components", "features": state.features})
+def _nodes(budget: PrivacyBudget, fed: Federation, state: KinGraphState) -> tuple[KinGraphState | None, Record]:
+    """Find common centres by four rounds of Lloyd's algorithm on noisy sums, and their noisy counts.
+
+    The first centres are drawn from a Gaussian with the components' variances. Between rounds a centre without a
+    significant count is drawn again near one of the others, chosen by their counts; after the last round it is
+    dropped.
+    """
+    variances, deviation = state.variances, budget.round_deviation
+    rng, radius = fed.rng("private"), _RADIUS * float(variances.sum().sqrt())
+    on_a_sum = deviation * math.sqrt(len(fed.present) * len(variances))
+    number = int(min(_MAX_CENTRES, max(_MIN_CENTRES, state.samples / (_MASS * on_a_sum))))
+    centres = _within(torch.randn(number, len(variances), generator=rng) * variances.sqrt(), radius)
+    counts, alive = torch.zeros(number), torch.zeros(number, dtype=torch.bool)
+    request = {"space": state.space, "radius": radius, "deviation": deviation, "budget": budget.mu}
+    expected = {"counts": doubles(number), "sums": doubles(*centres.shape)}
+    record, answered, any_reply = Record([], {}, {"phase": "graph"}), set(fed.present), False
+    for round_ in range(_ROUNDS):
+        replies = fed.ask(send_noisy_sums, fed.all(**request, centres=centres), expected)
+        answered &= set(replies)
+        record.missing.update(replies.missing)
         sent = [reply for reply in replies.values() if reply]
         if not sent:
-            check_budgets(record.missing, budget.epsilon)
-            return None, record
-        count = max(1.0, sum(reply["count"] for reply in sent))
-        mean = torch.stack([reply["total"] for reply in sent]).sum(0) / count
-        second = symmetric(torch.stack([reply["second"] for reply in sent]).double().sum(0) / count, width)
-        values, vectors = torch.linalg.eigh(second - torch.outer(mean, mean))
-        values, vectors = values.flip(0), vectors.flip(1)
-        edge = deviation * math.sqrt(2 * width * len(sent)) / count  # of a symmetric Gaussian matrix
-        kept = max(1, min(int((values > edge).sum()), self.components, _MAX_COMPONENTS))
-        leading = Components(
-            mean.float(), vectors[:, :kept].float().contiguous(), values[:kept].clamp_min(1e-9).float()
+            continue
+        any_reply = True
+        counts = torch.stack([reply["counts"] for reply in sent]).sum(0).float()
+        sums = torch.stack([reply["sums"] for reply in sent]).sum(0).float()
+        alive = counts > _ALIVE * deviation * math.sqrt(len(sent))
+        moved = _within(radius * sums / counts.clamp_min(1.0)[:, None], radius)
+        centres = torch.where(alive[:, None], moved, centres)
+        if round_ < _ROUNDS - 1:
+            centres = _revived(centres, counts, alive, variances, rng)
+    record.answered.extend(sorted(answered))
+    if not any_reply:
+        check_budgets(record.missing, budget.epsilon)
+        return None, record
+    if not alive.any():
+        raise FedkinError(
+            f"With method.epsilon = {budget.epsilon:g} the noise hides all clusters of about {state.samples:,.0f} "
+            "samples; use more samples or a larger epsilon."
         )
-        record.values.update(
-            components=kept, epsilon=budget.epsilon, delta=budget.delta, noise_source=noise_source(fed)
-        )
-        return replace(state.at(leading), samples=count), record
-
-    def _nodes(self, fed: Federation, state: KinGraphState) -> tuple[KinGraphState | None, Record]:
-        """Find common centres by four rounds of Lloyd's algorithm on noisy sums, and their noisy counts.
-
-        The first centres are drawn from a Gaussian with the components' variances. Between rounds a centre without a
-        significant count is drawn again near one of the others, chosen by their counts; after the last round it is
-        dropped.
-        """
-        budget, variances, deviation = self.budget, state.variances, self.budget.round_deviation
-        rng, radius = fed.rng("private"), _RADIUS * float(variances.sum().sqrt())
-        on_a_sum = deviation * math.sqrt(len(fed.present) * len(variances))
-        number = int(min(_MAX_CENTRES, max(_MIN_CENTRES, state.samples / (_MASS * on_a_sum))))
-        centres = _within(torch.randn(number, len(variances), generator=rng) * variances.sqrt(), radius)
-        counts, alive = torch.zeros(number), torch.zeros(number, dtype=torch.bool)
-        request = {"space": state.space, "radius": radius, "deviation": deviation, "budget": budget.mu}
-        expected = {"counts": doubles(number), "sums": doubles(*centres.shape)}
-        record, answered, any_reply = Record([], {}, {"phase": "graph"}), set(fed.present), False
-        for round_ in range(_ROUNDS):
-            replies = fed.ask(send_noisy_sums, fed.all(**request, centres=centres), expected)
-            answered &= set(replies)
-            record.missing.update(replies.missing)
-            sent = [reply for reply in replies.values() if reply]
-            if not sent:
-                continue
-            any_reply = True
-            counts = torch.stack([reply["counts"] for reply in sent]).sum(0).float()
-            sums = torch.stack([reply["sums"] for reply in sent]).sum(0).float()
-            alive = counts > _ALIVE * deviation * math.sqrt(len(sent))
-            moved = _within(radius * sums / counts.clamp_min(1.0)[:, None], radius)
-            centres = torch.where(alive[:, None], moved, centres)
-            if round_ < _ROUNDS - 1:
-                centres = _revived(centres, counts, alive, variances, rng)
-        record.answered.extend(sorted(answered))
-        if not any_reply:
-            check_budgets(record.missing, budget.epsilon)
-            return None, record
-        if not alive.any():
-            raise FedkinError(
-                f"With method.epsilon = {budget.epsilon:g} the noise hides all clusters of about {state.samples:,.0f} "
-                "samples; use more samples or a larger epsilon."
-            )
-        record.values["epsilon"] = budget.epsilon
-        counts = counts[alive].round().clamp_min(1).long()
-        return replace(state, centroids=centres[alive], counts=counts), record
+    record.values["epsilon"] = budget.epsilon
+    counts = counts[alive].round().clamp_min(1).long()
+    return replace(state, centroids=centres[alive], counts=counts), record
 
 
 def _revived(centres: Tensor, counts: Tensor, alive: Tensor, variances: Tensor, rng: torch.Generator) -> Tensor:
