@@ -51,7 +51,7 @@ def test_gives_as_many_clusters_as_asked_for(n_clusters):
 
 
 def test_a_higher_resolution_has_more_clusters():
-    points, truth = blobs(5)
+    points, _ = blobs(5)
     numbers = [int(cut(points, resolution=resolution)[0].max()) + 1 for resolution in (0.05, 0.5, 2.0, 7.0)]
     assert numbers == sorted(numbers)
     assert numbers[0] == 5 < numbers[-1]
