@@ -57,7 +57,7 @@ def test_groups_limits_and_extremes_are_those_of_the_tasks() -> None:
 
 def test_secure_sums_and_noise_are_told_of_as_they_are_set() -> None:
     hidden = rehearsed("kin-graph", ["federation.secure_sums=true", "data.scaling=standard"])
-    assert by_task(hidden)["send_cell_sums"][1:] == ("all of 3 clients or more: only sums are seen", True)
+    assert by_task(hidden)["send_cell_moments"][1:] == ("all of 3 clients or more: only sums are seen", True)
     assert any("Secure sums are on" in sentence for sentence in hidden.notes)
     noisy = rehearsed("kin-graph", ["method.epsilon=4.0"])
     assert by_task(noisy)["send_noisy_sums"][1] == "hidden by noise"

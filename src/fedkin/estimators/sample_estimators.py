@@ -602,8 +602,7 @@ class KinGraph(SampleClusterer, method="kin-graph"):
     def cut(self, n_clusters: int | None = None, *, resolution: float | None = None) -> KinGraph:
         """Cut the graph again, coarser or finer, without contacting the clients.
 
-        Whether samples were smoothed stays as `fit` has decided it. Give either the number of clusters, from 1 to that
-        of micro-clusters, or their resolution, above 0.
+        Give either the number of clusters, from 1 to that of micro-clusters, or their resolution, above 0.
 
         Returns
         -------

@@ -129,7 +129,7 @@ def node_clusters(
     scales = scales_of(cut.divisions, nodes.size, (cut.labels, cut.stability))
     for scale in scales:
         scale["labels"] = scale["labels"][np.argsort(order)]
-    values = {"nodes": len(order), "edges": int(graph.nnz // 2), "clusters": int(cut.labels.max()) + 1}
+    values: dict[str, Any] = {"nodes": len(order), "edges": int(graph.nnz // 2), "clusters": int(cut.labels.max()) + 1}
     values |= {"found_in": cut.found_in, "scales": scales}
     values |= {name: getattr(cut, name) for name in ("stability", "agreement") if getattr(cut, name) is not None}
     clusters = torch.empty(len(order), dtype=torch.int64)
@@ -192,15 +192,9 @@ def _choose(
     nodes: Nodes, candidates: Sequence[Labels], stability: Floats, few: bool, rng: torch.Generator
 ) -> tuple[int, float | None]:
     """Return the candidate that counts and says most, 0 if none does, and how well the other tree agrees with it."""
-    if len(candidates) < 2:
+    agreements = _agreements(nodes, candidates, few, rng)
+    if len(agreements) < 2:
         return 0, None
-    merged = merged_nodes(nodes.points, nodes.counts, 1_000, rng)  # trees take the square of their number
-    if len(merged.counts) < 2:
-        return 0, None
-    place, numbers = merged.labels.numpy(), range(1, min(len(candidates), len(merged.counts)) + 1)
-    others = _tree_cuts(merged.centroids.double().numpy(), "single" if few else "ward", numbers)
-    pairs = zip(candidates, others, strict=False)
-    agreements = np.array([agreement(labels, other[place], nodes.size) for labels, other in pairs])
     stability, agreements[0] = stability[: len(agreements)], 0.0
     # Trees tile a single cloud alike up to 0.75 in two and three columns, and to 0.4 in twenty.
     least = 0.9 - 0.07 * np.log2(nodes.x.shape[1])
@@ -211,10 +205,19 @@ def _choose(
     bits = np.array([-(share * np.log2(share)).sum() for share in shares])
     # Stability alone prefers two clusters that are stable to fifteen that are nearly so; bits alone prefer pieces.
     says = bits * (stability - _FOUND_AGAIN) * (agreements - least)
-    best = int(
-        np.flatnonzero(counts & (says >= 0.97 * says[counts].max()))[0]
-    )  # the coarsest of those that say as much
+    best = int(np.flatnonzero(counts & (says >= 0.97 * says[counts].max()))[0])  # the coarsest that says as much
     return best, float(agreements[best])
+
+
+def _agreements(nodes: Nodes, candidates: Sequence[Labels], few: bool, rng: torch.Generator) -> Floats:
+    """Return the adjusted Rand index of each candidate with the other tree's cut into as many, if it has so many."""
+    merged = merged_nodes(nodes.points, nodes.counts, 1_000, rng)  # trees take the square of their number
+    place, most = merged.labels.numpy(), min(len(candidates), len(merged.counts))
+    if most < 2:
+        return np.zeros(1)
+    others = _tree_cuts(merged.centroids.double().numpy(), "single" if few else "ward", range(1, most + 1))
+    pairs = zip(candidates, others, strict=False)
+    return np.array([agreement(labels, other[place], nodes.size) for labels, other in pairs])
 
 
 def _tree_cuts(x: Floats, method: str, numbers: range) -> list[Labels]:

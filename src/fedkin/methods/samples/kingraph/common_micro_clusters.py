@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -37,9 +37,6 @@ from fedkin.methods.samples.kingraph.kingraph_space import (
 from fedkin.methods.samples.sample_method import unsent
 from fedkin.secure_aggregation.client_tasks import MIN_CLIENTS
 from fedkin.secure_aggregation.sums import ClientSums, direct_failures
-
-if TYPE_CHECKING:
-    from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
 
 _BATCH = 2048
 _DIGITS = len(SCALED_UNITS)
@@ -136,18 +133,22 @@ def send_cell_moments(client: Client, payload: Payload) -> Payload:
     }
 
 
-def common_step(method: KinGraphMethod, fed: Federation, state: KinGraphState) -> tuple[KinGraphState | None, Record]:
+def common_step(
+    fed: Federation, state: KinGraphState, min_members: int, components: int, may_change: bool
+) -> tuple[KinGraphState | None, Record]:
     """Return the state with the step's findings, and its record; ``None`` for the state to repeat the step.
 
-    If too few clients reply to hide a sum, and the method may choose, clients' own micro-clusters follow.
+    If too few clients reply to hide a sum, and the method `may_change`, clients' own micro-clusters follow.
     """
     sums: ClientSums = fed.sums()
-    phase = "components" if not len(state.mean) else "graph" if state.whitened else "differences"
-    after, values = {"components": _components, "differences": _differences, "graph": _nodes}[phase](
-        method, sums, state
-    )
+    if not len(state.mean):
+        phase, (after, values) = "components", _components(sums, state, min_members, components)
+    elif not state.whitened:
+        phase, (after, values) = "differences", _differences(sums, state)
+    else:
+        phase, (after, values) = "graph", _nodes(sums, state, min_members)
     record = Record(sums.answered, dict(sums.missing), {"phase": phase, **values, **sums.facts()})
-    if after is None and sums.hidden and method.common_micro_clusters == "auto" and not fed.secure_sums:
+    if after is None and sums.hidden and may_change and not fed.secure_sums:
         record.values["warning"] = (
             f"Fewer than {MIN_CLIENTS} clients answered, too few to hide a sum; each client's own micro-clusters "
             "are used instead of common ones."
@@ -161,31 +162,29 @@ def common_step(method: KinGraphMethod, fed: Federation, state: KinGraphState) -
 Step = tuple[KinGraphState | None, dict[str, Any]]
 
 
-def _components(method: KinGraphMethod, sums: ClientSums, state: KinGraphState) -> Step:
+def _components(sums: ClientSums, state: KinGraphState, min_members: int, count: int) -> Step:
     """Find the principal components from the moments of all clients' features, which take two sums."""
     width, shapes = state.width, {"count": (1,), "total": (_DIGITS, state.width), "squares": (_DIGITS, 1)}
     first = sums.ask(send_feature_sums, {"space": state.space}, shapes)
     if first is None:
         return None, {}
-    count, total = float(first["count"]), of_digits(first["total"], SCALED_UNITS)
-    scale = math.sqrt(float(of_digits(first["squares"], SCALED_UNITS)) / max(count, 1.0)) or 1.0
-    centred = state.space | {"mean": (total / max(count, 1.0)).float(), "directions": torch.zeros(width, 0)}
+    samples, total = float(first["count"]), of_digits(first["total"], SCALED_UNITS)
+    scale = math.sqrt(float(of_digits(first["squares"], SCALED_UNITS)) / max(samples, 1.0)) or 1.0
+    centred = state.space | {"mean": (total / max(samples, 1.0)).float(), "directions": torch.zeros(width, 0)}
     payload, pairs = {"space": centred, "scale": scale}, width * (width + 1) // 2
     second = sums.ask(send_feature_scatter, payload, {"scatter": (pairs,)})
     if second is None:
         return None, {}
-    if count < method.min_members:
-        raise FedkinError(
-            f"All clients have {count:g} samples together, and method.min_members is {method.min_members}."
-        )
-    moments = FeatureMoments(count, total, symmetric(second["scatter"] * scale**2, width))
-    leading, explained = leading_components(moments, state, method.components)
+    if samples < min_members:
+        raise FedkinError(f"All clients have {samples:g} samples together, and method.min_members is {min_members}.")
+    moments = FeatureMoments(samples, total, symmetric(second["scatter"] * scale**2, width))
+    leading, explained = leading_components(moments, state, count)
     leading = leading.unit()
     values = {"features": state.features, "components": len(leading.variances), "explained": explained}
     return state.at(leading, moments), values
 
 
-def _differences(method: KinGraphMethod, sums: ClientSums, state: KinGraphState) -> Step:
+def _differences(sums: ClientSums, state: KinGraphState) -> Step:
     """Divide the components by the scatter between neighbours."""
     width = state.directions.shape[1]
     payload = {"space": state.space, "seed": draw_seed(sums.fed.rng("neighbours"))}
@@ -196,9 +195,9 @@ def _differences(method: KinGraphMethod, sums: ClientSums, state: KinGraphState)
     return state.without_differences(found["scatter"] / max(samples, 1), samples), {}
 
 
-def _nodes(method: KinGraphMethod, sums: ClientSums, state: KinGraphState) -> Step:
+def _nodes(sums: ClientSums, state: KinGraphState, min_members: int) -> Step:
     """Find micro-clusters in groups of clients; in an update those of new rows join the nodes that are there."""
-    parts = [common_micro_clusters(part, state.space, method.min_members, _MAX_CENTRES) for part in sums.by_group()]
+    parts = [common_micro_clusters(part, state.space, min_members, _MAX_CENTRES) for part in sums.by_group()]
     found = [part for part in parts if part is not None and len(part[1])]
     update = ""
     if state.update == "due" and any(part is not None for part in parts):

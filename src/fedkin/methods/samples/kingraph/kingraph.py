@@ -47,7 +47,7 @@ from fedkin.methods.samples.kingraph.own_micro_clusters import (
     values_of_own,
     without_clients,
 )
-from fedkin.methods.samples.kingraph.private_kingraph import private_step
+from fedkin.methods.samples.kingraph.private_kingraph import PrivacyBudget, private_step
 from fedkin.methods.samples.kingraph.refinement import (
     ROUNDS,
     assign_by_head,
@@ -185,8 +185,13 @@ class KinGraphMethod(SampleMethod):
             return self._refined(fed, state)
         if len(state.centroids) and state.update != "due":  # only the clusters are to be found again
             return self._cut(fed, state, again=True)
-        step = common_step if state.common else own_step if self.epsilon is None else private_step
-        found, record = step(self, fed, state)
+        if state.common:
+            may_change = self.common_micro_clusters == "auto"
+            found, record = common_step(fed, state, self.min_members, self.components, may_change)
+        elif self.epsilon is None:
+            found, record = own_step(fed, state, self.min_members, self.components, self.micro_clusters)
+        else:
+            found, record = private_step(fed, state, PrivacyBudget(self.epsilon, self.delta), self.components)
         if found is None:
             why = reasons(record.missing)
             failure = f"No client with enough samples answered kin-graph in step {state.steps + 1} and before ({why})."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,9 +27,6 @@ from fedkin.methods.samples.kingraph.kingraph_space import (
 )
 from fedkin.methods.samples.sample_method import SENT, unsent
 from fedkin.nn.network_forms import MANY
-
-if TYPE_CHECKING:
-    from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
 
 _DIFFERENCES_ATTEMPTS = 6
 _OVERSUPPLY = 5
@@ -124,20 +121,24 @@ def send_new_summary(client: Client, payload: Payload) -> Payload:
     return reply
 
 
-def own_step(method: KinGraphMethod, fed: Federation, state: KinGraphState) -> tuple[KinGraphState | None, Record]:
+def own_step(
+    fed: Federation, state: KinGraphState, min_members: int, components: int, micro_clusters: int
+) -> tuple[KinGraphState | None, Record]:
     """Return the state with the step's findings, and its record; ``None`` for the state to repeat the step."""
     if not len(state.mean):
-        return _components(method, fed, state)
+        return _components(fed, state, min_members, components)
     if not state.whitened:
-        return _differences(method, fed, state)
-    return _nodes(method, fed, state)
+        return _differences(fed, state, min_members)
+    return _nodes(fed, state, min_members, micro_clusters)
 
 
-def _components(method: KinGraphMethod, fed: Federation, state: KinGraphState) -> tuple[KinGraphState | None, Record]:
+def _components(
+    fed: Federation, state: KinGraphState, min_members: int, components: int
+) -> tuple[KinGraphState | None, Record]:
     found: FeatureMoments | None = None
     answered = []
     expected = {"total": doubles(state.width), "scatter": reals(state.width * (state.width + 1) // 2)}
-    replies = fed.pools(send_moments, fed.all(space=state.space, least=method.min_members), expected)
+    replies = fed.pools(send_moments, fed.all(space=state.space, least=min_members), expected)
     for clients, reply in replies:
         answered += clients
         if reply:
@@ -148,17 +149,17 @@ def _components(method: KinGraphMethod, fed: Federation, state: KinGraphState) -
         if record.missing or not answered:
             return None, record
         raise FedkinError(
-            f"No client that answered has {method.min_members} samples, which is method.min_members; set it lower."
+            f"No client that answered has {min_members} samples, which is method.min_members; set it lower."
         )
-    leading, explained = leading_components(found, state, method.components)
+    leading, explained = leading_components(found, state, components)
     record.values.update(components=len(leading.variances), explained=explained)
     return state.at(leading, found), record
 
 
-def _differences(method: KinGraphMethod, fed: Federation, state: KinGraphState) -> tuple[KinGraphState | None, Record]:
+def _differences(fed: Federation, state: KinGraphState, min_members: int) -> tuple[KinGraphState | None, Record]:
     width = len(state.variances)
     scatter, samples, answered = torch.zeros(width, width, dtype=torch.float64), 0, []
-    payloads, expected = fed.all(space=state.space, least=method.min_members), {"scatter": doubles(width, width)}
+    payloads, expected = fed.all(space=state.space, least=min_members), {"scatter": doubles(width, width)}
     replies = fed.pools(send_differences, payloads, expected)
     for clients, reply in replies:
         answered += clients
@@ -172,12 +173,14 @@ def _differences(method: KinGraphMethod, fed: Federation, state: KinGraphState) 
     return state.without_differences(scatter / max(samples, 1), samples), record
 
 
-def _nodes(method: KinGraphMethod, fed: Federation, state: KinGraphState) -> tuple[KinGraphState | None, Record]:
+def _nodes(
+    fed: Federation, state: KinGraphState, min_members: int, micro_clusters: int
+) -> tuple[KinGraphState | None, Record]:
     """Ask for micro-clusters; in an update for those of new rows, which join the nodes that are there."""
     due = state.update == "due"
     expected: Expected = {"centroids": ("nodes", state.directions.shape[1]), "counts": int64("nodes")}
-    most = max(_FEWEST, min(method.micro_clusters, _OVERSUPPLY * MAX_NODES // len(fed.ids)))
-    payloads = fed.all(space=state.space, least=method.min_members, most=min(most, method.micro_clusters))
+    most = max(_FEWEST, min(micro_clusters, _OVERSUPPLY * MAX_NODES // len(fed.ids)))
+    payloads = fed.all(space=state.space, least=min_members, most=min(most, micro_clusters))
     enough = max(1, _OVERSUPPLY * MAX_NODES // _FEWEST)
     if not due and enough < len(payloads):
         # Of so many clients some stand for all; the others are assigned by the nodes.

@@ -22,7 +22,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -40,9 +39,6 @@ from fedkin.methods.samples.private_releases import (
 )
 from fedkin.privacy.budget import clipped, nearest_points, noise_source, place, released, sum_products
 from fedkin.privacy.gaussian import gaussian_mu
-
-if TYPE_CHECKING:
-    from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
 
 _MOMENTS_SENSITIVITY, _SUMS_SENSITIVITY = math.sqrt(3), math.sqrt(2)
 _BATCH = 2048
@@ -154,7 +150,9 @@ class PrivacyBudget:
         return _SUMS_SENSITIVITY / self.round_mu
 
 
-def private_step(method: KinGraphMethod, fed: Federation, state: KinGraphState) -> tuple[KinGraphState | None, Record]:
+def private_step(
+    fed: Federation, state: KinGraphState, budget: PrivacyBudget, components: int
+) -> tuple[KinGraphState | None, Record]:
     """Return the state with the step's findings, and its record; ``None`` for the state to repeat the step.
 
     Raises
@@ -162,12 +160,11 @@ def private_step(method: KinGraphMethod, fed: Federation, state: KinGraphState) 
     FedkinError
         If all clients have spent their budgets, or the noise hides all clusters.
     """
-    budget = PrivacyBudget(method.epsilon or math.inf, method.delta)
-    return _nodes(budget, fed, state) if len(state.mean) else _components(method, budget, fed, state)
+    return _nodes(fed, state, budget) if len(state.mean) else _components(fed, state, budget, components)
 
 
 def _components(
-    method: KinGraphMethod, budget: PrivacyBudget, fed: Federation, state: KinGraphState
+    fed: Federation, state: KinGraphState, budget: PrivacyBudget, components: int
 ) -> tuple[KinGraphState | None, Record]:
     """Find the principal components of noisy moments that exceed the noise, and the noisy number of samples."""
     width, deviation = state.width, budget.moments_deviation
@@ -185,13 +182,13 @@ def _components(
     values, vectors = torch.linalg.eigh(second - torch.outer(mean, mean))
     values, vectors = values.flip(0), vectors.flip(1)
     edge = deviation * math.sqrt(2 * width * len(sent)) / count  # of a symmetric Gaussian matrix
-    kept = max(1, min(int((values > edge).sum()), method.components, _MAX_COMPONENTS))
+    kept = max(1, min(int((values > edge).sum()), components, _MAX_COMPONENTS))
     leading = Components(mean.float(), vectors[:, :kept].float().contiguous(), values[:kept].clamp_min(1e-9).float())
     record.values.update(components=kept, epsilon=budget.epsilon, delta=budget.delta, noise_source=noise_source(fed))
     return replace(state.at(leading), samples=count), record
 
 
-def _nodes(budget: PrivacyBudget, fed: Federation, state: KinGraphState) -> tuple[KinGraphState | None, Record]:
+def _nodes(fed: Federation, state: KinGraphState, budget: PrivacyBudget) -> tuple[KinGraphState | None, Record]:
     """Find common centres by four rounds of Lloyd's algorithm on noisy sums, and their noisy counts.
 
     The first centres are drawn from a Gaussian with the components' variances. Between rounds a centre without a
