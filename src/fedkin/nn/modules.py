@@ -39,16 +39,13 @@ _losses: dict[str, Criterion] = {}
 def register(name: str, factory: Factory, loss: Criterion | None = None) -> None:
     """Register `factory` as the classifier `name` in this process. Registering the same factory again changes nothing.
 
-    `name` is not taken by another factory, not "auto", and without a colon, which marks a dotted path. ``factory(shape,
-    classes)`` returns a new `torch.nn.Module` that turns float32 ``(n, *shape)`` into logits ``(n, classes)``; `shape`
-    is (features,) or (channels, height, width). ``loss(logits, classes)`` returns the mean loss of a batch, by which
-    clients train and choose models; by default it is cross-entropy. Raises FedkinError if the name is taken or not
-    allowed, or `factory` cannot be called.
+    ``factory(shape, classes)`` returns a new `torch.nn.Module` that turns float32 ``(n, *shape)`` into logits ``(n,
+    classes)``; `shape` is (features,) or (channels, height, width). ``loss(logits, classes)`` returns the mean loss of
+    a batch, by which clients train and choose models; by default it is cross-entropy. Raises FedkinError if the name is
+    taken, or is "auto" or has a colon, which marks a dotted path.
     """
     if not name or ":" in name or name == "auto":
         raise FedkinError(f"A model cannot be registered as '{name}'; any name but 'auto' and without ':' will do.")
-    if not callable(factory):
-        raise FedkinError(f"Model '{name}' was registered with {factory!r}, which is not a function (shape, classes).")
     if _factories.setdefault(name, factory) is not factory:  # atomic, so that two threads cannot both take the name
         raise FedkinError(f"A model '{name}' exists already; register this one under another name.")
     if loss is not None:
@@ -59,11 +56,6 @@ def forget(name: str) -> None:
     """Remove a registered classifier, with the modules that its factory keeps in memory."""
     _factories.pop(name, None)
     _losses.pop(name, None)
-
-
-def loss_of(name: str) -> Criterion:
-    """Return the loss that a model was registered with, or cross-entropy."""
-    return _losses.get(name, cross_entropy)
 
 
 def build(name: str, shape: Sequence[int], classes: int) -> nn.Module:
@@ -115,7 +107,7 @@ class Classifier(Architecture):
 
     def __init__(self, name: str, shape: tuple[int, ...], classes: int) -> None:
         self.classes = classes
-        self.criterion = loss_of(name)
+        self.criterion = _losses.get(name, cross_entropy)
         super().__init__(name, shape)
 
     def build(self) -> nn.Module:
@@ -192,10 +184,6 @@ def lowest_loss(losses: Tensor) -> int:
 
 
 def _parts(x: Tensor) -> tuple[Tensor, ...]:
-    """Return samples in parts to evaluate at a time.
-
-    More on a CPU make convolutions put out more than the 32 MiB up to which glibc reuses memory; beyond that the system
-    clears new pages every time.
-    """
+    # More on a CPU make convolutions put out more than the 32 MiB up to which glibc reuses memory.
     parts: tuple[Tensor, ...] = x.split(200 if device().type == "cpu" else 500)
     return parts

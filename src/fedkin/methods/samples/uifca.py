@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
+from annotated_types import Gt, Lt
 from torch import Tensor
 
 from fedkin.clustering.k_means import awasthi_sheffet, k_means
@@ -92,6 +93,9 @@ class UIFCAMethod(SampleMethod):
         Hidden layers of a coupling.
     couplings : int
         Couplings of a flow.
+    alpha : float
+        Of images in [0, 1], whose 256 levels get uniform noise, new in every round, and whose logit is taken: margin
+        that keeps values away from 0 and 1 before (1e-5 is another usual choice).
     start : {"centroids", "random"}
         First assignment: by k-means of all clients' k-means centroids, or by random flows.
     aggregation : {"mean", "median", "trimmed-mean"}
@@ -108,6 +112,7 @@ class UIFCAMethod(SampleMethod):
     width: Count = 128
     depth: Count = 3
     couplings: Count = 6
+    alpha: Annotated[float, Gt(0), Lt(0.5)] = 0.05
     start: Literal["centroids", "random"] = "centroids"
     aggregation: Aggregation = "mean"
 
@@ -128,7 +133,7 @@ class UIFCAMethod(SampleMethod):
         flow = Flow.of({"shape": facts.shape, "width": self.width, "depth": self.depth, "couplings": self.couplings})
         return UIFCAState(
             flow=flow.spec(),
-            alpha=0.05 if len(facts.shape) == 3 and facts.unit else None,  # as usual as 1e-5
+            alpha=self.alpha if len(facts.shape) == 3 and facts.unit else None,
             models=torch.stack([flow.initial(fed.rng("init", k)) for k in range(self.n_clusters)]),
             centroids=self._centroids(fed, facts.shape) if self.start == "centroids" else {},
         )

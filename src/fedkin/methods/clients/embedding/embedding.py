@@ -40,131 +40,6 @@ from fedkin.privacy.accounting import bit_epsilon, flip_probability
 from fedkin.privacy.budget import noise_source
 from fedkin.privacy.randomised_response import Normalise, binary, memorised, packed, unpacked
 
-ANSWERS, FILLING, CLUSTERING = (LASTING + name for name in ("answers", "filling", "clustering"))
-"""Keys of a client's state: its random answer for either value of every bit, the codes of classes it does not have, and
-the seed of its k-means, as centres in another order would give other answers for the same data."""
-
-
-@client_task(
-    takes={},
-    holds={"least": is_number, "greatest": is_number},
-    extremes=True,
-    sends="The smallest and the largest value of all rows",
-    fewest="extremes",
-)
-def extent(client: Client, payload: Payload) -> Payload:
-    """Report the lowest and the highest value of a client's samples."""
-    return {"least": float(client.x.min()), "greatest": float(client.x.max())}
-
-
-@training_task(
-    takes={"encoder": ENCODER, "vector": updates("size"), "training": DESCENT, "steps": counts_to(MANY, 0)},
-    holds={"update": updates(None), "samples": is_amount, "loss": is_number},
-    sends="What training has changed in a network, the number of rows, and how wrong it was",
-)
-def train_encoder(client: Client, payload: Payload) -> Training:
-    """Train the autoencoder on the client's samples; report the update, their number and the mean error."""
-    training = LocalTraining(**payload["training"])
-    per_epoch = math.ceil(len(client) / training.batch_size)
-    training = replace(training, epochs=max(training.epochs, math.ceil(payload["steps"] / per_epoch)))
-    encoder = Encoder.of(payload["encoder"])
-    return trained_update(Job(encoder, payload["vector"], client.x, client.x, client.rng, training))
-
-
-@client_task(
-    takes={
-        "encoder": ENCODER, "vector": updates("size"), "form": one_of("classes", "prototypes"),
-        "segments": counts_to(MAX_CLASSES),
-        "normalise": one_of("segment", "vector"), "batch_statistics": is_flag, "flip": within(0, 0.5),
-    },
-    holds={"bits": uint8(None)},
-    sends="For each class some bits that say what its rows are like, as a network sees them",
-)  # fmt: skip
-def embed(client: Client, payload: Payload) -> Payload:
-    """Report the client's message of randomised bits (algorithm 1), as ``bits``, eight to a byte.
-
-    Messages of all clients have equal length. Random answers are sampled once and remembered, so that many messages
-    reveal no more than one while the data stay the same.
-    """
-    message, remembered = message_of(client, payload)
-    client.state.update(remembered)
-    return {"bits": packed(message)}
-
-
-def message_of(client: Client, how: Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return a client's randomised bits, uint8 ``(segments * width,)``, and the random draws to repeat them.
-
-    `how` has ``encoder`` and ``vector``; ``form``, ``segments``, ``normalise``, ``batch_statistics`` and ``flip``, see
-    `EmbeddingMethod`.
-    """
-    segments, remembered = true_bits(client, how)
-    message, answers = memorised(segments.flatten(), how["flip"], client.state.get(ANSWERS), client.noise)
-    return message, remembered | {ANSWERS: answers}
-
-
-def true_bits(client: Client, how: Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return a client's bits ``(segments, width)`` before randomisation, and the draws it must remember."""
-    encoder = Encoder.of(how["encoder"])
-    filling = filling_of(client, FILLING, how["segments"], encoder.width)
-    remembered = {FILLING: filling}
-
-    def codes(x: Tensor) -> Tensor:
-        return encoder.codes(how["vector"], x, how["batch_statistics"])
-
-    if how["form"] == "classes":
-        segments = means_by_class(client, filling, codes)
-    else:
-        seed = client.state.get(CLUSTERING)
-        remembered[CLUSTERING] = torch.tensor(draw_seed(client.rng)) if seed is None else seed
-        segments = _prototypes(codes(client.x), filling, int(remembered[CLUSTERING]))
-    return binary(segments, how["normalise"]), remembered
-
-
-def _prototypes(codes: Tensor, filling: Tensor, seed: int) -> Tensor:
-    """Return the cluster centres of codes ``(prototypes, width)``, in any order; padded with `filling`."""
-    segments = filling.clone()
-    count = min(len(segments), len(codes.unique(dim=0)))
-    with threadpool_limits(1, user_api="openmp"):  # sums over several threads depend on their order
-        clusters = KMeans(count, n_init=3, random_state=seed).fit(codes.double().numpy())
-    segments[:count] = torch.from_numpy(clusters.cluster_centers_).float()
-    return segments
-
-
-@dataclass(frozen=True)
-class FlippedBits:
-    """Messages of `bits` bits each; clients take the probabilities of a flip, `flips`, in turn.
-
-    `mode` is how the tree of messages is cut, and `template` is as in `EmbeddingState`.
-    """
-
-    bits: int
-    flips: list[float]
-    mode: Mode
-    template: Tensor
-
-    def ask(self, fed: Federation, how: Payload, clients: Sequence[int]) -> Replies[Tensor]:
-        """Ask clients for their bits ``(bits,)`` (algorithm 1); prototypes are matched, once there is a template."""
-        payloads = {flip: how | {"flip": flip} for flip in sorted(set(self.flips))}
-        by_client = {client: payloads[self.flips[client % len(self.flips)]] for client in clients}
-        replies = fed.ask(embed, by_client, {"bits": (-(-self.bits // 8),)})
-        messages = replies.map(lambda reply: unpacked(reply["bits"], self.bits))
-        if self.template.numel():
-            messages = messages.map(lambda message: matched_to(self.template, message))
-        return messages
-
-    def clustered(self, messages: Tensor, min_size: int, rng: torch.Generator) -> tuple[Clustering, dict[str, Any]]:
-        """Return clusters of messages ``(m, bits)`` (algorithm 2), and plain values for the record."""
-        flip = self.flips[0] if len(self.flips) == 1 else None
-        bit = bit_epsilon(min(self.flips))
-        values = {"mode": self.mode, "bits": self.bits, "flip": self.flips if flip is None else flip}
-        values |= {"epsilon_bit": bit, "epsilon": self.bits * bit}
-        return cluster(messages, self.mode, min_size, rng, flips=flip), values
-
-    def described(self) -> dict[str, Any]:
-        """Return what an unseen client needs for its bits."""
-        return {"flip": max(self.flips), "template": self.template}
-
-
 Flip = Annotated[float, Interval(ge=0, le=0.5)]
 
 
@@ -190,10 +65,8 @@ class EmbeddingState(OneShotState):
 class EmbeddingMethod(OneShotMethod):
     """Clusters clients once by quantised, randomised mean codes of their classes, then averages per cluster.
 
-    Differences from the paper: after an ``exact`` cut, k-means moves clients until none changes; all
-    clusters start from one model; and a round's clients are sampled from all clients, as in the authors' code, not per
-    cluster.
-    ``docs/fidelity/embedding.md`` lists all of them.
+    Differences from the paper: after an ``exact`` cut, k-means moves clients until none changes; all clusters start
+    from one model; and a round's clients are sampled from all clients, as in the authors' code, not per cluster.
 
     Attributes
     ----------
@@ -238,8 +111,7 @@ class EmbeddingMethod(OneShotMethod):
         Flip probabilities chosen by the clients themselves (section VII): client i uses the entry at i modulo the
         length. The list simulates a setting at each client.
     clustering : {"exact", "bayes"}
-        How the tree of bits is cut, see `fedkin.clustering.tree_cuts`. A tree of sums is cut above their
-        noise.
+        How the tree of bits is cut, see `fedkin.clustering.tree_cuts`. A tree of sums is cut above their noise.
     """
 
     encoder: str | None = None
@@ -404,3 +276,130 @@ class EmbeddingMethod(OneShotMethod):
 
     def guards_samples(self) -> bool:
         return self.message == "sums"
+
+
+@dataclass(frozen=True)
+class FlippedBits:
+    """Messages of `bits` bits each; clients take the probabilities of a flip, `flips`, in turn.
+
+    `mode` is how the tree of messages is cut, and `template` is as in `EmbeddingState`.
+    """
+
+    bits: int
+    flips: list[float]
+    mode: Mode
+    template: Tensor
+
+    def ask(self, fed: Federation, how: Payload, clients: Sequence[int]) -> Replies[Tensor]:
+        """Ask clients for their bits ``(bits,)`` (algorithm 1); prototypes are matched, once there is a template."""
+        payloads = {flip: how | {"flip": flip} for flip in sorted(set(self.flips))}
+        by_client = {client: payloads[self.flips[client % len(self.flips)]] for client in clients}
+        replies = fed.ask(embed, by_client, {"bits": (-(-self.bits // 8),)})
+        messages = replies.map(lambda reply: unpacked(reply["bits"], self.bits))
+        if self.template.numel():
+            messages = messages.map(lambda message: matched_to(self.template, message))
+        return messages
+
+    def clustered(self, messages: Tensor, min_size: int, rng: torch.Generator) -> tuple[Clustering, dict[str, Any]]:
+        """Return clusters of messages ``(m, bits)`` (algorithm 2), and plain values for the record."""
+        flip = self.flips[0] if len(self.flips) == 1 else None
+        bit = bit_epsilon(min(self.flips))
+        values = {"mode": self.mode, "bits": self.bits, "flip": self.flips if flip is None else flip}
+        values |= {"epsilon_bit": bit, "epsilon": self.bits * bit}
+        return cluster(messages, self.mode, min_size, rng, flips=flip), values
+
+    def described(self) -> dict[str, Any]:
+        """Return what an unseen client needs for its bits."""
+        return {"flip": max(self.flips), "template": self.template}
+
+
+# Tasks of the clients: train the encoder, and describe their data in a few bits.
+
+ANSWERS, FILLING, CLUSTERING = (LASTING + name for name in ("answers", "filling", "clustering"))
+"""Keys of a client's state: its random answer for either value of every bit, the codes of classes it does not have, and
+the seed of its k-means, as centres in another order would give other answers for the same data."""
+
+
+@client_task(
+    takes={},
+    holds={"least": is_number, "greatest": is_number},
+    extremes=True,
+    sends="The smallest and the largest value of all rows",
+    fewest="extremes",
+)
+def extent(client: Client, payload: Payload) -> Payload:
+    """Report the lowest and the highest value of a client's samples."""
+    return {"least": float(client.x.min()), "greatest": float(client.x.max())}
+
+
+@training_task(
+    takes={"encoder": ENCODER, "vector": updates("size"), "training": DESCENT, "steps": counts_to(MANY, 0)},
+    holds={"update": updates(None), "samples": is_amount, "loss": is_number},
+    sends="What training has changed in a network, the number of rows, and how wrong it was",
+)
+def train_encoder(client: Client, payload: Payload) -> Training:
+    """Train the autoencoder on the client's samples; report the update, their number and the mean error."""
+    training = LocalTraining(**payload["training"])
+    per_epoch = math.ceil(len(client) / training.batch_size)
+    training = replace(training, epochs=max(training.epochs, math.ceil(payload["steps"] / per_epoch)))
+    encoder = Encoder.of(payload["encoder"])
+    return trained_update(Job(encoder, payload["vector"], client.x, client.x, client.rng, training))
+
+
+@client_task(
+    takes={
+        "encoder": ENCODER, "vector": updates("size"), "form": one_of("classes", "prototypes"),
+        "segments": counts_to(MAX_CLASSES),
+        "normalise": one_of("segment", "vector"), "batch_statistics": is_flag, "flip": within(0, 0.5),
+    },
+    holds={"bits": uint8(None)},
+    sends="For each class some bits that say what its rows are like, as a network sees them",
+)  # fmt: skip
+def embed(client: Client, payload: Payload) -> Payload:
+    """Report the client's message of randomised bits (algorithm 1), as ``bits``, eight to a byte.
+
+    Messages of all clients have equal length. Random answers are sampled once and remembered, so that many messages
+    reveal no more than one while the data stay the same.
+    """
+    message, remembered = message_of(client, payload)
+    client.state.update(remembered)
+    return {"bits": packed(message)}
+
+
+def message_of(client: Client, how: Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return a client's randomised bits, uint8 ``(segments * width,)``, and the random draws to repeat them.
+
+    `how` has ``encoder`` and ``vector``; ``form``, ``segments``, ``normalise``, ``batch_statistics`` and ``flip``, see
+    `EmbeddingMethod`.
+    """
+    segments, remembered = true_bits(client, how)
+    message, answers = memorised(segments.flatten(), how["flip"], client.state.get(ANSWERS), client.noise)
+    return message, remembered | {ANSWERS: answers}
+
+
+def true_bits(client: Client, how: Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return a client's bits ``(segments, width)`` before randomisation, and the draws it must remember."""
+    encoder = Encoder.of(how["encoder"])
+    filling = filling_of(client, FILLING, how["segments"], encoder.width)
+    remembered = {FILLING: filling}
+
+    def codes(x: Tensor) -> Tensor:
+        return encoder.codes(how["vector"], x, how["batch_statistics"])
+
+    if how["form"] == "classes":
+        segments = means_by_class(client, filling, codes)
+    else:
+        seed = client.state.get(CLUSTERING)
+        remembered[CLUSTERING] = torch.tensor(draw_seed(client.rng)) if seed is None else seed
+        segments = _prototypes(codes(client.x), filling, int(remembered[CLUSTERING]))
+    return binary(segments, how["normalise"]), remembered
+
+
+def _prototypes(codes: Tensor, filling: Tensor, seed: int) -> Tensor:
+    """Return the cluster centres of codes ``(prototypes, width)``, in any order; padded with `filling`."""
+    segments = filling.clone()
+    count = min(len(segments), len(codes.unique(dim=0)))
+    with threadpool_limits(1, user_api="openmp"):  # sums over several threads depend on their order
+        clusters = KMeans(count, n_init=3, random_state=seed).fit(codes.double().numpy())
+    segments[:count] = torch.from_numpy(clusters.cluster_centers_).float()
+    return segments
