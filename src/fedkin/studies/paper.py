@@ -130,7 +130,7 @@ def methods_paragraph(folders: Sequence[Path]) -> str:
     forms_clusters = traits.clusters is not None and not (traits.baseline and traits.finds_k)
     papers = "; ".join(in_text(entry) for entry in papers_of(name))
     title = display_name(type(config.method)) + (f" ({papers})" if papers else "")
-    sent = disclosure_of_run(runs.folders[0]).messages
+    sent = dict.fromkeys(each.what for each in disclosure_of_run(runs.folders[0]).messages)
     leaving = "samples left the clients" if config.method.sends_samples() else "no sample left a client"
     leaving = "synthetic samples left the clients" if traits.copies_data else leaving
     changed = [
@@ -146,7 +146,7 @@ def methods_paragraph(folders: Sequence[Path]) -> str:
         f"{str(traits.clusters).capitalize()} were clustered" if forms_clusters else "Models were trained",
         f"by {title} as implemented in fedkin {__version__}, with default settings"
         f"{f' except {join_words(changed)}' if changed else ''}.",
-        f"What clients sent: {'; '.join(each.what for each in sent)}. {leaving.capitalize()}.",
+        f"What clients sent: {'; '.join(sent)}. {leaving.capitalize()}.",
         _results(runs, forms_clusters),
         f"Software: Python {platform.python_version()}, "
         f"{join_words([f'{package} {version(package)}' for package in packages])}.",
