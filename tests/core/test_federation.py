@@ -60,19 +60,6 @@ class Scripted(Federation):
 FINE = {"x": torch.zeros(2)}
 
 
-def test_a_stream_is_fetched_as_it_is_read_and_knows_the_missing_at_its_end():
-    fed = Scripted({0: FINE, 1: "broken", 2: FINE})
-    replies = fed.stream(double, fed.all())
-    assert fed.said == []
-    assert next(replies) == (0, FINE)
-    assert fed.said == [0]
-    assert fed.traffic.received == payload_bytes(FINE)
-    assert next(replies) == (2, FINE)
-    assert list(replies) == []
-    assert fed.missing == {1: "broken"}
-    assert fed.exchange == 1
-
-
 NEVER = Failure("refused", "never")
 
 

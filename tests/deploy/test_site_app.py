@@ -15,7 +15,7 @@ from fedkin.data.preparation import Preparation, restore_preparation
 from fedkin.data.sources import load
 from fedkin.data.statistics import moments
 from fedkin.deploy.server_app import _part
-from fedkin.deploy.site_app import checked, client_app, keep
+from fedkin.deploy.site_app import client_app, keep
 from fedkin.engines.flower_engine.grid import Roster
 from fedkin.engines.site import Request, Site
 from fedkin.experiment import outputs, prediction
@@ -61,17 +61,6 @@ def test_data_that_are_refused_are_reported_to_the_site_alone(
     assert all(record.getMessage().startswith("fedkin: ") for record in caplog.records)
     assert "Once that is mended, start the site again." in caplog.text
     assert "north.csv" in caplog.text
-
-
-def test_what_looks_wrong_in_its_table_is_told_to_who_checks_it_and_to_nobody_else(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    nodes = node(tmp_path / "site", "a,b\n" + "".join(f"{9999 if row < 5 else row},{row % 7}\n" for row in range(40)))
-    note = "Column 'a' holds 9999, far above all other values, in 5 rows of client north; if it is no true value but "
-    note += "stands for a missing one, set na_values = {a = [9999]}."  # as site.toml takes it
-    assert note in checked(tmp_path / "site" / "site.toml")
-    assert len(Roster(nodes).greet()) == 1
-    assert capsys.readouterr().out == ""
 
 
 def test_where_its_files_are_is_the_sites_own_affair(

@@ -57,15 +57,6 @@ def test_a_key_beside_the_file_is_the_sites_and_listed_ones_are_of_others(tmp_pa
     assert identity == SiteIdentity("ab", tmp_path / "site.key", {})
 
 
-def test_labels_that_are_not_to_be_used_are_not(tmp_path: Path) -> None:
-    site = built(minimal(tmp_path, 'label = "none"'))
-    assert site.y is None
-    assert site.introduction(labels=True)["classes"] == []
-    labelled = built(minimal(tmp_path))
-    assert labelled.introduction(labels=False)["classes"] == []
-    assert labelled.introduction(labels=True)["classes"] == ["cat", "dog"]
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -81,15 +81,6 @@ def test_whatever_the_server_goes_back_to_it_is_as_if_it_had_gone_straight(tmp_p
     assert len(one.memory("f00d").exchanges()) <= 5
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff\x00", b"0" * 31, b"G" * 32])
-def test_a_damaged_identity_is_refused(content: bytes, tmp_path: Path) -> None:
-    one = site(tmp_path)
-    assert one.identity
-    next(tmp_path.rglob("identity")).write_bytes(content)
-    with pytest.raises(FedkinError, match=r"identity is damaged; put it back, or remove it"):
-        one.introduction(labels=False)
-
-
 @task
 def hide(clients, payloads):
     """A lasting note, a passing one, and noise."""
@@ -199,13 +190,6 @@ def test_what_a_site_with_a_budget_does_is_noisy_sums_and_what_tells_nothing() -
     }
 
 
-def test_two_processes_cannot_be_at_one_site(tmp_path: Path) -> None:
-    one = site(tmp_path)
-    with one.memory("f00d"), pytest.raises(FedkinError, match="Another process is at work"):
-        asked(one, 1)
-    assert asked(one, 1) == 1
-
-
 def test_only_tasks_of_named_packages_run() -> None:
     assert known_task("fedkin.data.statistics.moments").name.endswith("moments")
     with (
@@ -235,11 +219,6 @@ _NO_REQUESTS: list[str | dict[str, object]] = [
     *({"task": name} for name in ("fedkin.\ud800.x", "fedkin." + "x" * 300, "fedkin.\n", "x\x00")),
     *({field.name: value} for field in fields(Request) for value in _OTHER_TYPES),
 ]  # fmt: skip
-
-
-def test_requests_survive_as_text() -> None:
-    one = request(3, 2, classes=["a"])
-    assert Request.from_json(one.to_json()) == one
 
 
 @pytest.mark.parametrize("content", _NO_REQUESTS, ids=range(len(_NO_REQUESTS)))

@@ -146,19 +146,6 @@ def test_a_memorised_answer_depends_on_the_true_bit_alone(seed: int, probability
     assert second[before == after].equal(first[before == after])
 
 
-def test_rounds_of_memorised_answers_do_not_average_the_noise_away():
-    bits = some_bits(0, 2000)
-    memory, answers, fresh = None, [], []
-    for number in range(25):
-        answer, memory = memorised(bits, 0.2, memory, derive_generator(1, number))
-        answers.append(answer)
-        fresh.append(flipped(bits, 0.2, derive_generator(1, number)))
-    wrong = torch.stack(answers).float().mean(0).round().ne(bits).float().mean()
-    averaged = torch.stack(fresh).float().mean(0).round().ne(bits).float().mean()
-    assert 0.16 < wrong < 0.24
-    assert averaged < 0.01
-
-
 def test_both_answers_are_drawn_independently_and_with_the_probability():
     _, memory = memorised(some_bits(0, 100_000), 0.2, None, derive_generator(1))
     true_answer = memory == torch.tensor([[0], [1]])

@@ -213,11 +213,3 @@ def test_a_share_opens_for_its_holder_kind_keys_and_sum_alone():
     assert opened_by(7, 3, OWN, context=b"another") is None
     assert opened_by(7, 3, OWN, publics=others) is None
     assert opened_by(7, 3, OWN, publics=(others[PAIRS], publics[OWN])) is None
-
-
-def test_every_sum_has_keys_of_its_own_and_dealing_again_changes_nothing():
-    assert sealed_shares(secret(3), 3, KEYS, ONE_SUM) == sealed_shares(secret(3), 3, KEYS, ONE_SUM)
-    one, other = (sum_keys(secret(3), context) for context in (ONE_SUM, b"another"))
-    assert len({*one, *other, channel_key(secret(3)), secret(3)}) == 6
-    first, second = (sealed_shares(secret(3), 3, KEYS, context)[1] for context in (ONE_SUM, b"another"))
-    assert not {sealed for both in first for sealed in both} & {sealed for both in second for sealed in both}

@@ -5,17 +5,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    PublicFormat,
-    load_ssh_public_key,
-)
 
 from fedkin.core import FedkinError, task
 from fedkin.deploy.app_folder import make_key
 from fedkin.engines.flower_engine.grid import FlowerFederation
 from fedkin.engines.site import Site
-from fedkin.secure_aggregation.client_tasks import SiteIdentity, Term, own_public_text, public_keys, public_text
+from fedkin.secure_aggregation.client_tasks import SiteIdentity, Term, own_public_text, public_keys
 from fedkin.secure_aggregation.masks import public_key
 from fedkin.secure_aggregation.sums import Sum, summed
 from nodes import federation, nodes_of
@@ -104,14 +99,6 @@ def test_what_was_signed_for_another_run_or_key_is_worth_nothing(tmp_path: Path)
     assert own.objection(0, {0: b"", 1: key}, {1: {"signer": text, "signature": own.sign(key)["signature"]}}) == (
         "the keys of clients 0 and 1 are of the same site"
     )
-
-
-def test_both_halves_of_a_key_and_flowers_form_of_it_have_one_text(tmp_path: Path) -> None:
-    written = make_key(tmp_path / "site.key").read_bytes()
-    pem = load_ssh_public_key(written).public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-    assert own_public_text(tmp_path / "site.key") == public_text(pem) == written.decode().strip()
-    assert public_keys({"a": f"{written.decode().strip()} somebody@somewhere"}, "") == {"a": public_text(pem)}
-    assert public_text(b"") == public_text(pem[:50]) == ""
 
 
 @pytest.mark.parametrize("line", ["", "site.key.pub", "ecdsa-sha2-nistp384 AAAA", "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5"])
