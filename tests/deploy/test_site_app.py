@@ -107,7 +107,7 @@ def test_with_its_share_a_site_predicts_but_assigns_nobody(method: str, tmp_path
     found = outputs.load_found(tmp_path / "run")
     population = SimpleNamespace(classes=found.classes)
     noted = replace(found.preparation, notes=["Column 'a' is odd at client south."])
-    run = SimpleNamespace(method=config.method, config=config, preparation=noted, population=population)
+    run = SimpleNamespace(method=config.method, config=config, preparation=noted, population=population, numbers=None)
     assert _part(run, found.result, 1)["preparation"]["notes"] == []
     site = Site("north", tmp_path / "site", torch.ones(1, 1), prepare=restore_preparation)
     keep(site, Request("ab12", 1, 0, 9, 8, ""), _part(run, found.result, 1))
