@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,25 +81,19 @@ def explain(
     Raises
     ------
     FedkinError
-        If nothing is known of the clusters that rows could be compared with.
+        If the method does not compare rows by distances in features.
     """
     clusters = predicted_clusters(method, result, x)
-    contrast = getattr(method, "contrast", lambda *_: None)(result, x)
-    if contrast is not None:
-        after, parts = contrast
-        numbers = result.get(NUMBERS, torch.arange(int(result["n_clusters"])))
-        after = torch.where(after < 0, after, numbers[after.clamp_min(0)])
-    elif profile is not None and preparation.table is not None:
-        after, parts = _by_means(x.double(), clusters, profile.centres(preparation.table))
-    else:
-        raise FedkinError(
-            "Why rows are in their clusters is not known: the method compares them by a network, and clients have no "
-            "tables whose columns describe clusters."
-        )
+    if (contrast := getattr(method, "contrast", lambda *_: None)(result, x)) is None:
+        raise FedkinError("Why rows are in their clusters is not known: the method compares them by a network.")
+    after, parts = contrast
+    numbers = result.get(NUMBERS, torch.arange(int(result["n_clusters"])))
+    after = torch.where(after < 0, after, numbers[after.clamp_min(0)])
     names, totals = _by_column(preparation, parts)
     usual = {column.name: column.cells for column in described(profile)} if profile is not None else {}
     texts = texts_of(data.samples, data.table, len(x)) if any(words) else None
-    value_of = _values(preparation, data, x, names)
+    table, raw = data.table if preparation.table is not None else None, data.x.flatten(1)
+    is_raw = table is None and raw.shape[1] == len(names) and not preparation.encoder
     explained = []
     for row, (cluster, other) in enumerate(zip(clusters.tolist(), after.tolist(), strict=True)):
         written = () if texts is None else {*re.findall(WORD, texts[row].lower())}
@@ -113,24 +107,14 @@ def explain(
         for place in sorted(range(len(names)), key=lambda each: -shares[each]):
             if len(reasons) == REASONS or shares[place] <= 0:
                 break
-            # An empty cell is filled like the rows of its cluster, and so would speak for any.
-            if (value := value_of(row, place)) == _EMPTY:
+            value = f"{float(raw[row, place]):.4g}" if is_raw else cell_text(table, names[place], row) if table else ""
+            if value == _EMPTY:  # it is filled like the rows of its cluster, and so would speak for any
                 continue
             cells = usual.get(names[place], [])
             here, there = (cells[c] if c < len(cells) and cells[c] != NOTHING else "" for c in (cluster, other))
             reasons.append(Reason(names[place], value, here, there, shares[place]))
         explained.append(Explanation(cluster, other, reasons))
     return explained
-
-
-def _by_means(x: Tensor, clusters: Tensor, centres: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the next best cluster of rows by the clusters' means, and the part of each encoded column."""
-    width = centres.shape[1]
-    away = torch.stack([(x[:, :width] - centre).square().sum(1) for centre in centres], 1).nan_to_num(torch.inf)
-    away[torch.arange(len(x)), clusters] = torch.inf
-    least, after = away.min(1)
-    parts = (x[:, :width] - centres[after]).square() - (x[:, :width] - centres[clusters]).square()
-    return torch.where(least.isinf(), -1, after), parts.nan_to_num(0.0)
 
 
 def _by_column(preparation: Preparation, parts: Tensor) -> tuple[list[str], Tensor]:
@@ -147,17 +131,6 @@ def _by_column(preparation: Preparation, parts: Tensor) -> tuple[list[str], Tens
     size = (width - each) // texts if texts else 0
     spans += [(name, each + i * size, each + (i + 1) * size) for i, name in enumerate(encoding.text_names) if size]
     return [name for name, _, _ in spans], torch.stack([parts[:, a:b].sum(1) for _, a, b in spans], 1)
-
-
-def _values(preparation: Preparation, data: Dataset, x: Tensor, names: Sequence[str]) -> Callable[[int, int], str]:
-    """Return a function of a row and a column's place that gives the row's value in original units, as a text."""
-    if preparation.table is not None and data.table is not None:
-        table = data.table
-        return lambda row, place: cell_text(table, names[place], row)
-    raw = data.x.flatten(1)
-    if raw.shape[1] == len(names) and not preparation.encoder:
-        return lambda row, place: f"{float(raw[row, place]):.4g}"
-    return lambda row, place: ""
 
 
 def cell_text(table: Table, name: str, row: int) -> str:

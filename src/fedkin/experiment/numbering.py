@@ -37,14 +37,10 @@ class Numbers:
     by_cluster: Tensor
     count: int
 
-    @property
-    def are_own(self) -> bool:
-        """Whether they are those that the method gives its clusters."""
-        return self.count == len(self.by_cluster) and torch.equal(self.by_cluster, torch.arange(self.count))
-
     def of_result(self, result: Mapping[str, Any]) -> dict[str, Any]:
         """Return the result with these numbers, if they are not those that it has."""
-        return dict(result) if self.are_own else {**result, "n_clusters": self.count, NUMBERS: self.by_cluster}
+        are_own = self.count == len(self.by_cluster) and torch.equal(self.by_cluster, torch.arange(self.count))
+        return dict(result) if are_own else {**result, "n_clusters": self.count, NUMBERS: self.by_cluster}
 
     def of_state(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the clusters of a client's rows, and memberships if any, from a copy of its state in this process."""
