@@ -22,7 +22,7 @@ from fedkin.experiment.changes import CHANGES, CHANGES_PAGE
 from fedkin.experiment.numbering import Earlier
 from fedkin.experiment.outputs import read_labels
 from fedkin.experiment.run import resume
-from fedkin.experiment.run_folder import CHECKPOINT, LEDGER
+from fedkin.experiment.run_folder import CHECKPOINT, LEDGER, RECORDS, read_lines
 from fedkin.methods.samples.kfed import KFedMethod
 from shell import fedkin as command
 
@@ -109,6 +109,9 @@ def test_new_rows_join_what_was_sent_before(method: str, more: list[str]) -> Non
     total = state["counts" if method == "kin-graph" else "sizes"].sum()
     assert 330 <= int(total) <= 336, "each row counts once, but for a few in cells below the minimum"
     assert changes_of("r3")["rows"] == 336
+    received = [line["received"] for line in read_lines(Path("r2") / RECORDS)]
+    assert received == sorted(received)
+    assert 0 < received[-1] < read_lines(Path("r1") / RECORDS)[-1]["received"], "of this month alone"
 
 
 def test_a_killed_update_is_resumed_to_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:

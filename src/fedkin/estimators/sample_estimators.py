@@ -155,7 +155,8 @@ class SampleClusterer(ClusterMixin, Estimator):  # type: ignore[misc]
                 self._updates += 1
                 fed.exchange = 1_000_000 * self._updates  # beyond those before: no numbers are drawn twice
                 steps = FitRunner(method, fed, runner.Callbacks([progress, *runner.callbacks_of(callbacks)]), {})
-                self._follow(steps, state, names, {"records_": self.records_[: state.steps]})
+                earlier = [{**line, "sent": 0, "received": 0} for line in self.records_[: state.steps]]
+                self._follow(steps, state, names, {"records_": earlier})
         return self
 
     def _fit(self, inputs: Inputs, callbacks: Followers) -> Self:

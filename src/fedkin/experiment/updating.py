@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core import FedkinError
+from fedkin.core.files import write_atomically
 from fedkin.core.method import SENT, CanUpdate
 from fedkin.core.payload import owned
 from fedkin.core.runner import Progress
@@ -24,7 +25,7 @@ from fedkin.experiment.numbering import earlier_of, followed_by, ids_of
 from fedkin.experiment.outputs import label_file, load_found, read_labels
 from fedkin.experiment.revision import empty_folder, finished_checkpoint, reopen
 from fedkin.experiment.run import RunOutcome, execute, resume
-from fedkin.experiment.run_folder import LEDGER, restore, run_config, write_config
+from fedkin.experiment.run_folder import LEDGER, RECORDS, read_lines, restore, run_config, write_config
 
 _SENT_IDS = "sent_ids"
 """In a client's state: hashes of the ids of all rows of which it has ever sent something, int64 ``(m,)``."""
@@ -86,6 +87,8 @@ def update(folder: Path, data: str, out: Path, progress: Progress | None = None)
         return execute(config, out, progress)
     with empty_folder(out):
         reopen(folder, out, kept, start)
+        lines = [{**line, "sent": 0, "received": 0} for line in read_lines(out / RECORDS)]  # bytes are this month's
+        write_atomically(out / RECORDS, "".join(f"{json.dumps(line)}\n" for line in lines))
         return resume(out, progress)
 
 
