@@ -23,9 +23,8 @@ def side_of(width: int) -> int | None:
 def are_flat_images(x: Tensor) -> bool | None:
     """Return whether rows ``(n, width)`` look like square images of one channel, pixel after pixel, row after row.
 
-    In images a pixel correlates with its right and its lower neighbour, and less with one half a row away. Along a
-    curve, correlation falls with the distance of columns; between answers to questions it does not depend on it.
-    Returns ``None`` if neither is clear, as with fewer than 20 rows.
+    In images a pixel correlates with its right and its lower neighbour, and less with one half a row away. ``None`` if
+    that is not clear, as with fewer than 20 rows.
     """
     return flat_images_of_sets(x[None])[0]
 

@@ -53,9 +53,8 @@ def dense(shape: Sequence[int], output: Output = "sigmoid") -> Autoencoding:
 def convolutional(shape: Sequence[int], output: Output = "sigmoid") -> Autoencoding:
     """Return an autoencoder of three strided 4 x 4 convolutions with batch normalisation, and their transposes.
 
-    The code has 48 numbers for every 8 x 8 pixels: 768 for images of 32 x 32, 3,072 for 64 x 64. The number of
-    parameters does not depend on the size of the image: 47,601 for colour. Raises FedkinError if samples are not
-    images, or a side is not a multiple of 8.
+    The code has 48 numbers for every 8 x 8 pixels; there are 47,601 parameters for colour, whatever the size. Raises
+    FedkinError if samples are not images, or a side is not a multiple of 8.
     """
     if not _divides_by_8(shape):
         raise FedkinError(

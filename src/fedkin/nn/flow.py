@@ -43,10 +43,9 @@ class Coupling(nn.Module):
 class RealNVP(nn.Module):
     """RealNVP flow: couplings that change the two halves in turn, from samples to standard normal latents.
 
-    A sample is (features,) or (channels, height, width). The halves of an image are the black and the white squares of
-    a checkerboard; those of a vector are its even and its odd positions. A coupling's network takes only the unchanged
-    half and returns values only for the changed half: the same as masking whole samples, without work on what the mask
-    removes. The network has `depth` hidden layers of `width` units.
+    The halves of an image are the black and the white squares of a checkerboard; those of a vector are its even and its
+    odd positions. A coupling's network, of `depth` hidden layers of `width` units, takes only the unchanged half and
+    returns values only for the changed one: the same as masking, without work on what the mask removes.
     """
 
     def __init__(self, shape: Sequence[int], width: int = 512, depth: int = 3, couplings: int = 6) -> None:
@@ -94,9 +93,8 @@ def checkerboard(shape: Sequence[int]) -> Tensor:
 def to_logits(x: Tensor, alpha: float, noise: Tensor | float = 0.5) -> Tensor:
     """Map 8-bit pixel values in [0, 1] to the real line by dequantisation and a logit (Dinh et al. 2017, section 4.1).
 
-    `x` is float32 ``(n, ...)``. Each of the 256 levels becomes an interval of width 1/256, in which `noise` chooses a
-    position, in [0, 1), one for each value or for all; 0.5 is the middle of every level. The resulting values in [0, 1]
-    are scaled to [alpha, 1 - alpha], alpha in (0, 0.5), and their logits are returned.
+    Each of the 256 levels becomes an interval of width 1/256, in which `noise` in [0, 1) chooses a position; 0.5 is the
+    middle. The resulting values in [0, 1] are scaled to [alpha, 1 - alpha], and their logits are returned.
     """
     return (alpha + (1 - 2 * alpha) * (x * 255 + noise) / 256).logit()
 

@@ -204,9 +204,8 @@ class Adversaries:
         """Train both networks for one pass over the samples, or for as many passes as make `min_steps` steps.
 
         For every batch the discriminator takes a step of Adam (betas 0.5 and 0.999) on the binary cross entropy of real
-        and generated samples, each normalised as a batch of its own. Then the generator takes a step on the cross
-        entropy of newly generated samples with the target 1, real. Adam's moments begin at zero in every epoch, as in
-        the authors' code.
+        and generated samples, each normalised by itself, then the generator one on that of new samples with the target
+        real. Adam's moments begin at zero in every epoch, as in the authors' code.
 
         The given models ``(size,)`` are not modified. `x` has two samples or more; a last batch of one is left out.
         `rates` are the learning rates of generator and discriminator. Return the new models, and the mean losses

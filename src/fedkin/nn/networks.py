@@ -67,9 +67,8 @@ _OF_CHANNELS = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
 def with_own_dropout(module: nn.Module) -> nn.Module:
     """Replace torch's dropout layers anywhere in `module` by `Dropout`, in place; return it, or what replaces it.
 
-    Covers `torch.nn.Dropout` and its forms for whole channels. A call of ``torch.nn.functional.dropout`` inside a
-    module's own code cannot be seen from outside; `fedkin.nn.resident` seeds it on a processor. Raises FedkinError for
-    other layers that draw random numbers: alpha dropout, RReLU, or dropout inside recurrent or attention layers.
+    A call of ``torch.nn.functional.dropout`` inside a module's own code is seeded by `fedkin.nn.resident`, on a
+    processor. Raises FedkinError for alpha dropout, RReLU, and dropout inside recurrent or attention layers.
     """
     for name, layer in module.named_modules():
         inner = isinstance(layer, nn.RNNBase | nn.MultiheadAttention) and layer.dropout
@@ -152,9 +151,8 @@ def lenet5(shape: tuple[int, ...], classes: int) -> nn.Sequential:
     """Return the LeNet-5 of Prigent et al., wider than LeCun's, with tanh.
 
     Two 5 x 5 convolutions of 16 and 32 channels, each followed by pooling, then 120 and 84 units. The paper's
-    convolutions are not padded, which needs 16 x 16 pixels. Images with a smaller side, such as 8 x 8 digits, are
-    padded by 2 before both convolutions, so that only pooling makes them smaller. Raises
-    FedkinError if `shape` is no image, or smaller than 4 x 4 pixels.
+    convolutions are not padded; images with a side below 16 are padded by 2 before both. Raises FedkinError if `shape`
+    is no image, or smaller than 4 x 4 pixels.
     """
     channels, height, width = image_shape("lenet5", shape, min_side=LENET_MIN_SIDE)
     padded = min(height, width) < 16

@@ -40,11 +40,10 @@ class Resident:
     The module, whose parameters and floating buffers must be float32, is copied. `channels_last` says whether images
     use that memory format. The `criterion` is the loss of the module's output and a batch's targets.
 
-    `params` and `grad`, float32, are all parameters, and their gradient. Optimisers change `params` in place. On a CPU
-    they lie one after another, ``(parameters,)``; on an accelerator, which needs every tensor at a multiple of some
-    bytes, there are zeros between them, and `laid_out` and `collected` convert. `frozen` are positions in `grad` of
-    parameters that do not train; their gradient is 0. `steps` are training steps of this module that can be taken
-    again, by their settings.
+    `params` and `grad`, float32, are all parameters, which optimisers change in place, and their gradient. On a CPU
+    they lie one after another, ``(parameters,)``; on an accelerator there are zeros between them, and `laid_out` and
+    `collected` convert. `frozen` are positions in `grad` of parameters that do not train. `steps` are training steps of
+    this module that can be taken again, by their settings.
     """
 
     def __init__(self, module: nn.Module, channels_last: bool, criterion: Criterion = cross_entropy) -> None:

@@ -171,10 +171,9 @@ def fit(
 
     `stack`, float32 ``(K, size)``, is not modified. Return the trained parameters ``(K, size)``, on the processor.
 
-    For each model, `data` are samples ``(n_k, *shape)`` float32, which are flattened to ``(n_k, features)``; `rngs`
-    shuffle them; and `rows`, int64 ``(m_k,)``, m_k >= 1, are the samples that it learns from, all by default. Models
-    may share `data`, which goes to an accelerator once. `stack_size` is the number of models per stack, on which only
-    speed depends: by default two, and on an accelerator as many as its memory holds.
+    For each model, `data` are samples ``(n_k, *shape)`` float32, which models may share; `rngs` shuffle them; and
+    `rows`, int64 ``(m_k,)``, m_k >= 1, are those that it learns from, all by default. `stack_size` is the number of
+    models per stack, on which only speed depends: by default two, and on an accelerator as many as its memory holds.
     """
     rows = [torch.arange(len(x)) for x in data] if rows is None else rows
     order = sorted(range(len(stack)), key=lambda k: (-training.total_steps(len(rows[k])), k))

@@ -2,8 +2,7 @@
 
 Every client trains a generative network and sends samples that it generates, as in SDA-FC. The server trains a deep
 clustering network on them (`fedkin.nn.deep_clustering`), and clients assign their own samples by its codes. There is no
-public code, and CCFC's paper, which uses the method as a baseline, gives no settings; those of the deep clustering
-network are ours.
+public code, and CCFC's paper, whose baseline it is, gives no settings of that network; they are ours.
 
 **Synthetic samples leave the clients**, see `synthetic_samples`.
 """

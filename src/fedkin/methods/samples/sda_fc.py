@@ -2,8 +2,7 @@
 
 Every client trains a generative network and sends samples that it generates. The server clusters them by k-means or
 fuzzy c-means, and clients assign their own samples to its centroids. As in CCFC's experiments (section 4.2), images are
-compared by cosine. Details that the papers leave open follow the authors' code, except the order of the one-hot kinds:
-there samples are generated in blocks of one kind after another, here the kinds alternate.
+compared by cosine. Details follow the authors' code, but that one-hot kinds alternate.
 
 **Synthetic samples leave the clients**, see `synthetic_samples`.
 """
