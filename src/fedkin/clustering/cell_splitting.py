@@ -48,17 +48,11 @@ def cell_scatter(offsets: Tensor, labels: Tensor, centres: int) -> Tensor:
     """
     d = offsets.shape[1]
     first, second = scatter_pairs(centres, d)
-    if len(first) > max(centres, d):
-        scatter = torch.zeros(centres, d, d, dtype=torch.float64)
-        order, counts = labels.argsort(), labels.bincount(minlength=centres)
-        for centre, part in enumerate(offsets[order].split(counts.tolist())):
-            scatter[centre] = part.T @ part
-        return scatter[:, first, second]
-    columns = [
-        torch.bincount(labels, offsets[:, a] * offsets[:, b], centres)
-        for a, b in zip(first.tolist(), second.tolist(), strict=True)
-    ]
-    return torch.stack(columns, dim=1).double()  # without points, counts are whole numbers despite their weights
+    scatter = torch.zeros(centres, len(first), dtype=torch.float64)
+    order, counts = labels.argsort(), labels.bincount(minlength=centres)
+    for centre, part in enumerate(offsets[order].split(counts.tolist())):
+        scatter[centre] = (part.T @ part)[first, second]
+    return scatter
 
 
 def cell_deviations(second: Tensor, shift: Tensor, pairs: tuple[Tensor, Tensor]) -> Tensor:

@@ -1,8 +1,9 @@
 """Scores of labels against the truth.
 
 Scores of clusterings do not depend on how clusters are numbered; `accuracy` and `macro_f1` are for classifiers, whose
-labels mean the same as the true ones. All raise a `FedkinError` if truth and labels are empty, not integers, or differ
-in length. `soft_rand` says how well fuzzy memberships agree with the truth, `partition_coefficient` how soft they are.
+labels mean the same as the true ones. `truth` and `labels` are array-likes of int ``(n,)``. All raise a `FedkinError`
+if these are empty, not integers, or differ in length. `soft_rand` says how well fuzzy memberships agree with the truth,
+`partition_coefficient` how soft they are.
 """
 
 from __future__ import annotations
@@ -27,20 +28,10 @@ Labels = NDArray[np.int64]
 
 
 def clustering_accuracy(truth: ArrayLike, labels: ArrayLike) -> float:
-    """Clustering accuracy (ACC): fraction of samples with the right class under the best one-to-one matching.
+    """Clustering accuracy (ACC): part of the samples with the right class under the best one-to-one matching.
 
-    Parameters
-    ----------
-    truth : array-like of int, shape (n,)
-        True class of each sample.
-    labels : array-like of int, shape (n,)
-        Cluster of each sample. There may be more or fewer clusters than classes; samples of a cluster that is left
-        without a class, or of a class left without a cluster, count as wrong.
-
-    Returns
-    -------
-    float
-        In (0, 1]; 1 exactly when the two partitions are the same.
+    It is in (0, 1]. There may be more or fewer clusters than classes; samples of a cluster that is left without a
+    class, or of a class left without a cluster, count as wrong.
     """
     table, rows, columns = _matched(truth, labels)
     return float(table[rows, columns].sum() / table.sum())
@@ -51,11 +42,6 @@ def match_labels(truth: ArrayLike, labels: ArrayLike) -> dict[int, int]:
 
     Clusters and classes are matched one to one so that as many samples as possible are right; a cluster that is left
     over stands for the class most frequent in it (the smallest such class on ties).
-
-    Returns
-    -------
-    dict of int to int
-        Class by cluster, in order of cluster.
     """
     table, rows, columns = _matched(truth, labels)
     chosen = table.argmax(axis=0)
@@ -65,15 +51,10 @@ def match_labels(truth: ArrayLike, labels: ArrayLike) -> dict[int, int]:
 
 
 def cohen_kappa(truth: ArrayLike, labels: ArrayLike) -> float:
-    """Cohen's kappa between classes and clusters under the best one-to-one matching.
+    """Cohen's kappa between classes and clusters under the best one-to-one matching: at most 1, 0 by chance.
 
     Clusters and classes are matched as in `clustering_accuracy`. Samples of a cluster that is left without a class are
     wrong, as in the code of the papers that report it, so that splitting a class costs something.
-
-    Returns
-    -------
-    float
-        At most 1, exactly when the two partitions are the same; 0 is what chance gives.
     """
     table, rows, columns = _matched(truth, labels)
     total = float(table.sum())
@@ -93,13 +74,7 @@ def normalized_mutual_information(truth: ArrayLike, labels: ArrayLike) -> float:
 
 
 def adjusted_mutual_information(truth: ArrayLike, labels: ArrayLike) -> float:
-    """Adjusted mutual information (AMI): (MI - E) / (mean entropy - E), where E is the MI expected by chance.
-
-    Returns
-    -------
-    float
-        At most 1, which means the same partition; 0 in expectation for a random one.
-    """
+    """Adjusted mutual information (AMI), at most 1: (MI - E) / (mean entropy - E), where E is the MI by chance."""
     return float(min(1.0, adjusted_mutual_info_score(*_pair(truth, labels))))
 
 
@@ -114,15 +89,9 @@ def completeness(truth: ArrayLike, labels: ArrayLike) -> float:
 
 
 def purity(truth: ArrayLike, labels: ArrayLike) -> float:
-    """Purity: fraction of samples that belong to the most frequent class of their cluster.
+    """Purity, in (0, 1]: fraction of samples that belong to the most frequent class of their cluster.
 
-    It is 1 whenever every cluster holds a single class, since several clusters may stand for one; it is how the paper
-    behind `gradient-loss` judges clusters of clients.
-
-    Returns
-    -------
-    float
-        In (0, 1].
+    Several clusters may stand for one class. It is how the paper behind `gradient-loss` judges clusters of clients.
     """
     table = contingency_matrix(*_pair(truth, labels))
     return float(table.max(axis=0).sum() / table.sum())
@@ -154,12 +123,7 @@ def macro_f1(truth: ArrayLike, labels: ArrayLike) -> float:
 def pooled(per_client: Sequence[ArrayLike]) -> Labels:
     """Concatenate the labels of all clients to one int64 array, clients in order.
 
-    Labels must be global, the same number meaning the same cluster everywhere.
-
-    Raises
-    ------
-    FedkinError
-        If there is no client, or a client's labels are not integers.
+    The same number means the same cluster everywhere. Raises FedkinError without clients.
     """
     if not per_client:
         raise FedkinError("There are no clients to pool labels of.")
@@ -169,20 +133,8 @@ def pooled(per_client: Sequence[ArrayLike]) -> Labels:
 def partition_coefficient(memberships: ArrayLike) -> float:
     """Partition coefficient (Bezdek 1981): the mean over samples of the sum of squared memberships.
 
-    Parameters
-    ----------
-    memberships : array-like, shape (n, k)
-        At least 0; each row sums to 1.
-
-    Returns
-    -------
-    float
-        In [1 / k, 1]: 1 if each sample belongs to one cluster alone.
-
-    Raises
-    ------
-    FedkinError
-        If `memberships` are no such table.
+    `memberships` are ``(n, k)``, at least 0, and each row sums to 1. The coefficient is in [1 / k, 1]: 1 if each sample
+    belongs to one cluster alone.
     """
     return float(np.square(_shares(memberships)).sum(1).mean())
 
@@ -190,26 +142,9 @@ def partition_coefficient(memberships: ArrayLike) -> float:
 def soft_rand(truth: ArrayLike, memberships: ArrayLike) -> float:
     """Adjusted Rand index of memberships and classes, from expected numbers of pairs.
 
-    The cluster of each sample is thought to be drawn by its memberships; pairs of samples in one cluster, and in one
-    cluster and class, are counted in expectation. With memberships of 0 and 1 it is
-    `adjusted_rand`, with equal ones 0.
-
-    Parameters
-    ----------
-    truth : array-like of int, shape (n,)
-        True class of each sample.
-    memberships : array-like, shape (n, k)
-        At least 0; each row sums to 1.
-
-    Returns
-    -------
-    float
-        At most 1; 0 for memberships that have nothing to do with the classes.
-
-    Raises
-    ------
-    FedkinError
-        If they differ in length, or `memberships` are no such table.
+    The cluster of each sample is thought to be drawn by its `memberships` ``(n, k)``, see `partition_coefficient`;
+    pairs of samples in one cluster, and in one cluster and class, are counted in expectation. The index is at most 1; 0
+    for memberships that have nothing to do with the classes. With memberships of 0 and 1 it is `adjusted_rand`.
     """
     shares, classes = _shares(memberships), np.unique(np.asarray(truth), return_inverse=True)[1].ravel()
     count = len(shares)

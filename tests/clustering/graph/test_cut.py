@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from sklearn.cluster import KMeans
 from sklearn.datasets import load_digits, make_circles, make_moons
 
 import fedkin
@@ -121,12 +120,6 @@ def test_bent_clusters_are_followed(make):
     assert adjusted_rand(truth, fitted(points, clients=2)[0]) > 0.99
 
 
-def test_follows_shapes_that_means_cannot_with_the_number_given():
-    x, truth = make_moons(1500, noise=0.05, random_state=0)
-    assert adjusted_rand(truth, fitted(x, n_clusters=2)[0]) > 0.99
-    assert adjusted_rand(truth, KMeans(2, n_init=3, random_state=0).fit_predict(x)) < 0.6
-
-
 def arcs(seed: int) -> tuple[Floats, Labels]:
     """400 samples of two arcs that reach into each other, a quarter of them of one."""
     rng = np.random.default_rng(seed)
@@ -146,13 +139,6 @@ def test_two_arcs_of_few_samples_are_two_clusters_found_or_given(clients):
     assert adjusted_rand(truth, number) > 0.95
     assert [labels.tolist() for labels in found.cut(2).labels_] == [labels.tolist() for labels in model.labels_]
     assert found.cut(5).n_clusters_ == 5
-
-
-def test_round_clusters_that_overlap_in_two_columns_are_found():
-    rng = np.random.default_rng(1)
-    centres = np.stack(np.meshgrid([0.0, 4.0, 8.0], [0.0, 4.0, 8.0]), axis=-1).reshape(-1, 2)
-    truth = np.repeat(np.arange(9), 60)
-    assert adjusted_rand(truth, cut(centres[truth] + 0.85 * rng.normal(size=(540, 2)))[0]) > 0.8
 
 
 def test_ten_clusters_in_two_groups_are_ten():
@@ -196,13 +182,6 @@ def test_ten_clients_of_36_images_have_ten_clusters_and_not_one():
     assert adjusted_rand(y[rows], np.concatenate(model.labels_)) > 0.7
 
 
-def test_clouds_of_four_nodes_are_clusters_if_their_number_is_given():
-    rng = np.random.default_rng(0)
-    centres = 4 * np.array([(i, j, k) for i in range(4) for j in range(4) for k in range(2)])[:20]
-    points = np.repeat(centres, 4, axis=0) + 0.3 * rng.standard_normal((80, 3))
-    assert adjusted_rand(np.repeat(np.arange(20), 4), cut(points, n_clusters=20)[0]) > 0.9
-
-
 def modes(points: Floats, counts: Floats | None = None, most: int = 12) -> Labels:
     divisions = divide_line(points, np.ones(len(points)) if counts is None else counts, most)
     return divisions[max(number for number, division in divisions.items() if division.shows)].labels
@@ -230,13 +209,6 @@ def test_modes_are_clusters(means):
 def test_one_mode_is_one_cluster_and_values_of_a_grid_are_no_modes(draw):
     number = [len(np.unique(modes(draw(np.random.default_rng(seed))))) for seed in range(4)]
     assert number == [1] * 4 or number == [2] * 4  # two values are two clusters
-
-
-def test_a_point_of_many_samples_counts_as_many():
-    rng = np.random.default_rng(0)
-    x = np.concatenate([rng.normal(size=600), rng.normal(6, 1, 600)])
-    places, counts = np.unique(x.round(1), return_counts=True)
-    assert (modes(places, counts.astype(float)) == (places > 3)).mean() > 0.98
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 6])

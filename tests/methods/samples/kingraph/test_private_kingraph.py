@@ -12,7 +12,6 @@ from fedkin.core import Client, FedkinError, Payload
 from fedkin.core.payload import pack
 from fedkin.core.seeds import Secret
 from fedkin.engines.local import LocalFederation
-from fedkin.methods.samples.kingraph import private_kingraph
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
 from fedkin.methods.samples.kingraph.private_kingraph import PrivacyBudget, send_noisy_moments, send_noisy_sums
 from fedkin.privacy.budget import NAMES, SPENT
@@ -250,13 +249,3 @@ def test_only_shapes_and_noisy_sums_leave_a_client(monkeypatch: pytest.MonkeyPat
         "receive_clusters": set(),
     }
     assert all(not pack(reply)[0] for name, reply in replies if name == "send_shape")
-
-
-def test_lost_centres_are_drawn_near_others():
-    centres = torch.tensor([[0.0, 0.0], [9.0, 9.0], [50.0, 50.0]])
-    alive, counts = torch.tensor([True, True, False]), torch.tensor([1.0, 1e6, 3.0])
-    rng = torch.Generator().manual_seed(0)
-    found = private_kingraph._revived(centres, counts, alive, torch.tensor([0.01, 0.01]), rng)
-    assert torch.equal(found[:2], centres[:2])
-    assert (found[2] - centres[1]).norm() < 1
-    assert torch.equal(private_kingraph._revived(centres, counts, ~alive & False, torch.ones(2), rng), centres)

@@ -56,13 +56,10 @@ class KinGraphState(State):
     Attributes
     ----------
     features : str
-        Name of the features by which samples are compared.
     width : int
-        Number of features.
-    common : bool
-        Whether micro-clusters are common to all clients.
-    standardise : bool
-        Whether features are standardised before the principal components.
+        Name and number of the features by which samples are compared.
+    common, standardise : bool
+        Whether micro-clusters are common to all clients, and features standardised before the principal components.
     projection : int or None
         Seed of the random projection of too many features.
     bound : float or None
@@ -80,14 +77,11 @@ class KinGraphState(State):
         `unexplained_covariance`; empty without discrete columns beside others.
     whitened : bool
         Whether directions are whitened by the scatter between neighbours.
-    downweighting : Tensor
-        float32 ``(d, d)``, takes points to the second space, see `downweighting_matrix`; empty if there is none.
-    downweighted : bool
-        Whether directions and centroids are those of the second space.
-    centroids : Tensor
-        float32 ``(m, d)``, nodes of the graph.
-    counts, clusters : Tensor
-        int64 ``(m,)``, samples and cluster of each node.
+    downweighting, downweighted : Tensor, bool
+        float32 ``(d, d)``, takes points to the second space, see `downweighting_matrix`, empty if there is none; and
+        whether directions and centroids are there.
+    centroids, counts, clusters : Tensor
+        float32 ``(m, d)``, nodes of the graph; int64 ``(m,)``, samples and cluster of each.
     own : Tensor
         int64 ``(p, 3)``, client, node and samples of each micro-cluster that a client sent, in order of clients; empty
         where they are common.
@@ -371,19 +365,10 @@ def memory_of(client: Client) -> Votes | None:
 
 
 def nodes_of_samples(client: Client, own: Tensor) -> Votes:
-    """Return the nodes that decide the clusters of a client's samples, from its state after the last step.
+    """Return the nodes that decide the clusters of a client's samples, ``(n, 5)``, from its state after the last step.
 
-    Parameters
-    ----------
-    client : Client
-    own : Tensor
-        int64 ``(p, 3)``, client, node and samples of clients' own micro-clusters.
-
-    Returns
-    -------
-    Votes
-        ``(n, 5)``; ``(n, 1)``, the node of each sample's micro-cluster and no distance, if the client did not receive
-        the nodes.
+    They are ``(n, 1)``, the node of each sample's micro-cluster and no distance, if the client did not receive the
+    nodes. `own`, int64 ``(p, 3)``, are client, node and samples of clients' own micro-clusters.
     """
     if (memory := memory_of(client)) is not None:
         return memory
