@@ -56,12 +56,12 @@ def _encoded_as(client: Client, encoding: Encoding) -> Tensor:
     """Return a client's rows as another encoding has them, whatever its own is."""
     if not encoding.shape and client.table is not None:
         return encoding.apply(client.table, "The client's table", client.table)
-    now = encoding_of(client.state)
-    if now is None or not now.is_scaled:
+    current = encoding_of(client.state)
+    if current is None or not current.is_scaled:
         return encoding.scaled(client.x)
     around = (1, -1) + (1,) * (client.x.ndim - 2)
-    raw = client.x.double() * now.scale.view(around) + now.mean.view(around)
-    same = torch.equal(now.mean, encoding.mean) and torch.equal(now.scale, encoding.scale)
+    raw = client.x.double() * current.scale.view(around) + current.mean.view(around)
+    same = torch.equal(current.mean, encoding.mean) and torch.equal(current.scale, encoding.scale)
     return client.x if same else encoding.scaled(raw)
 
 

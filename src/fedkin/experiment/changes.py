@@ -141,18 +141,18 @@ def compared(earlier: Earlier, numbers: Numbers, table: Tensor, seen: ClusterPro
     `table`, int64 ``(before, after)``, and the profile `seen` are as `Earlier.ask` returns them.
     """
     moves, exist = numbers.placed(table, 1), {*numbers.by_cluster.tolist()}
-    now, by_earlier, same = moves.sum(0).tolist(), moves.sum(1).tolist(), moves.diagonal().tolist()
+    sizes, by_earlier, same = moves.sum(0).tolist(), moves.sum(1).tolist(), moves.diagonal().tolist()
     drifts = {} if seen is None or earlier.profile is None else drifted_columns(earlier.profile, seen)
-    clusters, listed = [], {cluster for cluster, count in enumerate(now) if count} | earlier.sizes.keys()
+    clusters, listed = [], {cluster for cluster, count in enumerate(sizes) if count} | earlier.sizes.keys()
     for cluster in sorted(listed | (earlier.names.keys() & exist)):
-        was, kept = earlier.sizes.get(cluster, 0), same[cluster] if cluster < len(same) else 0
-        left = by_earlier[cluster] - kept if cluster < len(by_earlier) else 0
+        was, staying = earlier.sizes.get(cluster, 0), same[cluster] if cluster < len(same) else 0
+        leaving = by_earlier[cluster] - staying if cluster < len(by_earlier) else 0
         drifted = drifts.get(cluster, []) if was else []
         status: Status = "new" if not was else "drifted" if drifted else "kept"
-        status = status if now[cluster] else "empty" if cluster in exist else "gone"
-        name, came = earlier.names.get(cluster, ""), now[cluster] - kept
-        clusters.append(ChangedCluster(cluster, name, status, was, now[cluster], came, left, drifted))
-    rows, doubtful = sum(now), sum(by_earlier[cluster] for cluster in drifts if cluster < len(by_earlier))
+        status = status if sizes[cluster] else "empty" if cluster in exist else "gone"
+        name, coming = earlier.names.get(cluster, ""), sizes[cluster] - staying
+        clusters.append(ChangedCluster(cluster, name, status, was, sizes[cluster], coming, leaving, drifted))
+    rows, doubtful = sum(sizes), sum(by_earlier[cluster] for cluster in drifts if cluster < len(by_earlier))
     doubt = None if seen is None else doubtful / max(rows, 1)
     return Changes(earlier.origin, clusters, rows, rows - sum(same), doubt, doubt is not None and doubt >= ANEW)
 
@@ -161,15 +161,15 @@ def drifted_columns(before: ClusterProfile, now: ClusterProfile) -> dict[int, li
     """Return how columns of clusters with the same number differ, by cluster, the largest shift first."""
     texts = [{column.name: column for column in described(profile)} for profile in (before, now)]
     places = {column.name: i for i, column in enumerate(now.columns)}
-    found: dict[int, list[tuple[float, str]]] = {}
+    shifted: dict[int, list[tuple[float, str]]] = {}
     for i, column in enumerate(before.columns):
         if column.name not in places or now.columns[places[column.name]].kind != column.kind:
             continue
         for cluster, shift in enumerate(_shifts(before, i, now, places[column.name]).tolist()):
             if shift > 0:
                 was, is_now = (each[column.name].cells[cluster].partition(" ± ")[0] for each in texts)
-                found.setdefault(cluster, []).append((shift, f"{column.name} {is_now} ({was} before)"))
-    return {cluster: [text for _, text in sorted(each, reverse=True)] for cluster, each in found.items()}
+                shifted.setdefault(cluster, []).append((shift, f"{column.name} {is_now} ({was} before)"))
+    return {cluster: [text for _, text in sorted(each, reverse=True)] for cluster, each in shifted.items()}
 
 
 def _shifts(before: ClusterProfile, i: int, now: ClusterProfile, j: int) -> Tensor:

@@ -142,10 +142,10 @@ def _protection(config: Config) -> list[str]:
         )
     elif method.traits.sums_suffice is not None:
         allowed = allowed_for_sums(type(method)).items()
-        needed = [f"`method.{name} = {json.dumps(values[0])}`" for name, values in allowed
+        settings_needed = [f"`method.{name} = {json.dumps(values[0])}`" for name, values in allowed
                   if getattr(method, name) not in values]  # fmt: skip
-        needed += [] if config.data.scaling in ("standard", "none") else ['`data.scaling = "standard"`']
-        how = join_words(["`federation.secure_sums = true`", *needed])
+        settings_needed += [] if config.data.scaling in ("standard", "none") else ['`data.scaling = "standard"`']
+        how = join_words(["`federation.secure_sums = true`", *settings_needed])
         sums = f"Secure sums are off. With {how} the server would see sums over {MIN_CLIENTS} clients or more alone."
     else:
         sums = "This method needs the message of each client, so secure sums cannot hide it."

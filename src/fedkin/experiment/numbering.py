@@ -115,8 +115,8 @@ class Earlier:
         if table is None:
             return torch.zeros(self.n_clusters, n_clusters, dtype=torch.int64), None
         is_described = self.profile is not None
-        seen = profile_clusters(fed, self.encoding, self.n_clusters, least, EARLIER) if is_described else None
-        return table, seen
+        described = profile_clusters(fed, self.encoding, self.n_clusters, least, EARLIER) if is_described else None
+        return table, described
 
     def numbers(self, table: Tensor, result: Mapping[str, Any]) -> Numbers:
         """Return the numbers of the clusters of a new result, by the table that `ask` returns.
@@ -127,9 +127,9 @@ class Earlier:
         numbers = torch.full((int(result["n_clusters"]),), -1)
         for old, new in corresponding_in(table).items():
             numbers[new] = old
-        own = self.result.get(NUMBERS, torch.arange(self.n_clusters)).tolist()
+        earlier = self.result.get(NUMBERS, torch.arange(self.n_clusters)).tolist()
         continued = self.method.continued(self.result, result)
-        for old, new in zip(own, [] if continued is None else continued.tolist(), strict=False):
+        for old, new in zip(earlier, [] if continued is None else continued.tolist(), strict=False):
             if numbers[new] < 0 and old not in numbers and not (table[old].any() or table[:, new].any()):
                 numbers[new] = old
         fresh = numbers < 0

@@ -79,14 +79,14 @@ def update(folder: Path, data: str, out: Path, progress: Progress | None = None)
         checkpoint, names = finished_checkpoint(folder), config.population().names
         before = load_found(folder).clients
         away = [name for name in before if name not in names and name not in config.federation.forgotten]
-        kept = run_config(folder, [*settings, f"federation.away={json.dumps(away, ensure_ascii=False)}"])
+        config_without = run_config(folder, [*settings, f"federation.away={json.dumps(away, ensure_ascii=False)}"])
         if names and before and config.simulation.scenario == "files":
-            start = _start(folder, kept, checkpoint, kept.population(), progress)
+            start = _start(folder, config_without, checkpoint, config_without.population(), progress)
     if start is None:
         progress.note(f"{config.method_name} clusters the rows of {data} alone, anew; numbers follow {folder}.")
         return execute(config, out, progress)
     with empty_folder(out):
-        reopen(folder, out, kept, start)
+        reopen(folder, out, config_without, start)
         lines = [{**line, "sent": 0, "received": 0} for line in read_lines(out / RECORDS)]  # bytes are this month's
         write_atomically(out / RECORDS, "".join(f"{json.dumps(line)}\n" for line in lines))
         return resume(out, progress)
@@ -136,8 +136,8 @@ def sent_rows(
     if labels is not None and labels.index.name != "row":
         has_sent = state.get(SENT, torch.ones(len(labels), dtype=torch.bool))
         sent = torch.cat([sent, hashes(labels.index)[has_sent]]).unique()
-    known = torch.zeros(rows, dtype=torch.bool) if ids is None else torch.isin(hashes(ids), sent)
-    return {SENT: known, _SENT_IDS: sent}
+    has_sent_row = torch.zeros(rows, dtype=torch.bool) if ids is None else torch.isin(hashes(ids), sent)
+    return {SENT: has_sent_row, _SENT_IDS: sent}
 
 
 def hashes(ids: pd.Index[Any]) -> Tensor:
