@@ -37,12 +37,6 @@ def test_the_site_has_a_page_for_everything(site: Path) -> None:
     assert [name for name in registry.METHODS if f'href="methods/{name}.html"' not in menu] == []
 
 
-def test_every_notebook_is_known() -> None:
-    folder = ROOT / "docs" / "tutorials"
-    pages = [page for page in folder.glob("*.md") if "mystnb" in page.read_text()[:40]]
-    assert {page.stem for page in (*pages, *folder.glob("*.ipynb"))} == NOTEBOOKS
-
-
 @pytest.mark.slow
 def test_the_notebook_of_a_federation_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Server and sites are processes on loopback, which its last cell stops."""

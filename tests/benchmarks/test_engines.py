@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
@@ -70,19 +68,3 @@ def test_flowers_client_learns_what_the_plain_loop_learns(benchmark: ModuleType,
     model = work.first_model()
     app.fit(model, DataLoader(TensorDataset(*work.client_data(0)), batch_size=32, shuffle=True), work)
     assert work.loss(model) == pytest.approx(benchmark.plain_loop(work)["loss"], rel=1e-5)
-
-
-@pytest.mark.long
-def test_comparison_prints_a_table_and_one_line_of_json(
-    benchmark: ModuleType, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arguments = ["--clients", "2", "--rounds", "2", "--samples", "33", "--contestants", "plain-1", "flower"]
-    benchmark.main(arguments)
-    output, error = capsys.readouterr()
-    assert error == "Flower is left out: --flower-python was not given.\n"
-    *table, line = output.splitlines()
-    assert len(table) == 3
-    assert len({row.count("|") for row in table}) == 1
-    result = json.loads(line)["results"]
-    assert list(result) == ["plain-1"]
-    assert math.isfinite(result["plain-1"]["clients_per_second"])

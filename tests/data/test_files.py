@@ -17,6 +17,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from openpyxl import Workbook
 
 from fedkin.core.client import Table
 from fedkin.core.errors import FedkinError
@@ -25,7 +26,6 @@ from fedkin.data.options import TableOptions
 from fedkin.data.sources import load, read_file, read_sheet
 from fedkin.data.tables import MAX_COLUMNS
 from fuzzing import damaged_bytes, fuzzed
-from workbooks import saved
 
 
 def table(path: Path, content: str | bytes, **options: object) -> Table:
@@ -113,6 +113,15 @@ def test_files_of_too_many_columns_are_refused(tmp_path: Path) -> None:
         table(tmp_path / "t.csv", f"{wide}\n{wide}\n")
 
 
+def saved(path: Path, rows: list[list[object]]) -> Path:
+    """Save a workbook of one sheet."""
+    book = Workbook()
+    for row in rows:
+        book.active.append(row)
+    book.save(path)
+    return path
+
+
 ROWS = [
     ["age", "code", "seen", "smokes", "part", "note", "rate"],
     [31, "007", dt.datetime(2024, 3, 1), True, 0.5, 'a, "b"', "#DIV/0!"],
@@ -123,7 +132,7 @@ ROWS = [
 
 def test_cells_are_what_the_workbook_has(tmp_path):
     """Codes with zeros in front stay texts, whatever stands around the table."""
-    found = read_file(saved(tmp_path / "t.xlsx", S=[[], *([None, *row] for row in ROWS)])).table
+    found = read_file(saved(tmp_path / "t.xlsx", [[], *([None, *row] for row in ROWS)])).table
     assert {one.name: one.kind for one in found.columns} == {
         "age": "number", "code": "category", "seen": "date", "smokes": "boolean", "part": "number",
         "note": "category", "rate": "number",
@@ -143,7 +152,7 @@ def test_binary_workbooks_are_refused_since_a_far_cell_would_end_the_process(tmp
 
 @pytest.mark.parametrize("cut", [0.3, 0.9])
 def test_damaged_workbooks_are_one_sentence(tmp_path, cut):
-    whole = saved(tmp_path / "t.xlsx", S=ROWS).read_bytes()
+    whole = saved(tmp_path / "t.xlsx", ROWS).read_bytes()
     (tmp_path / "t.xlsx").write_bytes(whole[: int(len(whole) * cut)])
     with pytest.raises(FedkinError, match=r"^It cannot be read as \.xlsx"):
         read_sheet(tmp_path / "t.xlsx", "It")
@@ -151,7 +160,7 @@ def test_damaged_workbooks_are_one_sentence(tmp_path, cut):
 
 @pytest.mark.long
 def test_a_cell_too_far_from_the_others_is_refused_before_it_ends_the_process(tmp_path):
-    with zipfile.ZipFile(saved(tmp_path / "a.xlsx", s=[["a", "b"], [1, 2]])) as archive:
+    with zipfile.ZipFile(saved(tmp_path / "a.xlsx", [["a", "b"], [1, 2]])) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     path, far = tmp_path / "far.xlsx", b'<row r="1048576"><c r="XFD1048576"><v>1</v></c></row></sheetData>'
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -165,6 +165,18 @@ def test_a_server_that_was_stopped_goes_on_and_leaves_the_same(data: Path, tmp_p
     assert json.loads((out / LEDGER).read_text()) == ledger
 
 
+def test_names_stay_with_their_keys_in_a_run_that_resumes(data: Path, tmp_path: Path, capsys) -> None:
+    once, out = config("fedavg", *OPTIONS, "method.rounds=1", "federation.patience=0.5"), tmp_path / "out"
+    serve(grid(data, tmp_path), once, out)
+    ledger = json.loads((out / LEDGER).read_text())
+    assert ledger["keys"] == {}
+    assert (out / LEDGER).stat().st_mode & 0o077 == 0
+    (out / LEDGER).write_text(json.dumps(ledger | {"keys": {"site-0": "ecdsa-sha2-nistp384 AAAA"}}))
+    serve(grid(data, tmp_path), once, out)
+    assert "A node with another key says that it is site 'site-0'" in capsys.readouterr().out
+    assert json.loads((out / LEDGER).read_text())["keys"] == {"site-0": "ecdsa-sha2-nistp384 AAAA"}
+
+
 WORDS = (["no", "unsure", "yes"], ["no", "yes"], ["no", "yes"], ["no", "yes"])
 """Labels of four sites, of which one has one more."""
 

@@ -64,13 +64,6 @@ def test_centroids_are_in_the_units_of_the_data(model: fedkin.KFed) -> None:
     assert not hasattr(graph, "cluster_centers_")
 
 
-def test_a_summary_has_a_line_per_cluster(model: fedkin.KFed) -> None:
-    title, *lines = model.summary().splitlines()
-    assert title == "KFed: 3 clusters of 178 samples of 2 clients."
-    assert len(lines) == 3
-    assert lines[1].startswith("Cluster 1, <b>frail (")
-
-
 def test_clusters_of_clients_list_their_clients() -> None:
     rng = np.random.default_rng(0)
     clients = {name: (rng.normal(size=(40, 3)), rng.integers(0, 2, 40)) for name in ("north", "south", "west")}
@@ -95,13 +88,6 @@ def test_plots_are_pages_and_tables_of_what_there_is(model: fedkin.KFed, tmp_pat
     assert "<script>north" not in page
     with pytest.raises(fedkin.FedkinError, match="scales"):
         model.plot("scales")
-
-
-def test_a_plot_counts_the_clients_that_answered() -> None:
-    rng = np.random.default_rng(0)
-    clients = [np.concatenate([rng.normal(centre, 1, (40, 3)) for centre in (0, 9)]) for _ in range(3)]
-    part = fedkin.KinGraph(random_state=0).fit(clients).plot("scales").view.parts[0]
-    assert "from 3 clients gave" in repr(part.figures[0])
 
 
 def test_a_notebook_shows_clusters_with_a_small_map_and_a_copy_without_samples_has_none(model: fedkin.KFed) -> None:

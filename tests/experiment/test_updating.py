@@ -313,12 +313,3 @@ def test_an_empty_cell_is_no_reason_and_words_are_whole() -> None:
     other = reasons[reasons["row"] == 1]
     assert other["column"].str.startswith("feature ").all(), "'repaid' is not the word 'paid'"
     assert not other["value"].any(), "an encoder's numbers say nothing"
-
-
-def test_an_update_says_so_to_a_board_and_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    run("kfed", "nov", "r1", "--clusters", "3")
-    assert command("update", "r1", "dec", "--out", "r2") == 0
-    assert f"Changes: {Path('r2') / CHANGES_PAGE}\n" in capsys.readouterr().out
-    assert "It updates r1" in Path("r2/report.html").read_text()
-    assert command("disclosure", "r2") == 0
-    assert "It updates r1" in capsys.readouterr().out

@@ -25,15 +25,8 @@ from fedkin.nn.modules import Classifier
             lambda: flower.OCFLStrategy(learning_rate=0.1),
             "OCFLStrategy has no parameter 'learning_rate'; the client app",
         ),
-        (lambda: flower.OCFLStrategy(cluster="kmeans"), "OCFLStrategy has no parameter 'cluster'; did you mean"),
         (lambda: flower.IFCAStrategy(n_clusters=0), "'n_clusters' is 0 in IFCA; it should be"),
         (lambda: flower.OCFLStrategy(fraction_evaluate=2), "'fraction_evaluate' is 2 in StrategyOptions; it should be"),
-        (lambda: start(flower.OCFLStrategy(), grid(), num_rounds=0), "num_rounds is 0; allowed: whole numbers from 1."),
-        (
-            lambda: start(flower.OCFLStrategy(), grid(), initial_arrays=network().state_dict()),
-            "initial_arrays is of type OrderedDict; give an ArrayRecord, as in ArrayRecord(model.state_dict()), or a "
-            "list of them.",
-        ),
         (
             lambda: start(flower.OCFLStrategy(), grid(), evaluate_fn=lambda number, arrays: 0.5),
             "evaluate_fn returned float, which is no MetricRecord.",

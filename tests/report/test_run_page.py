@@ -114,14 +114,6 @@ def test_one_cluster_of_everything_is_no_finding_and_a_single_client_holds_its_s
     assert data_sentence(made, alone).startswith("1 client holds 20 samples")
 
 
-def test_clusters_of_samples_are_compared_with_their_classes() -> None:
-    own = population(*TRUTH, classes=("a", "b", "c", "d", "e", "f"))
-    shown = page_of_run(load_config("kmeans"), own, scaling("none", (2,)), [record(1, metrics={"ari": 0.85})])
-    assert "They match the true classes well (ARI 0.85): 1 of 2 hold" in shown.lead
-    most_frequent, _ = part(shown, "sizes").figures[0].foot
-    assert [cell.text for cell in most_frequent[1]] == ["d: 100 %", "e: 70 %", ""]
-
-
 @pytest.mark.parametrize(
     ("method", "words"),
     [

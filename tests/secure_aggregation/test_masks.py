@@ -2,6 +2,7 @@
 
 import math
 from hashlib import sha256
+from itertools import product
 
 import numpy as np
 import pytest
@@ -106,6 +107,15 @@ def test_numbers_that_a_sum_might_not_hold_are_refused(value):
         encode(torch.tensor([0.0, value]), 5)
 
 
+def test_contexts_tell_sums_and_keys_apart():
+    keys = keys_of([1, 2, 12])
+    swapped = {1: keys[2], 2: keys[1], 12: keys[12]}
+    contexts = [context_of(b"a", keys), context_of(b"b", keys), context_of(b"a", keys_of([1, 2])),
+                context_of(b"a", swapped)]  # fmt: skip
+    assert len({*contexts}) == 4
+    assert context_of(b"a", dict(reversed(keys.items()))) == contexts[0]
+
+
 NUMBERS = st.integers(0, PRIME - 1)
 
 
@@ -194,6 +204,15 @@ def test_what_holders_open_recovers_the_key(dealer, kind):
     assert kind == PAIRS or public_of(number ^ 1, kind) != public  # a mask that grows from it is another
     few = dict(list(shares.items())[:3])
     assert combine(few).to_bytes(32, "little") != key
+
+
+def test_no_key_serves_two_sums_kinds_or_directions():
+    """Each encrypts with the same nonce, and a key that is revealed must open nothing else."""
+    assert sealed_shares(secret(3), 3, KEYS, ONE_SUM) == sealed_shares(secret(3), 3, KEYS, ONE_SUM)
+    sums, own = (ONE_SUM, b"another"), channel_key(secret(3))
+    assert len({own, secret(3), *(key for context in sums for key in sum_keys(secret(3), context))}) == 6
+    ways = product(((3, 7), (7, 3)), sums)
+    assert len({key for way, context in ways for key in openers_of(own, KEYS[7], *way, context)}) == 8
 
 
 @given(st.integers(0, SEALED - 1), st.integers(1, 255), st.sampled_from(KINDS))

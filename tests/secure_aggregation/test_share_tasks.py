@@ -17,6 +17,7 @@ from lying import TERMS, Watched, give
 from nodes import RUN, federation, nodes_of
 
 MIXED = "survivors and dropped are not different clients of the sum"
+SEALED = "it cannot open its shares of others' keys"
 USED = {"refused": "its tag has been used for another request"}
 
 
@@ -72,6 +73,16 @@ def test_lists_that_no_honest_server_sends_are_refused(changes, reason):
     assert REVEALED not in fed.clients[0].state
 
 
+def test_a_key_that_is_none_ends_no_task():
+    fed = after_a_sum()
+    asked = {name: fed.requests[name][0] for name in ("send_shares", "masked", "reveal_shares")}
+    keys = asked["masked"]["keys"].clone()
+    keys[3] = 0
+    for task, refused in ((send_shares, "a key is invalid"), (reveal_shares, "a key is invalid"), (masked, SEALED)):
+        [reply] = task.run([fed.clients[0]], [asked[task.name.rpartition(".")[2]] | {"keys": keys}])
+        assert reply["refused"] == refused
+
+
 def test_however_it_lies_a_server_recovers_one_key_of_a_client_at_most():
     """It tells some that client 1 dropped out and the others that it did not; no split gives it enough of both."""
     clients = 6
@@ -110,7 +121,7 @@ def test_a_server_cannot_put_its_own_keys_of_a_sum_in_a_clients_place(kind):
     publics = request["publics"].clone()
     publics[3, kind] = torch.randint(256, (32,), generator=torch.Generator().manual_seed(0)).byte()
     [reply] = masked.run([fed.clients[0]], [request | {"publics": publics}])
-    assert reply == {"refused": "it cannot open its shares of others' keys", "sealed": [3]}
+    assert reply == {"refused": SEALED, "sealed": [3]}
     moved = request["shares"].clone()
     moved[3, kind] = request["shares"][4, kind]
     [reply] = masked.run([fed.clients[0]], [request | {"shares": moved}])

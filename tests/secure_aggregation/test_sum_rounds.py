@@ -164,6 +164,26 @@ def test_who_gives_a_wrong_share_is_left_out_of_the_run_and_the_sum_stands(lie):
     assert sum_of(fed).clients == [0, 1, 3, 4, 5, 6]
 
 
+def test_a_liar_that_cannot_be_spared_is_named():
+    fed = Watched(4, {("reveal_shares", 2): flipped("own", 0, 0)})
+    fed.min_clients = 4
+    assert sum_of(fed).clients == [0, 1, 2, 3]
+    assert (fed.dropped, fed.missing) == ({}, {2: "it opens none of its shares of others' keys"})
+
+
+@pytest.mark.parametrize(
+    ("task", "lie", "reason"),
+    [
+        ("masked", {"refused": "no", "sealed": [99]}, "no"),  # whom it accuses is not in the sum
+        ("send_key", {"key": torch.zeros(32, dtype=torch.uint8)}, "its key is invalid"),
+    ],
+)
+def test_who_accuses_nobody_there_or_has_no_key_stops_nobody(task, lie, reason):
+    fed = Watched(5, {(task, 1): lambda reply: lie})
+    assert sum_of(fed).clients == [0, 2, 3, 4]
+    assert fed.missing == {1: reason}
+
+
 def test_who_deals_shares_of_another_key_is_left_out_of_the_run_and_the_others_start_again(monkeypatch):
     honest = masks.split
 

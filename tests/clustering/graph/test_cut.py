@@ -11,7 +11,6 @@ from fedkin.clustering.graph.cut import node_clusters
 from fedkin.clustering.graph.modes import divide_line
 from fedkin.clustering.metrics import adjusted_rand
 from fedkin.core.seeds import derive_generator
-from fedkin.methods.samples.kingraph.kingraph_figures import kingraph_figures
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -102,15 +101,6 @@ CLOUDS = {
 def test_a_single_cloud_stays_whole(cloud, columns):
     rows = CLOUDS[cloud](np.random.default_rng(1), (900, columns))
     assert not fitted(rows)[0].any()
-
-
-def test_the_report_says_why_there_is_one_cluster():
-    _, model = fitted(CLOUDS["skewed"](np.random.default_rng(0), (900, 20)))
-    record = {"step": 3, "answered": [0, 1, 2], "values": model.records_[-1]}
-    assert record["values"]["found_in"] == "nothing"
-    assert "no division is found again" in kingraph_figures([record])[0].sentences[0]
-    assert model.scales_[0]["chosen"]
-    assert model.cut(3).n_clusters_ == 3
 
 
 @pytest.mark.parametrize("make", [make_moons, make_circles])

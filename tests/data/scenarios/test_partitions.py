@@ -177,17 +177,6 @@ def test_every_sample_is_at_exactly_one_client(sizes, heterogeneity, seed):
         assert [y[part].unique().tolist() for part in parts] == [[c] for c in range(len(sizes))]
 
 
-def test_the_default_is_digits_at_ten_clients_with_fifty_per_class():
-    population = LabelSkew().build(seed=0)
-    assert population.classes == list("0123456789")
-    assert len(population.clients) == 10
-    for client, truth in zip(population.clients, population.truth, strict=True):
-        assert (client.y, client.x.shape) == (None, (len(truth), 1, 8, 8))
-        assert set(torch.bincount(truth).tolist()) <= {0, 50}
-        assert client.state == {"n_clusters": torch.tensor(len(truth.unique()))}
-        assert 2 <= int(client.state["n_clusters"]) <= 5
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -253,15 +242,3 @@ def test_clients_hold_out_a_share_in_the_order_of_their_rows(tmp_path):
         assert x[:, 0].tolist() == y.tolist()
         assert not set(y.tolist()) & set(truth.tolist())
     assert torch.equal(ClientFiles(str(tmp_path), test_fraction=0.3).build(1).tests[0][1], population.tests[0][1])
-
-
-def test_labels_of_a_folder_of_clients_are_the_clients_own_and_the_truth(tmp_path):
-    (tmp_path / "a.csv").write_text("a,kind\n1,dog\n2,cat\n")
-    (tmp_path / "b.csv").write_text("a,kind\n3,fish\n")
-    population = ClientFiles(str(tmp_path), label="kind").build()
-    assert [client.x.tolist() for client in population.clients] == [[[1], [2]], [[3]]]
-    assert [truth.tolist() for truth in population.truth] == [[1, 0], [2]]
-    assert population.classes == ["cat", "dog", "fish"]
-    assert [client.y.tolist() for client in population.clients] == [[1, 0], [2]]
-    assert all(client.state == {} for client in population.clients)
-    assert population.tests == []

@@ -10,6 +10,7 @@ import torch
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_ssh_public_key
 from flwr.app import Context, Message
 
+from fedkin.core import FedkinError
 from fedkin.deploy.app_folder import make_key
 from fedkin.engines.flower_engine.grid import NOWHERE, Roster
 from fedkin.engines.flower_engine.messages import content, read
@@ -149,6 +150,36 @@ def test_a_name_stays_with_the_key_that_came_with_it_first(tmp_path: Path) -> No
     nodes.away = set()
     assert [member.name for member in again.greet()] == ["a"]
     assert again.members["a"].node == nodes.node(0)
+
+
+def test_a_key_has_one_name_also_in_a_run_that_resumes(tmp_path: Path) -> None:
+    nodes, _ = with_keys(tmp_path, "a", "b", "c")
+    members = Roster(nodes).gather(3, 5)
+    lies = liar(nodes, 1)
+    lies |= {"name": "c", "identity": members[2].identity}
+    nodes.away = {0, 2}
+    again = Roster(nodes, {one.name: one.identity for one in members}, keys={one.name: one.key for one in members})
+    assert again.greet() == []
+    assert again.refused == ["Site 'c' has the key of site 'b'; a key has one name in a run."]
+
+
+def test_a_key_that_changes_with_every_start_binds_nobody(tmp_path: Path) -> None:
+    nodes, keys = with_keys(tmp_path, "a", "b")
+    nodes.keys = {0: keys[1], 1: b"no key"}  # as without authentication, where nodes make keys of their own
+    roster = Roster(nodes)
+    assert [member.key for member in roster.gather(2, 5)] == ["", ""]
+    nodes.restart(0)
+    nodes.keys = {}
+    assert [member.name for member in roster.greet()] == ["a"]
+
+
+def test_who_is_forgotten_and_there_stands_for_nobody_else(tmp_path: Path) -> None:
+    nodes, listed = grid(tmp_path, *(site(tmp_path / name, name) for name in "abc")), dict.fromkeys("abc", "")
+    nodes.away = {2}
+    with pytest.raises(FedkinError, match=r"1 of 2 sites are there: a; not there yet: c\."):
+        Roster(nodes, listed=listed, forgotten={"b"}).gather(3, 0.3)
+    nodes.away = {1}
+    assert [one.name for one in Roster(nodes, listed=listed, forgotten={"b"}).gather(3, 5)] == ["a", "c"]
 
 
 def test_only_those_who_are_listed_have_seats(tmp_path: Path) -> None:

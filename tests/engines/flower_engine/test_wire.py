@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 import app_nodes
 from fedkin.core import Client, FedkinError, task
 from fedkin.engines.flower_engine.grid import FlowerFederation, Roster
-from fedkin.engines.flower_engine.messages import content, poll, push, read
+from fedkin.engines.flower_engine.messages import TYPE, content, poll, push, read
+from fedkin.engines.site import Request, Site
 from nodes import RUN, Nodes, nodes_of, sites_of
 
 FACTS = st.dictionaries(st.text(max_size=5), st.text(max_size=5) | st.integers(-9, 9) | st.floats(-1, 1), max_size=3)
@@ -50,6 +51,16 @@ def test_what_was_put_in_is_read_again(facts, size):
 def test_what_is_no_message_is_refused(records, sentence):
     with pytest.raises(FedkinError, match=sentence):
         read(RecordDict(records))
+
+
+def test_a_message_of_another_kind_is_refused_by_the_site(tmp_path: Path) -> None:
+    nodes = nodes_of([Site("a", tmp_path, torch.ones(4, 3))])
+    request = Request("f00d", 0, 5, 1, 0, "fedkin.data.statistics.moments").to_json()
+    numbers = nodes.push_messages([Message(content(kind="walk", request=request), nodes.node(0), TYPE)])
+    (reply,) = nodes.pull_messages(list(numbers))
+    assert read(reply.content).text("refusal") == "Messages of kind 'walk' are not known here."
+    with pytest.raises(FedkinError, match="not a dictionary"):
+        read(content([1, 2])).tree()  # type: ignore[arg-type]
 
 
 def test_a_payload_beyond_the_memory_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,6 @@ from torch import Tensor
 import planted
 from fedkin.core import Client, FedkinError, State
 from fedkin.engines.local import LocalFederation
-from fedkin.methods.clients.client_method import Trained, round_record
 from fedkin.methods.clients.fedavg import FedAvgMethod
 from fedkin.methods.clients.fedopt import FedOptMethod
 from fedkin.methods.clients.ifca import IFCAMethod
@@ -122,24 +121,6 @@ def test_participants_are_drawn_anew_in_every_round_and_from_the_seed(participat
     assert all(len(set(ids)) == count and ids == sorted(ids) for ids in drawn)
     assert {client for ids in drawn for client in ids} == set(range(7))
     assert drawn == [method.participants(federation(sites, seed=1), State(steps=steps)) for steps in range(40)]
-
-
-def test_the_record_of_a_round():
-    fed = LocalFederation(planted.clients([0] * 5), workers=1)
-    trained = Trained.each({2: 1.0, 0: 3.0}, {4: "no reply"})
-    record = round_record(fed, trained, torch.tensor([0, 2, 2, -1, 0]), temperature=0.5)
-    assert record.answered == [0, 2]
-    assert record.missing == {4: "no reply"}
-    assert record.values == {
-        "loss": 2.0,
-        "clusters": 2,
-        "sizes": [2, 0, 2],
-        "labels": [0, 2, 2, -1, 0],
-        "losses": {"2": 1.0, "0": 3.0},
-        "temperature": 0.5,
-    }
-    empty = round_record(fed, Trained.each({}, {}), torch.full((5,), -1))
-    assert (empty.values["loss"], empty.values["clusters"], empty.values["sizes"]) == (None, 0, [])
 
 
 ROUNDS = planted.LEARNING | {"rounds": 4}
