@@ -130,18 +130,6 @@ def test_grey_images_with_class_labels(tmp_path):
     assert len(load(source, split="test")) == 1
 
 
-def test_directories_that_cannot_be_used_are_refused(tmp_path):
-    kinds = {"a": datasets.Value("int64"), "label": datasets.ClassLabel(names=["u"])}
-    source = write(tmp_path, {"a": [1, 2], "label": [0, None]}, kinds)
-    for arguments, words in (
-        ({}, "lacks 1 of 2 labels"),
-        ({"cluster": "kind"}, "has no column 'kind'; it has a"),
-        ({"split": "test"}, "Unknown split"),
-    ):
-        with pytest.raises(FedkinError, match=words):
-            load(source, **arguments)
-
-
 def test_a_table_may_hold_categories_and_empty_cells(tmp_path):
     kinds = {
         "a": datasets.ClassLabel(names=["u", "v"]),

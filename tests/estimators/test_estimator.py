@@ -120,22 +120,3 @@ def test_clones_pickles_and_copies_do_the_same(name: str) -> None:
 
 
 CLIENTS = list(np.random.default_rng(0).normal(size=(3, 20, 4)))
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"rounds": -1}, "'rounds' is -1 in FedCRef; it should be greater than or equal to 1."),
-        ({"n_clusters": 0}, "'n_clusters' is 0 in FedCRef; it should be greater than or equal to 1"),
-        ({"hidden": (8, 0)}, "'hidden' is (8, 0) in FedCRef; it should be greater than or equal to 1."),
-        ({"initial": "given"}, "method.initial = 'given', but client 0 has no given labels."),
-        ({"scaling": "sometimes"}, "Unknown scaling 'sometimes'; allowed: auto, none, standard."),
-    ],
-)
-def test_parameters_for_samples_that_cannot_be_used_are_refused(options: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(FedkinError) as raised:
-        fedkin.FedCRef(**{"initial": "kmeans", "n_clusters": 2, "rounds": 1, "max_iterations": 1, **options}).fit(
-            CLIENTS
-        )
-    assert str(raised.value).startswith(sentence)
-    assert "\n" not in str(raised.value)

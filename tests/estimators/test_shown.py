@@ -108,11 +108,3 @@ def test_a_cut_is_mapped_with_its_own_clusters_and_all_scales() -> None:
     assert drawn.scales[drawn.chosen].endswith("(found)")
     assert sorted(np.unique(drawn.cuts[drawn.chosen])) == [0, 1]
     assert len(drawn.cuts) == len(cut.scales_)
-
-
-def test_models_of_clients_plot_their_rounds() -> None:
-    rng = np.random.default_rng(0)
-    clients = [(rng.normal(size=(20, 3)), np.arange(20) % 2) for _ in range(3)]
-    model = fedkin.FedAvg(module="perceptron", rounds=4, random_state=0).fit(clients)
-    assert [part.anchor for part in model.plot("rounds").view.parts] == ["clients", "curves"]
-    assert (model.plot().frame["cluster"] == 0).all()

@@ -18,7 +18,7 @@ from fedkin.core import FedkinError
 from fedkin.data.inputs import load_clients
 from fedkin.data.options import TableOptions
 from fedkin.data.samples import KEPT
-from fedkin.features.encoders import Encoder, Preprocessing, announce_download, rocket
+from fedkin.features.encoders import Encoder, Preprocessing, rocket
 
 
 def cylinders_bells_funnels(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -258,25 +258,3 @@ def test_a_damaged_image_gets_a_sentence(exported: str, tmp_path: Path) -> None:
     (folder / "site-1" / "01.png").write_bytes(b"no image")
     with pytest.raises(FedkinError, match=r"01.png' .*cannot be decoded"):
         fedkin.KMeans(n_clusters=2, features=exported).fit(folder)
-
-
-@pytest.mark.parametrize("name", ["all-MiniLM-L6-v2", "timm/resnet18.a1_in1k"])
-def test_size_and_licence_are_said_before_a_download_and_nothing_after_it(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    hub = pytest.importorskip("huggingface_hub")
-    siblings = [{"rfilename": "config.json", "size": 600}, {"rfilename": "model.safetensors", "size": 83_000_000}]
-    info = hub.ModelInfo(id=name, siblings=siblings, cardData={"license": "apache-2.0"}, private=False, downloads=0,
-                         likes=0, tags=[])  # fmt: skip
-    monkeypatch.setattr(hub, "model_info", lambda repository, **_: info)
-    monkeypatch.setattr(hub.constants, "HF_HUB_CACHE", str(tmp_path))
-    announce_download(name)
-    repository = name if "/" in name else f"sentence-transformers/{name}"
-    assert caplog.messages == [f"Downloads {repository} once: 83 MB; its licence: apache-2.0."]
-    snapshot = tmp_path / f"models--{repository.replace('/', '--')}" / "snapshots" / "abc"
-    snapshot.mkdir(parents=True)
-    (snapshot / "config.json").write_text("{}")
-    (snapshot.parents[1] / "refs").mkdir()
-    (snapshot.parents[1] / "refs" / "main").write_text("abc")
-    announce_download(name)
-    assert len(caplog.messages) == 1

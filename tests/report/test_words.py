@@ -48,26 +48,6 @@ def test_a_sentence_says_what_tells_a_cluster_apart():
     assert "noise" not in first + second
 
 
-@pytest.mark.parametrize(
-    ("means", "spread", "cells"),
-    [
-        ([5.19e9, 1.0e8], 9.9e8, ["5.2e+09 ± 1.0e+09", "1e+08 ± 1.0e+09"]),
-        ([7e-6, -1e-9], 1e-6, ["7.0e-06 ± 1.0e-06", "0 ± 1.0e-06"]),
-        ([12_345_678.0, 12_341_000.0], 900.0, ["12,345,700 ± 900", "12,341,000 ± 900"]),
-        ([-0.001, 0.4], 0.1, ["0.00 ± 0.10", "0.40 ± 0.10"]),
-    ],
-    ids=str,
-)
-def test_the_numbers_of_a_column_are_written_alike(means, spread, cells):
-    n = torch.full((2, 1), 40)
-    values = torch.tensor(means, dtype=torch.float64)[:, None]
-    one = ClusterProfile(
-        (Column("dose", "number"),), n[:, 0], n, torch.zeros(1, dtype=torch.float64), n * values,
-        n * (values.square() + spread**2), torch.zeros(2, 0, dtype=torch.int64),
-    )  # fmt: skip
-    assert described(one)[0].cells == cells
-
-
 def test_a_typical_sample_is_in_the_units_of_the_data():
     known = profile()
     assert not any(column.typical for column in described(known))

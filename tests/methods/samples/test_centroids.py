@@ -9,7 +9,6 @@ from fedkin.clustering.k_means import awasthi_sheffet, farthest_points
 from fedkin.core import Client, FedkinError
 from fedkin.core.seeds import derive_generator
 from fedkin.engines.local import LocalFederation
-from fedkin.methods.samples.centralized import KMeansMethod
 from fedkin.methods.samples.ffcm import FFCMMethod
 from fedkin.methods.samples.kfed import KFedMethod
 from fedkin.methods.samples.mufc import FORGOTTEN, MUFCMethod, draw_centroids, drawn_rows, forget
@@ -170,17 +169,3 @@ def test_samples_and_clients_are_forgotten_with_a_certificate():
         method.unlearned(fed, state, {0: None, 2: None})
     with pytest.raises(FedkinError, match="has no part in the clusters"):
         method.unlearned(fed, state, {3: None})
-
-
-def test_if_nobody_answers_the_next_step_tries_again_but_not_for_ever():
-    method = KMeansMethod(n_clusters=2)
-    fed, state, record = run(method, planted()[0][:2], failures=[(2, 0), (2, 1)])
-    assert record.answered == []
-    state, record = method.step(fed, state)
-    assert record.answered == [0, 1]
-    assert state.finished
-    fed, state, _ = run(method, planted()[0][:2], failures=[(step, i) for step in range(2, 30) for i in range(2)])
-    for _ in range(18):
-        state, _ = method.step(fed, state)
-    with pytest.raises(FedkinError):
-        method.step(fed, state)

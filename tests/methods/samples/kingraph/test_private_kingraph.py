@@ -14,7 +14,7 @@ from fedkin.core.seeds import Secret
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
 from fedkin.methods.samples.kingraph.private_kingraph import PrivacyBudget, send_noisy_moments, send_noisy_sums
-from fedkin.privacy.budget import NAMES, SPENT
+from fedkin.privacy.budget import SPENT
 from fedkin.privacy.gaussian import gaussian_delta
 
 WIDTH = 6
@@ -193,15 +193,6 @@ def run(method: KinGraphMethod, clients: list[Client], **options: Any) -> tuple[
     while not state.finished:
         state, _ = method.step(fed, state)
     return fed, state
-
-
-def test_clients_that_have_spent_their_budgets_say_so():
-    clients, _ = blobs()
-    for client in clients:
-        client.state[SPENT] = torch.tensor([100.0], dtype=torch.float64)
-        client.state[NAMES] = torch.zeros(1, 32, dtype=torch.uint8)
-    with pytest.raises(FedkinError, match="spent their budgets"):
-        run(KinGraphMethod(epsilon=2.0), clients)
 
 
 @pytest.mark.parametrize("options", [{}, {"failures": [(4, 1)]}])
