@@ -87,6 +87,15 @@ def test_what_everyone_refuses_for_good_ends_the_run_and_nothing_else_does():
         fed.ask(double, fed.all())
 
 
+def test_half_of_the_clients_cannot_end_a_run_by_failing():
+    failed = Failure("failed", "the task failed there")
+    fed = Scripted({0: failed, 1: failed}, dict.fromkeys(range(3), failed))
+    fed.participation = Participation(range(4))
+    assert fed.ask(double, {0: {}, 1: {}}) == {}
+    with pytest.raises(FedkinError, match="failed at all 3 clients"):
+        fed.ask(double, dict.fromkeys(range(3), {}))
+
+
 def test_who_is_away_costs_nothing_and_is_missing_by_name():
     fed, other = Scripted({0: FINE}), Scripted({0: FINE})
     fed.leave({1})
