@@ -93,7 +93,7 @@ def test_half_of_the_clients_cannot_end_a_run_by_failing():
     fed.participation = Participation(range(4))
     assert fed.ask(double, {0: {}, 1: {}}) == {}
     with pytest.raises(FedkinError, match="failed at all 3 clients"):
-        fed.ask(double, dict.fromkeys(range(3), {}))
+        fed.ask(double, {client: {} for client in range(3)})
 
 
 def test_who_is_away_costs_nothing_and_is_missing_by_name():
