@@ -168,6 +168,7 @@ def test_a_site_with_a_budget_does_only_what_is_accounted_for(tmp_path: Path) ->
 def test_with_a_budget_names_of_classes_stay_at_the_site(tmp_path: Path) -> None:
     kinds = ["rare", "usual"]
     assert site(tmp_path, classes=kinds).introduction(labels=True)["classes"] == kinds
+    assert site(tmp_path, classes=kinds).introduction(labels=False)["classes"] == []
     one = site(tmp_path, y=torch.tensor([0, 1, 0, 1]), classes=kinds, account=Account(tmp_path, 1.0, 1e-5))
     assert one.introduction(labels=True)["classes"] == []
     for guessed in (kinds, kinds[:1], ["other"]):
@@ -226,6 +227,14 @@ def test_nothing_else_is_a_request(content: str | dict[str, object]) -> None:
     text = content if isinstance(content, str) else json.dumps({**vars(request()), **content})
     with pytest.raises(FedkinError, match=r"^The request is not one of fedkin's\.$"):
         Request.from_json(text)
+
+
+def test_a_damaged_identity_is_refused(tmp_path: Path) -> None:
+    assert site(tmp_path).identity == site(tmp_path).identity != site(tmp_path / "other").identity
+    for content in (b"", b"\xff\x00", b"0" * 31, b"G" * 32):
+        (tmp_path / "identity").write_bytes(content)
+        with pytest.raises(FileError):
+            site(tmp_path).introduction(labels=False)
 
 
 def test_a_full_disk_gets_a_sentence_and_harms_no_memory(tmp_path: Path, monkeypatch) -> None:

@@ -8,7 +8,6 @@ from torch.nn.functional import conv2d, grid_sample
 
 from fedkin.core import Client, FedkinError
 from fedkin.engines.local import LocalFederation
-from fedkin.features import extractors as kept_features
 from fedkin.features.extractors import extract, forget, register
 from fedkin.features.gradients import gradients, upright
 from fedkin.methods.samples.afcl import AFCLMethod
@@ -110,10 +109,3 @@ def test_features_of_a_client_are_computed_once_per_run(method: SampleMethod):
         forget("counted")
     assert all("clusters" in client.state for client in clients)
     assert sorted(count for count in computed if count > 1) == [60, 61, 62]  # a single sample tells the width
-
-
-def test_features_that_are_not_one_row_per_sample_are_refused_and_not_kept():
-    x = torch.rand(5, 2)
-    with pytest.raises(FedkinError, match=r"^Features 'odd' are not one row of numbers per sample\.$"):
-        kept_features.kept_or_computed(x, ("odd",), lambda batch: batch[1:])
-    assert x not in kept_features._kept

@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedkin.core import FedkinError, task
+from fedkin.core import FedkinError, State, task
+from fedkin.core.files import FileError
 from fedkin.deploy.app_folder import make_key
 from fedkin.engines.flower_engine.grid import FlowerFederation
 from fedkin.engines.site import Site
+from fedkin.experiment.run_folder import restore_checkpoint, snapshot
 from fedkin.secure_aggregation.client_tasks import SiteIdentity, Term, own_public_text, public_keys
 from fedkin.secure_aggregation.masks import public_key
 from fedkin.secure_aggregation.sums import Sum, summed
@@ -75,6 +77,15 @@ def test_a_server_cannot_put_its_own_key_in_a_sites_place(tmp_path: Path) -> Non
         fed.keys[1] = torch.tensor(list(public_key(mine)), dtype=torch.uint8)  # it had asked for the right one
 
 
+def test_a_run_that_resumes_still_has_the_signatures(tmp_path: Path) -> None:
+    fed, state = sites(tmp_path, keys(tmp_path)), State(steps=1)
+    rows_of(fed)
+    again = sites(tmp_path, {name: one["signer"] for name, one in zip(NAMES, fed.signed.values(), strict=True)})
+    restore_checkpoint(again, State, {**snapshot(fed, state)})
+    assert (again.signed, again.keys.keys()) == (fed.signed, fed.keys.keys())
+    assert float(rows_of(again)[0].totals["rows"]) == pytest.approx(10)
+
+
 def test_one_site_cannot_be_several_clients_of_a_sum(tmp_path: Path) -> None:
     fed = sites(tmp_path, keys(tmp_path), "abbb")
     assert rows_of(fed) == {}
@@ -107,3 +118,10 @@ def test_a_line_that_is_no_public_key_is_refused(line: str) -> None:
         public_keys({"north": line}, "[keys] in site.toml")
     words = "[keys] in site.toml has no public key of 'north'; give the line of its site.key.pub, ecdsa-..."
     assert str(caught.value).startswith(words)
+
+
+def test_a_file_that_is_no_private_key_is_refused(tmp_path: Path) -> None:
+    make_key(tmp_path / "site.key")
+    for name in ("absent.key", "site.key.pub"):
+        with pytest.raises(FileError):
+            own_public_text(tmp_path / name)

@@ -79,17 +79,6 @@ def test_the_number_of_clusters_is_found_and_reported(first: tuple[Comparison, R
     assert seeds.count("1") == 3
 
 
-def test_everything_is_on_disk(first: tuple[Comparison, Runs]) -> None:
-    comparison, _ = first
-    rows = json.loads((comparison.out / "comparison.json").read_text())["lines"]
-    assert [row["method"] for row in rows] == [line.method for line in comparison.lines]
-    assert [row["method"] for row in rows if row["recommended"]] == [comparison.recommended]
-    assert list(comparison.table["method"]) == [row["method"] for row in rows]
-    page = (comparison.out / "report.html").read_text()
-    assert f"Recommended: <code>{comparison.recommended}</code>. It " in page
-    assert all(name in page for name in CHEAP)
-
-
 def test_the_command_it_recommends_does_what_was_compared(
     first: tuple[Comparison, Runs], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

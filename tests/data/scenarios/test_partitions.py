@@ -177,19 +177,6 @@ def test_every_sample_is_at_exactly_one_client(sizes, heterogeneity, seed):
         assert [y[part].unique().tolist() for part in parts] == [[c] for c in range(len(sizes))]
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"n_classes": 11}, "allowed: 1 to 10"),
-        ({"n_classes": 3, "max_classes": 4}, "1 <= minimum <= maximum <= 3"),
-        ({"samples_per_class": 500}, "only 174 samples"),
-    ],
-)
-def test_options_out_of_range_are_refused(options, words):
-    with pytest.raises(FedkinError, match=words):
-        LabelSkew(**options).build(0)
-
-
 def test_a_partitioned_table_is_sliced_with_its_columns(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("a,kind,label\n" + "".join(f"{i},{'uv'[i % 2]},{i % 3}\n" for i in range(30)))
