@@ -16,6 +16,7 @@ import pandas as pd
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine, make_blobs
 
 import fedkin
+from fedkin.experiment.changes import ANEW
 
 DATA = {
     "wine": load_wine, "breast cancer": load_breast_cancer, "iris": load_iris, "digits": load_digits,
@@ -54,4 +55,5 @@ if __name__ == "__main__":
         for name in DATA:
             shares = sorted(doubt(name, change, seed) for seed in range(seeds))
             quantiles = np.quantile(shares, [0, 0.05, 0.5, 0.95, 1])
-            print(f"{change:10} {name:14}", " ".join(f"{value:.2f}" for value in quantiles), flush=True)
+            above = f"{sum(share > ANEW for share in shares)} of {seeds} above {ANEW}"
+            print(f"{change:10} {name:14}", *(f"{value:.2f}" for value in quantiles), above, flush=True)

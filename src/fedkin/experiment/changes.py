@@ -20,7 +20,7 @@ from fedkin.report.page import write_page
 from fedkin.report.words import described
 
 CHANGES, CHANGES_PAGE = "changes.json", "changes.html"
-ANEW = 0.1  # below months with a new class of ten, above all unchanged ones: benchmarks/monthly_updates.py
+ANEW = 0.1  # above 99 of 100 months without a change, below 94 with a new class: benchmarks/monthly_updates.py
 """Share of rows in drifted clusters from which clustering anew is advised."""
 _SHIFT, _ERRORS = 0.5, 4.0  # Cohen's medium effect, and beyond chance in hundreds of columns (p < 0.0001)
 """Standard deviations, and standard errors, that a cluster's mean has moved at least where the cluster has drifted."""
