@@ -7,7 +7,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-OF_EXTRAS = {"datasets": "datasets", "pyarrow": "parquet", "flwr": "flower", "skimage": "hog"}
+OF_EXTRAS = {"datasets": "datasets", "pyarrow": "parquet", "flwr": "flower"}
 """Packages that no base installation brings, and the extra of each."""
 
 COMMANDS = {
@@ -15,7 +15,7 @@ COMMANDS = {
     "run kfed --data table.parquet": "pip install 'fedkin[parquet]'",
     "run kfed --engine flower": "pip install 'fedkin[flower]'",
     "run kfed --tensorboard": "pip install 'fedkin[tracking]'",
-    "run kfed --set method.features=hog": "pip install 'fedkin[hog]'",
+    "run kfed --set method.features=timm:NAME": "pip install 'fedkin[images]'",
     "federation init app": "pip install 'fedkin[flower]'",
 }
 """Commands that need an extra, and what their sentence names."""

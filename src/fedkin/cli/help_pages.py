@@ -125,14 +125,13 @@ def run_folder(help: str = "Folder of a finished run.", name: str = "folder") ->
 
 def device(what: str, default: str | None = "cpu") -> Decorator:
     """Add the option for the device that `what` compute on."""
-    help = f"Where {what}, such as cuda."
-    return option("--device", help, "NAME", default=default, show_default=default is not None)
+    return option("--device", f"Where {what}.", "NAME", default=default, show_default=default is not None)
 
 
 run_folders = argument("folders", "Folders of runs.", "RUN...", type=RUN, nargs=-1, required=True)
 as_json = flag("--json as_json", "Print JSON instead of text.")
 quiet = flag("-q --quiet", "Print nothing but warnings and errors.")
-NETWORKS = "networks and kin-graph's large searches compute"
+NETWORKS = "networks and kin-graph's large searches compute, such as cuda"
 
 
 @contextmanager

@@ -44,7 +44,7 @@ _SAMPLES = {
     "fuzzy-cmeans": ("centralized:FuzzyCMeansMethod", "Fuzzy c-means of all samples; a centralised baseline."),
     "ffcm": ("ffcm:FFCMMethod", "Fuzzy c-means at every client from common centroids, in rounds; fedkin's form."),
     "afcl": ("afcl:AFCLMethod", "Seeds that clients' samples pull together; finds how many clusters."),
-    "dec": ("dec:DECMethod", "Deep embedded clustering of all samples together, or of every client's own."),
+    "dec": ("dec:DECMethod", "Deep embedded clustering of all samples together; a centralised baseline."),
     "fedcref": (
         "fedcref.fedcref:FedCRefMethod",
         "Refines local clusters by autoencoders; finds how many; fedkin's form.",

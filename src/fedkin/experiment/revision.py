@@ -106,7 +106,7 @@ def cut(
 
 FORGOTTEN = "forgotten.json"
 _NOT_COVERED = [
-    "copies of the run: backups, trackers, reports, models and predictions that were handed out",
+    "copies of the run: backups, reports, models and predictions that were handed out",
     "what other clients have received before and kept",
     "the client's own data, which only the client can delete",
     "what the run before and the run after show together: the difference is of this client",
