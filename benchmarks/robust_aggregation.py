@@ -84,15 +84,13 @@ class Attacked(LocalFederation):
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
-    parser.add_argument("--attacks", nargs="+", default=list(ATTACKS), choices=list(ATTACKS))
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     given = parser.parse_args()
     print("| method | hostile updates | " + " | ".join(AGGREGATIONS) + " |\n|---|---|" + "---|" * len(AGGREGATIONS))
     errors: list[str] = []
-    for method in given.methods:
-        for attack in given.attacks:
+    for method in METHODS:
+        for attack in ATTACKS:
             cells = [cell(method, how, attack, given.rounds, given.seeds, errors) for how in AGGREGATIONS]
             print(f"| `{method}` | {attack} | " + " | ".join(cells) + " |", flush=True)
     print(*["", *errors], sep="\n")

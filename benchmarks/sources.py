@@ -61,45 +61,19 @@ VARIANTS = [
 MISSING, LEVELS = 0.1, 4
 
 
-R_LABELS: dict[str, tuple[str, ...]] = {
-    "AER/Medicaid1986": ("program",),
-    "COUNT/medpar": ("type",),
-    "DAAG/ais": ("sex",),
-    "Ecdat/Schooling": ("momdad14",),
-    "Ecdat/Treatment": ("u75",),
-    "Ecdat/USGDPpresidents": ("unempSource", "executive"),
-    "HistData/PearsonLee": ("gp",),
-    "ISLR/College": ("Private",),
-    "MASS/bacteria": ("trt", "ID"),
-    "MASS/biopsy": ("class",),
-    "MASS/shuttle": ("vis",),
-    "Stat2Data/AHCAvote2017": ("Party", "Dem", "Rep"),
-    "Stat2Data/AlitoConfirmation": ("Party",),
-    "Stat2Data/Hawks": ("Species",),
-    "Stat2Data/InsuranceVote": ("Party", "Rep", "Dem"),
-    "Stat2Data/SuicideChina": ("Hospitalised",),
-    "Stat2Data/Whickham2": ("Outcome", "Alive"),
-    "carData/Davis": ("sex",),
-    "carData/Rossi": ("emp34",),
-    "carData/UN": ("group",),
-    "datasets/infert": ("education",),
-    "dslabs/brexit_polls": ("poll_type",),
-    "dslabs/greenhouse_gases": ("gas",),
-    "dslabs/olive": ("area",),
-    "heplots/Diabetes": ("group",),
-    "heplots/Iwasaki_Big_Five": ("Group",),
-    "modeldata/hpc_cv": ("pred",),
-    "modeldata/two_class_example": ("predicted",),
-    "openintro/ames": ("Alley",),
-    "openintro/births14": ("lowbirthweight",),
-    "openintro/labor_market_discrimination": ("kind",),
-    "openintro/ucla_f18": ("special_topic",),
-    "palmerpenguins/penguins": ("species",),
-    "pscl/AustralianElectionPolling": ("org",),
-    "tidyr/us_rent_income": ("variable",),
-    "vcd/Hitters": ("Positions",),
-    "wooldridge/audit": ("y",),
-}
+_R_LABELS = (
+    "AER/Medicaid1986 program, COUNT/medpar type, DAAG/ais sex, Ecdat/Schooling momdad14, Ecdat/Treatment u75, "
+    "Ecdat/USGDPpresidents unempSource executive, HistData/PearsonLee gp, ISLR/College Private, MASS/bacteria trt ID, "
+    "MASS/biopsy class, MASS/shuttle vis, Stat2Data/AHCAvote2017 Party Dem Rep, Stat2Data/AlitoConfirmation Party, "
+    "Stat2Data/Hawks Species, Stat2Data/InsuranceVote Party Rep Dem, Stat2Data/SuicideChina Hospitalised, "
+    "Stat2Data/Whickham2 Outcome Alive, carData/Davis sex, carData/Rossi emp34, carData/UN group, "
+    "datasets/infert education, dslabs/brexit_polls poll_type, dslabs/greenhouse_gases gas, dslabs/olive area, "
+    "heplots/Diabetes group, heplots/Iwasaki_Big_Five Group, modeldata/hpc_cv pred, "
+    "modeldata/two_class_example predicted, openintro/ames Alley, openintro/births14 lowbirthweight, "
+    "openintro/labor_market_discrimination kind, openintro/ucla_f18 special_topic, palmerpenguins/penguins species, "
+    "pscl/AustralianElectionPolling org, tidyr/us_rent_income variable, vcd/Hitters Positions, wooldridge/audit y"
+)
+R_LABELS = {table: others for table, *others in map(str.split, _R_LABELS.split(", "))}
 """The label of each table, as PACKAGE/TABLE, and after it the columns that are left out."""
 
 
@@ -146,11 +120,6 @@ def add(path: Path, row: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     pd.DataFrame([row]).to_csv(path, mode="a", header=not path.exists(), index=False)
     print(row, flush=True)
-
-
-def means(path: Path, by: Sequence[str]) -> str:
-    """Means over seeds of what a CSV file has, as text."""
-    return pd.read_csv(path).groupby(list(by), sort=False).mean(numeric_only=True).round(3).to_string()
 
 
 def known_cells(path: Path, columns: Sequence[str]) -> set[tuple[str, ...]]:

@@ -2,18 +2,16 @@
 
     python benchmarks/tables.py run CSV --tables wine heart --variants plain category-1 --seeds 0 1 2
     python benchmarks/tables.py run CSV --rivals
-    python benchmarks/tables.py show CSV
 
-`run` appends a line per cell as soon as it is known, and skips those that the file has: a run that was stopped goes on.
+It appends a line per cell as soon as it is known, and skips those that the file has: a run that was stopped goes on.
 A cell is a table's variant, a seed, for federated methods a partition, and a method, with the number of clusters given
-or found. What fails is a line, too. `show` prints mean and standard deviation of the adjusted Rand index by variant.
+or found. What fails is a line, too.
 
 With ``--rivals``, kin-graph, its nearest rivals and FedDP-KMeans cluster the same samples at the same clients, three
 seeds: digits and MNIST's tenth as images, wine, breast cancer, and eight sets of the suite. Methods with an epsilon run
 on the images, spread at random. The server of FedDP-KMeans has a random twentieth of the rows, which clients have, too.
 
     python benchmarks/tables.py run CSV --uci --variants plain --clients 3 --seeds 0 1
-    python benchmarks/tables.py show CSV --clear 0.2
 
 Tables, variants and partitions are those of `table_sources`; with ``FEDKIN_DATA`` unset, scikit-learn's alone. With
 ``--uci`` they are those of ``FEDKIN_ARFF``.
@@ -51,7 +49,6 @@ from sources import (
     known_cells,
     partition,
     sources,
-    spread,
     table,
 )
 
@@ -102,9 +99,9 @@ NUMBERS = (2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 20, 25, 30, 40, 50)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run cells, or print what is known."""
+    """Run cells."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["run", "show"])
+    parser.add_argument("what", choices=["run"])
     parser.add_argument("csv", type=Path)
     parser.add_argument("--tables", nargs="+", default=list(sources()), choices=list(sources()), metavar="TABLE")
     parser.add_argument("--variants", nargs="+", default=VARIANTS, choices=VARIANTS, metavar="VARIANT")
@@ -114,11 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--methods", nargs="+", help="all unless named, such as kin-graph k-means")
     parser.add_argument("--rivals", action="store_true", help="kin-graph and its rivals, three seeds")
     parser.add_argument("--uci", action="store_true", help="the tables of FEDKIN_ARFF alone")
-    parser.add_argument("--clear", type=float, help="show tables alone of which a method given the number has this ARI")
     options = parser.parse_args(arguments)
-    if options.what == "show":
-        print(summary(clear(pd.read_csv(options.csv), options.clear)))
-        return
     if options.uci:
         options.tables = list(arff_sources())
     if options.rivals:
@@ -221,34 +214,6 @@ POOLED: dict[tuple[str, bool], Callable[[Rows, int, int], Labels]] = {
     ("Gaussian mixture, BIC", False): by_bic,
 }
 """Methods of all rows together."""
-
-
-def clear(lines: pd.DataFrame, least: float | None) -> pd.DataFrame:
-    """Return the lines of tables whose classes show as clusters: some method that is given the number has this ARI."""
-    if least is None:
-        return lines
-    best = lines[lines.k_given].groupby(["table", "method"]).ari.mean().groupby("table").max()
-    return lines[lines.table.isin(best.index[best >= least])]
-
-
-def summary(lines: pd.DataFrame) -> str:
-    """Mean and standard deviation over tables and seeds by variant, and failures."""
-    lines = lines.assign(
-        place=np.where(lines.clients == 0, TOGETHER, lines.clients.astype(str) + " " + lines.partition),
-        k=np.where(lines.k_given, "given", "found"),
-        failure=lines.failure.astype(object).fillna(""),
-    )
-    scored_lines = lines[lines.failure == ""]
-    by_seed = scored_lines.groupby(["k", "method", "place", "variant", "seed"]).ari.mean()
-    table = by_seed.groupby(level=[0, 1, 2, 3]).agg(lambda values: spread(list(values))).unstack("variant")
-    table = table[[name for name in VARIANTS if name in table]].fillna("–").reset_index()
-    tables, seeds = scored_lines.table.nunique(), scored_lines.seed.nunique()
-    parts = [f"ARI, mean over {tables} tables ± standard deviation over {seeds} seeds", table.to_string(index=False)]
-    failed = lines[lines.failure != ""]
-    if len(failed):
-        counts = failed.groupby(["method", "k", "place", "failure"]).size().rename("cells").reset_index()
-        parts += [f"Failures: {len(failed)} of {len(lines)} cells", counts.to_string(index=False)]
-    return "\n\n".join(parts)
 
 
 if __name__ == "__main__":

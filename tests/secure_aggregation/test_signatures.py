@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from fedkin.core import FedkinError, State, task
 from fedkin.core.files import FileError
@@ -122,6 +124,8 @@ def test_a_line_that_is_no_public_key_is_refused(line: str) -> None:
 
 def test_a_file_that_is_no_private_key_is_refused(tmp_path: Path) -> None:
     make_key(tmp_path / "site.key")
-    for name in ("absent.key", "site.key.pub"):
+    other = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+    (tmp_path / "other.key").write_bytes(other)
+    for name in ("absent.key", "site.key.pub", "other.key"):
         with pytest.raises(FileError):
             own_public_text(tmp_path / name)
