@@ -23,6 +23,8 @@ MANY_POINTS = 1 << 20
 """Points beyond which scikit-learn's k-means, which copies them in float64, takes gigabytes and minutes."""
 _SPARE_DIRECTIONS, _PASSES = 10, 4
 """Dimensions beyond those wanted, and passes over the points, of the search for leading directions."""
+_FEW = 256
+"""Points up to which all distances between them are computed for k-means++: half a megabyte of a set."""
 _ENOUGH = 4
 """Among so many points per cluster to find, there are nearly always as many different ones as there are clusters."""
 
@@ -218,11 +220,38 @@ def kmeans_plusplus_seeds(points: Tensor, count: int, rng: torch.Generator) -> T
 def kmeans_plusplus_rows(points: Tensor, count: int, random_states: Sequence[int]) -> Tensor:
     """Return the rows that scikit-learn's k-means++ draws of several sets of points: int64 ``(sets, k)``.
 
-    `points` are float32 ``(sets, n, width)``, k is `count` or n, and each set has its own random state.
+    `points` are float32 ``(sets, n, width)``, k is `count` or n, and each set has its own random state. Of few points
+    all sets are done at once: a call of scikit-learn's for each of a million clients would take most of k-FED's time.
     """
-    count = min(count, points.shape[1])
-    drawn = zip(points.numpy(), random_states, strict=True)
-    return torch.from_numpy(np.stack([kmeans_plusplus(x, count, random_state=state)[1] for x, state in drawn]))
+    sets, n, _ = points.shape
+    count = min(count, n)
+    if n > _FEW:
+        drawn = zip(points.numpy(), random_states, strict=True)
+        return torch.from_numpy(np.stack([kmeans_plusplus(x, count, random_state=state)[1] for x, state in drawn]))
+    exact = points.double()
+    lengths = exact.square().sum(2)
+    squares = torch.baddbmm(lengths[:, None] + lengths[:, :, None], exact, exact.mT, alpha=-2.0).clamp_min_(0).float()
+    squares.diagonal(dim1=1, dim2=2).zero_()
+    between, every, trials = squares.numpy(), np.arange(sets), 2 + int(np.log(count))
+    random, numbers = np.random.RandomState(), np.empty((sets, 1 + (count - 1) * trials))
+    for row, state in zip(numbers, random_states, strict=True):
+        random.seed(state)
+        row[:] = random.random_sample(len(row))
+    shares = np.full(n, np.float32(1) / np.float32(n), dtype=np.float64).cumsum()
+    rows = np.empty((sets, count), dtype=np.int64)
+    rows[:, 0] = (shares / shares[-1]).searchsorted(numbers[:, 0], side="right")
+    closest = between[every, rows[:, 0]]
+    left = closest.sum(1)
+    for place in range(1, count):
+        # As in scikit-learn, of some candidates the one that leaves the smallest distances.
+        values = numbers[:, 1 + (place - 1) * trials :][:, :trials] * left[:, None]
+        below = closest.cumsum(1)[:, None] < values[:, :, None]
+        candidates = below.sum(2).clip(max=n - 1)
+        distances = np.minimum(closest[:, None], between[every[:, None], candidates])
+        potentials = distances.sum(2)
+        best = potentials.argmin(1)
+        rows[:, place], closest, left = candidates[every, best], distances[every, best], potentials[every, best]
+    return torch.from_numpy(rows)
 
 
 def _at_most(count: int, points: Tensor) -> int:
