@@ -51,10 +51,7 @@ POOLED: dict[str, tuple[bool, Callable[[Rows, int, int], Labels]]] = {
 
 @dataclass(frozen=True)
 class Cell:
-    """One way to cluster one data set, dealt by `seed`; `given` says whether the number of clusters is.
-
-    `clients` and `floor` are 0 for methods of all samples together.
-    """
+    """One way to cluster one data set; `clients` and `floor` are 0 for methods of all samples together."""
 
     data: str
     method: str

@@ -52,8 +52,9 @@ def federation() -> LocalFederation:
 
 @pytest.mark.parametrize("what", REPLIES)
 def test_a_task_replies_with_what_can_be_sent(what: str) -> None:
-    with pytest.raises(RefusalError, match=rf"^Task '{__name__}.reply' "):
+    with pytest.raises(RefusalError, match=rf"^Task '{__name__}.reply' ") as error:
         federation().ask(reply, {client: {"what": what} for client in range(2)})
+    assert not error.value.public, "names in a reply may be made of cells, and stay in a site's log"
 
 
 def test_a_client_keeps_tensors_and_each_has_a_reply() -> None:

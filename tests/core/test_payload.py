@@ -1,5 +1,7 @@
 """Trees as files: what was written is read, and nothing else is."""
 
+import gc
+import weakref
 from collections import Counter
 from pathlib import Path
 
@@ -50,6 +52,17 @@ def same(a: object, b: object) -> bool:
 @given(trees)
 def test_round_trip(tree):
     assert same(tree, unpack(*pack(tree)))
+
+
+def test_no_tensor_waits_for_the_collection_of_garbage():
+    gc.disable()
+    try:
+        packed, text = pack({"models": [torch.zeros(3)]})
+        held = weakref.ref(unpack(packed, text)["models"][0])
+        del packed
+        assert held() is None
+    finally:
+        gc.enable()
 
 
 def test_only_tensors_and_plain_values_cross():

@@ -240,9 +240,6 @@ IMAGES = datasets.Dataset.from_dict(
 )
 
 
-TABLE = datasets.Dataset.from_dict({"age": [30.0, 40.0], "ward": ["a", "b"], "target": [0, 1]})
-
-
 def test_images_and_their_labels() -> None:
     found = client_input(IMAGES, "Client 0")
     assert torch.equal(found.x[:, 0], torch.from_numpy(PIXELS) / 255)
@@ -250,12 +247,6 @@ def test_images_and_their_labels() -> None:
     assert client_input(IMAGES, "Client 0", "fine").y.tolist() == [2, 0, 2]
     with pytest.raises(FedkinError, match="Client 0 has no column 'fin'; did you mean 'fine'"):
         client_input(IMAGES, "Client 0", "fin")
-
-
-def test_a_table_is_one_with_its_column_of_labels() -> None:
-    found = client_input(TABLE, "Client 0")
-    assert list(found.x.columns) == ["age", "ward", "target"]
-    assert (found.y.tolist(), found.label) == ([0, 1], "target")
 
 
 class Partitioner:

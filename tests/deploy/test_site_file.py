@@ -39,6 +39,7 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
     assert site.x.shape == (4, 3)
     assert site.y is not None
     assert (site.name, site.classes, site.y.tolist()) == ("a", ["cat", "dog"], [0, 1, 0, 1])
+    assert built(minimal(tmp_path, 'label = "none"')).y is None
     ones, client = torch.ones(3).double(), Client(0, torch.ones(2, 3))
     encode.run([client], [{"encoding": Encoding("standard", ones, ones, shape=(3,)).tree()}])
     client.x = torch.ones(2, 3)

@@ -4,7 +4,6 @@ import pickle
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn.datasets import load_wine
 
@@ -62,15 +61,6 @@ def test_centroids_are_in_the_units_of_the_data(model: fedkin.KFed) -> None:
     with pytest.raises(AttributeError, match="describe"):
         graph.cluster_centers_  # noqa: B018
     assert not hasattr(graph, "cluster_centers_")
-
-
-def test_clusters_of_clients_list_their_clients() -> None:
-    rng = np.random.default_rng(0)
-    clients = {name: (rng.normal(size=(40, 3)), rng.integers(0, 2, 40)) for name in ("north", "south", "west")}
-    model = fedkin.Local(rounds=1, random_state=0).fit(clients).rename({2: "alone"})
-    assert isinstance(model.to_frame(), pd.DataFrame)
-    assert model.to_frame()["name"].tolist() == ["", "", "alone"]
-    assert "Cluster 2, alone: 1 client: west." in model.summary()
 
 
 def test_plots_are_pages_and_tables_of_what_there_is(model: fedkin.KFed, tmp_path: Path) -> None:
