@@ -9,7 +9,7 @@ from fedkin.core.client import Column, Table
 from fedkin.core.errors import RefusalError
 from fedkin.data.options import TableOptions
 from fedkin.data.preparation import prepare
-from fedkin.data.schema import reports_of
+from fedkin.data.schema import are_names, reports_of
 from fedkin.data.statistics import moments, table_columns
 from fedkin.data.tables import frame_to_table
 from prepared_tables import federation
@@ -53,6 +53,7 @@ def test_a_client_refuses_what_is_too_long_to_be_reported_before_the_server_does
             with pytest.raises(RefusalError, match="more than 500") as error:
                 task.run([client], [{}])
             assert "private" not in str(error.value)
+    assert not are_names([text])
     rare = Table((Column("c", "category", (text, "b")),), torch.tensor(once).double()[:, None])
     assert text not in str(reports_of(rare, 5, "It"))
 

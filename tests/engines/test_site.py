@@ -49,6 +49,8 @@ def asked(one: Site, exchange: int, settled: int = 0, **payload: object) -> int:
 def test_it_remembers_from_one_exchange_to_the_next(tmp_path: Path) -> None:
     assert [asked(site(tmp_path), exchange) for exchange in (1, 2, 3)] == [1, 2, 3]
     assert site(tmp_path).client(request()).state == {}
+    one = site(tmp_path / "given", begins_with={"count": torch.tensor(10)})
+    assert [asked(one, 1), asked(one, 2)] == [11, 12]
 
 
 def test_runs_that_begin_from_the_end_of_another_do_not_take_it_from_each_other(tmp_path: Path) -> None:
