@@ -151,8 +151,9 @@ def numbers(replies: dict[int, Any]) -> dict[int, int]:
 
 
 def test_a_round_closes_when_enough_have_replied(tmp_path):
-    pace = Pace(tmp_path, timeout=60, quorum=0.75)
+    pace, began = Pace(tmp_path, timeout=60, quorum=0.75), time.monotonic()
     assert numbers(pace.ask(1, slow=[2])) == {0: 1, 1: 1, 3: 1}
+    assert time.monotonic() - began < 30
     assert pace.fed.missing == {2: "late: 3 of 4 had replied"}
 
 
