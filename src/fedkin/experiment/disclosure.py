@@ -191,7 +191,7 @@ def _readers(config: Config, messages: Sequence[Message]) -> list[str]:
 def _attacked(tree: Mapping[str, Any] | None) -> str:
     """Say what an attack on a run's messages achieved, at its lowest noise."""
     if tree is None:
-        return "No attack was tried on these messages (`fedkin attack` does for some methods)."
+        return "No attack was tried on these messages (`fedkin attack` does for `embedding` by bits)."
     flip, samples = min(tree["flips"]), tree["reconstruction"]["samples"]
     rebuilt = next(each for each in tree["reconstruction"]["levels"] if each["flip"] == flip)
     guessed = next(each for each in tree["membership"] if each["flip"] == flip)

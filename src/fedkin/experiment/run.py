@@ -285,7 +285,7 @@ class Run(ExperimentRunner):
         for i in population.absent:  # nobody asks them, but the evaluator needs their samples
             population.clients[i].x = preparation.of(population.clients[i])
         files = run_folder.RunFiles(folder, self.checkpoint["state"]["steps"] if self.checkpoint else None)
-        # A tracker gets a step once it is on disk, so that it never has one that is repeated.
+        # TensorBoard gets a step once it is on disk, so that it never has one that is repeated.
         tracker = [TensorBoard(config, folder)] if config.evaluation.tensorboard else []
         ordered = [files, progress, *callbacks, *tracker, TargetWatch(config)]
         super().__init__(config, population.prepared(preparation), fed, preparation, Callbacks(ordered))

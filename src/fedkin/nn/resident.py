@@ -159,7 +159,7 @@ class Resident:
     def through(
         self, x: Tensor, y: Tensor, order: Tensor, batch_size: int, step: Callable[[Tensor, Tensor], Tensor]
     ) -> Losses:
-        """Call `step` on every batch of `order`; return the losses and the batches' lengths, as `descend` does."""
+        """Call `step` on every batch of `order`; return the losses and the batches' lengths."""
         losses, counts = [], []
         for rows in self.placed(order).split(batch_size):
             if len(rows) > 1 or not self.needs_pairs:  # a batch norm cannot learn from one sample

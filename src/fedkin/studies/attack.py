@@ -159,7 +159,7 @@ def attack(folder: Path, out: Path | None = None) -> str:
     saved, config = load_found(folder), run_config(folder)
     sent, method = saved.result, config.method
     if not isinstance(saved.method, SendsBits) or "flip" not in sent:
-        raise FedkinError(f"{folder} is a run of '{saved.name}', whose clients send no bits; give one of 'embedding'.")
+        raise FedkinError(f"Clients of {folder} sent no bits; give a run of 'embedding' with message = \"bits\".")
     population = config.scenario.build(config.data_seed).prepared(saved.preparation)
     if not any(len(y) for _, y in population.tests):
         raise FedkinError(f"The scenario of {folder} holds out no samples; set simulation.test_fraction above 0.")

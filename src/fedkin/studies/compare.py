@@ -179,7 +179,7 @@ def parsed_duration(duration: str | float) -> float:
 def _checked(question: Question) -> Config:
     """Check the experiments of all methods, which differ in nothing else, and return the first.
 
-    Raises FedkinError if a method's settings are not allowed, or a tracker, the device or the engine is not there.
+    Raises FedkinError if a method's settings are not allowed, or the device or the engine is not there.
     """
     candidates = question.candidates()
     if question.clusters is None:  # any number, for methods that need one

@@ -5,7 +5,7 @@ samples at that client. Here the minimum holds over all clients together: centre
 assigns its samples to the nearest, and the server adds up counts, sums and scatter. A centre with enough samples for
 two splits along its leading directions; a few rounds of Lloyd's algorithm follow. Sums do not depend on the partition
 of samples over clients, so that the micro-clusters are the same for one client as for many. Features are added up in
-fixed point, see `fixed_point`, so that a sum is the same in any order of clients.
+fixed point, so that a sum is the same in any order of clients.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class KinGraphState(State):
     bound : float or None
         Features are divided by this, or by their own length if that is greater; ``None`` leaves them unchanged.
     blocks : Tensor
-        int64 ``(width,)``, which features are discrete, see `discrete_blocks`; empty if none is looked at.
+        int64 ``(width,)``, which features are discrete, see `blocks_of`; empty if none is looked at.
     large : list of int
         Clients with enough samples for the scatter between neighbours, however many components there will be.
     samples : float
@@ -173,7 +173,7 @@ _COLUMNS: Expected = {
 def send_columns(client: Client, payload: Payload) -> Payload:
     """Send the shape of a sample, which columns of a table are discrete, and whether its rows look like images.
 
-    See `discrete_blocks` and `are_flat_images`.
+    See `blocks_of` and `are_flat_images`.
     """
     return {"shape": list(client.x.shape[1:]), "blocks": blocks_of(client), "flat": are_flat_images(client.x)}
 
