@@ -20,6 +20,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from fedkin.core.errors import FedkinError
 
 _PROCESSOR = torch.device("cpu")
+_ASSUMED = 1 << 29  # bytes for a stack where a device does not say how many are free: few, as any GPU has them
 _PLACES = threading.Lock()
 """Held while streams, copies of samples and torch's settings are looked up or changed."""
 _WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
@@ -122,7 +123,7 @@ def stack_memory() -> int:
     Where a device does not say how much is free, it is 512 MiB.
     """
     place = device()
-    return int(torch.cuda.mem_get_info(place)[0]) // 2 if place.type == "cuda" else 2**29
+    return int(torch.cuda.mem_get_info(place)[0]) // 2 if place.type == "cuda" else _ASSUMED
 
 
 def placed(x: Tensor) -> Tensor:
@@ -143,7 +144,7 @@ class _Copies:
     def __init__(self, device: torch.device) -> None:
         self._device, self._bytes = device, 0
         self._copies = WeakTensorKeyDictionary()
-        memory = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else 2**31
+        memory = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else 4 * _ASSUMED
         self._most = memory // 4  # as networks need the rest
 
     def of(self, x: Tensor) -> Tensor:
