@@ -80,15 +80,15 @@ class KinGraphMethod(SampleMethod):
     Attributes
     ----------
     n_clusters : int or "auto"
-        Clusters to find; "auto" finds the number, see `fedkin.clustering.graph.cut`.
+        Clusters to find; "auto" finds the number.
     resolution : float or "auto"
         Instead of a number of clusters: communities with fewer links than so many times chance stay apart, as in
         Louvain's and Leiden's algorithms. The higher, the more clusters.
     features : str
-        See `fedkin.features.extractors.extract`. "auto" is "gradients" for images of 8 x 8 or more, "flat-gradients"
-        for tables whose columns look like the pixels of such images, see `are_flat_images`, else "raw". An encoder is
-        "rocket" for series, "sentence-transformers:NAME" for texts, "timm:NAME", "onnx:FILE" or "torch:FILE". More than
-        2,048 features are first projected at random to 1,024, and more than 384 of an encoder to 384.
+        What samples are compared by. "auto" is "gradients" for images of 8 x 8 or more, "flat-gradients" for tables
+        whose columns look like the pixels of such images, else "raw". An encoder is "rocket" for series,
+        "sentence-transformers:NAME" for texts, "timm:NAME", "onnx:FILE" or "torch:FILE". More than 2,048 features are
+        first projected at random to 1,024, and more than 384 of an encoder to 384.
     components : int
         Maximum number of principal components; with more features, only components that exceed noise.
     micro_clusters : int
@@ -98,14 +98,14 @@ class KinGraphMethod(SampleMethod):
         nothing. With 1, features of single samples may leave a client.
     common_micro_clusters : bool or "auto"
         Whether clients describe their samples by the same micro-clusters, found from some 20 sums over all of
-        them, see `common_micro_clusters`. `min_members` then holds over all clients together, and that of a real
+        them. `min_members` then holds over all clients together, and that of a real
         site's own file for its part; it hardly matters how samples are spread over clients. More than 64 clients do so
         in groups of at most 64. With three clients or more the sums are secure: the server does not see a client's
         part; with fewer it does, and a part can be of single samples. "auto" uses them where a run asks for secure
         sums; else with three clients or more that have fewer than 40 times `min_members` samples on average, as long as
         three reply.
     neighbours : int
-        Maximum number of nearest nodes that a node is linked to; fewer in small graphs, see `neighbour_graph`.
+        Maximum number of nearest nodes that a node is linked to; fewer in small graphs.
     broadcast_nodes : bool or "auto"
         Whether all clients receive all nodes, including means of other clients' samples, and assign each sample by a
         vote of its nearest nodes. Otherwise a sample has the cluster of its micro-cluster, and only clients without
@@ -114,7 +114,7 @@ class KinGraphMethod(SampleMethod):
         epsilon all clients receive the nodes, which are noisy then.
     epsilon : float or None
         With an epsilon, all that leaves a client is (epsilon, delta)-differentially private with regard to adding or
-        removing any one of its samples, see `private_kingraph`. Centres are then common to all clients, at most 400 in
+        removing any one of its samples. Centres are then common to all clients, at most 400 in
         25 components; options of micro-clusters have no effect. The scaling of the data is not covered: give data in
         [0, 1] or standardised by public numbers. Simulated noise follows from the run's seed, and hides nothing from
         who knows it.
@@ -122,7 +122,7 @@ class KinGraphMethod(SampleMethod):
         Delta of (epsilon, delta)-differential privacy.
     refine : bool
         Whether a softmax head then learns that neighbours at a client have the same cluster, from 100 sums over
-        clients, see `refinement`. It is for embeddings of images and texts whose number of clusters is given: there it
+        clients. It is for embeddings of images and texts whose number of clusters is given: there it
         gains ARI, and it loses some if the number is wrong, and of series. With fewer than three clients the server
         sees the parts of the sums. Clusters that are cut again, or found without a client, are not refined.
     """
