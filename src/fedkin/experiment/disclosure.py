@@ -25,6 +25,7 @@ from fedkin.core.tasks import known_task
 from fedkin.data.preparation import prepare
 from fedkin.data.profile import profile_clusters
 from fedkin.engines.local import LocalFederation, one_thread
+from fedkin.engines.policy import SUMS
 from fedkin.experiment.config import Config, load_config, preparing_for
 from fedkin.experiment.run_folder import CHECKPOINT, LEDGER, MESSAGES, is_update, load_checkpoint, run_config
 from fedkin.privacy.accounting import MEANINGFUL_EPSILON
@@ -36,7 +37,6 @@ from fedkin.secure_aggregation.sums import HiddenSums, secure
 PAGE = "disclosure.html"
 """What a run's clients were asked for, and the page about it."""
 _CLIENTS, _ROWS, _STEPS, _SECONDS = 4, 1_000, 3, 20.0  # of a rehearsal, so that it is short; rounds repeat themselves
-_SUMS = "fedkin.secure_aggregation."
 _FEWEST = {
     "one": "not limited", "none": "nothing of any row", "noise": "hidden by noise",
     "extremes": "a single row: smallest and largest values are of real rows",
@@ -113,10 +113,10 @@ def disclosed(
     messages = []
     for name, counts in replied.items():
         summed = name.partition(":")[2]
-        if summed or not name.startswith(_SUMS):
+        if summed or not name.startswith(SUMS):
             messages.append(_message(config, known_task(summed or name), counts, steps, bool(summed)))
-    if any(name.startswith(_SUMS) for name in replied):
-        messages.append(Message(_SUMS, send_key.sends, "at each sum", _FEWEST["none"]))
+    if any(name.startswith(SUMS) for name in replied):
+        messages.append(Message(SUMS, send_key.sends, "at each sum", _FEWEST["none"]))
     notes = [*_protection(config), *_readers(config, messages), _attacked(attack)]
     return Disclosure(config.method_name, lead, messages, len(by_task) - len(replied), notes)
 
@@ -170,7 +170,7 @@ def _protection(config: Config) -> list[str]:
 
 def _readers(config: Config, messages: Sequence[Message]) -> list[str]:
     """Say what whoever reads the messages can find out, from their forms."""
-    plain = [known_task(each.task) for each in messages if not each.summed and each.task != _SUMS]
+    plain = [known_task(each.task) for each in messages if not each.summed and each.task != SUMS]
     forms = [form for task in plain for form in task.holds.values()]
     is_private, limits = config.method.is_private(), {task.fewest for task in plain}
     sentences = {
