@@ -14,7 +14,6 @@ COMMANDS = {
     "run kfed --data here": "pip install 'fedkin[datasets]'",
     "run kfed --data table.parquet": "pip install 'fedkin[parquet]'",
     "run kfed --engine flower": "pip install 'fedkin[flower]'",
-    "run kfed --tensorboard": "pip install 'fedkin[tracking]'",
     "run kfed --set method.features=timm:NAME": "pip install 'fedkin[images]'",
     "federation init app": "pip install 'fedkin[flower]'",
 }

@@ -18,7 +18,7 @@ from fedkin.core import Payload, Task
 from fedkin.engines.local import LocalFederation
 from fedkin.estimators.estimator import Estimator
 from fedkin.experiment import registry
-from fedkin.experiment.outputs import load_found
+from fedkin.experiment.run_folder import load_found
 from nodes import Nodes
 from shell import fedkin
 

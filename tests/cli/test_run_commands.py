@@ -13,7 +13,7 @@ import pytest
 
 import forked
 from fedkin.experiment.config import load_config
-from fedkin.experiment.outputs import load_found
+from fedkin.experiment.run_folder import load_found
 from shell import fedkin
 
 

@@ -64,7 +64,7 @@ def test_fields_of_a_class_and_its_bases() -> None:
     assert found == [
         ("rounds", "int >= 1", "3", "Fewer rounds."),
         ("low", "float >= 0 and < 1", "0.0", "Ends of the range."),
-        ("high", 'float > 0 and <= 1 or "none"', '"none"', "Ends of the range."),
+        ("high", "float > 0 and <= 1", "", "Ends of the range."),
         ("mode", '"a" or "b" or int >= 1', '"a"', "How it goes: with an empty line."),
         ("widths", "list of int >= 1", "[2, 3]", ""),
         ("names", "list of str", "[]", ""),

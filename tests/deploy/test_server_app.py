@@ -21,11 +21,10 @@ from fedkin.engines.flower_engine.messages import HELLO, TASK, content, read
 from fedkin.engines.site import Site
 from fedkin.experiment.cluster_names import name_clusters, read_names
 from fedkin.experiment.config import load_config
-from fedkin.experiment.outputs import load_found
 from fedkin.experiment.prediction import predict
 from fedkin.experiment.revision import cut, forget
 from fedkin.experiment.run import execute
-from fedkin.experiment.run_folder import LEDGER, run_config
+from fedkin.experiment.run_folder import LEDGER, load_found, run_config
 from fedkin.experiment.updating import update
 from nodes import Nodes, nodes_of
 

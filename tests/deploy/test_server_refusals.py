@@ -19,7 +19,7 @@ from nodes import Nodes
 @pytest.mark.parametrize(
     ("spoil", "more", "sentence"),
     [
-        (lambda out: None, "federation.sites=none", r"^'federation\.sites' has no default on a real federation; give"),
+        (lambda out: None, "federation={}", r"^'federation\.sites' has no default on a real federation; give"),
         (lambda out: None, "federation.sites=1", r"^'federation\.sites' is 1, and a federation has at least two sites"),
         (lambda out: None, "federation.min_clients=9", r"^'federation\.min_clients' is 9, but there are only 4 sites"),
         (lambda out: None, "method.rounds=3", r"out holds another experiment; give another folder, as in flwr run"),

@@ -18,7 +18,7 @@ from fedkin.deploy.server_app import _part
 from fedkin.deploy.site_app import client_app, keep
 from fedkin.engines.flower_engine.grid import Roster
 from fedkin.engines.site import Request, Site
-from fedkin.experiment import outputs, prediction
+from fedkin.experiment import prediction, run_folder
 from fedkin.experiment.config import load_config
 from fedkin.experiment.prediction import load_models
 from fedkin.experiment.run import execute
@@ -104,7 +104,7 @@ def test_with_its_share_a_site_predicts_but_assigns_nobody(method: str, tmp_path
     more = ["method.pretraining_rounds=1"] if method == "embedding" else []
     config = load_config(method, [*QUICK, "method.rounds=2", *more])
     outcome = execute(config, tmp_path / "run")
-    found = outputs.load_found(tmp_path / "run")
+    found = run_folder.load_found(tmp_path / "run")
     population = SimpleNamespace(classes=found.classes)
     noted = replace(found.preparation, notes=["Column 'a' is odd at client south."])
     run = SimpleNamespace(method=config.method, config=config, preparation=noted, population=population, numbers=None)

@@ -41,8 +41,8 @@ def test_a_method_name_gives_a_complete_experiment() -> None:
     config = load_config("toy", TOY)
     assert (config.method, config.scenario) == (Toy(), Blobs("digits"))
     assert config.tables["method"] == {
-        "name": "toy", "rounds": 4, "rate": 0.5, "kind": "auto", "parts": "auto", "limit": 3, "widths": "none",
-        "center": "origin", "pause": 0.0, "variant": "fedkin",
+        "name": "toy", "rounds": 4, "rate": 0.5, "kind": "auto", "parts": "auto", "limit": 3, "center": "origin",
+        "pause": 0.0, "variant": "fedkin",
     }  # fmt: skip
     sections = ["method", "data", "federation", "device", "simulation", "evaluation"]
     assert list(config.tables) == ["seed", *sections]
@@ -54,9 +54,9 @@ def test_a_file_and_overrides_are_merged(tmp_path: Path) -> None:
     path.write_text(
         'seed = 3\n[data]\nsource = "wine"\n[simulation]\nscenario = "toy"\n[method]\nname = "toy"\nrounds = 7\n'
     )
-    config = load_config(path, ["method.rounds=9", "method.kind=mean", "method.widths=[3, 2]", "method.center=none"])
+    config = load_config(path, ["method.rounds=9", "method.kind=mean", "method.widths=[3, 2]"])
     assert (config.seed, config.data.source, config.scenario.data) == (3, "wine", "wine")
-    assert config.method == Toy(rounds=9, kind="mean", widths=(3, 2), center=None)
+    assert config.method == Toy(rounds=9, kind="mean", widths=(3, 2))
 
 
 @pytest.mark.parametrize("method", list(registry.METHODS))
@@ -73,13 +73,13 @@ def test_defaults_of_every_method_survive_being_written(method: str, tmp_path: P
     rate=st.floats(allow_nan=False, allow_infinity=False),
     parts=st.integers() | st.just("auto"),
     widths=st.none() | st.lists(st.integers(0, 99)),
-    center=st.none() | st.text(st.characters(exclude_categories=["Cs"])).filter(lambda text: text != "none"),
+    center=st.text(st.characters(exclude_categories=["Cs"])),
 )
 def test_any_experiment_survives_being_written(seed, rate, parts, widths, center, tmp_path_factory) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(registry.METHODS, "toy", METHOD)
-        options = {"rate": rate, "parts": parts, "widths": "none" if widths is None else widths}
-        options["center"] = "none" if center is None else center
+        options = {"rate": rate, "parts": parts, "center": center}
+        options |= {} if widths is None else {"widths": widths}
         path = tmp_path_factory.mktemp("config") / "config.toml"
         path.write_text(tomli_w.dumps({"seed": seed, "method": {"name": "toy", **options}}), encoding="utf-8")
         config = load_config(path)

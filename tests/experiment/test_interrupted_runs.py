@@ -94,7 +94,7 @@ def test_a_refused_start_leaves_the_folder_free(tmp_path: Path, monkeypatch: pyt
 
 def test_what_came_while_it_waited_to_start_is_not_taken_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = run(tmp_path / "whole").folder
-    monkeypatch.setattr("fedkin.experiment.run.check_tensorboard", lambda _: shutil.copytree(whole, tmp_path / "run"))
+    monkeypatch.setattr("fedkin.experiment.run.Progress", lambda: shutil.copytree(whole, tmp_path / "run"))
     with pytest.raises(FedkinError, match="is not an empty folder"):
         run(tmp_path / "run")
     assert files(tmp_path / "run") == files(whole)

@@ -12,7 +12,7 @@ import torch
 import fedkin
 from fedkin.core import FedkinError
 from fedkin.data.sources import load
-from fedkin.experiment import outputs, prediction
+from fedkin.experiment import prediction, run_folder
 from fedkin.experiment.config import load_config
 from fedkin.experiment.prediction import predict
 from fedkin.experiment.run import execute
@@ -71,7 +71,7 @@ def test_a_new_client_gets_its_cluster(cluster: int, found: Path, tmp_path: Path
     assert prediction.assign(found, save(tmp_path, HELD[cluster])) == clusters[2 * cluster] == clusters[2 * cluster + 1]
 
 
-@pytest.mark.parametrize("ask", [lambda folder: prediction.assign(folder, "digits"), outputs.load_found])
+@pytest.mark.parametrize("ask", [lambda folder: prediction.assign(folder, "digits"), run_folder.load_found])
 @pytest.mark.parametrize("content", [None, "{", "{}"])
 def test_no_result_is_reported(ask, content: str | None, found: Path, tmp_path: Path) -> None:
     if content is not None:

@@ -12,11 +12,10 @@ import torch
 from fedkin.core import FedkinError
 from fedkin.core.payload import load_tree
 from fedkin.experiment.config import load_config
-from fedkin.experiment.outputs import load_found
 from fedkin.experiment.prediction import predict
 from fedkin.experiment.revision import FORGOTTEN, cut, forget
 from fedkin.experiment.run import execute, resume
-from fedkin.experiment.run_folder import CHECKPOINT, LEDGER, is_finished
+from fedkin.experiment.run_folder import CHECKPOINT, LEDGER, is_finished, load_found
 from site_files import sites
 
 FEW = [

@@ -18,7 +18,7 @@ from fedkin.core.client import Column, Table
 from fedkin.core.payload import load_tree, save_tree
 from fedkin.core.runner import Callback
 from fedkin.engines.local import LocalFederation
-from fedkin.experiment import outputs
+from fedkin.experiment import run_folder
 from fedkin.experiment.config import load_config
 from fedkin.experiment.outcome import print_outcome
 from fedkin.experiment.run import execute, resume
@@ -203,7 +203,7 @@ def test_a_run_on_tables_says_what_its_clusters_are(tables, tmp_path, capsys):
     assert "west" in printed
     assert "north.csv" not in printed
     assert (sum(outcome.sizes), outcome.n_clusters) == (178, 3)
-    profile, _ = outputs.load_description(outcome.folder)
+    profile = run_folder.load_found(outcome.folder).profile
     assert profile is not None
     assert [column.name for column in profile.columns][-1] == "town"
 
@@ -220,7 +220,8 @@ def test_nothing_of_a_run_depends_on_the_profile(tables, tmp_path, monkeypatch):
 
 def test_a_private_run_asks_for_no_profile(tables, tmp_path):
     outcome = of_tables("kin-graph", tables, tmp_path / "run", "method.epsilon=50.0")
-    assert outputs.load_description(outcome.folder) == (None, [])
+    saved = run_folder.load_found(outcome.folder)
+    assert (saved.profile, saved.words) == (None, [])
 
 
 def test_the_bar_shows_each_step_and_warnings(capsys: pytest.CaptureFixture[str]) -> None:
@@ -255,7 +256,7 @@ def test_the_bar_shows_each_step_and_warnings(capsys: pytest.CaptureFixture[str]
     ],
 )
 def test_files_of_labels_are_called_after_what_the_data_came_from(names, expected):
-    paths = [outputs.label_file(Path("run"), i, names) for i in range(2)]
+    paths = [run_folder.label_file(Path("run"), i, names) for i in range(2)]
     assert paths == [Path(f"run/labels/{name}.csv") for name in expected]
 
 
@@ -265,8 +266,8 @@ def test_ids_and_confidence_stand_beside_the_clusters():
     clusters, confidence = torch.tensor([1, 0]), torch.tensor([0.25, 1.0])
 
     def written(confidence, name):
-        columns = outputs.row_names(2, table, name) | outputs.cluster_columns(clusters, confidence)
-        return outputs.as_csv(outputs.rows_of(columns))
+        columns = run_folder.row_names(2, table, name) | run_folder.cluster_columns(clusters, confidence)
+        return run_folder.as_csv(columns)
 
     assert written(confidence, "patient") == 'row,patient,cluster,confidence\n0,"P,1",1,0.2500\n1,P2,0,1.0000\n'
     assert written(None, "nr") == "row,nr,cluster\n0,7,1\n1,,0\n"
@@ -274,5 +275,6 @@ def test_ids_and_confidence_stand_beside_the_clusters():
 
 
 def test_no_text_is_a_formula_to_a_spreadsheet():
-    rows = [["=1+1", "@SUM(A1)", "-2+3", "-1.5", "+3", -2, "a=b"]]
-    assert outputs.as_csv(rows) == "'=1+1,'@SUM(A1),'-2+3,-1.5,+3,-2,a=b\n"
+    cells = ["=1+1", "@SUM(A1)", "-2+3", "-1.5", "+3", -2, "a=b"]
+    text = run_folder.as_csv({f"={i}": [cell] for i, cell in enumerate(cells)})
+    assert text == "'=0,'=1,'=2,'=3,'=4,'=5,'=6\n'=1+1,'@SUM(A1),'-2+3,-1.5,+3,-2,a=b\n"

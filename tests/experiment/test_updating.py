@@ -20,9 +20,8 @@ from fedkin.core.payload import load_tree
 from fedkin.data.encoding import Encoding
 from fedkin.experiment.changes import CHANGES, CHANGES_PAGE
 from fedkin.experiment.numbering import Earlier
-from fedkin.experiment.outputs import read_labels
 from fedkin.experiment.run import resume
-from fedkin.experiment.run_folder import CHECKPOINT, LEDGER, RECORDS, read_lines
+from fedkin.experiment.run_folder import CHECKPOINT, LEDGER, RECORDS, read_labels, read_lines
 from fedkin.methods.samples.kfed import KFedMethod
 from shell import fedkin as command
 

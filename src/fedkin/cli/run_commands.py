@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _KEYS = {
     "data": "data.source", "scenario": "simulation.scenario", "clients": "simulation.clients",
     "clusters": "method.n_clusters", "seed": "seed", "engine": "simulation.engine",
-    "like": "evaluation.like", "tensorboard": "evaluation.tensorboard",
+    "like": "evaluation.like",
 }  # fmt: skip
 """Keys of an experiment that options set, by the option's name."""
 _scenario = option("--scenario", "How clients get data: a name from `fedkin list`.", "NAME", type=SCENARIO)
@@ -63,7 +63,6 @@ _new_folder_in_runs = out("Folder for the results; by default a new one in runs/
     "--engine", "Execution backend: local, or flower for Flower's simulation.", "NAME",
     type=click.Choice(["local", "flower"]),
 )  # fmt: skip
-@flag("--tensorboard", "Also write the records as TensorBoard's files, into the results.")
 @_new_folder_in_runs
 @_like
 @settings("Any key of the experiment, such as method.local_epochs=30.")
@@ -104,7 +103,7 @@ def _run(experiment: str, options: Mapping[str, Any]) -> None:
     from fedkin.experiment.config import load_config
 
     values = {key: options.get(name) for name, key in _KEYS.items()}
-    values = {key: value for key, value in values.items() if value is not None and value is not False}
+    values = {key: value for key, value in values.items() if value is not None}
     flags = [f"{key}={json.dumps(value, ensure_ascii=False, default=str)}" for key, value in values.items()]
     config = load_config(experiment, [*flags, *options["settings"]])
     folder = options["out"] or _new_folder(config)

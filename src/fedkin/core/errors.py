@@ -233,12 +233,14 @@ def checked_keywords(function: _F) -> _F:
 
 
 def toml_text(value: Any, blank: str = " ") -> str:
-    """Return a value as TOML writes it, on one line; `blank` stands beside separators."""
+    """Return a value as TOML writes it, on one line, ``None`` as an empty text; `blank` stands beside separators."""
+    if value is None:
+        return ""
     if isinstance(value, Mapping):
         keys = {name: name if re.fullmatch("[A-Za-z0-9_-]+", name) else toml_text(name) for name in value}
         items = (f"{keys[name]}{blank}={blank}{toml_text(item, blank)}" for name, item in value.items())
         return f"{{{f',{blank}'.join(items)}}}"
-    return json.dumps("none" if value is None else value, ensure_ascii=False, separators=(f",{blank}", f":{blank}"))
+    return json.dumps(value, ensure_ascii=False, separators=(f",{blank}", f":{blank}"))
 
 
 # How options are named where a user came in: in a file, in the shell or in Python. Sentences on data are made deep

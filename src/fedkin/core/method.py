@@ -432,11 +432,11 @@ class Option:
 
     def allowed_in(self, spell: Callable[[Any], str]) -> str:
         """Return the same as `allowed`, with each value as `spell` writes it."""
-        return " or ".join(_allowed(self.kind, spell))
+        return " or ".join(filter(None, _allowed(self.kind, spell)))
 
     @property
     def default_text(self) -> str:
-        """The default as TOML writes it; empty if there is none."""
+        """The default as TOML writes it; empty if there is none, or it is ``None``, which an absent key says."""
         return "" if self.default is dataclasses.MISSING else toml_text(self.default)
 
 

@@ -16,7 +16,7 @@ from pydantic import BeforeValidator
 from fedkin.core.client import SampleEncoder
 from fedkin.core.errors import FedkinError, unknown_name
 from fedkin.core.errors import option as name_of
-from fedkin.core.method import hints_of
+from fedkin.core.method import Method, hints_of
 
 AUTO, NO_ID = "auto", "none"
 """Values of `TableOptions.id` that are no names of columns."""
@@ -138,9 +138,15 @@ class TableOptions:
                 f"Column '{both[0]}' is both in {name_of('categorical')} and in {name_of('ordinal')}; it can be in one."
             )
 
-    def of(self, *, private: bool) -> Self:
-        """Return the options for a method that is differentially private for one sample, or is not."""
-        return replace(self, imputation="median", private=True) if private else self
+    def of(self, method: Method[Any]) -> Self:
+        """Return the options by which a method's samples are prepared.
+
+        Those of an encoder are not scaled by default, and where the method is differentially private for one sample,
+        none affects another.
+        """
+        encodes = method.encodes_samples() and self.scaling == "auto"
+        options = replace(self, scaling="none") if encodes else self
+        return replace(options, imputation="median", private=True) if method.guards_samples() else options
 
     @property
     def na_values_of(self) -> Mapping[str, Sequence[str | float]]:

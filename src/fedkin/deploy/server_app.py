@@ -28,10 +28,8 @@ from fedkin.data.names import expanded
 from fedkin.data.population import Population
 from fedkin.deploy.app_folder import check_federated
 from fedkin.engines.flower_engine.grid import FlowerFederation, Roster
-from fedkin.experiment.callbacks import check_tensorboard
 from fedkin.experiment.config import Config, load_config
 from fedkin.experiment.outcome import cluster_lines
-from fedkin.experiment.outputs import load_description
 from fedkin.experiment.run import Run, RunOutcome
 from fedkin.experiment.run_folder import CHECKPOINT, CONFIG, LEDGER, RECORDS, RESULT, write_config
 from fedkin.report.measures import privacy_of_samples
@@ -97,10 +95,8 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
 
     ``federation.sites`` says how many sites there are; by default, as many as ``[federation]`` lists. `folder` is for
     the results, and for what resuming needs. Raises FedkinError if the sites do not connect, another process works in
-    `folder`, it holds something else, the method's network cannot be imported, or TensorBoard is wanted and not
-    installed.
+    `folder`, it holds something else, or the method's network cannot be imported.
     """
-    check_tensorboard(config)
     module = str(getattr(config.method, "module", ""))
     if ":" in module:
         named_object(module, "Model")  # before sites are waited for
@@ -158,14 +154,13 @@ def serve(grid: Grid, config: Config, folder: Path) -> RunOutcome:
         parts = {client: _part(run, result, client) for client in fed.ids if client not in run.population.forgotten}
         for client, reason in fed.conclude(parts).items():
             _log(f"Site '{fed.names[client]}' has not kept its results: {reason}")
-        profile, words = load_description(folder)
         if isinstance(number := result.get("n_clusters"), int):
-            kind = config.method.traits.clusters
+            kind, profile = config.method.traits.clusters, outcome.profile
             are_all_seen = kind == "clients" or (profile is not None and bool((profile.samples > 0).all()))
             _log(f"Found {'' if are_all_seen else 'at most '}{pluralize(number, 'cluster')} of {kind}")
         if (privacy := privacy_of_samples(outcome.records)) is not None:
             _log(f"Privacy of a sample: {privacy}")
-        for line in [*cluster_lines(profile, fed.names), *word_lines(words)]:
+        for line in [*cluster_lines(outcome.profile, fed.names), *word_lines(outcome.words)]:
             _log(line)
         _log(f"Done; results are in {folder}")
         return outcome

@@ -147,10 +147,11 @@ def keep(site: Site, request: Request, payload: Payload) -> None:
     site was given by hand.
     """
     # Only this message needs them, and every message starts a process.
+    import tomli_w
+
     from fedkin.data.preparation import Preparation, encoding_of
-    from fedkin.experiment import outputs
+    from fedkin.experiment import run_folder
     from fedkin.experiment.numbering import Numbers
-    from fedkin.experiment.run_folder import RESULTS, write_sums
     from fedkin.report.page import write_page
     from fedkin.report.run_page import page_of_client
 
@@ -160,9 +161,12 @@ def keep(site: Site, request: Request, payload: Payload) -> None:
         memory.hold()
     if "numbers" in payload and "clusters" in state:
         state |= Numbers(payload["numbers"], payload["count"]).of_state(state)
-    labels, path = outputs.labels_of(site.table, state), outputs.label_file(folder, 0, [site.name])
+    labels, path = run_folder.labels_of(site.table, state), run_folder.label_file(folder, 0, [site.name])
     if labels is not None and not (path.is_file() and path.read_bytes() == labels.encode()):
-        if path.is_file() and (gone := outputs.remove_result(folder)):
+        files = (run_folder.RESULT, run_folder.MODELS) if path.is_file() else ()
+        if gone := [file for file in files if (folder / file).is_file()]:
+            for file in gone:
+                (folder / file).unlink()
             print(
                 f"fedkin: The clusters are others than before, so {' and '.join(gone)} in {folder} are removed; copy "
                 "them from the server's new results to predict with these.",
@@ -174,18 +178,20 @@ def keep(site: Site, request: Request, payload: Payload) -> None:
         encoding, ids, name = encoding_of(state), list[str](), None
         if site.table is not None and encoding is not None and encoding.schema.id in site.table.names:
             name = encoding.schema.id
-            ids = outputs.id_texts(site.table, name)
+            ids = run_folder.id_texts(site.table, name)
         write_page(path.with_suffix(".html"), page_of_client(client, site.name, ids, name or "row"))
     if "result" in payload:
         alone = Population([], None, payload["classes"], site.features, [site.name])
         preparation = Preparation.from_tree(payload["preparation"])
-        outputs.write_result(folder, payload["method"], payload["result"], preparation, alone)
+        run_folder.write_result(folder, payload["method"], payload["result"], preparation, alone)
         if (cluster := payload["result"]["cluster"]) >= 0:
             of = pluralize(payload["result"]["n_clusters"], "cluster")
             print(f"fedkin: The site is in cluster {cluster} of {of}.", flush=True)
     if site.table is not None:
-        outputs.write_reading(folder, site.reading or NO_OPTIONS)
-    write_sums(folder, (*RESULTS, outputs.READING))
+        # `fedkin predict` reads the site's new rows alike.
+        how = tomli_w.dumps({"data": (site.reading or NO_OPTIONS).of_files})
+        write_atomically(folder / run_folder.READING, how)
+    run_folder.write_sums(folder, (*run_folder.RESULTS, run_folder.READING))
     print(f"fedkin: The site's results of run {request.run} are in {folder}.", flush=True)
 
 

@@ -20,7 +20,7 @@ from fedkin.data.preparation import prepare
 from fedkin.engines.local import LocalFederation
 from fedkin.engines.policy import SUMS, Policy, refusal_by
 from fedkin.engines.site import Site
-from fedkin.experiment.config import Config, preparing_for
+from fedkin.experiment.config import Config
 from fedkin.experiment.registry import target_of
 from fedkin.secure_aggregation.sums import secure
 
@@ -137,7 +137,7 @@ def refused(site: Site, config: Config) -> list[str]:
     if config.federation.secure_sums:
         secure(fed, config.method)
     try:
-        prepare(fed, preparing_for(config.method, config.data.table))
+        prepare(fed, config.data.table.of(config.method))
         config.method.step(fed, config.method.init(fed))
     except FedkinError as error:
         raise FedkinError(f"The experiment cannot be rehearsed on this site's data: {error}") from error

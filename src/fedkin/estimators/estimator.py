@@ -33,7 +33,7 @@ from fedkin.data.preparation import Preparation, prepare
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.estimators.clients import Inputs, held_out_population, prepared
 from fedkin.experiment.cluster_names import checked_names
-from fedkin.experiment.config import checked_method, encoder_named, encoding_features, preparing_for
+from fedkin.experiment.config import checked_method, encoder_named, encoding_features
 from fedkin.experiment.evaluation import evaluate_clusters
 from fedkin.experiment.registry import resolve
 from fedkin.experiment.terminal import Bar, Quiet, fewer_clusters
@@ -222,7 +222,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         with self._on_device(), one_thread(), Bar() if self.verbose else Quiet() as progress:
             fed = LocalFederation(clients, seed, on_progress=progress.part, names=names)
             table = self._table_options()
-            preparation = prepare(fed, preparing_for(method, table), names)
+            preparation = prepare(fed, table.of(method), names)
             preparation = dataclasses.replace(preparation, files={"encoder": table.encoder})
             preparation = preparation.noted(population.notes, population.questions)
             method = method.for_embeddings(preparation.encoder)

@@ -1,21 +1,13 @@
-"""Callbacks that end a run early, and one that writes TensorBoard's files."""
+"""Callback that ends a run or a fit early."""
 
 from __future__ import annotations
 
 import math
-import shutil
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from fedkin.core import FedkinError
-from fedkin.core.errors import listing, require
-from fedkin.core.runner import Callback, RecordLine, Status, Timing
-from fedkin.experiment.config import Config
-from fedkin.experiment.run_folder import RECORDS, read_lines, read_timing
-
-TENSORBOARD = "tensorboard"
-"""Folder of event files in a run's folder."""
+from fedkin.core.errors import listing
+from fedkin.core.runner import Callback, RecordLine
 
 
 class EarlyStopping(Callback):
@@ -95,67 +87,3 @@ class EarlyStopping(Callback):
         if is_number and (self.best is None or self.sign * (value - self.best) > self.min_delta):
             self.best, self.best_step = float(value), int(line["step"])
         return bool(line["step"] - self.best_step >= self.patience)
-
-
-class TargetWatch(Callback):
-    """Callback that ends a run when its target metric is reached, if ``evaluation.stop`` says so."""
-
-    def __init__(self, config: Config) -> None:
-        self.evaluation = config.evaluation
-
-    def stops(self, line: RecordLine) -> bool:
-        metric, reach = self.evaluation.target, self.evaluation.reach
-        if not self.evaluation.stop or metric is None or reach is None:
-            return False
-        value = {**line["values"], **line["metrics"]}.get(metric)
-        return isinstance(value, int | float) and value >= reach
-
-
-def check_tensorboard(config: Config) -> None:
-    """Raise FedkinError if a run is to write TensorBoard's files and cannot."""
-    if config.evaluation.tensorboard:
-        require("'evaluation.tensorboard'", "tensorboard", "tracking")
-
-
-class TensorBoard(Callback):
-    """Callback that writes the numbers of each step, and the experiment, to TensorBoard's files in the run's folder.
-
-    A step is written once its checkpoint is on disk, so that none is written that the run may repeat; a run that
-    resumes writes all anew.
-    """
-
-    def __init__(self, config: Config, folder: Path) -> None:
-        self.config, self.folder = config, folder
-
-    def begin(self) -> None:
-        from torch.utils.tensorboard import SummaryWriter
-
-        path = self.folder / TENSORBOARD
-        shutil.rmtree(path, ignore_errors=True)
-        self.writer: Any = SummaryWriter(str(path))
-        self.writer.add_text("experiment", f"```\n{self.config.to_toml()}```")
-        timings = {timing["step"]: timing for timing in read_timing(self.folder)}
-        for line in read_lines(self.folder / RECORDS):
-            self.step(line, timings.get(line["step"], {}))
-
-    def step(self, line: RecordLine, timing: Timing) -> None:
-        for name, value in numbers(line, timing).items():
-            self.writer.add_scalar(name, value, line["step"])
-        self.writer.flush()
-
-    def end(self, status: Status) -> None:
-        self.writer.close()
-
-
-def numbers(line: Mapping[str, Any], timing: Mapping[str, Any]) -> dict[str, float]:
-    """Return the finite numbers of a step by name, from its lines of ``records.jsonl`` and ``timing.jsonl``.
-
-    They are ``metrics/...`` and ``values/...`` as the record has them; ``clients/answered``, ``clients/missing``; bytes
-    since the start of the run, ``traffic/sent_bytes`` and ``traffic/received_bytes``; and ``time/seconds``,
-    ``time/client_seconds`` where they are known: `timing` may be empty.
-    """
-    values = {f"{part}/{name}": value for part in ("metrics", "values") for name, value in line[part].items()}
-    values |= {"clients/answered": len(line["answered"]), "clients/missing": len(line["missing"])}
-    values |= {"traffic/sent_bytes": line["sent"], "traffic/received_bytes": line["received"]}
-    values |= {f"time/{name}": timing[name] for name in ("seconds", "client_seconds") if name in timing}
-    return {name: float(value) for name, value in values.items() if type(value) in (int, float)}

@@ -10,14 +10,19 @@ from typing import Any
 import numpy as np
 
 from fedkin.core import FedkinError
-from fedkin.core.files import folder_lock, read_json, write_atomically
-from fedkin.experiment.outputs import load_description, load_found, read_labels
-from fedkin.experiment.run_folder import REPORT, is_finished
+from fedkin.core.files import folder_lock, write_atomically
+from fedkin.experiment.run_folder import (
+    CLUSTER_NAMES,
+    REPORT,
+    is_finished,
+    load_found,
+    read_labels,
+    read_names,
+)
 from fedkin.experiment.terminal_tables import table_text
 from fedkin.report.page import give_names
 from fedkin.report.words import suggestions
 
-CLUSTER_NAMES = "cluster_names.json"
 _LONGEST = 60
 """Letters of a name, which stands in headings of tables."""
 
@@ -39,20 +44,6 @@ def checked_names(names: Mapping[Any, Any], n_clusters: int, before: Mapping[int
     if len({name.casefold() for name in merged.values()}) < len(merged):
         raise FedkinError("Two clusters would have the same name; give each its own.")
     return merged
-
-
-def read_names(folder: Path) -> dict[int, str]:
-    """Read the names of the clusters of the run in `folder`; empty without any.
-
-    Raises FedkinError if the file is damaged.
-    """
-    path = folder / CLUSTER_NAMES
-    if not path.is_file():
-        return {}
-    tree = read_json(path, dict[str, str])
-    if not all(key.isdecimal() for key in tree):
-        raise FedkinError(f"{path} is damaged: its keys should be numbers of clusters; remove it and give names again.")
-    return {int(key): name for key, name in tree.items()}
 
 
 def name_clusters(folder: Path, pairs: Sequence[str]) -> dict[int, str]:
@@ -88,8 +79,8 @@ def cluster_list(folder: Path) -> list[dict[str, Any]]:
 
     Members are samples or clients. What is not known is ``None``.
     """
-    count, names = int(load_found(folder).result["n_clusters"]), read_names(folder)
-    profile, words = load_description(folder)
+    saved, names = load_found(folder), read_names(folder)
+    count, profile, words = int(saved.result["n_clusters"]), saved.profile, saved.words
     suggested = [", ".join(each[:2]) for each in words] if any(words) else suggestions(profile) if profile else []
     labels = [each.to_numpy() for each in read_labels(folder).values()]
     sizes = [None] * count if profile is None else profile.samples.tolist()

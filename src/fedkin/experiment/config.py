@@ -2,7 +2,7 @@
 
 Each section declares its options once, with type, default, range and meaning. ``[method]`` and ``[simulation]`` also
 take the fields of the dataclass that their `name` and `scenario` stand for, so a new method needs no code here.
-``"none"`` stands for Python's ``None``, which TOML lacks, wherever a field allows it.
+An option that is ``None`` is absent, since TOML has no word for it.
 """
 
 from __future__ import annotations
@@ -12,11 +12,9 @@ import functools
 import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tomli_w
 from annotated_types import Gt, Interval
@@ -228,13 +226,6 @@ class DeviceSection(BaseModel):
     workers: PositiveInt | Literal["auto"] = "auto"
     chunk: PositiveInt | Literal["auto"] = "auto"
 
-    def used(self) -> AbstractContextManager[None]:
-        """Have networks compute on the device, as the options say; raise FedkinError if there is no such device."""
-        from fedkin.core.device import device_named, on
-
-        device = device_named(self.name, "'device.name'")
-        return on(device, self.tf32, self.cuda_graphs)
-
 
 class SimulationSection(BaseModel):
     """Section ``[simulation]``: the scenario, which deals data to clients, its options, and what goes wrong.
@@ -279,8 +270,6 @@ class EvaluationSection(BaseModel):
     like : str or None
         Folder of a finished run on some of the same rows or columns, whose clusters keep their numbers and names where
         samples are clustered.
-    tensorboard : bool
-        Whether records also go to TensorBoard's event files, in the run's folder.
     """
 
     model_config = STRICT
@@ -290,7 +279,6 @@ class EvaluationSection(BaseModel):
     reach: FiniteFloat | None = None
     stop: bool = False
     like: Name | None = None
-    tensorboard: bool = False
 
 
 FROM_DATA = ("data", "label", "table")
@@ -351,15 +339,14 @@ class Config:
     def to_toml(self) -> str:
         """Write the configuration as TOML text, from which the same configuration can be read.
 
-        In every section what differs from the defaults comes first. An option that is ``None`` by default and here is
-        left out.
+        In every section what differs from the defaults comes first. What is ``None`` is left out.
         """
         return "\n".join([f"seed = {self.seed}\n", *map(self._section, SECTIONS)])
 
     def _section(self, name: str) -> str:
         values, defaults = self.tables[name], self.defaults[name]
         differing = {key: value for key, value in values.items() if key not in defaults or value != defaults[key]}
-        usual = {key: value for key, value in values.items() if key not in differing and value not in ("none", {})}
+        usual = {key: value for key, value in values.items() if key not in differing and value != {}}
         # TOML takes a key below a table's head for the table's, so that tables come last.
         tables = {key: part.pop(key) for part in (differing, usual) for key in [*part] if isinstance(part[key], dict)}
         text = f"[{name}]\n{tomli_w.dumps(differing)}"
@@ -422,8 +409,7 @@ def config_of(tables: dict[str, Any], places: Mapping[str, str] | None = None) -
     model = _experiment(method, scenario, usual)
     try:
         # As JSON, for in its strict mode pydantic takes lists for tuples, but of Python's values only tuples.
-        filled = _with_none(tables, model)
-        filled["method"] = _with_paper(method, filled.get("method", {}))
+        filled = {**tables, "method": _with_paper(method, tables.get("method", {}))}
         checked: Any = model.model_validate_json(json.dumps(filled, default=str))
     except ValidationError as error:
         raise _sentence(error, model, tables, places) from error
@@ -438,7 +424,7 @@ def config_of(tables: dict[str, Any], places: Mapping[str, str] | None = None) -
         scenario=_built(registry.resolve("scenario", scenario_name), checked.simulation, **from_data),
         **{name: getattr(checked, name) for name in SECTIONS if name != "method"},
         table=table,
-        tables=_plain(checked.model_dump(mode="json")),
+        tables=checked.model_dump(mode="json", exclude_none=True),
         defaults={name: _defaults(getattr(checked, name)) for name in SECTIONS},
     )
 
@@ -460,13 +446,6 @@ def checked_method(declared: Any, values: dict[str, Any]) -> Any:
     except ValidationError as error:
         raise _sentence(error, model, values, dict.fromkeys(values, f"in {display_name(declared)}"), depth=1) from error
     return _built(declared, checked, **{name: value for name, value in values.items() if name not in options})
-
-
-def preparing_for(method: Method[Any], options: TableOptions) -> TableOptions:
-    """Return the options by which a method's samples are prepared: for an encoder they are not scaled by default."""
-    if method.encodes_samples() and options.scaling == "auto":
-        options = replace(options, scaling="none")
-    return options.of(private=method.guards_samples())
 
 
 @functools.cache
@@ -536,32 +515,13 @@ def _with_paper(method: type[Any], options: dict[str, Any]) -> dict[str, Any]:
     return {**method.traits.paper, **options} if options.get("variant") == "paper" else options
 
 
-def _with_none(tables: Mapping[str, Any], model: type[BaseModel]) -> dict[str, Any]:
-    """Replace "none" by ``None`` in `tables` where the field allows it."""
-    read = dict(tables)
-    for name, field in model.model_fields.items():
-        kind, value = field.annotation, read.get(name)
-        if isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, BaseModel):
-            read[name] = _with_none(value, kind)
-        elif value == "none" and NoneType in get_args(kind):
-            read[name] = None
-    return read
-
-
-def _plain(value: Any) -> Any:
-    """Replace ``None`` by "none" in `value`, as TOML has no ``None``."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return "none" if value is None else value
-
-
 def _defaults(section: BaseModel) -> dict[str, Any]:
     """Return the defaults of a section's options that have one; names are written whatever the default is."""
-    defaults = _plain(type(section).model_construct().model_dump(mode="json", warnings=False))
+    defaults = type(section).model_construct().model_dump(mode="json", warnings=False, exclude_none=True)
     for kind, name in ((MethodSection, "name"), (SimulationSection, "scenario")):
         if isinstance(section, kind):
             del defaults[name]
-    return dict(defaults)
+    return defaults
 
 
 # What is wrong with an experiment, in one sentence.

@@ -26,7 +26,7 @@ from fedkin.data.preparation import prepare
 from fedkin.data.profile import profile_clusters
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.engines.policy import SUMS
-from fedkin.experiment.config import Config, load_config, preparing_for
+from fedkin.experiment.config import Config, load_config
 from fedkin.experiment.run_folder import CHECKPOINT, LEDGER, MESSAGES, is_update, load_checkpoint, run_config
 from fedkin.privacy.accounting import MEANINGFUL_EPSILON
 from fedkin.report.figures import PagePart, PageView, ResultTable, TableCell
@@ -248,7 +248,7 @@ def rehearsed(experiment: str, settings: Sequence[str] = ()) -> Disclosure:
     with one_thread():
         if config.federation.secure_sums:
             secure(fed, config.method)
-        preparation = prepare(fed, preparing_for(config.method, config.data.table))
+        preparation = prepare(fed, config.data.table.of(config.method))
         method = with_server_data(config.method.for_embeddings(preparation.encoder), preparation.apply)
         runner, began = Runner(method, fed), time.perf_counter()
         state = runner.start()

@@ -25,9 +25,15 @@ from fedkin.data.encoding import Encoding
 from fedkin.data.options import MIN_MEMBERS
 from fedkin.data.profile import BY_CLUSTER, EARLIER, ClusterProfile, profile_clusters
 from fedkin.data.transitions import ask_transitions, check_encodings
-from fedkin.experiment.cluster_names import read_names
-from fedkin.experiment.outputs import load_description, load_found, read_labels, row_names
-from fedkin.experiment.run_folder import LEDGER, is_finished, run_config
+from fedkin.experiment.run_folder import (
+    LEDGER,
+    is_finished,
+    load_found,
+    read_labels,
+    read_names,
+    row_names,
+    run_config,
+)
 
 
 @dataclass(frozen=True)
@@ -150,15 +156,15 @@ def earlier_of(folder: Path) -> Earlier:
     """
     if not is_finished(folder):
         raise FedkinError(f"{folder} has not finished; `fedkin resume {folder}` finishes it.")
-    if run_config(folder).method.traits.clusters != "samples":
+    saved = load_found(folder)
+    if saved.method.traits.clusters != "samples":
         raise FedkinError(
             f"{folder} has clusters of clients, whose numbers no run keeps; `fedkin diff` matches those of two runs."
         )
-    saved, labels, (profile, _) = load_found(folder), read_labels(folder), load_description(folder)
-    reported = {} if profile is None else dict(enumerate(profile.samples.tolist()))
-    sizes = {cluster: size for cluster, size in (sizes_of(labels) or reported).items() if size}
+    reported = {} if saved.profile is None else dict(enumerate(saved.profile.samples.tolist()))
+    sizes = {cluster: size for cluster, size in (sizes_of(read_labels(folder)) or reported).items() if size}
     encoding = saved.preparation.encoding
-    return Earlier(str(folder), saved.method, saved.result, encoding, sizes, read_names(folder), profile)
+    return Earlier(str(folder), saved.method, saved.result, encoding, sizes, read_names(folder), saved.profile)
 
 
 def followed_by(folder: Path) -> list[str]:

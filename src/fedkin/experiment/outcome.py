@@ -17,10 +17,8 @@ from fedkin.data.population import Population, short_names
 from fedkin.data.preparation import Preparation
 from fedkin.data.profile import ClusterProfile
 from fedkin.experiment.changes import CHANGES_PAGE
-from fedkin.experiment.cluster_names import read_names
-from fedkin.experiment.outputs import load_description
 from fedkin.experiment.run import RunOutcome
-from fedkin.experiment.run_folder import CLIENTS, read_timing
+from fedkin.experiment.run_folder import CLIENTS, read_names, read_timing
 from fedkin.experiment.terminal import fewer_clusters
 from fedkin.experiment.terminal_tables import table_text
 from fedkin.report.measures import headlines, method_remarks, privacy_of_samples
@@ -87,8 +85,8 @@ def _clients(outcome: RunOutcome) -> dict[str, int]:
 
 def _sentences(outcome: RunOutcome) -> list[str]:
     """Return sentences on the clusters of samples, or a line for each cluster of clients, the first few of them."""
-    (profile, words), names, labels = load_description(outcome.folder), read_names(outcome.folder), _clients(outcome)
-    lines = [*cluster_lines(profile, outcome.clients, names), *word_lines(words, names)]
+    names, labels = read_names(outcome.folder), _clients(outcome)
+    lines = [*cluster_lines(outcome.profile, outcome.clients, names), *word_lines(outcome.words, names)]
     clusters = sorted(set(labels.values()) - {-1})
     for cluster in clusters[:6] if len(clusters) > 1 else []:
         members = [name for name, label in labels.items() if label == cluster]

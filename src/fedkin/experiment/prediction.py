@@ -22,16 +22,14 @@ from fedkin.data.names import expanded, files_of_clients, folders_of_samples, sa
 from fedkin.data.population import client_name, position_of, short_names
 from fedkin.data.preparation import Preparation
 from fedkin.data.sources import load
-from fedkin.experiment.cluster_names import read_names
-from fedkin.experiment.outputs import (
+from fedkin.experiment.run_folder import (
     Columns,
     SavedResult,
     as_csv,
     cluster_columns,
-    load_description,
     load_found,
+    read_names,
     row_names,
-    rows_of,
 )
 from fedkin.nn.modules import Classifier
 
@@ -75,14 +73,14 @@ def predict(
     is_one = saved.preparation.encoder and samples_in(expanded(source)) and not folders_of_samples(source)
     files = [] if is_one else files_of_clients(source)
     if not files:
-        return as_csv(rows_of(columns(source, client)))
+        return as_csv(columns(source, client))
     is_named = saved.method.traits.clusters == "clients" and client is cluster is None and "cluster" not in saved.result
     parts: list[Columns] = []
     for name, short in zip(files, short_names(files), strict=True):
         part = columns(str(expanded(source) / name), short if is_named else client)
         parts.append({"client": [short] * len(part["row"]), **part})
     stacked = pd.concat([pd.DataFrame(part, dtype=object) for part in parts])
-    return as_csv(rows_of(stacked.where(stacked.notna(), "").to_dict("list")))
+    return as_csv(stacked.where(stacked.notna(), ""))
 
 
 def _read(saved: SavedResult, source: str, label: str | None, how: Mapping[str, str | None]) -> tuple[Dataset, Tensor]:
@@ -153,8 +151,8 @@ def _columns(
     if explain:
         from fedkin.experiment.explaining import explain as explained_rows
 
-        described = load_description(saved.folder)
-        reasons = explained_rows(saved.method, saved.result, saved.preparation, data, x, *described)
+        found = (saved.method, saved.result, saved.preparation)
+        reasons = explained_rows(*found, data, x, saved.profile, saved.words)
         columns["next_cluster"] = [each.next if each.next >= 0 else "" for each in reasons]
         columns["why"] = [str(each) for each in reasons]
     return columns

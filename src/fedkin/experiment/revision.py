@@ -24,7 +24,6 @@ from fedkin.data.preparation import Preparation
 from fedkin.engines.local import LocalFederation
 from fedkin.experiment.config import Config
 from fedkin.experiment.numbering import followed_by
-from fedkin.experiment.outputs import load_found
 from fedkin.experiment.run import Run, RunOutcome, execute, resume
 from fedkin.experiment.run_folder import (
     CHECKPOINT,
@@ -39,6 +38,7 @@ from fedkin.experiment.run_folder import (
     is_finished,
     is_update,
     load_checkpoint,
+    load_found,
     restore,
     run_config,
     write_config,

@@ -15,7 +15,7 @@ import json
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from fedkin.core import Client, Federation, FedkinError, Record, State
-from fedkin.core.device import device_named
+from fedkin.core.device import device_named, on
 from fedkin.core.errors import require
 from fedkin.core.files import check_empty, folder_lock, read_json, write_atomically
 from fedkin.core.method import HasNodes, with_server_data
@@ -44,10 +44,8 @@ from fedkin.data.population import Population, short_names
 from fedkin.data.preparation import Preparation, admit_joined_clients, restore_preparation
 from fedkin.data.preparation import prepare as prepare_data
 from fedkin.engines.local import LocalFederation, one_thread
-from fedkin.experiment import outputs, run_folder
-from fedkin.experiment.callbacks import TENSORBOARD, TargetWatch, TensorBoard, check_tensorboard
-from fedkin.experiment.config import Config, preparing_for
-from fedkin.experiment.run_folder import is_update
+from fedkin.experiment import run_folder
+from fedkin.experiment.config import Config, EvaluationSection
 
 if TYPE_CHECKING:
     from fedkin.data.profile import ClusterProfile
@@ -64,7 +62,8 @@ class RunOutcome:
 
     `clients` are names in order of id, empty if there are none; `notes` what was noted of the data. `sizes` are numbers
     of members, samples or clients, of each cluster, none where a real federation's samples are clustered. `changes` say
-    what differs from the run whose numbers of clusters it keeps, if it keeps one's.
+    what differs from the run whose numbers of clusters it keeps, if it keeps one's. `profile` describes the clusters of
+    tables, and `words` distinguish those of texts.
     """
 
     folder: Path
@@ -75,6 +74,8 @@ class RunOutcome:
     notes: list[str] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
     changes: Changes | None = None
+    profile: ClusterProfile | None = None
+    words: list[list[str]] = field(default_factory=list)
 
     @property
     def n_clusters(self) -> int | None:
@@ -92,11 +93,10 @@ def execute(
 ) -> RunOutcome:
     """Run an experiment into `folder`, which is empty or absent; `progress` and `callbacks` are called as it proceeds.
 
-    Raises FedkinError if `folder` is not empty or another process works there, the data are refused, a file cannot be
-    written, or TensorBoard is wanted and not installed.
+    Raises FedkinError if `folder` is not empty or another process works there, the data are refused, or a file cannot
+    be written.
     """
     check_empty(folder, _REMEDY)
-    check_tensorboard(config)
     progress = progress or Progress()
     with folder_lock(folder):
         check_empty(folder, _REMEDY)  # another process may have come first
@@ -110,16 +110,10 @@ def execute(
         except BaseException as error:
             refused = isinstance(error, FedkinError) and not (folder / run_folder.CHECKPOINT).exists()
             if refused or not began:  # the folder is free for another try
-                _clear(folder)
+                for name in (run_folder.CONFIG, run_folder.SUMS, run_folder.TIMING):
+                    (folder / name).unlink(missing_ok=True)
+                shutil.rmtree(folder / run_folder.CLIENT_FOLDERS, ignore_errors=True)
             raise
-
-
-def _clear(folder: Path) -> None:
-    """Delete what a run wrote into its empty folder before it failed in its first step."""
-    for name in (run_folder.CONFIG, run_folder.SUMS, run_folder.TIMING):
-        (folder / name).unlink(missing_ok=True)
-    for name in (run_folder.CLIENT_FOLDERS, TENSORBOARD):
-        shutil.rmtree(folder / name, ignore_errors=True)
 
 
 def check(config: Config, folder: Path, progress: Progress | None = None) -> tuple[Population, Preparation]:
@@ -133,6 +127,7 @@ def check(config: Config, folder: Path, progress: Progress | None = None) -> tup
     config = replace(config, simulation=config.simulation.model_copy(update={"engine": "local"}))
     progress = progress or Progress()
     with open_federation(config, folder, progress) as (population, fed):
+        _connect(config, population, fed)
         preparation = _prepare_clients(config, population, fed, progress)
         config.method.check_clients(fed)
         return population, preparation
@@ -156,7 +151,6 @@ def resume(
         )
     with folder_lock(folder):
         config = run_folder.run_config(folder, [] if device is None else [f"device.name={json.dumps(device)}"])
-        check_tensorboard(config)
         progress = progress or Progress()
         with open_federation(config, folder, progress) as (population, fed):
             return Run(config, folder, population, fed, progress, callbacks).finish()
@@ -168,7 +162,7 @@ def open_federation(config: Config, folder: Path, progress: Callback) -> Iterato
 
     `folder` is the run's; `progress` receives `phase` and `part`. Raises FedkinError if the data are refused.
     """
-    with config.device.used():
+    with computing(config):
         progress.phase(f"Reading {config.data.source}")
         population = config.population()
         common: dict[str, Any] = {
@@ -192,9 +186,14 @@ def local_federation(config: Config, clients: Sequence[Client], progress: Callba
     return LocalFederation(clients, config.seed, chunk, workers, on_progress=progress.part, **more)
 
 
+def computing(config: Config) -> AbstractContextManager[None]:
+    """Have networks compute on the experiment's device; raise FedkinError if there is no such device."""
+    device = config.device
+    return on(device_named(device.name, "'device.name'"), device.tf32, device.cuda_graphs)
+
+
 def check_machine(config: Config) -> None:
-    """Check that TensorBoard, the device and the engine of an experiment are available."""
-    check_tensorboard(config)
+    """Check that the device and the engine of an experiment are available."""
     device_named(config.device.name, "'device.name'")
     if config.simulation.engine == "flower":
         require("Engine 'flower'", "flwr ray", "flower")
@@ -202,9 +201,8 @@ def check_machine(config: Config) -> None:
 
 def _prepare_clients(config: Config, population: Population, fed: Federation, progress: Progress) -> Preparation:
     """Have the clients prepare their data, and show what is noted of them."""
-    _connect(config, population, fed)
-    options = preparing_for(config.method, config.data.table)
-    preparation = prepare_data(fed, options, population.names).noted(population.notes, population.questions)
+    preparation = prepare_data(fed, config.data.table.of(config.method), population.names)
+    preparation = preparation.noted(population.notes, population.questions)
     for note in preparation.notes:
         progress.note(note)
     return preparation
@@ -217,6 +215,18 @@ def _connect(config: Config, population: Population, fed: Federation) -> None:
         from fedkin.secure_aggregation.sums import secure
 
         secure(fed, config.method)
+
+
+class _TargetWatch(Callback):
+    """Callback that ends a run when its target metric is reached, if ``evaluation.stop`` says so."""
+
+    def __init__(self, evaluation: EvaluationSection) -> None:
+        self.evaluation = evaluation
+
+    def stops(self, line: RecordLine) -> bool:
+        reach, values = self.evaluation.reach, {**line["values"], **line["metrics"]}
+        value = values.get(self.evaluation.target)
+        return self.evaluation.stop and reach is not None and isinstance(value, int | float) and value >= reach
 
 
 class ExperimentRunner(Runner):
@@ -275,20 +285,19 @@ class Run(ExperimentRunner):
             has_ended = self.checkpoint is not None and self.checkpoint["state"]["finished"]
             self.numbers = written_numbers(folder) if has_ended else None
             self.earlier = None if self.numbers else earlier_of(Path(config.evaluation.like).expanduser())
+        _connect(config, population, fed)
         if self.checkpoint is None:
             preparation = _prepare_clients(config, population, fed, progress)
         else:
-            _connect(config, population, fed)
             preparation = Preparation.from_tree(self.checkpoint["preparation"])
         if self.earlier is not None:
             self.earlier.check(config.method, preparation.encoding)
         for i in population.absent:  # nobody asks them, but the evaluator needs their samples
             population.clients[i].x = preparation.of(population.clients[i])
         files = run_folder.RunFiles(folder, self.checkpoint["state"]["steps"] if self.checkpoint else None)
-        # TensorBoard gets a step once it is on disk, so that it never has one that is repeated.
-        tracker = [TensorBoard(config, folder)] if config.evaluation.tensorboard else []
-        ordered = [files, progress, *callbacks, *tracker, TargetWatch(config)]
-        super().__init__(config, population.prepared(preparation), fed, preparation, Callbacks(ordered))
+        watch = _TargetWatch(config.evaluation)
+        ordered = Callbacks([files, progress, *callbacks, watch])
+        super().__init__(config, population.prepared(preparation), fed, preparation, ordered)
 
     def finish(self) -> RunOutcome:
         """Make steps until the method has finished, then write the results."""
@@ -301,7 +310,7 @@ class Run(ExperimentRunner):
             self.callbacks.phase("Writing the results")
             result = result_of(self.method, self.fed, state)
             changes = self._followed(result)
-            self._write_results(result)
+            profile, words = self._write_results(result)
             if changes is not None:
                 from fedkin.experiment.cluster_names import write_names
 
@@ -309,13 +318,14 @@ class Run(ExperimentRunner):
                     write_names(self.folder, changes.names)
                 changes.write(self.folder)
             records = run_folder.read_records(self.folder, state.steps)
-            self._write_page(state, records)
+            self._write_page(state, records, profile, words)
         notes = list(dict.fromkeys([*self.population.notes, *self.preparation.notes]))
         is_of_samples = self.method.traits.clusters == "samples"
         parts = [each.state["clusters"] for each in clustered(self.fed)] if is_of_samples else [result.get("labels")]
         labels = torch.cat([torch.zeros(0, dtype=torch.int64), *(part for part in parts if part is not None)])
         sizes = labels[labels >= 0].bincount().tolist()
-        return RunOutcome(self.folder, state, records, self.config, self.population.names, notes, sizes, changes)
+        shown = (self.population.names, notes, sizes, changes, profile, words)
+        return RunOutcome(self.folder, state, records, self.config, *shown)
 
     def _followed(self, result: Mapping[str, Any]) -> Changes | None:
         """Have clusters keep the numbers of an earlier run's, and return what has changed since, if they keep one's."""
@@ -328,28 +338,31 @@ class Run(ExperimentRunner):
         self.numbers = self.earlier.numbers(table, result)
         return compared(self.earlier, self.numbers, table, seen)
 
-    def _write_page(self, state: State, records: list[RecordLine]) -> None:
+    def _write_page(
+        self, state: State, records: list[RecordLine], profile: ClusterProfile | None, words: list[list[str]]
+    ) -> None:
         """Write the report."""
-        from fedkin.experiment.cluster_names import read_names
         from fedkin.experiment.disclosure import disclosed, lead_of
         from fedkin.report.page import give_names, write_page
         from fedkin.report.run_page import page_of_run
 
         is_real = (self.folder / run_folder.LEDGER).is_file()
-        lead = lead_of(is_real, self.config.evaluation.like if is_update(self.checkpoint) else None)
+        lead = lead_of(is_real, self.config.evaluation.like if run_folder.is_update(self.checkpoint) else None)
         by_task = read_json(self.folder / run_folder.MESSAGES, dict[str, dict[str, int]])
         leaving = disclosed(self.config, by_task, state.steps, lead)
-        profile, words = outputs.load_description(self.folder)
         nodes = self.method.nodes(state) if isinstance(self.method, HasNodes) else None
         if nodes is not None and self.numbers is not None:
             nodes = nodes._replace(clusters=self.numbers.by_cluster[nodes.clusters])
         path, outcome = self.folder / run_folder.REPORT, (records, self.method.result(state), profile, words, nodes)
         write_page(path, page_of_run(self.config, self.population, self.preparation, *outcome, leaving.part()))
-        if names := read_names(self.folder):
+        if names := run_folder.read_names(self.folder):
             give_names(path, names)
 
-    def _write_results(self, result: Mapping[str, Any]) -> None:
-        """Write the clusters, with their numbers, the models and all that `fedkin predict` needs, and checksums."""
+    def _write_results(self, result: Mapping[str, Any]) -> tuple[ClusterProfile | None, list[list[str]]]:
+        """Write the clusters, with their numbers, the models and all that `fedkin predict` needs, and checksums.
+
+        Returns the profile of the clusters and the words that distinguish them, as far as there are any.
+        """
         folder, config, population = self.folder, self.config, self.population
         profile: ClusterProfile | None = None
         words: list[list[str]] = []
@@ -367,17 +380,18 @@ class Run(ExperimentRunner):
             profile = None if profile is None else numbers.of_profile(profile)
             for client in ready:
                 client.state.update(numbers.of_state(client.state))
-        outputs.write_labels(folder, ready, population.names)
+        run_folder.write_labels(folder, ready, population.names)
         if "labels" in result:
-            outputs.write_clients(folder, result["labels"], short_names(population.names), result.get("memberships"))
+            run_folder.write_clients(folder, result["labels"], short_names(population.names), result.get("memberships"))
         reading = {**config.table.of_files, "label": config.data.label}
         description = (self.preparation, population, profile, words, reading)
-        outputs.write_result(folder, config.method_name, dict(result), *description)
+        run_folder.write_result(folder, config.method_name, dict(result), *description)
         path = folder / run_folder.MESSAGES
         if numbers is None or self.earlier is not None or not path.is_file():  # else it has what was asked for them
             write_atomically(path, json.dumps(self.fed.by_task, indent=2) + "\n")
         names = (run_folder.CONFIG, run_folder.RECORDS, run_folder.MESSAGES, *run_folder.RESULTS)
         run_folder.write_sums(folder, names)
+        return profile, words
 
     def last_state(self) -> State:
         """Restore the federation and the method's state from the checkpoint."""

@@ -1,27 +1,47 @@
-"""Files of a run's folder: their names, checkpoints and checksums, how they are read, written and appended to."""
+"""Files of a run's folder: their names, and how checkpoints, records, results and clusters are written and read."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
 import json
+import math
+import re
+import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_origin, get_type_hints
 
-from fedkin.core import Federation, FedkinError, State
-from fedkin.core.files import append, check_regular, read_tables, similar_path, write_atomically
+import pandas as pd
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+from torch import Tensor
+
+from fedkin.core import Client, Federation, FedkinError, State
+from fedkin.core.client import Table
+from fedkin.core.files import append, check_regular, read_json, read_tables, similar_path, write_atomically
 from fedkin.core.method import SENT
-from fedkin.core.payload import load_tree, owned, save_tree
+from fedkin.core.payload import load_tree, owned, pack, save_tree, unpack
 from fedkin.core.runner import Callback, RecordLine, Timing
+from fedkin.data.options import AUTO, NO_LABELS, TableOptions
+from fedkin.data.population import Population, short_names
+from fedkin.data.preparation import Preparation, encoding_of
 from fedkin.engines.local import LocalFederation
-from fedkin.experiment.config import SECTIONS, Config, flat, load_config
+from fedkin.experiment import registry
+from fedkin.experiment.config import SECTIONS, Config, encoder_named, flat, load_config
+
+if TYPE_CHECKING:
+    from fedkin.data.profile import ClusterProfile
 
 CONFIG, RECORDS, TIMING, CHECKPOINT = "config.toml", "records.jsonl", "timing.jsonl", "checkpoint.safetensors"
 RESULT, MODELS, CLIENTS = "result.json", "models.safetensors", "clients.csv"
 RESULTS = (RESULT, MODELS, CLIENTS, "labels/*.csv")
 """Files of what was found, as patterns."""
-REPORT, SUMS, MESSAGES = "report.html", "SHA256SUMS", "messages.json"
+REPORT, SUMS, MESSAGES, CLUSTER_NAMES = "report.html", "SHA256SUMS", "messages.json", "cluster_names.json"
+READING = "reading.toml"
+"""How a site's own table was read, in its share of a run, whatever the result says of the experiment."""
 CLIENT_FOLDERS = "clients"
 """Folder with the private folders of clients in Flower's simulation."""
 LEDGER = "federation.json"
@@ -144,12 +164,8 @@ def read_lines(path: Path, last: int | None = None) -> list[dict[str, Any]]:
 
 def read_timing(folder: Path) -> list[Timing]:
     """Read the seconds of the steps of the run in `folder`, as far as they are intact."""
-    timings = []
-    for _, line in _lines(folder / TIMING):
-        seconds = [line[name] for name in ("seconds", "client_seconds") if name in line] if line is not None else []
-        if line is not None and seconds and all(type(value) in (int, float) for value in seconds):
-            timings.append(line)
-    return timings
+    lines = (line for _, line in _lines(folder / TIMING) if line is not None and "seconds" in line)
+    return [line for line in lines if all(type(value) in (int, float) for value in line.values())]
 
 
 def read_records(folder: Path, steps: int) -> list[RecordLine]:
@@ -213,6 +229,234 @@ def no_run(folder: Path) -> FedkinError:
     """Return the error for a `folder` without a run."""
     meant = "" if folder.exists() else similar_path(folder)
     return FedkinError(f"{folder} holds no run: {CONFIG} is absent{f'; {meant}' if meant else '.'}")
+
+
+# Results.
+
+
+_AGAIN = "`fedkin resume` of a run writes its results again."
+
+
+def write_result(
+    folder: Path,
+    method: str,
+    result: dict[str, Any],
+    preparation: Preparation,
+    population: Population,
+    profile: ClusterProfile | None = None,
+    words: Sequence[Sequence[str]] = (),
+    reading: Mapping[str, Any] | None = None,
+) -> None:
+    """Write a method's result: readable values to ``result.json``, tensors to ``models.safetensors``.
+
+    ``result.json`` also names clients and classes, and has the clusters' `profile` and `words`, if any, and the options
+    by which the data were read, `reading`, with ``label`` and otherwise as `TableOptions.of_files`.
+    """
+    tree = {
+        "format": FORMAT, "method": method, "preparation": preparation.tree(), "reading": dict(reading or {}),
+        "result": result, "clients": population.names, "classes": population.classes,
+        "profile": None if profile is None else profile.tree(),
+        **({"words": [list(each) for each in words]} if words else {}),
+    }  # fmt: skip
+    tensors, text = pack(owned(tree))
+    write_atomically(folder / MODELS, save(tensors))
+    write_atomically(folder / RESULT, json.dumps(json.loads(text), indent=2, sort_keys=True) + "\n")
+
+
+@dataclass(frozen=True)
+class SavedResult:
+    """Result of a finished run, ready to predict new samples and new clients.
+
+    `name` is the method's, and `method` its class, whose static functions take `result`, which `Method.result`
+    returned. `label` is the column of labels that the experiment names, if it does. Names may be empty. `profile`
+    describes the clusters of tables, and `words` distinguish those of texts, if there are any.
+    """
+
+    folder: Path
+    name: str
+    method: type[Any]
+    result: dict[str, Any]
+    preparation: Preparation
+    label: str | None
+    classes: list[str]
+    clients: list[str]
+    profile: ClusterProfile | None
+    words: list[list[str]]
+
+
+def load_found(folder: Path) -> SavedResult:
+    """Load the result of a run, or of a client's share of one; raise FedkinError if there is none for this version."""
+    if not folder.exists():
+        raise FedkinError(f"'{folder}' does not exist; {similar_path(folder) or 'give the folder of a run.'}")
+    from fedkin.data.profile import ClusterProfile
+
+    for name in (RESULT, MODELS, READING):
+        check_sum(folder, name, _AGAIN)
+    tree: dict[str, Any] = {}
+    try:
+        tree = unpack(load_file(folder / MODELS), (folder / RESULT).read_text(encoding="utf-8"))
+        shared = read_tables(path).get("data", {}) if (path := folder / READING).is_file() else {}
+        reading = {**(shared or tree["reading"]), "label": tree["reading"].get("label", AUTO)}
+        label, spec = reading.pop("label"), reading.pop("encode", None)
+        files = {**reading, "encoder": encoder_named(spec)}
+        TableOptions(**files)
+        preparation = replace(Preparation.from_tree(tree["preparation"]), files=files)
+        profile = None if tree["profile"] is None else ClusterProfile.from_tree(tree["profile"])
+        if profile is not None and preparation.table is not None:
+            preparation = replace(preparation, centres=profile.centres(preparation.encoding))
+        words = [[str(word) for word in each] for each in tree.get("words", [])]
+        name, result, classes, clients = (tree[key] for key in ("method", "result", "classes", "clients"))
+    except FedkinError:
+        raise
+    except (OSError, SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
+        check_format(folder, tree or {"format": FORMAT})
+        raise FedkinError(
+            f"{folder} holds no result to predict with; give the folder of a finished run, with {RESULT} and {MODELS} "
+            "as it wrote them, or finish it by `fedkin resume`."
+        ) from error
+    check_format(folder, tree)
+    method = registry.resolve("method", name)
+    named = None if label in (AUTO, NO_LABELS) else label
+    return SavedResult(folder, name, method, result, preparation, named, list(classes), list(clients), profile, words)
+
+
+def read_names(folder: Path) -> dict[int, str]:
+    """Read the names that users gave clusters of the run in `folder`; empty without any.
+
+    Raises FedkinError if the file is damaged.
+    """
+    path = folder / CLUSTER_NAMES
+    if not path.is_file():
+        return {}
+    tree = read_json(path, dict[str, str])
+    if not all(key.isdecimal() for key in tree):
+        raise FedkinError(f"{path} is damaged: its keys should be numbers of clusters; remove it and give names again.")
+    return {int(key): name for key, name in tree.items()}
+
+
+# Clusters as CSV files: of each sample, one file per client, named after the client's data file; and of each client.
+
+
+Columns = dict[str, list[Any]]
+"""Cells by heading."""
+FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")
+"""How formulas begin; wide signs do so in some spreadsheets, too."""
+_RESERVED = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9¹²³])( *\..*)?", re.IGNORECASE)
+"""Names of devices, which Windows opens in place of a file, whatever the ending."""
+_PLAIN = re.compile(r"[\w@+-]([\w.@+ -]{0,58}[\w@+-])?")  # 60 letters have at most 240 bytes, and systems allow 255
+"""Names that every system takes for a file's."""
+
+
+def label_file(folder: Path, client: int, names: Sequence[str] = ()) -> Path:
+    """Return the path of a client's clusters in the run's `folder`: ``labels/north.csv`` for ``north.csv``.
+
+    It is ``labels/client-3.csv``, or ``_client-3.csv``, if clients have no names, or where this one's makes no file
+    name that every system holds and no other client has.
+    """
+    # Composed letters, for macOS has files' names decomposed, and two names may differ in nothing else.
+    short = [unicodedata.normalize("NFC", name) for name in short_names(names)]
+    stem = short[client] if client < len(short) else ""
+    taken = Counter(map(str.casefold, short))  # file systems of Windows and macOS do not tell cases apart
+    if not _PLAIN.fullmatch(stem) or _RESERVED.fullmatch(stem) or taken[stem.casefold()] > 1:
+        stem = f"client-{client}"
+        while stem in taken:  # another client is called so
+            stem = f"_{stem}"
+    return folder / "labels" / f"{stem}.csv"
+
+
+def write_labels(folder: Path, clients: Iterable[Client], names: Sequence[str] = ()) -> None:
+    """Write the cluster of every row, for each client with ``state["clusters"]``."""
+    for client in clients:
+        if (text := labels_of(client.table, client.state)) is not None:
+            write_atomically(label_file(folder, client.id, names), text)
+
+
+def labels_of(table: Table | None, state: Mapping[str, Tensor]) -> str | None:
+    """Return a client's clusters as CSV text; ``None`` if it has none.
+
+    Columns are ``row``, the id of the `table`, ``cluster``, ``confidence`` and ``membership_0`` and so on, as far as
+    they are known of these rows.
+    """
+    if (clusters := state.get("clusters")) is None:
+        return None
+    fitting = {name: value for name, value in state.items() if len(value.shape) and len(value) == len(clusters)}
+    encoding = encoding_of(state)
+    columns = row_names(len(clusters), table, None if encoding is None else encoding.schema.id)
+    columns |= cluster_columns(clusters, fitting.get("confidence"), fitting.get("memberships"))
+    return as_csv(columns)
+
+
+def write_clients(folder: Path, labels: Tensor, names: Sequence[str] = (), memberships: Tensor | None = None) -> None:
+    """Write ``clients.csv``: each client's cluster, int64 ``(n,)``, -1 unknown, name and `memberships` ``(n, k)``."""
+    columns = {"client": list(range(len(labels))), "cluster": labels.tolist()}
+    columns |= {"name": list(names)} if names else {}
+    write_atomically(folder / CLIENTS, as_csv(columns | cluster_columns(labels, None, memberships)))
+
+
+def read_labels(folder: Path) -> dict[str, pd.Series[Any]]:
+    """Read the clusters that a run has written, int64 by client: those of rows, or ``{"": those of clients}``.
+
+    Their index are ids, or numbers of rows where ids are absent or not unique. Raises FedkinError if a file is damaged.
+    """
+    labels = {}
+    for path in [folder / CLIENTS, *sorted((folder / "labels").glob("*.csv"))]:
+        if not path.is_file():
+            continue
+        is_of_clients = path.name == CLIENTS and path.parent == folder
+        check_sum(folder, path.relative_to(folder).as_posix())
+        try:
+            frame = pd.read_csv(path, dtype=str, keep_default_na=False)
+            values = frame["cluster"].astype("int64").to_numpy()
+            names = [name for name in (["name"] if is_of_clients else frame.columns[1:2]) if name in frame]
+            ids = frame[names[0]] if names and names[0] != "cluster" else frame.iloc[:, 0].astype("int64")
+        except (ValueError, KeyError) as error:
+            raise FedkinError(f"{path} is damaged; {_AGAIN}") from error
+        if not ids.is_unique:
+            ids = pd.Series(range(len(ids)), name="row")
+        labels["" if is_of_clients else path.stem] = pd.Series(values, index=pd.Index(ids, name=str(ids.name)))
+    return labels
+
+
+def cluster_columns(clusters: Tensor, confidence: Tensor | None = None, memberships: Tensor | None = None) -> Columns:
+    """Return the columns of clusters and, if known, confidence and memberships ``(n, k)``."""
+    columns: Columns = {"cluster": clusters.tolist()}
+    parts = {} if confidence is None else {"confidence": confidence}
+    parts |= {} if memberships is None else {f"membership_{i}": part for i, part in enumerate(memberships.T)}
+    return columns | {name: [f"{value:.4f}" for value in part.tolist()] for name, part in parts.items()}
+
+
+def row_names(rows: int, table: Table | None, id_column: str | None) -> Columns:
+    """Return the columns that name rows: their numbers, and ids if the `table` has them."""
+    columns: Columns = {"row": list(range(rows))}
+    if table is not None and id_column in table.names and len(table) == rows:
+        is_taken = id_column in ("row", "client", "cluster", "class", "confidence")
+        columns[f"{id_column} (id)" if is_taken else str(id_column)] = id_texts(table, str(id_column))
+    return columns
+
+
+def id_texts(table: Table, name: str) -> list[str]:
+    """Return the values of a column as texts: whole numbers without decimals, empty cells as empty texts."""
+    column, cells = next(column for column in table.columns if column.name == name), table.of(name).tolist()
+    if column.is_coded:
+        return ["" if math.isnan(cell) else column.categories[int(cell)] for cell in cells]
+    return ["" if math.isnan(cell) else str(int(cell)) if cell == int(cell) else repr(cell) for cell in cells]
+
+
+def as_csv(columns: Columns | pd.DataFrame) -> str:
+    """Write columns as CSV text; a text that a spreadsheet would take for a formula is behind an apostrophe."""
+    frame = pd.DataFrame(columns, dtype=object)
+    text: str = frame.rename(columns=_no_formula).map(_no_formula).to_csv(index=False, lineterminator="\n")
+    return text
+
+
+def _no_formula(cell: Any) -> Any:
+    if not isinstance(cell, str) or not cell.startswith(FORMULA_SIGNS):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell
 
 
 # Checksums of the files in a run's folder, which reveal damaged files before they are used.

@@ -22,10 +22,19 @@ from fedkin.data.population import Population
 from fedkin.data.preparation import STATE, Preparation
 from fedkin.experiment.config import Config
 from fedkin.experiment.numbering import earlier_of, followed_by, ids_of
-from fedkin.experiment.outputs import label_file, load_found, read_labels
 from fedkin.experiment.revision import empty_folder, finished_checkpoint, reopen
 from fedkin.experiment.run import RunOutcome, execute, resume
-from fedkin.experiment.run_folder import LEDGER, RECORDS, read_lines, restore, run_config, write_config
+from fedkin.experiment.run_folder import (
+    LEDGER,
+    RECORDS,
+    label_file,
+    load_found,
+    read_labels,
+    read_lines,
+    restore,
+    run_config,
+    write_config,
+)
 
 _SENT_IDS = "sent_ids"
 """In a client's state: hashes of the ids of all rows of which it has ever sent something, int64 ``(m,)``."""

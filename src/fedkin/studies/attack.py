@@ -23,8 +23,7 @@ from fedkin.core.method import SendsBits
 from fedkin.core.seeds import derive_generator
 from fedkin.data.population import Population
 from fedkin.engines.local import one_thread
-from fedkin.experiment.outputs import SavedResult, load_found
-from fedkin.experiment.run_folder import run_config
+from fedkin.experiment.run_folder import SavedResult, load_found, run_config
 from fedkin.experiment.terminal_tables import table_text
 from fedkin.nn.encoder import Encoder
 from fedkin.privacy.accounting import MEANINGFUL_EPSILON, delta_of, statement

@@ -19,7 +19,7 @@ from fedkin.data.preparation import prepare
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.experiment.config import Config
 from fedkin.experiment.evaluation import evaluator_for
-from fedkin.experiment.run import ExperimentRunner, local_federation
+from fedkin.experiment.run import ExperimentRunner, computing, local_federation
 from fedkin.secure_aggregation.sums import secure
 
 MAX_SAMPLES = 2000  # samples whose clusters are kept: agreement of two partitions of as many is known to some 0.01
@@ -74,11 +74,10 @@ def run_cell(config: Config, population: Population, progress: Callback) -> Cell
     """
     clients = [replace(client, state={}) for client in population.clients]
     population = replace(population, clients=clients)
-    with config.device.used(), one_thread():
+    with computing(config), one_thread():
         fed = _federation(config, clients, short_names(population.names), progress)
         fed.leave(population.away(0))
-        preparing = config.data.table.of(private=config.method.guards_samples())
-        preparation = prepare(fed, preparing, population.names)
+        preparation = prepare(fed, config.data.table.of(config.method), population.names)
         for i in population.absent:
             clients[i].x = preparation.of(clients[i])
         prepared = _copies(clients)

@@ -18,8 +18,7 @@ from fedkin.core.method import display_name
 from fedkin.core.runner import RecordLine
 from fedkin.experiment.config import Config, flat
 from fedkin.experiment.disclosure import disclosure_of_run
-from fedkin.experiment.outputs import load_description, load_found, read_labels
-from fedkin.experiment.run_folder import RECORDS, is_finished, read_lines, run_config
+from fedkin.experiment.run_folder import RECORDS, is_finished, load_found, read_labels, read_lines, run_config
 from fedkin.report.measures import measures, scaled
 from fedkin.report.numbers import join_words, pluralize, shown
 from fedkin.studies.citations import cite, in_text, papers_of
@@ -156,7 +155,7 @@ def methods_paragraph(folders: Sequence[Path]) -> str:
 def _data(runs: _Runs) -> str:
     """Say how many clients and samples there were, as far as the folder has it."""
     config, folder, saved = runs.config, runs.folders[0], load_found(runs.folders[0])
-    labels, profile, encoding = read_labels(folder), load_description(folder)[0], saved.preparation.table
+    labels, profile, encoding = read_labels(folder), saved.profile, saved.preparation.table
     sizes = [len(each) for client, each in labels.items() if client]
     clients, rows = len(sizes) or len(saved.clients) or len(labels.get("", ())), sum(sizes)
     rows = rows or (0 if profile is None else profile.rows)

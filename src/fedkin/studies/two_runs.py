@@ -16,10 +16,8 @@ from fedkin.clustering.metrics import adjusted_rand
 from fedkin.core import FedkinError
 from fedkin.data.profile import ClusterProfile
 from fedkin.experiment.changes import drifted_columns, page_of_clusters
-from fedkin.experiment.cluster_names import read_names
 from fedkin.experiment.numbering import Numbers, sizes_of
-from fedkin.experiment.outputs import load_description, read_labels
-from fedkin.experiment.run_folder import CONFIG, is_finished, run_config
+from fedkin.experiment.run_folder import CONFIG, is_finished, load_found, read_labels, read_names, run_config
 from fedkin.report.figures import PageView, ResultTable, TableCell
 from fedkin.report.numbers import join_words, pluralize
 from fedkin.studies.pages import page_text
@@ -179,8 +177,10 @@ def _is_of_site(folder: Path) -> bool:
 
 
 def _profile(run: Any) -> ClusterProfile | None:
-    is_folder = isinstance(run, str | Path)
-    return load_description(Path(run).expanduser())[0] if is_folder else getattr(run, "_profile", None)
+    if not isinstance(run, str | Path):
+        return getattr(run, "_profile", None)
+    folder = Path(run).expanduser()
+    return load_found(folder).profile if is_finished(folder) else None  # a site of a real federation has none
 
 
 def _drifts(

@@ -19,7 +19,9 @@ SHORT: dict[str, Any] = planted.FULL_BATCH | {"rounds": 2}
 
 @pytest.mark.parametrize("angle", ["mean", "smallest"])
 def test_turned_pictures_are_told_apart_without_labels(angle):
-    method = PACFLMethod(**(pictures.TRAINING | {"rounds": 1}), bases="client", angle=angle, vectors=2, threshold=None)
+    method = PACFLMethod(
+        **(pictures.TRAINING | {"rounds": 1}), bases="client", angle=angle, vectors=2, threshold="auto"
+    )
     done = planted.run(method, pictures.clients())
     assert planted.same_partition(done.labels, pictures.TURNS)
     assert not PACFLMethod.assigns_by_labels(done.result)

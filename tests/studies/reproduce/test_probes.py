@@ -9,8 +9,8 @@ from sklearn.metrics import calinski_harabasz_score
 
 from fedkin.clustering.metrics import clustering_accuracy
 from fedkin.experiment.config import load_config
-from fedkin.experiment.outputs import load_found
 from fedkin.experiment.run import execute
+from fedkin.experiment.run_folder import load_found
 from fedkin.studies.reproduce.measures import FinishedRun, _of_two_classes, measured
 
 COMMON = ["evaluation.map=none", "device.workers=1"]

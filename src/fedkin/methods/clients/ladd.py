@@ -40,8 +40,8 @@ class LADDMethod(OneShotMethod):
 
     Attributes
     ----------
-    n_clusters : int or None
-        Number of clusters; None is the one from 4 to 19 with the highest silhouette, as in LADD itself.
+    n_clusters : int or "auto"
+        Number of clusters; "auto" is the one from 4 to 19 with the highest silhouette, as in LADD itself.
     style : {"class", "client"}
         A mean style per class, or one of all samples of the client, as in LADD itself.
     window : float
@@ -49,11 +49,11 @@ class LADDMethod(OneShotMethod):
         at 0.1 it has 5 x 5 numbers for images of 28 x 28, 13 x 13 for 64 x 64.
     """
 
-    n_clusters: Count | None = 4
+    n_clusters: Count | Literal["auto"] = 4
     style: Literal["class", "client"] = "class"
     window: Annotated[float, Interval(gt=0, le=0.5)] = 0.1
 
-    traits = OneShotMethod.traits.replace(takes_k=True, cost="cheap", paper={"n_clusters": None, "style": "client"})
+    traits = OneShotMethod.traits.replace(takes_k=True, cost="cheap", paper={"n_clusters": "auto", "style": "client"})
 
     def init(self, fed: Federation) -> OneShotState:
         """Return one new model, and no client in a cluster yet.
@@ -69,7 +69,7 @@ class LADDMethod(OneShotMethod):
 
     @property
     def needed(self) -> int:
-        return (self.n_clusters or 4) + 1
+        return (4 if self.n_clusters == "auto" else self.n_clusters) + 1
 
     def messages(self, fed: Federation, state: OneShotState, clients: Sequence[int]) -> Replies[Tensor]:
         how = self._how(state)
@@ -79,7 +79,7 @@ class LADDMethod(OneShotMethod):
     def clustered(self, fed: Federation, state: OneShotState, messages: Tensor) -> tuple[Clustering, dict[str, Any]]:
         points = messages.double().numpy()
         seed = draw_seed(fed.rng("grouping"))
-        counts = [k for k in ([self.n_clusters] if self.n_clusters else range(4, 20)) if k < len(points)]
+        counts = [k for k in (range(4, 20) if self.n_clusters == "auto" else [self.n_clusters]) if k < len(points)]
         # On one thread, as sums over several depend on their order.
         with warnings.catch_warnings(), threadpool_limits(1, user_api="openmp"):
             warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct styles than clusters

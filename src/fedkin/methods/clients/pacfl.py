@@ -53,9 +53,9 @@ class PACFLMethod(OneShotMethod):
     angle : {"mean", "smallest"}
         Distance of two clients, in degrees: the mean angle between vectors of equal index (equation 3), over those that
         both clients have; or the smallest principal angle between the subspaces (equation 2).
-    threshold : float or None
+    threshold : float or "auto"
         beta: clusters at a greater angle stay separate, in degrees. 30 was chosen on images; tables need a greater one.
-        None cuts where the gap between heights of the tree is widest, which always separates at least two clusters.
+        "auto" cuts where the gap between heights of the tree is widest, which always separates at least two clusters.
     min_size : int
         Minimum number of clients in a cluster; smaller ones join the nearest.
     """
@@ -63,11 +63,11 @@ class PACFLMethod(OneShotMethod):
     bases: Literal["class", "client"] = "class"
     vectors: Annotated[int, Interval(ge=1, le=MAX_VECTORS)] = 1
     angle: Angle = "mean"
-    threshold: Annotated[float, Interval(gt=0, lt=RIGHT_ANGLE)] | None = 30.0
-    min_size: Count | None = 1
+    threshold: Annotated[float, Interval(gt=0, lt=RIGHT_ANGLE)] | Literal["auto"] = 30.0
+    min_size: Count = 1
 
     traits = OneShotMethod.traits.replace(
-        cost="cheap", paper={"bases": "client", "vectors": 3, "angle": "smallest", "threshold": None}
+        cost="cheap", paper={"bases": "client", "vectors": 3, "angle": "smallest", "threshold": "auto"}
     )
 
     def messages(self, fed: Federation, state: OneShotState, clients: Sequence[int]) -> Replies[Tensor]:
@@ -78,7 +78,7 @@ class PACFLMethod(OneShotMethod):
 
     def clustered(self, fed: Federation, state: OneShotState, messages: Tensor) -> tuple[Clustering, dict[str, Any]]:
         angles = angles_between(self._sets(state, messages), self.angle)
-        labels, cut, heights = cut_angles(angles, self.threshold)
+        labels, cut, heights = cut_angles(angles, None if self.threshold == "auto" else self.threshold)
         to_clusters = _to_clusters(angles, labels, int(labels.max()) + 1)
         labels = without_small(labels, self.smallest(len(messages)), to_clusters)
         values: dict[str, Any] = {"mode": "principal angles", "cut": cut, "heights": heights}

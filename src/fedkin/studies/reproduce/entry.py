@@ -377,8 +377,7 @@ def _name(tables: Mapping[str, Any], files: tuple[EncoderFile, ...]) -> str:
 
     Settings that are "none" are not part of the digest, so that a new option does not rename every run.
     """
-    unlike = ("seed", "evaluation.tensorboard")
-    settings = {path: value for path, value in flat(tables) if path not in unlike and value != "none"}
+    settings = {path: value for path, value in flat(tables) if path != "seed" and value != "none"}
     written = json.dumps([settings, [file.model_dump() for file in files]], sort_keys=True)
     digest = hashlib.sha256(written.encode()).hexdigest()[:10]
     data = re.sub(r"[^A-Za-z0-9_]+", "-", Path(str(tables["data"]["source"])).name)

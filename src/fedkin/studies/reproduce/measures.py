@@ -34,9 +34,8 @@ from fedkin.core.runner import Progress, RecordLine, Timing
 from fedkin.core.seeds import derive_generator
 from fedkin.data.preparation import prepare
 from fedkin.engines.local import one_thread
-from fedkin.experiment.outputs import load_found
 from fedkin.experiment.run import open_federation
-from fedkin.experiment.run_folder import RECORDS, read_lines, read_timing, run_config
+from fedkin.experiment.run_folder import RECORDS, load_found, read_lines, read_timing, run_config
 from fedkin.methods.samples.ccfc import ccfc
 from fedkin.methods.samples.ccfc.contrastive import Contrastive, ContrastiveTraining
 from fedkin.methods.samples.sample_method import describe_clients
