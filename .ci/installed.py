@@ -11,7 +11,7 @@ OF_EXTRAS = {"datasets": "datasets", "pyarrow": "parquet", "flwr": "flower"}
 """Packages that no base installation brings, and the extra of each."""
 
 COMMANDS = {
-    "run kfed --data here": "pip install 'fedkin[datasets]'",
+    "run kfed --data hf:mnist": "pip install 'fedkin[datasets]'",
     "run kfed --data table.parquet": "pip install 'fedkin[parquet]'",
     "run kfed --engine flower": "pip install 'fedkin[flower]'",
     "run kfed --set method.features=timm:NAME": "pip install 'fedkin[images]'",
@@ -28,7 +28,6 @@ def main(environment: str) -> None:
         sys.exit(f"{fedkin.__file__} is not the installed package")
     if brought := [name for name in OF_EXTRAS if find_spec(name) is not None]:
         sys.exit(f"A base installation brings {', '.join(brought)}")
-    Path("here").mkdir(exist_ok=True)
     Path("table.parquet").write_bytes(b"PAR1")
     for words, ending in COMMANDS.items():
         done = subprocess.run([sys.executable, "-m", "fedkin", *words.split()], capture_output=True, text=True)
