@@ -61,6 +61,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "embedding": {**_TRAINING, "pretraining_rounds": 1, "pretraining_epochs": 1, "pretraining_steps": 1},
     "ladd": _TRAINING,
     "pacfl": _TRAINING,
+    "feddag": {**_TRAINING, "module": "perceptron"},
     "flux": {**_TRAINING, "rounds": 3, "warm_up": 1},
     "feddrift": {**_TRAINING, "rounds": 3, "period": 1},
     "fedrc": {**_TRAINING, "n_clusters": 2},

@@ -21,11 +21,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
+from operator import itemgetter
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from scipy import optimize
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.spatial.distance import squareform
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Matern
@@ -85,6 +89,24 @@ def _clustering(tree: Tree, labels: Integers | None, cut: float | None, noise: f
 def reported(heights: Floats) -> list[float]:
     """Return the greatest of ascending `heights`, greatest first, at most 40."""
     return [float(height) for height in heights[::-1][:40]]
+
+
+def cut_tree(distances: Tensor, method: str, threshold: float | None) -> tuple[Tensor, float | None, list[float]]:
+    """Cut the tree of `distances` ``(n, n)`` at height `threshold`, or in the middle of the widest gap of its heights.
+
+    `method` is one of SciPy's linkages. Return the labels, int64 ``(n,)`` in order of first appearance; the height of
+    the cut, ``None`` if there are too few points for a gap; and the greatest heights, greatest first, at most 40.
+    """
+    if len(distances) < 2:
+        return torch.zeros(len(distances), dtype=torch.int64), threshold, []
+    tree = linkage(squareform(distances.numpy(), checks=False), method)
+    heights = tree[:, 2]
+    if threshold is None:
+        gaps = ((upper - lower, (lower + upper) / 2) for lower, upper in pairwise(heights.tolist()))
+        gap, middle = max(gaps, default=(0, 0), key=itemgetter(0))
+        threshold = middle if gap > 0 else None
+    labels = [0] * len(distances) if threshold is None else fcluster(tree, threshold, criterion="distance").tolist()
+    return torch.tensor(renumbered(labels)), threshold, reported(heights)
 
 
 # Exact: above the noise.

@@ -233,6 +233,13 @@ class PACFL(ClientClusterer, method="pacfl"):
     """
 
 
+class FedDAG(ClientClusterer, method="feddag"):
+    """Cluster clients once by data and updates together; clusters learn from each other (FedDAG; Pramanik et al. 2026).
+
+    Singular vectors and numbers of samples of each class are sent as they are.
+    """
+
+
 class FLUX(ClientClusterer, method="flux"):
     """Cluster clients once by moments of their data's latents, after a few rounds (FLUX; Fenoglio et al. 2025).
 

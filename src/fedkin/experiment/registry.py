@@ -66,6 +66,7 @@ _CLIENTS = {
     "hierarchical": ("hierarchical:HierarchicalMethod", "Cuts a tree of the clients' updates once (Briggs)."),
     "ladd": ("ladd:LADDMethod", "Clusters clients before training, by their images' style; fedkin's form."),
     "pacfl": ("pacfl:PACFLMethod", "Clusters clients before training, by angles between their data; fedkin's form."),
+    "feddag": ("feddag:FedDAGMethod", "Clusters clients once, by data and updates; clusters learn from each other."),
     "embedding": (
         "embedding.embedding:EmbeddingMethod",
         "Clusters clients by a few private bits each, once; fedkin's form.",

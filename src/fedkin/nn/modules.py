@@ -34,6 +34,8 @@ _factories: dict[str, Factory] = {
     "resnet18-imagenet": partial(resnet, name="resnet18-imagenet", blocks=RESNET18, stem="imagenet"),
 }
 _losses: dict[str, Criterion] = {}
+TWO_ENCODERS = "two encoders, "
+"""Before a model's name: `networks.TwoEncoders` of it."""
 
 
 def register(name: str, factory: Factory, loss: Criterion | None = None) -> None:
@@ -68,9 +70,12 @@ def build(name: str, shape: Sequence[int], classes: int) -> nn.Module:
     zeros into ``(2, classes)``.
     """
     shape = tuple(shape)
-    factory = named_object(name, "Model") if ":" in name else _factories.get(name)
+    single = name.removeprefix(TWO_ENCODERS)
+    factory = named_object(single, "Model") if ":" in single else _factories.get(single)
     if factory is None:
-        raise unknown_name("model", name, _factories)
+        raise unknown_name("model", single, _factories)
+    if single != name:
+        factory = partial(networks.TwoEncoders, factory)
     label = name.partition("#")[0]
     try:
         module = factory(shape, classes)
@@ -107,7 +112,7 @@ class Classifier(Architecture):
 
     def __init__(self, name: str, shape: tuple[int, ...], classes: int) -> None:
         self.classes = classes
-        self.criterion = _losses.get(name, cross_entropy)
+        self.criterion = _losses.get(name.removeprefix(TWO_ENCODERS), cross_entropy)
         super().__init__(name, shape)
 
     def build(self) -> nn.Module:

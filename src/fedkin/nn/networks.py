@@ -251,6 +251,27 @@ def resnet(
     return network
 
 
+class TwoEncoders(nn.Module):
+    """Two encoders of one architecture, and a linear layer over the outputs of both (FedDAG; Pramanik et al. 2026).
+
+    `factory` makes a network for samples of `shape`, a sequence that ends in a linear layer; an encoder is all before.
+    Raises FedkinError for other networks.
+    """
+
+    def __init__(self, factory: Callable[[tuple[int, ...], int], nn.Module], shape: tuple[int, ...], classes: int):
+        super().__init__()
+        networks = [factory(shape, classes) for _ in range(2)]
+        for network in networks:
+            if not isinstance(network, nn.Sequential) or not isinstance(network[-1], nn.Linear):
+                raise FedkinError("A model with two encoders is made of an nn.Sequential that ends in an nn.Linear.")
+        self.first, self.second = (network[:-1] for network in networks)  # type: ignore[index]
+        self.head = nn.Linear(2 * networks[0][-1].in_features, classes)  # type: ignore[index]
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(torch.cat([self.first(x), self.second(x)], dim=1))
+        return logits
+
+
 class Block(nn.Module):
     """Residual basic block: two 3 x 3 convolutions and a shortcut, a 1 x 1 convolution where the shape changes.
 

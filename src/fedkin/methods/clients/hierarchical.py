@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import pdist, squareform
 from torch import Tensor
 
+from fedkin.clustering.tree_cuts import cut_tree
 from fedkin.core import Federation, FedkinError
 from fedkin.core.method import Count
 from fedkin.methods.clients.client_method import NotNegative
@@ -63,7 +63,8 @@ class HierarchicalMethod(UpdateMethod):
         distances = distances_between(part.compared, self.distance)
         # Similarities as distances would give negative heights, which SciPy refuses; adding 1 to all changes nothing.
         shift = 1.0 if self.distance == "similarity" else 0.0
-        return Division(cut(distances + shift, self.linkage, self.threshold + shift), distances)
+        labels, _, _ = cut_tree(distances + shift, self.linkage, self.threshold + shift)
+        return Division(labels.tolist(), distances)
 
 
 def distances_between(updates: Tensor, distance: Distance) -> Tensor:
@@ -74,11 +75,3 @@ def distances_between(updates: Tensor, distance: Distance) -> Tensor:
         return cosine_similarities(updates).fill_diagonal_(0.0)
     rows = updates.double().numpy()
     return torch.from_numpy(squareform(pdist(rows, "cityblock" if distance == "manhattan" else "euclidean")))
-
-
-def cut(distances: Tensor, method: Linkage, threshold: float) -> list[int]:
-    """Return the cluster of each client, 0..m-1, where the tree of `distances` is cut at height `threshold`."""
-    if len(distances) < 2:
-        return [0] * len(distances)
-    tree = linkage(squareform(distances.numpy(), checks=False), method)
-    return [int(part) - 1 for part in fcluster(tree, threshold, criterion="distance")]

@@ -93,3 +93,22 @@ def means_by_class(client: Client, filling: Tensor, features: Callable[[Tensor],
         if label < len(means):
             means[label] = features(client.x[y == label]).mean(0)
     return means
+
+
+def singular_vectors(client: Client, segments: int, count: int, by_class: bool = True) -> Tensor:
+    """Return a client's first singular vectors, of length 1 or 0: float32 ``(segments, count, features)``.
+
+    Segments are classes, of which later ones are left out; or, unless `by_class`, the first has the vectors of all
+    samples. What has fewer vectors is filled up with zeros.
+    """
+    x = client.x.flatten(1)
+    sets = torch.zeros(segments, count, x.shape[1])
+    parts = [(0, x)]
+    if by_class:
+        y = labels_of(client)
+        parts = [(label, x[y == label]) for label in y.unique().tolist() if label < segments]
+    for segment, samples in parts:
+        _, values, vectors = torch.linalg.svd(samples.double(), full_matrices=False)
+        vectors = vectors[values > 1e-6 * values[0]][:count]  # beyond is rounding
+        sets[segment, : len(vectors)] = vectors.float()
+    return sets

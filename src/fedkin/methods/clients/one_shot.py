@@ -189,6 +189,13 @@ def without_small(labels: Tensor, smallest: int, distances: Tensor) -> Tensor:
     return torch.tensor(renumbered(torch.where(large[labels], labels, nearest).tolist()))
 
 
+def distances_to_clusters(distances: Tensor, labels: Tensor, clusters: int = -1) -> Tensor:
+    """Return mean `distances` ``(m, n)`` to the members of each cluster: ``(m, clusters)``, infinite for empty ones."""
+    members = torch.nn.functional.one_hot(labels, clusters).double()
+    counts = members.sum(0)
+    return torch.where(counts > 0, distances @ members / counts.clamp_min(1), torch.inf)
+
+
 def nearest_cluster(centroids: Tensor, message: Tensor) -> int:
     """Return the cluster whose centroid ``(K, d)`` is nearest to `message` ``(d,)``."""
     return int((centroids.double() - message.double()).norm(dim=1).argmin())

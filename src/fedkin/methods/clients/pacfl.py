@@ -9,26 +9,21 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from operator import itemgetter
 from typing import Annotated, Any, Literal
 
-import torch
 from annotated_types import Interval
-from scipy.cluster.hierarchy import fcluster, linkage
-from scipy.spatial.distance import squareform
 from torch import Tensor
 
-from fedkin.clustering.matching import renumbered
 from fedkin.clustering.subspace_angles import RIGHT_ANGLE, Angle, angles_between
-from fedkin.clustering.tree_cuts import Clustering, reported
+from fedkin.clustering.tree_cuts import Clustering, cut_tree
 from fedkin.core import Client, Federation, Payload, client_task
 from fedkin.core.federation import Replies
 from fedkin.core.method import Count
 from fedkin.core.replies import MAX_CLASSES, Array, counts_to, one_of
 from fedkin.methods.clients.client_method import UNKNOWN
-from fedkin.methods.clients.local_work import labels_of
-from fedkin.methods.clients.one_shot import OneShotMethod, OneShotState, without_small
+from fedkin.methods.clients.local_work import singular_vectors
+from fedkin.methods.clients.one_shot import OneShotMethod, OneShotState, distances_to_clusters, without_small
 
 MAX_VECTORS = 1024
 
@@ -78,16 +73,15 @@ class PACFLMethod(OneShotMethod):
 
     def clustered(self, fed: Federation, state: OneShotState, messages: Tensor) -> tuple[Clustering, dict[str, Any]]:
         angles = angles_between(self._sets(state, messages), self.angle)
-        labels, cut, heights = cut_angles(angles, None if self.threshold == "auto" else self.threshold)
-        to_clusters = _to_clusters(angles, labels, int(labels.max()) + 1)
-        labels = without_small(labels, self.smallest(len(messages)), to_clusters)
+        labels, cut, heights = cut_tree(angles, "average", None if self.threshold == "auto" else self.threshold)
+        labels = without_small(labels, self.smallest(len(messages)), distances_to_clusters(angles, labels))
         values: dict[str, Any] = {"mode": "principal angles", "cut": cut, "heights": heights}
         return Clustering(labels, int(labels.max()) > 0, cut, heights), values
 
     def nearest(self, state: OneShotState, messages: Tensor) -> Tensor:
         placed = state.labels != UNKNOWN
         angles = angles_between(self._sets(state, messages), self.angle, self._sets(state, state.messages[placed]))
-        return _to_clusters(angles, state.labels[placed], len(state.models)).argmin(1)
+        return distances_to_clusters(angles, state.labels[placed], len(state.models)).argmin(1)
 
     def result(self, state: OneShotState) -> dict[str, Any]:
         result = super().result(state) | self._how(state) | {"angle": self.angle, "messages": state.messages}
@@ -98,10 +92,10 @@ class PACFLMethod(OneShotMethod):
     def assign(result: Mapping[str, Any], unseen: Client) -> int:
         placed = result["labels"] != UNKNOWN
         shape = (result["segments"] * result["count"], -1)
-        vectors = vectors_of(unseen, result).view(1, *shape)
+        vectors = _vectors_of(unseen, result).view(1, *shape)
         sets = result["messages"][placed].view(int(placed.sum()), *shape)
         angles = angles_between(vectors, result["angle"], sets)
-        return int(_to_clusters(angles, result["labels"][placed], len(result["models"])).argmin())
+        return int(distances_to_clusters(angles, result["labels"][placed], len(result["models"])).argmin())
 
     @staticmethod
     def assigns_by_labels(result: Mapping[str, Any]) -> bool:
@@ -124,47 +118,8 @@ class PACFLMethod(OneShotMethod):
 )  # fmt: skip
 def describe_subspace(client: Client, payload: Payload) -> Payload:
     """Report the first singular ``vectors`` of each class or of all samples, padded with zeros."""
-    return {"vectors": vectors_of(client, payload)}
+    return {"vectors": _vectors_of(client, payload).flatten()}
 
 
-def vectors_of(client: Client, how: Mapping[str, Any]) -> Tensor:
-    """Return a client's singular vectors, float32 ``(segments * count * features,)``, each of length 1 or 0.
-
-    `how` has ``bases`` as in `PACFLMethod`, the ``count`` of vectors, and the number of ``segments``: classes, or 1.
-    """
-    x = client.x.flatten(1)
-    sets = torch.zeros(how["segments"], how["count"], x.shape[1])
-    parts = [(0, x)]
-    if how["bases"] == "class":
-        y = labels_of(client)
-        parts = [(label, x[y == label]) for label in y.unique().tolist() if label < how["segments"]]
-    for segment, samples in parts:
-        _, values, vectors = torch.linalg.svd(samples.double(), full_matrices=False)
-        vectors = vectors[values > 1e-6 * values[0]][: how["count"]]  # beyond is rounding
-        sets[segment, : len(vectors)] = vectors.float()
-    return sets.flatten()
-
-
-def cut_angles(angles: Tensor, threshold: float | None) -> tuple[Tensor, float | None, list[float]]:
-    """Cut the tree of the angles ``(n, n)`` between clients at `threshold`, or in the middle of the widest gap.
-
-    Return the labels, int64 ``(n,)`` in order of first appearance; the height of the cut, ``None`` if there are too few
-    clients for a gap; and the greatest heights, greatest first, at most 40.
-    """
-    if len(angles) < 2:
-        return torch.zeros(len(angles), dtype=torch.int64), threshold, []
-    tree = linkage(squareform(angles.numpy(), checks=False), "average")
-    heights = tree[:, 2]
-    if threshold is None:
-        gaps = ((upper - lower, (lower + upper) / 2) for lower, upper in pairwise(heights.tolist()))
-        gap, middle = max(gaps, default=(0, 0), key=itemgetter(0))
-        threshold = middle if gap > 0 else None
-    labels = [0] * len(angles) if threshold is None else fcluster(tree, threshold, criterion="distance").tolist()
-    return torch.tensor(renumbered(labels)), threshold, reported(heights)
-
-
-def _to_clusters(angles: Tensor, labels: Tensor, clusters: int) -> Tensor:
-    """Return mean `angles` ``(m, n)`` to the members of each cluster: ``(m, clusters)``, infinite for empty ones."""
-    members = torch.nn.functional.one_hot(labels, clusters).double()
-    counts = members.sum(0)
-    return torch.where(counts > 0, angles @ members / counts.clamp_min(1), torch.inf)
+def _vectors_of(client: Client, how: Mapping[str, Any]) -> Tensor:
+    return singular_vectors(client, how["segments"], how["count"], by_class=how["bases"] == "class")
