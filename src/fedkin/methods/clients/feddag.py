@@ -79,6 +79,8 @@ class FedDAGMethod(OneShotMethod):
         its heights, which always separates at least two clusters.
     sources : int
         k, the number of clusters that each one learns from.
+    min_size : int
+        Minimum number of clients in a cluster; smaller ones join the nearest.
     """
 
     second_encoder: bool = True
@@ -88,8 +90,9 @@ class FedDAGMethod(OneShotMethod):
     imbalance: Annotated[float, Interval(ge=0, lt=1)] = 0.6
     threshold: Annotated[float, Interval(gt=0, le=1)] | None = None
     sources: Count = 2
+    min_size: Count | None = 1
 
-    traits = OneShotMethod.traits.replace(scenario="label-clusters", paper={"min_size": 1})
+    traits = OneShotMethod.traits.replace(scenario="label-clusters")
     state_type: ClassVar[type[ClientMethodState]] = FedDAGState
 
     def classifier_for(self, shape: tuple[int, ...], classes: int) -> Classifier:
