@@ -49,7 +49,6 @@ LOSSES: list[tuple[str, dict[str, Any]]] = [
     ("cfl-gp", {"n_clusters": 4}),
     ("clove", {"n_clusters": 4}),
     ("fedavg", {}),
-    ("feddag", {"module": "perceptron"}),
     ("feddrift", {"rounds": 6, "period": 2}),
     ("fedgroup", {"n_clusters": 4}),
     ("declared", {}),
