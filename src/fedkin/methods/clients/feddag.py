@@ -90,7 +90,7 @@ class FedDAGMethod(OneShotMethod):
     imbalance: Annotated[float, Interval(ge=0, lt=1)] = 0.6
     threshold: Annotated[float, Interval(gt=0, le=1)] | None = None
     sources: Count = 2
-    min_size: Count | None = 1
+    min_size: Count = 1
 
     traits = OneShotMethod.traits.replace(scenario="label-clusters")
     state_type: ClassVar[type[ClientMethodState]] = FedDAGState
