@@ -1,23 +1,45 @@
 """Words that distinguish clusters of texts, and what of them leaves a client."""
 
-from dataclasses import replace
+import json
+from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pandas as pd
 import torch
 from sklearn.feature_extraction.text import HashingVectorizer
 
 import fedkin
 from fedkin.core import Client
 from fedkin.core.client import Samples
-from fedkin.core.seeds import Secret
-from fedkin.data.profile import telling_words, word_counts, words_of_clusters
+from fedkin.data.cluster_words import (
+    count_words,
+    send_shared_words,
+    send_word_digests,
+    telling_words,
+    words_of_clusters,
+)
+from fedkin.data.options import TableOptions
+from fedkin.data.preparation import restore_preparation
+from fedkin.data.sources import load
+from fedkin.deploy.server_app import serve
+from fedkin.deploy.site_app import keep
 from fedkin.engines.local import LocalFederation
+from fedkin.engines.site import Site
+from fedkin.experiment.config import load_config
+from fedkin.experiment.outputs import load_description
+from fedkin.features.encoders import Encoder
+from fedkin.secure_aggregation.client_tasks import TAG, send_key
+from nodes import nodes_of
 
 PUMPS, INVOICES = ["oil leaks below the pump", "the pump leaks"], ["the invoice was paid twice", "wrong invoice"]
+SMITH = ["ms smith has the pump"] * 9 + PUMPS * 3
+WORDS = HashingVectorizer(n_features=64, stop_words="english").transform
 
 
 def client(number: int, texts: list[str], clusters: list[int], **more: int) -> Client:
     state = {"clusters": torch.tensor(clusters)}
-    noise = torch.Generator().manual_seed(0)  # as in a simulation
+    noise = torch.Generator().manual_seed(number)  # as in a simulation
     return Client(
         number, torch.zeros(len(texts), 2), state=state, samples=Samples("texts", texts, "x"), noise=noise, **more
     )
@@ -28,6 +50,12 @@ def federation(*more: Client) -> LocalFederation:
     return LocalFederation([*ours, *more], 0)
 
 
+def group(*clients: Client) -> dict[str, Any]:
+    keys = [send_key.run([each], [{}])[0]["key"] for each in clients]
+    ids = [each.id for each in clients]
+    return {"ids": ids, "keys": torch.stack(keys), "tag": torch.zeros(TAG, dtype=torch.uint8), "min_members": 5}
+
+
 def test_clusters_are_named_by_what_others_lack() -> None:
     pumps, invoices = words_of_clusters(federation(), 2)
     assert {"pump", "leaks"} <= set(pumps)
@@ -35,36 +63,69 @@ def test_clusters_are_named_by_what_others_lack() -> None:
     assert "the" not in pumps + invoices
 
 
-def test_a_word_of_one_client_alone_names_no_cluster() -> None:
-    found = words_of_clusters(federation(client(2, ["ms smith has the pump"] * 9 + PUMPS * 3, [0] * 15)), 2)
-    assert "smith" not in str(found)
-    assert "pump" in str(found)
+def test_a_word_of_one_client_alone_never_leaves_it() -> None:
+    ours, other = client(0, SMITH, [0] * 15), client(1, PUMPS * 8, [0] * 16)
+    asked = group(ours, other)
+    digests = [send_word_digests.run([each], [asked])[0]["digests"] for each in (ours, other)]
+    [reply] = send_shared_words.run([ours], [asked | {"digests": digests[1][0]}])
+    assert reply["words"] == ["leaks", "pump", "the"]
+    # Neither its own digests, sent back to it, nor those of another request make it say more, ...
+    assert send_shared_words.run([ours], [asked | {"digests": digests[0].flatten(0, 1)}])[0]["words"] == []
+    later = asked | {"tag": torch.ones(TAG, dtype=torch.uint8), "digests": digests[1][0]}
+    assert send_shared_words.run([ours], [later])[0]["words"] == []
+    # ... and of words that a server guesses it counts none but those.
+    send_shared_words.run([ours], [asked | {"digests": digests[1][0]}])
+    [counted] = count_words.run([ours], [{"min_members": 5, "n_clusters": 1, "words": ["pump", "smith"]}])
+    assert counted["counts"].tolist() == [[15, 0]]
 
 
 def test_words_and_cells_of_few_texts_are_not_reported() -> None:
-    payload = {"min_members": 1, "n_clusters": 2}
-    few = client(0, ["rare word"] * 4 + ["common word"] * 6, [1, 0, 0, 0, 0, 0, 0, 0, 1, 1])
-    reply = word_counts.run([few], [payload])[0]
-    assert reply["words"] == ["common", "word"]
-    assert reply["members"].tolist() == [7, 0]
-    assert reply["counts"].tolist() == [[7, 7], [0, 0]]  # one text of seven that lacks a word is hidden, too
-    strict = client(0, ["rare word"] * 4 + ["common word"] * 6, [0] * 10, min_members=20)
-    assert word_counts.run([strict], [payload])[0]["words"] == []
+    payload = {"min_members": 1, "n_clusters": 2, "words": ["common", "rare", "word"]}
+    for least, expected in ((0, ["common", "word"]), (20, [])):
+        few, other = (
+            client(at, ["rare word"] * 4 + ["common word"] * 6, [1, 0, 0, 0, 0, 0, 0, 0, 1, 1], min_members=least)
+            for at in (0, 1)
+        )
+        asked = group(few, other)
+        digests = send_word_digests.run([other], [asked])[0]["digests"]
+        assert send_shared_words.run([few], [asked | {"digests": digests[0]}])[0]["words"] == expected
+        [reply] = count_words.run([few], [payload])
+        # One text of seven that lacks a word is hidden, too.
+        assert reply["counts"].tolist() == ([[0, 0, 0], [0, 0, 0]] if least else [[7, 0, 7], [0, 0, 0]])
+        assert reply["members"].tolist() == ([0, 0] if least else [7, 0])
 
 
-def test_a_real_site_sends_nothing() -> None:
-    site = replace(client(0, ["ms smith has the pump"] * 9, [0] * 9), noise=Secret(bytes(32)))
-    assert word_counts.run([site], [{"min_members": 5, "n_clusters": 1}]) == [{}]
-
-
-def test_without_texts_or_with_secure_sums_there_are_no_words() -> None:
+def test_without_texts_there_are_no_words() -> None:
     assert words_of_clusters(LocalFederation([Client(0, torch.zeros(4, 2))], 0), 2) == []
     assert telling_words([], torch.zeros(2, 0), torch.zeros(2)) == [[], []]
 
 
 def test_an_estimator_describes_clusters_of_texts() -> None:
     clients = [PUMPS * 5 + INVOICES * 5 for _ in range(2)]
-    words = HashingVectorizer(n_features=64, stop_words="english").transform
-    found = fedkin.KMeans(n_clusters=2, features=words, random_state=0).fit(clients).describe()
+    found = fedkin.KMeans(n_clusters=2, features=WORDS, random_state=0).fit(clients).describe()
     assert found["samples"].tolist() == [20, 20]
     assert sorted("pump" in line for line in found["words"]) == [False, True]
+
+
+def test_real_sites_name_topics_of_a_text_column_by_hidden_sums(tmp_path: Path) -> None:
+    sites = []
+    for name, more in (("north", []), ("south", []), ("west", ["ms smith wants her money back"] * 8)):
+        texts = [f"{text}, case {name} {at}" for at, text in enumerate([*(PUMPS + INVOICES) * 8, *more])]
+        path = tmp_path / f"{name}.csv"
+        pd.DataFrame({"ticket": texts, "hours": np.arange(len(texts)) % 4 // 2 * 9}).to_csv(path, index=False)
+        options = TableOptions(encoder=Encoder(WORDS))
+        read = load(str(path), options=options)
+        sites.append(
+            Site(name, tmp_path / name, read.x, features=read.features, table=read.table, reading=options,
+                 prepare=restore_preparation)
+        )  # fmt: skip
+    settings = ["data.source=federation", "simulation.scenario=files", "simulation.engine=flower", "federation.sites=3"]
+    serve(nodes_of(sites, keep), load_config("kfed", [*settings, "method.n_clusters=2"]), tmp_path / "out")
+    _, words = load_description(tmp_path / "out")
+    assert sorted("pump" in named for named in words) == [False, True]
+    asked = json.loads((tmp_path / "out" / "messages.json").read_text())
+    assert any(name.endswith(f":{count_words.name}") for name in asked)
+    assert count_words.name not in asked  # under masks alone
+    written = b"".join(path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file())
+    assert b"smith" not in written
+    assert b"invoice" in written

@@ -25,10 +25,11 @@ from fedkin.core.errors import PYTHON, at_door, checked_keywords, listing
 from fedkin.core.method import CanForget, CanUpdate, Nodes
 from fedkin.core.runner import Followers
 from fedkin.core.seeds import derive_generator
+from fedkin.data.cluster_words import words_of_clusters
 from fedkin.data.inputs import client_input
 from fedkin.data.population import Population
 from fedkin.data.preparation import STATE
-from fedkin.data.profile import ClusterProfile, profile_clusters, words_of_clusters
+from fedkin.data.profile import ClusterProfile, profile_clusters
 from fedkin.engines.local import LocalFederation, one_thread
 from fedkin.estimators.clients import ByClient, Inputs, fitted_position, map_clients, read_clients
 from fedkin.estimators.estimator import Estimator, FitRunner

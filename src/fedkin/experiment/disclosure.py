@@ -22,6 +22,7 @@ from fedkin.core.method import SendsBits, allowed_for_sums, with_server_data
 from fedkin.core.replies import MAX_UPDATE, Array
 from fedkin.core.runner import Runner
 from fedkin.core.tasks import known_task
+from fedkin.data.cluster_words import words_of_clusters
 from fedkin.data.preparation import prepare
 from fedkin.data.profile import profile_clusters
 from fedkin.engines.local import LocalFederation, one_thread
@@ -254,9 +255,12 @@ def rehearsed(experiment: str, settings: Sequence[str] = ()) -> Disclosure:
         state = runner.start()
         while not state.finished and state.steps < _STEPS and time.perf_counter() - began < _SECONDS:
             state = runner.step(state)
-        if state.finished and preparation.table is not None and not method.is_private():
-            n_clusters = int(method.result(state)["n_clusters"])
-            profile_clusters(fed, preparation.encoding, n_clusters, config.data.min_members)
+        if state.finished and method.traits.clusters == "samples" and not method.is_private():
+            n_clusters, least = int(method.result(state)["n_clusters"]), config.data.min_members
+            if preparation.table is not None:
+                profile_clusters(fed, preparation.table, n_clusters, least)
+            if preparation.has_texts:
+                words_of_clusters(fed, n_clusters, least)
     tried = f" Its first {pluralize(state.steps, 'step')} were tried; later ones may ask for more."
     lead = f"This is what clients would send to the server, tried on some rows {source}."
     lead += "" if state.finished else tried

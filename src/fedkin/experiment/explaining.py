@@ -20,9 +20,10 @@ from torch import Tensor
 from fedkin.core import FedkinError
 from fedkin.core.client import Table
 from fedkin.core.runner import NUMBERS, predicted_clusters
+from fedkin.data.cluster_words import WORD, texts_of
 from fedkin.data.dataset import Dataset
 from fedkin.data.preparation import Preparation
-from fedkin.data.profile import WORD, ClusterProfile, texts_of
+from fedkin.data.profile import ClusterProfile
 from fedkin.report.words import NOTHING, described
 
 REASONS = 3

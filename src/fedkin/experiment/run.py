@@ -367,7 +367,8 @@ class Run(ExperimentRunner):
         profile: ClusterProfile | None = None
         words: list[list[str]] = []
         # Clients are asked to describe clusters after the last step, so that it cannot affect the run.
-        from fedkin.data.profile import profile_clusters, words_of_clusters
+        from fedkin.data.cluster_words import words_of_clusters
+        from fedkin.data.profile import profile_clusters
 
         if self.fed.present and self.method.traits.clusters == "samples" and not self.method.is_private():
             n_clusters, least, encoding = int(result["n_clusters"]), config.data.min_members, self.preparation.table

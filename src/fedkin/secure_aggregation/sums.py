@@ -123,7 +123,7 @@ def summed(
 
     Return the sums by cluster, in order, without clusters that came to none; `missing` are the clients in none.
     """
-    missing = _ask_keys(fed, payloads)
+    missing = ask_keys(fed, payloads)
     members: dict[int, list[int]] = {}
     for client in sorted(payloads):
         members.setdefault(clusters[client] if clusters else 0, []).append(client)
@@ -385,7 +385,7 @@ def _unmask(fed: Federation, attempts: Sequence[SumAttempt]) -> None:
             attempt.unmask({i: revealed[i] for i in holders})
 
 
-def _ask_keys(fed: Federation, clients: Iterable[int]) -> dict[int, str]:
+def ask_keys(fed: Federation, clients: Iterable[int]) -> dict[int, str]:
     """Ask clients for public keys that are not known yet; return those that did not send one, and why."""
     unknown = [client for client in sorted(clients) if client not in fed.keys]
     if not unknown:
