@@ -134,11 +134,11 @@ def tile_side(clusters: Sequence[ClusterPictures]) -> int:
 
 
 def picture_card(cluster: ClusterPictures, side: int) -> str:
-    """Write a card with the mean image of a cluster, large, and some member images, small."""
+    """Write a card with the middle of a cluster, large, and some member images, small."""
     count = len(cluster.members)
     tiles = [element("i", style=f"--at:{100 * tile / max(count, 1):.6g}%") for tile in range(count + 1)]
     height, width = cluster.mean.shape[:2]
-    label = f"Cluster {cluster.cluster}: its mean image, then {count} of its members"
+    label = f"Cluster {cluster.cluster}: its middle, then {count} of its members"
     style = f"--sprite:url({sprite(cluster.mean, cluster.members, side)});--tiles:{count + 1};--shape:{width}/{height}"
     strip = element("div", *tiles, class_="strip", role="img", aria_label=label, style=style)
     title = element("h3", cluster_title(cluster.cluster))

@@ -136,7 +136,8 @@ class ScaleTree:
 
 @dataclass(frozen=True, eq=False)
 class ClusterPictures:
-    """Mean image and some members of a cluster of images, with its number, and how many samples and clients it has.
+    """Mean image, or of photographs the middle one, and some members of a cluster of images, with its number, and how
+    many samples and clients it has.
 
     Images are ``(H, W)`` or ``(H, W, 3)``, in [0, 1]; 11 or 16 members fill a card. `mostly` are its true classes in
     words; empty if there are none.

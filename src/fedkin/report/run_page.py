@@ -448,7 +448,9 @@ def _tensor_images(run: _Run, cluster: int) -> fig.ClusterPictures:
 
 
 def _photographs(run: _Run, cluster: int) -> fig.ClusterPictures:
-    """Return some pictures of a cluster, cut to squares, from each client in turn; only simulations have them."""
+    """Return pictures of a cluster, cut to squares: that of the middle embedding, as a mean of photographs is grey, and
+    some of each client in turn; only simulations have them.
+    """
     members = [(client, (client.state["clusters"] == cluster).nonzero()[:, 0].tolist()) for client in run.clients]
     holders = [(client, rows) for client, rows in members if rows]
     each = math.ceil(_MEMBERS / len(holders))
@@ -458,8 +460,12 @@ def _photographs(run: _Run, cluster: int) -> fig.ClusterPictures:
         for client, rows in holders[:_MEMBERS]
         if client.samples is not None
     ])  # fmt: skip
-    size = sum(len(rows) for _, rows in holders)
-    return fig.ClusterPictures(cluster, size, len(holders), images.mean(0), images[:_MEMBERS])
+    places = [(client, row) for client, rows in holders for row in rows]
+    x = torch.stack([client.x[row].flatten() for client, row in places])
+    client, row = places[int((x - x.mean(0)).square().sum(1).argmin())]
+    assert client.samples is not None
+    middle = thumbnails(client.samples, [row], side)[0]
+    return fig.ClusterPictures(cluster, len(places), len(holders), middle, images[:_MEMBERS])
 
 
 def _map(run: _Run) -> fig.PagePart | None:
