@@ -27,7 +27,7 @@ from fedkin.deploy.site_app import keep
 from fedkin.engines.local import LocalFederation
 from fedkin.engines.site import Site
 from fedkin.experiment.config import load_config
-from fedkin.experiment.outputs import load_description
+from  import load_description
 from fedkin.features.encoders import Encoder
 from fedkin.secure_aggregation.client_tasks import TAG, send_key
 from nodes import nodes_of
