@@ -27,7 +27,6 @@ from fedkin.deploy.site_app import keep
 from fedkin.engines.local import LocalFederation
 from fedkin.engines.site import Site
 from fedkin.experiment.config import load_config
-from  import load_description
 from fedkin.features.encoders import Encoder
 from fedkin.secure_aggregation.client_tasks import TAG, send_key
 from nodes import nodes_of
@@ -120,9 +119,8 @@ def test_real_sites_name_topics_of_a_text_column_by_hidden_sums(tmp_path: Path) 
                  prepare=restore_preparation)
         )  # fmt: skip
     settings = ["data.source=federation", "simulation.scenario=files", "simulation.engine=flower", "federation.sites=3"]
-    serve(nodes_of(sites, keep), load_config("kfed", [*settings, "method.n_clusters=2"]), tmp_path / "out")
-    _, words = load_description(tmp_path / "out")
-    assert sorted("pump" in named for named in words) == [False, True]
+    outcome = serve(nodes_of(sites, keep), load_config("kfed", [*settings, "method.n_clusters=2"]), tmp_path / "out")
+    assert sorted("pump" in named for named in outcome.words) == [False, True]
     asked = json.loads((tmp_path / "out" / "messages.json").read_text())
     assert any(name.endswith(f":{count_words.name}") for name in asked)
     assert count_words.name not in asked  # under masks alone
