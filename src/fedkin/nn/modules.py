@@ -14,8 +14,8 @@ from fedkin.core.device import device
 from fedkin.core.errors import FedkinError, in_short, unknown_name
 from fedkin.core.tasks import named_object
 from fedkin.nn import networks
+from fedkin.nn.dense import DenseResident, is_dense
 from fedkin.nn.networks import RESNET18, RESNET34, resnet, with_own_dropout
-from fedkin.nn.plain_sequence import SequenceResident, is_plain_sequence
 from fedkin.nn.resident import Architecture, Criterion, Resident
 
 Factory = Callable[[tuple[int, ...], int], nn.Module]
@@ -178,8 +178,8 @@ class Classifier(Architecture):
         return lowest_loss(self.losses(models, x, y))
 
     def new_resident(self) -> Resident:
-        if device().type == "cpu" and self.criterion is cross_entropy and is_plain_sequence(self._prototype):
-            return SequenceResident(self._prototype, self._channels_last)
+        if device().type == "cpu" and self.criterion is cross_entropy and is_dense(self._prototype):
+            return DenseResident(self._prototype)
         return super().new_resident()
 
 
