@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from fedkin.clustering.k_means import k_means
-from fedkin.core import Federation, Record
+from fedkin.core import Federation
 from fedkin.core.method import Count
-from fedkin.methods.clients.client_method import NotNegative
 from fedkin.methods.clients.update_splits import Division, SplitState, UpdateMethod, Updates, cosine_distances
 
 _SHORTEST = 1e-12  # a shorter vector has no direction
@@ -26,7 +24,8 @@ class FedGroupMethod(UpdateMethod):
     the model of that round and joins the cluster with the most similar mean update, the paper's cold start.
 
     Differences from the paper: all clients that take part in the clustering round are clustered, where the paper
-    pretrains a fixed number of clients and lets all others join by the cold start.
+    pretrains a fixed number of clients and lets all others join by the cold start. Models of different clusters are not
+    mixed (the paper's eta_G is 0).
 
     Attributes
     ----------
@@ -34,14 +33,10 @@ class FedGroupMethod(UpdateMethod):
         The round, counted from 1, whose updates are clustered; at most `rounds`.
     n_clusters : int
         K, the number of clusters.
-    between_clusters : float
-        eta_G, the weight of the other clusters' models: after every round each model gains `between_clusters` times the
-        sum of the others, each scaled to length 1. 0 for none.
     """
 
     clustering_round: Count = 1
     n_clusters: Count = 3
-    between_clusters: NotNegative = 0.0
 
     traits = UpdateMethod.traits.replace(finds_k=False, takes_k=True)
 
@@ -54,15 +49,6 @@ class FedGroupMethod(UpdateMethod):
         labels = k_means(cosines, self.n_clusters, fed.rng("grouping")).labels
         return Division(labels.tolist(), cosine_distances(part.compared))
 
-    def step(self, fed: Federation, state: Any) -> tuple[Any, Record]:
-        """Do a round as `UpdateMethod.step`, then move models towards each other if `between_clusters` is above 0."""
-        after, record = super().step(fed, state)
-        if self.between_clusters and len(after.models) > 1:
-            models = with_others(after.models, self.between_clusters)
-            self.means_of(*models.shape).check(models)
-            after = replace(after, models=models)
-        return after, record
-
 
 def decomposed_cosines(updates: Tensor, directions: int) -> Tensor:
     """Return the cosines of updates ``(n, size)`` with their principal directions (EDC): float64 ``(n, m)``.
@@ -74,10 +60,3 @@ def decomposed_cosines(updates: Tensor, directions: int) -> Tensor:
     principal = vectors[:directions][values[:directions] > _SHORTEST * values[0]]
     lengths = wide.norm(dim=1, keepdim=True)
     return torch.where(lengths > 0, wide @ principal.T / lengths.clamp_min(_SHORTEST), 0.0)
-
-
-def with_others(models: Tensor, weight: float) -> Tensor:
-    """Return models ``(K, size)`` plus `weight` times the sum of all others, each scaled to length 1."""
-    unit = models / models.norm(dim=1, keepdim=True).clamp_min(_SHORTEST)
-    moved: Tensor = models + weight * (unit.sum(0) - unit)
-    return moved
