@@ -216,23 +216,17 @@ def _sentences(record: Mapping[str, Any], values: Mapping[str, Any]) -> list[str
         message, unit = f"{values['numbers']:,} numbers each, sums with noise", "one sample"
     clients, clusters = pluralize(len(record["answered"]), "client"), pluralize(record["values"]["clusters"], "cluster")
     sent = f"In step {record['step']}, {clients} sent {message}: {clusters}."
-    if not values:
-        return [sent]
     if "epsilon" not in values or flips[:1] == [0.0]:
         who = " of some clients" if len(flips) > 1 else ""
         return [sent, f"Messages{who} were sent without noise, with no privacy guarantee; see docs/privacy.md."]
-    epsilon = values["epsilon"]
-    budget = f"epsilon {epsilon:,.0f}" if epsilon >= 100 else f"epsilon {epsilon:.2g}"
-    budget += (f" and delta {values['delta']:g}" if "delta" in values else "") + f" for {unit}"
-    if epsilon > MEANINGFUL_EPSILON:
+    budget = f"epsilon {values['epsilon']:,.3g}" + (f" and delta {values['delta']:g}" if "delta" in values else "")
+    budget += f" for {unit}"
+    if values["epsilon"] > MEANINGFUL_EPSILON:
         budget = f"no meaningful guarantee ({budget})"
-    simulated = values.get("noise_source") == "the run's seed"
-    return [
-        sent,
-        f"Privacy: {budget}. It covers these messages alone, not the models that clients train."
-        + " Clients were simulated: noise follows from the run's seed, and hides nothing from who knows it." * simulated
-        + " See docs/privacy.md.",
-    ]
+    covers = "It covers these messages alone, not the models that clients train."
+    if values.get("noise_source") == "the run's seed":
+        covers += " Noise of simulated clients follows from the run's seed, and hides nothing from who knows it."
+    return [sent, f"Privacy: {budget}. {covers} See docs/privacy.md."]
 
 
 def _bars(values: Mapping[str, Any]) -> list[Bars]:
