@@ -134,7 +134,7 @@ A, B = CLIENTS[0]
         (lambda m: m.predict(A, client=True), "client is True; numbers are positions, 0 to 5, in the order of fit"),
         (lambda m: m.predict(A), "Say whose model is to be used, by client= or by cluster=; there are 2 clusters."),
         (lambda m: m.predict(A[:, :5], client=0), "The samples have shape (5,), but the model"),
-        (lambda m: m.score(A, B.astype(str), client=0), "The data given has strings for labels where fit has numbers;"),
+        (lambda m: m.score(A, B + 90, client=0), "The data given has the label 9"),
     ],
 )
 def test_questions_that_cannot_be_answered_are_refused(ask: Any, sentence: str, model: ClientClusterer) -> None:

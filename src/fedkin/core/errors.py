@@ -170,7 +170,6 @@ ALIASES: dict[str, tuple[str, ...]] = {
     # training, as scikit-learn, PyTorch and papers write it
     **dict.fromkeys(("lr", "eta"), ("learning_rate",)),
     **dict.fromkeys(("epochs", "n_epochs", "E"), ("local_epochs",)),
-    **dict.fromkeys(("criterion", "loss_fn"), ("loss",)),
     **dict.fromkeys(("model", "net", "network"), ("module",)),
     "optim": ("optimizer",),
     "mu": ("proximal",),

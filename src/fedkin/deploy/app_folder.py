@@ -6,13 +6,12 @@ import datetime
 import ipaddress
 import re
 from collections.abc import Sequence
-from importlib.resources import files
 from pathlib import Path
-from string import Template
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from fedkin.core import FedkinError
 from fedkin.core.errors import toml_text
@@ -55,37 +54,22 @@ def init(
         name = x509.IPAddress(ipaddress.IPv4Address(host)) if is_address else x509.DNSName(host)
     except ValueError as error:
         raise FedkinError(f"{host!r} is no name of a host, and no IPv4 address.") from error
-    packages = own_packages(config)
+    templates = Environment(
+        loader=PackageLoader("fedkin.deploy"), trim_blocks=True, keep_trailing_newline=True, undefined=StrictUndefined
+    )
+    templates.filters["toml"] = toml_text
     words = {
-        "method": config.method_name,
-        "host": host,
-        "port": str(port),
+        "method": config.method_name, "sites": sites, "secure": not insecure, "host": host, "port": port,
         "listen": host if host.startswith("127.") or host == "localhost" else "0.0.0.0",
-        "packages": _INSTALL.format(packages=", ".join(packages)) if packages else "",
-        "columns": _lines_of_sites(config, packages),
-        "sites": str(sites),
-        **(_INSECURE if insecure else _SECURE),
-    }
+        "packages": own_packages(config), "columns": config.data.of_columns,
+    }  # fmt: skip
     for path, template in _APP.items():
-        text = files("fedkin.deploy").joinpath("templates", template).read_text(encoding="utf-8")
-        write_atomically(folder / path, Template(text).substitute(words))
+        write_atomically(folder / path, templates.get_template(template).render(words))
         if path.endswith(".sh") and path != "environment.sh":  # which the others read
             (folder / path).chmod(0o755)
     write_atomically(folder / "experiment.toml", config.to_toml())
     for file, content in ({} if insecure else new_certificates(name)).items():
         (write_secret if file.endswith(".key") else write_atomically)(folder / "certificates" / file, content)
-
-
-def _lines_of_sites(config: Config, packages: Sequence[str]) -> str:
-    """Return lines of a site's file: packages that the experiment needs, and what it says of columns."""
-    lines = [f"{key} = {toml_text(value)}\n" for key, value in config.data.of_columns.items()]
-    if lines:
-        lines.insert(0, "# columns, as in the experiment; change what this site names or writes differently\n")
-    if packages:
-        lines.insert(
-            0, f"packages = {toml_text(list(packages))}  # packages of the experiment's code, besides fedkin\n"
-        )
-    return "".join(lines)
 
 
 def own_packages(config: Config) -> list[str]:
@@ -193,50 +177,3 @@ def make_key(path: Path) -> Path:
     write_atomically(beside, public + b"\n")  # the key comes last: once it is there, nobody makes either again
     write_secret(path, _private(key, serialization.PrivateFormat.OpenSSH))
     return beside
-
-
-# Words of the templates.
-
-
-_INSTALL = """\
-   The experiment also needs code of {packages}: install it at the server and at every site; `packages` in `site.toml`
-   says that the site trusts it.
-"""
-_INSECURE = {
-    "connection": "insecure = true",
-    "server_options": "--insecure",
-    "site_options": "--insecure",
-    "refused": (
-        "The server $SERVER did not let this site in: it is not there, or has not noticed yet that the site was away."
-    ),
-    **dict.fromkeys(("without_keys", "and_by_key", "make_key", "certificates", "registration"), ""),
-    "security": (
-        "This folder was made with `--insecure`: nothing is encrypted, and anyone who can reach the port can take part."
-    ),
-}
-_SECURE = {
-    "connection": 'root-certificates = "$here/certificates/ca.crt"',
-    "server_options": (
-        "--ssl-ca-certfile certificates/ca.crt --ssl-certfile certificates/server.crt \\\n"
-        "  --ssl-keyfile certificates/server.key --enable-supernode-auth"
-    ),
-    "site_options": '--root-certificates "$CA" --auth-supernode-private-key "$KEY"',
-    "refused": (
-        "The server $SERVER did not let this site in: it is not there, has not registered $KEY.pub, is not the server "
-        "of $CA, or has not noticed yet that the site was away."
-    ),
-    "without_keys": " *without* `certificates/*.key`",
-    "and_by_key": " and by key",
-    "make_key": '[ -e "$KEY" ] || fedkin federation key "$KEY" || exit 1',
-    "certificates": """\
-`certificates/` was made with this folder for the server's name, and is valid for two years. `ca.crt`
-is public; the two `.key` files are the server's alone, and `ca.key` is best kept elsewhere. To use certificates of your
-own, replace `ca.crt`, `server.crt` and `server.key`.
-
-""",
-    "registration": """\
-   The first start makes the site's key. Send `site.key.pub`, and nothing else, to the server, and
-   register it there: `./flwr.sh supernode register site.key.pub federation`. Until then the site is refused, and
-   tries again.""",
-    "security": "Messages are encrypted (TLS), and only sites with a registered key can take part.",
-}

@@ -27,7 +27,7 @@ from fedkin.estimators.clients import (
     read_labelled_clients,
 )
 from fedkin.estimators.estimator import Estimator
-from fedkin.estimators.training import TRAINING_TYPES, TrainingOptions, network_of
+from fedkin.estimators.training import ModuleOrName, network_of
 from fedkin.nn.modules import Classifier
 
 _DATA = "The data given"
@@ -62,8 +62,7 @@ class ClientClusterer(Estimator):
     """
 
     _clusters = "clients"
-    _types: ClassVar[Mapping[str, Any]] = TRAINING_TYPES
-    _python_options: ClassVar[type[Any] | None] = TrainingOptions
+    _types: ClassVar[Mapping[str, Any]] = {"module": ModuleOrName}
     classes_: NDArray[Any]
     client_labels_: NDArray[np.int64]
 
@@ -88,7 +87,7 @@ class ClientClusterer(Estimator):
             `records_`; what is measured on `validation`, for early stopping, begins with ``validation_``.
         """
         inputs = read_labelled_clients(clients, y, self._table_options(), self._labels_needed())
-        network = network_of(self.module, self.loss)  # at every fit again, as what a function makes may have changed
+        network = network_of(self.module)  # at every fit again, as what a function makes may have changed
         named = {} if network is None else {"module": network.name}
         self._run(inputs, named, {"eval": eval, "validation": validation}, callbacks)
         self._registered, self.classes_ = (network,), inputs.classes

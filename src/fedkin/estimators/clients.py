@@ -10,12 +10,11 @@ from typing import Any, SupportsIndex
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pandas.api.types import infer_dtype
 from torch import Tensor
 
 from fedkin.core.errors import PYTHON, FedkinError, at_door, unknown_name
 from fedkin.data import inputs as forms
-from fedkin.data.dataset import Dataset, are_whole, check_are_classes, fractions, notes_on_outcomes
+from fedkin.data.dataset import are_whole, check_are_classes, encode_labels, in_order, notes_on_outcomes
 from fedkin.data.inputs import ClientInput
 from fedkin.data.names import expanded, holds_clients
 from fedkin.data.options import NO_LABELS, TableOptions
@@ -54,37 +53,32 @@ def read_labelled_clients(data: Any, y: Any, table: TableOptions, labels_needed:
     """Read clients that are clustered and have labels; unless these are needed, all may lack them."""
     read = forms.federation_input(data, y, seek_labels=True)
     sites = forms.load_clients(read.source, read.column, table)
-    names = [site.name for site in sites]
-    labels = [
-        _labels_in(site) if array is None else _read_labels(array, len(site), site.name)
-        for array, site in zip(read.labels or [None] * len(sites), sites, strict=True)
-    ]
-    arrays = [array for array in labels if array is not None]
-    if len(arrays) < len(sites) and (labels_needed or arrays):
-        name = next(name for name, array in zip(names, labels, strict=True) if array is None)
+    for place, y in enumerate(read.labels):
+        if y is not None:
+            codes, texts = _codes(y, len(sites[place]), sites[place].name)
+            sites[place] = replace(sites[place], y=codes, classes=texts)
+    without = [site.name for site in sites if site.y is None]
+    if without and (labels_needed or len(without) < len(sites)):
         raise FedkinError(
-            f"{name} has no labels; give clients as pairs (x, y), arrays of labels as y, or the name of the column of "
-            "labels as y."
+            f"{without[0]} has no labels; give clients as pairs (x, y), arrays of labels as y, or the name of the "
+            "column of labels as y."
         )
-    classes: ClassLabels = np.array([], dtype=np.int64)
-    if arrays:
-        for array, name in zip(arrays, names, strict=True):
-            _check_kind(array, arrays[0], name, names[0])
-        classes = np.unique(np.concatenate(arrays))
-        if len(classes) < 2:
-            raise FedkinError(f"All labels of all clients are {classes[0]!s}; there must be two classes or more.")
-        texts = [str(label) for label in classes.tolist()]
+    texts = in_order(name for site in sites for name in site.classes)
+    if not without:
+        if len(texts) < 2:
+            raise FedkinError(f"All labels of all clients are {texts[0]}; there must be two classes or more.")
         check_are_classes(texts, sum(map(len, sites)), read.label)
-        codes = [torch.from_numpy(np.searchsorted(classes, array).astype(np.int64)) for array in arrays]
-        sites = [replace(site, y=y, classes=texts) for site, y in zip(sites, codes, strict=True)]
+        sites = [site.with_classes(texts) for site in sites]
     clients = [client_of(i, site) for i, site in enumerate(sites)]
     for client, site in zip(clients, sites, strict=True):
         client.y = site.y
     # That clients share no labels with others is what clusters of clients are often found for: a note, no question.
-    apart, looks_wrong = notes_on_sites(sites, comparable=bool(arrays))
+    apart, looks_wrong = notes_on_sites(sites, comparable=not without)
     questions = (*notes_on_outcomes(site.features for site in sites), *looks_wrong)
+    names = [site.name for site in sites]
     population = Population(clients, None, [], names=names, notes=(*questions, *apart), questions=questions)
-    return Inputs(population, read.label, classes)
+    are_texts = any(isinstance(next(iter(y), None), str) for y in read.labels if y is not None)
+    return Inputs(population, read.label, _classes(texts, are_texts))
 
 
 # Samples with labels that come after a fit, of one client or of several.
@@ -102,7 +96,8 @@ def labelled_data(x: Any, y: Any, subject: str, label: str | None) -> ClientInpu
         return ClientInput(forms.client_input(x, subject).x, y)
     column = y or label
     if isinstance(x, str | Path):
-        return ClientInput(x, _labels_in(read_file(expanded(str(x)), column)))
+        data = read_file(expanded(str(x)), column)
+        return ClientInput(x, None if data.y is None else [data.classes[code] for code in data.y.tolist()])
     frame = as_frame(x)
     if y is None and frame is not None and column not in list(map(str, frame.columns)):
         column = None
@@ -123,53 +118,29 @@ def coded_labels(data: ClientInput, classes: ClassLabels, subject: str, samples:
     """
     if data.y is None:
         raise FedkinError(f"{subject} has no labels, which are needed; give them as y, or samples as a pair (x, y).")
-    labels = _read_labels(data.y, samples, subject)
-    _check_kind(labels, classes, subject, "fit")
-    strange = labels[~np.isin(labels, classes)]
-    if len(strange):
-        fitted = ", ".join(map(str, classes))
-        raise FedkinError(f"{subject} has the label {strange[0]!s}, which no client had in fit; they had {fitted}.")
-    return torch.from_numpy(np.searchsorted(classes, labels).astype(np.int64))
+    codes, names = _codes(data.y, samples, subject)
+    places = {str(label): place for place, label in enumerate(classes.tolist())}
+    if strange := [name for name in names if name not in places]:
+        fitted = ", ".join(places)
+        raise FedkinError(f"{subject} has the label {strange[0]}, which no client had in fit; they had {fitted}.")
+    return torch.tensor([places[name] for name in names], dtype=torch.int64)[codes]
 
 
-def _labels_in(data: Dataset) -> ClassLabels | None:
-    """Return the labels of a file: integers where all its classes are integers, else texts; ``None`` if it has none."""
-    if data.y is None:
-        return None
-    names = np.array(data.classes)
-    labels: ClassLabels = (names.astype(np.int64) if are_whole(data.classes) else names)[data.y.numpy()]
-    return labels
+def _codes(y: Any, samples: int, subject: str) -> tuple[Tensor, list[str]]:
+    """Return labels as indices into their names, and these; raise FedkinError if there is not one for each sample."""
+    y = y.detach().cpu() if isinstance(y, Tensor) else y
+    y = y[:, 0] if getattr(y, "shape", ())[1:] == (1,) else y  # a column, as scikit-learn takes it
+    codes, names = encode_labels(y, subject)
+    if len(codes) != samples:
+        raise FedkinError(f"{subject} has {len(codes)} labels for {samples} samples; each sample needs one.")
+    return codes, names
 
 
-def _read_labels(y: Any, samples: int, subject: str) -> ClassLabels:
-    """Return labels as an array ``(samples,)`` of integers, booleans, whole floats or strings without blanks around.
-
-    They may be a column ``(samples, 1)``. `subject` names their owner, at the beginning of error messages. Raises
-    FedkinError if a label is missing, a fraction or of another type, or there is not one for each sample.
-    """
-    try:
-        array = np.asarray(y.detach().cpu() if isinstance(y, Tensor) else y)
-    except ValueError:  # ragged
-        array = np.empty(0)
-    array = array[:, 0] if array.shape == (samples, 1) else array
-    kind = infer_dtype(array.ravel(), skipna=False)
-    types = {"integer": np.int64, "boolean": np.bool_, "floating": np.float64, "string": np.str_}
-    if array.shape != (samples,) or kind not in types or np.ma.is_masked(y):
-        raise FedkinError(
-            f"{subject} has labels of type {kind} and shape {array.shape} for {samples} samples; each sample needs a "
-            "whole number, a truth value or a string."
-        )
-    array = array.astype(types[kind]) if array.dtype.kind == "O" else array
-    if kind == "floating" and not (whole := np.isfinite(array) & (array == np.floor(array))).all():
-        raise fractions(subject, array[~whole][0])
-    return np.char.strip(array) if kind == "string" else array
-
-
-def _check_kind(labels: ClassLabels, reference: ClassLabels, subject: str, owner: str) -> None:
-    """Check that labels are of the same kind as those of another owner, numbers or strings."""
-    kind, expected = ("strings" if array.dtype.kind == "U" else "numbers" for array in (labels, reference))
-    if kind != expected:
-        raise FedkinError(f"{subject} has {kind} for labels where {owner} has {expected}; give all the same type.")
+def _classes(names: Sequence[str], are_texts: bool) -> ClassLabels:
+    """Return names of classes as labels: whole numbers or truth values if all are, unless they were given as texts."""
+    if are_texts or not (are_whole(names) or {*names} <= {"False", "True"}):
+        return np.array(names)
+    return np.array(names, np.int64) if are_whole(names) else np.array(names) == "True"
 
 
 @at_door(PYTHON)

@@ -153,8 +153,6 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     """What the methods of a base of estimators cluster."""
     _types: ClassVar[Mapping[str, Any]] = {}
     """Types of parameters that may be more in Python than the method's own field says."""
-    _python_options: ClassVar[type[Any] | None] = None
-    """A dataclass of parameters that only Python can give."""
     _label: str | None = None
     """The column of labels in the tables of `fit`, which is no feature of new samples."""
     if TYPE_CHECKING:  # what a type checker cannot see: `__init_subclass__` makes the real one
@@ -176,7 +174,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
             base = "ClientClusterer" if clusters == "clients" else "SampleClusterer"
             raise FedkinError(f"{method.__name__} clusters {clusters}; make {cls.__name__} of {base}.")
         cls._method = method
-        options = [*options_of(method), *(options_of(cls._python_options) if cls._python_options else ())]
+        options = options_of(method)
         if taken := next((option.name for option in options if hasattr(cls, option.name)), None):
             raise FedkinError(f"{method.__name__} has an option '{taken}', which estimators have; call it otherwise.")
         options = [dataclasses.replace(option, kind=cls._types.get(option.name, option.kind)) for option in options]

@@ -16,7 +16,7 @@ from fedkin.core.tasks import named_object
 from fedkin.nn import networks
 from fedkin.nn.dense import DenseResident, is_dense
 from fedkin.nn.networks import RESNET18, RESNET34, resnet, with_own_dropout
-from fedkin.nn.resident import Architecture, Criterion, Resident
+from fedkin.nn.resident import Architecture, Resident
 
 Factory = Callable[[tuple[int, ...], int], nn.Module]
 """``factory(shape, classes)``: a new module that turns float32 ``(n, *shape)`` into logits ``(n, classes)``."""
@@ -33,31 +33,26 @@ _factories: dict[str, Factory] = {
     "resnet18-gn": partial(resnet, name="resnet18-gn", blocks=RESNET18, norm=partial(nn.GroupNorm, 2)),  # Reddi et al.
     "resnet18-imagenet": partial(resnet, name="resnet18-imagenet", blocks=RESNET18, stem="imagenet"),
 }
-_losses: dict[str, Criterion] = {}
 TWO_ENCODERS = "two encoders, "
 """Before a model's name: `networks.TwoEncoders` of it."""
 
 
-def register(name: str, factory: Factory, loss: Criterion | None = None) -> None:
+def register(name: str, factory: Factory) -> None:
     """Register `factory` as the classifier `name` in this process. Registering the same factory again changes nothing.
 
     ``factory(shape, classes)`` returns a new `torch.nn.Module` that turns float32 ``(n, *shape)`` into logits ``(n,
-    classes)``; `shape` is (features,) or (channels, height, width). ``loss(logits, classes)`` returns the mean loss of
-    a batch, by which clients train and choose models; by default it is cross-entropy. Raises FedkinError if the name is
-    taken, or is "auto" or has a colon, which marks a dotted path.
+    classes)``; `shape` is (features,) or (channels, height, width). Raises FedkinError if the name is taken, or is
+    "auto" or has a colon, which marks a dotted path.
     """
     if not name or ":" in name or name == "auto":
         raise FedkinError(f"A model cannot be registered as '{name}'; any name but 'auto' and without ':' will do.")
     if _factories.setdefault(name, factory) is not factory:  # atomic, so that two threads cannot both take the name
         raise FedkinError(f"A model '{name}' exists already; register this one under another name.")
-    if loss is not None:
-        _losses[name] = loss
 
 
 def forget(name: str) -> None:
     """Remove a registered classifier, with the modules that its factory keeps in memory."""
     _factories.pop(name, None)
-    _losses.pop(name, None)
 
 
 def build(name: str, shape: Sequence[int], classes: int) -> nn.Module:
@@ -105,14 +100,14 @@ def choose(shape: Sequence[int]) -> str:
 
 
 class Classifier(Architecture):
-    """An `Architecture` whose module returns logits of classes, trained with the loss registered for its name.
+    """An `Architecture` whose module returns logits of classes, trained with cross-entropy.
 
     `name` is a registered model or dotted path, see `fedkin.nn.modules.build`.
     """
 
     def __init__(self, name: str, shape: tuple[int, ...], classes: int) -> None:
         self.classes = classes
-        self.criterion = _losses.get(name.removeprefix(TWO_ENCODERS), cross_entropy)
+        self.criterion = cross_entropy
         super().__init__(name, shape)
 
     def build(self) -> nn.Module:
@@ -178,7 +173,7 @@ class Classifier(Architecture):
         return lowest_loss(self.losses(models, x, y))
 
     def new_resident(self) -> Resident:
-        if device().type == "cpu" and self.criterion is cross_entropy and is_dense(self._prototype):
+        if device().type == "cpu" and is_dense(self._prototype):
             return DenseResident(self._prototype)
         return super().new_resident()
 
