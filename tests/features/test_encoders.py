@@ -88,6 +88,8 @@ def test_series_are_clustered_by_shape_whatever_their_length() -> None:
     model = fedkin.KMeans(n_clusters=3, features="rocket", random_state=0).fit(np.array_split(series, 2))
     assert adjusted_rand_score(kinds, np.concatenate(model.labels_)) > 0.8
     assert torch.linalg.vector_norm(model.result_["centroids"], dim=1).allclose(torch.ones(3))
+    channels = [np.stack([part, -part], 1) for part in np.array_split(series, 2)]  # (n, channels, steps), no images
+    assert fedkin.KMeans(n_clusters=3, features="rocket", random_state=0).fit(channels).n_clusters_ == 3
     rng = np.random.default_rng(0)
     waves = [np.sin(np.arange(steps) / (3 if i % 2 else 9)) for i, steps in enumerate(rng.integers(80, 120, 40))]
     model = fedkin.KMeans(n_clusters=2, features="rocket", random_state=0).fit([waves[:20], waves[20:]])

@@ -102,7 +102,7 @@ def with_embeddings(data: Dataset, options: TableOptions, origin: str) -> Datase
     if encoder is None:
         return data if samples is None or samples.encoder else _without_encoder(data, samples, origin)
     if samples is None and encoder.fingerprint():  # a function of arrays is one of the method's features
-        samples = _of_numbers(data)
+        samples = _of_numbers(data, encoder.takes("images"))
     if samples is None or samples.encoder:
         return data
     if not encoder.takes(samples.kind):
@@ -138,12 +138,12 @@ def note_on_texts(clients: Iterable[tuple[str, Table | None]]) -> list[str]:
     ]
 
 
-def _of_numbers(data: Dataset) -> Samples | None:
-    """Return arrays as images or series, and so a table of numbers."""
+def _of_numbers(data: Dataset, may_be_images: bool) -> Samples | None:
+    """Return arrays as images, if they may be, or series, and so a table of numbers."""
     if data.table is not None:
         plain = all(column.kind == "number" for column in data.table.columns)
         return Samples("series", list(data.table.values.float().numpy())) if plain else None
-    if data.x.ndim == 4 and data.x.shape[1] in (1, 3, 4) and data.x.shape[2] > 1:
+    if may_be_images and data.x.ndim == 4 and data.x.shape[1] in (1, 3, 4) and data.x.shape[2] > 1:
         return Samples("images", list(data.x.numpy()))
     return Samples("series", list((data.x.flatten(1, 2) if data.x.ndim == 4 else data.x).numpy()))
 
