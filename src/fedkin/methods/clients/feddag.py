@@ -56,8 +56,8 @@ class FedDAGMethod(OneShotMethod):
     first encoder and the layer; a cluster's second encoder is trained by the clients of those clusters that have most
     of the classes that its own clients have least of.
 
-    Messages are sent without noise. Differences from the paper: the tree is cut in its widest gap, as the paper's score
-    is lowest for one cluster per client and its authors choose by eye. First encoders do not begin from those of the
+    Messages are sent without noise. Differences from the paper: the tree is cut at a given height, 0.4 as in the authors' code; the paper's score of
+    heights is lowest for one cluster per client, and its authors choose by eye. First encoders do not begin from those of the
     warm-up (eq. 22), as in the authors' code. A client that comes later, or is unseen, joins the cluster of the
     nearest data, and trains no lonely rounds.
 
@@ -74,9 +74,9 @@ class FedDAGMethod(OneShotMethod):
     imbalance : float
         delta: angles between samples of a class are multiplied by 1 - delta to 1 + delta, the more the numbers of
         samples differ.
-    threshold : float or None
-        Where the tree of average linkage over distances in [0, 1] is cut; None for the middle of the widest gap between
-        its heights, which always separates at least two clusters.
+    threshold : float
+        alpha: where the tree of average linkage is cut, in (0, 1]. Distances reach from 0 to 1 whatever the clients, so
+        that at least two clusters are found, as a rule.
     sources : int
         k, the number of clusters that each one learns from.
     min_size : int
@@ -88,7 +88,7 @@ class FedDAGMethod(OneShotMethod):
     vectors: Annotated[int, Interval(ge=1, le=64)] = 3
     kept: Annotated[float, Interval(gt=0, le=1)] = 0.02
     imbalance: Annotated[float, Interval(ge=0, lt=1)] = 0.6
-    threshold: Annotated[float, Interval(gt=0, le=1)] | None = None
+    threshold: Annotated[float, Interval(gt=0, le=1)] = 0.4
     sources: Count = 2
     min_size: Count = 1
 
