@@ -56,10 +56,10 @@ class FedDAGMethod(OneShotMethod):
     first encoder and the layer; a cluster's second encoder is trained by the clients of those clusters that have most
     of the classes that its own clients have least of.
 
-    Messages are sent without noise. Differences from the paper: the tree is cut at a given height, 0.4 as in the authors' code; the paper's score of
-    heights is lowest for one cluster per client, and its authors choose by eye. First encoders do not begin from those of the
-    warm-up (eq. 22), as in the authors' code. A client that comes later, or is unseen, joins the cluster of the
-    nearest data, and trains no lonely rounds.
+    Messages are sent without noise. Differences from the paper: the tree is cut at a given height, 0.4 as in the
+    authors' code; the paper's score of heights is lowest for one cluster per client, and its authors choose by eye.
+    First encoders do not begin from those of the warm-up (eq. 22), nor in the authors' code. A client that comes later,
+    or is unseen, joins the cluster of the nearest data, without a warm-up.
 
     Attributes
     ----------
