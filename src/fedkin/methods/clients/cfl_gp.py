@@ -19,7 +19,14 @@ from fedkin.clustering.matching import matched_labels, renumbered
 from fedkin.core import Client, Federation, FedkinError, Payload, Record
 from fedkin.core.method import Count
 from fedkin.core.replies import Optional, int64, is_amount, is_number, updates
-from fedkin.methods.clients.client_method import UNKNOWN, ClientMethod, ClientMethodState, Trained, round_record
+from fedkin.methods.clients.client_method import (
+    UNKNOWN,
+    ClientMethod,
+    ClientMethodState,
+    RoundValues,
+    Trained,
+    round_record,
+)
 from fedkin.methods.clients.local_work import Training, trained_update, training_of, training_task
 from fedkin.nn.modules import Classifier
 from fedkin.nn.network_forms import CLASSIFIER, DESCENT
@@ -34,6 +41,12 @@ class CFLGPState(ClientMethodState):
 
     profiles: Tensor = field(default_factory=lambda: torch.zeros(0, 0, 0))
     counts: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.int64))
+
+
+class CFLGPValues(RoundValues, total=False):
+    """Values of a round, of a clustering round with the model that is its `criterion`."""
+
+    criterion: int
 
 
 @dataclass(frozen=True)
@@ -68,6 +81,7 @@ class CFLGPMethod(ClientMethod):
 
     traits = ClientMethod.traits.replace(finds_k=False, takes_k=True)
     state_type: ClassVar[type[ClientMethodState]] = CFLGPState
+    record_type: ClassVar[type[Any]] = CFLGPValues
 
     def init(self, fed: Federation) -> CFLGPState:
         """Return copies of one new model, and no client in a cluster yet."""

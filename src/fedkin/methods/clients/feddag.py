@@ -29,7 +29,13 @@ from fedkin.methods.clients.local_work import (
     training_of,
     training_task,
 )
-from fedkin.methods.clients.one_shot import OneShotMethod, OneShotState, distances_to_clusters, without_small
+from fedkin.methods.clients.one_shot import (
+    OneShotMethod,
+    OneShotState,
+    OneShotValues,
+    distances_to_clusters,
+    without_small,
+)
 from fedkin.methods.clients.update_splits import cosine_similarities
 from fedkin.nn.aggregation import Aggregation, Means
 from fedkin.nn.modules import TWO_ENCODERS, Classifier
@@ -45,6 +51,12 @@ class FedDAGState(OneShotState):
     """
 
     sources: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
+
+
+class FedDAGValues(OneShotValues, total=False):
+    """Values of a step, with the weights of the `sources` that each cluster learns from."""
+
+    sources: list[list[float]]
 
 
 @dataclass(frozen=True)
@@ -94,6 +106,7 @@ class FedDAGMethod(OneShotMethod):
 
     traits = OneShotMethod.traits.replace(scenario="label-clusters")
     state_type: ClassVar[type[ClientMethodState]] = FedDAGState
+    record_type: ClassVar[type[Any]] = FedDAGValues
 
     def classifier_for(self, shape: tuple[int, ...], classes: int) -> Classifier:
         classifier = super().classifier_for(shape, classes)

@@ -20,7 +20,14 @@ from torch.nn.functional import cross_entropy, one_hot
 from fedkin.core import Client, Federation, Payload, Record
 from fedkin.core.method import Count
 from fedkin.core.replies import Array, is_amount, is_number, updates
-from fedkin.methods.clients.client_method import ClientMethod, SoftState, Trained, check_differ, round_record
+from fedkin.methods.clients.client_method import (
+    ClientMethod,
+    RoundValues,
+    SoftState,
+    Trained,
+    check_differ,
+    round_record,
+)
 from fedkin.methods.clients.local_work import Training, labels_of, training_of, training_task
 from fedkin.nn.modules import Classifier
 from fedkin.nn.network_forms import CLASSIFIER, DESCENT
@@ -38,6 +45,12 @@ class FedRCState(SoftState):
     """
 
     frequencies: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
+
+
+class FedRCValues(RoundValues, total=False):
+    """Values of a round, with each client's `memberships` in the clusters."""
+
+    memberships: list[list[float]]
 
 
 @dataclass(frozen=True)
@@ -65,6 +78,7 @@ class FedRCMethod(ClientMethod):
 
     traits = ClientMethod.traits.replace(finds_k=False, takes_k=True)
     state_type: ClassVar[type[FedRCState]] = FedRCState
+    record_type: ClassVar[type[Any]] = FedRCValues
 
     def init(self, fed: Federation) -> FedRCState:
         """Return K different models, and equal memberships of every client."""

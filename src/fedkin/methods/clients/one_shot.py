@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, TypedDict
 
 import torch
 from annotated_types import Ge
@@ -22,7 +22,14 @@ from fedkin.clustering.tree_cuts import Clustering
 from fedkin.core import Federation, FedkinError, Record
 from fedkin.core.federation import MAX_ATTEMPTS, Replies
 from fedkin.core.method import Count, display_name
-from fedkin.methods.clients.client_method import UNKNOWN, ClientMethod, ClientMethodState, Trained, round_record
+from fedkin.methods.clients.client_method import (
+    UNKNOWN,
+    ClientMethod,
+    ClientMethodState,
+    RoundValues,
+    Trained,
+    round_record,
+)
 from fedkin.nn.aggregation import Means
 from fedkin.nn.modules import Classifier
 from fedkin.privacy.accounting import MEANINGFUL_EPSILON
@@ -42,6 +49,37 @@ class OneShotState(ClientMethodState):
     attempts: int = 0
 
 
+class FoundValues(TypedDict, total=False):
+    """How clusters were formed: by which `mode`, with the height of the `cut` and the greatest `heights` of a tree.
+
+    Of `embedding` also what was sent: `bits` or `numbers` of each client, and the `epsilon` that they have.
+    """
+
+    mode: str
+    cut: float | None
+    heights: list[float]
+    silhouettes: dict[str, float]
+    weights: list[float]
+    radius: float
+    nearest: list[float]
+    separable: bool
+    noise: float | None
+    noise_source: str
+    bits: int
+    flip: float
+    epsilon_bit: float
+    numbers: int
+    epsilon: float
+    delta: float
+
+
+class OneShotValues(RoundValues, total=False):
+    """Values of a step: `newcomers` as client and cluster, and of the step that forms clusters how."""
+
+    newcomers: list[list[int]]
+    clustering: FoundValues
+
+
 @dataclass(frozen=True)
 class OneShotMethod(ClientMethod):
     """Base of methods that cluster clients by one message from each, and then average within clusters.
@@ -59,6 +97,7 @@ class OneShotMethod(ClientMethod):
     shared_layers: Annotated[int, Ge(0)] = 0
 
     state_type: ClassVar[type[ClientMethodState]] = OneShotState
+    record_type: ClassVar[type[Any]] = OneShotValues
     traits = ClientMethod.traits.replace(scenario="rotation")
 
     def init(self, fed: Federation) -> Any:

@@ -18,7 +18,14 @@ from torch import Tensor
 
 from fedkin.clustering.matching import renumbered
 from fedkin.core import Client, Federation, FedkinError, Record
-from fedkin.methods.clients.client_method import UNKNOWN, ClientMethod, ClientMethodState, Trained, round_record
+from fedkin.methods.clients.client_method import (
+    UNKNOWN,
+    ClientMethod,
+    ClientMethodState,
+    RoundValues,
+    Trained,
+    round_record,
+)
 from fedkin.methods.clients.local_work import labels_of
 from fedkin.nn.descent import LocalTraining, train_locally
 from fedkin.nn.modules import Classifier
@@ -90,6 +97,13 @@ class Division:
     changes: dict[str, Any] = field(default_factory=dict)
 
 
+class SplitValues(RoundValues, total=False):
+    """Values of a round: the number of `splits` so far, and whether one `fired` now."""
+
+    splits: int
+    fired: bool
+
+
 @dataclass(frozen=True)
 class UpdateMethod(ClientMethod):
     """Base of methods that begin with one cluster and divide clusters by their clients' updates.
@@ -104,6 +118,7 @@ class UpdateMethod(ClientMethod):
     compare: Literal["parameters", "floats", "everything"] = "parameters"
 
     state_type: ClassVar[type[ClientMethodState]] = SplitState
+    record_type: ClassVar[type[Any]] = SplitValues
 
     def init(self, fed: Federation) -> Any:
         """Return one new model, and all clients in one cluster; refuse a `clustering_round` after the last."""

@@ -23,7 +23,7 @@ from fedkin.clustering.k_means import kmeans_plusplus_seeds
 from fedkin.clustering.nearest import nearest_centroids, pairwise_distances
 from fedkin.core import Client, Federation, Payload, Record, State, Task, client_task
 from fedkin.core.federation import MAX_ATTEMPTS
-from fedkin.core.method import Count, Fraction
+from fedkin.core.method import Count, Fraction, Values
 from fedkin.core.replies import Expected, counts_to, features, int64, is_name, reals
 from fedkin.features.extractors import cached_features
 from fedkin.methods.samples.centroid_method import (
@@ -57,6 +57,13 @@ class AFCLState(CentroidState):
     counts: dict[str, Tensor] = field(default_factory=dict)
     times: dict[str, int] = field(default_factory=dict)
     score: float = -1.0
+
+
+class AFCLValues(Values, total=False):
+    """Values of a step: the number of `seeds`, and how far they `moved`."""
+
+    seeds: int
+    moved: float
 
 
 @dataclass(frozen=True)
@@ -98,6 +105,7 @@ class AFCLMethod(SampleMethod):
 
     traits = SampleMethod.traits.replace(finds_k=True, takes_k=False, cost="cheap")
     state_type: ClassVar[type[State]] = AFCLState
+    record_type: ClassVar[type[Any]] = AFCLValues
     assign_task: ClassVar[Task] = assign_to_centroids
 
     predict = staticmethod(CentroidMethod.predict)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import torch
 from annotated_types import Gt
@@ -19,7 +19,7 @@ from fedkin.clustering.k_means import MANY_POINTS, k_means, k_means_of_centres, 
 from fedkin.core import Client, Federation, Payload, Record, client_task
 from fedkin.core.client_array import Block
 from fedkin.core.federation import Replies
-from fedkin.core.method import Count, Positive
+from fedkin.core.method import Count, Positive, Values
 from fedkin.core.replies import features, is_name
 from fedkin.features.extractors import cached_features, extract
 from fedkin.methods.samples.centroid_method import (
@@ -65,6 +65,13 @@ def cluster_all(
     return one_round(method, fed, state, send_samples, {"features": state.features}, cluster, "points")
 
 
+class PooledValues(Values, total=False):
+    """Values of the only step: `iterations`, and how far centroids `moved` in the last one."""
+
+    iterations: int
+    moved: float
+
+
 @dataclass(frozen=True)
 class KMeansMethod(CentroidMethod):
     """Centralised baseline: k-means of all samples together; the data leave the clients.
@@ -79,6 +86,8 @@ class KMeansMethod(CentroidMethod):
 
     n_init: Count = 10
     max_iter: Count = 300
+
+    record_type: ClassVar[type[Any]] = PooledValues
 
     traits = _TRAITS
 
@@ -115,6 +124,7 @@ class FuzzyCMeansMethod(CentroidMethod):
     tolerance: Positive = 1e-4
     max_iter: Count = 1000
 
+    record_type: ClassVar[type[Any]] = PooledValues
     traits = _TRAITS
     soft = True
 

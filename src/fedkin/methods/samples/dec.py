@@ -18,7 +18,7 @@ from torch import Tensor
 from fedkin.clustering.margins import share_margin
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, Task, client_task
 from fedkin.core.federation import Replies
-from fedkin.core.method import Count, Positive
+from fedkin.core.method import Count, Positive, Values
 from fedkin.core.replies import features, is_count, positive, reals, updates
 from fedkin.methods.samples.centroid_method import RoundOutcome, one_round
 from fedkin.methods.samples.sample_method import SampleMethod, assign_samples, describe_clients
@@ -51,6 +51,12 @@ class DECState(State):
 
     width: int = 0
     found: dict[str, Any] = field(default_factory=dict)
+
+
+class DECValues(Values, total=False):
+    """Values of the step: the number of `samples`."""
+
+    samples: int
 
 
 @dataclass(frozen=True)
@@ -88,6 +94,7 @@ class DECMethod(SampleMethod):
 
     traits = SampleMethod.traits.replace(moves_data=True, baseline=True, has_device=True)
     state_type: ClassVar[type[State]] = DECState
+    record_type: ClassVar[type[Any]] = DECValues
     assign_task: ClassVar[Task] = assign
     soft = True
 

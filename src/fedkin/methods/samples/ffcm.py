@@ -22,7 +22,7 @@ from fedkin.clustering.nearest import repeats
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, client_task
 from fedkin.core import replies as forms
 from fedkin.core.client_array import Block, PerClient, single
-from fedkin.core.method import Count, Positive
+from fedkin.core.method import Count, Positive, Values
 from fedkin.core.seeds import draw_seed
 from fedkin.features.extractors import cached_features, extract
 from fedkin.methods.samples.centroid_method import CentroidMethod, CentroidState, features_for, scaled_like_features
@@ -40,6 +40,13 @@ class FFCMState(CentroidState):
     """State of FFCM: the centres, now and `before` the last round, ``(k, width)``."""
 
     before: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
+
+
+class FFCMValues(Values, total=False):
+    """Values of a round: how far centres `moved`, ``None`` at first, and `iterations` by client."""
+
+    moved: float | None
+    iterations: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -80,6 +87,7 @@ class FFCMMethod(CentroidMethod):
         paper={"fuzziness": 2.0, "start": "uniform", "rounds": 1000},
     )
     state_type: ClassVar[type[State]] = FFCMState
+    record_type: ClassVar[type[Any]] = FFCMValues
     soft = True
 
     def init(self, fed: Federation) -> FFCMState:

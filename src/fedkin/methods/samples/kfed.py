@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ from fedkin.clustering.nearest import nearest_centroids
 from fedkin.core import Client, Federation, Payload, Record, State, client_task
 from fedkin.core.client_array import Block, PerClient
 from fedkin.core.federation import Replies
-from fedkin.core.method import Count
+from fedkin.core.method import Count, Values
 from fedkin.core.replies import counts_to, int64, is_count, is_name, reals
 from fedkin.features.extractors import cached_features, extract, width_of
 from fedkin.methods.samples.centroid_method import (
@@ -41,6 +41,14 @@ class KFedState(PointsState):
     """State of k-FED: the clients' centres, and the cluster of each, int64 ``(m,)``."""
 
     clusters: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
+
+
+class KFedValues(Values, total=False):
+    """Values of a step: `local_clusters` and `iterations` by client, and the client that the server `start`s with."""
+
+    start: int
+    local_clusters: list[int]
+    iterations: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -68,6 +76,7 @@ class KFedMethod(CentroidMethod):
 
     traits = CentroidMethod.traits.replace(cost="cheap", paper={"assign": "induced", "max_iter": 1})
     state_type: ClassVar[type[State]] = KFedState
+    record_type: ClassVar[type[Any]] = KFedValues
     without = staticmethod(without_points)
     remains = staticmethod(nothing_remains)
 

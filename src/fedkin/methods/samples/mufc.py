@@ -20,7 +20,7 @@ from fedkin.clustering.nearest import pairwise_distances
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State, Task, client_task
 from fedkin.core.client_array import Block, PerClient, single
 from fedkin.core.federation import Replies
-from fedkin.core.method import Count
+from fedkin.core.method import Count, Values
 from fedkin.core.replies import Expected, counts_to, int64, is_count, is_name, reals, within
 from fedkin.features.extractors import cached_features, extract
 from fedkin.methods.samples.centroid_method import (
@@ -104,6 +104,12 @@ class MUFCState(PointsState):
     requests: int = 0
 
 
+class MUFCValues(Values, total=False):
+    """Values of a step: `local_clusters` by client."""
+
+    local_clusters: list[int]
+
+
 @dataclass(frozen=True)
 class MUFCMethod(CentroidMethod):
     """One-shot k-means of the clients' rounded k-means++ seeds, which supports unlearning.
@@ -124,6 +130,7 @@ class MUFCMethod(CentroidMethod):
     grid: Annotated[float, Ge(0)] = 0.05
 
     state_type: ClassVar[type[State]] = MUFCState
+    record_type: ClassVar[type[Any]] = MUFCValues
     traits = CentroidMethod.traits.replace(cost="cheap")
     assign_task: ClassVar[Task] = assign_remaining
     without = staticmethod(without_points)

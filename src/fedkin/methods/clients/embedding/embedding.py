@@ -31,7 +31,7 @@ from fedkin.core.seeds import draw_seed
 from fedkin.methods.clients.client_method import UNKNOWN, ClientMethodState, PositiveFraction, Trained, round_record
 from fedkin.methods.clients.embedding.class_sums import EPSILON, ClassSums, assigned
 from fedkin.methods.clients.local_work import Training, filling_of, means_by_class, trained_update, training_task
-from fedkin.methods.clients.one_shot import OneShotMethod, OneShotState, centroids_of, nearest_cluster
+from fedkin.methods.clients.one_shot import OneShotMethod, OneShotState, OneShotValues, centroids_of, nearest_cluster
 from fedkin.nn.client_stack import Job
 from fedkin.nn.descent import LocalTraining
 from fedkin.nn.encoder import Encoder, Pretrained, choose_autoencoder
@@ -59,6 +59,12 @@ class EmbeddingState(OneShotState):
     template: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
     centre: Tensor = field(default_factory=lambda: torch.zeros(0))
     radius: float = 1.0
+
+
+class EmbeddingValues(OneShotValues, total=False):
+    """Values of a step, of pre-training with the encoder's `reconstruction` error."""
+
+    reconstruction: float
 
 
 @dataclass(frozen=True)
@@ -133,6 +139,7 @@ class EmbeddingMethod(OneShotMethod):
 
     traits = OneShotMethod.traits.replace(paper={"clustering": "bayes"})
     state_type: ClassVar[type[ClientMethodState]] = EmbeddingState
+    record_type: ClassVar[type[Any]] = EmbeddingValues
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -23,7 +23,7 @@ from fedkin.clustering.node_votes import counted, counted_shares, nearest_nodes,
 from fedkin.clustering.whitening import fewest_samples
 from fedkin.core import Client, Federation, FedkinError, Payload, Record, State
 from fedkin.core.federation import Replies
-from fedkin.core.method import Count, Nodes, Positive
+from fedkin.core.method import Count, Nodes, Positive, Values
 from fedkin.core.seeds import draw_seed
 from fedkin.features import extractors as named
 from fedkin.features.encoders import EMBEDDED, is_encoder
@@ -66,6 +66,30 @@ _FLAT = (
     'to "raw" to compare the columns.'
 )
 _UNIT = 1e-6  # shorter than any features, so that all are scaled to length 1
+
+
+class KinGraphValues(Values, total=False):
+    """Values of a step: of the components, the cut with coarser and finer `scales`, or a round of refinement."""
+
+    features: str
+    components: int
+    explained: float
+    samples: int
+    nodes: int
+    edges: int
+    micro_clusters: int
+    found_in: str
+    scales: list[dict[str, Any]]
+    stability: float | None
+    agreement: float | None
+    largest_client_share: float
+    categories_downweighted: bool
+    turned: float
+    exchanges: int
+    sums: str
+    epsilon: float
+    delta: float
+    noise_source: str
 
 
 @dataclass(frozen=True)
@@ -147,6 +171,7 @@ class KinGraphMethod(SampleMethod):
         sums_suffice={"common_micro_clusters": (True, "auto"), "epsilon": None},
     )
     state_type: ClassVar[type[State]] = KinGraphState
+    record_type: ClassVar[type[Any]] = KinGraphValues
     soft = True
 
     def __post_init__(self) -> None:
