@@ -28,7 +28,7 @@ from fedkin.engines.local import LocalFederation
 from fedkin.engines.site import Site
 from fedkin.experiment.config import load_config
 from fedkin.features.encoders import Encoder
-from fedkin.secure_aggregation.client_tasks import TAG, send_key
+from fedkin.secure_aggregation.client_tasks import TAG, SiteIdentity, send_key
 from nodes import nodes_of
 
 PUMPS, INVOICES = ["oil leaks below the pump", "the pump leaks"], ["the invoice was paid twice", "wrong invoice"]
@@ -76,6 +76,8 @@ def test_a_word_of_one_client_alone_never_leaves_it() -> None:
     send_shared_words.run([ours], [asked | {"digests": digests[1][0]}])
     [counted] = count_words.run([ours], [{"min_members": 5, "n_clusters": 1, "words": ["pump", "smith"]}])
     assert counted["counts"].tolist() == [[15, 0]]
+    ours.identity = SiteIdentity("run", None, {"south": "the key of a site that is not in the group"})
+    assert send_word_digests.run([ours], [asked]) == [{}]
 
 
 def test_words_and_cells_of_few_texts_are_not_reported() -> None:
