@@ -31,8 +31,8 @@ import pandas as pd
 
 import fedkin
 from fedkin.data.checks import Check, Finding
+from fedkin.data.inputs import ClientFiles
 from fedkin.data.preparation import prepare
-from fedkin.data.scenarios.partitions import ClientFiles
 from fedkin.engines.local import LocalFederation
 
 ROWS, COLUMNS, CLIENTS = (40, 20_000), (2, 400), 3

@@ -22,7 +22,7 @@ from sklearn.datasets import load_breast_cancer, load_iris, load_wine, make_moon
 
 from fedkin.clustering.metrics import adjusted_rand
 from fedkin.core.runner import Callback
-from fedkin.data.scenarios.partitions import ClientFiles
+from fedkin.data.inputs import ClientFiles
 from fedkin.experiment.config import load_config
 from fedkin.studies.cells import run_cell
 from fedkin.studies.question import Candidate

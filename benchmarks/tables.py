@@ -36,8 +36,8 @@ from sklearn.metrics import adjusted_rand_score, silhouette_score
 from sklearn.mixture import GaussianMixture
 
 import fedkin
+from fedkin.data.inputs import ClientFiles
 from fedkin.data.preparation import prepare
-from fedkin.data.scenarios.partitions import ClientFiles
 from fedkin.engines.local import LocalFederation
 from sources import (
     IMAGES,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedkin.core import FedkinError
-from fedkin.data.client_arrays import read_client_array
+from fedkin.data.sources import read_client_array
 
 
 def test_clients_are_mapped_from_a_file_that_nothing_changes(tmp_path):

@@ -11,9 +11,9 @@ import fedkin
 from fedkin.core import Client, FedkinError
 from fedkin.core.client import Table
 from fedkin.data.encoding import Encoding, fit_scales
+from fedkin.data.inputs import ClientFiles
 from fedkin.data.options import TableOptions
 from fedkin.data.preparation import Preparation, encode, prepare, restore_preparation
-from fedkin.data.scenarios.partitions import ClientFiles
 from fedkin.data.statistics import ColumnSums, column_histograms, histograms, moments
 from fedkin.engines.local import LocalFederation
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedkin.core.runner import Callback
-from fedkin.data.scenarios.partitions import ClientFiles
+from fedkin.data.inputs import ClientFiles
 from fedkin.experiment.config import load_config
 from fedkin.studies.cells import CellResult, run_cell
 from fedkin.studies.question import Candidate, methods_of, question_of

@@ -163,7 +163,7 @@ class ClientArray(Mapping[int, Client]):
     ----------
     rows : Tensor
         float32 ``(rows, *shape)``, all finite; may be a file that is mapped into memory, see
-        `fedkin.data.client_arrays`.
+        `fedkin.data.sources`.
     offsets : sequence of int
         ``(clients + 1,)``: client i has ``rows[offsets[i]:offsets[i + 1]]``, at least one row.
     min_members : int

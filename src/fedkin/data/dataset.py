@@ -122,12 +122,17 @@ def encode_labels(values: Iterable[Any], origin: str) -> tuple[Tensor, list[str]
     `values` are one integer, boolean, string or whole float per sample; blanks around a string do not count. `origin`
     names the source, at the beginning of error messages. Raises FedkinError if a label is missing or a fraction.
     """
+    from pandas import isna
+
     array = np.asarray(values)
     labels = (values if isinstance(values, np.ma.MaskedArray) else array).tolist()  # masked ones are None
     if array.ndim != 1 or any(isinstance(label, Collection) and not isinstance(label, str | bytes) for label in labels):
         raise FedkinError(f"{origin} has shape {array.shape}; labels need one value per sample.")
-    if missing := sum(map(_is_missing, labels)):
-        raise lacking_labels(origin, missing, len(labels))
+    if missing := int(np.sum(isna(np.array(labels, dtype=object)))):
+        raise FedkinError(
+            f"{origin} lacks {missing} of {len(labels)} labels; leave these rows out, or {setting('label', 'none')} to "
+            "use none."
+        )
     if array.dtype.kind == "f":
         if (fraction := next((label for label in labels if not label.is_integer()), None)) is not None:
             raise fractions(origin, fraction)
@@ -138,23 +143,9 @@ def encode_labels(values: Iterable[Any], origin: str) -> tuple[Tensor, list[str]
     return torch.tensor([index[name] for name in names], dtype=torch.int64), classes
 
 
-def _is_missing(label: Any) -> bool:
-    try:
-        return label is None or bool(label != label)
-    except TypeError:  # of pandas' NA one cannot even say whether it differs from itself
-        return True
-
-
 def are_whole(classes: Iterable[str]) -> bool:
     """Return whether all names of classes are whole numbers, so that labels are integers."""
     return all(name.removeprefix("-").isdecimal() for name in classes)
-
-
-def lacking_labels(origin: str, missing: int, rows: int) -> FedkinError:
-    """Return the error on labels that are `missing` in so many of all `rows`."""
-    return FedkinError(
-        f"{origin} lacks {missing} of {rows} labels; leave these rows out, or {setting('label', 'none')} to use none."
-    )
 
 
 def fractions(origin: str, example: object) -> FedkinError:
@@ -171,20 +162,6 @@ def too_many_labels(classes: int, rows: int) -> bool:
     Twenty never are; else they are more than half of the rows, or more than a hundred and a tenth of the rows.
     """
     return classes > max(20, rows / 2) or classes > max(100, rows / 10)
-
-
-def check_are_classes(classes: Sequence[str], rows: int, column: str | None) -> None:
-    """Raise FedkinError if labels which a user has named, of all clients together, are measured numbers.
-
-    They are if they are numbers of which most come once or twice.
-    """
-    try:
-        are_numbers = bool(np.isfinite([float(name) for name in classes]).all())
-    except ValueError:
-        return
-    if are_numbers and len(classes) > max(20, rows / 3):
-        labels = "The labels are" if column is None else f"Column '{column}' has"
-        raise FedkinError(f"{labels} {len(classes):,} different numbers in {rows:,} rows; labels must be classes.")
 
 
 def not_labels(clients: Sequence[Dataset]) -> list[str]:

@@ -1,14 +1,14 @@
 """Clients' data as users pass them: the one place where they come in.
 
-They become arrays, DataFrames, samples and paths (`federation_input`), and then data sets whose class indices mean the
-same at all clients (`load_clients`).
+They become arrays, DataFrames, samples and paths (`federation_input`), then data sets whose class indices mean the
+same at all clients (`load_clients`), then a population (`ClientFiles`).
 """
 
 from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set, Sized
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -17,18 +17,22 @@ import numpy as np
 import torch
 from scipy.sparse import issparse
 from torch import Tensor
-from torch.utils.data import DataLoader, RandomSampler, SequentialSampler, Subset, TensorDataset, default_collate
+from torch.utils.data import DataLoader, RandomSampler, SequentialSampler, Subset, default_collate
 from torch.utils.data import Dataset as TorchDataset
 
-from fedkin.core.client import Samples
-from fedkin.core.errors import FedkinError, in_short, listing, no_column, raised_by, refuse, unknown_name
-from fedkin.core.files import check_room
+from fedkin.core.client import Samples, Table
+from fedkin.core.errors import FedkinError, in_short, listing, no_column, option, raised_by, refuse, setting
+from fedkin.core.files import ending_of
+from fedkin.core.method import Fraction
 from fedkin.core.replies import check_same_shape
-from fedkin.data.dataset import LABEL_NAMES, Dataset, in_order, not_labels
-from fedkin.data.names import expanded, files_in
+from fedkin.core.seeds import derive_generator
+from fedkin.data.checks import check_cells, check_labels
+from fedkin.data.dataset import LABEL_NAMES, Dataset, in_order, not_labels, notes_on_outcomes, too_many_labels
+from fedkin.data.names import KINDS, expanded, files_in
 from fedkin.data.options import NO_LABELS, NO_OPTIONS, TableOptions
-from fedkin.data.samples import folder_dataset, listed_samples, pixels_of, with_embeddings
-from fedkin.data.sources import read_file, read_rows
+from fedkin.data.population import Population, client_of, hold_out
+from fedkin.data.samples import SUGGESTED, folder_dataset, pixels_of, with_embeddings
+from fedkin.data.sources import clients_in_one, read_file, read_rows
 from fedkin.data.tables import as_dataset, as_frame, label_of
 
 FORMS = (
@@ -160,22 +164,13 @@ def _of_items(data: Any, origin: str, label: str | None) -> ClientInput:
             data = Subset(data, [int(i) for i in getattr(sampler, "indices", sampler)])
     if _is_hub(data) and data.format["type"] != "custom":  # a transform of the user's makes other items
         return ClientInput(*read_rows(data, origin, label))
-    if isinstance(data, TensorDataset) and len(data.tensors) in (1, 2):
-        x, *labels = (tensor.detach().cpu() for tensor in data.tensors)
-        return ClientInput(x, labels[0].numpy() if labels else None)
-    count, samples, labels = len(data) if isinstance(data, Sized) else 0, list[Tensor](), list[Any]()
     try:
-        for item in (data[i] for i in range(count)) if count else iter(data):
-            x, y = _sample_and_label(item, label)
-            if not samples:
-                check_room(origin, 2 * count * x.numel() * x.element_size())  # one by one, and stacked
-            samples.append(x)
-            labels += [] if y is None else [y]
-        if len(labels) not in (0, len(samples)):
+        items = map(data.__getitem__, range(len(data))) if hasattr(data, "__len__") else data
+        pairs = [_sample_and_label(item, label) for item in items]
+        labels = [y for _, y in pairs if y is not None]
+        if len(labels) not in (0, len(pairs)):
             raise ValueError("only some have labels")
-        return ClientInput(torch.stack(samples), np.asarray(labels) if labels else None)
-    except FedkinError:
-        raise
+        return ClientInput(torch.stack([x for x, _ in pairs]), np.asarray(labels) if labels else None)
     except Exception as error:  # whatever a user's own data set raises, and torch over samples of other shapes or none
         form = "each is x, a pair (x, y), or a dict with x or image and label, and all x are numbers of one shape"
         raise FedkinError(f"The items of {origin} cannot be used ({in_short(error)}); {form}.") from error
@@ -195,6 +190,36 @@ def _sample_and_label(item: Any, label: str | None) -> tuple[Tensor, Any]:
     x = torch.tensor(pixels_of(first)) / 255 if hasattr(first, "convert") else first
     x = x.detach().cpu() if isinstance(x, Tensor) else torch.from_numpy(np.array(x))
     return x.float() if x.is_floating_point() else x, y
+
+
+def listed_samples(value: Any) -> Samples | None:
+    """Return a list of texts, pictures, paths of samples or series of different lengths; ``None`` for anything else.
+
+    Texts are also an array or a Series of objects.
+    """
+    is_column = getattr(value, "ndim", 0) == 1 and getattr(getattr(value, "dtype", None), "kind", "O") in "OUT"
+    if not (isinstance(value, list | tuple) or is_column) or not len(value):
+        return None
+    items = list(value)
+    if all(isinstance(item, str | Path) for item in items):
+        kinds = {KINDS.get(ending_of(item)) if _is_path(item) else "texts" for item in items}
+        if None in kinds or all(ending_of(item) == ".csv" for item in items):  # files or folders of clients
+            return None
+        kind = kinds.pop() or "texts"
+        if kinds or (kind == "texts" and not all(map(_is_path, items))):  # words, some of which end like files
+            return Samples("texts", items)
+        return Samples(kind, [Path(item).expanduser() for item in items])
+    if all(hasattr(item, "getbands") for item in items):
+        return Samples("images", items)
+    shapes = [getattr(item, "shape", ()) for item in items]
+    return Samples("series", items) if {len(shape) for shape in shapes} == {1} and len(set(shapes)) > 1 else None
+
+
+def _is_path(item: str | Path) -> bool:
+    text = str(item)
+    if len(text) >= 4096 or "\n" in text:  # the system refuses to look up longer ones
+        return False
+    return bool(ending_of(text) and " " not in text.strip()) or Path(text).exists()
 
 
 # Data of several clients.
@@ -307,10 +332,8 @@ def labels_beside(y: Any, keys: Sequence[Any], by_name: bool) -> Mapping[Any, An
         if not by_name:
             raise FedkinError("y has labels by name, but clients have no names; give both in lists, or both in dicts.")
         labels = {_client_name(name): values for name, values in y.items()}
-        if missing := next((key for key in keys if key not in labels), None):
-            raise FedkinError(f"y has no labels of client '{missing}'; give one array for each client.")
-        if unknown := next((name for name in labels if name not in keys), None):
-            raise unknown_name("client in y", unknown, keys)
+        if odd := sorted({*labels} ^ {*keys}):
+            raise FedkinError(f"y has {'no labels' if odd[0] in keys else 'labels'} of client '{odd[0]}'.")
         return labels
     if not isinstance(y, list | tuple | np.ndarray) or (len(y) and dimensions(y[0]) == 0):
         raise FedkinError(f"y is a {type(y).__name__}; it takes a column, or one array of labels for each client.")
@@ -330,8 +353,7 @@ def _by_name(clients: Any) -> dict[str, Any]:
         raise FedkinError("The dict of clients is empty; at least one is needed.")
     if _is_grouped(clients):
         if lost := len(clients.obj) - int(clients.size().sum()):
-            rows = f"{lost:,} of {len(clients.obj):,} rows"
-            raise FedkinError(f"{rows} have no value by which the table is divided, so they are no client's.")
+            raise FedkinError(f"{lost:,} rows have no value by which the table is divided, so they are no client's.")
         keys = clients.keys if isinstance(clients.keys, list) else [clients.keys]
         keys = [key for key in keys if isinstance(key, str)]
         pairs = [(name, group.drop(columns=keys, errors="ignore")) for name, group in pairs]
@@ -343,8 +365,7 @@ def _by_name(clients: Any) -> dict[str, Any]:
 
 def _client_name(key: Any) -> str:
     """Return a client's name as text; of several, as ``groupby`` by several columns has, all."""
-    names = [str(name).removesuffix(" 00:00:00") for name in (key if isinstance(key, tuple) else (key,))]
-    return ", ".join(name.removesuffix(".0") for name in names)  # 3 and 3.0 are one name
+    return ", ".join(map(str, key if isinstance(key, tuple) else (key,)))
 
 
 def _is_partitioned(value: Any) -> bool:
@@ -365,9 +386,7 @@ def _partitions(federated: Any, split: str) -> list[Any]:
     if split == "train" and len(partitioners) == 1:
         split = str(next(iter(partitioners)))
     if split not in partitioners:
-        raise FedkinError(
-            f"The FederatedDataset has no partitioner of '{split}', but of {listing(list(partitioners))}."
-        )
+        raise FedkinError(f"The FederatedDataset has no partitioner of '{split}', but of {listing([*partitioners])}.")
     return [federated.load_partition(i, split) for i in range(partitioners[split].num_partitions)]
 
 
@@ -399,7 +418,9 @@ def load_clients(
                 client = replace(samples or read_file(path, label, None, options), name=name)
             else:
                 client = as_dataset(data, name, origin, label, options)
-            clients.append(with_embeddings(client, options, origin))
+            if options.encoder or client.samples or (client.table and client.table.texts):
+                client = with_embeddings(client, options, origin)
+            clients.append(client)
         except FedkinError as error:
             problems += [(origin, line) for line in str(error).splitlines()]
     refuse(said_once(problems))
@@ -450,3 +471,105 @@ def said_once(problems: Sequence[tuple[str, str]]) -> list[str]:
         also = f" So it is with {listing([client for client, _ in more], 8)}." if more else ""
         sentences.append(f"{sentence}{also}")
     return sentences
+
+
+# The population of data that are split already.
+
+
+@dataclass(frozen=True)
+class ClientFiles:
+    """Data that are split already: one file, table or array per client, used as they are.
+
+    Attributes
+    ----------
+    data : str, Path, sequence or mapping
+        A folder with one file per client, or the file, DataFrame or array of each client, in order or by the client's
+        name; see `fedkin.data.inputs.load_clients`.
+    label : str or None
+        The column or array of labels of every client, or "none" if there are no labels. If all have labels, they are
+        the clients' and the truth.
+    test_fraction : float
+        Fraction of every client's samples that is held out for tests, in [0, 1]; needs labels if it is above 0.
+    table : TableOptions
+        Options for reading the tables' columns.
+    column : str or None
+        If all clients' rows are in one file, its column with the name of each row's client.
+    """
+
+    data: str | Path | Sequence[Any] | Mapping[str, Any]
+    label: str | None = None
+    test_fraction: Fraction = 0.0
+    table: TableOptions = NO_OPTIONS
+    column: str | None = None
+
+    def build(self, seed: int = 0) -> Population:
+        """Build the clients, in order of file name or as listed; only the held-out samples are drawn at random.
+
+        Raises FedkinError if there is no client, or any client's data cannot be used, with a line for each problem; if
+        arrays differ in shape, or tests are wanted of data without labels.
+        """
+        if self.column is None:
+            sites = load_clients(self.data, self.label, self.table)
+        else:
+            sites = clients_in_one(self.data, self.column, self.label, self.table)
+        labels = [site.y for site in sites if site.y is not None]
+        labelled = len(labels) == len(sites)
+        classes = sites[0].classes if labelled else []
+        if self.test_fraction > 0 and not labelled:
+            raise FedkinError(
+                f"test_fraction is {self.test_fraction}, but not every client has labels to test against."
+            )
+        clients = [client_of(i, site) for i, site in enumerate(sites)]
+        tests = []
+        for i, (site, y) in enumerate(zip(sites, labels, strict=True) if labelled else ()):
+            clients[i].y = y
+            if self.test_fraction > 0:
+                rest, out = hold_out(torch.arange(len(site)), self.test_fraction, derive_generator(seed, "test", i))
+                clients[i] = clients[i].rows(rest)
+                tests.append((site.x[out], y[out]))
+        guesses = (*notes_on_outcomes(site.features for site in sites), *_label_notes(sites, self.label, labelled))
+        comparable = labelled and not too_many_labels(len(classes), sum(map(len, sites)))
+        apart, questions = notes_on_sites(sites, comparable)
+        return Population(
+            clients,
+            [client.y for client in clients if client.y is not None] if labelled else None,
+            classes,
+            list(dict.fromkeys(name for site in sites for name in site.features)),
+            [site.name for site in sites],
+            tests,
+            notes=(*guesses, *apart, *questions),
+            questions=questions,
+            guesses=guesses,
+        )
+
+
+def notes_on_sites(sites: Sequence[Dataset], comparable: bool) -> tuple[Sequence[str], tuple[str, ...]]:
+    """Return notes on labels that clients do not share, if they are `comparable`, and on what looks wrong."""
+    labelled = [(site.name, site.y, site.classes) for site in sites if site.y is not None and comparable]
+    spelt, apart = check_labels({name: [classes[i] for i in y.unique().tolist()] for name, y, classes in labelled})
+    cells = check_cells({site.name: site.table for site in sites if site.table is not None})
+    return apart, (*spelt, *cells, *note_on_texts([site.table for site in sites]))
+
+
+def note_on_texts(tables: Sequence[Table | None]) -> list[str]:
+    """Return a sentence on each column of free text that is left out, since there is no encoder."""
+    columns = [item for table in tables if table for item in table.texts.items()]
+    how = setting("encode", SUGGESTED["texts"])
+    return [
+        f"Column '{name}' holds free text and is left out; {how} to compare what it says, or name it in "
+        f"{option('drop')} or {option('categorical')}."
+        for name in dict.fromkeys(name for name, column in columns if column.rows is None)
+    ]
+
+
+def _label_notes(sites: Sequence[Dataset], label: str | None, labelled: bool) -> list[str]:
+    """Return sentences on columns that were taken for labels though the user has not named them."""
+    notes = []
+    for name in dict.fromkeys(site.label for site in sites if site.label is not None and label is None):
+        holders = listing([site.name for site in sites if site.label == name], 5)
+        use = "" if labelled else ", and not used, for others have none"
+        notes.append(
+            f"Column '{name}' is taken for labels of {holders}{use}, so it is no feature; if it is one, name the "
+            f"labels with {option('label')}, or {setting('label', 'none')}."
+        )
+    return notes

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from fedkin.core.client import Client, Table
+from fedkin.core.client import Client
 from fedkin.core.errors import FedkinError
 from fedkin.core.files import ending_of, stem_of
 from fedkin.core.seeds import derive_generator
+from fedkin.data.dataset import Dataset
 from fedkin.data.names import READ
-from fedkin.data.preparation import Preparation
 
 
 @dataclass(frozen=True)
@@ -119,6 +119,8 @@ class Population:
         it had in the order of names. Raises FedkinError if there is no such client, nobody else is left, or a client's
         place cannot be made up.
         """
+        if not clients:
+            return self
         population = self
         for name in sorted(name for name in clients if isinstance(name, str) and name not in self.names):
             population = population._with_place_of(name)
@@ -126,16 +128,23 @@ class Population:
         gone = sorted({population.names.index(client) if isinstance(client, str) else client for client in clients})
         if unknown := [client for client in gone if not 0 <= client < count]:
             raise FedkinError(f"'federation.forgotten' names client {unknown[0]}; allowed: 0 to {count - 1}.")
-        if gone and len(gone) == count:
+        if len(gone) == count:
             raise FedkinError("'federation.forgotten' names all clients; at least one must be left.")
-        return population._emptied(gone) if gone else population
+        drift, arrivals, index = population.drift, population.arrivals, torch.tensor(gone, dtype=torch.int64)
+        return replace(
+            population,
+            clients=[_empty(client) if client.id in gone else client for client in population.clients],
+            truth=population.truth and [y[:0] if i in gone else y for i, y in enumerate(population.truth)],
+            tests=[(x[:0], y[:0]) if i in gone else (x, y) for i, (x, y) in enumerate(population.tests)],
+            drift=drift and replace(drift, clients=drift.clients[~torch.isin(drift.clients, index)]),
+            arrivals=None if arrivals is None else arrivals.index_fill(0, index, 0),
+            forgotten=tuple(gone),
+        )
 
     def _with_place_of(self, name: str) -> Population:
         """Insert an empty client of this name at its place in the order of names."""
-        if not self.names or self.names != sorted(self.names):
-            raise FedkinError(f"'federation.forgotten' names client '{name}', which is not there.")
-        if self.tests:
-            raise FedkinError(f"The others' test samples were drawn with the file of client '{name}' in its place.")
+        if not self.names or self.names != sorted(self.names) or self.tests:
+            raise FedkinError(f"'federation.forgotten' names client '{name}', which has no place among the others.")
         place, clients, truth = bisect(self.names, name), list(self.clients), self.truth
         clients[place:] = [replace(client, id=client.id + 1) for client in clients[place:]]
         if self.clients:
@@ -144,36 +153,27 @@ class Population:
             truth = [*truth[:place], truth[0][:0], *truth[place:]]
         return replace(self, clients=clients, names=[*self.names[:place], name, *self.names[place:]], truth=truth)
 
-    def _emptied(self, gone: list[int]) -> Population:
-        drift, arrivals = self.drift, self.arrivals
-        if drift is not None:
-            drift = replace(drift, clients=drift.clients[~torch.isin(drift.clients, torch.tensor(gone))])
-        if arrivals is not None:
-            arrivals = arrivals.index_fill(0, torch.tensor(gone), 0)
-        return replace(
-            self,
-            clients=[_empty(client) if client.id in gone else client for client in self.clients],
-            truth=self.truth and [y[:0] if i in gone else y for i, y in enumerate(self.truth)],
-            tests=[(x[:0], y[:0]) if i in gone else (x, y) for i, (x, y) in enumerate(self.tests)],
-            drift=drift,
-            arrivals=arrivals,
-            forgotten=tuple(gone),
-        )
-
-    def prepared(self, preparation: Preparation) -> Population:
-        """Return the population with `tests` and `common_test` prepared; clients prepare their own data themselves."""
-        tests = []
-        for i, (x, y) in enumerate(self.tests):
-            table = self.clients[i].table
-            rows = None if table is None else Table(table.columns, x.double())
-            tests.append((preparation.prepared(x, rows, f"The test part of client {i}", table), y))
-        common = self.common_test and (preparation.prepared(self.common_test[0]), self.common_test[1])
-        return replace(self, tests=tests, common_test=common)
-
 
 def _empty(client: Client) -> Client:
     """Return a client of the same kind without samples or state."""
     return replace(client.rows(torch.zeros(0, dtype=torch.int64)), state={})
+
+
+def client_of(number: int, data: Dataset) -> Client:
+    """Return a client, without labels, with the samples of a data set."""
+    return Client(number, data.x, table=data.table, samples=data.samples if data.table is None else None)
+
+
+def hold_out(part: Tensor, share: float, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Split `part` into what remains and what is held out, both in their original order.
+
+    With a share above 0, of two or more at least one is held out, and at least one always remains.
+    """
+    n = len(part)
+    out = min(n - 1, max(1, round(share * n))) if share > 0 else 0
+    is_out = torch.zeros(n, dtype=torch.bool)
+    is_out[torch.randperm(n, generator=rng)[:out]] = True
+    return part[~is_out], part[is_out]
 
 
 def short_names(names: Sequence[str]) -> list[str]:

@@ -44,6 +44,7 @@ from fedkin.secure_aggregation.sums import check_enough
 
 if TYPE_CHECKING:
     from fedkin.data.inputs import ClientInput
+    from fedkin.data.population import Population
 
 STATE = "preparation"
 """Key of the encoding of its data in a client's state, uint8."""
@@ -181,6 +182,16 @@ class Preparation:
     def of(self, client: Client) -> Tensor:
         """Return a client's data prepared; they must not have been prepared yet."""
         return self.prepared(client.x, client.table, f"Client {client.id}", client.table)
+
+    def of_tests(self, population: Population) -> Population:
+        """Return the population with `tests` and `common_test` prepared; clients prepare their own data themselves."""
+        tests = []
+        for i, (x, y) in enumerate(population.tests):
+            table = population.clients[i].table
+            rows = None if table is None else Table(table.columns, x.double())
+            tests.append((self.prepared(x, rows, f"The test part of client {i}", table), y))
+        common = population.common_test
+        return replace(population, tests=tests, common_test=common and (self.prepared(common[0]), common[1]))
 
     def tree(self) -> dict[str, Any]:
         """Return the fields, ready for `fedkin.core.payload.pack`."""

@@ -8,7 +8,7 @@ data by the encoder's fingerprint and a hash of each sample.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from io import BytesIO
@@ -22,50 +22,20 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from fedkin.core.client import SampleEncoder, SampleKind, Samples, Table, TextColumn
-from fedkin.core.errors import FedkinError, in_short, option, setting
-from fedkin.core.files import FileError, ending_of, write_secret
+from fedkin.core.errors import FedkinError, in_short, setting
+from fedkin.core.files import FileError, write_secret
 from fedkin.data.dataset import Dataset, encode_labels
-from fedkin.data.names import KINDS, samples_in
+from fedkin.data.names import samples_in
 from fedkin.data.options import NO_LABELS, TableOptions
 
 KEPT = ".fedkin"
 """Folder of embeddings beside the samples."""
-_SUGGESTED: dict[SampleKind, str] = {
+SUGGESTED: dict[SampleKind, str] = {
     "images": "timm:vit_small_patch14_dinov2.lvd142m",
     "texts": "sentence-transformers:all-MiniLM-L6-v2",
     "series": "rocket",
 }
 """Encoder of each kind for those who have none."""
-
-
-def listed_samples(value: Any) -> Samples | None:
-    """Return a list of texts, pictures, paths of samples or series of different lengths; ``None`` for anything else.
-
-    Texts are also an array or a Series of objects.
-    """
-    is_column = getattr(value, "ndim", 0) == 1 and getattr(getattr(value, "dtype", None), "kind", "O") in "OUT"
-    if not (isinstance(value, list | tuple) or is_column) or not len(value):
-        return None
-    items = list(value)
-    if all(isinstance(item, str | Path) for item in items):
-        kinds = {KINDS.get(ending_of(item)) if _is_path(item) else "texts" for item in items}
-        if None in kinds or all(ending_of(item) == ".csv" for item in items):  # files or folders of clients
-            return None
-        kind = kinds.pop() or "texts"
-        if kinds or (kind == "texts" and not all(map(_is_path, items))):  # words, some of which end like files
-            return Samples("texts", items)
-        return Samples(kind, [Path(item).expanduser() for item in items])
-    if all(hasattr(item, "getbands") for item in items):
-        return Samples("images", items)
-    shapes = [getattr(item, "shape", ()) for item in items]
-    return Samples("series", items) if {len(shape) for shape in shapes} == {1} and len(set(shapes)) > 1 else None
-
-
-def _is_path(item: str | Path) -> bool:
-    text = str(item)
-    if len(text) >= 4096 or "\n" in text:  # the system refuses to look up longer ones
-        return False
-    return bool(ending_of(text) and " " not in text.strip()) or Path(text).exists()
 
 
 def folder_dataset(folder: Path, label: str | None = None) -> Dataset | None:
@@ -127,17 +97,6 @@ def _with_texts(data: Dataset, table: Table, encoder: SampleEncoder | None, orig
     return replace(data, table=replace(table, texts=texts))
 
 
-def note_on_texts(clients: Iterable[tuple[str, Table | None]]) -> list[str]:
-    """Return a sentence on each column of free text that is left out, since there is no encoder."""
-    names = [name for _, table in clients if table for name, column in table.texts.items() if column.rows is None]
-    how = setting("encode", _SUGGESTED["texts"])
-    return [
-        f"Column '{name}' holds free text and is left out; {how} to compare what it says, or name it in "
-        f"{option('drop')} or {option('categorical')}."
-        for name in dict.fromkeys(names)
-    ]
-
-
 def _of_numbers(data: Dataset, may_be_images: bool) -> Samples | None:
     """Return arrays as images, if they may be, or series, and so a table of numbers."""
     if data.table is not None:
@@ -155,7 +114,7 @@ def _without_encoder(data: Dataset, samples: Samples, origin: str) -> Dataset:
         # Up to 64 pixels a side, as of handwriting and clothes, images are compared by their edges.
         if len(sizes) == 1 and max(*sizes.pop()) <= 64:
             return replace(data, x=stacked(pictures, origin), samples=None)
-    how = setting("encode", _SUGGESTED[samples.kind])
+    how = setting("encode", SUGGESTED[samples.kind])
     raise FedkinError(f"{origin} holds {samples.kind}, which an encoder turns into numbers; {how}.")
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import codecs
 import csv
-import functools
 import gzip
 import io
 import re
@@ -23,16 +22,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fedkin.core.client import Table
+from fedkin.core.client_array import ClientArray
 from fedkin.core.errors import FedkinError, in_short, listing, no_column, refuse, require, setting, unknown_name
-from fedkin.core.files import check_room, ending_of
-from fedkin.data.dataset import Dataset, SplitError, encode_labels, lacking_labels, not_labels, usual_label
+from fedkin.core.files import check_room, ending_of, room
+from fedkin.data.dataset import Dataset, SplitError, encode_labels, not_labels, usual_label
 from fedkin.data.names import EMBEDDED, HUB, READ, WORKBOOKS, below_fedkin_data, expanded, missing, not_read
 from fedkin.data.options import NO_LABELS, NO_OPTIONS, TableOptions
 from fedkin.data.samples import folder_dataset, opened_image, pixels_of, stacked, with_embeddings
-from fedkin.data.tables import as_frame, as_tensor, check_columns, frame_to_dataset
+from fedkin.data.tables import as_frame, as_tensor, frame_to_dataset
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,8 +45,6 @@ _TEXT_COPIES = 6
 _FEW_ROWS = 200
 """Rows that show the separator, and whether the first line is a header."""
 _NUMBER = re.compile(r"[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?", re.ASCII)
-_CELL = re.compile(rb"""<(?:\w+:)?c\s[^>]*?\br=["']([A-Z]{1,3})(\d{1,7})["'][^>]*(?<!/)>""")
-"""Cell of an .xlsx sheet that holds something."""
 
 _cache: dict[tuple[str, ...], Dataset] | None = None
 
@@ -161,8 +160,8 @@ def _read_huggingface(
     key = (place, str(label), split, str(cluster), repr(options))
     data = _cache.pop(key, None) or read_huggingface(place, source, label, split, cluster, options)
     _cache[key] = data  # the last one read is the last to go
-    while len(_cache) > 4:
-        _cache.pop(next(iter(_cache)))
+    if len(_cache) > 4:
+        del _cache[next(iter(_cache))]
     return replace(data.rows(torch.ones(len(data), dtype=torch.bool)), name=source)
 
 
@@ -253,12 +252,11 @@ def _labels(rows: Any, column: str, origin: str) -> tuple[Tensor, list[str]]:
     """Return labels as indices into the names of classes; of a ``ClassLabel`` in its order, also those without rows."""
     cells = rows.select_columns([column]).with_format("arrow")[:].column(column)
     names = getattr(rows.features[column], "names", None)
-    if names is None:
-        return encode_labels(cells.to_numpy(), f"Column '{column}' of {origin}")
-    y = torch.tensor(cells.fill_null(-1).to_numpy(), dtype=torch.int64)
-    if missing := int((y < 0).sum()):
-        raise lacking_labels(f"Column '{column}' of {origin}", missing, len(y))
-    return y, list(names)
+    values = cells.to_numpy()
+    if names is not None:
+        values = np.where(values < 0, np.nan, values)  # -1 is no class
+    y, classes = encode_labels(values, f"Column '{column}' of {origin}")
+    return (y, classes) if names is None else (torch.tensor([int(name) for name in classes])[y], list(names))
 
 
 def decode_images(files: Sequence[Mapping[str, Any] | None], origin: str) -> Tensor:
@@ -354,7 +352,9 @@ def _text(path: Path, origin: str, encoding: str) -> str:
         check_room(origin, _TEXT_COPIES * path.stat().st_size)
         content = path.read_bytes()
         if content.startswith(b"\x1f\x8b"):
-            content = _unpacked(content, origin)
+            with gzip.open(path) as packed:  # a small one may unpack to gigabytes
+                content = packed.read(room() // _TEXT_COPIES + 1)
+            check_room(origin, _TEXT_COPIES * len(content))
     except (OSError, EOFError, zlib.error) as error:
         raise FedkinError(f"{origin} cannot be read as {ending_of(path)} ({error}).") from error
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -374,16 +374,6 @@ def _text(path: Path, origin: str, encoding: str) -> str:
         ) from error
 
 
-def _unpacked(content: bytes, origin: str) -> bytes:
-    """Return the bytes in a gzip archive; they are looked at in pieces, since a small one may unpack to gigabytes."""
-    pieces = []
-    with gzip.GzipFile(fileobj=io.BytesIO(content)) as packed:
-        while piece := packed.read(_PIECE):
-            pieces.append(piece)
-            check_room(origin, _TEXT_COPIES * len(pieces) * _PIECE)
-    return b"".join(pieces)
-
-
 def _with_names(cells: pd.DataFrame, origin: str) -> pd.DataFrame:
     """Return cells as a table whose first row names the columns.
 
@@ -391,7 +381,6 @@ def _with_names(cells: pd.DataFrame, origin: str) -> pd.DataFrame:
     name, as R writes those of rows, is called ``index`` if its values differ. Raises FedkinError if another column has
     no name, or the first row is no header.
     """
-    check_columns(cells.shape[1], origin)
     names, cells = [str(name).strip() for name in cells.iloc[0]], cells.iloc[1:]
     _check_is_header(names, cells.iloc[:_FEW_ROWS].astype(str), origin)
     if len(names) > 1:
@@ -436,7 +425,9 @@ def read_sheet(path: Path, origin: str, name: str | None = None) -> pd.DataFrame
     import pandas as pd
 
     try:
-        _check_extent(path.read_bytes(), origin)
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                check_room(origin, sum(member.file_size for member in archive.infolist()))
         sheets = pd.read_excel(path, sheet_name=None, header=None, dtype=object, engine="calamine", na_filter=False)
     except FedkinError:
         raise
@@ -454,27 +445,6 @@ def read_sheet(path: Path, origin: str, name: str | None = None) -> pd.DataFrame
     return frame.mask(frame == "", None)
 
 
-def _check_extent(content: bytes, origin: str) -> None:
-    """Raise FedkinError if a sheet unpacks to more than memory holds; its reader would end the process.
-
-    That makes a cell of every position between the first and the last that hold something. The sheets of .xls have at
-    most 65,536 rows of 256 cells.
-    """
-    if b"xl/workbook.bin" in content:  # .xlsb, called otherwise
-        raise FedkinError(f"{origin} is a binary workbook; open it in a spreadsheet, and save it as .xlsx or .csv.")
-    try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            check_room(origin, sum(member.file_size for member in archive.infolist()))
-            sheets = [_CELL.findall(archive.read(name)) for name in archive.namelist()]
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError):
-        return  # of which the reader has more to say
-    for cells in filter(None, sheets):
-        rows, names = [int(row) for _, row in cells], {letters for letters, _ in cells}
-        columns = [functools.reduce(lambda number, letter: 26 * number + letter - 64, name, 0) for name in names]
-        extent = (max(columns) - min(columns) + 1) * (max(rows) - min(rows) + 1)
-        check_room(origin, 100 * extent)  # 24 bytes in the reader, and an object of Python's
-
-
 # Parquet and NumPy.
 
 
@@ -485,7 +455,6 @@ def _read_parquet(path: Path, origin: str) -> pd.DataFrame:
 
     try:
         about = parquet.read_metadata(path)
-        check_columns(about.num_columns, origin)
         unpacked = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
         check_room(origin, max(about.num_rows * about.num_columns * 8, unpacked))
         frame = pd.read_parquet(path)
@@ -524,3 +493,32 @@ def _read_npz(path: Path, label: str | None, cluster: str | None) -> Dataset:
             raise FedkinError(f"{origin} holds {len(x)} samples, but {len(coded[name][0])} labels in '{name}'.")
     y, classes = coded.get(label, (None, []))
     return Dataset(path.name, x, y, classes, clusters=coded.get(cluster))
+
+
+# Clients of one array, which is mapped into memory and not read into it.
+
+
+def read_client_array(path: str | Path, offsets: str | Path | Sequence[int], min_members: int = 0) -> ClientArray:
+    """Return clients whose rows are in one file ``.npy``, float32 ``(rows, *shape)``, those of a client side by side.
+
+    `offsets`, or the file ``.npy`` that holds them, are as of `ClientArray`. Raises FedkinError if a file cannot be
+    read, or a row is not finite.
+    """
+    bounds = _mapped(Path(offsets)) if isinstance(offsets, str | Path) else np.asarray(offsets)
+    rows = _mapped(Path(path))
+    if rows.dtype != np.float32 or rows.ndim < 2 or bounds.dtype.kind not in "iu":
+        raise FedkinError(f"'{path}' holds {rows.dtype} {rows.shape}; clients need float32 rows, and whole offsets.")
+    clients = ClientArray(torch.from_numpy(rows), torch.from_numpy(bounds.astype(np.int64)), min_members)
+    step = 1 << 16  # 16 MB of 64 columns
+    if not all(np.isfinite(rows[start : start + step]).all() for start in range(0, len(rows), step)):
+        raise FedkinError(f"'{path}' has rows with missing or infinite numbers; clients of one array have none.")
+    return clients
+
+
+def _mapped(path: Path) -> NDArray[Any]:
+    """Return an array that is mapped into memory; nothing is written to its file."""
+    try:
+        array: NDArray[Any] = np.load(path, mmap_mode="c", allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise FedkinError(f"'{path}' cannot be read as .npy ({in_short(error)}).") from error
+    return array

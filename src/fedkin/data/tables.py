@@ -36,8 +36,6 @@ Codes = npt.NDArray[np.int64]
 """Index of each cell's distinct value; -1 where the cell is empty."""
 Words = npt.NDArray[np.object_]
 
-MAX_COLUMNS = 100_000
-"""Columns of a table: each is looked at alone, which takes 0.1 ms, so that more take minutes with few rows."""
 LARGEST = MAX_NUMBER / 1e10
 """Largest number, so that those of ten thousand million rows can be added."""
 MISSING = frozenset({"", "?", ".", "-", "–", "—", "na", "n/a", "nan", "null", "<na>", "nat", "#n/a", "#na", "#null!"})
@@ -89,21 +87,19 @@ def label_of(frame: pd.DataFrame, label: str | None, features: Collection[str | 
     """
     if label is not None:
         return None if label == NO_LABELS else label
-    columns = [str(name) for name in frame.columns]
-    names = [name for name in columns if name not in features]
-    while (name := usual_label(names)) is not None:
-        if names.count(name) > 1 or _can_be_labels(frame.iloc[:, columns.index(name)]):
-            return name
-        names.remove(name)
-    return None
+    names = [str(name) for name in frame.columns]
+    return usual_label(
+        name
+        for i, name in enumerate(names)
+        if name not in features and usual_label([name]) and (names.count(name) > 1 or _can_be_labels(frame.iloc[:, i]))
+    )
 
 
 def _can_be_labels(cells: pd.Series) -> bool:
-    try:
-        column, values = read_column(cells, "", "", NO_OPTIONS)
-    except FedkinError:  # of cells that are unlike the others, which may still be classes
-        return True
-    return column.kind != "date" and (column.kind != "number" or not (values[np.isfinite(values)] % 1).any())
+    import pandas as pd
+
+    numbers = pd.to_numeric(pd.Series(cells.to_numpy(dtype=object)), errors="coerce")
+    return cells.dtype.kind not in "mM" and not (numbers % 1 > 0).any()
 
 
 def _label_cells(cells: pd.Series) -> npt.NDArray[Any]:
@@ -166,7 +162,6 @@ def frame_to_table(
     `problems`. Columns of new rows that cannot be used and are no features are left out.
     """
     names = [composed(name) for name in frame.columns]
-    check_columns(len(names), origin)
     wrong = [
         f"Column {i + 1} of {mid_sentence(origin)} has no name."
         for i, name in enumerate(names)
@@ -222,12 +217,6 @@ def _is_text(cells: pd.Series, name: str, options: TableOptions) -> bool:
     return 2 * sum(len(text.split()) > 3 for text in filled) > len(filled)
 
 
-def check_columns(count: int, origin: str) -> None:
-    """Raise FedkinError if a table has more columns than can be read."""
-    if count > MAX_COLUMNS:
-        raise FedkinError(f"{origin} has {count:,} columns; a table may have {MAX_COLUMNS:,}, an array has no limit.")
-
-
 def _plain_numbers(frame: pd.DataFrame, names: Sequence[str], options: TableOptions) -> npt.NDArray[np.bool_]:
     """Return which columns hold NumPy numbers that float64 holds exactly, unless an option names them otherwise.
 
@@ -259,9 +248,6 @@ def _with_empty_cells(frame: pd.DataFrame, options: TableOptions) -> pd.DataFram
     """Empty the cells with a value of `TableOptions.na_values`: numbers also in texts, and texts but for blanks."""
     import pandas as pd
 
-    def numbers(values: pd.Series) -> pd.Series:
-        return pd.Series(pd.to_numeric(values.str.replace(",", "."), errors="coerce"))
-
     frame = frame.copy() if any(options.na_values_of.values()) else frame
     for i, name in enumerate(map(composed, frame.columns)):
         named = [*options.na_values_of.get("", ()), *options.na_values_of.get(name, ())]
@@ -269,7 +255,8 @@ def _with_empty_cells(frame: pd.DataFrame, options: TableOptions) -> pd.DataFram
             continue
         cells, values = frame.iloc[:, i], pd.Series([composed(value).strip() for value in named], dtype=object)
         texts = pd.Series([composed(cell).strip().removesuffix(" 00:00:00") for cell in cells], dtype=object)
-        gone = (texts.isin(values) | numbers(texts).isin(numbers(values).dropna())).to_numpy()
+        numbers, wanted = (pd.to_numeric(part.str.replace(",", "."), errors="coerce") for part in (texts, values))
+        gone = (texts.isin(values) | numbers.isin(wanted.dropna())).to_numpy()
         is_category = isinstance(cells.dtype, pd.CategoricalDtype)
         frame.isetitem(i, cells.cat.remove_categories([*cells[gone].unique()]) if is_category else cells.mask(gone))
     return frame
@@ -430,15 +417,12 @@ def _check_no_mixture(words: Words, codes: Codes, called: str) -> None:
         return
     if kind == "date" and alike.all() and len(words) <= 10:  # versions and sections, as 1.2.3, of which there are few
         return
-    if alike.all():
-        advice = "write them in one way, such as 1234.5 and 2024-12-31, or name the column in"
-        what = f"{called} holds {kind}s written in several ways, or in one that is not read"
-        raise FedkinError(f"{what}; {advice} {option('categorical')} or {option('drop')}.", public=True)
-    row, count = int(wrong.argmax()), int(wrong.sum())
-    more, them = (f", and {count:,} such cells in all", "them") if count > 1 else ("", "it")
+    what, row = " written in several ways, or in one that is not read", int(wrong.argmax())
+    if not alike.all():
+        what = f", but a {kinds[codes[row]]} in row {row + 1:,}, and {int(wrong.sum()):,} such cells in all"
     raise FedkinError(
-        f"{called} holds {kind}s, but a {kinds[codes[row]]} in row {row + 1:,}{more}; correct or empty {them}, "
-        f"name {them} in {option('na_values')}, or name the column in {option('categorical')}.",
+        f"{called} holds {kind}s{what}; write them as 1234.5 and 2024-12-31, name cells that stand for empty ones in "
+        f"{option('na_values')}, or the column in {option('categorical')}.",
         public=f"{called} holds {kind}s, but other cells, too; the site's log says where.",
     )
 
@@ -461,9 +445,8 @@ def _ordinal(name: str, cells: pd.Series, levels: Sequence[str], called: str) ->
     codes, words = _words(cells, called, levels)
     unknown = np.array([word not in levels for word in words] + [False])
     if unknown.any():
-        where, which = f" in row {int(unknown[codes].argmax()) + 1:,}", f" {', '.join(levels)}"
-        public = f"{called} has a text that is none of its levels; the site's log says where."
-        raise FedkinError(f"{called} has a text{where} that is none of its levels{which}.", public=public)
+        where, what = f" in row {int(unknown[codes].argmax()) + 1:,}", f"{called} has a text that is none of its levels"
+        raise FedkinError(f"{what}{where}, {', '.join(levels)}.", public=f"{what}; the site's log says where.")
     return Column(name, "ordinal", tuple(levels)), _at_codes(codes, [levels.index(word) for word in words])
 
 
@@ -481,8 +464,9 @@ def _words(cells: pd.Series, called: str, levels: Collection[str] = ()) -> tuple
     """
     try:
         codes, distinct = cells.factorize()
-    except TypeError as error:  # what cannot be hashed
-        raise _no_cell(called, next(cell for cell in cells if not isinstance(cell, str | int | float))) from error
+    except TypeError:  # what cannot be hashed
+        _as_text(next(cell for cell in cells.dropna() if not isinstance(cell, str | int | float)), called)
+        raise
     index: dict[str, int] = {}
     merged = np.full(len(distinct) + 1, -1)
     for i, value in enumerate(np.asarray(distinct, dtype=object)):
@@ -498,16 +482,12 @@ def _as_text(value: Any, called: str) -> str:
         return str(int(value))
     is_name = isinstance(value, str | int | float | bool | np.generic | UUID)
     if not is_name and not hasattr(value, "isoformat") and not hasattr(value, "closed_left"):  # dates and intervals
-        raise _no_cell(called, value)
+        raise FedkinError(
+            f"{called} holds values of type {type(value).__name__}, but a cell needs a number, text or date; write "
+            f"their parts into columns, or name it in {option('drop')}.",
+            public=True,
+        )
     return str(value)
-
-
-def _no_cell(called: str, value: object) -> FedkinError:
-    return FedkinError(
-        f"{called} holds values of type {type(value).__name__}, but a cell needs a number, text or date; write their "
-        f"parts into columns, or name it in {option('drop')}.",
-        public=True,
-    )
 
 
 def _at_codes(codes: Codes, values: Any) -> Values:

@@ -18,11 +18,11 @@ from fedkin.core.device import device_named
 from fedkin.core.errors import FedkinError, listing
 from fedkin.core.files import write_atomically
 from fedkin.data.checks import check_cells
+from fedkin.data.inputs import note_on_texts
 from fedkin.data.names import HUB, expanded
 from fedkin.data.options import MIN_MEMBERS, NO_OPTIONS
 from fedkin.data.population import Population
 from fedkin.data.preparation import restore_preparation
-from fedkin.data.samples import note_on_texts
 from fedkin.data.sources import load
 from fedkin.data.tables import frame_to_dataset
 from fedkin.deploy.site_policy import POLICY, policy_beside, policy_lines, read_file
@@ -209,7 +209,7 @@ def checked(path: Path, config: Config | None = None) -> list[str]:
     parts = [[f"Site '{site.name}' has {pluralize(len(site.x), 'sample')} of {what}, and {labels}."]]
     if site.table is not None:
         columns = columns_text([site.table], {column.name: column for column in site.table.columns}, site.table.id)
-        notes = [*check_cells({site.name: site.table}), *note_on_texts([(site.name, site.table)])]
+        notes = [*check_cells({site.name: site.table}), *note_on_texts([site.table])]
         parts += [[columns], notes]
     parts.append(policy_lines(site, config))
     return [line for number, part in enumerate(filter(None, parts)) for line in ([""] * bool(number) + part)]

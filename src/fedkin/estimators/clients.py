@@ -14,13 +14,12 @@ from torch import Tensor
 
 from fedkin.core.errors import PYTHON, FedkinError, at_door, unknown_name
 from fedkin.data import inputs as forms
-from fedkin.data.dataset import are_whole, check_are_classes, encode_labels, in_order, notes_on_outcomes
-from fedkin.data.inputs import ClientInput
+from fedkin.data.dataset import are_whole, encode_labels, in_order, notes_on_outcomes
+from fedkin.data.inputs import ClientFiles, ClientInput, notes_on_sites
 from fedkin.data.names import expanded, holds_clients
 from fedkin.data.options import NO_LABELS, TableOptions
-from fedkin.data.population import Population
+from fedkin.data.population import Population, client_of
 from fedkin.data.preparation import Preparation
-from fedkin.data.scenarios.partitions import ClientFiles, client_of, notes_on_sites
 from fedkin.data.sources import read_file
 from fedkin.data.tables import as_frame
 
@@ -67,7 +66,6 @@ def read_labelled_clients(data: Any, y: Any, table: TableOptions, labels_needed:
     if not without:
         if len(texts) < 2:
             raise FedkinError(f"All labels of all clients are {texts[0]}; there must be two classes or more.")
-        check_are_classes(texts, sum(map(len, sites)), read.label)
         sites = [site.with_classes(texts) for site in sites]
     clients = [client_of(i, site) for i, site in enumerate(sites)]
     for client, site in zip(clients, sites, strict=True):

@@ -97,7 +97,6 @@ _SCENARIOS = {
         "partitions:OwnClass",
         "one client per class, with samples of it mostly or only (CCFC, SDA-FC)",
     ),
-    "files": ("partitions:ClientFiles", "a folder with one file per client, taken as they are"),
     "label-clusters": ("hidden:LabelClusters", "three clusters of clients, each with classes of its own (OCFL)"),
     "missing-classes": ("hidden:MissingClasses", "clusters of clients that each lack a few classes (gradient-loss)"),
     "rotation": ("hidden:Rotation", "clusters of clients whose images are turned by 0, 90, 180 or 270 degrees"),
@@ -108,7 +107,8 @@ _SCENARIOS = {
     "dirichlet": ("partitions:Dirichlet", "every class split in random proportions; no hidden clusters"),
     "iid": ("partitions:Iid", "samples allocated at random; no hidden clusters"),
 }
-SCENARIOS = _entries("data.scenarios", _SCENARIOS)
+_FILES = {"files": ("inputs:ClientFiles", "a folder with one file per client, taken as they are")}
+SCENARIOS = _entries("data", _FILES) | _entries("data.scenarios", _SCENARIOS)
 
 _TABLES: dict[Kind, dict[str, RegistryEntry]] = {"method": METHODS, "scenario": SCENARIOS}
 

@@ -297,7 +297,7 @@ class Run(ExperimentRunner):
         files = run_folder.RunFiles(folder, self.checkpoint["state"]["steps"] if self.checkpoint else None)
         watch = _TargetWatch(config.evaluation)
         ordered = Callbacks([files, progress, *callbacks, watch])
-        super().__init__(config, population.prepared(preparation), fed, preparation, ordered)
+        super().__init__(config, preparation.of_tests(population), fed, preparation, ordered)
 
     def finish(self) -> RunOutcome:
         """Make steps until the method has finished, then write the results."""

@@ -159,7 +159,7 @@ def attack(folder: Path, out: Path | None = None) -> str:
     sent, method = saved.result, config.method
     if not isinstance(saved.method, SendsBits) or "flip" not in sent:
         raise FedkinError(f"Clients of {folder} sent no bits; give a run of 'embedding' with message = \"bits\".")
-    population = config.scenario.build(config.data_seed).prepared(saved.preparation)
+    population = saved.preparation.of_tests(config.scenario.build(config.data_seed))
     if not any(len(y) for _, y in population.tests):
         raise FedkinError(f"The scenario of {folder} holds out no samples; set simulation.test_fraction above 0.")
     flips: list[float] = sorted(set(getattr(method, "flips", None) or [sent["flip"]]))

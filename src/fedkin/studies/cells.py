@@ -81,7 +81,7 @@ def run_cell(config: Config, population: Population, progress: Callback) -> Cell
         for i in population.absent:
             clients[i].x = preparation.of(clients[i])
         prepared = _copies(clients)
-        runner = _CellRunner(config, population.prepared(preparation), fed, preparation, progress)
+        runner = _CellRunner(config, preparation.of_tests(population), fed, preparation, progress)
         result_of(runner.method, fed, runner.steps())
         labels = _pooled(clients, clustered(fed))
         drawn = torch.randperm(len(labels), generator=derive_generator(0, "looked at"))[:MAX_SAMPLES]

@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 
 from fedkin.core import FedkinError
 from fedkin.core.seeds import derive_generator
+from fedkin.data.inputs import ClientFiles
 from fedkin.data.names import READ
+from fedkin.data.population import hold_out
 from fedkin.data.scenarios import partitions
-from fedkin.data.scenarios.partitions import ClientFiles, Dirichlet, Iid, Labelled, LabelSkew, OwnClass
+from fedkin.data.scenarios.partitions import Dirichlet, Iid, Labelled, LabelSkew, OwnClass
 from fedkin.experiment import registry
 
 
@@ -43,7 +45,7 @@ def test_classes_of_both_splits_agree(tmp_path):
 @pytest.mark.parametrize(("n", "share", "out"), [(10, 0.3, 3), (10, 0.0, 0), (10, 1.0, 9), (2, 0.1, 1), (1, 0.5, 0)])
 def test_something_always_remains_to_train_on(n, share, out):
     part = torch.arange(100, 100 + n)
-    kept, held = partitions.hold_out(part, share, torch.Generator().manual_seed(0))
+    kept, held = hold_out(part, share, torch.Generator().manual_seed(0))
     assert len(held) == out
     assert torch.equal(torch.cat([kept, held]).sort().values, part)
     assert torch.equal(kept, kept.sort().values)

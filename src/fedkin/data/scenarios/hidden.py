@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -80,8 +80,6 @@ def _clients_of(clients: int | None, data: Labelled, paper: int, clusters: int) 
 class Rotation(InTurns):
     """Clusters whose images are rotated by different angles (Prigent et al.); data must be square images.
 
-    Client i is in cluster i mod the number of clusters.
-
     Attributes
     ----------
     angles : list of int
@@ -105,8 +103,6 @@ class Rotation(InTurns):
 class LabelFlip(InTurns):
     """Clusters that number the same classes differently: in cluster s, class c is called c - s (Prigent et al.).
 
-    Client i is in cluster i mod `n_clusters`.
-
     Attributes
     ----------
     n_clusters : int
@@ -116,10 +112,8 @@ class LabelFlip(InTurns):
     n_clusters: Count = 4
 
     def amounts(self, data: Labelled) -> list[int]:
-        if self.n_clusters > (classes := len(data.classes)):
-            raise FedkinError(
-                f"n_clusters is {self.n_clusters}; allowed: 1 to {classes}, the classes of '{data.name}'."
-            )
+        if self.n_clusters > (count := len(data.classes)):
+            raise FedkinError(f"n_clusters is {self.n_clusters}; allowed: 1 to {count}, the classes of '{data.name}'.")
         return [*range(self.n_clusters)]
 
     def change(self, data: Labelled, amounts: Sequence[int]) -> SampleTransform:
@@ -171,7 +165,7 @@ class LabelClusters(PartitionScenario):
     """Three clusters of clients with classes of their own (OCFL, its authors' data library); needs ten classes.
 
     The clusters hold the classes 0-3, 4-6 and 7-9, or, overlapping, 0-3 with 8-9, 4-9 and 0-5. The data's test split is
-    left to all clients in common.
+    left to all clients.
 
     Attributes
     ----------
@@ -225,9 +219,8 @@ def _disjoint(y: Tensor, weights: Tensor, seed: int) -> list[Tensor]:
     mixture = weights * sizes
     targets = len(y) // len(weights) * mixture / mixture.sum(1, keepdim=True)
     available = torch.where(targets > 0, sizes / targets.sum(0), torch.inf)
-    scale = available.amin(1, keepdim=True).clamp(max=1)
-    counts = (targets * scale + 1e-9).floor().long()  # what rounding took from a whole number is given back
-    return allocate(y, counts.T, derive_generator(seed, "partition"))
+    counts = (targets * available.amin(1, keepdim=True).clamp(max=1) + 1e-9).floor()  # against rounding
+    return allocate(y, counts.long().T, derive_generator(seed, "partition"))
 
 
 def _with_replacement(y: Tensor, weights: Tensor, seed: int) -> list[Tensor]:
@@ -263,9 +256,8 @@ class MissingClasses(PartitionScenario):
     reindex: bool = False
 
     def partition(self, data: Labelled, seed: int) -> Population:
-        count = len(data.classes)
-        missing = _missing_of_paper(data, seed) if self.missing is None else self.missing
-        if not missing or any(not set(lacking) < set(range(count)) for lacking in missing):
+        count, missing = len(data.classes), self.missing or _missing_of_paper(data, seed)
+        if any(not set(lacking) < set(range(count)) for lacking in missing):
             raise FedkinError(
                 f"missing is {missing}; allowed: for each cluster some classes of 0 to {count - 1}, not of all."
             )
@@ -293,15 +285,15 @@ class MissingClasses(PartitionScenario):
 
 
 def _missing_of_paper(data: Labelled, seed: int) -> list[list[int]]:
-    classes = len(data.classes)
+    classes, name = len(data.classes), data.name.lower()
     if classes == 47:  # EMNIST
         rng = derive_generator(seed, "missing")
         return [sorted(torch.randperm(classes, generator=rng)[:7].tolist()) for _ in range(8)]
     if classes != 10:
         raise FedkinError(f"'{data.name}' has {classes} classes and not 10 or 47; give 'simulation.missing'.")
-    if "fashion" in data.name.lower():
+    if "fashion" in name:
         return [[5, 7], [3, 9], [5, 9], [7, 8]]
-    return [[5, 8], [4, 6], [7, 9], [6, 8]] if "cifar" in data.name.lower() else [[7, 9], [5, 8], [3, 8], [8, 9]]
+    return [[5, 8], [4, 6], [7, 9], [6, 8]] if "cifar" in name else [[7, 9], [5, 8], [3, 8], [8, 9]]
 
 
 # Clients that move to another cluster, or join late.
@@ -314,11 +306,7 @@ class _Changing(InTurns):
     Attributes
     ----------
     kind : {"rotation", "label-flip"}
-        Scenario whose clusters are used; client i is in cluster i mod their number.
-    angles : list of int
-        For "rotation": per cluster, degrees counter-clockwise, multiples of 90.
-    n_clusters : int
-        For "label-flip": number of clusters.
+        Scenario whose four clusters are used.
     step : int
         The first step that sees the change; steps count from 1.
     changed_fraction : float
@@ -326,19 +314,14 @@ class _Changing(InTurns):
     """
 
     kind: Literal["rotation", "label-flip"] = "rotation"
-    angles: list[int] = field(default_factory=lambda: [0, 90, 180, 270])
-    n_clusters: Count = 4
     step: Count = 20
     changed_fraction: Fraction = 0.3
 
-    def _kind(self) -> InTurns:
-        return Rotation(angles=self.angles) if self.kind == "rotation" else LabelFlip(n_clusters=self.n_clusters)
-
     def amounts(self, data: Labelled) -> list[int]:
-        return self._kind().amounts(data)
+        return (Rotation() if self.kind == "rotation" else LabelFlip()).amounts(data)
 
     def change(self, data: Labelled, amounts: Sequence[int]) -> SampleTransform:
-        return self._kind().change(data, amounts)
+        return (Rotation() if self.kind == "rotation" else LabelFlip()).change(data, amounts)
 
 
 @dataclass(frozen=True)
@@ -352,8 +335,6 @@ class DriftSwap(_Changing):
     def partition(self, data: Labelled, seed: int) -> Population:
         population, amounts = super().partition(data, seed), self.amounts(data)
         n, count = len(population.clients), len(amounts)
-        if count < 2:
-            raise FedkinError("There is only one cluster; 'drift-swap' needs two or more.")
         before, moving = torch.arange(n) % count, []
         for members in (torch.arange(cluster, n, count) for cluster in range(count)):
             drawn = torch.randperm(len(members), generator=derive_generator(seed, "drift", int(members[0])))
@@ -366,7 +347,8 @@ class DriftSwap(_Changing):
         after = before.clone()
         after[moved] = (before[moved] + 1) % count
         change = self.change(data, [amounts[new] - amounts[old] for new, old in zip(after, before, strict=True)])
-        _check_classes(population, {i: change(i, *population.samples(i))[1] for i in moved.tolist()}, "drifts")
+        early = [y for client in population.clients if (y := client.y) is not None]
+        _check_classes(population, early, {i: change(i, *population.samples(i))[1] for i in moved.tolist()})
         return replace(population, drift=Drift(self.step, moved, change, after))
 
 
@@ -389,15 +371,14 @@ class Arrivals(_Changing):
         late = min(n - count, max(count, round(self.changed_fraction * n)))
         arrivals = torch.zeros(n, dtype=torch.int64)
         arrivals[n - late :] = self.step
-        _check_classes(population, {i: population.samples(i)[1] for i in range(n - late, n)}, "joins")
+        labels = [population.samples(i)[1] for i in range(n)]
+        _check_classes(population, labels[: n - late], dict(enumerate(labels[n - late :], n - late)))
         return replace(population, arrivals=arrivals)
 
 
-def _check_classes(population: Population, later: dict[int, Tensor], what: str) -> None:
+def _check_classes(population: Population, early: Sequence[Tensor], later: Mapping[int, Tensor]) -> None:
     """Check that clients that drift or join have no new classes, for which models would lack outputs."""
-    early = [client.y for client in population.clients if client.id not in later or what == "drifts"]
-    highest = max(int(y.max()) for y in early if y is not None)
+    highest = max(int(y.max()) for y in early)
     for client, y in later.items():
         if int(y.max()) > highest:
-            name = population.classes[int(y.max())]
-            raise FedkinError(f"Client {client} {what} with the class '{name}', which no client had before.")
+            raise FedkinError(f"Client {client} later has class '{population.classes[int(y.max())]}', new to all.")

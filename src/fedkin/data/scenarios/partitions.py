@@ -1,4 +1,4 @@
-"""Partitions of one labelled data set, and data that are split already: scenarios without hidden clusters of clients.
+"""Partitions of one labelled data set: scenarios without hidden clusters of clients.
 
 Rules return indices, allocate every sample at most once, draw from the generator that they get, and shuffle each
 client's indices.
@@ -8,29 +8,25 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
 from annotated_types import Interval
 from torch import Tensor
 
-from fedkin.core.client import Client
-from fedkin.core.errors import FedkinError, listing, option, setting
-from fedkin.core.method import Count, Fraction
+from fedkin.core.errors import FedkinError, option
+from fedkin.core.method import Count, Fraction, Positive
 from fedkin.core.replies import check_same_shape
 from fedkin.core.seeds import derive_generator, draw_seed
-from fedkin.data.checks import check_cells, check_labels
-from fedkin.data.dataset import Dataset, SplitError, check_are_classes, in_order, notes_on_outcomes, too_many_labels
-from fedkin.data.inputs import load_clients
+from fedkin.data.checks import check_cells
+from fedkin.data.dataset import Dataset, SplitError, in_order
 from fedkin.data.options import NO_OPTIONS, TableOptions
-from fedkin.data.population import Population
-from fedkin.data.samples import note_on_texts
-from fedkin.data.sources import clients_in_one, load
+from fedkin.data.population import Population, client_of, hold_out
+from fedkin.data.sources import load
 
 SampleTransform = Callable[[int, Tensor, Tensor], tuple[Tensor, Tensor]]
 """Transform of a client's samples, ``(client, x, y) -> (x, y)``, for training and test samples alike."""
@@ -119,7 +115,7 @@ class PartitionScenario(DataSetScenario):
             if self.samples_per_client is not None and len(part) > self.samples_per_client:
                 order = torch.randperm(len(part), generator=derive_generator(seed, "bound", i))
                 part = part[order[: self.samples_per_client]]
-            client = client_of(i, data, part)
+            client = client_of(i, data.rows(part))
             client.y = data.y[part]
             if change is not None:
                 (client.x, client.y), test = change(i, client.x, client.y), change(i, *test)
@@ -140,27 +136,19 @@ class PartitionScenario(DataSetScenario):
 def load_labelled(source: str, label: str | None = None, options: TableOptions = NO_OPTIONS) -> Labelled:
     """Load a data set with labels, and of arrays and images its split ``test`` if it has one.
 
-    Raises FedkinError if it cannot be loaded, or has no labels, or those that are named are measured numbers.
+    Raises FedkinError if it cannot be loaded, or has no labels.
     """
     train, test = load(source, label, options=options), None
-    if label is not None:
-        check_are_classes(train.classes, len(train), train.label)
     if train.table is None:  # columns of two tables would have to be brought together first
         with suppress(SplitError):
             test = load(source, label, split="test", options=options)
     if test is None:
         return Labelled(train.name, train.x, labels_of(train), train.classes, train.table)
     check_same_shape({f"'{source}'": train.x.shape[1:], f"The test split of '{source}'": test.x.shape[1:]})
-    classes = in_order([*train.classes, *test.classes])
     if test.classes != train.classes:
+        classes = in_order([*train.classes, *test.classes])
         train, test = train.with_classes(classes), test.with_classes(classes)
     return Labelled(train.name, train.x, labels_of(train), train.classes, test=(test.x, labels_of(test)))
-
-
-def client_of(number: int, data: Dataset, rows: Tensor | None = None) -> Client:
-    """Return a client, without labels, with the samples of `data` at int64 `rows`, or with all of them."""
-    data = data if rows is None else data.rows(rows)
-    return Client(number, data.x, table=data.table, samples=data.samples if data.table is None else None)
 
 
 def labels_of(data: Dataset) -> Tensor:
@@ -177,47 +165,30 @@ def labels_of(data: Dataset) -> Tensor:
 def unlabelled(data: Dataset, parts: Sequence[Tensor]) -> Population:
     """Return clients without labels or tests, whose classes only the evaluator knows."""
     y = labels_of(data)
-    clients = [client_of(i, data, part) for i, part in enumerate(parts)]
+    clients = [client_of(i, data.rows(part)) for i, part in enumerate(parts)]
     return Population(clients, [y[part] for part in parts], data.classes, data.features)
-
-
-def hold_out(part: Tensor, share: float, rng: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Split `part` into what remains and what is held out, both in their original order.
-
-    With a share above 0, of two or more at least one is held out, and at least one always remains.
-    """
-    n = len(part)
-    out = min(n - 1, max(1, round(share * n))) if share > 0 else 0
-    is_out = torch.zeros(n, dtype=torch.bool)
-    is_out[torch.randperm(n, generator=rng)[:out]] = True
-    return part[~is_out], part[is_out]
 
 
 # Rules that allocate samples.
 
 
 def dirichlet_split(
-    y: Tensor, n_clients: int, alpha: float | Sequence[float], rng: torch.Generator, *, least: int = 10,
-    capped: bool = False,
-) -> list[Tensor]:  # fmt: skip
-    """Partition each class in proportions drawn from a Dirichlet distribution.
+    y: Tensor, n_clients: int, alpha: float, rng: torch.Generator, *, least: int = 10, capped: bool = False
+) -> list[Tensor]:
+    """Partition each class in proportions drawn from a Dirichlet distribution of concentration `alpha`, above 0.
 
-    `y` is int64 ``(n,)``, the class of each sample; all are allocated. The concentration `alpha`, one for all or one
-    per client, is above 0. Proportions are drawn anew, up to 1,000 times, until every client has the `least` samples.
-    With `capped` a client that has reached the average size gets none of the classes that follow, as in the code of
-    Prigent et al. Return each client's indices into `y`, int64. Raises FedkinError if there are too few samples, a
-    concentration is not above 0, or no draw gave every client enough.
+    `y` is int64 ``(n,)``, the class of each sample; all are allocated. Proportions are drawn anew, up to 1,000 times,
+    until every client has the `least` samples. With `capped` a client that has reached the average size gets none of
+    the classes that follow, as in the code of Prigent et al. Return each client's indices into `y`, int64. Raises
+    FedkinError if there are too few samples, or no draw gave every client enough.
     """
-    alphas = np.full(n_clients, alpha) if isinstance(alpha, int | float) else np.asarray(alpha, dtype=float)
-    if alphas.shape != (n_clients,) or not (alphas > 0).all():
-        raise FedkinError(f"alpha is {alpha}; allowed: one number above 0, or one for each of the {n_clients} clients.")
     if not 1 <= n_clients * max(1, least) <= len(y):
         raise FedkinError(f"{len(y)} samples are too few for {n_clients} clients with at least {least} each.")
     draws = np.random.default_rng(draw_seed(rng))
     for _ in range(1000):
         counts, sizes = [], torch.zeros(n_clients, dtype=torch.int64)
         for members in torch.bincount(y).tolist():
-            shares = torch.from_numpy(draws.dirichlet(alphas))
+            shares = torch.from_numpy(draws.dirichlet(np.full(n_clients, alpha)))
             if capped:
                 full = sizes >= len(y) / n_clients
                 rest = shares.masked_fill(full, 0)
@@ -227,10 +198,10 @@ def dirichlet_split(
             sizes = sizes + counts[-1]
         if int(sizes.min()) >= least:
             return allocate(y, torch.stack(counts), rng)
-    what = (
-        f"No Dirichlet split of 1,000 with alpha {alpha} gave each of {n_clients} clients {least} of {len(y)} samples"
+    raise FedkinError(
+        f"No Dirichlet split of 1,000 with alpha {alpha} gave each of {n_clients} clients {least} of {len(y)} samples; "
+        "take fewer clients or a larger alpha."
     )
-    raise FedkinError(f"{what}; take fewer clients, a larger alpha or a smaller minimum size.")
 
 
 def allocate(y: Tensor, counts: Tensor, rng: torch.Generator) -> list[Tensor]:
@@ -292,20 +263,16 @@ class Dirichlet(PartitionScenario):
     Attributes
     ----------
     clients : int
-        Number of clients, ``num_partitions`` of flwr-datasets.
-    alpha : float or list of float
-        Concentration, above 0, for all clients or for each.
-    min_partition_size : int
-        Samples that every client has at least, before anything is held out.
+        Number of clients, ``num_partitions`` of flwr-datasets; each has ten samples at least.
+    alpha : float
+        Concentration, above 0.
     """
 
     clients: Count = 10
-    alpha: float | list[float] = 0.5
-    min_partition_size: int = 10
+    alpha: Positive = 0.5
 
     def partition(self, data: Labelled, seed: int) -> Population:
-        rng, tests = derive_generator(seed, "partition"), None
-        parts = dirichlet_split(data.y, self.clients, self.alpha, rng, least=self.min_partition_size)
+        parts, tests = dirichlet_split(data.y, self.clients, self.alpha, derive_generator(seed, "partition")), None
         if data.test is not None:
             held = [data.y[part] for part in parts]
             tests = allocate_in_proportion(data.test[1], held, derive_generator(seed, "test"))
@@ -331,7 +298,7 @@ class Iid(PartitionScenario):
         if data.y is not None:
             return super().build(seed)
         parts = self._parts(len(data), seed, "partition")  # there is nothing to test against either
-        clients = [client_of(i, data, part[: self.samples_per_client]) for i, part in enumerate(parts)]
+        clients = [client_of(i, data.rows(part[: self.samples_per_client])) for i, part in enumerate(parts)]
         return Population(clients, None, [], data.features)
 
     def partition(self, data: Labelled, seed: int) -> Population:
@@ -375,9 +342,7 @@ class OwnClass(DataSetScenario):
             data = data.rows(order[: round(self.fraction * len(data))].sort().values)
         parts = own_class(data.y, len(data.classes), self.heterogeneity, derive_generator(seed, "partition"))
         if not all(map(len, parts)):
-            raise FedkinError(
-                f"'{self.data}' leaves a client without a sample; a larger simulation.fraction is needed."
-            )
+            raise FedkinError(f"'{self.data}' leaves a client without a sample; simulation.fraction must be larger.")
         return unlabelled(data, parts)
 
 
@@ -417,8 +382,8 @@ class LabelSkew(DataSetScenario):
         Samples of each class a client holds; by default as many as the data allow, at most 500.
     overlap : float
         Fraction of a client's samples of a class that all its holders have, in [0, 1].
-    initial : {"method", "true", "dirty"}
-        Starting labels of each client's samples: whatever the method makes of them; the true classes; or those with a
+    initial : {"method", "dirty"}
+        Starting labels of each client's samples: whatever the method makes of them; or the true classes, with a
         fraction of `dirtiness` moved at random to the client's other clusters.
     dirtiness : float
         In [0, 1].
@@ -430,7 +395,7 @@ class LabelSkew(DataSetScenario):
     max_classes: Count | None = None
     samples_per_class: Count | None = None
     overlap: Fraction = 0.0
-    initial: Literal["method", "true", "dirty"] = "method"
+    initial: Literal["method", "dirty"] = "method"
     dirtiness: Fraction = 0.3
 
     def build(self, seed: int) -> Population:
@@ -469,7 +434,7 @@ class LabelSkew(DataSetScenario):
                 moves = torch.rand(labels.shape, generator=rng) < self.dirtiness
                 distance = torch.randint(1, len(classes), labels.shape, generator=rng)
                 labels = torch.where(moves, (labels + distance) % len(classes), labels)
-            if self.initial != "method":
+            if self.initial == "dirty":
                 client.state["given"] = labels
         return population
 
@@ -481,10 +446,9 @@ def label_skew(
     """Partition samples so that each client has a few classes with the same number of samples (FedCRef, section 5.2).
 
     Client after client, the number of classes K is drawn uniformly from `classes_per_client`, the minimum and the
-    maximum, then K distinct classes. The set of classes must be one that no earlier client has, until all sets of that
-    size are taken. Samples of a class are allocated without replacement. When too few are left for a client, that class
-    (and no other) is allocated anew, the remaining samples first; so two clients may share a sample, but no client ever
-    holds one twice.
+    maximum, then K distinct classes: a set that no earlier client has, until all sets of that size are taken. Samples
+    of a class are allocated without replacement. When too few are left for a client, that class alone is allocated
+    anew, the remaining samples first; so two clients may share a sample, but no client holds one twice.
 
     With an `overlap` of p, in [0, 1], each of the n holders of a class gives its first ``p q / (n + p - n p)`` of q
     samples to a common pot and then holds its remaining ones and the whole pot, so that the pot is a share p of what it
@@ -503,8 +467,15 @@ def label_skew(
     holdings = []
     for _ in range(n_clients):
         size = int(torch.randint(classes_per_client[0], classes_per_client[1] + 1, (), generator=rng))
+        sets, drawn = taken.setdefault(size, set()), None
+        if len(sets) == math.comb(len(members), size):
+            sets.clear()
+        while drawn is None or drawn in sets:
+            order = torch.randperm(len(members), generator=rng)[:size].tolist()
+            drawn = tuple(sorted(sorted(members)[position] for position in order))
+        sets.add(drawn)
         held = {}
-        for c in _new_set(sorted(members), size, taken.setdefault(size, set()), rng):
+        for c in drawn:
             if len(remaining[c]) < samples_per_class:
                 used = members[c][~torch.isin(members[c], remaining[c])]
                 remaining[c] = torch.cat([remaining[c], used[torch.randperm(len(used), generator=rng)]])
@@ -518,107 +489,3 @@ def label_skew(
             held[c] = torch.unique(torch.cat([held[c][in_pot:], pot]))
     parts = [torch.cat(list(held.values())) for held in holdings]
     return [part[torch.randperm(len(part), generator=rng)] for part in parts]
-
-
-def _new_set(classes: list[int], size: int, taken: set[tuple[int, ...]], rng: torch.Generator) -> tuple[int, ...]:
-    if len(taken) == math.comb(len(classes), size):
-        taken.clear()
-    while True:
-        order = torch.randperm(len(classes), generator=rng)[:size].tolist()
-        drawn = tuple(sorted(classes[position] for position in order))
-        if drawn not in taken:
-            taken.add(drawn)
-            return drawn
-
-
-# Data that are split already.
-
-
-@dataclass(frozen=True)
-class ClientFiles:
-    """Data that are split already: one file, table or array per client, used as they are.
-
-    Attributes
-    ----------
-    data : str, Path, sequence or mapping
-        A folder with one file per client, or the file, DataFrame or array of each client, in order or by the client's
-        name; see `fedkin.data.inputs.load_clients`.
-    label : str or None
-        The column or array of labels of every client, or "none" if there are no labels. If all have labels, they are
-        the clients' and the truth.
-    test_fraction : float
-        Fraction of every client's samples that is held out for tests, in [0, 1]; needs labels if it is above 0.
-    table : TableOptions
-        Options for reading the tables' columns.
-    column : str or None
-        If all clients' rows are in one file, its column with the name of each row's client.
-    """
-
-    data: str | Path | Sequence[Any] | Mapping[str, Any]
-    label: str | None = None
-    test_fraction: Fraction = 0.0
-    table: TableOptions = NO_OPTIONS
-    column: str | None = None
-
-    def build(self, seed: int = 0) -> Population:
-        """Build the clients, in order of file name or as listed; only the held-out samples are drawn at random.
-
-        Raises FedkinError if there is no client, or any client's data cannot be used, with a line for each problem; if
-        arrays differ in shape, or tests are wanted of data without labels.
-        """
-        if self.column is None:
-            sites = load_clients(self.data, self.label, self.table)
-        else:
-            sites = clients_in_one(self.data, self.column, self.label, self.table)
-        labels, rows = [site.y for site in sites if site.y is not None], sum(map(len, sites))
-        labelled = len(labels) == len(sites)
-        classes = sites[0].classes if labelled else []
-        if labelled and self.label is not None:
-            check_are_classes(classes, rows, sites[0].label)
-        if self.test_fraction > 0 and not labelled:
-            raise FedkinError(
-                f"test_fraction is {self.test_fraction}, but not every client has labels to test against."
-            )
-        clients = [client_of(i, site) for i, site in enumerate(sites)]
-        tests = []
-        for i, (site, y) in enumerate(zip(sites, labels, strict=True) if labelled else ()):
-            clients[i].y = y
-            if self.test_fraction > 0:
-                rest, out = hold_out(torch.arange(len(site)), self.test_fraction, derive_generator(seed, "test", i))
-                clients[i] = clients[i].rows(rest)
-                tests.append((site.x[out], y[out]))
-        guesses = (*notes_on_outcomes(site.features for site in sites), *_label_notes(sites, self.label, labelled))
-        apart, questions = notes_on_sites(sites, labelled and not too_many_labels(len(classes), rows))
-        return Population(
-            clients,
-            [client.y for client in clients if client.y is not None] if labelled else None,
-            classes,
-            list(dict.fromkeys(name for site in sites for name in site.features)),
-            [site.name for site in sites],
-            tests,
-            notes=(*guesses, *apart, *questions),
-            questions=questions,
-            guesses=guesses,
-        )
-
-
-def notes_on_sites(sites: Sequence[Dataset], comparable: bool) -> tuple[Sequence[str], tuple[str, ...]]:
-    """Return notes on labels that clients do not share, if they are `comparable`, and on what looks wrong."""
-    labelled = [(site.name, site.y, site.classes) for site in sites if site.y is not None and comparable]
-    spelt, apart = check_labels({name: [classes[i] for i in y.unique().tolist()] for name, y, classes in labelled})
-    cells = check_cells({site.name: site.table for site in sites if site.table is not None})
-    return apart, (*spelt, *cells, *note_on_texts([(site.name, site.table) for site in sites]))
-
-
-def _label_notes(sites: Sequence[Dataset], label: str | None, labelled: bool) -> list[str]:
-    """Return sentences on columns that were taken for labels though the user has not named them."""
-    notes = []
-    for name in dict.fromkeys(site.label for site in sites if site.label is not None and label is None):
-        holders = listing([site.name for site in sites if site.label == name], 5)
-        without = listing([site.name for site in sites if site.y is None], 5)
-        use = "" if labelled else f", and not used, for there are none in {without}"
-        notes.append(
-            f"Column '{name}' is taken for labels of {holders}{use}, so it is no feature; if it is one, name the "
-            f"labels with {option('label')}, or {setting('label', 'none')}."
-        )
-    return notes

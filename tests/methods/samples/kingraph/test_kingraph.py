@@ -12,9 +12,9 @@ from sklearn.metrics import adjusted_rand_score
 import fedkin
 from fedkin.clustering.metrics import adjusted_rand, pooled
 from fedkin.core import Client, FedkinError
+from fedkin.data.inputs import ClientFiles
 from fedkin.data.options import TableOptions
 from fedkin.data.preparation import prepare
-from fedkin.data.scenarios.partitions import ClientFiles
 from fedkin.engines.local import LocalFederation
 from fedkin.methods.samples.kingraph.kingraph import KinGraphMethod
 from fedkin.methods.samples.kingraph.kingraph_space import (
